@@ -42,16 +42,16 @@ async def measure() -> list[Measure]:
         settings = read_settings(
             store=str(place / "mainspring.db"), environ={"MAINSPRING_VAULT": str(place / "vault")}
         )
-        async with open_service(settings) as house:
-            records = house.infrastructure.store.records
+        async with open_service(settings) as service:
+            records = service.infrastructure.store.records
             key = await ensure_first_key(records)
-            api = Api(all_routes(house), access_control=Authenticator(records))
+            api = Api(all_routes(service), access_control=Authenticator(records))
             async with (
                 http_server(api.application()) as url,
                 aiohttp.ClientSession(url, headers={"x-api-key": key or ""}) as http,
             ):
                 session_id = await _session(http)
-                await _fill(house.infrastructure.log, session_id)
+                await _fill(service.infrastructure.log, session_id)
                 return await _pages(http, session_id)
 
 

@@ -243,7 +243,7 @@ async def _alternating(
 
 
 class _Everybody:
-    async def admit(self, knock: RequestCredentials, route: Route) -> AuthenticationResult:
+    async def admit(self, credentials: RequestCredentials, route: Route) -> AuthenticationResult:
         return AuthenticationResult(who=_WHO)
 
     async def check_named(self, *_named: object) -> None:
@@ -318,13 +318,13 @@ async def _serve(folder: Path) -> None:
     async with open_sqlite(folder / "log.db") as store:
         log = SessionLog(store)
         agents, environments = Agents(store.records), Environments(store.records)
-        premises = SessionDependencies(
+        dependencies = SessionDependencies(
             agents=agents,
             environments=environments,
             lookups=ResourceLookups(seal=_Unsealed()),
             wake_session=_unwoken,
         )
-        sessions = Sessions(log, premises)
+        sessions = Sessions(log, dependencies)
         agent = await agents.create(_WHO.tenant, CreateAgent(name="bench", model="bench:model"))
         place = await environments.create(_WHO.tenant, CreateEnvironment(name="bench"))
         routes = (

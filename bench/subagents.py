@@ -82,8 +82,8 @@ async def _runtime(model: Scripted) -> AsyncGenerator[Runtime, None]:
         settings = replace(
             read_settings(store=str(home / "log.db"), environ={}, folder=home), home=str(home)
         )
-        wish = RunOptions(workspace=Path(workspace), mode="bypassPermissions")
-        async with open_runtime(settings, wish=wish) as runtime:
+        options = RunOptions(workspace=Path(workspace), mode="bypassPermissions")
+        async with open_runtime(settings, options=options) as runtime:
             runtime.models.put("bench", model)
             yield runtime
 

@@ -183,7 +183,9 @@ async def _worker(runtime: Runtime, dispatcher: Dispatcher) -> AsyncGenerator[No
     async def run(session_id: str) -> None:
         await (await runtime.resume(AGENT, session_id)).run()
 
-    worker = Worker(dispatcher, runtime.log, run, worker_settings=WorkerSettings(concurrency=CONCURRENCY))
+    worker = Worker(
+        dispatcher, runtime.log, run, worker_settings=WorkerSettings(concurrency=CONCURRENCY)
+    )
 
     async def work() -> None:
         await worker.work(anyio.Event())

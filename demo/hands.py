@@ -27,7 +27,7 @@ def tools_for(workspace: Path) -> list[Tool]:
         """Read a file of the project."""
         return inside(path).read_text(encoding="utf-8")
 
-    @tool(in_doubt_policy="retry")  # writing the same content twice is writing it once
+    @tool(in_doubt="retry")  # writing the same content twice is writing it once
     def write_file(path: str, content: str) -> str:
         """Replace a file of the project."""
         target = inside(path)

@@ -1,5 +1,6 @@
 """Mainspring's public API; everything else is internal. Names are imported when first used."""
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -93,9 +94,22 @@ __all__ = [
 ]
 
 
+_DEPRECATED = {
+    "Gates": "Authorizer",
+    "OpenGates": "AllowAll",
+    "Outcome": "ToolResult",
+    "Purse": "Budget",
+}
+"""Old names, which the next release removes."""
+
+
 def __getattr__(name: str) -> object:
+    if new_name := _DEPRECATED.get(name):
+        text = f"mainspring.{name} is now called mainspring.{new_name}"
+        warnings.warn(text, DeprecationWarning, stacklevel=2)
+        return __getattr__(new_name)
     if home := _HOME_OF.get(name):
-        found = getattr(import_module(home), name)
-        globals()[name] = found
-        return found
+        value = getattr(import_module(home), name)
+        globals()[name] = value
+        return value
     raise AttributeError(f"mainspring has no public name {name!r}")

@@ -145,7 +145,7 @@ def without_password(url: str) -> str:
     parts = urlsplit(url)
     login, at, host = parts.netloc.rpartition("@")
     user, colon, _ = login.partition(":")
-    shown = [each for each in parts.query.split("&") if "pass" not in each.lower()]
+    shown = [item for item in parts.query.split("&") if "pass" not in item.lower()]
     return urlunsplit(
         parts._replace(netloc=f"{user}{colon and ':***'}{at}{host}", query="&".join(shown))
     )

@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 from anthropic import AsyncAnthropic
 from tests.api.guarded import Http
-from tests.api.sessions_served import AgentTags, House, house, message, session
+from tests.api.sessions_served import AgentTags, House, message, service, session
 from tests.service.timed import Jobs
 
 from mainspring import Model, Scripted, calls, says
@@ -45,9 +45,9 @@ class NamedTags(AgentTags):
     """As `AgentTags`; the header `x-name` says whose key it is, `x-mainspring-agent` which agent
     has it."""
 
-    async def admit(self, knock: RequestCredentials, route: Route) -> AuthenticationResult:
-        admitted = await super().admit(knock, route)
-        who, name = admitted.who, knock.headers.get("x-name", "olga")
+    async def admit(self, credentials: RequestCredentials, route: Route) -> AuthenticationResult:
+        admitted = await super().admit(credentials, route)
+        who, name = admitted.who, credentials.headers.get("x-name", "olga")
         return AuthenticationResult(
             who=Principal(
                 tenant=who.tenant,
@@ -55,7 +55,7 @@ class NamedTags(AgentTags):
                 role=who.role,
                 name=name,
                 agent_id=who.agent_id,
-                acting_agent=knock.headers.get("x-mainspring-agent"),
+                acting_agent=credentials.headers.get("x-mainspring-agent"),
             )
         )
 
@@ -80,7 +80,7 @@ class Notices:
     told_of: list[Notification] = field(default_factory=list[Notification])
     _written: dict[str, Notification] = field(default_factory=dict[str, Notification])
 
-    async def telling(self, *notices: Notification) -> list[RecordChange]:
+    async def prepare_changes(self, *notices: Notification) -> list[RecordChange]:
         changes: list[RecordChange] = []
         for notice in notices:
             id_ = f"told_{len(self._written)}"
@@ -91,8 +91,8 @@ class Notices:
             changes.append(Put(record_row=record))
         return changes
 
-    async def told(self, changes: Any) -> None:  # noqa: ANN401 (any changes)
-        self.told_of += [self._written[each.record.id] for each in changes]
+    async def enqueue_deliveries(self, record_changes: Any) -> None:  # noqa: ANN401 (any changes)
+        self.told_of += [self._written[change.record_row.id] for change in record_changes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +129,8 @@ class Office:
 
 
 @asynccontextmanager
-async def office(folder: Path, model: Model) -> AsyncGenerator[Office, None]:
-    async with house(folder, model) as home:
+async def session_context(folder: Path, model: Model) -> AsyncGenerator[Office, None]:
+    async with service(folder, model) as home:
         jobs, later, notices = Jobs(), Later(), Notices()
         approvals = Approvals(
             home.log,

@@ -111,6 +111,8 @@ async def guarded(folder: Path) -> AsyncGenerator[Guarded, None]:
             *HaltRoutes(Halts(records)).routes(),
             *AuditRoutes(audit).routes(),
         )
-        api = Api(routes, access_control=Authenticator(records), request_observer=AuditObserver(audit))
+        api = Api(
+            routes, access_control=Authenticator(records), request_observer=AuditObserver(audit)
+        )
         async with http_server(api.application()) as url:
             yield Guarded(url, records, audit, root)

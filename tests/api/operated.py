@@ -33,11 +33,11 @@ from mainspring.service.telemetry.metrics import Metrics
 class Hinged(Tags):
     """Lets anybody in where no key is needed, as the real doorkeeper does."""
 
-    async def admit(self, knock: RequestCredentials, route: Route) -> AuthenticationResult:
+    async def admit(self, credentials: RequestCredentials, route: Route) -> AuthenticationResult:
         return (
             AuthenticationResult(who=ANONYMOUS)
             if route.is_open
-            else await super().admit(knock, route)
+            else await super().admit(credentials, route)
         )
 
 

@@ -21,11 +21,11 @@ from mainspring.service.access.principal import ROLES, Principal
 class Tags:
     """A doorkeeper for tests: the key says who it is, as `tenant:role`."""
 
-    async def admit(self, knock: RequestCredentials, route: Route) -> AuthenticationResult:
+    async def admit(self, credentials: RequestCredentials, route: Route) -> AuthenticationResult:
         if route.is_open:
             return AuthenticationResult(who=Principal(tenant="", key_id="", role="viewer"))
-        bearer = knock.headers.get("authorization", "").removeprefix("Bearer ")
-        tenant, _, role = (knock.headers.get("x-api-key") or bearer).partition(":")
+        bearer = credentials.headers.get("authorization", "").removeprefix("Bearer ")
+        tenant, _, role = (credentials.headers.get("x-api-key") or bearer).partition(":")
         if role not in ROLES:
             raise Unauthenticated("no such key")
         known = ROLES[ROLES.index(role)]

@@ -88,12 +88,14 @@ async def _store(tenant: str, store_id: str) -> MemoryStoreInfo:
 class AgentTags(Tags):
     """As `Tags`, with a third part for a key of one agent: `tenant:role:agent_id`."""
 
-    async def admit(self, knock: RequestCredentials, route: Route) -> AuthenticationResult:
-        bearer = knock.headers.get("authorization", "").removeprefix("Bearer ")
-        key, _, agent_id = (knock.headers.get("x-api-key") or bearer).rpartition(":")
+    async def admit(self, credentials: RequestCredentials, route: Route) -> AuthenticationResult:
+        bearer = credentials.headers.get("authorization", "").removeprefix("Bearer ")
+        key, _, agent_id = (credentials.headers.get("x-api-key") or bearer).rpartition(":")
         if not agent_id.startswith("agent_"):
-            return await super().admit(knock, route)
-        inner = RequestCredentials(headers={**knock.headers, "x-api-key": key}, path=knock.path)
+            return await super().admit(credentials, route)
+        inner = RequestCredentials(
+            headers={**credentials.headers, "x-api-key": key}, path=credentials.path
+        )
         admitted = await super().admit(inner, route)
         who = admitted.who
         return AuthenticationResult(
@@ -168,7 +170,7 @@ def routes(log: SessionLog, sessions: Sessions, agents: Agents) -> tuple[Route, 
 
 
 @asynccontextmanager
-async def house(folder: Path, model: Model) -> AsyncGenerator[House, None]:
+async def service(folder: Path, model: Model) -> AsyncGenerator[House, None]:
     async with (
         open_runtime(store=str(folder / "log.db")) as runtime,
         anyio.create_task_group() as group,
@@ -190,14 +192,14 @@ async def house(folder: Path, model: Model) -> AsyncGenerator[House, None]:
             memory_store=_store,
             is_priced=lambda model: model != "free-model",
         )
-        premises = SessionDependencies(
+        dependencies = SessionDependencies(
             agents=agents,
             environments=Environments(records),
             lookups=around,
             wake_session=worker.wake,
             notify=notify,
         )
-        sessions = Sessions(runtime.log, premises)
+        sessions = Sessions(runtime.log, dependencies)
         api = Api(routes(runtime.log, sessions, agents), access_control=AgentTags())
         async with http_server(api.application()) as url:
             yield House(url, runtime.log, sessions, worker, notices)
@@ -234,18 +236,18 @@ def message(words: str) -> Any:  # noqa: ANN401 (one of the SDK's many params)
 
 async def kinds(client: AsyncAnthropic, session_id: str, **asked: object) -> list[str]:
     filters: dict[str, Any] = asked
-    return [each.type async for each in client.beta.sessions.events.list(session_id, **filters)]
+    return [event.type async for event in client.beta.sessions.events.list(session_id, **filters)]
 
 
 async def idles(
     client: AsyncAnthropic, session_id: str
 ) -> list[BetaManagedAgentsSessionStatusIdleEvent]:
     return [
-        each
-        async for each in client.beta.sessions.events.list(
+        event
+        async for event in client.beta.sessions.events.list(
             session_id, types=["session.status_idle"]
         )
-        if each.type == "session.status_idle"
+        if event.type == "session.status_idle"
     ]
 
 

@@ -103,7 +103,7 @@ async def eventually(is_so: Callable[[], bool]) -> None:
 
 
 @asynccontextmanager
-async def station(
+async def thread_workspace(
     log: SessionLog,
     *,
     deltas: Deltas | None = None,
@@ -131,7 +131,7 @@ async def station(
 class Studio:
     """A station, and a runtime whose sessions it shows."""
 
-    station: Station
+    thread_workspace: Station
     runtime: Runtime
     secrets: Mapping[str, str]
 
@@ -142,18 +142,18 @@ class Studio:
         session = await self.runtime.resume(CLERK, session_id)
         await session.send(message)
         previews = PreviewPublisher(
-            self.station.deltas,
+            self.thread_workspace.deltas,
             await self.runtime.log.session(session_id),
             scrub=self.runtime.log.scrub,
             passages=multi_word_secrets(self.secrets),
         )
         await session.run(previews.emit, tell=previews.tell)
 
-    async def overheard(self, session_id: str, message: str) -> list[PreviewPiece]:
+    async def side_events(self, session_id: str, message: str) -> list[PreviewPiece]:
         """Run, and all that was published meanwhile."""
-        with self.station.deltas.listen(session_id, lambda: None) as ear:
+        with self.thread_workspace.deltas.listen(session_id, lambda: None) as subscription:
             await self.run(session_id, message)
-            return ear.take()
+            return subscription.take()
 
 
 @asynccontextmanager
@@ -163,7 +163,7 @@ async def studio(
     async with open_runtime(store=str(folder / "log.db")) as runtime:
         runtime.models.put(CLERK.model, model)
         runtime.log = SessionLog(runtime.log.store, scrub=scrubber(secrets))
-        async with station(runtime.log) as there:
+        async with thread_workspace(runtime.log) as there:
             yield Studio(there, runtime, secrets)
 
 
@@ -178,11 +178,11 @@ class Held:
         """Of the text, the piece to stop before; the reply itself if there is none such."""
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
-        async for each in self._model.stream(request):
-            if isinstance(each, Reply) or (isinstance(each, TextDelta) and each.text == self._at):
+        async for item in self._model.stream(request):
+            if isinstance(item, Reply) or (isinstance(item, TextDelta) and item.text == self._at):
                 self.has_begun.set()
                 await self.may_end.wait()
-            yield each
+            yield item
 
 
 async def until_idle(stream: AsyncStream[Any], *, held: Held | None = None) -> list[Any]:

@@ -74,7 +74,7 @@ def creations(ids: dict[str, str]) -> dict[str, Callable[[], Any]]:
 
 async def test_a_repeated_creation_is_done_once_and_answered_alike(tmp_path: Path):
     async with whole(tmp_path) as api:
-        records, key = api.house.infrastructure.store.records, api.keys["acme", "admin"]
+        records, key = api.service.infrastructure.store.records, api.keys["acme", "admin"]
 
         async def post(path: str, body: object, to: str = "", name: str = "k") -> Answer:
             headers = {"Idempotency-Key": name}
@@ -85,7 +85,7 @@ async def test_a_repeated_creation_is_done_once_and_answered_alike(tmp_path: Pat
         assert {path: each.body for path, each in first.items() if each.status != 200} == {}
         before = await everything(api, "acme")
         door = Authenticator(records)
-        repeated = IdempotentRequests(records, api.house.infrastructure.seal)
+        repeated = IdempotentRequests(records, api.service.infrastructure.seal)
         again = Api(api.routes, access_control=door, repeated=repeated).application()
         async with http_server(again) as restarted:
             for path, body in made.items():
@@ -160,7 +160,9 @@ async def test_a_request_that_was_abandoned_is_done_again_and_answers_expire(tmp
     now = clock.now()
     async with whole(tmp_path) as api:
         requests = IdempotentRequests(
-            api.house.infrastructure.store.records, api.house.infrastructure.seal, clock=lambda: now
+            api.service.infrastructure.store.records,
+            api.service.infrastructure.seal,
+            clock=lambda: now,
         )
         who = Principal(tenant="acme", key_id="key_1", role="user")
         begun = await requests.begin(who, "POST /v1/agents", "k", "print")

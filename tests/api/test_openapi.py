@@ -39,8 +39,8 @@ def references(schema: object) -> Iterator[str]:
                 yield str(value)
             yield from references(value)
     elif isinstance(schema, list):
-        for each in cast("list[object]", schema):
-            yield from references(each)
+        for item in cast("list[object]", schema):
+            yield from references(item)
 
 
 def shape(path: str) -> str:
@@ -68,7 +68,7 @@ async def test_the_same_routes_make_the_same_document_in_any_order(api: Whole):
 async def test_every_schema_is_one_and_every_reference_leads_to_one(api: Whole):
     made = document(api.routes, version="1")
     schemas = made["components"]["schemas"]
-    for name in {each.removeprefix("#/components/schemas/") for each in references(made)}:
+    for name in {reference.removeprefix("#/components/schemas/") for reference in references(made)}:
         assert name in schemas
     for name, schema in schemas.items():
         jsonschema_rs.meta.validate(schema)
@@ -79,7 +79,7 @@ async def test_what_is_documented_of_a_query_is_what_is_read(api: Whole):
     made = document(api.routes, version="1")
     for route in api.routes:
         given = made["paths"][route.path][route.method.lower()].get("parameters", ())
-        names = [each["name"] for each in given if each["in"] == "query"]
+        names = [item["name"] for item in given if item["in"] == "query"]
         fields = (
             ()
             if route.query is Empty
@@ -88,9 +88,9 @@ async def test_what_is_documented_of_a_query_is_what_is_read(api: Whole):
         plain = [name.removesuffix("[]").replace("[", "_").removesuffix("]") for name in names]
         assert sorted(plain) == sorted(fields)
     agents = made["paths"]["/v1/agents"]["get"]["parameters"]
-    assert {"created_at[gte]", "created_at[lte]"} < {each["name"] for each in agents}
+    assert {"created_at[gte]", "created_at[lte]"} < {agent["name"] for agent in agents}
     events = made["paths"]["/v1/sessions/{session_id}/events"]["get"]["parameters"]
-    assert "types[]" in {each["name"] for each in events}
+    assert "types[]" in {event["name"] for event in events}
 
 
 async def test_times_keys_forms_and_streams_are_told_for_what_they_are(api: Whole):
@@ -104,7 +104,7 @@ async def test_times_keys_forms_and_streams_are_told_for_what_they_are(api: Whol
     assert form["properties"]["file"] == {"type": "string", "format": "binary"}
     stream = paths["/v1/sessions/{session_id}/events/stream"]["get"]
     assert list(stream["responses"]["200"]["content"]) == ["text/event-stream"]
-    assert "Last-Event-ID" in {each["name"] for each in stream["parameters"]}
+    assert "Last-Event-ID" in {item["name"] for item in stream["parameters"]}
     assert made["security"] == [{"key": []}, {"bearer": []}]
     assert paths[OPENAPI_PATH]["get"]["security"] == []
 

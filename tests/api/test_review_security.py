@@ -226,10 +226,12 @@ async def test_every_answer_forbids_to_keep_it_and_to_guess_what_it_is(api: Whol
 async def test_a_stream_ends_with_the_right_to_read_it(api: Whole, how: str):
     """Even if nothing happens in the session."""
     passed = 0.0
-    records = api.house.infrastructure.store.records
-    talk = api.house.sessions
+    records = api.service.infrastructure.store.records
+    talk = api.service.sessions
     door = Authenticator(records, monotonic=lambda: passed)
-    routes = StreamRoutes(talk.event_streams, talk.sessions.record, StreamTiming(heartbeat_seconds=0.05))
+    routes = StreamRoutes(
+        talk.event_streams, talk.sessions.record, StreamTiming(heartbeat_seconds=0.05)
+    )
     maker = Principal(tenant=MINE, key_id="cli", role="admin", name="olga")
     key = await Keys(records).create(maker, CreateKey(name="reader", role="viewer"))
     path = f"/v1/sessions/{api.ids[MINE]['session_id']}/events/stream"
@@ -251,8 +253,10 @@ async def test_a_stream_ends_with_the_right_to_read_it(api: Whole, how: str):
 
 
 async def test_a_reader_who_stays_uses_up_no_requests(api: Whole):
-    records, talk = api.house.infrastructure.store.records, api.house.sessions
-    routes = StreamRoutes(talk.event_streams, talk.sessions.record, StreamTiming(heartbeat_seconds=0.01))
+    records, talk = api.service.infrastructure.store.records, api.service.sessions
+    routes = StreamRoutes(
+        talk.event_streams, talk.sessions.record, StreamTiming(heartbeat_seconds=0.01)
+    )
     maker = Principal(tenant=MINE, key_id="cli", role="admin", name="olga")
     asked = CreateKey(name="reader", role="viewer", requests_per_minute=1)
     key = await Keys(records).create(maker, asked)
@@ -307,11 +311,11 @@ async def test_who_may_not_approve_may_not_see_to_it_that_nobody_is_asked(api: W
             await api.ask("POST", path, key=api.keys[MINE, role], body=asked, headers={})
             for role in ("user", "operator")
         ]
-        assert [each.status for each in told] == [403, 200], (path, told)
+        assert [item.status for item in told] == [403, 200], (path, told)
 
 
 async def test_nothing_starts_by_itself_in_a_tenant_that_is_disabled(api: Whole):
-    ids, records = api.ids[MINE], api.house.infrastructure.store.records
+    ids, records = api.ids[MINE], api.service.infrastructure.store.records
     made = await api.make(
         MINE,
         "/v1/mainspring/triggers",
@@ -324,15 +328,15 @@ async def test_nothing_starts_by_itself_in_a_tenant_that_is_disabled(api: Whole)
         },
     )
     await Tenants(records).disable(MINE)
-    now = api.house.sessions.sessions.clock()
+    now = api.service.sessions.sessions.clock()
     headers = signed_headers("msg_1", b"{}", secrets=[made["secret"]], now=now)
     with anyio.fail_after(20):
         fired = f"/v1/mainspring/triggers/{made['id']}/fire"
         async with api.http.post(fired, data=b"{}", headers=headers) as response:
             assert response.status == 401
-    assert await api.house.access.halts.is_stopped(MINE, ids["agent_id"])
-    assert not await api.house.access.halts.is_stopped(THEIRS, ids["agent_id"])
-    run = await api.house.schedules.deployment_runner.run_now(MINE, ids["deployment_id"])
+    assert await api.service.access.halts.is_stopped(MINE, ids["agent_id"])
+    assert not await api.service.access.halts.is_stopped(THEIRS, ids["agent_id"])
+    run = await api.service.schedules.deployment_runner.run_now(MINE, ids["deployment_id"])
     assert run.error is not None
     assert run.error.type == "organization_disabled_error"
     await Tenants(records).enable(MINE)

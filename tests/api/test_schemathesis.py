@@ -62,11 +62,13 @@ class Fuzz:
         streams = {
             route.operation for route in self.api.routes if route.media_type == STREAM_MEDIA_TYPE
         }
-        found: list[Any] = [cast("Any", each).ok() for each in schema.get_all_operations()]
+        found: list[Any] = [
+            cast("Any", get_all_operation).ok() for get_all_operation in schema.get_all_operations()
+        ]
         ending = sorted(
             found, key=lambda each: each.method == "delete" or each.path.endswith(ENDING)
         )
-        return [each for each in ending if f"{each.method} {each.path}" not in streams]
+        return [item for item in ending if f"{item.method} {item.path}" not in streams]
 
     def _try(self, operation: Any, mode: GenerationMode) -> None:  # noqa: ANN401
         @settings(

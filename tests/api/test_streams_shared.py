@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 import anyio
-from tests.api.streaming import CLERK, Held, frames, station, until_idle
+from tests.api.streaming import CLERK, Held, frames, thread_workspace, until_idle
 from tests.fixtures_postgres import Postgres
 from tests.log.stories import says as says_it
 from tests.log.stories import told
@@ -28,7 +28,7 @@ async def test_deltas_of_a_worker_reach_a_stream_of_the_api(postgres_url: str):
         open_broadcast(postgres_url) as broadcast,
         open_postgres(postgres_url) as store,
         open_broadcast(postgres_url) as other,
-        station(SessionLog(store), deltas=SharedDeltas(other)) as there,
+        thread_workspace(SessionLog(store), deltas=SharedDeltas(other)) as there,
         there.client() as client,
     ):
         runtime.models.put(CLERK.model, model)
@@ -64,7 +64,7 @@ async def test_a_stream_outlives_the_connections_of_the_database(
     async with (
         open_postgres(postgres_url) as worker,
         open_postgres(postgres_url) as store,
-        station(SessionLog(store)) as there,
+        thread_workspace(SessionLog(store)) as there,
     ):
         log = SessionLog(worker)
         session_id = await told(log, "one")
@@ -80,7 +80,7 @@ async def test_a_stream_outlives_the_connections_of_the_database(
 
 
 async def test_a_stream_says_when_the_database_stays_away(postgres: Postgres, postgres_url: str):
-    async with open_postgres(postgres_url) as store, station(SessionLog(store)) as there:
+    async with open_postgres(postgres_url) as store, thread_workspace(SessionLog(store)) as there:
         session_id = await told(SessionLog(store), "one")
         async with there.raw(session_id, after="0") as response:
             shown = frames(response)
@@ -89,7 +89,7 @@ async def test_a_stream_says_when_the_database_stays_away(postgres: Postgres, po
                 postgres.stop()
                 try:
                     store.signals.poke([session_id])
-                    last = [each async for each in shown][-1]
+                    last = [item async for item in shown][-1]
                 finally:
                     postgres.start()
         assert last.name == "error"

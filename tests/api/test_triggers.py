@@ -85,7 +85,7 @@ async def test_no_answer_tells_an_unknown_trigger_from_a_bad_signature(api: Scen
         ]
         for _, body in answers:
             body.pop("request_id")
-        assert all(each == answers[0] for each in answers)
+        assert all(answer == answers[0] for answer in answers)
         assert answers[0][0] == 401
         assert api.works.sessions.starts == 0
 

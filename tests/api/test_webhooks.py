@@ -116,7 +116,7 @@ async def test_a_ping_says_what_came_of_it_and_deliveries_are_listed_and_sent_ag
         failed = await post(client, f"{one}/ping")
         assert (failed["status"], failed["last_attempt"]["status"]) == ("pending", 410)
         waiting = await get(client, f"{one}/deliveries?status=pending")
-        assert [each["id"] for each in waiting["data"]] == [failed["id"]]
+        assert [item["id"] for item in waiting["data"]] == [failed["id"]]
         assert len((await get(client, f"{one}/deliveries"))["data"]) == 2
         api.receiver.status = 200
         again = await post(client, f"/v1/mainspring/webhook_deliveries/{pinged['id']}/resend")

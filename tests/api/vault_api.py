@@ -33,12 +33,12 @@ async def notify(notice: Notification) -> None:
 
 
 def routes(records: Records) -> Sequence[Route]:
-    asker = OutboundHttpClient(allowed=(ip_network("127.0.0.0/8"),), seconds=5)
+    http_client = OutboundHttpClient(allowed=(ip_network("127.0.0.0/8"),), seconds=5)
     vaults = Vaults(records, notify=notify)
     credentials = Credentials(records, AesSeal(bytes(32)), vaults, notify=notify)
-    refresher = Refresher(credentials, asker, notify=notify)
+    refresher = Refresher(credentials, http_client, notify=notify)
     validator = CredentialValidator(
-        credentials, probe=McpInitializeProbe(asker), refresher=refresher
+        credentials, probe=McpInitializeProbe(http_client), refresher=refresher
     )
     return (*VaultRoutes(vaults).routes(), *CredentialRoutes(credentials, validator).routes())
 

@@ -52,7 +52,7 @@ class Answer:
 @dataclass(frozen=True, slots=True)
 class Whole:
     url: str
-    house: Service
+    service: Service
     routes: Sequence[Route]
     keys: Mapping[tuple[str, Role], str]
     root: str
@@ -104,21 +104,25 @@ async def whole(folder: Path, *, is_audited: bool = False) -> AsyncGenerator[Who
     settings = read_settings(
         store=str(folder / "mainspring.db"), environ={"MAINSPRING_VAULT": str(folder / "vault")}
     )
-    async with open_service(settings) as house:
-        records = house.infrastructure.store.records
+    async with open_service(settings) as service:
+        records = service.infrastructure.store.records
         root = await ensure_first_key(records)
         assert root is not None
         for tenant in TENANTS:
             await Tenants(records).create(CreateTenant(id=tenant))
         keys: dict[tuple[str, Role], str] = {
-            (tenant, role): await _key(house, tenant, role) for tenant in TENANTS for role in ROLES
+            (tenant, role): await _key(service, tenant, role)
+            for tenant in TENANTS
+            for role in ROLES
         }
         routes = all_routes(
-            house,
+            service,
             *HealthRoutes(Health({})).routes(),
             *MetricsRoutes(Metrics(version="1"), _looked).routes(),
         )
-        door = Authenticator(records, rate_limits=RateLimits(key=Rate(1_000_000), tenant=Rate(1_000_000)))
+        door = Authenticator(
+            records, rate_limits=RateLimits(key=Rate(1_000_000), tenant=Rate(1_000_000))
+        )
         witness = AuditObserver(Audit(records)) if is_audited else ignore_request
         async with (
             http_server(
@@ -126,12 +130,12 @@ async def whole(folder: Path, *, is_audited: bool = False) -> AsyncGenerator[Who
                     routes,
                     access_control=door,
                     request_observer=witness,
-                    repeated=house.access.repeated,
+                    repeated=service.access.repeated,
                 ).application()
             ) as url,
             aiohttp.ClientSession(url, timeout=aiohttp.ClientTimeout(total=20)) as http,
         ):
-            made = Whole(url, house, routes, keys, root, http)
+            made = Whole(url, service, routes, keys, root, http)
             for tenant in TENANTS:
                 made.ids[tenant] = await one_of_each(made, tenant)
             yield made
@@ -141,9 +145,9 @@ async def _looked() -> None:
     pass
 
 
-async def _key(house: Service, tenant: str, role: Role) -> str:
+async def _key(service: Service, tenant: str, role: Role) -> str:
     who = Principal(tenant=tenant, key_id="cli", role="admin", name="olga")
-    made = await Keys(house.infrastructure.store.records).create(
+    made = await Keys(service.infrastructure.store.records).create(
         who, CreateKey(name=role, role=role)
     )
     return made.key
@@ -198,7 +202,7 @@ async def one_of_each(api: Whole, tenant: str) -> dict[str, str]:
     await _park(api, tenant, session["id"])
     work = f"/v1/environments/{environment['id']}/work"
     elsewhere = await make("/v1/sessions", agent=agent["id"], environment_id=environment["id"])
-    await api.house.sessions.work.offer(tenant, environment["id"], elsewhere["id"])
+    await api.service.sessions.work.offer(tenant, environment["id"], elsewhere["id"])
     offered, *_ = (await _get(api, tenant, work))["data"]
     approval = await _ask(api, tenant, session["id"], thread["id"], agent["id"])
     return {
@@ -232,7 +236,7 @@ async def _get(api: Whole, tenant: str, path: str) -> Any:  # noqa: ANN401 (JSON
 
 
 async def _ask(api: Whole, tenant: str, session_id: str, thread_id: str, agent_id: str) -> Approval:
-    return await api.house.sessions.approvals.keeper.drawer.put(
+    return await api.service.sessions.approvals.keeper.repository.put(
         tenant,
         Approval(
             id=ids.new_id("appr"),
@@ -254,7 +258,7 @@ async def _ask(api: Whole, tenant: str, session_id: str, thread_id: str, agent_i
 
 
 async def _park(api: Whole, tenant: str, session_id: str) -> None:
-    drawer = Repository(api.house.infrastructure.store.records, PARKED, ParkedSession)
+    repository = Repository(api.service.infrastructure.store.records, PARKED, ParkedSession)
     now = clock.now()
     parked = ParkedSession(id=session_id, reason="broken", failures=5, parked_at=now, is_told=False)
-    await drawer.put(tenant, parked)
+    await repository.put(tenant, parked)

@@ -77,15 +77,15 @@ class Runner:
 
     workspaces: Path
     group: TaskGroup
-    outfit: Any = None
+    toolbox_factory: Any = None
     shelf: Any = None
     log: Any = None
     queue: Any = None
-    wishes: dict[str, RunOptions] = field(default_factory=dict[str, RunOptions])
+    options_for: dict[str, RunOptions] = field(default_factory=dict[str, RunOptions])
     locks: dict[str, anyio.Lock] = field(default_factory=lambda: defaultdict(anyio.Lock))
 
-    def wish(self, opening: SetupRequest) -> RunOptions:
-        return self.wishes[opening.writer.session_id]
+    def options(self, opening: SetupRequest) -> RunOptions:
+        return self.options_for[opening.writer.session_id]
 
     async def wake(self, tenant: str, session_id: str) -> None:
         await self._offer(tenant, await self._record(session_id))
@@ -98,8 +98,8 @@ class Runner:
         cast = map_session(part)
         workspace.mkdir(parents=True, exist_ok=True)
         async with self.locks[session_id]:
-            self.wishes[session_id] = cast.options
-            runtime = Runtime(self.log, self.shelf, toolbox_factory=self.outfit)
+            self.options_for[session_id] = cast.options
+            runtime = Runtime(self.log, self.shelf, toolbox_factory=self.toolbox_factory)
             await Session(runtime, cast.agent, session_id).run()
         await self._offer(tenant, record)
 
@@ -202,7 +202,7 @@ async def site(
     async with (
         open_log(settings) as log,
         open_model_registry(settings) as shelf,
-        SandboxPool(settings, is_unsandboxed=False) as bench,
+        SandboxPool(settings, is_unsandboxed=False) as sandbox_pool,
         anyio.create_task_group() as group,
     ):
         records = log.store.records
@@ -216,17 +216,21 @@ async def site(
             return MemoryStoreInfo(name=(await stores.get(tenant, store_id)).name)
 
         runner = Runner(folder / "workspaces", group, shelf=shelf, log=log)
-        runner.outfit = ToolboxBuilder(settings, shelf, bench, runner.wish, AllowAll())
-        premises = SessionDependencies(
+        runner.toolbox_factory = ToolboxBuilder(
+            settings, shelf, sandbox_pool, runner.options, AllowAll()
+        )
+        dependencies = SessionDependencies(
             agents=agents,
             environments=environments,
             lookups=ResourceLookups(seal=seal, memory_store=store_name),
             wake_session=runner.wake,
         )
-        sessions = Sessions(log, premises)
+        sessions = Sessions(log, dependencies)
         tokens = WorkTokens(records, seal)
         terms = WorkQueueOptions(
-            needs_worker=needs_worker(sessions), issue_token=tokens.secret, lease_times=leases or LeaseTimes()
+            needs_worker=needs_worker(sessions),
+            issue_token=tokens.secret,
+            lease_times=leases or LeaseTimes(),
         )
         queue = WorkQueue(records, environments, terms)
         runner.queue = queue

@@ -54,26 +54,26 @@ async def test_whom_a_strict_subagent_calls_is_as_strict_and_its_fork_has_its_to
 
     model = troupe({"begin": lead, "as another": lambda _: says("ok"), "task": reader})
     async with staged(tmp_path, model) as runtime:
-        usual = runtime.outfit
+        usual = runtime.toolbox_factory
 
         @asynccontextmanager
         async def for_thread(opening: SetupRequest) -> AsyncGenerator[Toolbox, None]:
             modes[str(opening.subagent)] = opening.mode
-            async with usual(opening) as kit:
-                yield replace(kit, tools=[echo(ran=ran)])
+            async with usual(opening) as toolbox:
+                yield replace(toolbox, tools=[echo(ran=ran)])
 
         @asynccontextmanager
-        async def outfit(opening: SetupRequest) -> AsyncGenerator[Toolbox, None]:
-            async with usual(opening) as kit:
-                yield replace(kit, tools=[echo(ran=ran)], for_thread=for_thread)
+        async def toolbox_factory(opening: SetupRequest) -> AsyncGenerator[Toolbox, None]:
+            async with usual(opening) as toolbox:
+                yield replace(toolbox, tools=[echo(ran=ran)], for_thread=for_thread)
 
-        runtime.outfit = outfit
+        runtime.toolbox_factory = toolbox_factory
         session = await runtime.start(replace(LEAD, subagents=(READER, GENERAL)))
         await session.send("begin")
         with anyio.fail_after(10):
             await session.run()
     assert modes == {"reader": "plan", "fork": "plan", "general": "plan"}
-    assert any("echo" in newest(each) for each in model.requests)  # it was told that there is none
+    assert any("echo" in newest(item) for item in model.requests)  # it was told that there is none
     assert ran == []
 
 
@@ -106,8 +106,8 @@ async def test_no_more_are_woken_than_may_be_at_work(tmp_path: Path):
                 return calls("agent", description="two", prompt="task two")
             case 2:
                 ids = dict.fromkeys(re.findall(r"sthr_\w+", str(request.messages)))
-                sent = [calls("send_message", to=each, message="again") for each in ids]
-                return ScriptLine(tuple(block for each in sent for block in each.content))
+                sent = [calls("send_message", to=item, message="again") for item in ids]
+                return ScriptLine(tuple(block for item in sent for block in item.content))
             case _:
                 return says("done")
 

@@ -48,7 +48,7 @@ async def test_agents_below_a_folder_are_listed_with_their_versions(
     assert poet.split() == ["bard", "team/poet", "1,", "changed", "since", "opus", "Rhymes."]
     await agents_acts.ls(settings, json=True)
     views = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [(each["name"], each["version"], each["is_changed"]) for each in views] == [
+    assert [(view["name"], view["version"], view["is_changed"]) for view in views] == [
         ("plain", None, True),
         ("bard", 1, True),
     ]
@@ -90,7 +90,7 @@ async def test_versions_are_compared_and_gone_back_to(
     assert told.out == "back to version 1, now version 3\n"
     assert told.err == "what it was before is kept as version 2\n"
     assert (tmp_path / "a/AGENTS.md").read_text() == "One.\n"
-    assert [each.number for each in list_versions(tmp_path / "a")] == [1, 2, 3]
+    assert [list_version.number for list_version in list_versions(tmp_path / "a")] == [1, 2, 3]
     await agents_acts.rollback(settings, folder="a", number=1)
     assert capsys.readouterr().out == "it is as it was in version 1 already\n"
 

@@ -41,7 +41,7 @@ def test_what_was_backed_up_is_restored_into_another_file(
     )
     assert "vault" in made.stderr
     assert (place / "all.backup").stat().st_mode & 0o777 == 0o600
-    assert sorted(each.name for each in place.iterdir()) == [".mainspring", "all.backup"]
+    assert sorted(item.name for item in place.iterdir()) == [".mainspring", "all.backup"]
     done = mainspring("restore", "all.backup", "--into", "new.db", "--json")
     assert json.loads(done.stdout) == {
         "file": "all.backup",
@@ -90,7 +90,7 @@ def test_a_bad_backup_is_refused_and_a_failed_one_leaves_the_old(
     db.close()
     assert mainspring("backup", "bad.backup").returncode == 1
     assert bad.read_text(encoding="utf-8") == "what was there before"
-    assert not [each for each in place.iterdir() if each.name.startswith(".bad")]
+    assert not [item for item in place.iterdir() if item.name.startswith(".bad")]
 
 
 def test_a_damaged_session_is_named_and_the_status_tells(

@@ -55,11 +55,11 @@ async def _session(settings: Settings, store: Path, states: tuple[str, ...]) -> 
 def contents(store: Path) -> set[str]:
     """What snapshots keep."""
     objects = store.parent.glob("snapshots/*/objects/??/*")
-    return {each.read_text() for each in objects if each.is_file()}
+    return {item.read_text() for item in objects if item.is_file()}
 
 
 def folders(store: Path) -> set[str]:
-    return {each.name for each in (store.parent / "hands").iterdir()}
+    return {item.name for item in (store.parent / "hands").iterdir()}
 
 
 def test_rm_takes_folders_and_the_snapshots_that_nobody_else_names(

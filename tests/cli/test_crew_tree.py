@@ -79,13 +79,13 @@ async def test_any_prefix_of_a_log_is_a_tree_and_what_was_put_away_comes_back_wh
     for end in range(len(log)):
         tree = SubagentTree.of(log[:end], main)
         assert tree.lines() == []
-        born = [each for each in log[:end] if isinstance(each.payload, ThreadCreated)]
+        born = [item for item in log[:end] if isinstance(item.payload, ThreadCreated)]
         for event in log[end:]:
             tree.apply(event)
         running = [
-            each
-            for each in log[end:]
-            if isinstance(each.payload, StatusRunning | StatusIdle) and each.thread_id != main
+            item
+            for item in log[end:]
+            if isinstance(item.payload, StatusRunning | StatusIdle) and item.thread_id != main
         ]
         assert bool(tree.lines()) == (bool(running) or len(born) < 3)
 
@@ -107,10 +107,10 @@ async def test_elsewhere_than_at_a_terminal_subagents_are_a_line_each_and_their_
 ):
     log, main = await played(tmp_path)
     settings = read_settings(environ={"NO_COLOR": "1"}, folder=tmp_path)
-    teller = EventRenderer(settings, is_live=False, subagents=SubagentTree(main))
+    renderer = EventRenderer(settings, is_live=False, subagents=SubagentTree(main))
     for event in log:
-        teller.event(event)
-    teller.close()
+        renderer.event(event)
+    renderer.close()
     told = capsys.readouterr()
     assert told.out == "All of it: CHILD WORDS\n"
     lines = told.err.splitlines()
@@ -134,12 +134,12 @@ async def test_what_one_in_the_background_reports_is_told_in_a_line(
         session = await runtime.start(LEAD, "begin")
         row = await session.log.session(session.id)
         settings = read_settings(environ={"NO_COLOR": "1"}, folder=tmp_path)
-        teller = EventRenderer(settings, own={""}, subagents=SubagentTree(row.thread_id))
-        await session.run(teller.delta, tell=teller.event)
-        teller.close()
+        renderer = EventRenderer(settings, own={""}, subagents=SubagentTree(row.thread_id))
+        await session.run(renderer.delta, tell=renderer.event)
+        renderer.close()
     told = capsys.readouterr()
     assert "CHILD WORDS" not in told.out
     assert "I heard 2." in told.out
-    [line] = [each for each in told.err.splitlines() if "reports: " in each]
+    [line] = [splitline for splitline in told.err.splitlines() if "reports: " in splitline]
     assert line.startswith("general reports: ")
     assert "CHILD WORDS" in line

@@ -133,7 +133,7 @@ def test_insights_name_waste_failures_missing_rules_and_what_is_unused_with_thei
     mainspring("sessions", "import", str(FOREIGN))
     report = json.loads(mainspring("insights", "--json").stdout)
     assert (report["sessions"], report["imported"]) == (8, 5)
-    found = {(each["topic"], each["title"].partition(": ")[2]): each for each in report["insights"]}
+    found = {(item["topic"], item["title"].partition(": ")[2]): item for item in report["insights"]}
     expected = {
         ("repeated_call", "read notes.md"): (3, 3),
         ("huge_result", "bash cat big.log"): (3, 3),
@@ -158,7 +158,7 @@ def test_insights_name_waste_failures_missing_rules_and_what_is_unused_with_thei
     assert found["cache_miss", "compaction"]["sessions"] == 1  # of an imported session
     assert report["insights"] == json.loads(mainspring("insights", "--json").stdout)["insights"]
 
-    [place] = [each for each in found["failing_command", "npm test"]["places"]][:1]
+    [place] = [item for item in found["failing_command", "npm test"]["places"]][:1]
     shown = mainspring("log", "show", place["session_id"], "--json").stdout.splitlines()
     assert "npm ERR!" in shown[place["events"][0] - 1]
 

@@ -17,7 +17,7 @@ from mainspring.core.facts import SessionCreated
 from mainspring.edges.cli.printing import escape_json, sanitize_line, sanitize_text
 
 STEERING = "\u009b31m\u0085\u202e\u2066\u200e\u061c\u200b\u2028\ufeff\x1b]0;x\x07\x7f"
-CONTROLS = {each for each in STEERING if not each.isprintable()}
+CONTROLS = {item for item in STEERING if not item.isprintable()}
 FAMILY = (
     "👩\u200d👩\u200d👧 ❤️ 🏳️\u200d🌈 नमस्\u200dते می\u200cخواهم"
     " 🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f"

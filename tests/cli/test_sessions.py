@@ -138,7 +138,7 @@ def test_rm_deletes(mainspring: Run, session_id: str):
 
 class Asking(AllowAll):
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
-        return Decision(decision="ask", decision_source="mode")
+        return Decision(decision="ask", gate="mode")
 
 
 async def _deploy(call: Call) -> ToolResult:
@@ -157,7 +157,7 @@ DEPLOYER = Agent(
 
 
 async def _play(store: Path, session_id: str | None, *steps: ScriptLine) -> Result:
-    async with open_runtime(store=str(store), gates=Asking()) as runtime:
+    async with open_runtime(store=str(store), authorizer=Asking()) as runtime:
         runtime.models.put("scripted:test", Scripted(*steps))
         if session_id is None:
             session = await runtime.start(DEPLOYER, "ship it")

@@ -127,7 +127,7 @@ def test_what_a_file_says_permits_nothing_and_keeps_no_secret(
         {"type": "user", "uuid": "3", "parentUuid": "2", "message": {"content": "Well?"}},
     ]
     file = place / "hostile.jsonl"
-    file.write_text("\n".join(json.dumps({**each, "sessionId": "hostile"}) for each in lines))
+    file.write_text("\n".join(json.dumps({**line, "sessionId": "hostile"}) for line in lines))
     [view] = imported(mainspring, str(file))
     upstream.says({"name": "bash", "arguments": json.dumps({"command": "touch made"})})
     done = mainspring("run", "--resume", str(view["session_id"]), "go on", **upstream.variables)

@@ -115,7 +115,9 @@ async def test_what_is_dangerous_is_kept_only_if_that_is_said(
 ):
     source = skill_at(tmp_path / "src", WORSE)
     with pytest.raises(InvalidInput, match="dangerous") as refused:
-        await installing.install(settings, install_request=wanted(source, is_project=True), json=True)
+        await installing.install(
+            settings, install_request=wanted(source, is_project=True), json=True
+        )
     assert "--trust-anyway" in refused.value.__notes__[0]
     kept = place / ".mainspring/skills/pdf"
     assert not kept.exists()
@@ -160,7 +162,9 @@ async def test_a_projects_skill_is_trusted_by_a_scan_until_it_changes(
 async def test_an_installed_skill_that_changes_is_not_trusted_any_more(
     settings: Settings, home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    await installing.install(settings, install_request=wanted(skill_at(tmp_path / "src")), json=True)
+    await installing.install(
+        settings, install_request=wanted(skill_at(tmp_path / "src")), json=True
+    )
     [view] = await listed(settings, capsys)
     assert (view["trust"], view["source"]) == ("trusted", str(tmp_path / "src"))
     (home / ".mainspring/skills/pdf/SKILL.md").write_text(POWERFUL)

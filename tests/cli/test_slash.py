@@ -108,7 +108,7 @@ def test_whatever_is_typed_can_be_sent_with_one_more_slash(words: str):
 
 
 def test_commands_are_ours_and_the_agents_and_near_ones_are_named():
-    names = [each.name for each in available_commands(AGENT)]
+    names = [available_command.name for available_command in available_commands(AGENT)]
     assert names.count("cost") == 1
     assert "inner" not in names
     assert available_commands(AGENT)[-1].usage == "/review FILE"
@@ -161,7 +161,7 @@ async def test_what_a_session_took_and_is_made_of_can_be_asked(tmp_path: Path):
         assert context.parts.total > 0
         agents = await run_command(at, "agents")
         assert isinstance(agents, AgentsResult)
-        assert [each.name for each in agents.types] == ["explore", "general", "plan", "verify"]
+        assert [item.name for item in agents.types] == ["explore", "general", "plan", "verify"]
         [called] = agents.threads
         assert (called.agent, called.status) == ("general", "requires_action")
         skills = await run_command(at, "skills")

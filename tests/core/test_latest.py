@@ -15,7 +15,7 @@ def test_it_keeps_those_that_were_put_in_or_asked_for_last(uses: list[tuple[bool
             latest.put(key, -key)
         elif latest.get(key) is None:
             continue
-        order = [*(each for each in order if each != key), key][-most:]
+        order = [*(item for item in order if item != key), key][-most:]
     assert [key for key in range(10) if key in latest] == sorted(order)
     assert len(latest) == len(order)
     assert all(latest.get(key) == -key for key in order)

@@ -48,7 +48,7 @@ def answering(plan: dict[str, str]) -> Callable[[Request], ScriptLine]:
     """Look at what is unknown, repeat what is missing, go on with what was not done yet."""
 
     def answer(request: Request) -> ScriptLine:
-        states = {each.step: each.state for each in told(request)}
+        states = {item.step: item.state for item in told(request)}
         for step, tool in plan.items():
             match states.get(step):
                 case "done":

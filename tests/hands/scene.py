@@ -60,23 +60,24 @@ class Play:
 
     async def results(self) -> list[str]:
         """What came of its calls, in the order of their asking."""
-        told = {each.tool_use_id: each.content for each in await self.events(AgentToolResult)}
-        for each in await self.events(AgentMcpToolResult):
-            told[each.mcp_tool_use_id] = each.content
+        told = {entry.tool_use_id: entry.content for entry in await self.events(AgentToolResult)}
+        for item in await self.events(AgentMcpToolResult):
+            told[item.mcp_tool_use_id] = item.content
         events = await self.session.events()
         return [plain_text(told[event.id]) for event in events if event.id in told]
 
     async def decisions(self) -> list[tuple[str, str, str | None]]:
         """What was decided about calls, by which gate, by which rule."""
         return [
-            (each.decision, each.gate, each.rule) for each in await self.events(ToolCallAuthorized)
+            (event.decision, event.gate, event.rule)
+            for event in await self.events(ToolCallAuthorized)
         ]
 
     async def asked(self) -> ToolCallAuthorized:
         """The newest question."""
-        return [each for each in await self.events(ToolCallAuthorized) if each.decision == "ask"][
-            -1
-        ]
+        return [
+            event for event in await self.events(ToolCallAuthorized) if event.decision == "ask"
+        ][-1]
 
     async def allow(self, result: Result) -> Result:
         for call_id in result.waiting_for:
@@ -121,8 +122,8 @@ class Scene:
             folder=self.workspace,
             environ=environ or {"HOME": str(self.home), "PATH": "/usr/local/bin:/usr/bin:/bin"},
         )
-        wish = RunOptions(workspace=self.workspace, mode=mode, warn=self.warnings.append)
-        async with open_runtime(settings, wish=wish) as runtime:
+        options = RunOptions(workspace=self.workspace, mode=mode, warn=self.warnings.append)
+        async with open_runtime(settings, options=options) as runtime:
             yield runtime
 
     @asynccontextmanager

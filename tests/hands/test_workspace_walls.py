@@ -32,9 +32,11 @@ async def test_writes_outside_of_the_workspace_come_to_nothing(scene: Scene):
     name = ids.new_id("mark")
     targets = [f"{scene.home}/{name}", f"/etc/{name}", f"/tmp/{name}", f"/var/tmp/{name}"]
     targets += [f"{scene.outside}/{name}", f"/dev/shm/{name}", f"../{name}", f"~/{name}"]
-    steps = [calls("write", file_path=each, content="x") for each in targets]
-    steps += [calls("bash", command=f"touch {each}; echo x > {each}; true") for each in targets]
-    steps += [calls("python", code=f"open({each!r}, 'w').write('x')") for each in targets[:4]]
+    steps = [calls("write", file_path=target, content="x") for target in targets]
+    steps += [
+        calls("bash", command=f"touch {target}; echo x > {target}; true") for target in targets
+    ]
+    steps += [calls("python", code=f"open({target!r}, 'w').write('x')") for target in targets[:4]]
     before = state(scene.home)
     async with scene.play(*steps, mode="bypassPermissions") as play:
         await play.run()
@@ -132,7 +134,7 @@ async def test_what_runs_later_is_not_changed_by_programs(scene: Scene):
     scene.write("tries.sh", tries.replace("; ", "\n"))
     scene.write("move.sh", "mv .git .git.old\nmkdir -p .git/hooks\necho x > .git/hooks/pre-commit")
     async with scene.play(
-        *(calls("bash", command=f"sh {each}.sh") for each in ("tries", "move")),
+        *(calls("bash", command=f"sh {item}.sh") for item in ("tries", "move")),
         mode="bypassPermissions",
     ) as play:
         await play.run()
@@ -173,7 +175,7 @@ async def test_every_turn_with_effects_can_be_gone_back_to(scene: Scene):
         mode="bypassPermissions",
     ) as play:
         await play.run()
-        taken = [each.snapshot for each in await play.events(WorkspaceSnapshotted)]
+        taken = [event.snapshot for event in await play.events(WorkspaceSnapshotted)]
         assert len(taken) == 3  # before the first effect, and after each turn with one
         store = next((scene.workspace / ".mainspring/snapshots").iterdir())
         snapshots = WorkspaceSnapshots(
@@ -195,7 +197,7 @@ async def test_the_home_of_a_user_is_no_workspace(tmp_path: Path, monkeypatch: p
         play = await begin(runtime, calls("bash", command="touch x"))
         await play.run()
         assert not any(spec.name == "bash" for spec in play.model.requests[0].tools)
-        assert any("is not a project" in each for each in narrow.warnings)
+        assert any("is not a project" in warning for warning in narrow.warnings)
         assert not (narrow.workspace / "x").exists()
         play = await begin(runtime, calls("look"), tools=[echo("look")])
         with pytest.raises(InvalidInput, match="is not a project"):

@@ -115,7 +115,7 @@ def state(each: Told) -> Literal["done", "unknown", "unread", "undone"]:
 
 def states(request: Request) -> dict[bytes, str]:
     """What the model knows of the calls that it has made."""
-    return {key(each.use): state(each) for each in told(request)}
+    return {key(item.use): state(item) for item in told(request)}
 
 
 def key(use: ToolUse) -> bytes:
@@ -150,8 +150,8 @@ async def live(order: Order, fuse: Fuse) -> None:
         if isinstance(delta, ToolOutput):
             fuse.near("output")
 
-    wish = RunOptions(workspace=Path(order.workspace), mode="bypassPermissions")
-    async with open_runtime(order.settings, wish=wish) as runtime:
+    options = RunOptions(workspace=Path(order.workspace), mode="bypassPermissions")
+    async with open_runtime(order.settings, options=options) as runtime:
         runtime.log.store = cast("Store", Fused(runtime.log.store, fuse))
         runtime.models.put(AGENT.model, Streaming(Scripted(otherwise=answer), fuse))
         session = await runtime.resume(AGENT, order.session_id)

@@ -66,7 +66,7 @@ class Stage:
     deferred: frozenset[str] = frozenset()
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     snapshots: Snapshots | None = None
-    gates: Authorizer = field(default_factory=AllowAll)
+    authorizer: Authorizer = field(default_factory=AllowAll)
     limits: Limits = field(default_factory=Limits)
     facts: ModelFacts = FACTS
     rules: tuple[str, ...] = ()
@@ -79,13 +79,13 @@ class Stage:
                 payload = UserMessage(content=(TextBlock(payload),))
             await self.log.submit(self.session_id, payload, sender=TESTER)
 
-    async def desk(self) -> ThreadContext:
+    async def context(self) -> ThreadContext:
         session = await self.log.session(self.session_id)
         seen = None if session.owner is None else (session.owner, session.epoch)
         writer = await self.log.hold(self.session_id, owner="worker", instead_of=seen)
         log = await self.log.read(self.session_id)
         record = EventSink(writer=writer, thread_tree=ThreadTree.of(log, writer.thread_id))
-        desk = ThreadContext(
+        context = ThreadContext(
             event_sink=record,
             thread=record.thread_tree.main.thread,
             model=self.model,
@@ -103,16 +103,16 @@ class Stage:
             aliases=self.aliases,
             snapshots=self.snapshots,
             limits=self.limits,
-            authorizer=self.gates,
+            authorizer=self.authorizer,
             emit=self.emit or self.deltas.append,
             new_id=ids.new_id,
         )
-        desk.load(desk.thread.session_state.loaded_tools)
-        return desk
+        context.load(context.thread.session_state.loaded_tools)
+        return context
 
     async def play(self, *payloads: ClientPayload | str) -> Ended | None:
         await self.send(*payloads)
-        return await run(await self.desk())
+        return await run(await self.context())
 
     async def events(self) -> list[Event]:
         return await self.log.read(self.session_id)

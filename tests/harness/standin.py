@@ -85,7 +85,7 @@ def tools(ledger: Ledger) -> dict[str, Tool]:
 
     def acting(name: str, policy: InDoubtPolicy) -> Tool:
         def traits(given: Mapping[str, object]) -> Traits:
-            return Traits(in_doubt_policy=policy, concurrent=bool(given.get("together")))
+            return Traits(in_doubt=policy, concurrent=bool(given.get("together")))
 
         probe = found if policy == "probe" else None
         return Tool(spec=_spec(name), run=act, traits=traits, probe=probe)
@@ -117,7 +117,7 @@ class AsksFirst(AllowAll):
 
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
         asks = bool(call.input.get("asks"))
-        return Decision(decision="ask" if asks else "allow", decision_source="rule", rule="Ask(asks)")
+        return Decision(decision="ask" if asks else "allow", gate="rule", rule="Ask(asks)")
 
 
 ROUNDS = 19
@@ -197,8 +197,8 @@ def told(request: Request) -> list[Told]:
 def answer(request: Request) -> ScriptLine:
     """What to say is seen from what was said: look at what is unknown, repeat what is missing."""
     states: dict[str, str] = {}
-    for each in told(request):
-        states[each.step] = each.state
+    for item in told(request):
+        states[item.step] = item.state
     if unknown := [step for step, state in states.items() if state == "unknown"]:
         return _together([calls("check", step=step) for step in unknown])
     if missing := {step for step, state in states.items() if state == "missing"}:

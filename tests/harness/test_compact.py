@@ -112,10 +112,10 @@ async def test_every_request_of_a_long_session_can_be_rebuilt_from_the_log(tmp_p
     model = Scripted(otherwise=Worker(60))
     async with stage(tmp_path, model, reader(), facts=SMALL) as play:
         await play.play(GOAL)
-        thread = Thread(id=(await play.desk()).thread.id)
+        thread = Thread(id=(await play.context()).thread.id)
         sent = [request.messages for request in model.requests if not is_summary(request)]
         rebuilt: list[tuple[Message, ...]] = []
-        prefix = (await play.desk()).prompt_prefix
+        prefix = (await play.context()).prompt_prefix
         for event in await play.events():
             thread.apply(event)
             if isinstance(event.payload, ModelRequestStarted) and not event.payload.purpose:
@@ -158,8 +158,8 @@ async def test_tasks_that_are_done_are_snipped_and_standing_words_stay(tmp_path:
 
 async def test_the_goal_outlives_interruptions_until_the_task_is_done(tmp_path: Path):
     async with stage(tmp_path, Scripted(otherwise=Worker(12)), reader(2000), facts=SMALL) as play:
-        desk = await play.desk()
-        transcript = desk.thread.transcript
+        context = await play.context()
+        transcript = context.thread.transcript
         transcript.add_user(1, (TextBlock(GOAL),))
         transcript.begin_reply(2)
         transcript.end_run(3, is_completed=False)
@@ -212,14 +212,14 @@ async def test_summaries_are_paid_for(tmp_path: Path):
     model = Scripted(otherwise=Worker(100))
     async with stage(tmp_path, model, reader(60), facts=TINY) as play:
         await play.play(GOAL)
-        desk = await play.desk()
-        assert desk.spend_account.spending.reservations == {}
+        context = await play.context()
+        assert context.spend_account.spending.reservations == {}
         ends = [
             event.payload
             for event in await play.events()
             if isinstance(event.payload, ModelRequestEnded)
         ]
-        assert desk.spend_account.usage.output_tokens == sum(
+        assert context.spend_account.usage.output_tokens == sum(
             e.model_usage.output_tokens for e in ends
         )
         assert any(end.purpose == "summary" for end in ends)
@@ -239,7 +239,7 @@ async def test_a_user_who_interrupts_a_summary_is_heard(tmp_path: Path):
         play.model = Interrupting(otherwise=work, latency_seconds=0.01)
         assert await play.play(GOAL) == Ended("interrupted_streaming")
         assert "auto" not in await layers(play)
-        assert (await play.desk()).thread.summary_failures == 0
+        assert (await play.context()).thread.summary_failures == 0
 
 
 async def test_what_a_provider_refuses_as_too_long_is_compacted_and_asked_again(tmp_path: Path):
@@ -294,7 +294,7 @@ async def test_gates_hear_of_a_compaction_before_anything_is_gone(tmp_path: Path
             heard.append(len(thread.transcript.messages))
 
     model = Scripted(otherwise=Worker(20))
-    async with stage(tmp_path, model, reader(), facts=SMALL, gates=Listening()) as play:
+    async with stage(tmp_path, model, reader(), facts=SMALL, authorizer=Listening()) as play:
         await play.play(GOAL)
         assert heard
         first = next(
@@ -303,7 +303,7 @@ async def test_gates_hear_of_a_compaction_before_anything_is_gone(tmp_path: Path
             if isinstance(event.payload, ContextCompacted)
         )
         log = (await play.events())[:first]
-        thread = fold(log, thread_id=(await play.desk()).thread.id)
+        thread = fold(log, thread_id=(await play.context()).thread.id)
         assert len(thread.transcript.messages) == heard[0]
 
 

@@ -96,18 +96,18 @@ async def test_a_call_that_is_not_allowed_does_not_begin(tmp_path: Path):
 
         async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
             self.asked += 1
-            return Decision(decision="deny", decision_source="rule", reason="no")
+            return Decision(decision="deny", gate="rule", reason="no")
 
     ran: list[str] = []
     go_on = anyio.Event()
     go_on.set()
-    gates = Denies()
+    authorizer = Denies()
     async with stage(
-        tmp_path, Streaming(use("read", 1), go_on=go_on), reading(ran, go_on), gates=gates
+        tmp_path, Streaming(use("read", 1), go_on=go_on), reading(ran, go_on), authorizer=authorizer
     ) as play:
         with anyio.fail_after(10):
             await play.play("go")
-        assert (ran, gates.asked) == ([], 1)
+        assert (ran, authorizer.asked) == ([], 1)
         assert texts(await play.events(), "agent.tool_result") == ["Not allowed: no."]
 
 

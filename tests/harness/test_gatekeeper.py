@@ -23,8 +23,8 @@ class Changing:
         self.command = command
         self.permission: Literal["allow"] | None = permission
 
-    async def run(self, occasion: HookEvent) -> HookResult:
-        if occasion.event != "PermissionRequest":
+    async def run(self, hook_event: HookEvent) -> HookResult:
+        if hook_event.event != "PermissionRequest":
             return HookResult()
         return HookResult(permission=self.permission, updated_input={"command": self.command})
 
@@ -34,7 +34,7 @@ async def asked(hooks: Changing) -> Decision:
         PolicyRule(text="Bash(rm *)", behavior="deny"),
         PolicyRule(text="Bash(git push *)", behavior="ask"),
     )
-    gates = PermissionEngine(
+    authorizer = PermissionEngine(
         thread=Thread(id="sthr_1"),
         policy=Policy(workspace="/w", rules=rules),
         location=lambda: CallLocation(workspace="/w", cwd="/w", home="/", resolve=os.path.normpath),
@@ -50,7 +50,7 @@ async def asked(hooks: Changing) -> Decision:
         session_id="s",
         thread_id="sthr_1",
     )
-    return await gates.authorize(call, echo("bash"), Traits())
+    return await authorizer.authorize(call, echo("bash"), Traits())
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,8 @@ class Agreeable:
     def __init__(self, before: Literal["allow", "ask"]) -> None:
         self.before: Literal["allow", "ask"] = before
 
-    async def run(self, occasion: HookEvent) -> HookResult:
-        if occasion.event == "PreToolUse":
+    async def run(self, hook_event: HookEvent) -> HookResult:
+        if hook_event.event == "PreToolUse":
             return HookResult(permission=self.before)
         return HookResult(permission="allow")
 
@@ -85,7 +85,7 @@ class Agreeable:
 async def test_no_hook_lets_a_protected_path_be_changed(
     before: Literal["allow", "ask"], is_headless: bool
 ):
-    gates = PermissionEngine(
+    authorizer = PermissionEngine(
         thread=Thread(id="sthr_1"),
         policy=Policy(workspace="/w", mode="bypassPermissions"),
         location=lambda: CallLocation(workspace="/w", cwd="/w", home="/", resolve=os.path.normpath),
@@ -102,6 +102,6 @@ async def test_no_hook_lets_a_protected_path_be_changed(
         session_id="s",
         thread_id="sthr_1",
     )
-    decided = await gates.authorize(call, echo("write"), Traits())
+    decided = await authorizer.authorize(call, echo("write"), Traits())
     assert decided.decision == ("deny" if is_headless else "ask")
     assert ("tell the user" in (decided.reason or "")) is is_headless

@@ -15,15 +15,15 @@ from mainspring.harness.stop_reasons import Ended
 
 
 async def start_hook(play: Stage) -> None:
-    desk = await play.desk()
-    desk.note(ContextAdded(text="The branch is main.", source="SessionStart hook"))
-    await desk.commit()
-    await desk.writer.release()
+    context = await play.context()
+    context.note(ContextAdded(text="The branch is main.", source="SessionStart hook"))
+    await context.commit()
+    await context.writer.release()
 
 
 class Withholding(AllowAll):
-    async def tell(self, thread: Thread, occasion: HookEvent) -> HookResult:
-        if "secret" in str(occasion.fields.get("prompt")):
+    async def tell(self, thread: Thread, hook_event: HookEvent) -> HookResult:
+        if "secret" in str(hook_event.fields.get("prompt")):
             return HookResult(blocked=True, reason="a secret", context=("No secrets here.",))
         return EMPTY_HOOK_RESULT
 
@@ -40,7 +40,7 @@ async def test_a_session_that_is_opened_and_told_nothing_asks_no_model(tmp_path:
 
 async def test_nothing_is_owed_after_a_message_was_withheld(tmp_path: Path):
     model = Scripted(says("hello"))
-    async with stage(tmp_path, model, gates=Withholding()) as play:
+    async with stage(tmp_path, model, authorizer=Withholding()) as play:
         await start_hook(play)
         assert await play.play("my secret") == Ended("hook_stopped", "a secret")
         assert await play.play() is None

@@ -247,7 +247,7 @@ def test_a_steering_file_refers_to_files_of_the_project(tmp_path: Path):
     steer(tmp_path, "api", "inclusion: always", body)
     found = read(tmp_path)
     assert sources(found) == [".kiro/steering/api.md", "api/openapi.yaml", "docs/b.md"]
-    assert [(each.line, each.what) for each in found.issues] == [
+    assert [(issue.line, issue.what) for issue in found.issues] == [
         (7, "#[[file:gone]] is not there to import"),
         (8, "#[[file:../../../outside.md]] leads out of the project: not read"),
     ]

@@ -31,8 +31,8 @@ HEADS = (
 )
 TARGETS = [*PLACES, "../secret.md", "/secret.md", "~/secret.md", "link/secret.md", "gone.md"]
 
-spellings = st.sampled_from([f"@{each}" for each in TARGETS]) | st.sampled_from(
-    [f"#[[file:{each}]]" for each in TARGETS]
+spellings = st.sampled_from([f"@{item}" for item in TARGETS]) | st.sampled_from(
+    [f"#[[file:{item}]]" for item in TARGETS]
 )
 texts = st.tuples(st.sampled_from(HEADS), st.lists(spellings, max_size=3))
 trees = st.dictionaries(st.sampled_from(PLACES), texts | st.just("a link out"), max_size=7)

@@ -60,14 +60,14 @@ class Ending:
     @property
     def has_detour(self) -> bool:
         """Whether the model was told that it is not known what a call did."""
-        return any(each.state == "unknown" for each in told(self.request))
+        return any(item.state == "unknown" for item in told(self.request))
 
     def outcome(self) -> dict[str, tuple[str, str]]:
         """What came of each step in the end, whatever it took to get there."""
-        known = {each.step: (each.use.name, each.text) for each in told(self.request)}
+        known = {item.step: (item.use.name, item.text) for item in told(self.request)}
         for step, (name, _) in known.items():
             if name == "check":  # it had been done, and the model saw that it had
-                made = next(each.use for each in told(self.request) if each.step == step)
+                made = next(item.use for item in told(self.request) if item.step == step)
                 known[step] = (made.name, f"{made.name} {step}: done")
         return known
 

@@ -115,17 +115,17 @@ class Gatekeeper(AllowAll):
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
         match call.input.get("x"):
             case "ask":
-                return Decision(decision="ask", decision_source="rule", rule="Ask(x)")
+                return Decision(decision="ask", gate="rule", rule="Ask(x)")
             case "deny":
-                return Decision(decision="deny", decision_source="rule", rule="Deny(x)", reason="never that")
+                return Decision(decision="deny", gate="rule", rule="Deny(x)", reason="never that")
             case _:
-                return Decision(decision="allow", decision_source="default")
+                return Decision(decision="allow", gate="default")
 
 
 async def test_a_denied_call_is_told_to_the_model_and_the_turn_goes_on(tmp_path: Path):
     ran: list[str] = []
     model = Scripted(calls("echo", x="deny"), says("understood"))
-    async with stage(tmp_path, model, echo(ran=ran), gates=Gatekeeper()) as play:
+    async with stage(tmp_path, model, echo(ran=ran), authorizer=Gatekeeper()) as play:
         assert await play.play("go") == Ended("completed")
         assert texts(await play.events(), "agent.tool_result") == ["Not allowed: never that."]
         assert ran == []
@@ -137,7 +137,7 @@ async def test_a_call_that_must_be_asked_waits_for_its_answer(
 ):
     ran: list[str] = []
     model = Scripted(calls("echo", x="ask"), says("done"))
-    async with stage(tmp_path, model, echo(ran=ran), gates=Gatekeeper()) as play:
+    async with stage(tmp_path, model, echo(ran=ran), authorizer=Gatekeeper()) as play:
         waiting = await play.play("go")
         assert waiting is not None
         assert waiting.reason == "requires_action"
@@ -154,7 +154,7 @@ async def test_a_call_that_must_be_asked_waits_for_its_answer(
 
 async def test_answering_some_calls_leaves_the_rest_waiting(tmp_path: Path):
     model = Scripted(calls("echo", x="ask", n=1) + calls("echo", x="ask", n=2), says("done"))
-    async with stage(tmp_path, model, echo(), gates=Gatekeeper()) as play:
+    async with stage(tmp_path, model, echo(), authorizer=Gatekeeper()) as play:
         waiting = await play.play("go")
         assert waiting is not None
         first, second = waiting.waiting_for
@@ -271,15 +271,15 @@ async def test_a_gate_sends_the_model_back_to_work(tmp_path: Path, reason: str):
         else Continue("stop_hook_feedback", "cite sources")
     )
     model = Scripted(says("done"), says("really done"))
-    async with stage(tmp_path, model, gates=StopGate(verdict)) as play:
+    async with stage(tmp_path, model, authorizer=StopGate(verdict)) as play:
         assert await play.play("go") == Ended("completed")
         assert await play.continued() == [reason]
         assert b"cite sources" in msgspec.json.encode(model.requests[1].messages[-1])
 
 
 async def test_a_stop_gate_may_end_it(tmp_path: Path):
-    gates = StopGate(Ended("stop_hook_prevented", "wait for me"))
-    async with stage(tmp_path, Scripted(says("done")), gates=gates) as play:
+    authorizer = StopGate(Ended("stop_hook_prevented", "wait for me"))
+    async with stage(tmp_path, Scripted(says("done")), authorizer=authorizer) as play:
         assert await play.play("go") == Ended("stop_hook_prevented", "wait for me")
 
 
@@ -288,7 +288,7 @@ async def test_a_gate_after_the_tools_may_end_it(tmp_path: Path):
         async def after_round(self, thread: Thread) -> Ended | None:
             return Ended("hook_stopped", "enough")
 
-    async with stage(tmp_path, Scripted(calls("echo")), echo(), gates=After()) as play:
+    async with stage(tmp_path, Scripted(calls("echo")), echo(), authorizer=After()) as play:
         assert await play.play("go") == Ended("hook_stopped", "enough")
 
 

@@ -39,7 +39,7 @@ class FullAtAResult:
 async def test_a_full_store_is_named_as_the_reason_also_when_several_calls_were_to_be_written(
     tmp_path: Path, on_interrupt: Literal["cancel", "block"]
 ):
-    traits = Traits(concurrent=True, in_doubt_policy="retry", on_interrupt=on_interrupt)
+    traits = Traits(concurrent=True, in_doubt="retry", on_interrupt=on_interrupt)
     line = calls("echo", x=1) + calls("echo", x=2) + calls("echo", x=3)
     async with stage(tmp_path, Scripted(line, says("Done.")), echo(traits=traits)) as play:
         log = play.log

@@ -28,8 +28,8 @@ from mainspring.harness.tool_pipeline import APPROVAL_VOID_REASON
 class Watchful(AllowAll):
     """Gates that say what they are told to, and remember what they saw."""
 
-    decision: Decision = field(default_factory=lambda: Decision(decision="allow", decision_source="default"))
-    rulings: Mapping[str, HookResult] = field(default_factory=dict[str, HookResult])
+    decision: Decision = field(default_factory=lambda: Decision(decision="allow", gate="default"))
+    hook_results: Mapping[str, HookResult] = field(default_factory=dict[str, HookResult])
     seen: list[Call] = field(default_factory=list[Call])
     occasions: list[HookEvent] = field(default_factory=list[HookEvent])
 
@@ -37,12 +37,12 @@ class Watchful(AllowAll):
         self.seen.append(call)
         return self.decision
 
-    async def tell(self, thread: Thread, occasion: HookEvent) -> HookResult:
-        self.occasions.append(occasion)
-        return self.rulings.get(occasion.event, EMPTY_HOOK_RESULT)
+    async def tell(self, thread: Thread, hook_event: HookEvent) -> HookResult:
+        self.occasions.append(hook_event)
+        return self.hook_results.get(hook_event.event, EMPTY_HOOK_RESULT)
 
     def heard(self, event: str) -> list[HookEvent]:
-        return [occasion for occasion in self.occasions if occasion.event == event]
+        return [hook_event for hook_event in self.occasions if hook_event.event == event]
 
 
 def failing(name: str = "bash", *, concurrent: bool = False) -> Tool:
@@ -61,7 +61,7 @@ def without_x(given: Mapping[str, object]) -> str | None:
     return None if "x" in given else "x is missing"
 
 
-ASK = Decision(decision="ask", decision_source="default", reason="it writes")
+ASK = Decision(decision="ask", gate="default", reason="it writes")
 
 
 async def test_a_tool_is_found_by_the_name_that_others_give_it(tmp_path: Path):
@@ -73,13 +73,15 @@ async def test_a_tool_is_found_by_the_name_that_others_give_it(tmp_path: Path):
 
 async def test_a_wrong_input_is_told_and_nothing_runs_or_is_asked(tmp_path: Path):
     ran: list[str] = []
-    gates = Watchful()
+    authorizer = Watchful()
     tool = replace(echo(ran=ran), invalid=always("x: expected a number"))
-    async with stage(tmp_path, Scripted(calls("echo"), says("ok")), tool, gates=gates) as play:
+    async with stage(
+        tmp_path, Scripted(calls("echo"), says("ok")), tool, authorizer=authorizer
+    ) as play:
         await play.play("go")
         [result] = [e.payload for e in await play.events() if e.type == "agent.tool_result"]
         assert isinstance(result, events.AgentToolResult)
-        assert (result.error, ran, gates.seen) == ("invalid", [], [])
+        assert (result.error, ran, authorizer.seen) == ("invalid", [], [])
         assert texts(await play.events(), "agent.tool_result") == ["x: expected a number"]
 
 
@@ -112,12 +114,14 @@ async def test_an_objection_comes_before_anybody_is_asked(tmp_path: Path):
     async def object_to(_: Call) -> str | None:
         return "read the file first"
 
-    gates = Watchful(decision=ASK)
+    authorizer = Watchful(decision=ASK)
     tool = replace(echo(), objection=object_to)
-    async with stage(tmp_path, Scripted(calls("echo"), says("ok")), tool, gates=gates) as play:
+    async with stage(
+        tmp_path, Scripted(calls("echo"), says("ok")), tool, authorizer=authorizer
+    ) as play:
         assert await play.play("go") == Ended("completed")
         assert texts(await play.events(), "agent.tool_result") == ["read the file first"]
-        assert gates.seen == []
+        assert authorizer.seen == []
 
 
 async def test_what_an_earlier_call_of_the_turn_does_is_there_when_a_later_one_is_judged(
@@ -141,27 +145,27 @@ async def test_what_an_earlier_call_of_the_turn_does_is_there_when_a_later_one_i
 
 
 async def test_gates_see_whole_paths_and_the_log_keeps_what_was_asked(tmp_path: Path):
-    gates = Watchful()
+    authorizer = Watchful()
     tool = replace(echo(), judged=whole_path)
     async with stage(
-        tmp_path, Scripted(calls("echo", x="a"), says("ok")), tool, gates=gates
+        tmp_path, Scripted(calls("echo", x="a"), says("ok")), tool, authorizer=authorizer
     ) as play:
         await play.play("go")
-        assert gates.seen[0].input == {"x": "/w/a"}
+        assert authorizer.seen[0].input == {"x": "/w/a"}
         assert texts(await play.events(), "agent.tool_result") == ["echo a"]
 
 
 async def test_what_a_gate_makes_of_an_input_is_what_runs(tmp_path: Path):
     changed = Decision(
         decision="allow",
-        decision_source="hook",
+        gate="hook",
         updated_input={"x": "safe"},
         context=("made safe",),
         facts=(facts.HookRan(hook_event="PreToolUse", handler="h", outcome="ok"),),
     )
-    gates = Watchful(decision=changed)
+    authorizer = Watchful(decision=changed)
     async with stage(
-        tmp_path, Scripted(calls("echo", x="a"), says("ok")), echo(), gates=gates
+        tmp_path, Scripted(calls("echo", x="a"), says("ok")), echo(), authorizer=authorizer
     ) as play:
         await play.play("go")
         assert texts(await play.events(), "agent.tool_result") == [
@@ -172,11 +176,11 @@ async def test_what_a_gate_makes_of_an_input_is_what_runs(tmp_path: Path):
 
 async def test_what_a_gate_makes_of_an_input_must_be_one_that_the_tool_takes(tmp_path: Path):
     ran: list[str] = []
-    changed = Decision(decision="allow", decision_source="hook", updated_input={"y": 1})
+    changed = Decision(decision="allow", gate="hook", updated_input={"y": 1})
     tool = replace(echo(ran=ran), invalid=without_x)
-    gates = Watchful(decision=changed)
+    authorizer = Watchful(decision=changed)
     async with stage(
-        tmp_path, Scripted(calls("echo", x="a"), says("ok")), tool, gates=gates
+        tmp_path, Scripted(calls("echo", x="a"), says("ok")), tool, authorizer=authorizer
     ) as play:
         await play.play("go")
         [told] = texts(await play.events(), "agent.tool_result")
@@ -192,7 +196,7 @@ async def test_a_person_sees_what_would_happen_and_approves_just_that(tmp_path: 
 
     tool = replace(echo(), preview=preview)
     model = Scripted(calls("echo", x="new"), says("ok"))
-    async with stage(tmp_path, model, tool, gates=Watchful(decision=ASK)) as play:
+    async with stage(tmp_path, model, tool, authorizer=Watchful(decision=ASK)) as play:
         waits = await play.play("go")
         assert waits is not None
         [call_id] = waits.waiting_for
@@ -231,14 +235,14 @@ async def test_a_tool_that_wants_a_person_to_agree_is_asked_about_without_any_ru
 
 async def test_a_denial_is_told_to_the_model_and_to_hooks(tmp_path: Path):
     ran: list[str] = []
-    deny = Decision(decision="deny", decision_source="rule", rule="Bash(rm *)", reason="no rm here")
-    gates = Watchful(decision=deny)
+    deny = Decision(decision="deny", gate="rule", rule="Bash(rm *)", reason="no rm here")
+    authorizer = Watchful(decision=deny)
     async with stage(
-        tmp_path, Scripted(calls("echo", x="a"), says("ok")), echo(ran=ran), gates=gates
+        tmp_path, Scripted(calls("echo", x="a"), says("ok")), echo(ran=ran), authorizer=authorizer
     ) as play:
         assert await play.play("go") == Ended("completed")
         assert texts(await play.events(), "agent.tool_result") == ["Not allowed: no rm here."]
-        [told] = gates.heard("PermissionDenied")
+        [told] = authorizer.heard("PermissionDenied")
         assert (told.subject, told.fields["reason"], ran) == ("echo", "no rm here", [])
 
 
@@ -246,10 +250,10 @@ async def test_the_mode_plan_says_what_would_have_been_done(tmp_path: Path):
     async def preview(call: Call) -> str | None:
         return "+a line"
 
-    deny = Decision(decision="deny", decision_source="mode", rule="plan", reason="in plan nothing is changed")
+    deny = Decision(decision="deny", gate="mode", rule="plan", reason="in plan nothing is changed")
     tool = replace(echo(), preview=preview)
     async with stage(
-        tmp_path, Scripted(calls("echo"), says("ok")), tool, gates=Watchful(decision=deny)
+        tmp_path, Scripted(calls("echo"), says("ok")), tool, authorizer=Watchful(decision=deny)
     ) as play:
         await play.play("go")
         [told] = texts(await play.events(), "agent.tool_result")
@@ -257,18 +261,20 @@ async def test_the_mode_plan_says_what_would_have_been_done(tmp_path: Path):
 
 
 async def test_hooks_may_add_to_a_result_replace_it_and_stop_the_run(tmp_path: Path):
-    gates = Watchful(
-        rulings={
+    authorizer = Watchful(
+        hook_results={
             "PostToolUse": HookResult(
                 updated_output="cleaned", context=("lint is red",), stop="enough for today"
             )
         }
     )
-    async with stage(tmp_path, Scripted(calls("echo", x="a")), echo(), gates=gates) as play:
+    async with stage(
+        tmp_path, Scripted(calls("echo", x="a")), echo(), authorizer=authorizer
+    ) as play:
         assert await play.play("go") == Ended("hook_stopped", "enough for today")
         [told] = texts(await play.events(), "agent.tool_result")
         assert told == "cleaned<hook>lint is red</hook>"
-        assert gates.heard("PostToolUse")[0].fields["tool_response"] == "echo a"
+        assert authorizer.heard("PostToolUse")[0].fields["tool_response"] == "echo a"
 
 
 async def test_results_of_a_turn_are_capped_together(tmp_path: Path):
@@ -341,13 +347,13 @@ async def test_whatever_a_tool_raises_is_a_value_that_the_model_reads(tmp_path: 
 
 async def test_a_message_that_a_hook_blocks_never_reaches_the_model(tmp_path: Path):
     class Guard(Watchful):
-        async def tell(self, thread: Thread, occasion: HookEvent) -> HookResult:
-            if occasion.fields.get("prompt") == "my password is hunter2":
+        async def tell(self, thread: Thread, hook_event: HookEvent) -> HookResult:
+            if hook_event.fields.get("prompt") == "my password is hunter2":
                 return HookResult(blocked=True, reason="it holds a secret")
             return EMPTY_HOOK_RESULT
 
     model = Scripted(says("hello"))
-    async with stage(tmp_path, model, gates=Guard()) as play:
+    async with stage(tmp_path, model, authorizer=Guard()) as play:
         assert await play.play("my password is hunter2") == Ended(
             "hook_stopped", "it holds a secret"
         )
@@ -357,20 +363,22 @@ async def test_a_message_that_a_hook_blocks_never_reaches_the_model(tmp_path: Pa
 
 
 async def test_what_hooks_say_to_a_message_is_told_to_the_model(tmp_path: Path):
-    gates = Watchful(rulings={"UserPromptSubmit": HookResult(context=("the build is red",))})
+    authorizer = Watchful(
+        hook_results={"UserPromptSubmit": HookResult(context=("the build is red",))}
+    )
     model = Scripted(says("hello"))
-    async with stage(tmp_path, model, gates=gates) as play:
+    async with stage(tmp_path, model, authorizer=authorizer) as play:
         await play.play("hi")
         assert "the build is red" in repr(model.requests[0].messages)
 
 
 async def test_a_stop_hook_sends_the_model_back_or_ends_the_run(tmp_path: Path):
-    gates = Watchful(rulings={"Stop": HookResult(blocked=True, reason="run the tests")})
+    authorizer = Watchful(hook_results={"Stop": HookResult(blocked=True, reason="run the tests")})
     model = Scripted(otherwise=says("done"))
-    async with stage(tmp_path, model, gates=gates) as play:
+    async with stage(tmp_path, model, authorizer=authorizer) as play:
         assert await play.play("go") == Ended("completed")
         assert "run the tests" in repr(model.requests[1].messages)
-        told = [occasion.fields["stop_hook_active"] for occasion in gates.heard("Stop")]
+        told = [hook_event.fields["stop_hook_active"] for hook_event in authorizer.heard("Stop")]
         assert told[:2] == [False, True]
 
 

@@ -140,7 +140,7 @@ async def test_a_worker_that_takes_over_sends_the_bytes_that_the_one_before_it_s
 class AsksOften(AllowAll):
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
         decision = "ask" if call.input.get("x") == "ask" else "allow"
-        return Decision(decision=decision, decision_source="rule")
+        return Decision(decision=decision, gate="rule")
 
 
 async def test_questions_failures_cut_replies_and_budgets_do_not_break_the_cache(tmp_path: Path):
@@ -156,7 +156,7 @@ async def test_questions_failures_cut_replies_and_budgets_do_not_break_the_cache
         otherwise=says("Done."),
     )
     limits = Limits(max_turns=40, max_tool_calls=50)
-    async with stage(tmp_path, model, echo(), gates=AsksOften(), limits=limits) as play:
+    async with stage(tmp_path, model, echo(), authorizer=AsksOften(), limits=limits) as play:
         waiting = await play.play("Begin.")
         assert waiting is not None
         [call_id] = waiting.waiting_for

@@ -39,7 +39,7 @@ async def test_a_gate_that_is_never_content_gives_in(tmp_path: Path):
             return Continue("stop_hook_feedback", "not good enough")
 
     model = Scripted(otherwise=says("done"))
-    async with stage(tmp_path, model, gates=Never()) as play:
+    async with stage(tmp_path, model, authorizer=Never()) as play:
         with anyio.fail_after(10):
             assert await play.play("go") == Ended("completed")
         assert len(model.requests) == 4
@@ -75,9 +75,9 @@ async def test_a_confirmation_is_no_result_of_a_clients_own_tool(tmp_path: Path)
 async def test_a_client_cannot_answer_for_a_tool_that_is_not_its_own(tmp_path: Path):
     class Ask(AllowAll):
         async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
-            return Decision(decision="ask", decision_source="rule")
+            return Decision(decision="ask", gate="rule")
 
-    async with stage(tmp_path, Scripted(calls("echo")), echo(), gates=Ask()) as play:
+    async with stage(tmp_path, Scripted(calls("echo")), echo(), authorizer=Ask()) as play:
         waiting = await play.play("go")
         assert waiting is not None
         [call_id] = waiting.waiting_for
@@ -112,11 +112,11 @@ async def test_what_was_interrupted_before_it_began_is_not_begun(tmp_path: Path)
 async def test_a_session_that_waits_for_an_answer_can_be_interrupted(tmp_path: Path):
     class Ask(AllowAll):
         async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
-            return Decision(decision="ask", decision_source="rule")
+            return Decision(decision="ask", gate="rule")
 
     ran: list[str] = []
     model = Scripted(calls("echo"), says("all right"))
-    async with stage(tmp_path, model, echo(ran=ran), gates=Ask()) as play:
+    async with stage(tmp_path, model, echo(ran=ran), authorizer=Ask()) as play:
         await play.play("go")
         assert await play.play(UserInterrupt()) == Ended("interrupted_tools")
         assert await play.play("something else") == Ended("completed")
@@ -160,10 +160,10 @@ async def test_a_fork_in_the_middle_of_a_run_owes_nothing_of_its_parents(tmp_pat
         before = len(ran)
         forked = await play.log.fork(play.session_id, at=at)
         play.session_id = forked.id
-        desk = await play.desk()
-        assert not desk.thread.running
-        assert desk.thread.open_reservation is None
-        await desk.writer.release()
+        context = await play.context()
+        assert not context.thread.running
+        assert context.thread.open_reservation is None
+        await context.writer.release()
         with anyio.fail_after(10):
             ended = await play.play(UserMessage(content=(TextBlock("and here?"),)))
         assert ended == Ended("completed")

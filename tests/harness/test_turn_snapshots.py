@@ -20,7 +20,7 @@ from mainspring.harness.stop_reasons import Ended
 
 async def snapshots(play: Stage) -> list[str]:
     payloads = [event.payload for event in await play.events()]
-    return [each.snapshot for each in payloads if isinstance(each, WorkspaceSnapshotted)]
+    return [payload.snapshot for payload in payloads if isinstance(payload, WorkspaceSnapshotted)]
 
 
 def dying(name: str, traits: Traits) -> Tool:
@@ -38,7 +38,9 @@ def dying(name: str, traits: Traits) -> Tool:
 
 
 @pytest.mark.parametrize(
-    "dies", [dying("act", Traits(in_doubt_policy="probe")), dying("read", SAFE_READ)], ids=["in", "after"]
+    "dies",
+    [dying("act", Traits(in_doubt="probe")), dying("read", SAFE_READ)],
+    ids=["in", "after"],
 )
 async def test_effects_before_a_crash_are_in_the_snapshot_of_their_turn(tmp_path: Path, dies: Tool):
     """The worker dies in a call with an effect, or in a read after it."""

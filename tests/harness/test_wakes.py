@@ -27,7 +27,7 @@ from mainspring.log.store import Append, Store
 class AsksFor(AllowAll):
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
         decision = "ask" if call.input.get("x") == "ask" else "allow"
-        return Decision(decision=decision, decision_source="rule")
+        return Decision(decision=decision, gate="rule")
 
 
 def acting(
@@ -36,7 +36,7 @@ def acting(
     return Tool(
         spec=ToolSpec(name="act", description="", input_schema={}),
         run=run,
-        traits=lambda _: Traits(in_doubt_policy=in_doubt),
+        traits=lambda _: Traits(in_doubt=in_doubt),
     )
 
 
@@ -66,7 +66,7 @@ async def test_a_message_that_comes_as_the_run_ends_is_answered_by_it(tmp_path: 
             return None
 
     model = Scripted(says("done"), says("that too"))
-    async with stage(tmp_path, model, gates=Slow()) as play:
+    async with stage(tmp_path, model, authorizer=Slow()) as play:
         assert await play.play("go") == Ended("completed")
         assert texts(await play.events(), "agent.message") == ["done", "that too"]
         assert await play.continued() == ["inbox_message"]
@@ -85,7 +85,7 @@ async def test_an_answer_that_comes_while_other_calls_still_run_is_not_overlooke
         return ToolResult.text("ok")
 
     model = Scripted(calls("act", x="1") + calls("act", x="ask"), says("done"))
-    async with stage(tmp_path, model, acting(answer), gates=AsksFor()) as play:
+    async with stage(tmp_path, model, acting(answer), authorizer=AsksFor()) as play:
         assert await play.play("go") == Ended("completed")
         assert await play.ended() == ["completed"]
 
@@ -140,13 +140,13 @@ async def test_a_permission_is_not_taken_for_the_answer_to_a_call_in_doubt(tmp_p
         await play.send(*payloads)
         cut = False
         try:
-            await run(await play.desk())
+            await run(await play.context())
         except* PowerCut:
             cut = True
         assert cut
 
     model = Scripted(calls("act", x="ask"), says("done"))
-    async with stage(tmp_path, model, acting(sign, "ask"), gates=AsksFor()) as play:
+    async with stage(tmp_path, model, acting(sign, "ask"), authorizer=AsksFor()) as play:
         waiting = await play.play("go")
         assert waiting is not None
         [call_id] = waiting.waiting_for

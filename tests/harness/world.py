@@ -135,15 +135,15 @@ class World:
         while True:
             self.life = Life()
             self._racing.clear()
-            desk = await self._stage(Mortal(self.log.store, self, self.life)).desk()
+            context = await self._stage(Mortal(self.log.store, self, self.life)).context()
             ended: Ended | None = None
             try:
                 with anyio.fail_after(20):
-                    ended = await run(desk)
+                    ended = await run(context)
             except* Killed:
                 assert self.life.is_dead
             if not self.life.is_dead:
-                self.thread = desk.thread
+                self.thread = context.thread
                 return ended
 
     def _stage(self, store: Mortal | None = None) -> Stage:
@@ -154,7 +154,7 @@ class World:
             model=self,
             tools=self._tools(),
             custom_tools=frozenset({CUSTOM}),
-            gates=ByInput(),
+            authorizer=ByInput(),
         )
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
@@ -183,7 +183,7 @@ class World:
         def traits(given: Mapping[str, object]) -> Traits:
             return Traits(
                 concurrent=bool(given.get("together")),
-                in_doubt_policy=policy,
+                in_doubt=policy,
                 on_interrupt="block" if given.get("blocks") else "cancel",
             )
 
@@ -246,8 +246,8 @@ class ByInput(AllowAll):
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
         match call.input.get("gate"):
             case "ask":
-                return Decision(decision="ask", decision_source="rule", rule="Ask")
+                return Decision(decision="ask", gate="rule", rule="Ask")
             case "deny":
-                return Decision(decision="deny", decision_source="rule", rule="Deny", reason="no")
+                return Decision(decision="deny", gate="rule", rule="Deny", reason="no")
             case _:
-                return Decision(decision="allow", decision_source="default")
+                return Decision(decision="allow", gate="default")

@@ -32,8 +32,8 @@ async def judged(
 async def test_a_model_is_asked_and_says_no(project: Project, kind: str):
     heard: list[tuple[str, str | None]] = []
     handler = {"type": kind, "prompt": "Is this safe? $ARGUMENTS", "model": "small"}
-    ruling = await judged(project, handler, answering('{"ok": false, "reason": "no"}', heard))
-    assert (ruling.permission, ruling.reason) == ("deny", "no")
+    hook_result = await judged(project, handler, answering('{"ok": false, "reason": "no"}', heard))
+    assert (hook_result.permission, hook_result.reason) == ("deny", "no")
     [(prompt, model)] = heard
     assert model == "small"
     assert prompt.startswith('Is this safe? {"session_id":"sesn_1"')
@@ -41,10 +41,10 @@ async def test_a_model_is_asked_and_says_no(project: Project, kind: str):
 
 async def test_a_prompt_without_a_place_for_it_gets_what_happens_at_its_end(project: Project):
     heard: list[tuple[str, str | None]] = []
-    ruling = await judged(
+    hook_result = await judged(
         project, {"type": "prompt", "prompt": "Safe?"}, answering('{"ok": true}', heard)
     )
-    assert ruling.blocked is False
+    assert hook_result.blocked is False
     assert '"hook_event_name":"PreToolUse"' in heard[0][0]
 
 
@@ -54,9 +54,9 @@ async def test_a_model_that_does_not_judge_closes_the_gate(
     project: Project, kind: str, answer: str | None
 ):
     ask = None if answer is None else answering(answer)
-    ruling = await judged(project, {"type": kind, "prompt": "Safe?"}, ask)
-    assert ruling.permission == "deny"
-    assert f"hook {kind}: Safe?" in (ruling.reason or "")
+    hook_result = await judged(project, {"type": kind, "prompt": "Safe?"}, ask)
+    assert hook_result.permission == "deny"
+    assert f"hook {kind}: Safe?" in (hook_result.reason or "")
 
 
 async def test_a_tool_of_a_server_is_called_with_what_happens(project: Project):
@@ -70,8 +70,8 @@ async def test_a_tool_of_a_server_is_called_with_what_happens(project: Project):
     handler = {"type": "mcp_tool", "server": "s", "tool": "t", "input": given}
     ports = HandlerPorts(hook_environment=project.surroundings(), call_tool=call_tool)
     runner = project.runner(configured("PreToolUse", handler), ports=ports)
-    ruling = await runner.run(before("write", path="/x", n=[1]))
-    assert ruling.reason == "scanned"
+    hook_result = await runner.run(before("write", path="/x", n=[1]))
+    assert hook_result.reason == "scanned"
     assert heard == [("s", "t", {"a": ["/x", 1], "b": {"c": "[1]-"}, "d": True})]
 
 
@@ -85,14 +85,14 @@ async def test_a_tool_that_fails_or_is_missing_closes_the_gate(project: Project)
         HandlerPorts(hook_environment=around, call_tool=call_tool),
         HandlerPorts(hook_environment=around),
     ):
-        ruling = await project.runner(config, ports=ports).run(before())
-        assert ruling.permission == "deny"
-        assert "hook mcp__s__t " in (ruling.reason or "")
+        hook_result = await project.runner(config, ports=ports).run(before())
+        assert hook_result.permission == "deny"
+        assert "hook mcp__s__t " in (hook_result.reason or "")
 
 
 @on("PreToolUse", "bash")
-async def no_sudo(occasion: HookEvent) -> HookResult | None:
-    given = occasion.fields["tool_input"]
+async def no_sudo(hook_event: HookEvent) -> HookResult | None:
+    given = hook_event.fields["tool_input"]
     if isinstance(given, dict) and "sudo" in str(given):  # pyright: ignore[reportUnknownArgumentType] (any JSON)
         return HookResult(permission="deny", reason="no sudo")
     return None
@@ -100,9 +100,13 @@ async def no_sudo(occasion: HookEvent) -> HookResult | None:
 
 async def test_a_function_is_a_hook(project: Project):
     runner = project.runner(python=[no_sudo])
-    ruling = await runner.run(before("bash", command="sudo ls"))
-    assert (ruling.permission, ruling.blocked, ruling.reason) == ("deny", True, "no sudo")
-    assert [fact.handler for fact in ruling.hook_runs] == ["python: no_sudo"]
+    hook_result = await runner.run(before("bash", command="sudo ls"))
+    assert (hook_result.permission, hook_result.blocked, hook_result.reason) == (
+        "deny",
+        True,
+        "no sudo",
+    )
+    assert [fact.handler for fact in hook_result.hook_runs] == ["python: no_sudo"]
     assert (await runner.run(before("bash", command="ls"))).blocked is False
     assert await runner.run(before("read")) == EMPTY_HOOK_RESULT
 
@@ -127,9 +131,9 @@ async def saying_nonsense(_: HookEvent) -> HookResult | None:
 async def test_a_function_that_fails_closes_the_gate(project: Project, function: object):
     hook = PythonHook(event="PreToolUse", hook_function=function, timeout_seconds=0.1)  # pyright: ignore[reportArgumentType] (parametrized)
     with anyio.fail_after(20):
-        ruling = await project.runner(python=[hook]).run(before())
-    assert ruling.permission == "deny"
-    assert "secret" not in repr(ruling)
+        hook_result = await project.runner(python=[hook]).run(before())
+    assert hook_result.permission == "deny"
+    assert "secret" not in repr(hook_result)
 
 
 async def test_the_model_reads_what_kiro_reminds_it_of(project: Project):

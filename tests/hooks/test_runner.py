@@ -38,11 +38,11 @@ async def test_failures_close_gates_and_are_only_reported_elsewhere(
     project: Project, event: HookEventName
 ):
     runner = project.runner(configured(event, command("exit 1")))
-    ruling = await runner.run(at(event))
-    assert ruling.blocked is (event in GATE_EVENTS)
-    assert [fact.outcome for fact in ruling.hook_runs] == ["failed"]
+    hook_result = await runner.run(at(event))
+    assert hook_result.blocked is (event in GATE_EVENTS)
+    assert [fact.outcome for fact in hook_result.hook_runs] == ["failed"]
     if event not in GATE_EVENTS:
-        assert ruling.messages == ("hook exit 1 exited with 1",)
+        assert hook_result.messages == ("hook exit 1 exited with 1",)
 
 
 @pytest.mark.parametrize("event", sorted(GATE_EVENTS))
@@ -51,9 +51,9 @@ async def test_with_the_compatibility_switch_a_failing_gate_is_open(
     project: Project, event: HookEventName, text: str
 ):
     runner = project.runner(configured(event, command(text, timeout=0.1)), policy=OPEN)
-    ruling = await runner.run(at(event))
-    assert (ruling.blocked, ruling.permission) == (False, None)
-    assert ruling.messages[0].startswith(f"hook {text} ")
+    hook_result = await runner.run(at(event))
+    assert (hook_result.blocked, hook_result.permission) == (False, None)
+    assert hook_result.messages[0].startswith(f"hook {text} ")
 
 
 async def test_the_switch_does_not_open_a_gate_that_a_hook_closed(project: Project):
@@ -84,8 +84,8 @@ async def test_hooks_run_at_the_same_time(project: Project):
     second = command(meet + "read x < a; echo 1 > b")
     runner = project.runner(configured("PostToolUse", first, second))
     with anyio.fail_after(30):
-        ruling = await runner.run(at("PostToolUse", "bash"))
-    assert [fact.outcome for fact in ruling.hook_runs] == ["ok", "ok"]
+        hook_result = await runner.run(at("PostToolUse", "bash"))
+    assert [fact.outcome for fact in hook_result.hook_runs] == ["ok", "ok"]
 
 
 async def test_the_first_rewritten_input_counts_and_contexts_add_up(project: Project):
@@ -95,8 +95,8 @@ async def test_the_first_rewritten_input_counts_and_contexts_add_up(project: Pro
 
     user = configured("PreToolUse", says(3))
     managed = configured("PreToolUse", says(1), says(2), scope="managed")
-    ruling = await project.runner(user, managed).run(before())
-    assert (ruling.updated_input, ruling.context) == ({"n": 1}, ("1", "2", "3"))
+    hook_result = await project.runner(user, managed).run(before())
+    assert (hook_result.updated_input, hook_result.context) == ({"n": 1}, ("1", "2", "3"))
 
 
 async def test_the_same_handler_runs_once_however_often_it_is_configured(project: Project):
@@ -191,26 +191,26 @@ async def test_no_handler_takes_longer_than_the_ceiling(project: Project):
 
 
 async def test_what_cannot_be_told_closes_the_gate(project: Project):
-    occasion = replace(before(), fields={"tool_input": object()})
-    ruling = await project.runner(configured("PreToolUse", command("true"))).run(occasion)
-    assert ruling.permission == "deny"
-    assert "could not be told" in (ruling.reason or "")
+    hook_event = replace(before(), fields={"tool_input": object()})
+    hook_result = await project.runner(configured("PreToolUse", command("true"))).run(hook_event)
+    assert hook_result.permission == "deny"
+    assert "could not be told" in (hook_result.reason or "")
 
 
 async def test_a_hook_cannot_be_told_another_event_by_its_fields(project: Project):
     runner = project.runner(configured("SessionStart", command("cat")))
-    ruling = await runner.run(at("SessionStart", hook_event_name="Stop"))
-    assert ruling.messages == ()
-    assert [fact.outcome for fact in ruling.hook_runs] == ["ok"]
+    hook_result = await runner.run(at("SessionStart", hook_event_name="Stop"))
+    assert hook_result.messages == ()
+    assert [fact.outcome for fact in hook_result.hook_runs] == ["ok"]
 
 
-async def later(runner: HookRunner, occasion: HookEvent) -> HookResult:
+async def later(runner: HookRunner, hook_event: HookEvent) -> HookResult:
     """What comes of hooks in the background, asked for as a session does: by going on."""
     with anyio.fail_after(30):
         while True:
-            ruling = await runner.run(occasion)
-            if any("async" in fact.handler for fact in ruling.hook_runs):
-                return ruling
+            hook_result = await runner.run(hook_event)
+            if any("async" in fact.handler for fact in hook_result.hook_runs):
+                return hook_result
 
 
 ASYNC = (
@@ -223,8 +223,8 @@ async def test_a_hook_in_the_background_is_heard_of_later(project: Project):
     going_on = configured("PreToolUse", command("true"))
     async with project.runner(config, going_on) as runner:
         assert (await runner.run(at("PostToolUse", "bash"))) == EMPTY_HOOK_RESULT
-        ruling = await later(runner, before())
-    assert (ruling.messages, ruling.context) == (("done",), ("c",))
+        hook_result = await later(runner, before())
+    assert (hook_result.messages, hook_result.context) == (("done",), ("c",))
 
 
 async def test_words_for_the_model_wait_until_the_model_is_told_something(project: Project):
@@ -232,8 +232,8 @@ async def test_words_for_the_model_wait_until_the_model_is_told_something(projec
     going_on = configured("Notification", command("true"))
     async with project.runner(config, going_on) as runner:
         await runner.run(at("PostToolUse", "bash"))
-        ruling = await later(runner, at("Notification"))
-        assert (ruling.messages, ruling.context) == (("done",), ())
+        hook_result = await later(runner, at("Notification"))
+        assert (hook_result.messages, hook_result.context) == (("done",), ())
         assert (await runner.run(before())).context == ("c",)
         assert await runner.run(before()) == EMPTY_HOOK_RESULT
 
@@ -262,9 +262,9 @@ async def test_without_anyone_to_wake_it_is_read_when_the_session_goes_on(projec
     going_on = configured("PreToolUse", command("true"))
     async with project.runner(config, going_on) as runner:
         await runner.run(at("PostToolUse", "bash"))
-        ruling = await later(runner, before())
-    assert (ruling.context, ruling.blocked) == (("failed",), False)
-    assert [fact.outcome for fact in ruling.hook_runs] == ["ok", "ok"]
+        hook_result = await later(runner, before())
+    assert (hook_result.context, hook_result.blocked) == (("failed",), False)
+    assert [fact.outcome for fact in hook_result.hook_runs] == ["ok", "ok"]
 
 
 async def test_hooks_in_the_background_are_bounded_and_end_with_the_runner(project: Project):

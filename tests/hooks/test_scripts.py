@@ -55,7 +55,7 @@ COMMANDS = [
 
 @pytest.mark.parametrize(
     "command",
-    [each.replace("${CLAUDE_PROJECT_DIR:-.}", '"${CLAUDE_PROJECT_DIR:-.}"') for each in COMMANDS],
+    [item.replace("${CLAUDE_PROJECT_DIR:-.}", '"${CLAUDE_PROJECT_DIR:-.}"') for item in COMMANDS],
 )
 async def test_a_script_runs_from_a_copy_of_what_was_vouched_for_and_not_once_it_has_changed(
     project: Path, command: str
@@ -129,14 +129,14 @@ async def test_what_a_script_brings_in_is_vouched_for_with_it_and_a_gate_stays_c
     )
     ports = HandlerPorts(hook_environment=vouch(project, *commands))
     policy = HookPolicy(trusted=frozenset(("project",)), fail_open=fail_open)
-    occasion = HookEvent(event="PreToolUse", subject="bash", fields={"tool_input": {}})
+    hook_event = HookEvent(event="PreToolUse", subject="bash", fields={"tool_input": {}})
     async with HookRunner([config], HookSession(told=dict), ports, hook_policy=policy) as runner:
-        before = await runner.run(occasion)
+        before = await runner.run(hook_event)
         assert not before.blocked, before.reason
         attack(project)
-        ruling = await runner.run(occasion)
-        assert ruling.blocked
-        assert "mainspring policy trust" in (ruling.reason or "")
+        hook_result = await runner.run(hook_event)
+        assert hook_result.blocked
+        assert "mainspring policy trust" in (hook_result.reason or "")
 
 
 @pytest.mark.parametrize(

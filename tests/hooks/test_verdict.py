@@ -34,9 +34,11 @@ def specific(event: HookEventName, **output: object) -> HookResult:
 
 @pytest.mark.parametrize("decision", ["allow", "deny", "ask", "defer"])
 def test_a_permission_decision_is_passed_on(decision: str):
-    ruling = specific("PreToolUse", permissionDecision=decision, permissionDecisionReason="why")
-    assert (ruling.permission, ruling.reason) == (decision, "why")
-    assert ruling.blocked is (decision == "deny")
+    hook_result = specific(
+        "PreToolUse", permissionDecision=decision, permissionDecisionReason="why"
+    )
+    assert (hook_result.permission, hook_result.reason) == (decision, "why")
+    assert hook_result.blocked is (decision == "deny")
 
 
 def test_the_older_words_still_count():
@@ -45,8 +47,8 @@ def test_the_older_words_still_count():
 
 
 def test_an_input_can_be_rewritten():
-    ruling = specific("PreToolUse", permissionDecision="allow", updatedInput={"command": "ls"})
-    assert ruling.updated_input == {"command": "ls"}
+    hook_result = specific("PreToolUse", permissionDecision="allow", updatedInput={"command": "ls"})
+    assert hook_result.updated_input == {"command": "ls"}
 
 
 def test_a_permission_request_is_answered_with_rules():
@@ -62,16 +64,22 @@ def test_a_permission_request_is_answered_with_rules():
             }
         ],
     }
-    ruling = specific("PermissionRequest", decision=decision)
-    assert (ruling.permission, ruling.updated_input) == ("allow", {"a": 1})
+    hook_result = specific("PermissionRequest", decision=decision)
+    assert (hook_result.permission, hook_result.updated_input) == ("allow", {"a": 1})
     rule = RuleText(tool_name="Bash", rule_content="ls:*")
-    assert ruling.updates == (PermissionUpdate(type="addRules", rules=(rule,), behavior="allow"),)
+    assert hook_result.updates == (
+        PermissionUpdate(type="addRules", rules=(rule,), behavior="allow"),
+    )
 
 
 def test_a_permission_request_is_refused_and_the_run_interrupted():
     decision = {"behavior": "deny", "message": "never", "interrupt": True}
-    ruling = specific("PermissionRequest", decision=decision)
-    assert (ruling.permission, ruling.reason, ruling.interrupt) == ("deny", "never", True)
+    hook_result = specific("PermissionRequest", decision=decision)
+    assert (hook_result.permission, hook_result.reason, hook_result.interrupt) == (
+        "deny",
+        "never",
+        True,
+    )
 
 
 def test_rules_that_came_with_a_yes_are_void_when_another_says_no():
@@ -84,17 +92,21 @@ def test_rules_that_came_with_a_yes_are_void_when_another_says_no():
 
 
 def test_continue_false_ends_the_run_and_closes_a_gate():
-    ruling = said("PreToolUse", **{"continue": False}, stopReason="enough")
-    assert (ruling.stop, ruling.permission, ruling.reason) == ("enough", "deny", "enough")
-    ruling = said("PostToolUse", **{"continue": False})
-    assert (ruling.stop, ruling.blocked) == ("a hook ended the run", False)
+    hook_result = said("PreToolUse", **{"continue": False}, stopReason="enough")
+    assert (hook_result.stop, hook_result.permission, hook_result.reason) == (
+        "enough",
+        "deny",
+        "enough",
+    )
+    hook_result = said("PostToolUse", **{"continue": False})
+    assert (hook_result.stop, hook_result.blocked) == ("a hook ended the run", False)
 
 
 def test_a_system_message_is_for_people_and_context_for_the_model():
-    ruling = said(
+    hook_result = said(
         "PostToolUse", systemMessage="hi", hookSpecificOutput={"additionalContext": "read this"}
     )
-    assert (ruling.messages, ruling.context) == (("hi",), ("read this",))
+    assert (hook_result.messages, hook_result.context) == (("hi",), ("read this",))
 
 
 @pytest.mark.parametrize(("given", "read"), [("text", "text"), ({"a": [1]}, '{"a":[1]}')])
@@ -107,13 +119,13 @@ def test_a_denied_call_may_be_tried_again():
 
 
 def test_no_to_what_has_happened_is_told_to_the_model():
-    ruling = said("PostToolUse", decision="block", reason="lint failed")
-    assert (ruling.blocked, ruling.context) == (False, ("lint failed",))
+    hook_result = said("PostToolUse", decision="block", reason="lint failed")
+    assert (hook_result.blocked, hook_result.context) == (False, ("lint failed",))
 
 
 def test_no_to_what_cannot_be_helped_is_told_to_people():
-    ruling = said("SessionEnd", decision="block", reason="stay")
-    assert (ruling.blocked, ruling.messages) == (False, ("stay",))
+    hook_result = said("SessionEnd", decision="block", reason="stay")
+    assert (hook_result.blocked, hook_result.messages) == (False, ("stay",))
 
 
 @pytest.mark.parametrize("event", EVENTS)
@@ -204,9 +216,9 @@ def test_any_other_judgement_is_a_failure(answer: str):
 
 
 def test_words_of_a_hook_are_cut_to_what_a_prompt_can_bear():
-    ruling = read_output("SessionStart", b"x" * 1_000_000)
-    assert isinstance(ruling, HookResult)
-    assert len(ruling.context[0]) == 10_000
+    hook_result = read_output("SessionStart", b"x" * 1_000_000)
+    assert isinstance(hook_result, HookResult)
+    assert len(hook_result.context[0]) == 10_000
 
 
 json_values = st.recursive(
@@ -266,7 +278,7 @@ def test_braces_with_garbage_in_them_are_a_failure(event: HookEventName, garbage
     assert isinstance(read_output(event, b"{" + garbage.replace(b"}", b"") + b"{"), HookFailure)
 
 
-rulings = st.builds(
+hook_results = st.builds(
     HookResult,
     permission=st.sampled_from([None, "allow", "ask", "defer", "deny"]),
     reason=st.none() | st.text(max_size=5),
@@ -279,7 +291,7 @@ rulings = st.builds(
 )
 
 
-@given(events, st.lists(rulings, max_size=4), rulings)
+@given(events, st.lists(hook_results, max_size=4), hook_results)
 def test_another_hook_never_makes_the_answer_milder(
     event: HookEventName, some: list[HookResult], more: HookResult
 ):
@@ -289,14 +301,14 @@ def test_another_hook_never_makes_the_answer_milder(
     assert all_of_them.context[: len(fewer.context)] == fewer.context or event not in CAN_BLOCK
 
 
-@given(events, st.lists(rulings, max_size=4))
+@given(events, st.lists(hook_results, max_size=4))
 def test_a_combined_ruling_is_consistent_and_stays_what_it_is(
     event: HookEventName, some: list[HookResult]
 ):
-    ruling = combine(event, some)
-    assert combine(event, [ruling]) == ruling
-    assert not ruling.blocked or event in CAN_BLOCK
+    hook_result = combine(event, some)
+    assert combine(event, [hook_result]) == hook_result
+    assert not hook_result.blocked or event in CAN_BLOCK
     if event in ("PreToolUse", "PermissionRequest"):
-        assert ruling.blocked is (ruling.permission == "deny")
+        assert hook_result.blocked is (hook_result.permission == "deny")
     else:
-        assert ruling.permission is None
+        assert hook_result.permission is None

@@ -38,8 +38,8 @@ def clerk(request: dict[str, Any]) -> tuple[Part, ...]:
     messages = request["messages"]
     last = max(at for at, each in enumerate(messages) if each["role"] == "user")
     content = messages[last]["content"]
-    asked = content if isinstance(content, str) else "\n".join(each["text"] for each in content)
-    has_called = any(each["role"] == "assistant" for each in messages[last:])
+    asked = content if isinstance(content, str) else "\n".join(item["text"] for item in content)
+    has_called = any(message["role"] == "assistant" for message in messages[last:])
     for words, (tool_call, reply) in ANSWERS.items():
         if words in asked:
             return (reply,) if has_called else (tool_call,)

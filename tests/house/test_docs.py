@@ -45,9 +45,9 @@ def test_the_page_of_errors_is_the_table_and_python_is_told_no_options():
     page = runpy.run_path(str(ROOT / "tools/errors_page.py"))["page"]()
     written = (ROOT / "docs/errors.md").read_text(encoding="utf-8")
     assert written == page, "run: python tools/errors_page.py"
-    entries = [each for each in vars(error_table).values() if isinstance(each, ErrorEntry)]
+    entries = [var for var in vars(error_table).values() if isinstance(var, ErrorEntry)]
     assert len(entries) > 30
-    in_python = [words for each in entries for words in (each.in_python or each.fix)]
+    in_python = [words for entry in entries for words in (entry.in_python or entry.fix)]
     assert [words for words in in_python if "--" in words] == []
 
 
@@ -58,7 +58,7 @@ def test_every_event_type_is_documented_and_no_other():
 @pytest.mark.parametrize("kind", PAYLOAD_TYPES)
 def test_every_field_of_an_event_is_documented(kind: str):
     fields = msgspec.structs.fields(PAYLOAD_TYPES[kind])
-    expected = [f"`{each.encode_name}`{'' if each.required else '?'} " for each in fields]
+    expected = [f"`{item.encode_name}`{'' if item.required else '?'} " for item in fields]
     assert [field for field in expected if field not in rows()[kind]] == []
 
 
@@ -114,8 +114,8 @@ def test_every_limit_is_documented():
 
 async def test_every_endpoint_is_documented_with_the_role_that_it_needs(tmp_path: Path):
     settings = read_settings(store=str(tmp_path / "house.db"), environ={}, folder=tmp_path)
-    async with open_service(settings) as house:
-        routes = all_routes(house)
+    async with open_service(settings) as service:
+        routes = all_routes(service)
     served = {False: set[tuple[str, ...]](), True: set[tuple[str, ...]]()}
     for route in routes:
         role = "none" if route.is_open else route.role
@@ -145,7 +145,10 @@ def test_every_event_of_webhooks_is_documented():
 def test_every_command_is_documented():
     text = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
     titles = "\n".join(re.findall(r"^## .+$", text, re.MULTILINE))
-    commands = [each.name for each in (*app.registered_commands, *app.registered_groups)]
+    commands = [
+        registered_command.name
+        for registered_command in (*app.registered_commands, *app.registered_groups)
+    ]
     assert [name for name in commands if f"`mainspring {name}" not in titles] == []
 
 

@@ -69,8 +69,8 @@ async def dump(store: Store) -> object:
         [line async for line in transfer.export_lines(log, session.id)] for session in sessions
     ]
     records = store.records
-    kept = [await records.whole(each.kind, each.id) for each in await records.everything()]
-    waiting = {each.id: await store.pending(each.id) for each in sessions}
+    kept = [await records.whole(item.kind, item.id) for item in await records.everything()]
+    waiting = {item.id: await store.pending(item.id) for item in sessions}
     return exported, kept, await records.tallies(), waiting
 
 
@@ -147,7 +147,7 @@ async def test_a_session_that_was_at_work_goes_on_where_it_is_restored(
         async with opened as new:
             await restored(new, archive)
             assert await new.runnable() == [at_work]
-            assert {each.id for each in await new.sessions()} == {at_rest, at_work}
+            assert {session.id for session in await new.sessions()} == {at_rest, at_work}
 
 
 async def test_only_an_empty_store_is_restored_into(tmp_path: Path):
@@ -190,17 +190,17 @@ BROKEN: dict[str, Callable[[bytes], bytes]] = {
     "no seal": edited(lambda lines: lines[:-1]),
     "more after the seal": edited(lambda lines: [*lines, lines[-2]]),
     "a line less": edited(lambda lines: [*lines[:2], *lines[3:]]),
-    "a record less": edited(lambda lines: [each for each in lines if b'"id":"b"' not in each]),
-    "a counter changed": edited(lambda lines: [each.replace(b":7}", b":8}") for each in lines]),
-    "an event changed": edited(lambda lines: [each.replace(b'"one"', b'"1"') for each in lines]),
+    "a record less": edited(lambda lines: [line for line in lines if b'"id":"b"' not in line]),
+    "a counter changed": edited(lambda lines: [line.replace(b":7}", b":8}") for line in lines]),
+    "an event changed": edited(lambda lines: [line.replace(b'"one"', b'"1"') for line in lines]),
     "content without a record": edited(
-        lambda lines: [each for each in lines if b'"id":"a"' not in each]
+        lambda lines: [line for line in lines if b'"id":"a"' not in line]
     ),
     "less content": edited(
         lambda lines: [each for n, each in enumerate(lines) if b'"content"' not in lines[n - 1]]
     ),
     "a record twice": edited(
-        lambda lines: [line for each in lines for line in [each] * (1 + (b'"id":"b"' in each))]
+        lambda lines: [line for item in lines for line in [item] * (1 + (b'"id":"b"' in item))]
     ),
     "a newer format": edited(lambda lines: [lines[0].replace(b":1,", b":9,"), *lines[1:]]),
 }
@@ -243,7 +243,7 @@ async def test_a_damaged_session_and_its_forks_are_left_out_and_named(tmp_path: 
         counts = await write_backup(here, file, time=NOON, report_progress=quiet)
         assert (counts.sessions, counts.damaged) == (1, [spoiled, fork.id])
         await restored(there, file.getvalue())
-        assert [each.id for each in await there.sessions()] == [sound]
+        assert [session.id for session in await there.sessions()] == [sound]
 
 
 async def test_a_client_event_folded_during_an_export_is_not_lost(tmp_path: Path):

@@ -103,7 +103,7 @@ async def test_deltas_reach_the_streams_of_another_process(postgres_url: str):
         came = Heard()
         got: list[PreviewPiece] = []
         with (
-            api.listen("sesn_1", lambda: came("")) as ear,
+            api.listen("sesn_1", lambda: came("")) as subscription,
             worker.listen("sesn_1", lambda: None) as own,
         ):
             await tuned(other)
@@ -112,7 +112,7 @@ async def test_deltas_reach_the_streams_of_another_process(postgres_url: str):
                 worker.publish("sesn_1", piece)
             assert own.take() == pieces
             await came.count(len(pieces))
-            got += ear.take()
+            got += subscription.take()
         assert got == pieces
         assert own.take() == []
 

@@ -150,7 +150,7 @@ async def test_a_new_file_and_its_folder_are_their_owners_only(tmp_path: Path):
     path = tmp_path / ".mainspring" / "log.db"
     async with opened(path) as log:
         await told(log, "in confidence")
-        modes = {each.name: each.stat().st_mode & 0o777 for each in path.parent.iterdir()}
+        modes = {item.name: item.stat().st_mode & 0o777 for item in path.parent.iterdir()}
     assert path.parent.stat().st_mode & 0o777 == 0o700
     assert modes == {"log.db": 0o600, "log.db-wal": 0o600, "log.db-shm": 0o600}
 

@@ -263,7 +263,7 @@ async def test_many_sessions_are_announced_in_few_notifications(postgres_url: st
         async with open_postgres(postgres_url) as store:
             log = SessionLog(store)
             made = [await log.create() for _ in range(400)]
-            writing_all = [await log.hold(each.id, owner="me", seconds=60) for each in made]
+            writing_all = [await log.hold(item.id, owner="me", seconds=60) for item in made]
             async with anyio.create_task_group() as group:
                 for writer in writing_all:
                     group.start_soon(writer.append, says("hello"))

@@ -50,7 +50,7 @@ async def test_what_is_refused_in_a_shared_commit_leaves_the_others_alone(tmp_pa
             group.start_soon(writer.append, says("undisturbed"))
         odd = [f"first {number:02}" for number in range(1, 20, 2)]
         assert sorted(refused) == [*odd, "spent"]
-        kept = [each.id for each in await store.records.list(RecordQuery(kind="k", order="asc"))]
+        kept = [item.id for item in await store.records.list(RecordQuery(kind="k", order="asc"))]
         even = range(0, 20, 2)
         expected = [f"{which} {number:02}" for which in ("first", "last") for number in even]
         assert kept == [*expected, "taken"]

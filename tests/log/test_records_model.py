@@ -118,7 +118,9 @@ class Model:
 
     def listed(self, wanted: RecordQuery) -> list[RecordRow]:
         """All pages of it."""
-        found = [whole.record_row for whole in self.kept.values() if _fits(whole.record_row, wanted)]
+        found = [
+            whole.record_row for whole in self.kept.values() if _fits(whole.record_row, wanted)
+        ]
         if wanted.due_upto is not None:
             return sorted(found, key=lambda each: (each.due or 0, each.id))
         if wanted.name_from is not None:
@@ -187,10 +189,14 @@ class RecordsMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def change_what_is_there(self, data: st.DataObject) -> None:
         if self.model.kept:
-            there = data.draw(st.sampled_from([each.record_row for each in self.model.kept.values()]))
+            there = data.draw(
+                st.sampled_from([item.record_row for item in self.model.kept.values()])
+            )
             new = data.draw(records)
             moved = replace(new, kind=there.kind, id=there.id, rev=there.rev)
-            change = data.draw(st.sampled_from([Replace(record_row=moved), Remove(record_row=there)]))
+            change = data.draw(
+                st.sampled_from([Replace(record_row=moved), Remove(record_row=there)])
+            )
             self.write([change])
 
     @rule(wanted=listings)
@@ -220,7 +226,7 @@ class RecordsMachine(RuleBasedStateMachine):
     @invariant()
     def everything_is_there(self) -> None:
         async def everything(kept: Records) -> list[RecordWithContent]:
-            return [await kept.whole(each.kind, each.id) for each in await kept.everything()]
+            return [await kept.whole(item.kind, item.id) for item in await kept.everything()]
 
         expected = [whole for _, whole in sorted(self.model.kept.items())]
         assert self.ask(everything) == expected
@@ -228,7 +234,7 @@ class RecordsMachine(RuleBasedStateMachine):
 
 async def _emptied(kept: Records) -> None:
     while some := await kept.everything():
-        await kept.write(*[Remove(record_row=each) for each in some])
+        await kept.write(*[Remove(record_row=item) for item in some])
     await kept.forget_tallies("")
 
 

@@ -30,7 +30,7 @@ def test_the_rule_that_is_offered_allows_the_call(judged: AnalyzedCall, rule: st
     assert rule in (None, rule_text(offered))
     check_updates((rule_update(offered),))
     policy = replace(rules(allow=(rule_text(offered),)), workspace=f"{WORKSPACE}/elsewhere")
-    assert decided(judged, policy).decision_source == "rule"
+    assert decided(judged, policy).gate == "rule"
 
 
 @pytest.mark.parametrize(

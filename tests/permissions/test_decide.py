@@ -31,7 +31,11 @@ def in_mode(mode: Mode, policy: Policy | None = None) -> Policy:
 def test_a_deny_wins_over_ask_and_allow_and_is_named():
     policy = rules(allow=("Read",), ask=("Read",), deny=("Read(.env)",))
     decision = decided(call("read", file_path=".env"), policy)
-    assert (decision.decision, decision.decision_source, decision.rule) == ("deny", "rule", "Read(.env)")
+    assert (decision.decision, decision.gate, decision.rule) == (
+        "deny",
+        "rule",
+        "Read(.env)",
+    )
     assert "Read(.env)" in (decision.reason or "")
 
 
@@ -56,7 +60,7 @@ def test_an_ask_wins_over_allow():
 )
 def test_what_only_reads_in_the_workspace_needs_no_rule(judged: AnalyzedCall):
     decision = decided(judged)
-    assert (decision.decision, decision.decision_source) == ("allow", "default")
+    assert (decision.decision, decision.gate) == ("allow", "default")
 
 
 @pytest.mark.parametrize(
@@ -111,7 +115,7 @@ def test_a_path_that_cannot_be_resolved_is_outside():
 )
 def test_an_allow_rule_lets_pass_what_it_names(rule: str, judged: AnalyzedCall):
     decision = decided(judged, rules(allow=(rule,)))
-    assert (decision.decision, decision.decision_source, decision.rule) == ("allow", "rule", rule)
+    assert (decision.decision, decision.gate, decision.rule) == ("allow", "rule", rule)
 
 
 @pytest.mark.parametrize(
@@ -239,7 +243,11 @@ def test_plan_lets_only_looking_pass_whatever_is_allowed():
         call("mcp__gh__put"),
     ):
         decision = decided(judged, policy, is_sandboxed=True)
-        assert (decision.decision, decision.decision_source, decision.rule) == ("deny", "mode", "plan")
+        assert (decision.decision, decision.gate, decision.rule) == (
+            "deny",
+            "mode",
+            "plan",
+        )
 
 
 def test_accept_edits_lets_edits_in_the_workspace_pass():
@@ -250,7 +258,11 @@ def test_accept_edits_lets_edits_in_the_workspace_pass():
         call("bash", command="mkdir -p out && cp a out/b"),
     ):
         decision = decided(judged, policy)
-        assert (decision.decision, decision.decision_source, decision.rule) == ("allow", "mode", "acceptEdits")
+        assert (decision.decision, decision.gate, decision.rule) == (
+            "allow",
+            "mode",
+            "acceptEdits",
+        )
     for judged in (
         call("edit", file_path="/etc/x"),
         call("edit", file_path="a", links={f"{WORKSPACE}/a": "/etc/x"}),
@@ -264,10 +276,14 @@ def test_accept_edits_lets_edits_in_the_workspace_pass():
 
 def test_auto_asks_the_classifier_where_nothing_else_decides():
     policy = in_mode("auto", rules(allow=("Bash(npm test)",)))
-    assert decided(call("bash", command="npm test"), policy).decision_source == "rule"
+    assert decided(call("bash", command="npm test"), policy).gate == "rule"
     assert decided(call("edit", file_path="a"), policy).decision == "allow"
     decision = decided(call("bash", command="npm install x"), policy)
-    assert (decision.decision, decision.decision_source, decision.asks) == ("ask", "mode", "classifier")
+    assert (decision.decision, decision.gate, decision.asks) == (
+        "ask",
+        "mode",
+        "classifier",
+    )
 
 
 def test_auto_asks_a_person_when_the_classifier_says_no_too_often():
@@ -279,7 +295,11 @@ def test_auto_asks_a_person_when_the_classifier_says_no_too_often():
 
 def test_dont_ask_denies_instead():
     decision = decided(call("unheard_of"), in_mode("dontAsk"))
-    assert (decision.decision, decision.decision_source, decision.rule) == ("deny", "mode", "dontAsk")
+    assert (decision.decision, decision.gate, decision.rule) == (
+        "deny",
+        "mode",
+        "dontAsk",
+    )
     assert decided(call("read", file_path="a"), in_mode("dontAsk")).decision == "allow"
 
 

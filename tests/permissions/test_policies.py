@@ -243,7 +243,7 @@ def test_always_allow_is_written_and_holds_next_time(machine: Machine):
     loaded = machine.load()
     assert loaded.is_trusted
     assert [rule.scope for rule in loaded.policy.rules] == ["local", "local"]
-    assert [each.name for each in file.parent.iterdir()] == [file.name]
+    assert [item.name for item in file.parent.iterdir()] == [file.name]
 
 
 def test_always_allow_keeps_what_is_there_and_makes_nothing_trusted(machine: Machine):

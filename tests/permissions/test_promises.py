@@ -181,7 +181,7 @@ def test_nothing_that_is_called_or_ruled_breaks_the_decision(
     )
     policy = Policy(workspace=WORKSPACE, home=HOME, rules=rules)
     judged = analyze_call(tool, given, Traits(), place())
-    standing = GrantState(mode=next(each for each in MODES if each == mode))
+    standing = GrantState(mode=next(item for item in MODES if item == mode))
     assert outcome(judged, policy, standing, False) in LENIENCY
 
 

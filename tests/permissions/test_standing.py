@@ -33,7 +33,7 @@ def used(grant_id: str) -> ToolCallAuthorized:
 
 def test_a_rule_that_is_added_holds_and_is_revocable():
     standing = updated(add())
-    assert decided(FETCH, standing=standing).decision_source == "rule"
+    assert decided(FETCH, standing=standing).gate == "rule"
     standing = updated(
         PermissionUpdate(type="removeRules", rules=X_COM, behavior="allow"), onto=standing
     )
@@ -77,7 +77,7 @@ def test_rules_are_replaced_by_behaviour():
 def test_a_grant_is_named_by_its_id_and_expires():
     standing = updated(add(grant_id="g1", expires_at=SOON))
     decision = decided(FETCH, standing=standing)
-    assert (decision.decision, decision.decision_source, decision.rule) == ("allow", "grant", "g1")
+    assert (decision.decision, decision.gate, decision.rule) == ("allow", "grant", "g1")
     late = NOW + timedelta(hours=1)
     assert decided(FETCH, standing=standing, now=late).decision == "ask"
 
@@ -103,7 +103,7 @@ def test_a_grant_never_outlives_its_limits(most: int, uses: int, minutes: int):
 def test_a_limit_without_an_id_is_kept_too():
     standing = updated(add(max_uses=1))
     decision = decided(FETCH, standing=standing)
-    assert decision.decision_source == "grant"
+    assert decision.gate == "grant"
     assert decided(FETCH, standing=apply(standing, used(decision.rule or ""))).decision == "ask"
 
 
@@ -134,8 +134,8 @@ def test_a_grant_and_rules_allow_a_command_together():
     )
     policy = rules(allow=("Bash(npm *)",))
     decision = decided(call("bash", command="npm ci && make all"), policy, standing)
-    assert (decision.decision, decision.decision_source, decision.rule) == ("allow", "grant", "g")
-    assert decided(call("bash", command="npm ci"), policy, standing).decision_source == "rule"
+    assert (decision.decision, decision.gate, decision.rule) == ("allow", "grant", "g")
+    assert decided(call("bash", command="npm ci"), policy, standing).gate == "rule"
 
 
 def test_folders_are_added_and_taken_away():

@@ -17,10 +17,12 @@ FOLDERS = frozenset(f"{WORKSPACE}/{name}" for name in (".git", "src"))
 
 
 def judged_after(before: str, command: str) -> AnalyzedCall:
-    gear = SessionState()
-    gear.apply(AgentToolUse(name="Bash", input={"command": before}))
+    state = SessionState()
+    state.apply(AgentToolUse(name="Bash", input={"command": before}))
     here = replace(place(), is_folder=FOLDERS.__contains__)
-    return analyze_call("bash", {"command": command}, Traits(), location_after(gear.commands, here))
+    return analyze_call(
+        "bash", {"command": command}, Traits(), location_after(state.commands, here)
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,17 +76,17 @@ def decision_on(
     *commands: str, names: Mapping[str, set[str]] = REPOSITORIES, standing: GrantState | None = None
 ) -> str:
     """On the last one, after the others."""
-    gear = SessionState()
+    state = SessionState()
     for before in commands[:-1]:
-        gear.apply(AgentToolUse(name="Bash", input={"command": before}))
-    folders = {f"{WORKSPACE}/{each}" for each in ("src", "nest", "nest/deep", "bare")}
+        state.apply(AgentToolUse(name="Bash", input={"command": before}))
+    folders = {f"{WORKSPACE}/{item}" for item in ("src", "nest", "nest/deep", "bare")}
 
     def names_in(folder: str) -> set[str]:
         return names.get(folder, set())
 
     here = replace(place(), names=names_in, is_folder=folders.__contains__)
     judged = analyze_call(
-        "bash", {"command": commands[-1]}, Traits(), location_after(gear.commands, here)
+        "bash", {"command": commands[-1]}, Traits(), location_after(state.commands, here)
     )
     policy = rules(allow=("Bash(git status:*)",))
     return decided(judged, policy, standing, is_sandboxed=True).decision

@@ -53,7 +53,7 @@ def words(reply: Reply) -> str:
 
 
 def uses(reply: Reply) -> list[tuple[str, object]]:
-    return [(each.name, each.input) for each in reply.content if isinstance(each, ToolUse)]
+    return [(item.name, item.input) for item in reply.content if isinstance(item, ToolUse)]
 
 
 async def test_a_part_is_for_whoever_is_asked_something_with_its_words():

@@ -100,7 +100,7 @@ async def test_a_rich_reply_comes_whole_and_in_order(server: Loopback, http: Htt
         "call_a": '{"command": "ls"}',
         "call_b": "",
     }
-    assert [each for each in deltas if isinstance(each, ToolUseReady)] == [
+    assert [delta for delta in deltas if isinstance(delta, ToolUseReady)] == [
         *map(ToolUseReady, calls)
     ]
     assert server.received[0].path == "/responses"

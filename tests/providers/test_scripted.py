@@ -54,7 +54,7 @@ async def test_lines_put_together_are_one_reply_told_in_deltas():
         first.id: '{"command":"ls"}',
         second.id: "{}",
     }
-    assert [each.use for each in deltas if isinstance(each, ToolUseReady)] == [first, second]
+    assert [delta.use for delta in deltas if isinstance(delta, ToolUseReady)] == [first, second]
     assert deltas[1:4] == [TextDelta("Loo"), TextDelta("kin"), TextDelta("g.")]
 
 
@@ -136,7 +136,7 @@ def test_a_changed_prefix_misses_the_simulated_cache():
 async def test_a_replay_gives_the_recorded_replies_to_the_recorded_requests():
     live = Scripted(says("one"), says("two") + calls("bash"))
     requests = [asks(request_id="a"), asks(*conversation(1), request_id="b")]
-    recorded = [(request_fingerprint(each), (await collect(live, each))[1]) for each in requests]
+    recorded = [(request_fingerprint(item), (await collect(live, item))[1]) for item in requests]
     replay = ReplayModel(recorded)
     for request, (_, reply) in zip(requests, recorded, strict=True):
         resent = asks(*request.messages, request_id="other", cache_messages=(0,))

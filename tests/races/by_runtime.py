@@ -42,11 +42,11 @@ async def race_runtime(scene: Scene, until: float) -> None:
 
 async def _session(scene: Scene, settings: Settings, workspace: Path, until: float) -> None:
     sandbox: Mapping[str, object] = {"backend": scene.sandbox, "allowDegraded": True}
-    wish = RunOptions(workspace=workspace, mode="bypassPermissions", sandbox=sandbox)
+    options = RunOptions(workspace=workspace, mode="bypassPermissions", sandbox=sandbox)
     lead = Agent(name="lead", model=_MODEL, built_ins=("*",), subagents=BUILT_IN_SUBAGENTS)
     model = Scripted(otherwise=lambda request: _answer(scene, request))
     try:
-        async with open_runtime(settings, wish=wish) as runtime:
+        async with open_runtime(settings, options=options) as runtime:
             runtime.models.put(_MODEL, model)
             session = await runtime.start(lead, "begin")
             await _run(scene, session)
@@ -114,7 +114,7 @@ async def _look(scene: Scene, session: Session, model: Scripted, workspace: Path
 
 def _answer(scene: Scene, request: Request) -> ScriptAnswer:
     task = str(request.messages[0])
-    turns = sum(isinstance(each, Assistant) for each in request.messages)
+    turns = sum(isinstance(message, Assistant) for message in request.messages)
     if "probe" in task or "apart" in task:
         changes = "echo more >> src/main.py; mkdir -p fresh; echo x > fresh/$$; "
         return says("done") if turns else calls("bash", command=changes + scene.probe())

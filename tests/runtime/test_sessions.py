@@ -53,11 +53,11 @@ CLERK = Agent(name="clerk", instructions="Use the tools.", tools=[add])
 
 @asynccontextmanager
 async def runtime_with(
-    model: Model, folder: Path, *, purse: Budget | None = None
+    model: Model, folder: Path, *, budget: Budget | None = None
 ) -> AsyncGenerator[Runtime, None]:
     async with open_runtime(store=str(folder / "log.db")) as runtime:
         runtime.models.put(CLERK.model, model)
-        runtime.purse = purse or runtime.purse
+        runtime.budget = budget or runtime.budget
         yield runtime
 
 
@@ -147,7 +147,7 @@ async def test_the_session_of_a_killed_process_is_taken_over_at_once(tmp_path: P
     code = inspect.cleandoc("""
         import sys, anyio
         from mainspring import Agent, open_runtime
-        from mainspring.runtime.owner import local_owner
+        from mainspring.runtime.session.lease import local_owner
         async def main():
             async with open_runtime(store=sys.argv[1]) as runtime:
                 await runtime.log.hold(sys.argv[2], owner=local_owner("wrkr"), seconds=600)
@@ -226,8 +226,8 @@ class DearModels:
 
 async def test_an_agent_has_a_daily_limit_over_all_its_sessions(tmp_path: Path):
     ledger = InMemoryLedger(DailyLimits(agent_usd=Decimal("3")), clock.now)
-    purse = Budget(ledger=ledger)
-    async with runtime_with(Scripted(), tmp_path, purse=purse) as runtime:
+    budget = Budget(ledger=ledger)
+    async with runtime_with(Scripted(), tmp_path, budget=budget) as runtime:
         runtime.models = DearModels(Scripted(otherwise=says("ok")))
         reasons: list[str] = []
         for _ in range(6):
@@ -241,7 +241,7 @@ async def test_an_agent_has_a_daily_limit_over_all_its_sessions(tmp_path: Path):
 
 async def test_money_that_goes_too_fast_stops_everything(tmp_path: Path):
     rate = SpendRate(Decimal("1"), seconds=60, clock=lambda: 0.0)
-    async with runtime_with(Scripted(), tmp_path, purse=Budget(rate=rate)) as runtime:
+    async with runtime_with(Scripted(), tmp_path, budget=Budget(rate=rate)) as runtime:
         runtime.models = DearModels(Scripted(otherwise=calls("add", a=1, b=1)))
         result = await (await runtime.start(CLERK, "go")).run()
         assert result is not None
@@ -261,7 +261,7 @@ async def test_two_runs_in_one_process_exclude_each_other(tmp_path: Path):
     inside, release = anyio.Event(), anyio.Event()
     ran: list[int] = []
 
-    @tool(name="add", in_doubt_policy="retry")
+    @tool(name="add", in_doubt="retry")
     async def slow(a: int, b: int) -> int:
         """Add, slowly."""
         ran.append(a)

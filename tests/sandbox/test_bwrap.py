@@ -159,8 +159,8 @@ async def test_the_agent_holds_nothing_of_what_it_has_hidden(
     inside = replace(site, hidden=(Path("hidden"),))
     async with KeeperSandbox(inside, bubblewrap) as sandbox:
         assert (await sh(sandbox, "true")).status == 0
-        held = [_leads(each) for each in Path("/proc").glob("[0-9]*/fd/*")]
-        working = [_leads(each) for each in Path("/proc").glob("[0-9]*/cwd")]
+        held = [_leads(item) for item in Path("/proc").glob("[0-9]*/fd/*")]
+        working = [_leads(item) for item in Path("/proc").glob("[0-9]*/cwd")]
     assert str(site.workspace) in working
     assert str(site.workspace / "hidden") not in held
 
@@ -247,15 +247,15 @@ def test_an_ordinary_user_has_the_same_sandbox():
     script = (
         "import anyio, os, sys; from pathlib import Path\n"
         "from mainspring.capabilities.sandbox.bwrap import Bubblewrap, find_bubblewrap\n"
-        "from mainspring.capabilities.sandbox.backend import Limits, Site\n"
-        "from mainspring.capabilities.sandbox.sandbox_client import KeptSandbox\n"
-        "from mainspring.core.ports import Exec\n"
+        "from mainspring.capabilities.sandbox.backend import SandboxLimits, SandboxSpec\n"
+        "from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox\n"
+        "from mainspring.core.ports import ExecRequest\n"
         "async def main(folder):\n"
-        "    site = Site(session_id='u', workspace=folder / 'ws', state=folder / 'state',"
-        " limits=Limits(processes=20))\n"
-        "    site.workspace.mkdir()\n"
-        "    async with KeptSandbox(site, Bubblewrap(path=find_bubblewrap())) as sandbox:\n"
-        "        ran = await sandbox.run(Exec(key='k', argv=('sh', '-c', sys.argv[2])))\n"
+        "    spec = SandboxSpec(session_id='u', workspace=folder / 'ws', state=folder / 'state',"
+        " limits=SandboxLimits(processes=20))\n"
+        "    spec.workspace.mkdir()\n"
+        "    async with KeeperSandbox(spec, Bubblewrap(path=find_bubblewrap())) as sandbox:\n"
+        "        ran = await sandbox.run(ExecRequest(key='k', argv=('sh', '-c', sys.argv[2])))\n"
         "    print(ran.stdout.head.decode(), end='')\n"
         "anyio.run(main, Path(sys.argv[1]))\n"
     )

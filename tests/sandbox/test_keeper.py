@@ -28,15 +28,15 @@ HARNESS = """
 import anyio, sys
 from pathlib import Path
 from mainspring.capabilities.sandbox.bwrap import Bubblewrap
-from mainspring.capabilities.sandbox.cage import Site
-from mainspring.capabilities.sandbox.client import KeptSandbox
+from mainspring.capabilities.sandbox.backend import SandboxSpec
+from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
 from mainspring.core.errors import SandboxFailed
-from mainspring.core.hands import Exec, Ran
+from mainspring.core.ports import ExecRequest
 
 async def main(bwrap, workspace, state, script):
-    site = Site(session_id="test", workspace=Path(workspace), state=Path(state))
-    sandbox = KeptSandbox(site, Bubblewrap(path=bwrap))
-    await sandbox.run(Exec(key="effect", argv=("sh", "-c", script)))
+    spec = SandboxSpec(session_id="test", workspace=Path(workspace), state=Path(state))
+    sandbox = KeeperSandbox(spec, Bubblewrap(path=bwrap))
+    await sandbox.run(ExecRequest(key="effect", argv=("sh", "-c", script)))
 
 anyio.run(main, *sys.argv[1:])
 """
@@ -62,7 +62,7 @@ def keeper_of(site: SandboxSpec) -> int:
     return int(Path(f"/proc/{launcher}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def gates(site: SandboxSpec) -> None:
+def authorizer(site: SandboxSpec) -> None:
     for name in ("begun", "gate"):
         os.mkfifo(site.workspace / name)
 
@@ -111,7 +111,7 @@ async def test_the_same_key_never_runs_twice(sandbox: KeeperSandbox, site: Sandb
 
 
 async def test_who_asks_for_a_running_program_joins_it(sandbox: KeeperSandbox, site: SandboxSpec):
-    gates(site)
+    authorizer(site)
     wanted = ExecRequest(key="k", argv=("sh", "-c", ONCE))
     statuses: list[tuple[int, bytes]] = []
 
@@ -138,7 +138,7 @@ async def test_programs_that_are_asked_for_together_run_one_after_the_other(sand
 
 
 async def test_output_is_heard_while_the_program_runs(sandbox: KeeperSandbox, site: SandboxSpec):
-    gates(site)
+    authorizer(site)
     heard: list[bytes] = []
     with anyio.fail_after(30):
         async with anyio.create_task_group() as group:
@@ -153,7 +153,7 @@ async def test_output_is_heard_while_the_program_runs(sandbox: KeeperSandbox, si
 async def test_cancelling_kills_the_program_and_is_on_record(
     sandbox: KeeperSandbox, site: SandboxSpec
 ):
-    gates(site)
+    authorizer(site)
     with anyio.fail_after(30):
         async with anyio.create_task_group() as group:
             group.start_soon(sandbox.run, ExecRequest(key="k", argv=("sh", "-c", ONCE)))
@@ -168,7 +168,7 @@ async def test_cancelling_kills_the_program_and_is_on_record(
 async def test_a_harness_that_is_killed_loses_nothing_and_repeats_nothing(
     site: SandboxSpec, bubblewrap: Bubblewrap
 ):
-    gates(site)
+    authorizer(site)
     place = [bubblewrap.path, str(site.workspace), str(site.state)]
     harness = subprocess.Popen([sys.executable, "-c", HARNESS, *place, ONCE])
     await passed(site, "begun")
@@ -197,7 +197,7 @@ async def test_a_harness_that_is_killed_loses_nothing_and_repeats_nothing(
 async def test_a_program_whose_keeper_is_killed_is_lost_and_not_run_again(
     sandbox: KeeperSandbox, site: SandboxSpec
 ):
-    gates(site)
+    authorizer(site)
     wanted = ExecRequest(key="k", argv=("sh", "-c", ONCE))
 
     async def run():
@@ -220,7 +220,7 @@ async def test_a_program_whose_keeper_is_killed_is_lost_and_not_run_again(
 async def test_a_program_whose_sandbox_dies_is_lost_and_the_next_one_gets_another(
     sandbox: KeeperSandbox, site: SandboxSpec
 ):
-    gates(site)
+    authorizer(site)
     with anyio.fail_after(30):
         async with anyio.create_task_group() as group:
 
@@ -312,7 +312,7 @@ async def test_a_command_that_the_system_could_not_take_is_refused(sandbox: Keep
 async def test_a_service_goes_on_beside_the_session_until_it_is_stopped(
     site: SandboxSpec, bubblewrap: Bubblewrap
 ):
-    gates(site)
+    authorizer(site)
     services = SandboxServices(site, bubblewrap)
     wanted = ExecRequest(key="s", argv=("sh", "-c", ONCE), wall_seconds=600)
     with anyio.fail_after(30):

@@ -56,18 +56,18 @@ async def test_at_the_start_only_what_other_code_has_made_is_ended(
     site: SandboxSpec, bubblewrap: Bubblewrap
 ):
     """A service among them: it would run for as long as an hour in its old sandbox."""
-    hands = site.state / "hands"
-    old, new = (replace(site, state=hands / name) for name in ("old", "new"))
+    sandbox_session = site.state / "hands"
+    old, new = (replace(site, state=sandbox_session / name) for name in ("old", "new"))
     async with KeeperSandbox(new, bubblewrap) as current:
         await sh(current, "true")
         services = SandboxServices(old, bubblewrap)
         begun = ExecRequest(key="service", argv=("sleep", "600"), wall_seconds=600)
         await services.start("web", begun)
-        assert await to_thread.run_sync(end_stale_keepers, hands) == 0
+        assert await to_thread.run_sync(end_stale_keepers, sandbox_session) == 0
         [noted] = old.state.glob("services/*/stamp")
         noted.write_text("another-version 0")
         with anyio.fail_after(60):
-            assert await to_thread.run_sync(end_stale_keepers, hands) == 1
+            assert await to_thread.run_sync(end_stale_keepers, sandbox_session) == 1
         progress = await services.output("web")
         assert progress is not None
         assert not progress.is_running

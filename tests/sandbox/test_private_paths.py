@@ -14,8 +14,8 @@ def site(tmp_path: Path) -> SandboxSpec:
     for name in ("work/.mainspring", "home/.mainspring", "tools"):
         (tmp_path / name).mkdir(parents=True)
     store, key = tmp_path / "work/.mainspring/log.db", tmp_path / "home/.mainspring/vault.key"
-    for each in (store, key):
-        each.write_text("private")
+    for item in (store, key):
+        item.write_text("private")
     return SandboxSpec(
         session_id="session",
         workspace=tmp_path / "work",

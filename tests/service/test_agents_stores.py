@@ -48,8 +48,8 @@ async def test_changes_at_once_are_all_there_and_every_version_is_whole(records:
     now = await agents.get("acme", agent.id)
     assert now.version == 11
     page = await agents.versions("acme", agent.id, limit=100)
-    assert [each.version for each in page.data] == list(range(11, 0, -1))
-    assert [len(each.metadata) for each in page.data] == list(range(10, -1, -1))
+    assert [item.version for item in page.data] == list(range(11, 0, -1))
+    assert [len(item.metadata) for item in page.data] == list(range(10, -1, -1))
     assert await agents.get("acme", agent.id, 11) == now
 
 

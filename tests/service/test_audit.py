@@ -64,12 +64,12 @@ async def test_entries_are_numbered_and_each_has_the_hash_of_the_one_before(reco
     await noted(audit, 3)
     await noted(audit, 1, "rival")
     found = await entries(audit)
-    assert [each.seq for each in found] == [1, 2, 3]
+    assert [item.seq for item in found] == [1, 2, 3]
     assert found[0].previous == "0" * 64
-    assert [each.previous for each in found[1:]] == [each.hash for each in found[:2]]
+    assert [item.previous for item in found[1:]] == [item.hash for item in found[:2]]
     verified = await audit.verify("acme")
     assert (verified.ok, verified.entries, verified.head) == (True, 3, found[-1].hash)
-    assert [each.seq for each in (await audit.page("acme", ListQuery())).data] == [3, 2, 1]
+    assert [item.seq for item in (await audit.page("acme", ListQuery())).data] == [3, 2, 1]
 
 
 async def test_several_processes_write_one_chain_without_a_gap(records: Records):
@@ -85,7 +85,7 @@ async def test_several_processes_write_one_chain_without_a_gap(records: Records)
     verified = await processes[0].verify("acme")
     assert verified.problems == ()
     assert verified.last_seq == 100
-    assert len({each.request_id for each in await entries(processes[0])}) == 100
+    assert len({entry.request_id for entry in await entries(processes[0])}) == 100
 
 
 async def test_a_clock_that_goes_back_does_not_break_the_order(records: Records):
@@ -96,8 +96,8 @@ async def test_a_clock_that_goes_back_does_not_break_the_order(records: Records)
         time.pass_(-60)
     await Audit(records, clock=time.now).note("acme", ACT)
     found = await entries(audit)
-    assert [each.seq for each in found] == [1, 2, 3, 4]
-    assert [each.time for each in found] == sorted(each.time for each in found)
+    assert [item.seq for item in found] == [1, 2, 3, 4]
+    assert [item.time for item in found] == sorted(item.time for item in found)
 
 
 async def test_a_changed_entry_is_found(records: Records):

@@ -68,10 +68,10 @@ async def test_one_definition_is_one_agent_by_api_by_folder_and_in_python(tmp_pa
             tools=[{**TOOLSET, "configs": off}],
         )
         by_api = cast(await snapshot_agent(agents, WHO, made), tmp_path).agent
-    same = [replace(each, client_tools=()) for each in (by_folder, in_python, by_api)]
+    same = [replace(item, client_tools=()) for item in (by_folder, in_python, by_api)]
     assert same[0] == same[1] == same[2]
     tools = [ToolSpec(name="bash", description="Runs.", input_schema={})]
-    assert len({prefix_of(each, tools).digest for each in same}) == 1
+    assert len({prefix_of(item, tools).digest for item in same}) == 1
 
 
 async def test_whom_an_agent_may_call_are_agents_in_their_own_right(tmp_path: Path):
@@ -97,7 +97,7 @@ async def test_whom_an_agent_may_call_are_agents_in_their_own_right(tmp_path: Pa
     assert (first.prompt, first.model, first.reads_instructions) == ("Look.", MODEL, False)
     assert first.own is not None
     assert "bash" in first.own.built_ins
-    assert [each.name for each in first.own.client_tools] == ["lookup"]
+    assert [client_tool.name for client_tool in first.own.client_tools] == ["lookup"]
     assert (made.built_ins, made.is_coordinator) == ((), False)
     assert own.prompt == "Lead."
 
@@ -112,8 +112,8 @@ async def test_the_newer_shape_lets_an_agent_call_a_helper_of_ours_too(tmp_path:
             agents, name="off", multiagent={**shape, "subagents": {"type": "disabled"}}
         )
         crews = [
-            cast(await snapshot_agent(agents, WHO, each), tmp_path).agent.subagents
-            for each in (alone, free, off)
+            cast(await snapshot_agent(agents, WHO, item), tmp_path).agent.subagents
+            for item in (alone, free, off)
         ]
     assert crews == [(), (GENERAL,), ()]
 
@@ -141,14 +141,14 @@ async def test_of_what_agents_of_a_session_are_told_about_a_tool_the_strictest_h
             multiagent={"type": "coordinator", "agents": [scout, other]},
         )
         alone = await described(agents, name="alone", tools=[toolset("always_allow")])
-        wish = cast(await snapshot_agent(agents, WHO, lead), tmp_path).options
+        options = cast(await snapshot_agent(agents, WHO, lead), tmp_path).options
         alone_wish = cast(await snapshot_agent(agents, WHO, alone), tmp_path).options
-    rules = {rule.text: rule.behavior for rule in wish.rules}
+    rules = {rule.text: rule.behavior for rule in options.rules}
     assert (rules["Write"], rules["Bash"]) == ("ask", "allow")
     assert rules["WebFetch(domain:b.example)"] == "allow"
     assert rules["WebFetch(domain:c.example)"] == "deny"
     assert "WebFetch(domain:a.example)" not in rules
-    assert (wish.mode, alone_wish.mode) == ("default", "bypassPermissions")
+    assert (options.mode, alone_wish.mode) == ("default", "bypassPermissions")
 
 
 async def test_what_is_not_to_be_had_is_said(tmp_path: Path):

@@ -36,7 +36,7 @@ async def test_a_session_gets_what_its_vaults_have_and_the_first_vault_wins(desk
         bearer("https://MCP.example.com:443/mcp/", "second-token"),
     )
     found = await desk.ready.usable("acme", [first, second])
-    variables = {each.name: each for each in found if isinstance(each, SecretVariable)}
+    variables = {item.name: item for item in found if isinstance(item, SecretVariable)}
     assert {name: each.value for name, each in variables.items()} == {
         "TOKEN": "first-value",
         "OTHER": "other-value",
@@ -57,7 +57,7 @@ async def test_what_is_archived_deleted_or_foreign_is_not_used(desk: Desk):
     vault = await desk.vault(variable("A", "value-of-a"), variable("B", "value-of-b"))
     assert await desk.ready.usable("rival", [vault]) == []
     assert await desk.ready.usable("acme", ["vlt_unknown"]) == []
-    [one, two] = [each for each in await desk.ready.usable("acme", [vault])]
+    [one, two] = [item for item in await desk.ready.usable("acme", [vault])]
     await desk.credentials.archive("acme", vault, one.credential_id)
     await desk.credentials.delete("acme", vault, two.credential_id)
     assert await desk.ready.usable("acme", [vault]) == []

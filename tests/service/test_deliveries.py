@@ -73,7 +73,7 @@ async def sending(tmp_path: Path) -> AsyncGenerator[Sending, None]:
 async def told(sending: Sending) -> list[tuple[str, str]]:
     """Types and subjects of what was received."""
     bodies = [msgspec.json.decode(body)["data"] for _, body in sending.receiver.got]
-    return sorted((each["type"], each["id"]) for each in bodies)
+    return sorted((item["type"], item["id"]) for item in bodies)
 
 
 async def test_what_happens_is_told_once_and_signed(sending: Sending):
@@ -107,7 +107,7 @@ async def test_a_failure_is_tried_again_ever_later_with_the_same_id_and_then_kep
         await sending.pass_and_deliver(minutes=5)
     assert len(sending.receiver.got) == PATIENCE.attempts
     assert len({headers["webhook-id"] for headers, _ in sending.receiver.got}) == 1
-    assert all(holds(sending.webhook.secret, *each) for each in sending.receiver.got)
+    assert all(holds(sending.webhook.secret, *item) for item in sending.receiver.got)
     [delivery] = await sending.deliveries()
     assert (delivery.status, delivery.attempts) == ("dead", 4)
     sending.receiver.status = 204

@@ -118,7 +118,9 @@ async def test_a_worker_that_dies_at_any_write_leaves_one_session_for_one_fire(
         put=works_.jobs.put,
         clock=works_.clock,
     )
-    doomed = DeploymentRunner(keep, works_.runs, session_starter=works_.sessions, clock=works_.clock)
+    doomed = DeploymentRunner(
+        keep, works_.runs, session_starter=works_.sessions, clock=works_.clock
+    )
     [job] = works_.jobs.take("fire", works_.clock.now)
     with pytest.raises(Crash):
         await doomed.fire(job)
@@ -303,8 +305,8 @@ async def test_an_agent_that_is_gone_archives_its_deployments_without_a_run(work
 async def test_an_archived_agent_takes_its_deployments_with_it(works_: Works):
     made = [await deployed(works_) for _ in range(3)]
     await works_.deployments.archive_for_agent(TENANT, "agent_1")
-    for each in made:
-        assert (await works_.deployments.get(TENANT, each.id)).archived_at
+    for item in made:
+        assert (await works_.deployments.get(TENANT, item.id)).archived_at
 
 
 async def test_an_archived_deployment_stays_as_it_is(works_: Works):
@@ -368,7 +370,7 @@ async def test_what_becomes_of_deployments_and_runs_is_told_with_the_change_itse
     await works_.fire_due()
     await works_.deployments.archive(TENANT, made.id)
     page = await works_.deliveries.page(TENANT, ListQuery(limit=100))
-    assert sorted(each.event_type for each in page.data) == [
+    assert sorted(item.event_type for item in page.data) == [
         "deployment.archived",
         "deployment.created",
         "deployment_run.started",

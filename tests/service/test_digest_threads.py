@@ -67,8 +67,8 @@ def test_each_thread_has_its_own_usage_and_the_session_all_of_it():
 def test_webhooks_tell_of_a_thread_as_of_a_thread():
     [*_, child, main] = log_of(BORN, (CHILD, waits("e9")), ENDED)
     told = webhook_events_of(child, tenant="acme", main_thread_id=MAIN)
-    assert [(each.data.type, each.data.session_thread_id) for each in told] == [
+    assert [(item.data.type, item.data.session_thread_id) for item in told] == [
         ("session.thread_idled", CHILD)
     ]
     told = webhook_events_of(main, tenant="acme", main_thread_id=MAIN)
-    assert [each.data.type for each in told] == ["session.status_idled", "session.idled"]
+    assert [item.data.type for item in told] == ["session.status_idled", "session.idled"]

@@ -172,7 +172,7 @@ async def test_of_many_that_start_at_once_one_makes_the_key(records: Records):
         async with anyio.create_task_group() as group:
             for _ in range(8):
                 group.start_soon(start)
-    assert sum(each is not None for each in made) == 1
+    assert sum(item is not None for item in made) == 1
     assert await records.count(RecordQuery(kind="api_key")) == 1
 
 

@@ -202,13 +202,13 @@ async def test_sessions_stop_when_the_budget_of_the_key_that_made_them_is_reache
         asked = CreateKey(name="ci", daily_budget_usd=Decimal(3))
         key = await Keys(records).create(person("default"), asked)
         ledger = DailyBudgetLedger(records)
-        runtime.models, runtime.purse = Dear(), ledger.budget("default", key.id)
+        runtime.models, runtime.budget = Dear(), ledger.budget("default", key.id)
         results: list[Result] = []
         for _ in range(6):
             result = await (await runtime.start(Agent(name="clerk"), "go")).run()
             assert result is not None
             results.append(result)
-        reasons = [each.reason for each in results]
+        reasons = [item.reason for item in results]
         assert set(reasons) == {"completed", "budget_reached"}
         assert reasons == sorted(reasons, reverse=True)
         assert f"key {key.id}" in (results[-1].detail or "")

@@ -94,8 +94,8 @@ class Model:
     def blocks(self, path: str, besides: str = "") -> bool:
         taken = [held for id_, (held, _) in self.held.items() if id_ != besides]
         return any(
-            each == path or each.startswith(f"{path}/") or path.startswith(f"{each}/")
-            for each in taken
+            item == path or item.startswith(f"{path}/") or path.startswith(f"{item}/")
+            for item in taken
         )
 
 
@@ -164,7 +164,7 @@ class Play:
     async def redact(self, which: int) -> None:
         page = await self.versions.page("acme", self.store_id, VersionListing(limit=100))
         version = page.data[which % len(page.data)]
-        heads = {each.memory_version_id for each in await self.current()}
+        heads = {item.memory_version_id for item in await self.current()}
         if version.id in heads:
             with pytest.raises(InvalidInput):
                 await self.versions.redact("acme", self.store_id, version.id, ACTOR)
@@ -175,7 +175,7 @@ class Play:
     async def current(self) -> list[MemoryObject]:
         listing = MemoryListing(limit=100, view="full")
         page = await self.memories.page("acme", self.store_id, listing)
-        return [each for each in page.data if isinstance(each, MemoryObject)]
+        return [item for item in page.data if isinstance(item, MemoryObject)]
 
     async def replayed(self) -> dict[str, tuple[str, str]]:
         """What the versions alone tell, from the first to the last."""
@@ -210,7 +210,7 @@ async def play(history: list[Act], opened: Callable[[], Opening]) -> None:
         game = Play(store.records, made.id, stores)
         for act in history:
             await game.do(act)
-        listed = {each.id: (each.path, each.content) for each in await game.current()}
+        listed = {item.id: (item.path, item.content) for item in await game.current()}
         assert listed == game.model.held
         assert await game.replayed() == game.model.held
 
@@ -249,7 +249,7 @@ def test_a_path_that_is_let_through_is_a_safe_one(path: str):
     assert len(path.encode()) <= 1024
     assert not {"", ".", ".."} & set(parts)
     assert path == unicodedata.normalize("NFC", path)
-    assert not any(unicodedata.category(each) in ("Cc", "Cf", "Zl", "Zp") for each in path)
+    assert not any(unicodedata.category(item) in ("Cc", "Cf", "Zl", "Zp") for item in path)
 
 
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=6), st.integers(0, 6))

@@ -162,10 +162,10 @@ def test_labels_that_others_choose_are_bounded():
 
 def test_a_listener_that_fails_does_not_stop_a_run(caplog: pytest.LogCaptureFixture):
     class Broken:
-        def heard(self, subject: RunSubject, event: Event) -> None:
+        def heard(self, run_subject: RunSubject, event: Event) -> None:
             raise ZeroDivisionError
 
-        def finished(self, subject: RunSubject, span: object) -> None: ...
+        def finished(self, run_subject: RunSubject, trace_span: object) -> None: ...
 
     watcher = RunObserver(SUBJECT, SpanFold(), [Broken()])
     tell(watcher, events.StatusRunning())
@@ -211,8 +211,8 @@ async def test_a_model_that_fails_is_counted(tmp_path: Path, metrics: Metrics):
     await watched(tmp_path, metrics, Scripted(fails("unauthorized")))
     [model] = {
         sample.labels["model"]
-        for each in metrics.model_requests.collect()
-        for sample in each.samples
+        for item in metrics.model_requests.collect()
+        for sample in item.samples
     }
     assert value(metrics, "model_requests_total", model=model, outcome="failed") == 1
     assert value(metrics, "runs_total", reason="model_error") == 1

@@ -48,16 +48,16 @@ class ByHand:
 
     async def work(
         self,
-        do: JobHandler,
+        job_handler: JobHandler,
         *,
         concurrency: int,
         closing: anyio.Event,
-        on_failed: FailureHandler | None = None,
+        failure_handler: FailureHandler | None = None,
     ) -> None:
-        del concurrency, closing, on_failed
+        del concurrency, closing, failure_handler
         while self.jobs:
             self.running, _ = self.jobs.pop(0)
-            await do(self.running)
+            await job_handler(self.running)
             self.running = None
 
 
@@ -68,7 +68,9 @@ class Scene:
         self.by_hand = ByHand()
         self.error: Exception | None = InvalidInput("the agent has two tools called 'add'")
         self.runs = 0
-        self.worker = Worker(self.by_hand, log, self._run, worker_settings=WorkerSettings(sweep_seconds=3600))
+        self.worker = Worker(
+            self.by_hand, log, self._run, worker_settings=WorkerSettings(sweep_seconds=3600)
+        )
 
     async def _run(self, session_id: str) -> None:
         self.runs += 1

@@ -14,8 +14,8 @@ def test_a_burst_is_let_in_then_one_for_each_that_grows_back():
     buckets = TokenBuckets(monotonic=time.monotonic)
     rate = Rate(60)  # ten at once, one a second
     standings = [buckets.take(("a", rate))[0] for _ in range(11)]
-    assert [each.is_refused for each in standings] == [False] * 10 + [True]
-    assert [each.remaining for each in standings] == [*range(9, -1, -1), 0]
+    assert [standing.is_refused for standing in standings] == [False] * 10 + [True]
+    assert [standing.remaining for standing in standings] == [*range(9, -1, -1), 0]
     assert 0.99 < standings[-1].wait_seconds <= 1
     time.pass_(1)
     assert not buckets.take(("a", rate))[0].is_refused

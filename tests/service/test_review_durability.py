@@ -162,17 +162,19 @@ async def test_that_a_session_was_parked_is_passed_on_while_it_is_held(tmp_path:
 @asynccontextmanager
 async def house_in(folder: Path) -> AsyncGenerator[Service]:
     environ = {"MAINSPRING_VAULT": str(folder / "vault")}
-    async with open_service(read_settings(store=str(folder / "log.db"), environ=environ)) as house:
-        yield house
+    async with open_service(
+        read_settings(store=str(folder / "log.db"), environ=environ)
+    ) as service:
+        yield service
 
 
-async def created(house: Service) -> str:
-    agent = await house.resources.agents.create(
+async def created(service: Service) -> str:
+    agent = await service.resources.agents.create(
         TENANT, CreateAgent(name="helper", model="claude-opus-5-5")
     )
-    environment = await house.resources.environments.create(TENANT, CreateEnvironment(name="ci"))
+    environment = await service.resources.environments.create(TENANT, CreateEnvironment(name="ci"))
     asked = CreateSession(agent=agent.id, environment_id=environment.id)
-    return (await house.sessions.sessions.create(WHO, asked, origin=Origin(type="api"))).id
+    return (await service.sessions.sessions.create(WHO, asked, origin=Origin(type="api"))).id
 
 
 class DyingLog(SessionLog):
@@ -198,24 +200,24 @@ class DyingLog(SessionLog):
 async def test_whoever_dies_over_a_fork_leaves_nothing_that_cannot_be_deleted(
     tmp_path: Path, is_forked: bool
 ):
-    async with house_in(tmp_path) as house:
-        session_id = await created(house)
-        log = DyingLog(house.infrastructure.store)
+    async with house_in(tmp_path) as service:
+        session_id = await created(service)
+        log = DyingLog(service.infrastructure.store)
         log.is_forked = is_forked
-        sessions = Sessions(log, house.sessions.sessions.dependencies)
+        sessions = Sessions(log, service.sessions.sessions.dependencies)
         with pytest.raises(Crash):
             await sessions.fork(WHO, session_id, ForkSession())
-        for each in (await house.sessions.sessions.page(WHO, ListSessions())).data:
-            await house.sessions.sessions.delete(WHO, each.id)
-        assert await house.infrastructure.log.sessions() == []
+        for item in (await service.sessions.sessions.page(WHO, ListSessions())).data:
+            await service.sessions.sessions.delete(WHO, item.id)
+        assert await service.infrastructure.log.sessions() == []
 
 
 async def test_a_fork_that_cannot_be_leaves_no_record(tmp_path: Path):
-    async with house_in(tmp_path) as house:
-        session_id = await created(house)
+    async with house_in(tmp_path) as service:
+        session_id = await created(service)
         with pytest.raises(InvalidInput):
-            await house.sessions.sessions.fork(WHO, session_id, ForkSession(at=99))
-        assert await house.infrastructure.store.records.count(RecordQuery(kind=SESSION)) == 1
+            await service.sessions.sessions.fork(WHO, session_id, ForkSession(at=99))
+        assert await service.infrastructure.store.records.count(RecordQuery(kind=SESSION)) == 1
 
 
 class Away(Dispatcher):
@@ -232,43 +234,43 @@ class Away(Dispatcher):
 
     async def work(
         self,
-        do: JobHandler,
+        job_handler: JobHandler,
         *,
         concurrency: int,
         closing: anyio.Event,
-        on_failed: FailureHandler | None = None,
+        failure_handler: FailureHandler | None = None,
     ) -> None:
         raise StoreUnavailable("away")
 
 
 async def test_what_was_taken_is_not_refused_because_nobody_could_be_woken(tmp_path: Path):
-    async with house_in(tmp_path) as house:
-        session_id = await created(house)
-        lonely = build_service(replace(house.infrastructure, dispatcher=Away()))
+    async with house_in(tmp_path) as service:
+        session_id = await created(service)
+        lonely = build_service(replace(service.infrastructure, dispatcher=Away()))
         await lonely.sessions.event_sender.send(
             WHO, session_id, [SendMessage(content=(TextBlock("once"),))]
         )
-        assert len(await house.infrastructure.store.pending(session_id)) == 1
-        assert await house.infrastructure.store.runnable() == [session_id]
+        assert len(await service.infrastructure.store.pending(session_id)) == 1
+        assert await service.infrastructure.store.runnable() == [session_id]
 
 
 async def test_a_deleted_session_is_no_longer_among_the_parked(tmp_path: Path):
-    async with house_in(tmp_path) as house:
-        session_id = await created(house)
-        parking = house.sessions.parking
+    async with house_in(tmp_path) as service:
+        session_id = await created(service)
+        parking = service.sessions.parking
         wake = Job(task="wake", key=session_id, tenant=TENANT)
         for _ in range(5):
             await parking.failed(wake, InvalidInput("broken"))
-        assert [each.id for each in (await parking.page(TENANT, ListQuery())).data] == [session_id]
-        await house.sessions.sessions.delete(WHO, session_id)
+        assert [item.id for item in (await parking.page(TENANT, ListQuery())).data] == [session_id]
+        await service.sessions.sessions.delete(WHO, session_id)
         assert (await parking.page(TENANT, ListQuery())).data == []
         with pytest.raises(NotFound):
             await parking.unpark(TENANT, session_id)
 
 
 async def test_what_an_archived_session_has_asked_waits_no_more(tmp_path: Path):
-    async with house_in(tmp_path) as house:
-        session_id = await created(house)
+    async with house_in(tmp_path) as service:
+        session_id = await created(service)
         asked = Approval(
             id="appr_1",
             session_id=session_id,
@@ -285,12 +287,12 @@ async def test_what_an_archived_session_has_asked_waits_no_more(tmp_path: Path):
             asked_at=clock.now(),
             may_answer=MayAnswer(role="user", four_eyes=False),
         )
-        await house.sessions.approvals.keeper.drawer.put(TENANT, asked)
-        await house.sessions.sessions.archive(WHO, session_id)
-        assert (await house.sessions.approvals.get(WHO, asked.id)).status == "void"
-        await house.sessions.sessions.delete(WHO, session_id)
+        await service.sessions.approvals.keeper.repository.put(TENANT, asked)
+        await service.sessions.sessions.archive(WHO, session_id)
+        assert (await service.sessions.approvals.get(WHO, asked.id)).status == "void"
+        await service.sessions.sessions.delete(WHO, session_id)
         with pytest.raises(NotFound):
-            await house.sessions.approvals.get(WHO, asked.id)
+            await service.sessions.approvals.get(WHO, asked.id)
 
 
 class OneTopic:
@@ -310,9 +312,9 @@ class OneTopic:
 
 
 def test_a_delta_of_a_newer_version_is_passed_over():
-    radio = OneTopic()
-    with SharedDeltas(radio).listen("sesn_1", lambda: None) as ear:
-        assert radio.heard is not None
-        radio.heard('{"type":"shrank"}')
-        radio.heard("not even JSON")
-        assert ear.take() == []
+    pubsub = OneTopic()
+    with SharedDeltas(pubsub).listen("sesn_1", lambda: None) as subscription:
+        assert pubsub.heard is not None
+        pubsub.heard('{"type":"shrank"}')
+        pubsub.heard("not even JSON")
+        assert subscription.take() == []

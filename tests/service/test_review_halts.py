@@ -40,4 +40,4 @@ async def test_a_halt_holds_however_many_another_tenant_has(tmp_path: Path):
         later = Halts(store.records)
         assert await later.is_stopped("acme", "a1")
         assert not await later.is_stopped("acme", "a2")
-        assert [each.agent_id for each in await later.of("acme")] == ["a1"]
+        assert [item.agent_id for item in await later.of("acme")] == ["a1"]

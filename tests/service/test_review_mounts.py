@@ -113,7 +113,9 @@ def file(path: str) -> FileResource:
 
 def inside(max_bytes: int = 1 << 20) -> Mounts:
     """Of an operator who allows addresses of this machine."""
-    return Mounts(file_content=no_file, git_cloner=GitCloner(networks=LOOPBACK, max_bytes=max_bytes))
+    return Mounts(
+        file_content=no_file, git_cloner=GitCloner(networks=LOOPBACK, max_bytes=max_bytes)
+    )
 
 
 async def prepared(mounts: Mounts, workspace: Path, resource: SessionResource) -> str:
@@ -205,7 +207,7 @@ async def test_a_repository_that_is_too_large_is_given_up(tmp_path: Path, publis
         said = await prepared(mounts, tmp_path / "ws", repository(f"{host.url}/tool.git"))
     assert "more than" in said
     assert not (tmp_path / "ws" / "tool").exists()
-    assert [each.name for each in tmp_path.iterdir() if "clone" in each.name] == []
+    assert [item.name for item in tmp_path.iterdir() if "clone" in item.name] == []
 
 
 async def test_git_dials_the_address_that_was_judged_whatever_the_name_says_later(

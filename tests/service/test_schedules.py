@@ -54,7 +54,7 @@ def until(schedule: CronSchedule, after: datetime, upto: datetime) -> Iterator[d
 
 
 def shown(moments: list[datetime]) -> list[str]:
-    return [each.strftime("%m-%d %H:%M") for each in moments]
+    return [moment.strftime("%m-%d %H:%M") for moment in moments]
 
 
 def test_a_weekday_morning_is_the_same_by_the_clock_in_summer_and_winter():
@@ -207,7 +207,7 @@ def test_nothing_fires_in_quiet_hours():
     policy = SchedulePolicy(quiet_hours=QuietHours(start=time(22), end=time(7)))
     hourly = cron("0 * * * *", "Europe/Paris", policy)
     found = upcoming_fire_times(hourly, NOW, 48)
-    hours = {each.astimezone(ZoneInfo("Europe/Paris")).hour for each in found}
+    hours = {item.astimezone(ZoneInfo("Europe/Paris")).hour for item in found}
     assert hours == set(range(7, 22))
 
 
@@ -232,8 +232,8 @@ def test_a_schedule_that_is_always_quiet_is_refused():
 def test_missed_fires_happen_as_the_policy_says(
     policy: SchedulePolicy, minutes_ago: list[int], left: list[int]
 ):
-    due = [NOW - timedelta(minutes=each) for each in minutes_ago]
-    assert select_missed(policy, due, now=NOW) == [NOW - timedelta(minutes=each) for each in left]
+    due = [NOW - timedelta(minutes=item) for item in minutes_ago]
+    assert select_missed(policy, due, now=NOW) == [NOW - timedelta(minutes=item) for item in left]
 
 
 @given(st.text(min_size=1, max_size=40), st.integers(min_value=0, max_value=3600))

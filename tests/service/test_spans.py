@@ -58,7 +58,11 @@ def test_a_turn_is_a_run_with_a_request_and_a_call_in_it():
         ("e1", None, 6),
     ]
     assert isinstance(spans[1].span_details, ToolCallSpan)
-    assert (spans[1].span_details.tool, spans[1].span_details.outcome, spans[1].span_details.attempts) == ("bash", "ok", 1)
+    assert (
+        spans[1].span_details.tool,
+        spans[1].span_details.outcome,
+        spans[1].span_details.attempts,
+    ) == ("bash", "ok", 1)
     assert isinstance(spans[2].span_details, RunSpan)
     assert spans[2].span_details.reason == "completed"
 

@@ -53,10 +53,10 @@ TELLTALE = [
 
 
 def shown(text: str, cuts: list[int]) -> str:
-    veil = StreamingRedactor(SCRUB, PASSAGES)
+    redactor = StreamingRedactor(SCRUB, PASSAGES)
     places = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
     pieces = [text[one:other] for one, other in pairwise(places)]
-    return "".join(map(veil.add, pieces)) + veil.close()
+    return "".join(map(redactor.add, pieces)) + redactor.close()
 
 
 WORDS = st.lists(
@@ -78,7 +78,7 @@ def test_no_secret_is_shown_wherever_it_is_split(
     before: str, secret: str, after: str, cuts: list[int]
 ):
     seen = shown(f"{before} {secret} {after}", cuts)
-    assert [each for each in TELLTALE if each in seen] == []
+    assert [item for item in TELLTALE if item in seen] == []
     assert seen.startswith(f"{before} ")
 
 
@@ -86,22 +86,22 @@ def test_no_secret_is_shown_wherever_it_is_split(
 def test_no_secret_is_shown_that_comes_in_steps(secret: str, step: int):
     text = f"So it is {secret}, or {secret}"
     seen = shown(text, list(range(0, len(text), step)))
-    assert [each for each in TELLTALE if each in seen] == []
+    assert [item for item in TELLTALE if item in seen] == []
 
 
 @pytest.mark.parametrize("text", ["a \ud800 b ", "\udfff"])
 def test_half_a_character_is_not_shown(text: str):
-    veil = StreamingRedactor(SCRUB, PASSAGES)
-    assert veil.add(text) + veil.add("and more ") + veil.close() == ""
+    redactor = StreamingRedactor(SCRUB, PASSAGES)
+    assert redactor.add(text) + redactor.add("and more ") + redactor.close() == ""
 
 
 def test_a_word_is_shown_once_it_is_whole():
-    veil = StreamingRedactor(SCRUB, PASSAGES)
-    assert [veil.add(each) for each in ("Hel", "lo wor", "ld", "!\n", "元気です、か")] == [
+    redactor = StreamingRedactor(SCRUB, PASSAGES)
+    assert [redactor.add(item) for item in ("Hel", "lo wor", "ld", "!\n", "元気です、か")] == [
         "",
         "Hello ",
         "",
         "world!\n",
         "元気です、",
     ]
-    assert veil.close() == "か"
+    assert redactor.close() == "か"

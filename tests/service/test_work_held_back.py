@@ -89,11 +89,11 @@ async def told(stream: EventStream) -> list[StreamMessage]:
 
 
 def calls(found: Sequence[StreamMessage]) -> list[tuple[str, str]]:
-    bodies: list[dict[str, Any]] = [msgspec.json.decode(each.data) for each in found]
+    bodies: list[dict[str, Any]] = [msgspec.json.decode(item.data) for item in found]
     return [
-        (each["id"], each["evaluated_permission"])
-        for each in bodies
-        if each["type"] == "agent.tool_use"
+        (body["id"], body["evaluated_permission"])
+        for body in bodies
+        if body["type"] == "agent.tool_use"
     ]
 
 
@@ -118,20 +118,20 @@ async def test_a_call_is_not_shown_before_a_gate_has_spoken(
             StreamRequest(tenant="a", session_id=session.id),
         )
         async with streams.open(everything) as old, streams.open(from_now) as new:
-            assert [each.name for each in await told(old)] == ["agent.message"]
+            assert [item.name for item in await told(old)] == ["agent.message"]
             assert await told(new) == []
-            assert [each["type"] for each in await listed(log, session)] == ["agent.message"]
+            assert [item["type"] for item in await listed(log, session)] == ["agent.message"]
             newest = await listed(log, session, ListEvents(order="desc", limit=1))
-            assert [each["type"] for each in newest] == ["agent.message"]
+            assert [item["type"] for item in newest] == ["agent.message"]
             await writer.append(says("meanwhile"))
             assert (await told(old), await told(new)) == ([], [])
             await writer.append(judged(call_id, decision))
             for stream in (old, new):
                 seen = await told(stream)
-                assert [each.name for each in seen] == ["agent.tool_use", "agent.message"]
+                assert [item.name for item in seen] == ["agent.tool_use", "agent.message"]
                 assert calls(seen) == [(call_id, decision)]
         shown = await listed(log, session)
-        assert [each["type"] for each in shown[1:]] == ["agent.tool_use", "agent.message"]
+        assert [item["type"] for item in shown[1:]] == ["agent.tool_use", "agent.message"]
 
 
 async def test_streams_that_break_off_anywhere_miss_nothing_and_repeat_nothing(tmp_path: Path):
@@ -165,10 +165,10 @@ async def test_streams_that_break_off_anywhere_miss_nothing_and_repeat_nothing(t
                     StreamRequest(tenant="a", session_id=session.id, after=last)
                 ) as again:
                     broken += await told(again)
-                last = max((each.seq or 0 for each in broken), default=0)
-        assert [each.seq for each in steady] == [each.seq for each in broken]
-        listing = [each["id"] for each in await listed(log, session)]
-        assert [msgspec.json.decode(each.data)["id"] for each in steady] == listing
+                last = max((item.seq or 0 for item in broken), default=0)
+        assert [item.seq for item in steady] == [item.seq for item in broken]
+        listing = [item["id"] for item in await listed(log, session)]
+        assert [msgspec.json.decode(item.data)["id"] for item in steady] == listing
         assert calls(steady) == [(first, "ask"), (second.id, "allow"), (elsewhere.id, "ask")]
         assert thread.id in listing
 
@@ -202,9 +202,9 @@ async def test_a_call_that_was_settled_without_being_done_is_never_shown_as_allo
             asks("go on"),
         )
         shown = {
-            each["id"]: each["evaluated_permission"]
-            for each in await listed(log, session)
-            if each["type"] == "agent.tool_use"
+            item["id"]: item["evaluated_permission"]
+            for item in await listed(log, session)
+            if item["type"] == "agent.tool_use"
         }
     assert shown == {
         invalid: "deny",
@@ -224,7 +224,7 @@ async def test_a_run_that_ends_before_a_gate_speaks_holds_nobody_up(tmp_path: Pa
             await writer.append(IDLE)
             seen = await told(stream)
         assert calls(seen) == [(call_id, "ask")]  # not to be done without a yes
-        assert [each.name for each in seen] == ["agent.tool_use", "session.status_idle"]
+        assert [item.name for item in seen] == ["agent.tool_use", "session.status_idle"]
 
 
 async def test_what_a_gate_has_made_of_the_input_is_what_is_shown(tmp_path: Path):

@@ -126,7 +126,7 @@ async def test_a_session_has_one_item_however_often_it_is_offered(tmp_path: Path
         assert work is not None
         assert (work.state, work.data.id, work.id[:5]) == ("queued", "sesn_1", "work_")
         assert work.secret == f"acme's {work.id}"
-        assert [each.secret for each in await here.all()] == [None]
+        assert [item.secret for item in await here.all()] == [None]
         await here.offer()
         assert await here.poll() is None
         assert len(await here.all()) == 1
@@ -332,7 +332,7 @@ async def test_what_stopped_long_ago_is_forgotten(tmp_path: Path):
         await here.offer("sesn_2")
         here.now += RETENTION
         await here.queue.delete_expired()
-        assert [each.data.id for each in await here.all()] == ["sesn_2"]
+        assert [item.data.id for item in await here.all()] == ["sesn_2"]
 
 
 async def test_work_is_its_environments_and_its_tenants(tmp_path: Path):

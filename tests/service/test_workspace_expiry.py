@@ -57,16 +57,16 @@ async def test_a_workspace_is_removed_three_days_after_its_people_were_told(tmp_
     async def notify(notice: Notification) -> None:
         told.append((notice.type, notice.id))
 
-    async with open_service(settings) as house, SandboxPool(settings) as bench:
+    async with open_service(settings) as service, SandboxPool(settings) as sandbox_pool:
         records, sessions, log = (
-            house.infrastructure.store.records,
-            house.sessions.sessions,
-            house.infrastructure.log,
+            service.infrastructure.store.records,
+            service.sessions.sessions,
+            service.infrastructure.log,
         )
-        agent = await house.resources.agents.create(
+        agent = await service.resources.agents.create(
             "acme", CreateAgent(name="clerk", model="claude-opus-5-5")
         )
-        place = await house.resources.environments.create("acme", CreateEnvironment(name="here"))
+        place = await service.resources.environments.create("acme", CreateEnvironment(name="here"))
         asked = CreateSession(agent=agent.id, environment_id=place.id)
         made = [
             (await sessions.create(person(), asked, origin=Origin(type="api", id="key_1"))).id
@@ -81,7 +81,7 @@ async def test_a_workspace_is_removed_three_days_after_its_people_were_told(tmp_
         (tmp_path / "workspaces" / f"sesn_x{EXPIRED_SUFFIX}").mkdir()
         (tmp_path / "workspaces" / "notes").mkdir()
         expiry = WorkspaceExpiry(records, sessions.digests, notify=notify, clock=lambda: now)
-        clearing = WorkspaceCleaner(settings, records, bench)
+        clearing = WorkspaceCleaner(settings, records, sandbox_pool)
         expiring = ExpiredWorkspaceSweeper(settings, log, expiry, clearing)
 
         async def after(days: int) -> list[str]:
@@ -89,18 +89,18 @@ async def test_a_workspace_is_removed_three_days_after_its_people_were_told(tmp_
             now = clock.now() + timedelta(days=days)
             await expiring.sweep()
             folders = (tmp_path / "workspaces").iterdir()
-            names = [each.name for each in folders if each.is_dir()]
+            names = [folder.name for folder in folders if folder.is_dir()]
             return sorted(name for name in names if not name.startswith("."))
 
         everything = sorted([*made, "notes", f"{stuck}.mounted.json"])
         assert await after(26) == everything
         assert told == []
         assert await after(40) == everything  # not before somebody was told
-        assert told == [("mainspring.workspace_expiring", each) for each in sorted([stuck, idle])]
+        assert told == [("mainspring.workspace_expiring", item) for item in sorted([stuck, idle])]
         assert await after(42) == everything
         assert await after(44) == sorted([stuck, waiting, "notes", f"{stuck}.mounted.json"])
         assert told[2:] == [
-            ("mainspring.workspace_removed", each) for each in sorted([stuck, idle])
+            ("mainspring.workspace_removed", item) for item in sorted([stuck, idle])
         ]
         assert not (tmp_path / "workspaces" / f"{idle}.mounted.json").exists()
         assert (await sessions.get(person(), idle)).status == "idle"
@@ -121,12 +121,15 @@ async def test_a_session_keeps_its_uid_and_transcripts_until_it_is_deleted(tmp_p
     transcript.touch()
     has_uids = os.geteuid() == 0 and bool(available_uids())
     claim = session_uids().claims / str(session_uid(session_id)) if has_uids else None
-    async with open_sqlite(tmp_path / "mainspring.db") as store, SandboxPool(settings) as bench:
-        clearing = WorkspaceCleaner(settings, store.records, bench)
+    async with (
+        open_sqlite(tmp_path / "mainspring.db") as store,
+        SandboxPool(settings) as sandbox_pool,
+    ):
+        clearing = WorkspaceCleaner(settings, store.records, sandbox_pool)
         await clearing.remove_workspace(session_id)
         assert transcript.exists()
         assert claim is None or claim.is_symlink()
         await clearing.clear(Job(task=CLEAR_TASK, key=session_id, tenant="acme"))
-    assert [each.name for each in (tmp_path / "workspaces").iterdir()] == [SERVED_STATE_FOLDER]
+    assert [item.name for item in (tmp_path / "workspaces").iterdir()] == [SERVED_STATE_FOLDER]
     assert not transcript.exists()
     assert claim is None or not claim.is_symlink()

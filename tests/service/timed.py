@@ -89,16 +89,16 @@ class CountedSessions:
     dies_before_start: bool = False
     dies_after_start: bool = False
 
-    async def start(self, tenant: str, order: SessionStartRequest) -> str:
+    async def start(self, tenant: str, session_start_request: SessionStartRequest) -> str:
         if self.refusal is not None:
             raise self.refusal
         if self.dies_before_start:
             raise Crash
         self.starts += 1
-        self.orders.setdefault(order.key, order)
+        self.orders.setdefault(session_start_request.key, session_start_request)
         if self.dies_after_start:
             raise Crash
-        return f"sesn_{tenant}_{list(self.orders).index(order.key)}"
+        return f"sesn_{tenant}_{list(self.orders).index(session_start_request.key)}"
 
     async def send(
         self, tenant: str, session_id: str, text: str, *, key: str, origin: Origin

@@ -49,13 +49,13 @@ class Desk:
     notices: list[Notification] = field(default_factory=list[Notification])
 
     def __post_init__(self) -> None:
-        self.asker = OutboundHttpClient(allowed=LOOPBACK, seconds=5)
+        self.http_client = OutboundHttpClient(allowed=LOOPBACK, seconds=5)
         self.vaults = Vaults(self.records, notify=self.notify, clock=self.time)
         self.credentials = Credentials(
             self.records, AesSeal(bytes(32)), self.vaults, notify=self.notify, clock=self.time
         )
         self.refresher = Refresher(
-            self.credentials, self.asker, notify=self.notify, clock=self.time
+            self.credentials, self.http_client, notify=self.notify, clock=self.time
         )
         self.ready = SessionCredentials(
             self.records, self.credentials, self.refresher, clock=self.time
@@ -65,7 +65,9 @@ class Desk:
         self.notices.append(notice)
 
     def failures(self) -> list[Notification]:
-        return [each for each in self.notices if each.type == "vault_credential.refresh_failed"]
+        return [
+            notice for notice in self.notices if notice.type == "vault_credential.refresh_failed"
+        ]
 
     async def vault(self, *auths: NewAuth) -> str:
         vault = await self.vaults.create("acme", CreateVault(display_name="Ada"))

@@ -86,7 +86,8 @@ async def shop(
             dispatcher,
             runtime.log,
             run or run_session,
-            worker_settings=pace or WorkerSettings(concurrency=4, drain_seconds=5, sweep_seconds=0.05),
+            worker_settings=pace
+            or WorkerSettings(concurrency=4, drain_seconds=5, sweep_seconds=0.05),
         )
         yield Shop(runtime, dispatcher, worker)
 

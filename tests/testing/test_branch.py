@@ -30,10 +30,10 @@ ROUNDS = (calls("tool_search") + calls("echo", x="1"), calls("far", x="2"), says
 
 class Hooked(AllowAll):
     async def authorize(self, call: Call, tool: object, traits: object) -> Decision:
-        return Decision(decision="allow", decision_source="hook", updated_input={"x": "changed"})
+        return Decision(decision="allow", gate="hook", updated_input={"x": "changed"})
 
-    async def tell(self, thread: Thread, occasion: HookEvent) -> HookResult:
-        match occasion.event, occasion.fields.get("prompt"):
+    async def tell(self, thread: Thread, hook_event: HookEvent) -> HookResult:
+        match hook_event.event, hook_event.fields.get("prompt"):
             case "UserPromptSubmit", "a secret":
                 return HookResult(blocked=True)
             case "UserPromptSubmit", _:
@@ -47,7 +47,7 @@ async def search(_: Call) -> ToolResult:
 
 
 @asynccontextmanager
-async def outfit(_: SetupRequest) -> AsyncGenerator[Toolbox, None]:
+async def toolbox_factory(_: SetupRequest) -> AsyncGenerator[Toolbox, None]:
     tools = [echo(), echo("far"), replace(echo("tool_search"), run=search)]
     yield Toolbox(authorizer=Hooked(), tools=tools, deferred=frozenset({"far"}))
 
@@ -55,12 +55,12 @@ async def outfit(_: SetupRequest) -> AsyncGenerator[Toolbox, None]:
 async def recorded(runtime: Runtime) -> tuple[Session, Scripted]:
     model = Scripted(*ROUNDS)
     runtime.models.put(AGENT.model, model)
-    plain, runtime.outfit = runtime.outfit, outfit
+    plain, runtime.toolbox_factory = runtime.toolbox_factory, toolbox_factory
     session = await runtime.start(AGENT, "go")
     assert (await session.run()) is not None
     await session.send("a secret")
     assert (await session.run()) is not None
-    runtime.outfit = plain
+    runtime.toolbox_factory = plain
     return session, model
 
 

@@ -93,8 +93,8 @@ class Asking(AllowAll):
 
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
         if call.input.get("x") == "no":
-            return Decision(decision="deny", decision_source="rule", rule="no", reason="x is no")
-        return Decision(decision="ask", decision_source="mode")
+            return Decision(decision="deny", gate="rule", rule="no", reason="x is no")
+        return Decision(decision="ask", gate="mode")
 
     async def before_stop(self, thread: Thread) -> Continue | Ended | None:
         if self.sent_back:
@@ -107,7 +107,7 @@ async def test_answers_denials_and_feedback_come_again(tmp_path: Path):
     model = Scripted(
         calls("echo", x="1") + calls("echo", x="no"), says("done"), says("now they were")
     )
-    async with stage(tmp_path, model, echo(), gates=Asking()) as play:
+    async with stage(tmp_path, model, echo(), authorizer=Asking()) as play:
         ended = await play.play("go")
         assert ended is not None
         assert ended.reason == "requires_action"
@@ -203,7 +203,7 @@ async def test_a_worker_that_died_in_a_tool_dies_again(tmp_path: Path, policy: s
             raise lives.pop()
         return ToolResult.text("did it")
 
-    traits = Traits(in_doubt_policy="retry" if policy == "retry" else "report")
+    traits = Traits(in_doubt="retry" if policy == "retry" else "report")
     tool = Tool(spec=echo("act").spec, run=act, traits=lambda _: traits)
     async with stage(tmp_path, Scripted(calls("act"), says("done")), tool) as play:
         await killed(play, "go")
@@ -249,7 +249,7 @@ async def test_a_message_that_came_when_the_model_was_done_comes_again(tmp_path:
                 await play.send("one more thing")
             return None
 
-    async with stage(tmp_path, Scripted(says("a"), says("b")), gates=Late()) as play:
+    async with stage(tmp_path, Scripted(says("a"), says("b")), authorizer=Late()) as play:
         assert await play.play("go") == Ended("completed")
         await identical(play, calls=2)
 

@@ -32,15 +32,17 @@ RAN = facts.HookRan(hook_event="PreToolUse", handler="check", outcome="ok")
 class Hooked(AllowAll):
     """Gates whose hooks say what they are told to, once each."""
 
-    rulings: Mapping[str, list[HookResult]] = field(default_factory=dict[str, "list[HookResult]"])
+    hook_results: Mapping[str, list[HookResult]] = field(
+        default_factory=dict[str, "list[HookResult]"]
+    )
     decisions: list[Decision] = field(default_factory=list[Decision])
 
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
-        allow = Decision(decision="allow", decision_source="default")
+        allow = Decision(decision="allow", gate="default")
         return self.decisions.pop(0) if self.decisions else allow
 
-    async def tell(self, thread: Thread, occasion: HookEvent) -> HookResult:
-        left = self.rulings.get(occasion.event)
+    async def tell(self, thread: Thread, hook_event: HookEvent) -> HookResult:
+        left = self.hook_results.get(hook_event.event)
         return left.pop(0) if left else EMPTY_HOOK_RESULT
 
 
@@ -49,16 +51,16 @@ def adds(*texts: str) -> HookResult:
 
 
 async def test_what_hooks_added_is_added_again_where_it_was(tmp_path: Path):
-    gates = Hooked(
+    authorizer = Hooked(
         {
             "UserPromptSubmit": [adds("The branch is main."), EMPTY_HOOK_RESULT, adds("It rains.")],
             "PostToolUse": [HookResult(context=("The file was formatted.",), updated_output="new")],
             "PostToolBatch": [adds("All files were checked.", "Twice.")],
         },
-        [Decision(decision="allow", decision_source="hook", context=("Careful.",), facts=(RAN,))],
+        [Decision(decision="allow", gate="hook", context=("Careful.",), facts=(RAN,))],
     )
     model = Scripted(calls("echo", x="1"), says("done"), says("well"))
-    async with stage(tmp_path, model, echo(), gates=gates) as play:
+    async with stage(tmp_path, model, echo(), authorizer=authorizer) as play:
         assert await play.play("go", "on") == Ended("completed")
         assert await play.play("more") == Ended("completed")
         assert (await play.kinds()).count("context.added") == 4
@@ -71,21 +73,21 @@ async def test_what_was_added_when_a_session_started_is_added_again(tmp_path: Pa
     async with stage(tmp_path, Scripted(says("a"), says("b"))) as play:
         for words in ("hello", "again"):
             await play.send(words)
-            desk = await play.desk()
-            desk.note(facts.ContextAdded(text=f"before {words}", source="SessionStart hook"))
-            await desk.commit()
-            await desk.writer.release()
+            context = await play.context()
+            context.note(facts.ContextAdded(text=f"before {words}", source="SessionStart hook"))
+            await context.commit()
+            await context.writer.release()
             assert await play.play() == Ended("completed")
         await identical(play, calls=2)
 
 
 async def test_a_message_that_was_withheld_is_withheld_again(tmp_path: Path):
     no = HookResult(blocked=True, reason="it has a secret", context=("Ask without it.",))
-    gates = Hooked(
+    authorizer = Hooked(
         {"UserPromptSubmit": [no, EMPTY_HOOK_RESULT, EMPTY_HOOK_RESULT, no, EMPTY_HOOK_RESULT]}
     )
     model = Scripted(says("a"), calls("echo", x="1"), says("b"))
-    async with stage(tmp_path, model, echo(), gates=gates) as play:
+    async with stage(tmp_path, model, echo(), authorizer=authorizer) as play:
         ended = await play.play("the secret")
         assert ended is not None
         assert ended.reason == "hook_stopped"
@@ -103,9 +105,9 @@ async def test_a_message_that_is_withheld_between_rounds_is_withheld_again(tmp_p
         return ToolResult.text("sent")
 
     no = HookResult(blocked=True)
-    gates = Hooked({"UserPromptSubmit": [EMPTY_HOOK_RESULT, no, EMPTY_HOOK_RESULT]})
+    authorizer = Hooked({"UserPromptSubmit": [EMPTY_HOOK_RESULT, no, EMPTY_HOOK_RESULT]})
     model = Scripted(calls("echo"), says("b"))
-    async with stage(tmp_path, model, replace(echo(), run=sends), gates=gates) as play:
+    async with stage(tmp_path, model, replace(echo(), run=sends), authorizer=authorizer) as play:
         ended = await play.play("go")
         assert ended is not None
         assert ended.reason == "hook_stopped"
@@ -114,7 +116,7 @@ async def test_a_message_that_is_withheld_between_rounds_is_withheld_again(tmp_p
 
 
 async def test_a_run_that_hooks_stopped_stops_again(tmp_path: Path):
-    gates = Hooked(
+    authorizer = Hooked(
         {
             "UserPromptSubmit": [HookResult(stop="not now")],
             "PostToolBatch": [HookResult(stop="enough"), EMPTY_HOOK_RESULT],
@@ -125,7 +127,7 @@ async def test_a_run_that_hooks_stopped_stops_again(tmp_path: Path):
         }
     )
     model = Scripted(calls("echo", x="1"), says("a"), says("b"))
-    async with stage(tmp_path, model, echo(), gates=gates) as play:
+    async with stage(tmp_path, model, echo(), authorizer=authorizer) as play:
         for words in ("go", "go on", "and on"):
             await play.play(words)
         assert await play.ended() == ["hook_stopped", "hook_stopped", "stop_hook_prevented"]
@@ -196,9 +198,9 @@ async def test_a_call_that_was_refused_once_and_then_made_is_made_again(tmp_path
 
 
 async def test_an_input_that_was_changed_is_changed_again(tmp_path: Path):
-    changed = Decision(decision="allow", decision_source="hook", updated_input={"x": "2"})
+    changed = Decision(decision="allow", gate="hook", updated_input={"x": "2"})
     model = Scripted(calls("echo", x="1"), calls("echo", x="1"), says("done"))
-    async with stage(tmp_path, model, echo(), gates=Hooked(decisions=[changed])) as play:
+    async with stage(tmp_path, model, echo(), authorizer=Hooked(decisions=[changed])) as play:
         assert await play.play("go") == Ended("completed")
         assert texts(await play.events(), "agent.tool_result") == ["echo 2", "echo 1"]
         await identical(play, calls=3)
@@ -213,11 +215,11 @@ async def test_a_changed_call_in_which_a_worker_died_is_settled_again(tmp_path: 
             raise lives.pop()
         return ToolResult.text(f"did {call.input['x']}")
 
-    traits = Traits(in_doubt_policy="retry" if policy == "retry" else "report")
+    traits = Traits(in_doubt="retry" if policy == "retry" else "report")
     tool = replace(echo("act"), run=act, traits=always(traits))
-    changed = Decision(decision="allow", decision_source="hook", updated_input={"x": "2"})
+    changed = Decision(decision="allow", gate="hook", updated_input={"x": "2"})
     model = Scripted(calls("act", x="1"), says("done"))
-    async with stage(tmp_path, model, tool, gates=Hooked(decisions=[changed])) as play:
+    async with stage(tmp_path, model, tool, authorizer=Hooked(decisions=[changed])) as play:
         await killed(play, "go")
         assert await play.play() == Ended("completed")
         await identical(play, calls=2)
@@ -228,7 +230,7 @@ async def test_denials_are_told_again_with_all_that_was_told(tmp_path: Path):
         return "-a\n+b"
 
     tool = replace(echo(), preview=preview)
-    gates = Hooked(
+    authorizer = Hooked(
         {
             "PermissionDenied": [
                 EMPTY_HOOK_RESULT,
@@ -237,15 +239,15 @@ async def test_denials_are_told_again_with_all_that_was_told(tmp_path: Path):
             ]
         },
         [
-            Decision(decision="deny", decision_source="mode", reason="plan mode"),
-            Decision(decision="deny", decision_source="rule"),
-            Decision(decision="ask", decision_source="default"),
+            Decision(decision="deny", gate="mode", reason="plan mode"),
+            Decision(decision="deny", gate="rule"),
+            Decision(decision="ask", gate="default"),
         ],
     )
     model = Scripted(
         calls("echo", x="1"), calls("echo", x="2"), calls("echo", x="3"), says("then not")
     )
-    async with stage(tmp_path, model, tool, gates=gates) as play:
+    async with stage(tmp_path, model, tool, authorizer=authorizer) as play:
         ended = await play.play("go")
         assert ended is not None
         answer = UserToolConfirmation(
@@ -262,9 +264,9 @@ async def test_an_approval_that_was_void_is_void_again(tmp_path: Path):
         return previews.pop(0)
 
     tool = replace(echo(), preview=preview)
-    gates = Hooked(decisions=[Decision(decision="ask", decision_source="default")])
+    authorizer = Hooked(decisions=[Decision(decision="ask", gate="default")])
     async with stage(
-        tmp_path, Scripted(calls("echo", x="1"), says("ok")), tool, gates=gates
+        tmp_path, Scripted(calls("echo", x="1"), says("ok")), tool, authorizer=authorizer
     ) as play:
         ended = await play.play("go")
         for expected in ("requires_action", "completed"):
@@ -286,14 +288,14 @@ class Overruling(Hooked):
     """Has a rule by the time that a person agrees."""
 
     def still_forbidden(self, call: Call, traits: Traits) -> Decision | None:
-        return Decision(decision="deny", decision_source="rule", rule="Echo", reason="a rule denies it")
+        return Decision(decision="deny", gate="rule", rule="Echo", reason="a rule denies it")
 
 
 async def test_an_approval_that_came_after_a_rule_is_refused_again(tmp_path: Path):
     ran: list[str] = []
-    gates = Overruling(decisions=[Decision(decision="ask", decision_source="default")])
+    authorizer = Overruling(decisions=[Decision(decision="ask", gate="default")])
     model = Scripted(calls("echo", x="1"), says("done"))
-    async with stage(tmp_path, model, echo(ran=ran), gates=gates) as play:
+    async with stage(tmp_path, model, echo(ran=ran), authorizer=authorizer) as play:
         ended = await play.play("go")
         assert ended is not None
         [waiting] = ended.waiting_for
@@ -339,20 +341,20 @@ async def test_what_the_model_does_not_read_changes_nothing(tmp_path: Path):
         updates=(PermissionUpdate(type="setMode", mode="acceptEdits"),), by="hook"
     )
     reached = NetworkRequested(host="localhost", decision="deny")
-    decision = Decision(decision="allow", decision_source="mode", facts=(judged, granted, reached))
-    gates = Hooked(decisions=[decision, replace(decision, decision="ask")])
+    decision = Decision(decision="allow", gate="mode", facts=(judged, granted, reached))
+    authorizer = Hooked(decisions=[decision, replace(decision, decision="ask")])
     model = Scripted(calls("echo", x="1"), calls("echo", x="2"), says("done"))
-    async with stage(tmp_path, model, echo(), gates=gates) as play:
-        desk = await play.desk()
-        desk.note(
+    async with stage(tmp_path, model, echo(), authorizer=authorizer) as play:
+        context = await play.context()
+        context.note(
             facts.PolicyAdopted(policy="0" * 64, mode="default"),
             facts.SandboxOpened(
                 backend="bubblewrap", level="isolated", flags_hash="1", workspace="/w"
             ),
             facts.WorkspaceSnapshotted(snapshot="2", files=3),
         )
-        await desk.commit()
-        await desk.writer.release()
+        await context.commit()
+        await context.writer.release()
         ended = await play.play("go")
         assert ended is not None
         [waiting] = ended.waiting_for

@@ -55,9 +55,9 @@ async def test_a_session_with_hooks_and_a_sandbox_is_identical(tmp_path: Path):
         says("done"),
         says("well"),
     )
-    wish = RunOptions(workspace=workspace, mode="acceptEdits")
+    options = RunOptions(workspace=workspace, mode="acceptEdits")
     with anyio.fail_after(60):
-        async with open_runtime(settings_of(tmp_path), wish=wish) as runtime:
+        async with open_runtime(settings_of(tmp_path), options=options) as runtime:
             runtime.models.put(AGENT.model, model)
             session = await runtime.start(AGENT, "go")
             for words in ("my secret", "thanks"):

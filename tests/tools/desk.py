@@ -57,7 +57,7 @@ class FileDesk:
     async def probe(self, name: str, **arguments: object) -> ToolResult | None:
         probe = self.tools[name].probe
         assert probe is not None
-        assert self.tools[name].traits(arguments).in_doubt_policy == "probe"
+        assert self.tools[name].traits(arguments).in_doubt == "probe"
         return await probe(self.call(name, **arguments))
 
     def restarted(self) -> "FileDesk":
@@ -67,4 +67,6 @@ class FileDesk:
 
 def desk_over(root: Path, *, ripgrep: str | None = None) -> FileDesk:
     tree = FolderWorkspace(root, hidden=[".mainspring"])
-    return FileDesk(root, {each.spec.name: each for each in file_tools(tree, ripgrep=ripgrep)})
+    return FileDesk(
+        root, {file_tool.spec.name: file_tool for file_tool in file_tools(tree, ripgrep=ripgrep)}
+    )

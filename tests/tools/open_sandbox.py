@@ -56,7 +56,7 @@ class OpenSandbox:
             self.ran[wanted.key] = await self._run(wanted, hear)
         return self.ran[wanted.key]
 
-    async def found(self, key: str) -> ExecResult | None:
+    async def find_result(self, key: str) -> ExecResult | None:
         if self.is_broken:
             raise SandboxFailed("no sandbox works here")
         return self.ran.get(key)

@@ -69,12 +69,12 @@ def test_options_become_name_and_traits():
     traits = paint.traits({})
     assert paint.spec.name == "paint-it"
     assert (traits.read_only, traits.concurrent, traits.max_chars) == (True, True, 7)
-    assert traits.in_doubt_policy == "retry"
+    assert traits.in_doubt == "retry"
 
 
 def test_without_options_the_traits_are_the_safe_ones():
     traits = search.traits({})
-    assert (traits.read_only, traits.concurrent, traits.in_doubt_policy) == (False, False, "report")
+    assert (traits.read_only, traits.concurrent, traits.in_doubt) == (False, False, "report")
 
 
 async def test_a_probe_settles_doubt_unless_told_otherwise():
@@ -84,8 +84,8 @@ async def test_a_probe_settles_doubt_unless_told_otherwise():
     def pay() -> None:
         """Pay."""
 
-    assert tool(pay, probe=probe).traits({}).in_doubt_policy == "probe"
-    assert tool(pay, probe=probe, in_doubt_policy="ask").traits({}).in_doubt_policy == "ask"
+    assert tool(pay, probe=probe).traits({}).in_doubt == "probe"
+    assert tool(pay, probe=probe, in_doubt="ask").traits({}).in_doubt == "ask"
     assert tool(pay, probe=probe).probe is probe
 
 
@@ -285,4 +285,4 @@ def test_a_function_that_cannot_be_a_tool_says_why(function: Callable[..., objec
 
 def test_a_promise_to_probe_needs_a_probe():
     with pytest.raises(InvalidInput, match="needs probe="):
-        tool(in_doubt_policy="probe")(paint.function)
+        tool(in_doubt="probe")(paint.function)

@@ -29,7 +29,7 @@ async def opened(folder: Path) -> AsyncGenerator[dict[str, Tool]]:
     services = SandboxServices(site, Bubblewrap(path=path))
     tools = service_tools(services, judge=lambda command: (False, "rm" in command))
     try:
-        yield {each.spec.name: each for each in tools}
+        yield {tool.spec.name: tool for tool in tools}
     finally:
         with anyio.fail_after(20):
             await services.close()

@@ -78,7 +78,7 @@ def test_only_a_read_that_cannot_change_the_shell_runs_beside_others(
     session: Session, command: str, expected: tuple[bool, bool, str]
 ):
     traits = session.tool.traits({"command": command})
-    assert (traits.read_only, traits.concurrent, traits.in_doubt_policy) == expected
+    assert (traits.read_only, traits.concurrent, traits.in_doubt) == expected
     assert traits.cascades is not traits.concurrent
 
 

@@ -54,7 +54,7 @@ async def test_a_wrong_list_is_explained_and_not_kept(todos: object, word: str):
 
 def test_lists_of_one_turn_do_not_overtake_each_other():
     traits = todo().traits({})
-    assert (traits.read_only, traits.concurrent, traits.in_doubt_policy) == (True, False, "retry")
+    assert (traits.read_only, traits.concurrent, traits.in_doubt) == (True, False, "retry")
 
 
 async def test_a_thought_does_nothing():

@@ -179,7 +179,7 @@ def test_only_web_addresses_are_taken(url: str):
 
 def test_it_only_reads():
     traits = web_fetch(Web(b"")).traits({})
-    assert (traits.read_only, traits.concurrent, traits.in_doubt_policy) == (True, True, "retry")
+    assert (traits.read_only, traits.concurrent, traits.in_doubt) == (True, True, "retry")
 
 
 TAGS = st.sampled_from(

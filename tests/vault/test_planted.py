@@ -77,7 +77,7 @@ async def test_no_secret_reaches_the_log_the_blobs_or_the_context(tmp_path: Path
         for event in await stage.events():
             if isinstance(event.payload, ModelRequestStarted):
                 assert await stage.log.blob(event.payload.prefix or "")
-    written = b"".join(each.read_bytes() for each in tmp_path.rglob("*") if each.is_file())
+    written = b"".join(item.read_bytes() for item in tmp_path.rglob("*") if item.is_file())
     assert b"[redacted:github_token]" in written
     assert b"[VAULTED]" in written
     context = b"".join(msgspec.json.encode(request) for request in model.requests)

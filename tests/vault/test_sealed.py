@@ -34,7 +34,7 @@ def test_what_was_put_in_comes_out_and_none_of_it_is_in_the_file(vault: Vault):
     secret = Vault(vault.path, KEY, clock=clock.now).get("TOKEN")
     assert (secret.value, secret.hosts) == (VALUE, ("*.x.test", "api.test"))
     assert VALUE not in repr(secret)
-    assert [each.name for each in vault.secrets()] == ["OTHER", "TOKEN"]
+    assert [item.name for item in vault.secrets()] == ["OTHER", "TOKEN"]
     assert VALUE.encode() not in vault.path.read_bytes()
     assert stat.S_IMODE(vault.path.stat().st_mode) == 0o600
 
@@ -177,7 +177,7 @@ def test_a_key_file_is_made_once_and_only_for_its_owner(tmp_path: Path):
         keys = set(pool.map(make, [path] * 16))
     assert len(keys) == 1
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert [each.name for each in path.parent.iterdir()] == ["vault.key"]
+    assert [item.name for item in path.parent.iterdir()] == ["vault.key"]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no modes there")

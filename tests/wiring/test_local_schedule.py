@@ -27,9 +27,9 @@ schedule: {{cron: '{cron}', message: Go.}}
 async def followed(settings: Settings) -> tuple[ScheduleStatus | None, int]:
     """As one start of the service would; and how many deployments there are."""
     with anyio.fail_after(60):
-        async with open_service(settings) as house:
-            following = await sync_schedule(house, settings)
-            listed = await house.schedules.deployments.page(TENANT, ListQuery())
+        async with open_service(settings) as service:
+            following = await sync_schedule(service, settings)
+            listed = await service.schedules.deployments.page(TENANT, ListQuery())
             return following, len(listed.data)
 
 

@@ -72,7 +72,7 @@ def test_the_operator_can_let_only_plugins_bring_skills_and_subagents(tmp_path: 
     left = apply_preferences(
         agent, scopes, preferences(tmp_path, strictPluginOnlyCustomization=True)
     )
-    assert [each.name for each in left.skills] == ["guard:a"]
-    assert [each.name for each in left.subagents] == [BUILT_IN_SUBAGENTS[0].name]
+    assert [item.name for item in left.skills] == ["guard:a"]
+    assert [subagent.name for subagent in left.subagents] == [BUILT_IN_SUBAGENTS[0].name]
     some = preferences(tmp_path, strictPluginOnlyCustomization=["skills"])
     assert len(apply_preferences(agent, scopes, some).subagents) == 2

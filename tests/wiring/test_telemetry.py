@@ -149,8 +149,8 @@ def test_the_metrics_of_the_conventions_are_kept():
             for point in metric.data.data_points
             if isinstance(point, HistogramDataPoint)
         ]
-        for each in data.resource_metrics
-        for scope in each.scope_metrics
+        for resource_metric in data.resource_metrics
+        for scope in resource_metric.scope_metrics
         for metric in scope.metrics
     }
     model = {
@@ -343,4 +343,4 @@ async def test_every_tool_of_ours_may_be_a_label(tmp_path: Path):
         runtime.models.put(agent.model, model)
         session = await runtime.start(agent, "go")
         await session.run()
-    assert {each.name for each in model.requests[0].tools} <= TOOL_LABELS
+    assert {item.name for item in model.requests[0].tools} <= TOOL_LABELS

@@ -25,7 +25,7 @@ async def test_a_program_of_one_thread_does_not_keep_others_waiting(tmp_path: Pa
 
     def answer(request: Request) -> ScriptAnswer:
         task = str(request.messages[0])
-        is_first = not any(isinstance(each, Assistant) for each in request.messages)
+        is_first = not any(isinstance(message, Assistant) for message in request.messages)
         if "begin" in task:
             first = calls("agent", description="waits", prompt="wait")
             return (
@@ -36,7 +36,7 @@ async def test_a_program_of_one_thread_does_not_keep_others_waiting(tmp_path: Pa
         return calls("bash", command=WAITS if "wait" in task else "touch go")
 
     lead = Agent(name="lead", model="scripted:x", built_ins=("*",), subagents=BUILT_IN_SUBAGENTS)
-    async with open_runtime(settings, wish=RunOptions(mode="bypassPermissions")) as runtime:
+    async with open_runtime(settings, options=RunOptions(mode="bypassPermissions")) as runtime:
         runtime.models.put("scripted:x", Scripted(otherwise=answer))
         session = await runtime.start(lead, "begin")
         with anyio.fail_after(60):

@@ -32,8 +32,8 @@ def left_over(worktrees: GitWorktrees) -> list[str]:
     """What there is of any worktree: folders, what git knows, branches."""
     place = worktrees.place
     return [
-        *(each.name for each in place.glob("*")),
-        *(each.name for each in (worktrees.workspace / ".git/worktrees").glob("*")),
+        *(item.name for item in place.glob("*")),
+        *(item.name for item in (worktrees.workspace / ".git/worktrees").glob("*")),
         *git(worktrees.workspace, "branch", "--list", "mainspring/*").split(),
     ]
 
@@ -259,7 +259,7 @@ class Fate:
 async def opened_at_last(worktrees: GitWorktrees, fate: Fate, step: int, name: str) -> bool:
     done = await fate.survived(partial(worktrees.open, name), step)
     opened = await worktrees.open(name)
-    assert sorted(each.name for each in opened.path.iterdir()) == [".git", "a.txt", "b.txt"]
+    assert sorted(item.name for item in opened.path.iterdir()) == [".git", "a.txt", "b.txt"]
     assert await worktrees.changes(opened) == []
     await discard(worktrees, opened)
     assert left_over(worktrees) == []

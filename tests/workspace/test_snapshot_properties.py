@@ -50,7 +50,7 @@ def remove(path: Path, _: bytes) -> None:
 
 
 def hard_link(path: Path, _: bytes) -> None:
-    os.link(next(each for each in path.parent.iterdir() if each.is_file()), path)
+    os.link(next(item for item in path.parent.iterdir() if item.is_file()), path)
 
 
 DEEDS = st.lists(

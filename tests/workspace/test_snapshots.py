@@ -94,7 +94,7 @@ async def test_what_has_changed_is_told_and_nothing_else_is_touched(
     ]
     assert await snapshots.diff(taken) == await snapshots.diff(taken, later) == expected
     back = await snapshots.restore(taken)
-    assert {each.path for each in back} == {each.path for each in expected}
+    assert {item.path for item in back} == {item.path for item in expected}
     assert (root / ".git/HEAD").stat() == untouched
     assert await snapshots.restore(later) == expected
 
@@ -254,7 +254,7 @@ CHILD = """
 import os, signal, sys, anyio
 from pathlib import Path
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
-from mainspring.capabilities.workspace.tree import Tree
+from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 
 root, store, act, deadly = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
 CHANGES = {"os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.symlink", "os.chmod", "open"}
@@ -267,7 +267,7 @@ def count(event, _):
         if left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-snapshots = WorkspaceSnapshots(Tree(root), store)
+snapshots = WorkspaceSnapshots(FolderWorkspace(root), store)
 if act == "take":
     wanted = snapshots.take
 else:

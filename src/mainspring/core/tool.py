@@ -56,7 +56,7 @@ class Traits:
     read_only: bool = False
     concurrent: bool = False
     destructive: bool = False
-    in_doubt_policy: InDoubtPolicy = "report"
+    in_doubt: InDoubtPolicy = "report"
     """How a call that was started and not settled before a crash is settled."""
     on_interrupt: Literal["cancel", "block"] = "cancel"
     max_chars: int = 30_000
@@ -68,7 +68,7 @@ class Traits:
     """Once allowed, the client does it and sends the result: it has hands of its own."""
 
 
-SAFE_READ = Traits(read_only=True, concurrent=True, in_doubt_policy="retry")
+SAFE_READ = Traits(read_only=True, concurrent=True, in_doubt="retry")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ AskTarget: TypeAlias = Literal["person", "classifier", "parent"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     decision: Permission
-    decision_source: DecisionSource
+    gate: DecisionSource
     rule: str | None = None
     reason: str | None = None
     asks: AskTarget = "person"
@@ -73,8 +73,8 @@ class AllowAll:
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
         if traits.needs_person:
             reason = "the tool wants a person to agree to it"
-            return Decision(decision="ask", decision_source="guardrail", reason=reason)
-        return Decision(decision="allow", decision_source="default")
+            return Decision(decision="ask", gate="guardrail", reason=reason)
+        return Decision(decision="allow", gate="default")
 
     def still_forbidden(self, call: Call, traits: Traits) -> Decision | None:
         return None

@@ -20,8 +20,8 @@ _WRITE_TOOLS = frozenset({"edit", "write"})
 _FILE_TOOLS = _WRITE_TOOLS | {"read"}
 """Tools after which the model knows what is in a file."""
 _EVENT_TYPES = frozenset(
-    str(each.__struct_config__.tag)
-    for each in (
+    str(item.__struct_config__.tag)
+    for item in (
         AgentToolUse,
         AgentToolResult,
         ToolCallAuthorized,

@@ -177,12 +177,16 @@ def _fold_time(spending: Spending, payload: AnyPayload, at: datetime | None) -> 
     match payload:
         case StatusRunning():
             since = spending.running_since or latest
-            return replace(spending, running=spending.running + 1, running_since=since, latest=latest)
+            return replace(
+                spending, running=spending.running + 1, running_since=since, latest=latest
+            )
         case SessionWoken() if spending.running:
             paused = replace(spending, seconds_before=spending.seconds, running_since=latest)
             return replace(paused, latest=latest)
         case SessionForked() | SessionReceived():
-            ended = replace(spending, seconds_before=spending.seconds, running=0, running_since=None)
+            ended = replace(
+                spending, seconds_before=spending.seconds, running=0, running_since=None
+            )
             return replace(ended, latest=latest)
         case StatusIdle() | StatusTerminated() | StatusRescheduled() if spending.running > 1:
             return replace(spending, running=spending.running - 1, latest=latest)
@@ -210,7 +214,9 @@ def limit_reached(spending: Spending, limits: Limits) -> Ended | None:
     return (
         _limit_if_used_up("seconds", spending.seconds, limits.max_seconds)
         or _limit_if_used_up("tool calls", spending.tool_calls, limits.max_tool_calls)
-        or _limit_if_used_up("input tokens", spending.committed_input_tokens, limits.max_input_tokens)
+        or _limit_if_used_up(
+            "input tokens", spending.committed_input_tokens, limits.max_input_tokens
+        )
         or _limit_if_used_up(
             "output tokens", spending.committed_output_tokens, limits.max_output_tokens
         )
@@ -233,7 +239,10 @@ def reserve(
             "input tokens", spending.committed_input_tokens, input_tokens, limits.max_input_tokens
         )
         or _limit_if_passed(
-            "output tokens", spending.committed_output_tokens, output_tokens, limits.max_output_tokens
+            "output tokens",
+            spending.committed_output_tokens,
+            output_tokens,
+            limits.max_output_tokens,
         )
         or _limit_if_passed("US dollars", spending.committed_usd, cost, limits.max_cost_usd)
         or cost

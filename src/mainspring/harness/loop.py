@@ -73,7 +73,9 @@ async def _run(context: ThreadContext, ended: Ended | None) -> Ended:
 def _with_waiting_children(context: ThreadContext, ended: Ended) -> Ended:
     """Who is done, but for others whom it has called and who wait for people, waits with them."""
     asking = (
-        context.siblings.pending_calls_below(context.thread.id) if ended.reason == "completed" else ()
+        context.siblings.pending_calls_below(context.thread.id)
+        if ended.reason == "completed"
+        else ()
     )
     return Ended("requires_action", waiting_for=asking) if asking else ended
 
@@ -104,13 +106,14 @@ def _is_answerable(context: ThreadContext) -> bool:
     """Idle, and somebody has answered a call that it waits for, or stopped it."""
     thread = context.thread
     return thread.interrupted or any(
-        call.is_answered or context.siblings.is_answerable(call) for call in thread.unsettled_calls()
+        call.is_answered or context.siblings.is_answerable(call)
+        for call in thread.unsettled_calls()
     )
 
 
 def _policy_of(context: ThreadContext, call: OpenCall) -> InDoubtPolicy:
     tool = find_tool(context, call.name)
-    return "report" if tool is None else tool.traits(call.input).in_doubt_policy
+    return "report" if tool is None else tool.traits(call.input).in_doubt
 
 
 async def _has_new_input(context: ThreadContext, ended: Ended) -> bool:
@@ -120,7 +123,7 @@ async def _has_new_input(context: ThreadContext, ended: Ended) -> bool:
         return await _has_news(context)
     if ended.reason == "requires_action":
         await receive_during_run(context)
-        calls = [thread.round[each] for each in ended.waiting_for if each in thread.round]
+        calls = [thread.round[item] for item in ended.waiting_for if item in thread.round]
         return (
             thread.interrupted
             or any(call.settled or call.is_answered for call in calls)
@@ -189,14 +192,14 @@ async def _stop(context: ThreadContext) -> Step:
     feedback = context.thread.retries.stop_feedback
     if feedback < FEEDBACK_IN_A_ROW:
         last = context.thread.transcript.last_words()
-        ruling = await context.run_hooks(
+        hook_result = await context.run_hooks(
             hook_events.stopping(is_again=feedback > 0, last_message=last, agent=context.subagent),
             is_context=False,
         )
-        if ruling.stop is not None:
-            return Ended("stop_hook_prevented", ruling.stop)
-        if ruling.blocked:
-            return Continue("stop_hook_feedback", ruling.reason or "A hook says: go on.")
+        if hook_result.stop is not None:
+            return Ended("stop_hook_prevented", hook_result.stop)
+        if hook_result.blocked:
+            return Continue("stop_hook_feedback", hook_result.reason or "A hook says: go on.")
         verdict = await context.authorizer.before_stop(context.thread)
         if verdict is not None:
             return verdict

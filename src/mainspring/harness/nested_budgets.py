@@ -65,8 +65,10 @@ def status_block(budget_tiers: Sequence[BudgetTier]) -> str | None:
     """What the model is told of its budget: the tightest that holds for it."""
     return budget.budget_advice(
         [
-            each
+            remaining_percent
             for tier in budget_tiers
-            for each in budget.remaining_percents(tier.spend_account.spending, tier.limits)
+            for remaining_percent in budget.remaining_percents(
+                tier.spend_account.spending, tier.limits
+            )
         ]
     )

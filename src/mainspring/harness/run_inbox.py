@@ -26,7 +26,9 @@ async def receive_during_run(context: ThreadContext) -> Ended | None:
     """Take in what has come during a run."""
     seen = context.thread.messages
     ended = await receive(context)
-    if context.thread.messages > seen and not context.thread.interrupted:  # the interrupt comes first
+    if (
+        context.thread.messages > seen and not context.thread.interrupted
+    ):  # the interrupt comes first
         context.note(fact.LoopContinued(reason="inbox_message"))
     return ended
 
@@ -39,12 +41,12 @@ async def receive(context: ThreadContext) -> Ended | None:
             _note_mode(context, event.payload)
         if isinstance(event.payload, UserMessage):
             text = plain_text(event.payload.content)
-            ruling = await context.run_hooks(hook_events.prompt_submitted(text))
-            if ruling.blocked:
-                context.note(fact.MessageWithheld(event_id=event.id, reason=ruling.reason))
-                ended = Ended("hook_stopped", ruling.reason)
-            elif ruling.stop is not None:
-                ended = Ended("hook_stopped", ruling.stop)
+            hook_result = await context.run_hooks(hook_events.prompt_submitted(text))
+            if hook_result.blocked:
+                context.note(fact.MessageWithheld(event_id=event.id, reason=hook_result.reason))
+                ended = Ended("hook_stopped", hook_result.reason)
+            elif hook_result.stop is not None:
+                ended = Ended("hook_stopped", hook_result.stop)
             elif used := context.skill_called(event.payload.skill):
                 context.note(used)
     return ended

@@ -60,7 +60,7 @@ class SpeculativeReads:
             with begun.scope:
                 decision = await authorize()
                 # a grant may be good for one call only: those are judged again, one by one
-                begun.decision = None if decision.decision_source == "grant" else decision
+                begun.decision = None if decision.gate == "grant" else decision
                 begun.decided.set()
                 if begun.may_run:
                     begun.result = await perform()

@@ -162,7 +162,9 @@ class ThreadContext:
         self.model, self.facts = named.model, named.facts
         effort = effective_effort(self.thread.session_state, effort)
         if (named.name, effort) != (self.prompt_prefix.model, self.prompt_prefix.effort):
-            self.prompt_prefix = msgspec.structs.replace(self.prompt_prefix, model=named.name, effort=effort)
+            self.prompt_prefix = msgspec.structs.replace(
+                self.prompt_prefix, model=named.name, effort=effort
+            )
 
     @property
     def writer(self) -> Writer:
@@ -184,8 +186,8 @@ class ThreadContext:
         return events
 
     def note_pending_facts(self) -> None:
-        overheard, self.pending_facts[:] = [*self.pending_facts], []
-        self.note(*overheard)
+        side_events, self.pending_facts[:] = [*self.pending_facts], []
+        self.note(*side_events)
 
     async def commit(self) -> None:
         await self.event_sink.commit()
@@ -212,19 +214,19 @@ class ThreadContext:
     async def run_hooks(self, hook_event: HookEvent, *, is_context: bool = True) -> HookResult:
         """Tell hooks what happens, and note what they did; `is_context`: and what they want the
         model to know, unless the caller tells it."""
-        ruling = await self.authorizer.run_hooks(self.thread, hook_event)
+        hook_result = await self.authorizer.run_hooks(self.thread, hook_event)
         self.note_pending_facts()
-        self.note(*ruling.hook_runs)
-        if ruling.updates:
+        self.note(*hook_result.hook_runs)
+        if hook_result.updates:
             self.note(
                 PermissionUpdated(
-                    updates=ruling.updates, by="hook", tool_use_id=hook_event.tool_use_id
+                    updates=hook_result.updates, by="hook", tool_use_id=hook_event.tool_use_id
                 )
             )
         if is_context:
             source = f"{hook_event.event} hook"
-            self.note(*(ContextAdded(text=text, source=source) for text in ruling.context))
-        return ruling
+            self.note(*(ContextAdded(text=text, source=source) for text in hook_result.context))
+        return hook_result
 
     def _apply(self, events: Iterable[Event]) -> None:
         for event in events:
@@ -235,7 +237,9 @@ class ThreadContext:
     def load(self, names: Iterable[str]) -> None:
         """Give the model the definitions of deferred tools."""
         more = [self.tools[name].spec for name in names if name in self.tools]
-        self.prompt_prefix = redact_prefix(extend_prefix(self.prompt_prefix, more), self.writer.scrubbed)
+        self.prompt_prefix = redact_prefix(
+            extend_prefix(self.prompt_prefix, more), self.writer.scrubbed
+        )
 
     def input_tokens(self) -> int:
         """Of the next request, leaning high."""

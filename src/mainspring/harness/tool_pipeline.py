@@ -143,7 +143,9 @@ def _has_failed_before(context: ThreadContext, call: OpenCall) -> bool:
     return False
 
 
-async def _authorize(thread_context: ThreadContext, work: ToolRound, call: OpenCall, tool: Tool) -> CallPlan:
+async def _authorize(
+    thread_context: ThreadContext, work: ToolRound, call: OpenCall, tool: Tool
+) -> CallPlan:
     context: tuple[str, ...] = ()
     decision: Decision | None = None
     if call.decision is None:
@@ -211,7 +213,7 @@ async def _note_decision(
         fact.ToolCallAuthorized(
             tool_use_id=call.id,
             decision=decision.decision,
-            gate=decision.decision_source,
+            gate=decision.gate,
             rule=decision.rule,
             reason=decision.reason,
             call_hash=call_hash(call.name, given, preview),
@@ -254,9 +256,9 @@ async def _deny(
 ) -> CallPlan:
     asked = attempt_of(context, call, call.input)
     denied = hook_events.permission_denied(normalized_call(asked, tool), call.reason)
-    ruling = await context.run_hooks(denied, is_context=False)
-    told = [denial_text(call.reason), *ruling.context]
-    is_plan = decision is not None and decision.decision_source == "mode"
+    hook_result = await context.run_hooks(denied, is_context=False)
+    told = [denial_text(call.reason), *hook_result.context]
+    is_plan = decision is not None and decision.gate == "mode"
     if is_plan and tool.preview is not None and (preview := await tool.preview(asked)):
         told.append(f"It would do this:\n{preview}")
     return _refuse(call, "\n".join(told), "denied")
@@ -272,7 +274,7 @@ async def _resolve_doubt(context: ThreadContext, call: OpenCall, tool: Tool | No
     if tool is None:
         return _refuse(call, IN_DOUBT_TEXT, "in_doubt")
     traits = tool.traits(call.input)
-    policy = call.in_doubt or traits.in_doubt_policy
+    policy = call.in_doubt or traits.in_doubt
     if policy == "probe" and tool.probe is not None:
         found = await tool.probe(attempt_of(context, call, call.input))
         return ReadyCall(call, tool, traits) if found is None else AnsweredCall(call, found)
@@ -300,7 +302,7 @@ def begin_speculative(context: ThreadContext, use: ToolUse) -> None:
     if tool is None or input_error(context, tool, use.input) or calls_over(context.tiers):
         return early.close()
     traits = tool.traits(use.input)
-    if not (traits.read_only and traits.concurrent and traits.in_doubt_policy == "retry"):
+    if not (traits.read_only and traits.concurrent and traits.in_doubt == "retry"):
         return early.close()
     call = new_call(context, context.writer.new_event_id(), use.name, use.input)
     early.begin(
@@ -315,7 +317,9 @@ async def execute(context: ThreadContext, work: ToolRound, ready_call: ReadyCall
     """Run a call that was noted as started, and make of its outcome what the model reads."""
     call = attempt_of(context, ready_call.call, ready_call.call.input)
     outcome = (
-        await context.speculative_reads.result(call.id) if context.speculative_reads is not None else None
+        await context.speculative_reads.result(call.id)
+        if context.speculative_reads is not None
+        else None
     )
     if outcome is None:
         outcome = await _perform(ready_call.tool, call)
@@ -339,18 +343,22 @@ async def _perform(tool: Tool, call: Call) -> ToolResult:
 
 
 async def _after_hooks(
-    context: ThreadContext, work: ToolRound, ready_call: ReadyCall, call: Call, tool_result: ToolResult
+    context: ThreadContext,
+    work: ToolRound,
+    ready_call: ReadyCall,
+    call: Call,
+    tool_result: ToolResult,
 ) -> ToolResult:
     done = hook_events.after_tool(normalized_call(call, ready_call.tool), tool_result)
-    ruling = await context.run_hooks(done, is_context=False)
-    if ruling.stop is not None:
-        work.stops.append(ruling.stop)
-    if ruling.updated_output is not None:
-        changed = replace(tool_result, content=(TextBlock(ruling.updated_output),))
+    hook_result = await context.run_hooks(done, is_context=False)
+    if hook_result.stop is not None:
+        work.stops.append(hook_result.stop)
+    if hook_result.updated_output is not None:
+        changed = replace(tool_result, content=(TextBlock(hook_result.updated_output),))
         tool_result = await _cap_result(context, work, changed, ready_call.traits.max_chars)
-    told = [*ready_call.context, *ruling.context]
-    if ruling.blocked and ruling.reason:
-        told.append(ruling.reason)
+    told = [*ready_call.context, *hook_result.context]
+    if hook_result.blocked and hook_result.reason:
+        told.append(hook_result.reason)
     notes = tuple(TextBlock(f"<hook>{text}</hook>") for text in told)
     return replace(tool_result, content=(*tool_result.content, *notes)) if notes else tool_result
 
@@ -359,19 +367,25 @@ async def _cap_result(
     context: ThreadContext, work: ToolRound, tool_result: ToolResult, max_chars: int
 ) -> ToolResult:
     """A result over its cap goes to a blob; the model reads the beginning, the end and where."""
-    text = plain_text(tuple(each for each in tool_result.content if not isinstance(each, BlobBlock)))
+    text = plain_text(
+        tuple(item for item in tool_result.content if not isinstance(item, BlobBlock))
+    )
     cap = min(max_chars, max(_LEAST_CHARS, ROUND_CHARS - work.chars))
     work.chars += min(len(text), cap)
     if len(text) <= cap:
         return tool_result
-    text = context.writer.scrubbed(text)  # of a secret that was cut in two nobody would know the rest
+    text = context.writer.scrubbed(
+        text
+    )  # of a secret that was cut in two nobody would know the rest
     kept = await context.writer.put_blob(text.encode(), media_type="text/plain")
     half = cap // 2
     preview = (
         f"{text[:half]}\n[... {len(text) - 2 * half} characters left out; history_read shows"
         f" the whole of blob {kept.hash} ...]\n{text[-half:]}"
     )
-    media: list[Block] = [block for block in tool_result.content if not isinstance(block, TextBlock)]
+    media: list[Block] = [
+        block for block in tool_result.content if not isinstance(block, TextBlock)
+    ]
     block = BlobBlock(preview=preview, hash=kept.hash, size=kept.size, media_type=kept.media_type)
     return replace(tool_result, content=(block, *media))
 

@@ -47,16 +47,17 @@ async def run_round(context: ThreadContext) -> Step | None:
     is_interrupted = False
     for group in _groups(context):
         plans = [
-            await _plan_call(context, work, call, allowed, is_behind=bool(waiting)) for call in group
+            await _plan_call(context, work, call, allowed, is_behind=bool(waiting))
+            for call in group
         ]
         ready = _before_first_waiting([PendingCall(call) for call in waiting] + plans)
         waiting += [plan.call for plan in plans if isinstance(plan, PendingCall)]
-        if ready and any(not each.traits.read_only for each in ready):
+        if ready and any(not item.traits.read_only for item in ready):
             await _snapshot_before_effects(context)
         if ready and await _run_group(context, work, ready):
             is_interrupted = True
             break
-        waiting += [each.call for each in ready if each.call.id in work.waits]
+        waiting += [item.call for item in ready if item.call.id in work.waits]
     if _has_effects(context):
         await _take_snapshot(context)
     if is_interrupted:
@@ -65,7 +66,12 @@ async def run_round(context: ThreadContext) -> Step | None:
 
 
 async def _plan_call(
-    context: ThreadContext, work: ToolRound, call: OpenCall, allowed: Sequence[str], *, is_behind: bool
+    context: ThreadContext,
+    work: ToolRound,
+    call: OpenCall,
+    allowed: Sequence[str],
+    *,
+    is_behind: bool,
 ) -> CallPlan:
     if call.id in allowed or call.started:
         plan = await prepare(context, work, call, is_behind=is_behind)
@@ -108,21 +114,23 @@ def _before_first_waiting(call_plans: Sequence[CallPlan]) -> list[ReadyCall]:
     return ready
 
 
-async def _after_round(context: ThreadContext, work: ToolRound, waiting: Sequence[OpenCall]) -> Step:
+async def _after_round(
+    context: ThreadContext, work: ToolRound, waiting: Sequence[OpenCall]
+) -> Step:
     if waiting:
         own = [call for call in waiting if call.id not in work.waits]
         if asking := [call.name for call in own if call.kind == "tool"]:
             await context.run_hooks(hook_events.waiting_for_permission(asking))
-        below = [each for ids in work.waits.values() for each in ids]
+        below = [item for ids in work.waits.values() for item in ids]
         return Ended("requires_action", waiting_for=(*(call.id for call in own), *below))
     settled: list[dict[str, object]] = [
         {"tool_use_id": call.id, "tool_name": call.name, "tool_input": dict(call.input)}
         for call in context.thread.round.values()
     ]
-    ruling = await context.run_hooks(hook_events.after_batch(settled))
-    stops = [*work.stops, *filter(None, [ruling.stop])]
-    if ruling.blocked:
-        stops.append(ruling.reason or "a hook said so")
+    hook_result = await context.run_hooks(hook_events.after_batch(settled))
+    stops = [*work.stops, *filter(None, [hook_result.stop])]
+    if hook_result.blocked:
+        stops.append(hook_result.reason or "a hook said so")
     if stops:
         return Ended("hook_stopped", "; ".join(stops))
     return await context.authorizer.after_round(context.thread) or Continue("next_turn")
@@ -183,7 +191,9 @@ async def _run_group(context: ThreadContext, work: ToolRound, group: Sequence[Re
         async with anyio.create_task_group() as both:  # losing the lease stops them all
             both.start_soon(together.run_all, patient)
             if stoppable:
-                is_interrupted = await until_interrupted(context, partial(together.run_all, stoppable))
+                is_interrupted = await until_interrupted(
+                    context, partial(together.run_all, stoppable)
+                )
     return is_interrupted
 
 

@@ -109,7 +109,9 @@ async def _ask(
     if status is not None and status != thread.status:
         context.note(fact.ContextStatus(text=status))
     if thread.prefix != context.prompt_prefix.digest:
-        await context.event_sink.store_blob(context.prompt_prefix.digest, context.prompt_prefix.encoded)
+        await context.event_sink.store_blob(
+            context.prompt_prefix.digest, context.prompt_prefix.encoded
+        )
     request_id = context.new_id(ids.REQUEST)
     context.note(
         fact.BudgetReserved(
@@ -131,7 +133,9 @@ async def _ask(
         event_ids=(open_request.started_id,),
     )
     await context.commit()
-    request = build_request(thread, context.prompt_prefix, max_tokens=open_request.cap, request_id=request_id)
+    request = build_request(
+        thread, context.prompt_prefix, max_tokens=open_request.cap, request_id=request_id
+    )
     answer = await _request_reply(context, open_request, request)
     match answer:
         case Reply():
@@ -149,7 +153,9 @@ def _output_cap(context: ThreadContext, tokens: int, *, is_escalated: bool) -> i
     """
     wanted = ESCALATED_CAP if is_escalated else OUTPUT_CAP
     cap = max(SHORTEST_REPLY, min(wanted, context.facts.max_output, context.facts.window - tokens))
-    allowed = affordable_output(context.tiers, context.facts, input_tokens=tokens, output_tokens=cap)
+    allowed = affordable_output(
+        context.tiers, context.facts, input_tokens=tokens, output_tokens=cap
+    )
     return allowed if allowed >= SHORTEST_REPLY else cap
 
 
@@ -192,7 +198,9 @@ def _drop_speculative(context: ThreadContext) -> None:
 class _ReplyReader:
     """What has come of a request so far."""
 
-    def __init__(self, context: ThreadContext, request: Request, reply_announcer: ReplyAnnouncer) -> None:
+    def __init__(
+        self, context: ThreadContext, request: Request, reply_announcer: ReplyAnnouncer
+    ) -> None:
         self.said: list[str] = []
         self.reply: Reply | None = None
         self.error: ProviderFailed | None = None
@@ -261,7 +269,14 @@ def _record(context: ThreadContext, open_request: OpenRequest, reply: Reply) -> 
     tries = context.thread.retries
     is_cut = reply.reason == "max_tokens"
     if is_cut and not tries.escalated and _can_escalate(context, open_request):
-        _end(context, open_request, reply.usage, model=reply.model, stop_reason="max_tokens", is_error=True)
+        _end(
+            context,
+            open_request,
+            reply.usage,
+            model=reply.model,
+            stop_reason="max_tokens",
+            is_error=True,
+        )
         return Continue("output_escalated")
     # a call whose input was cut off, or that was refused with the rest, is not a call
     has_calls = reply.reason in ("tool_use", "end_turn")
@@ -310,7 +325,10 @@ def _as_payload(context: ThreadContext, part: TextBlock | Thinking | ToolUse) ->
 def _record_interrupted(context: ThreadContext, open_request: OpenRequest, said: str) -> None:
     """Keep what was said; the interrupt itself is in the inbox and comes next."""
     if said:
-        context.note(AgentMessage(content=(TextBlock(said),)), event_ids=open_request.reply_announcer.first_message)
+        context.note(
+            AgentMessage(content=(TextBlock(said),)),
+            event_ids=open_request.reply_announcer.first_message,
+        )
     _end(
         context,
         open_request,

@@ -136,7 +136,7 @@ async def _write_sessions(
 ) -> None:
     left_out: set[str] = set()
     abandoned = frozenset(await log.store.runnable(limit=_NO_LIMIT))
-    for session in _parents_first([each async for each in _sessions(log)]):
+    for session in _parents_first([item async for item in _sessions(log)]):
         if session.parent_id in left_out or not (await verify(log, session.id)).ok:
             left_out.add(session.id)
             counts.damaged.append(session.id)
@@ -173,8 +173,8 @@ async def _write_records(
 ) -> None:
     last: RecordRow | None = None
     while some := await records.everything(after=last, limit=_PAGE):
-        for each in some:
-            await _write_record(records, page, each)
+        for item in some:
+            await _write_record(records, page, item)
             counts.records += 1
             report_progress(counts)
         last = some[-1]
@@ -197,7 +197,9 @@ async def _write_record(records: Records, page: _Page, record_row: RecordRow) ->
         page.write(lines.encode(ContentLine(content=content[start : start + _CHUNK])))
 
 
-async def restore_backup(store: Store, file: IO[bytes], *, report_progress: ReportProgress) -> Counts:
+async def restore_backup(
+    store: Store, file: IO[bytes], *, report_progress: ReportProgress
+) -> Counts:
     """Make an empty store hold what the backup does: all of it or, when that fails, nothing.
 
     Raises:
@@ -306,7 +308,13 @@ class _BackupReader:
         return self._taken(line)
 
     def _taken(
-        self, export_line: BeginLine | AtWorkLine | RecordLine | ContentLine | TallyLine | lines.ExportLine
+        self,
+        export_line: BeginLine
+        | AtWorkLine
+        | RecordLine
+        | ContentLine
+        | TallyLine
+        | lines.ExportLine,
     ) -> BackupItem | None:
         if isinstance(export_line, ContentLine):
             return self._complete(export_line.content)

@@ -111,7 +111,7 @@ class SessionLog:
             )
         [last] = await self.read(session_id, after=at - 1, limit=1)
         later = await self.read(session_id, after=at, types=[RECEIVED])
-        received = [each.payload for each in later if isinstance(each.payload, SessionReceived)]
+        received = [item.payload for item in later if isinstance(item.payload, SessionReceived)]
         return await self._begin(  # rules from before it was received are those of somewhere else
             SessionForked(parent_session_id=session_id, parent_seq=at, title=title),
             *received[-1:],
@@ -142,7 +142,7 @@ class SessionLog:
                 body=body,
                 sender=sender,
             )
-            for payload, body in (encode_scrubbed(each, self._scrub) for each in first)
+            for payload, body in (encode_scrubbed(item, self._scrub) for item in first)
         ]
         events, head = chain_events(session_id, base, drafts)
         session = SessionRow(
@@ -390,7 +390,9 @@ class SessionLog:
     async def _check_thread(self, session_id: str, thread_id: str) -> None:
         created = await self.read(session_id, types=[_THREAD_CREATED])
         payloads = (event.payload for event in created)
-        known = {each.session_thread_id for each in payloads if isinstance(each, ThreadCreated)}
+        known = {
+            payload.session_thread_id for payload in payloads if isinstance(payload, ThreadCreated)
+        }
         if thread_id not in known:
             raise InvalidInput(f"session {session_id} has no thread {thread_id}")
 

@@ -132,7 +132,9 @@ def record_order(record_query: RecordQuery) -> tuple[LiteralString, LiteralStrin
     return "created", "desc" if record_query.order == "desc" else "asc"
 
 
-def record_page(record_query: RecordQuery, placeholder: LiteralString) -> tuple[LiteralString, list[Any]]:
+def record_page(
+    record_query: RecordQuery, placeholder: LiteralString
+) -> tuple[LiteralString, list[Any]]:
     """What follows `from record`: the conditions, where to go on, order and limit; the values."""
     found = record_conditions(record_query)
     column, direction = record_order(record_query)

@@ -254,7 +254,9 @@ class Store(Protocol):
         """Events not yet searchable, with their session, in order; all sessions for `None`."""
         ...
 
-    async def index(self, indexed_texts: Sequence[IndexedText], upto: Sequence[tuple[str, int]]) -> None:
+    async def index(
+        self, indexed_texts: Sequence[IndexedText], upto: Sequence[tuple[str, int]]
+    ) -> None:
         """Make texts searchable and remember, per session, how far that went."""
         ...
 

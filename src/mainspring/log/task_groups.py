@@ -34,8 +34,8 @@ def _without_consequences(group: BaseExceptionGroup[BaseException]) -> BaseExcep
 
 def _leaf_errors(error: BaseException) -> Generator[BaseException]:
     if isinstance(error, BaseExceptionGroup):
-        for each in cast("BaseExceptionGroup[BaseException]", error).exceptions:
-            yield from _leaf_errors(each)
+        for exception in cast("BaseExceptionGroup[BaseException]", error).exceptions:
+            yield from _leaf_errors(exception)
     else:
         yield error
 

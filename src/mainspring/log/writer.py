@@ -55,7 +55,7 @@ class Writer:
         self._tip = session.head  # where the log will end once what is staged is committed
         self._heard: set[int] = set()  # positions of inbox items that were staged
         self._looking = anyio.Lock(fast_acquire=True)
-        self._ear: Watch | None = None
+        self._subscription: Watch | None = None
         self._seen: Sequence[InboxItem] = ()  # the inbox, as `hear` saw it last
         self._seen_at = -1  # how often the session may have changed by then
         self._losses = 0  # commits that failed, each with all that was staged
@@ -170,9 +170,9 @@ class Writer:
         """The inbox as it is. Threads that wait beside each other are woken by every commit of any
         of them: the first one looks for all."""
         async with self._looking:
-            if self._ear is None:
-                self._ear = self._store.watch(self.session_id)
-            if self._seen_at != (now := self._ear.pokes):
+            if self._subscription is None:
+                self._subscription = self._store.watch(self.session_id)
+            if self._seen_at != (now := self._subscription.pokes):
                 self._seen = await self._store.pending(self.session_id)
                 self._seen_at = now
             return self._seen

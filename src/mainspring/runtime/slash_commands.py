@@ -126,7 +126,7 @@ def available_commands(agent: Agent) -> list[SlashCommand]:
 def similar_names(name: str, slash_commands: Iterable[SlashCommand]) -> list[str]:
     """Names that somebody may have meant."""
     names = [command.name for command in slash_commands]
-    begun = [each for each in names if name and each.startswith(name)]
+    begun = [item for item in names if name and item.startswith(name)]
     alike = get_close_matches(name, names, n=3, cutoff=0.7)
     return list(dict.fromkeys((*begun, *alike)))[:3]
 
@@ -193,12 +193,16 @@ def mode_update(mode: str) -> PermissionUpdated:
 
 
 async def _cost(command_context: CommandContext, _: str) -> SlashCommandResult:
-    stands = await session_summary.summarize_session(command_context.log, await command_context.log.session(command_context.session_id))
+    stands = await session_summary.summarize_session(
+        command_context.log, await command_context.log.session(command_context.session_id)
+    )
     return CostResult(turns=stands.turns, usage=stands.usage, cost_usd=str(stands.cost_usd))
 
 
 async def _context(command_context: CommandContext, _: str) -> SlashCommandResult:
-    shots = await read_shots(command_context.log, await command_context.log.session(command_context.session_id))
+    shots = await read_shots(
+        command_context.log, await command_context.log.session(command_context.session_id)
+    )
     if not shots:
         return TextResult(text="no model has been called yet")
     last = shots[-1]
@@ -212,15 +216,22 @@ async def _context(command_context: CommandContext, _: str) -> SlashCommandResul
 
 async def _agents(command_context: CommandContext, _: str) -> SlashCommandResult:
     session = await command_context.log.session(command_context.session_id)
-    ensemble = ThreadTree.of(await command_context.log.read(session.id), session.thread_id)
-    called = [each for each in ensemble.nodes.values() if each.created_event is not None]
-    return AgentsResult(types=agent_types(command_context.agent), threads=tuple(map(_thread_view, called)))
+    thread_tree = ThreadTree.of(await command_context.log.read(session.id), session.thread_id)
+    called = [node for node in thread_tree.nodes.values() if node.created_event is not None]
+    return AgentsResult(
+        types=agent_types(command_context.agent), threads=tuple(map(_thread_view, called))
+    )
 
 
 def agent_types(agent: Agent) -> tuple[AgentType, ...]:
     return tuple(
-        AgentType(name=each.name, description=each.description, model=each.model, scope=each.scope)
-        for each in agent.subagents
+        AgentType(
+            name=subagent.name,
+            description=subagent.description,
+            model=subagent.model,
+            scope=subagent.scope,
+        )
+        for subagent in agent.subagents
     )
 
 
@@ -246,15 +257,15 @@ def skills_of(agent: Agent) -> SkillsResult:
     return SkillsResult(
         skills=tuple(
             AgentSkillView(
-                name=each.name,
-                description=each.description,
-                kind=each.kind,
-                scope=each.scope,
-                is_trusted=each.is_trusted,
-                for_model=each.for_model,
-                for_user=each.for_user,
+                name=skill.name,
+                description=skill.description,
+                kind=skill.kind,
+                scope=skill.scope,
+                is_trusted=skill.is_trusted,
+                for_model=skill.for_model,
+                for_user=skill.for_user,
             )
-            for each in agent.skills
+            for skill in agent.skills
         )
     )
 
@@ -299,7 +310,9 @@ def _answer(said: str, calls: Sequence[PendingCallView]) -> tuple[PendingCallVie
 
 
 async def _pending_calls(command_context: CommandContext) -> list[PendingCallView]:
-    found = await session_summary.read_pending_calls(command_context.log, await command_context.log.session(command_context.session_id))
+    found = await session_summary.read_pending_calls(
+        command_context.log, await command_context.log.session(command_context.session_id)
+    )
     return [
         PendingCallView(
             number=number,

@@ -137,7 +137,7 @@ class _BranchedSession(Session):
         self._hooks = hooks
 
     def _main_context(self, supervisor: SubagentSupervisor) -> ThreadContext:
-        desk = super()._main_context(supervisor)
-        desk.prompt_prefix = msgspec.structs.replace(self._prompt_prefix, model=self.agent.model)
-        desk.authorizer = self._hooks
-        return desk
+        context = super()._main_context(supervisor)
+        context.prompt_prefix = msgspec.structs.replace(self._prompt_prefix, model=self.agent.model)
+        context.authorizer = self._hooks
+        return context

@@ -160,7 +160,9 @@ async def _replay(
 
 async def read_session(log: SessionLog, session: SessionRow) -> Recording:
     shots = await read_shots(log, session)
-    return read_recording(await log.read(session.id), thread_id=session.thread_id, model_calls=shots)
+    return read_recording(
+        await log.read(session.id), thread_id=session.thread_id, model_calls=shots
+    )
 
 
 async def _begin(log: SessionLog, session: SessionRow, start: int | None) -> SessionRow:
@@ -236,17 +238,20 @@ class Player:
         reason: str | None = None
         while self._goes_on(script):
             before = script.replay_progress, script.begun
-            desk = await self._desk(script, model)
+            context = await self._context(script, model)
             has_crashed = False
             try:
-                ended = await run(desk)
+                ended = await run(context)
                 reason = None if ended is None else ended.reason
             except* RecordedCrash:
                 has_crashed = True
-            await desk.writer.release()
+            await context.writer.release()
             if has_crashed:
                 script.restart(await self._played())
-            elif model.replay.diverged is not None or (script.replay_progress, script.begun) == before:
+            elif (
+                model.replay.diverged is not None
+                or (script.replay_progress, script.begun) == before
+            ):
                 break
         return script.begun - skipped, self._divergence(script, model, reason)
 
@@ -280,26 +285,26 @@ class Player:
             self.session.id, events.UserInterrupt(), client_id=ids.new_id(ids.EVENT), sender=_SENDER
         )
 
-    async def _desk(self, replay_cursor: ReplayCursor, model: Model) -> RecordedThreadContext:
+    async def _context(self, replay_cursor: ReplayCursor, model: Model) -> RecordedThreadContext:
         writer = await self.log.hold(self.session.id, owner=_OWNER)
         log = await self.log.read(self.session.id)
         record = EventSink(writer=writer, thread_tree=ThreadTree.of(log, writer.thread_id))
         prefix = self._prefix(replay_cursor)
-        desk = RecordedThreadContext(
-            record=record,
+        context = RecordedThreadContext(
+            event_sink=record,
             thread=record.thread_tree.main.thread,
             model=model,
             facts=self.facts(prefix.model),
-            prefix=prefix,
+            prompt_prefix=prefix,
             tools=recorded_tools(replay_cursor, [*self.recording.specs(), *prefix.tools]),
             custom_tools=frozenset(call.name for call in self.recording.calls if call.is_custom),
-            gates=RecordedAuthorizer(replay_cursor),
+            authorizer=RecordedAuthorizer(replay_cursor),
             new_id=ids.new_id,
             price=replay_cursor.cost,
         )
-        desk.replay_cursor = replay_cursor
-        desk.own_limits = Limits() if self.agent is None else self.agent.limits
-        return desk
+        context.replay_cursor = replay_cursor
+        context.own_limits = Limits() if self.agent is None else self.agent.limits
+        return context
 
     def _prefix(self, replay_cursor: ReplayCursor) -> PromptPrefix:
         """Of the next call, as recorded; or the agent's."""

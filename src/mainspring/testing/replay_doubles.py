@@ -56,7 +56,10 @@ class RecordedModel:
         recording = replay_cursor.recording
         self.replay_cursor = replay_cursor
         self.replay = ReplayModel(
-            [(str(shot.number), recording.reply(shot)) for shot in recording.model_calls[replay_cursor.begun :]],
+            [
+                (str(shot.number), recording.reply(shot))
+                for shot in recording.model_calls[replay_cursor.begun :]
+            ],
             compare=replay_cursor.compare,
         )
         self._answered = 0
@@ -111,7 +114,9 @@ class RecordedModel:
         shot = self.replay_cursor.shot()
         end = end or (None if shot is None else shot.end)
         kind = end.stop_reason if end is not None else None
-        message = self.replay_cursor.recording.errors.get(self.replay_cursor.begun, "replay: as recorded")
+        message = self.replay_cursor.recording.errors.get(
+            self.replay_cursor.begun, "replay: as recorded"
+        )
         provider, _, what = message.partition(": ")
         known: ProviderFailure = next(
             (name for name in get_args(ProviderFailure) if name == kind), "exhausted"
@@ -127,7 +132,7 @@ class RecordedAuthorizer:
         recorded = self._replay_cursor.recorded(call.id)
         if recorded is not None and recorded.decision is not None:
             return recorded.decision
-        return Decision(decision="allow", decision_source="default")
+        return Decision(decision="allow", gate="default")
 
     def still_forbidden(self, call: Call, traits: Traits) -> Decision | None:
         recorded = self._replay_cursor.recorded(call.id)
@@ -156,7 +161,9 @@ class RecordedAuthorizer:
     async def after_round(self, thread: Thread) -> Ended | None:
         if self._replay_cursor.end_reason() != HOOK_STOPPED:
             return None
-        is_about_words = any(isinstance(each, events.UserMessage) for each in self._replay_cursor.due())
+        is_about_words = any(
+            isinstance(item, events.UserMessage) for item in self._replay_cursor.due()
+        )
         return None if is_about_words else Ended(HOOK_STOPPED)
 
     async def before_stop(self, thread: Thread) -> Continue | Ended | None:
@@ -211,7 +218,8 @@ def recorded_tools(replay_cursor: ReplayCursor, specs: Iterable[ToolSpec]) -> Ma
     """
     tools: dict[str, Tool] = {}
     asked = [
-        ToolSpec(name=call.name, description="", input_schema={}) for call in _agent_calls(replay_cursor)
+        ToolSpec(name=call.name, description="", input_schema={})
+        for call in _agent_calls(replay_cursor)
     ]
     for spec in (*asked, *specs):
         does = _RecordedTool(replay_cursor, spec.name)
@@ -245,7 +253,11 @@ class _RecordedTool:
             alike = self._by_input.get(key_of(self._name, call.input))
             return _tool_result(alike) or ToolResult.text(NOT_RECORDED, ok=False)
         attempt = script.attempts.get(call.id, 1)
-        fate = recorded.call_endings[attempt - 1] if attempt <= len(recorded.call_endings) else "settled"
+        fate = (
+            recorded.call_endings[attempt - 1]
+            if attempt <= len(recorded.call_endings)
+            else "settled"
+        )
         if fate == "interrupted":
             await script.interrupt()
             await anyio.sleep_forever()
@@ -274,7 +286,7 @@ class _RecordedTool:
             # whether a redacted input was refused is recorded, and nothing is written here
             read_only=recorded is not None and not recorded.is_refused,
             concurrent=recorded is not None and recorded.is_parallel,
-            in_doubt_policy=policy or "report",
+            in_doubt=policy or "report",
             max_chars=_NO_CAP,
         )
 

@@ -75,9 +75,9 @@ class SessionSpec:
     def skills_of(self, agent: SessionAgent | ThreadAgent) -> tuple[Skill, ...]:
         """Of two with one name, the first."""
         found: dict[str, Skill] = {}
-        for each in agent.skills:
-            if each in self.skills:
-                found.setdefault(self.skills[each].name, self.skills[each])
+        for skill in agent.skills:
+            if skill in self.skills:
+                found.setdefault(self.skills[skill].name, self.skills[skill])
         return tuple(found.values())
 
 
@@ -88,12 +88,16 @@ class MappedSession:
 
 
 def map_session(spec: SessionSpec) -> MappedSession:
-    called = [effective_toolset(each) for each in callable_agents(spec.agent).values()]
+    called = [
+        effective_toolset(callable_agent) for callable_agent in callable_agents(spec.agent).values()
+    ]
     toolsets = [effective_toolset(spec.agent), *called]
     tools = merge_toolsets(toolsets)
-    fetching = [each.builtins["web_fetch"] for each in toolsets if "web_fetch" in each.builtins]
+    fetching = [
+        toolset.builtins["web_fetch"] for toolset in toolsets if "web_fetch" in toolset.builtins
+    ]
     agent = map_agent(spec)
-    wish = RunOptions(
+    options = RunOptions(
         workspace=spec.workspace,
         mode=_mode(tools, is_remote=spec.is_remote),
         is_served=True,
@@ -103,7 +107,7 @@ def map_session(spec: SessionSpec) -> MappedSession:
         web_fetch=web_fetch_limits(fetching),
         notes=(*spec.notes, *_notes(tools, spec)),
     )
-    return MappedSession(agent=agent, options=wish)
+    return MappedSession(agent=agent, options=options)
 
 
 def map_agent(spec: SessionSpec) -> Agent:
@@ -137,7 +141,7 @@ def _subagents(spec: SessionSpec) -> Iterator[Subagent]:
             reads_instructions=False,
             model=None if spec.model is not None else member.model.id,
             effort=_effort(member.model),
-            tools=(*tools.builtins, *(each.name for each in tools.custom)),
+            tools=(*tools.builtins, *(item.name for item in tools.custom)),
             own=StandaloneParts(
                 built_ins=() if spec.is_remote else tuple(tools.builtins),
                 client_tools=_client_tools(tools),
@@ -150,8 +154,8 @@ def _subagents(spec: SessionSpec) -> Iterator[Subagent]:
 
 def _client_tools(tools: EffectiveToolset) -> tuple[ToolSpec, ...]:
     return tuple(
-        ToolSpec(name=each.name, description=each.description, input_schema=each.input_schema)
-        for each in tools.custom
+        ToolSpec(name=item.name, description=item.description, input_schema=item.input_schema)
+        for item in tools.custom
     )
 
 
@@ -204,7 +208,10 @@ def _rule(text: str, behavior: Permission) -> PolicyRule:
 
 
 def _sandbox(environment_config: EnvironmentConfig) -> Mapping[str, object]:
-    if not isinstance(environment_config, CloudConfig) or environment_config.networking == LimitedNetwork():
+    if (
+        not isinstance(environment_config, CloudConfig)
+        or environment_config.networking == LimitedNetwork()
+    ):
         return {}  # no hosts at all: then no network either
     return {"networking": msgspec.to_builtins(environment_config.networking)}
 
@@ -217,9 +224,9 @@ def _notes(tools: EffectiveToolset, spec: SessionSpec) -> Iterator[str]:
     if "web_search" in tools.builtins:
         yield "There is no web search here; say so when you would need one."
     if tools.mcp:
-        names = ", ".join(each.server.name for each in tools.mcp)
+        names = ", ".join(item.server.name for item in tools.mcp)
         yield f"The MCP servers {names} are not connected here."
-    if unknown := [each.skill_id for each in skills_of(spec.agent) if each not in spec.skills]:
+    if unknown := [item.skill_id for item in skills_of(spec.agent) if item not in spec.skills]:
         yield f"These skills are not to be had here: {', '.join(unknown)}."
     if has_advisor(spec.agent):
         yield "There is no advisor to be asked here."

@@ -105,7 +105,7 @@ def open_agent(
 def _missing_style(scopes: Scopes, name: str | None) -> tuple[Finding, ...]:
     if name is None or name.lower() == "default" or find_style(scopes, name) is not None:
         return ()
-    names = ", ".join(each.name for each in output_styles(scopes))
+    names = ", ".join(output_style.name for output_style in output_styles(scopes))
     what = f"outputStyle {name}: there is no such output style; there are {names}"
     return (Finding(level="warning", file="settings.json", what=what),)
 
@@ -130,9 +130,11 @@ def apply_preferences(agent: Agent, scopes: Scopes, preferences: Preferences) ->
     if style is not None:
         agent = replace(agent, instructions=f"{agent.instructions}\n\n{style.rendered}".strip())
     if "skills" in preferences.plugins_only:
-        agent = replace(agent, skills=[each for each in agent.skills if _is_allowed(each, scopes)])
+        agent = replace(
+            agent, skills=[skill for skill in agent.skills if _is_allowed(skill, scopes)]
+        )
     if "agents" in preferences.plugins_only:
-        allowed = [each for each in agent.subagents if _is_allowed(each, scopes)]
+        allowed = [subagent for subagent in agent.subagents if _is_allowed(subagent, scopes)]
         agent = replace(agent, subagents=allowed)
     return agent
 

@@ -80,7 +80,11 @@ def built_in_tools(
         tools.append(python(workers, sandbox, workspace))
     if sandbox is not None:
         tools += [
-            bash(sandbox, command_judge=classify_command, resumed=setup.thread.session_state.shell_was_used)
+            bash(
+                sandbox,
+                command_judge=classify_command,
+                resumed=setup.thread.session_state.shell_was_used,
+            )
         ]
         tools += service_tools(sandbox.sandbox_services, judge=classify_command)
     return {tool.spec.name: tool for tool in tools}
@@ -109,8 +113,12 @@ def select_tools(tools: dict[str, Tool], names: Sequence[str]) -> dict[str, Tool
 
 
 def session_tree(paths: SessionPaths, policy: Policy, skills: Sequence[Path]) -> FolderWorkspace:
-    extra = [Root(path=Path(each)) for each in policy.directories if _is_folder(paths, each)]
-    extra += [Root(path=each, read_only=True) for each in skills if each.is_dir()]
+    extra = [
+        Root(path=Path(directory))
+        for directory in policy.directories
+        if _is_folder(paths, directory)
+    ]
+    extra += [Root(path=skill, read_only=True) for skill in skills if skill.is_dir()]
     return FolderWorkspace(
         paths.workspace,
         hidden=paths.hidden,

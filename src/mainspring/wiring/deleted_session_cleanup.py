@@ -47,9 +47,9 @@ async def read_footprint(log: SessionLog, session_id: str) -> SessionFootprint:
     return SessionFootprint(
         session_id=session_id,
         workspaces=frozenset(
-            each.workspace for each in payloads if isinstance(each, SandboxOpened)
+            payload.workspace for payload in payloads if isinstance(payload, SandboxOpened)
         ),
-        snapshots=frozenset(each.snapshot for each in payloads if isinstance(each, named)),
+        snapshots=frozenset(payload.snapshot for payload in payloads if isinstance(payload, named)),
     )
 
 
@@ -64,8 +64,8 @@ async def remove_session_files(
     for traces in gone:
         await to_thread.run_sync(remove_readonly_mount, traces.session_id)
         for places in _places(settings, traces):
-            hands = places.state.parent
-            await to_thread.run_sync(remove_sandbox_folders, hands, traces.session_id)
+            sandbox_session = places.state.parent
+            await to_thread.run_sync(remove_sandbox_folders, sandbox_session, traces.session_id)
             await to_thread.run_sync(remove_transcripts, places.transcripts, traces.session_id)
             await _remove_worktrees(places, traces.session_id)
             with suppress(

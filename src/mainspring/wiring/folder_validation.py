@@ -50,8 +50,8 @@ else:
 _UNTRUSTED_MESSAGE = "this folder is not trusted; `mainspring policy trust` lets it hold"
 _BEHAVIORS: tuple[Permission, ...] = ("allow", "ask", "deny")
 _RESTRICTING = ("ask", "deny")
-_KNOWN_KEYS = {each.encode_name for each in msgspec.structs.fields(SettingsFile)} | {"$schema"}
-_KNOWN_PERMISSIONS = {each.encode_name for each in msgspec.structs.fields(PermissionSettings)}
+_KNOWN_KEYS = {item.encode_name for item in msgspec.structs.fields(SettingsFile)} | {"$schema"}
+_KNOWN_PERMISSIONS = {item.encode_name for item in msgspec.structs.fields(PermissionSettings)}
 _REASONS = {
     "model": "agent.yaml has `model`",
     "effortLevel": "agent.yaml has `effort`",
@@ -90,11 +90,13 @@ def validate(settings: Settings, folder: str | None = None) -> FolderReport:
     said.look(found.agent_manifest)
     wrong = name_checks.check_manifest_names(settings, found.agent_manifest)
     parts[0] = replace(parts[0], findings=(*parts[0].findings, *wrong))
-    files = [each for each in found.agent.subagents if each.file]
-    idle = [odd for each in files for odd in name_checks.check_subagent_names(settings, each)]
-    with_hooks = [each for each in files if each.hooks and each.scope == "project"]
+    files = [subagent for subagent in found.agent.subagents if subagent.file]
+    idle = [odd for file in files for odd in name_checks.check_subagent_names(settings, file)]
+    with_hooks = [file for file in files if file.hooks and file.scope == "project"]
     if not said.is_trusted:
-        idle += [IgnoredItem(f"{each.name}: hooks", _UNTRUSTED_MESSAGE) for each in with_hooks]
+        idle += [
+            IgnoredItem(f"{with_hook.name}: hooks", _UNTRUSTED_MESSAGE) for with_hook in with_hooks
+        ]
     called = parts[_SETTINGS_POSITION - 1]
     parts[_SETTINGS_POSITION - 1] = replace(called, ignored=(*called.ignored_item, *idle))
     parts[_SETTINGS_POSITION:_SETTINGS_POSITION] = said.parts
@@ -113,7 +115,9 @@ def _read_project(scopes: Scopes, settings: Settings) -> ProjectFiles | None:
 
 def _is_trusted(project_files: ProjectFiles | None, scopes: Scopes, settings: Settings) -> bool:
     try:
-        return project_files is not None and is_trusted(scopes.folder, project_files, home=Path(settings.home))
+        return project_files is not None and is_trusted(
+            scopes.folder, project_files, home=Path(settings.home)
+        )
     except InvalidInput:  # what cannot be read is nobody's to vouch for
         return False
 
@@ -125,7 +129,9 @@ def _check_schedule(part_report: PartReport, project_files: ProjectFiles) -> Par
         why = str(error)
     if why is None:
         return part_report
-    return replace(part_report, honoured=(), ignored=(IgnoredItem("schedule", why), *part_report.ignored_item))
+    return replace(
+        part_report, honoured=(), ignored=(IgnoredItem("schedule", why), *part_report.ignored_item)
+    )
 
 
 @dataclass(slots=True)

@@ -51,18 +51,18 @@ class _Search:
     async def look(self, config: Path) -> None:
         """Into a configuration and, whatever their conditions, those that it includes."""
         pending = [config]
-        for each in pending:  # grows while it is gone through
-            if each in self.read:
+        for item in pending:  # grows while it is gone through
+            if item in self.read:
                 continue
             if len(self.read) == _MAX_FILES:
                 raise InvalidInput(f"{config}: includes over {_MAX_FILES} git configurations")
-            self.read.add(each)
-            content = await to_thread.run_sync(_read_config, each)
+            self.read.add(item)
+            content = await to_thread.run_sync(_read_config, item)
             try:
                 entries = await config_entries(content) if content else []
             except ToolEnvironmentError as error:
-                raise InvalidInput(f"{each}: {error}") from error
-            pending += self._take(entries, each.parent)
+                raise InvalidInput(f"{item}: {error}") from error
+            pending += self._take(entries, item.parent)
 
     def _take(self, entries: Sequence[tuple[str, str]], folder: Path) -> list[Path]:
         """Settings that stand in a folder; where those are that they include."""
@@ -97,9 +97,9 @@ class _Search:
         return Path(os.path.normpath(base / text))
 
     def _add(self, path: Path) -> None:
-        for each in (path, Path(os.path.realpath(path))):
-            if each.is_relative_to(self.workspace) and each != self.workspace:
-                self.found[each.relative_to(self.workspace).as_posix()] = None
+        for item in (path, Path(os.path.realpath(path))):
+            if item.is_relative_to(self.workspace) and item != self.workspace:
+                self.found[item.relative_to(self.workspace).as_posix()] = None
 
 
 async def with_repositories(paths: SessionPaths, home: Path) -> SessionPaths:
@@ -109,9 +109,9 @@ async def with_repositories(paths: SessionPaths, home: Path) -> SessionPaths:
     """
     workspace = paths.workspace
     found = await to_thread.run_sync(find_repositories, workspace, paths.hidden)
-    above = [each for each in workspace.parents if (each / ".git").exists()]
-    trees = [*above[:1], *(workspace / each for each in found.trees)]
-    folders = [workspace / each for each in found.folders if not each.endswith(".git")]
+    above = [parent for parent in workspace.parents if (parent / ".git").exists()]
+    trees = [*above[:1], *(workspace / tree for tree in found.trees)]
+    folders = [workspace / folder for folder in found.folders if not folder.endswith(".git")]
     named = await paths_named_by_git(workspace, trees, folders, home) if trees or folders else ()
     return replace(paths, repositories=found, watched=named)
 

@@ -110,9 +110,9 @@ async def _find_by_folder(page_of: PageOf[T], folder: Path) -> T | None:
     page: str | None = None
     while True:
         found = await page_of(ListQuery(limit=_PAGE, page=page))
-        for each in found.data:
-            if each.metadata.get(_FOLDER_KEY) == str(folder):
-                return each
+        for item in found.data:
+            if item.metadata.get(_FOLDER_KEY) == str(folder):
+                return item
         page = found.next_page
         if page is None:
             return None
@@ -144,7 +144,11 @@ async def _save_deployment(
 ) -> Deployment:
     """Raises: InvalidInput, msgspec.ValidationError: the service does not take it."""
     described = _agent_fields(agent)
-    asked = {"type": "cron", "expression": manifest_schedule.cron, "timezone": manifest_schedule.timezone}
+    asked = {
+        "type": "cron",
+        "expression": manifest_schedule.cron,
+        "timezone": manifest_schedule.timezone,
+    }
     text = manifest_schedule.message or _MESSAGE
     fields: dict[str, object] = {
         "name": agent.name,

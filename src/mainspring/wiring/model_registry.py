@@ -120,7 +120,7 @@ def hint_for(failure: str) -> str | None:
 
 def facts_of(catalog: Catalog, name: str) -> ModelFacts:
     """Of several, what is safe for any: the smallest window, the dearest price."""
-    return safest_facts([catalog.lookup(each.strip()) for each in name.split(",")])
+    return safest_facts([catalog.lookup(item.strip()) for item in name.split(",")])
 
 
 def safest_facts(every: Sequence[ModelFacts]) -> ModelFacts:
@@ -149,9 +149,9 @@ def scripted_models(name: str, folder: Path) -> dict[str, Model]:
     Raises:
         InvalidInput: there is no such file inside the folder, or it is no script.
     """
-    wanted = [each.strip() for each in name.split(",")]
-    files = [each for each in wanted if each.startswith(_SCRIPTED_PREFIX) and each != OFFLINE_MODEL]
-    return {each: _read_script(each.removeprefix(_SCRIPTED_PREFIX), folder) for each in files}
+    wanted = [item.strip() for item in name.split(",")]
+    files = [item for item in wanted if item.startswith(_SCRIPTED_PREFIX) and item != OFFLINE_MODEL]
+    return {file: _read_script(file.removeprefix(_SCRIPTED_PREFIX), folder) for file in files}
 
 
 def _read_script(path: str, folder: Path) -> Model:
@@ -207,7 +207,7 @@ class ModelRegistry:
 
     def router(self, name: str) -> Router:
         if name not in self._routers:
-            candidates = [self._candidate(each.strip()) for each in name.split(",")]
+            candidates = [self._candidate(item.strip()) for item in name.split(",")]
             self._routers[name] = Router(Routing({"main": candidates}))
         return self._routers[name]
 
@@ -234,7 +234,7 @@ class ModelRegistry:
         return to if provider is None else wanted
 
     def facts(self, name: str) -> ModelFacts:
-        return safest_facts([self._facts(each.strip()) for each in name.split(",")])
+        return safest_facts([self._facts(item.strip()) for item in name.split(",")])
 
     def cost(self, name: str, usage: Usage) -> Decimal:
         first = name.split(",", maxsplit=1)[0].strip()
@@ -283,10 +283,17 @@ class ModelRegistry:
             case "anthropic":
                 headers = {"authorization": f"Bearer {key}"} if is_bearer else {}
                 return AnthropicModel(
-                    self._http_client, key=key, url=url, provider=name, quirks=quirks, headers=headers
+                    self._http_client,
+                    key=key,
+                    url=url,
+                    provider=name,
+                    quirks=quirks,
+                    headers=headers,
                 )
             case "responses":
-                return ResponsesModel(self._http_client, key=key, url=url, provider=name, quirks=quirks)
+                return ResponsesModel(
+                    self._http_client, key=key, url=url, provider=name, quirks=quirks
+                )
             case "chat":
                 return ChatModel(self._http_client, key=key, url=url, provider=name, quirks=quirks)
 

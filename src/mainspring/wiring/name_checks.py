@@ -70,15 +70,15 @@ def _suggestion(name: str) -> str:
 
 def missing_model_reason(settings: Settings, names: str) -> str | None:
     """Why there is no such model; of scripts, whoever runs them says so."""
-    wanted = [each.strip() for each in names.split(",")]
-    wanted = [each for each in wanted if each not in ("", *_RELATIVE_MODELS)]
-    wanted = [each for each in wanted if not each.startswith(_SCRIPT_PREFIX)]
+    wanted = [name.strip() for name in names.split(",")]
+    wanted = [entry for entry in wanted if entry not in ("", *_RELATIVE_MODELS)]
+    wanted = [entry for entry in wanted if not entry.startswith(_SCRIPT_PREFIX)]
     if not wanted:
         return None
     try:
         known = catalog.Catalog.load(Path(settings.folder) / FOLDER / "models.toml")
-        for each in wanted:
-            known.resolve(each)
+        for item in wanted:
+            known.resolve(item)
     except InvalidInput as error:
         return str(error)
     return None

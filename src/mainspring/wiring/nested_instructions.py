@@ -54,10 +54,10 @@ def add_nested_instructions(
 
 
 def _hidden_filter(paths: SessionPaths, policy: Policy) -> Callable[[PurePosixPath], bool]:
-    hidden = [PurePosixPath(paths.workspace, each) for each in paths.hidden]
+    hidden = [PurePosixPath(paths.workspace, item) for item in paths.hidden]
 
     def is_out_of_sight(path: PurePosixPath) -> bool:
         own = path.as_posix()
-        return any(path.is_relative_to(each) for each in hidden) or is_hidden(policy, own, own)
+        return any(path.is_relative_to(item) for item in hidden) or is_hidden(policy, own, own)
 
     return is_out_of_sight

@@ -20,7 +20,9 @@ _SECONDS = 10.0
 _MAX_BYTES = 1 << 20
 
 
-def open_tokens(oidc_issuers: tuple[OidcIssuer, ...], fetch_bytes: FetchBytes) -> TokenVerifier | None:
+def open_tokens(
+    oidc_issuers: tuple[OidcIssuer, ...], fetch_bytes: FetchBytes
+) -> TokenVerifier | None:
     """Raises: InvalidInput: an issuer that cannot be, or the extra is not installed."""
     if not oidc_issuers:
         return None
@@ -39,15 +41,15 @@ class CombinedTokens:
     """Tokens of several kinds; the first that knows one says whose it is."""
 
     def __init__(self, *kinds: TokenVerifier | None) -> None:
-        self._kinds = tuple(each for each in kinds if each is not None)
+        self._kinds = tuple(kind for kind in kinds if kind is not None)
 
     def is_one(self, secret: str) -> bool:
-        return any(each.is_one(secret) for each in self._kinds)
+        return any(kind.is_one(secret) for kind in self._kinds)
 
     async def principal(self, token: str) -> Principal:
-        for each in self._kinds:
-            if each.is_one(token):
-                return await each.principal(token)
+        for kind in self._kinds:
+            if kind.is_one(token):
+                return await kind.principal(token)
         raise Unauthenticated("no such token")
 
 

@@ -69,7 +69,10 @@ class OutboundHttpClient:
                     trust_env=False,
                 ) as session,
                 session.post(
-                    token_request.url, data=token_request.body, headers=token_request.headers, allow_redirects=False
+                    token_request.url,
+                    data=token_request.body,
+                    headers=token_request.headers,
+                    allow_redirects=False,
                 ) as response,
             ):
                 return HttpReply(

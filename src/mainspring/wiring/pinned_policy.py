@@ -70,17 +70,19 @@ async def pin_policy(
     home, workspace = Path(settings.home), paths.workspace
     protected = _protected_paths(setup, paths)
     loaded = await to_thread.run_sync(
-        lambda: load_policy(workspace, home=home, only_managed=options.is_served, agent=options.agent)
+        lambda: load_policy(
+            workspace, home=home, only_managed=options.is_served, agent=options.agent
+        )
     )
     if setup.thread.session_state.policy is not None:
         return await _read_pinned(setup, loaded, options, protected)
     brought, vouched = loaded.hooks, dict(loaded.scripts)
     roots = [str(workspace), *map(os.path.realpath, [options.agent] if options.agent else [])]
     if not options.is_served:
-        for each in await to_thread.run_sync(_plugin_and_skill_hooks, settings, setup, loaded):
-            brought += each.settings
-            roots += each.roots
-            vouched |= each.scripts
+        for item in await to_thread.run_sync(_plugin_and_skill_hooks, settings, setup, loaded):
+            brought += item.settings
+            roots += item.roots
+            vouched |= item.scripts
     kept_hooks, odd = session_hooks.read_hooks(brought) if brought else ((), ())
     protected += tuple(loaded.scripts) if kept_hooks else ()
     policy = replace(
@@ -96,9 +98,7 @@ async def pin_policy(
         hook_roots=tuple(dict.fromkeys(roots)) if kept_hooks else (),
         hook_files=vouched if kept_hooks else {},
     )
-    kept = await setup.writer.put_blob(
-        msgspec.json.encode(adopted), media_type="application/json"
-    )
+    kept = await setup.writer.put_blob(msgspec.json.encode(adopted), media_type="application/json")
     mode = policy.mode or "default"
     facts: list[KnownPayload] = [PolicyAdopted(policy=kept.hash, mode=mode)]
     if mode == "plan":
@@ -126,9 +126,9 @@ def _mode_message(mode: Mode) -> ContextAdded:
 def _protected_paths(setup: SetupRequest, paths: SessionPaths) -> tuple[str, ...]:
     """What is protected in this session besides: what the git configuration names, and the files of
     skills that somebody has vouched for as they are."""
-    named = (str(paths.workspace / each) for each in paths.watched)
+    named = (str(paths.workspace / item) for item in paths.watched)
     agent = setup.agent
-    called = (each.own.skills for each in agent.subagents if each.own is not None)
+    called = (subagent.own.skills for subagent in agent.subagents if subagent.own is not None)
     skills = (
         skill.folder
         for skill in (*agent.skills, *(skill for several in called for skill in several))

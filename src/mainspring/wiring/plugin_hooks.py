@@ -97,7 +97,7 @@ def trusted_skill_hooks(settings: Settings, folder: Path, skills: Iterable[Skill
         )
         brought.append(settled)
         files |= contents
-    roots = tuple(each.folder.root for each in brought if each.folder is not None)
+    roots = tuple(item.folder.root for item in brought if item.folder is not None)
     return TrustedHooks(settings=tuple(brought), roots=roots, scripts=files)
 
 
@@ -130,9 +130,9 @@ def _hooks_of_plugin(plugin: Plugin) -> Iterator[HookSettings]:
     folder = config.HookFolder(
         name=plugin.name, plugin=plugin.name, root=str(plugin.root), data=str(plugin.data)
     )
-    for each in plugin.hooks:
-        said = cast("dict[str, object]", _expand_paths(each.hooks, places))
-        yield HookSettings(scope=plugin.scope, source=each.file, hooks=said, folder=folder)
+    for hook in plugin.hooks:
+        said = cast("dict[str, object]", _expand_paths(hook.hooks, places))
+        yield HookSettings(scope=plugin.scope, source=hook.file, hooks=said, folder=folder)
 
 
 def _expand_paths(said: object, places: dict[str, str]) -> object:
@@ -145,5 +145,5 @@ def _expand_paths(said: object, places: dict[str, str]) -> object:
         entries = cast("dict[str, object]", said)
         return {key: _expand_paths(value, places) for key, value in entries.items()}
     if isinstance(said, list):
-        return [_expand_paths(each, places) for each in cast("list[object]", said)]
+        return [_expand_paths(item, places) for item in cast("list[object]", said)]
     return said

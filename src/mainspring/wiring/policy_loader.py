@@ -331,15 +331,15 @@ def _without_allow(settings: SettingsFile) -> SettingsFile:
 def _policy(file: _LoadedFile, place: Policy, warnings: list[str]) -> Policy:
     said = file.settings.permissions
     folders = (
-        absolute_path(each, cwd=file.folder.as_posix(), home=place.home)
-        for each in said.additional_directories
+        absolute_path(additional_directory, cwd=file.folder.as_posix(), home=place.home)
+        for additional_directory in said.additional_directories
     )
     return Policy(
         workspace=place.workspace,
         home=place.home,
         rules=tuple(_rules(file, warnings)),
         mode=_mode(file, said.default_mode),
-        directories=tuple(_real_folder(each, place.workspace) for each in folders),
+        directories=tuple(_real_folder(folder, place.workspace) for folder in folders),
         bypass="never" if said.disable_bypass_permissions_mode == "disable" else None,
         hooks_fail_open=file.settings.hooks_fail_open,
     )

@@ -90,10 +90,10 @@ class ProjectFiles:
             for key in ("hooks", "statusLine", "apiKeyHelper"):
                 value = fields.get(key)
                 said = as_object(value) or {"command": value}
-                yield from ((each, f"{key}, {file}") for each in _commands_in([said]))
+                yield from ((item, f"{key}, {file}") for item in _commands_in([said]))
         for file, content in self.subagents.items():
             hooks = hooks_of_subagent(content)[1]
-            yield from ((each, f"hooks, {file}") for each in _commands_in([hooks]))
+            yield from ((item, f"hooks, {file}") for item in _commands_in([hooks]))
 
     @property
     def variables(self) -> Iterator[tuple[str, str]]:

@@ -52,13 +52,13 @@ def multi_word_secrets(secrets: Mapping[str, str]) -> tuple[str, ...]:
     written = {
         form.decode(errors="replace") for value in secrets.values() for form in encoded_forms(value)
     }
-    return tuple(sorted(form for form in written if any(each in form for each in BOUNDARIES)))
+    return tuple(sorted(form for form in written if any(item in form for item in BOUNDARIES)))
 
 
 class _Scrubber:
     def __init__(self, secrets: Mapping[str, str]) -> None:
         names = [f"[{name}]".encode() for name in secrets]
-        labels = b" ".join((*names, *(redaction_label(each.kind) for each in DETECTORS)))
+        labels = b" ".join((*names, *(redaction_label(item.kind) for item in DETECTORS)))
         self._labels = {
             form: f"[{name}]".encode()
             for name, value in secrets.items()
@@ -69,7 +69,7 @@ class _Scrubber:
         escaped = [
             msgspec.json.encode(form.decode(errors="replace"))[1:-1] for form in self._labels
         ]
-        triggers = [each.trigger.encode() for each in DETECTORS]
+        triggers = [item.trigger.encode() for item in DETECTORS]
         self._hints = PatternSet([any_literal(_prefixes([*self._labels, *escaped])), *triggers])
 
     def scrub(self, content: bytes) -> bytes:

@@ -64,9 +64,9 @@ def same_options(options: RunOptions) -> RunOptionsFor:
     in the mode that people put it in."""
     begun: set[str] = set()
 
-    def wished(setup: SetupRequest) -> RunOptions:
+    def options_for_session(setup: SetupRequest) -> RunOptions:
         is_known = setup.writer.session_id in begun
         begun.add(setup.writer.session_id)
         return replace(options, mode=None) if is_known else options
 
-    return wished
+    return options_for_session

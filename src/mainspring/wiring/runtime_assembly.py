@@ -50,10 +50,18 @@ async def open_runtime(
     async with (
         open_log(settings) as log,
         open_model_registry(settings) as shelf,
-        SandboxPool(settings, is_unsandboxed=options.is_unsandboxed) as bench,
+        SandboxPool(settings, is_unsandboxed=options.is_unsandboxed) as sandbox_pool,
     ):
-        outfit = ToolboxBuilder(settings, shelf, bench, same_options(options), authorizer or AllowAll())
-        yield Runtime(log, shelf, toolbox_factory=outfit, budget=budget, sender=local_user(settings.user))
+        toolbox_factory = ToolboxBuilder(
+            settings, shelf, sandbox_pool, same_options(options), authorizer or AllowAll()
+        )
+        yield Runtime(
+            log,
+            shelf,
+            toolbox_factory=toolbox_factory,
+            budget=budget,
+            sender=local_user(settings.user),
+        )
 
 
 def run(

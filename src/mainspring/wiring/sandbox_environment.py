@@ -117,22 +117,22 @@ class SessionPaths:
     def needs_mount(self, folder: Path) -> bool:
         """Whether it has to be shown besides: it is elsewhere, or hidden here. One that a link in
         the workspace leads to is not: a program may have made that link."""
-        untrusted = [str(each) for each in (self.workspace, *self.distrusted)]
+        untrusted = [str(item) for item in (self.workspace, *self.distrusted)]
         try:
             real = Path(real_path(str(folder), distrusted=untrusted))
         except OSError:
             return False
         if not real.is_relative_to(self.workspace):
             return True
-        hidden = any(real.is_relative_to(self.workspace / each) for each in self.hidden)
+        hidden = any(real.is_relative_to(self.workspace / item) for item in self.hidden)
         return hidden and real == folder
 
 
 def add_protected_paths(paths: SessionPaths, policy: Policy) -> SessionPaths:
     """What a session protects besides is kept from its programs, too."""
-    own = (Path(each) for each in policy.protected)
-    inside = (each for each in own if each.is_relative_to(paths.workspace))
-    watched = tuple(each.relative_to(paths.workspace).as_posix() for each in inside)
+    own = (Path(item) for item in policy.protected)
+    inside = (item for item in own if item.is_relative_to(paths.workspace))
+    watched = tuple(item.relative_to(paths.workspace).as_posix() for item in inside)
     return replace(paths, watched=watched)
 
 
@@ -240,10 +240,10 @@ def _visible_private_files(
 ) -> set[str]:
     """Private files in the workspace that no hidden folder is around."""
     return {
-        each.relative_to(workspace).as_posix()
-        for each in (path.resolve() for path in private)
-        if each.is_relative_to(workspace)
-        and not any(each.is_relative_to(workspace / folder) for folder in hidden)
+        item.relative_to(workspace).as_posix()
+        for item in (path.resolve() for path in private)
+        if item.is_relative_to(workspace)
+        and not any(item.is_relative_to(workspace / folder) for folder in hidden)
     }
 
 
@@ -272,24 +272,30 @@ def worktree_paths(
 
 
 def sandbox_site(
-    paths: SessionPaths, sandbox_environment: SandboxEnvironment, *, session_id: str, share: Path | None
+    paths: SessionPaths,
+    sandbox_environment: SandboxEnvironment,
+    *,
+    session_id: str,
+    share: Path | None,
 ) -> SandboxSpec:
     workspace = paths.workspace
     limits = sandbox_environment.limits
     return SandboxSpec(
         session_id=session_id,
         workspace=workspace,
-        aliases=tuple(Path(each) for each in paths.aliases),
+        aliases=tuple(Path(alias) for alias in paths.aliases),
         state=paths.state,
         share=share,
         read_only=(
-            *(Path(each).expanduser().absolute() for each in sandbox_environment.read_only),
+            *(Path(item).expanduser().absolute() for item in sandbox_environment.read_only),
             *paths.beside,
         ),
         distrusted=paths.distrusted,
-        hidden=tuple(workspace / each for each in paths.hidden),
+        hidden=tuple(workspace / item for item in paths.hidden),
         private=paths.private,
-        protected=tuple(workspace / each for each in (*PROTECTED_PATHS, *paths.protected)),
-        sandbox_limits=SandboxLimits(**{name: getattr(limits, name) for name in limits.__struct_fields__}),
+        protected=tuple(workspace / item for item in (*PROTECTED_PATHS, *paths.protected)),
+        sandbox_limits=SandboxLimits(
+            **{name: getattr(limits, name) for name in limits.__struct_fields__}
+        ),
         network=sandbox_environment.rules is not None,
     )

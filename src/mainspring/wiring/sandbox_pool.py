@@ -74,7 +74,7 @@ class LazySandbox:
     session run no program."""
 
     def __init__(self, sandbox_info: SandboxInfo, make: Callable[[], KeeperSandbox]) -> None:
-        self.sandbox_info = sandbox_info
+        self.box = sandbox_info
         self._make = make
         self._made: KeeperSandbox | None = None
 
@@ -120,7 +120,7 @@ class SandboxSession:
 
     @property
     def box(self) -> SandboxInfo:
-        return self.sandbox.sandbox_info
+        return self.sandbox.box
 
     async def run(
         self, wanted: ExecRequest, hear: Callable[[bytes], None] = ignore_output
@@ -221,17 +221,24 @@ class SandboxPool:
             SandboxFailed: there is no isolation to be had; it says what to do about it.
         """
         async with self._changing:
-            hands = self._busy.get(session_id) or self._idle.pop(session_id, None)
-            if hands is not None and hands.opened_with != (sandbox_environment, credentials):
+            sandbox_session = self._busy.get(session_id) or self._idle.pop(session_id, None)
+            if sandbox_session is not None and sandbox_session.opened_with != (
+                sandbox_environment,
+                credentials,
+            ):
                 self._busy.pop(session_id, None)
-                await hands.close()  # what was taken from it meanwhile is not to be used again
-                hands = None
-            if hands is None:
+                await (
+                    sandbox_session.close()
+                )  # what was taken from it meanwhile is not to be used again
+                sandbox_session = None
+            if sandbox_session is None:
                 await self.end_outdated(paths.state.parent)
                 backend = await self._backend(sandbox_environment, paths)
-                hands = await self._open(session_id, paths, sandbox_environment, backend, credentials)
-            self._busy[session_id] = hands
-            return hands
+                sandbox_session = await self._open(
+                    session_id, paths, sandbox_environment, backend, credentials
+                )
+            self._busy[session_id] = sandbox_session
+            return sandbox_session
 
     async def end_outdated(self, states: Path) -> None:
         """Sandboxes that another version has left running there are not as tight as they ought to
@@ -245,8 +252,8 @@ class SandboxPool:
         """Its run has ended; the next one is quicker to begin if its sandbox is still there."""
         with CancelScope(shield=True):
             async with self._changing:
-                if (hands := self._busy.pop(session_id, None)) is not None:
-                    self._idle[session_id] = hands
+                if (sandbox_session := self._busy.pop(session_id, None)) is not None:
+                    self._idle[session_id] = sandbox_session
                 while len(self._idle) > self._most_idle:
                     await self._idle.pop(next(iter(self._idle))).close()
 
@@ -254,15 +261,17 @@ class SandboxPool:
         """It will not run again: its sandbox is not kept any longer."""
         with CancelScope(shield=True):
             async with self._changing:
-                if (hands := self._idle.pop(session_id, None)) is not None:
-                    await hands.close()
+                if (sandbox_session := self._idle.pop(session_id, None)) is not None:
+                    await sandbox_session.close()
 
     async def _close_all(self) -> None:
         async with AsyncExitStack() as stack:  # each, whatever comes of the others
-            for hands in (*self._idle.values(), *self._busy.values()):
-                stack.push_async_callback(hands.close)
+            for sandbox_session in (*self._idle.values(), *self._busy.values()):
+                stack.push_async_callback(sandbox_session.close)
 
-    async def _backend(self, sandbox_environment: SandboxEnvironment, paths: SessionPaths) -> Backend:
+    async def _backend(
+        self, sandbox_environment: SandboxEnvironment, paths: SessionPaths
+    ) -> Backend:
         until = clock.now() + _UNSANDBOXED_LIFETIME if self._is_unsandboxed else None
         return await select_backend(
             SandboxSettings(
@@ -283,13 +292,13 @@ class SandboxPool:
         backend: Backend,
         credentials: tuple[Credential, ...] | None,
     ) -> SandboxSession:
-        overheard: list[KnownPayload] = []
+        side_events: list[KnownPayload] = []
         found = paths.git_repositories or await to_thread.run_sync(
             find_repositories, paths.workspace, paths.hidden
         )
         watched = (*found.steering, *paths.watched)
         paths = replace(paths, protected=(*paths.protected, *watched))
-        lookout = await to_thread.run_sync(
+        watcher = await to_thread.run_sync(
             ProtectedPathWatcher, paths.workspace, watched, found, paths.state
         )
         parting = AsyncExitStack()
@@ -306,7 +315,7 @@ class SandboxPool:
                     if credentials is None
                     else credentials,
                     share=share,
-                    audit=_network_audit(overheard),
+                    audit=_network_audit(side_events),
                 )
                 variables |= way_out.variables
                 welcome = self._serving(way_out, parting)
@@ -318,12 +327,12 @@ class SandboxPool:
             return KeeperSandbox(replace(site, state=state), backend, on_listener=welcome)
 
         services = SandboxServices(site, backend)
-        parting.callback(_check_protected_paths, lookout)  # last: a service may have left something
+        parting.callback(_check_protected_paths, watcher)  # last: a service may have left something
         await parting.enter_async_context(sandbox)
         parting.push_async_callback(services.close)
         equipment = (sandbox_environment, credentials)
         return SandboxSession(
-            sandbox, services, variables, overheard, lookout, equipment, another, cleanup=parting
+            sandbox, services, variables, side_events, watcher, equipment, another, cleanup=parting
         )
 
     def _serving(
@@ -344,7 +353,7 @@ def _allowed_credentials(
     """Of this user's vault, those that are named; all that have hosts, unless any is."""
     wanted = sandbox_environment.secrets
     kept = kept_credentials(settings)
-    return tuple(each for each in kept if wanted is None or each.name in wanted)
+    return tuple(item for item in kept if wanted is None or item.name in wanted)
 
 
 async def _serve_in_scope(
@@ -360,10 +369,10 @@ def _open_mount(session_id: str, parting: AsyncExitStack) -> Path:
     return share
 
 
-def _network_audit(overheard: list[KnownPayload]) -> Callable[[NetworkRequested], None]:
+def _network_audit(side_events: list[KnownPayload]) -> Callable[[NetworkRequested], None]:
     def audit(request: NetworkRequested) -> None:
-        if len(overheard) < _MAX_NETWORK_FACTS:
-            overheard.append(request)
+        if len(side_events) < _MAX_NETWORK_FACTS:
+            side_events.append(request)
 
     return audit
 

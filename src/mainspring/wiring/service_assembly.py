@@ -122,7 +122,7 @@ async def open_service(
 def build_service(infrastructure: Infrastructure) -> Service:
     records = infrastructure.store.records
     mail = _build_webhooks(infrastructure)
-    shelves = ResourceServices(
+    resources = ResourceServices(
         agents=Agents(records, check_model=infrastructure.models.facts),
         environments=Environments(records),
         skills=Skills(records),
@@ -130,15 +130,15 @@ def build_service(infrastructure: Infrastructure) -> Service:
     )
     safe = _build_secrets(infrastructure, mail.outbox)
     memory = _build_memory(infrastructure)
-    talk = _build_sessions(infrastructure, shelves, safe, memory, mail)
+    talk = _build_sessions(infrastructure, resources, safe, memory, mail)
     return Service(
         infrastructure=infrastructure,
-        resources=shelves,
+        resources=resources,
         secrets=safe,
         memory_services=memory,
         webhooks=mail,
         sessions=talk,
-        schedules=_build_schedules(infrastructure, shelves, talk, mail.outbox),
+        schedules=_build_schedules(infrastructure, resources, talk, mail.outbox),
         access=AccessServices(
             keys=Keys(records),
             tenants=Tenants(records),
@@ -164,9 +164,9 @@ async def _open_messaging(
     broadcast = import_module("mainspring.log.postgres.broadcast")
     async with (
         fleet.open_fleet(settings.store, tenant_limit=tenant_limit) as dispatcher,
-        broadcast.open_broadcast(settings.store) as radio,
+        broadcast.open_broadcast(settings.store) as pubsub,
     ):
-        yield dispatcher, SharedDeltas(radio)
+        yield dispatcher, SharedDeltas(pubsub)
 
 
 def _build_webhooks(infrastructure: Infrastructure) -> WebhookServices:
@@ -174,7 +174,9 @@ def _build_webhooks(infrastructure: Infrastructure) -> WebhookServices:
     allow_http = bool(infrastructure.networks)  # inside, not everything speaks TLS
     webhooks = Webhooks(records, seal=infrastructure.seal, allow_http=allow_http)
     outbox = Outbox(records, webhooks, put=put)
-    poster = infrastructure.meter_poster(HttpPoster(allowed=infrastructure.networks, allow_http=allow_http))
+    poster = infrastructure.meter_poster(
+        HttpPoster(allowed=infrastructure.networks, allow_http=allow_http)
+    )
     return WebhookServices(
         webhooks=webhooks,
         outbox=outbox,
@@ -185,15 +187,15 @@ def _build_webhooks(infrastructure: Infrastructure) -> WebhookServices:
 
 def _build_secrets(infrastructure: Infrastructure, outbox: Outbox) -> SecretServices:
     records, notify = infrastructure.store.records, outbox.notify
-    asker = OutboundHttpClient(allowed=infrastructure.networks)
+    http_client = OutboundHttpClient(allowed=infrastructure.networks)
     vaults = Vaults(records, notify=notify)
     credentials = Credentials(records, infrastructure.seal, vaults, notify=notify)
-    refresher = Refresher(credentials, asker, notify=notify)
+    refresher = Refresher(credentials, http_client, notify=notify)
     return SecretServices(
         vaults=vaults,
         credentials=credentials,
         credential_validator=CredentialValidator(
-            credentials, probe=McpInitializeProbe(asker), refresher=refresher
+            credentials, probe=McpInitializeProbe(http_client), refresher=refresher
         ),
         usable=SessionCredentials(records, credentials, refresher),
     )
@@ -220,9 +222,11 @@ def _build_sessions(
         # What is in the inbox is found again by looking: no need to write down that it is there,
         # nor to refuse what was taken because nobody could be told: it would be sent again.
         with suppress(StoreFailed):
-            await infrastructure.dispatcher.remind([Job(task=WAKE_TASK, key=session_id, tenant=tenant)])
+            await infrastructure.dispatcher.remind(
+                [Job(task=WAKE_TASK, key=session_id, tenant=tenant)]
+            )
             await offer_to_client_worker(
-                talk, tenant, await sessions.drawer.get(tenant, session_id)
+                talk, tenant, await sessions.repository.get(tenant, session_id)
             )
 
     async def over(tenant: str, session: SessionRecord, *, is_deleted: bool) -> None:
@@ -231,7 +235,9 @@ def _build_sessions(
         if is_deleted:
             await webhook_services.news.forget(tenant, session.id)
             await talk.outputs.forget(tenant, session.id)
-            await delete_children(infrastructure.store.records, EXPIRY, tenant=tenant, parent=session.id)
+            await delete_children(
+                infrastructure.store.records, EXPIRY, tenant=tenant, parent=session.id
+            )
             await talk.parking.forget(Job(task=WAKE_TASK, key=session.id, tenant=tenant))
             await infrastructure.dispatcher.put(Job(task=CLEAR_TASK, key=session.id, tenant=tenant))
 
@@ -253,7 +259,9 @@ def _build_sessions(
             ),
             wake_session=wake,
             on_session_end=over,
-            resolved_agent=SessionSkills(Path(infrastructure.settings.workspaces), resource_services.skills).actor,
+            resolved_agent=SessionSkills(
+                Path(infrastructure.settings.workspaces), resource_services.skills
+            ).actor,
             check_override=ApprovalPolicies(infrastructure.store.records).require_overriding,
             notify=webhook_services.outbox.notify,
         ),
@@ -304,7 +312,10 @@ def file_content(files: Files) -> Callable[[str, str], Awaitable[FileContent]]:
 
 
 def _build_schedules(
-    infrastructure: Infrastructure, resource_services: ResourceServices, session_services: SessionServices, outbox: Outbox
+    infrastructure: Infrastructure,
+    resource_services: ResourceServices,
+    session_services: SessionServices,
+    outbox: Outbox,
 ) -> ScheduleServices:
     async def pin_agent(tenant: str, agent_id: str, version: int | None) -> AgentReference:
         agent = await resource_services.agents.get(tenant, agent_id, version)
@@ -314,7 +325,11 @@ def _build_schedules(
 
     records = infrastructure.store.records
     keep = DeploymentStore(
-        records, outbox=outbox, seal=infrastructure.seal, put=infrastructure.dispatcher.put, clock=clock.now
+        records,
+        outbox=outbox,
+        seal=infrastructure.seal,
+        put=infrastructure.dispatcher.put,
+        clock=clock.now,
     )
     runs = DeploymentRuns(records)
     ordering = ServiceSessionStarter(session_services.sessions, session_services.event_sender)

@@ -48,7 +48,7 @@ async def open_egress(
     proxy = EgressProxy(egress_rules, Placeholders(usable, KnownValues), authority, audit)
     bundle = share / "certificates.pem"
     await to_thread.run_sync(authority.write_bundle, bundle)
-    names = [each.name for each in usable]
+    names = [item.name for item in usable]
     return Egress(proxy, proxy.environment(names, address=_PROXY_ADDRESS, bundle=bundle))
 
 

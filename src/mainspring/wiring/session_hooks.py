@@ -44,7 +44,7 @@ class SessionHookPorts:
     settings: Settings
     preferences: Preferences
     ask_model: AskModel
-    overheard: list[KnownPayload]
+    side_events: list[KnownPayload]
     """Gets what the models cost that hooks ask."""
     transcripts: LruCache[str, TranscriptFiles]
     """Of the sessions that ran before in this process: they know what is written."""
@@ -57,17 +57,17 @@ async def attach_hooks(
     stack: AsyncExitStack,
     pinned_policy: PinnedPolicy,
     setup: SetupRequest,
-    gates: PermissionEngine,
+    authorizer: PermissionEngine,
     ports: SessionHookPorts,
 ) -> None:
     """Have the gates ask the session's hooks, and keep a transcript for them to read, for as long
     as the stack is open."""
     ran = await _recorded_hook_runs(setup, pinned_policy)
     transcript = _open_transcript(setup, ports)
-    runner = _hook_runner(pinned_policy, setup, gates, ports, ran, transcript)
+    runner = _hook_runner(pinned_policy, setup, authorizer, ports, ran, transcript)
     if runner.has_hooks and setup.subagent is None:
         await stack.enter_async_context(transcript.keep_updated())
-    gates.hooks = await stack.enter_async_context(runner)
+    authorizer.hooks = await stack.enter_async_context(runner)
     for warning in runner.warnings:
         ports.warn(warning)
 
@@ -84,17 +84,19 @@ def is_permitted(config: HookConfig, preferences: Preferences) -> bool:
     return plugin is not None or "hooks" not in preferences.plugins_only
 
 
-async def _recorded_hook_runs(setup: SetupRequest, pinned_policy: PinnedPolicy) -> set[tuple[str, str]]:
+async def _recorded_hook_runs(
+    setup: SetupRequest, pinned_policy: PinnedPolicy
+) -> set[tuple[str, str]]:
     """Event and handler of the hooks that have run in this session, if one of them is to run
     only once."""
-    if not any(b'"once":true' in bytes(each) for each in pinned_policy.hooks):
+    if not any(b'"once":true' in bytes(hook) for hook in pinned_policy.hooks):
         return set()
     events = await setup.log.read(setup.writer.session_id, types=[_HOOK_RAN])
     payloads = [event.payload for event in events]
     return {
-        (each.hook_event, each.handler)
-        for each in payloads
-        if isinstance(each, HookRan) and each.outcome == "ok"
+        (payload.hook_event, payload.handler)
+        for payload in payloads
+        if isinstance(payload, HookRan) and payload.outcome == "ok"
     }
 
 
@@ -106,12 +108,12 @@ def read_hooks(said: Iterable[HookSettings]) -> tuple[tuple[msgspec.Raw, ...], t
     """
     configs: list[HookConfig] = []
     warnings: list[str] = []
-    for each in said:
-        if each.scope != "session":
+    for item in said:
+        if item.scope != "session":
             try:
-                configs.append(_parse_config(each, each.scope))
+                configs.append(_parse_config(item, item.scope))
             except InvalidInput as error:
-                if each.folder is None and each.subagent is None:
+                if item.folder is None and item.subagent is None:
                     raise
                 # a part that somebody else has written does not stop the rest
                 warnings.append(f"{error}; none of its hooks run")
@@ -145,7 +147,7 @@ def _open_transcript(setup: SetupRequest, ports: SessionHookPorts) -> Transcript
 def _hook_runner(
     pinned_policy: PinnedPolicy,
     setup: SetupRequest,
-    gates: PermissionEngine,
+    authorizer: PermissionEngine,
     ports: SessionHookPorts,
     ran: Collection[tuple[str, str]],
     transcript: TranscriptFiles,
@@ -158,7 +160,7 @@ def _hook_runner(
             "session_id": setup.writer.session_id,
             "transcript_path": transcript.path(setup.writer.thread_id),
             "cwd": pinned_policy.policy.workspace,
-            "permission_mode": gates.mode,
+            "permission_mode": authorizer.mode,
         }
         if agent is None:
             return about
@@ -174,7 +176,7 @@ def _hook_runner(
         await transcript.update(setup.writer.staged)
 
     def matches_rule(text: str, tool: str, given: Mapping[str, object]) -> bool:
-        place = location_after(gates.thread.session_state.commands, gates.location())
+        place = location_after(authorizer.thread.session_state.commands, authorizer.location())
         judged = analyze_call(tool, given, Traits(), place)
         roots = pinned_policy.policy.roots(PolicyRule(text=text, behavior="ask"))
         return forbids(parse_rule(text), judged, roots, "ask")
@@ -183,10 +185,10 @@ def _hook_runner(
         said, facts = await ports.ask_model(
             "Answer with the JSON that is asked for, and nothing else.", prompt
         )
-        ports.overheard.extend(facts)
+        ports.side_events.extend(facts)
         return said
 
-    configs = [msgspec.json.decode(each, type=HookConfig) for each in pinned_policy.hooks]
+    configs = [msgspec.json.decode(hook, type=HookConfig) for hook in pinned_policy.hooks]
     permitted = [config for config in configs if is_permitted(config, ports.preferences)]
     for config in configs:
         if config.hooks and config not in permitted:
@@ -199,7 +201,7 @@ def _hook_runner(
             matches_rule=matches_rule,
             prepare=prepare,
             ran_before=ran,
-            active_skills=lambda: [each.name for each in gates.thread.session_state.skills],
+            active_skills=lambda: [skill.name for skill in authorizer.thread.session_state.skills],
             warn=ports.warn,
         ),
         HandlerPorts(
@@ -216,7 +218,9 @@ def _hook_runner(
         ),
         hook_policy=HookPolicy(
             trusted=frozenset(
-                (*_TRUSTED_SCOPES, *_PROJECT_SCOPES) if pinned_policy.is_trusted else _TRUSTED_SCOPES
+                (*_TRUSTED_SCOPES, *_PROJECT_SCOPES)
+                if pinned_policy.is_trusted
+                else _TRUSTED_SCOPES
             ),
             fail_open=bool(pinned_policy.policy.hooks_fail_open),
             aliases=ALIASES,

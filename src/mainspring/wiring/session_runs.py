@@ -123,7 +123,9 @@ class SessionRuns:
         self._models = models
         self._back = run_services
         self._model = model
-        self._outfitter = ToolboxBuilder(settings, models, sandboxes, self._wish, AllowAll())
+        self._toolbox_builder = ToolboxBuilder(
+            settings, models, sandboxes, self._options, AllowAll()
+        )
         self._ongoing: dict[str, _ActiveRun] = {}
         self._sessions: LruCache[str, Session] = LruCache(_MAX_CACHED_SESSIONS)
         self._known = known_secrets(settings)
@@ -226,7 +228,7 @@ class SessionRuns:
         runtime = Runtime(
             SessionLog(self._store, scrub=run_redaction.scrub),
             self._models,
-            toolbox_factory=self._outfit,
+            toolbox_factory=self._toolbox_factory,
             budget=self._back.ledger.budget(tenant, asked.created_by.key_id),
             sender=_WORKER,
         )
@@ -236,22 +238,22 @@ class SessionRuns:
         if not session_credential:
             return self._scrub
         named = {
-            each.name if isinstance(each, SecretVariable) else each.credential_id: _secret_value(
-                each
+            item.name if isinstance(item, SecretVariable) else item.credential_id: _secret_value(
+                item
             )
-            for each in session_credential
+            for item in session_credential
         }
         return RunRedaction.of({**self._known, **named})
 
-    def _wish(self, setup: SetupRequest) -> RunOptions:
+    def _options(self, setup: SetupRequest) -> RunOptions:
         return self._ongoing[setup.writer.session_id].options
 
     @asynccontextmanager
-    async def _outfit(self, setup: SetupRequest) -> AsyncGenerator[Toolbox, None]:
+    async def _toolbox_factory(self, setup: SetupRequest) -> AsyncGenerator[Toolbox, None]:
         ongoing = self._ongoing[setup.writer.session_id]
         before = partial(self._back.before_idle, ongoing.tenant, ongoing.asked)
-        async with self._outfitter(setup) as kit:
-            yield replace(kit, before_idle=before)
+        async with self._toolbox_builder(setup) as toolbox:
+            yield replace(toolbox, before_idle=before)
         await self._back.after_run(ongoing.tenant, ongoing.asked)
 
 
@@ -279,13 +281,17 @@ def call_both(
 
 
 def _secret_value(session_credential: SessionCredential) -> str:
-    return session_credential.value if isinstance(session_credential, SecretVariable) else session_credential.token
+    return (
+        session_credential.value
+        if isinstance(session_credential, SecretVariable)
+        else session_credential.token
+    )
 
 
 def _credentials(session_credential: Sequence[SessionCredential]) -> list[Credential]:
     """What programs may use by a placeholder; tokens of MCP servers are not for them."""
     return [
-        Credential(name=each.name, value=each.value, hosts=each.hosts or ("*",))
-        for each in session_credential
-        if isinstance(each, SecretVariable) and each.in_headers
+        Credential(name=item.name, value=item.value, hosts=item.hosts or ("*",))
+        for item in session_credential
+        if isinstance(item, SecretVariable) and item.in_headers
     ]

@@ -17,7 +17,9 @@ from mainspring.wiring.policy_loader import load_policy
 from mainspring.wiring.sandbox_environment import SessionPaths, hide_denied_paths, session_paths
 
 
-async def open_snapshots(settings: Settings, log: SessionLog, rewind_history: RewindHistory) -> Snapshots:
+async def open_snapshots(
+    settings: Settings, log: SessionLog, rewind_history: RewindHistory
+) -> Snapshots:
     """Of the workspace that the session last had; of this folder, if it had none.
 
     Raises:

@@ -131,8 +131,8 @@ class HelperKeyModel:
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
         model = await self._fresh()
         async with aclosing(model.stream(request)) as deltas:
-            async for each in deltas:
-                yield each
+            async for delta in deltas:
+                yield delta
 
     async def _fresh(self) -> Model:
         now = self._monotonic()

@@ -40,7 +40,7 @@ from mainspring.runtime.session.toolbox import (
     toolbox_without_tools,
 )
 from mainspring.runtime.settings.settings_file import Preferences
-from mainspring.runtime.skills.catalogue import skills_for_path
+from mainspring.runtime.skills.path_skills import skills_for_path
 from mainspring.runtime.skills.skill_tool import reading_rules, skill_folders
 from mainspring.wiring.builtin_tools import (
     built_in_tools,
@@ -138,59 +138,65 @@ class ToolboxBuilder:
 
     @asynccontextmanager
     async def __call__(self, setup: SetupRequest) -> AsyncGenerator[Toolbox, None]:
-        wish = self._run_options_for(setup)
-        places = self._places(setup, wish) if _needs_sandbox(setup.agent) else None
+        options = self._run_options_for(setup)
+        places = self._places(setup, options) if _needs_sandbox(setup.agent) else None
         if places is None:
-            async with self._handless(setup, wish)(setup) as kit:
-                yield kit
+            async with self._handless(setup, options)(setup) as toolbox:
+                yield toolbox
             return
         places = await self._with_repositories(places)
-        rules = await pin_policy(self._settings, setup, places, wish)
+        rules = await pin_policy(self._settings, setup, places, options)
         preferences = rules.loaded.preferences
         environment = read_environment(
-            {**wish.sandbox, **rules.loaded.sandbox}, preferences.sandbox_env
+            {**options.sandbox, **rules.loaded.sandbox}, preferences.sandbox_env
         )
         for warning in (*rules.warnings, *preferences.warnings):
-            self._warn(wish, warning)
+            self._warn(options, warning)
         shared = _SessionShared(
-            options=wish,
+            options=options,
             pinned_policy=with_rules(rules.pinned_policy, reading_rules(setup.agent)),
             sandbox_environment=environment,
             preferences=preferences,
         )
-        async with self._station(setup, shared, places) as station:
-            opened = _sandbox_opened(setup, places, station.sandbox)
-            async with self._kit(setup, shared, station, facts=(*rules.facts, *opened)) as kit:
-                yield kit
-            if station.sandbox is not None:
-                await station.sandbox.forget_all()
+        async with self._thread_workspace(setup, shared, places) as thread_workspace:
+            opened = _sandbox_opened(setup, places, thread_workspace.sandbox)
+            async with self._toolbox(
+                setup, shared, thread_workspace, facts=(*rules.facts, *opened)
+            ) as toolbox:
+                yield toolbox
+            if thread_workspace.sandbox is not None:
+                await thread_workspace.sandbox.forget_all()
 
     @asynccontextmanager
-    async def _station(
+    async def _thread_workspace(
         self, setup: SetupRequest, session_shared: _SessionShared, paths: SessionPaths
     ) -> AsyncGenerator[_ThreadWorkspace, None]:
         """Hands and files in one folder, for as long as somebody works there."""
         key = _sandbox_key(setup)
-        skills = [each for each in skill_folders(setup.agent) if paths.needs_mount(each)]
+        skills = [
+            skill_folder
+            for skill_folder in skill_folders(setup.agent)
+            if paths.needs_mount(skill_folder)
+        ]
         paths = replace(paths, beside=(*paths.beside, *skills))
         paths = await self._without_denied(paths, session_shared.policy)
         paths = add_protected_paths(paths, session_shared.policy)
-        hands = await self._hands(key, paths, session_shared)
+        sandbox_session = await self._sandbox_session(key, paths, session_shared)
         try:
             yield _ThreadWorkspace(
                 paths=paths,
-                sandbox=hands,
+                sandbox=sandbox_session,
                 folder_workspace=session_tree(paths, session_shared.policy, skills),
                 path_instructions=await self._around(setup, paths, session_shared),
             )
         finally:
-            if hands is not None:
+            if sandbox_session is not None:
                 await self._sandboxes.release(key)
             if setup.workspace is not None:  # the folder may be gone when it works there again
                 await self._sandboxes.discard(key)
 
     @asynccontextmanager
-    async def _kit(
+    async def _toolbox(
         self,
         setup: SetupRequest,
         session_shared: _SessionShared,
@@ -198,31 +204,43 @@ class ToolboxBuilder:
         facts: tuple[KnownPayload, ...] = (),
     ) -> AsyncGenerator[Toolbox, None]:
         """What one thread works with."""
-        hands, policy, wish = thread_workspace.sandbox, session_shared.policy, session_shared.options
-        overheard: list[KnownPayload] = [] if hands is None else hands.network_facts
-        gates = self._gatekeeper(setup, policy, thread_workspace, wish)
-        gates.on_compaction = partial(thread_workspace.path_instructions.forget, setup.thread.id)
+        sandbox_session, policy, options = (
+            thread_workspace.sandbox,
+            session_shared.policy,
+            session_shared.options,
+        )
+        side_events: list[KnownPayload] = (
+            [] if sandbox_session is None else sandbox_session.network_facts
+        )
+        authorizer = self._gatekeeper(setup, policy, thread_workspace, options)
+        authorizer.on_compaction = partial(
+            thread_workspace.path_instructions.forget, setup.thread.id
+        )
         async with AsyncExitStack() as stack:
             if session_shared.pinned_policy.hooks:
                 ports = session_hooks.SessionHookPorts(
                     settings=self._settings,
                     preferences=session_shared.preferences,
                     ask_model=make_ask_model(self._models, setup.agent.model),
-                    overheard=overheard,
+                    side_events=side_events,
                     transcripts=self._transcripts,
                     folder=thread_workspace.paths.transcripts,
-                    warn=partial(self._warn, wish),
+                    warn=partial(self._warn, options),
                 )
-                await session_hooks.attach_hooks(stack, session_shared.pinned_policy, setup, gates, ports)
+                await session_hooks.attach_hooks(
+                    stack, session_shared.pinned_policy, setup, authorizer, ports
+                )
             tools = {
                 **built_in_tools(
                     setup,
                     thread_workspace.folder_workspace,
                     await self._on_files(setup, thread_workspace),
-                    hands,
+                    sandbox_session,
                     self._sandboxes.workers,
                 ),
-                **web_tools(setup, session_shared.sandbox_environment, wish.web_fetch, overheard.append),
+                **web_tools(
+                    setup, session_shared.sandbox_environment, options.web_fetch, side_events.append
+                ),
             }
             tools = select_tools(remove_denied(tools, policy), setup.agent.built_ins)
             tools = add_nested_instructions(tools, thread_workspace.path_instructions)
@@ -230,16 +248,20 @@ class ToolboxBuilder:
             offered = remove_denied(brought, policy)
             deferred = deferred_tools(offered)
             yield Toolbox(
-                authorizer=gates,
+                authorizer=authorizer,
                 tools=[*tools.values(), *tool_search_tools(deferred)],
                 denied=frozenset(brought.keys() - offered.keys()),
                 deferred=frozenset(deferred),
-                client_tools=[ASK_USER, EXIT_PLAN] if wish.is_attended else [],
+                client_tools=[ASK_USER, EXIT_PLAN] if options.is_attended else [],
                 aliases=ALIASES,
-                sandbox_info=None if hands is None else hands.box,
-                snapshots=WorkspaceSnapshots(thread_workspace.folder_workspace, thread_workspace.paths.snapshots),
-                environment=_workspace_note(thread_workspace.paths, session_shared, hands),
-                pending_facts=overheard,
+                sandbox_info=None if sandbox_session is None else sandbox_session.box,
+                snapshots=WorkspaceSnapshots(
+                    thread_workspace.folder_workspace, thread_workspace.paths.snapshots
+                ),
+                environment=_workspace_note(
+                    thread_workspace.paths, session_shared, sandbox_session
+                ),
+                pending_facts=side_events,
                 facts=facts,
                 for_thread=partial(self._for_thread, session_shared, thread_workspace),
                 worktrees=self._worktrees(setup, thread_workspace),
@@ -247,30 +269,42 @@ class ToolboxBuilder:
 
     @asynccontextmanager
     async def _for_thread(
-        self, session_shared: _SessionShared, thread_workspace: _ThreadWorkspace, setup: SetupRequest
+        self,
+        session_shared: _SessionShared,
+        thread_workspace: _ThreadWorkspace,
+        setup: SetupRequest,
     ) -> AsyncGenerator[Toolbox, None]:
         """In the same folder with the same hands; or in one of its own."""
         if setup.workspace is None:
             async with AsyncExitStack() as stack:
                 if thread_workspace.sandbox is not None:
-                    hands = thread_workspace.sandbox.for_thread(setup.thread.id)
-                    thread_workspace = replace(thread_workspace, hands=await stack.enter_async_context(hands))
-                yield await stack.enter_async_context(self._kit(setup, session_shared, thread_workspace))
+                    sandbox_session = thread_workspace.sandbox.for_thread(setup.thread.id)
+                    thread_workspace = replace(
+                        thread_workspace,
+                        sandbox_session=await stack.enter_async_context(sandbox_session),
+                    )
+                yield await stack.enter_async_context(
+                    self._toolbox(setup, session_shared, thread_workspace)
+                )
             return
         repository = await worktrees.repository_of(thread_workspace.paths.workspace)
-        places = worktree_paths(thread_workspace.paths, setup.workspace, setup.thread.id, repository)
+        places = worktree_paths(
+            thread_workspace.paths, setup.workspace, setup.thread.id, repository
+        )
         moved = session_shared.moved(setup.workspace)
         async with (
-            self._station(setup, moved, places) as elsewhere,
-            self._kit(setup, moved, elsewhere) as kit,
+            self._thread_workspace(setup, moved, places) as elsewhere,
+            self._toolbox(setup, moved, elsewhere) as toolbox,
         ):
-            yield kit
+            yield toolbox
 
     def _handless(self, setup: SetupRequest, options: RunOptions) -> ToolboxFactory:
         """A client of the service may have hands of its own: the rules hold for those as well."""
         if not options.is_served:
             return self._bare
-        policy = Policy(workspace=_CLIENT_WORKSPACE, home="/root", rules=options.rules, mode=options.mode)
+        policy = Policy(
+            workspace=_CLIENT_WORKSPACE, home="/root", rules=options.rules, mode=options.mode
+        )
         return toolbox_without_tools(self._gatekeeper(setup, policy, None, options))
 
     def _places(self, setup: SetupRequest, options: RunOptions) -> SessionPaths | None:
@@ -306,17 +340,21 @@ class ToolboxBuilder:
         self._looked.put((paths, policy), found)
         return found
 
-    async def _hands(
+    async def _sandbox_session(
         self, key: str, paths: SessionPaths, session_shared: _SessionShared
     ) -> SandboxSession | None:
         try:
-            wish = session_shared.options
-            return await self._sandboxes.open_session(key, paths, session_shared.sandbox_environment, wish.credentials)
+            options = session_shared.options
+            return await self._sandboxes.open_session(
+                key, paths, session_shared.sandbox_environment, options.credentials
+            )
         except SandboxFailed as error:
             self._warn(session_shared.options, f"no commands can be run here: {error}")
             return None
 
-    def _worktrees(self, setup: SetupRequest, thread_workspace: _ThreadWorkspace) -> Worktrees | None:
+    def _worktrees(
+        self, setup: SetupRequest, thread_workspace: _ThreadWorkspace
+    ) -> Worktrees | None:
         """Of the session's own workspace; who works apart from it has none to give."""
         if setup.workspace is not None:
             return None
@@ -341,7 +379,9 @@ class ToolboxBuilder:
         self._known_around.put(key, found)
         return found
 
-    async def _on_files(self, setup: SetupRequest, thread_workspace: _ThreadWorkspace) -> list[Tool]:
+    async def _on_files(
+        self, setup: SetupRequest, thread_workspace: _ThreadWorkspace
+    ) -> list[Tool]:
         """Those of its last run, which know what was read; else the log knows it."""
         session_id, thread_id = setup.writer.session_id, setup.thread.id
         key = f"{session_id}/{thread_id}"
@@ -364,9 +404,13 @@ class ToolboxBuilder:
         thread_workspace: _ThreadWorkspace | None,
         options: RunOptions,
     ) -> PermissionEngine:
-        hands = None if thread_workspace is None else thread_workspace.sandbox
-        place = read_command_location(policy, () if thread_workspace is None else thread_workspace.paths.aliases)
-        is_isolated = hands is not None and hands.box.isolation_level == "isolated"
+        sandbox_session = None if thread_workspace is None else thread_workspace.sandbox
+        place = read_command_location(
+            policy, () if thread_workspace is None else thread_workspace.paths.aliases
+        )
+        is_isolated = (
+            sandbox_session is not None and sandbox_session.box.isolation_level == "isolated"
+        )
         return PermissionEngine(
             thread=setup.thread,
             policy=policy,
@@ -381,7 +425,9 @@ class ToolboxBuilder:
 
 def _needs_sandbox(agent: Agent) -> bool:
     """Whether it, or somebody whom it may call, works in a folder."""
-    called = any(each.own is not None and each.own.built_ins for each in agent.subagents)
+    called = any(
+        subagent.own is not None and subagent.own.built_ins for subagent in agent.subagents
+    )
     return bool(agent.built_ins) or called
 
 
@@ -403,11 +449,7 @@ def _sandbox_opened(
 def _sandbox_key(setup: SetupRequest) -> str:
     """Whose hands they are: the session's, or a thread's that works apart."""
     session_id = setup.writer.session_id
-    return (
-        session_id
-        if setup.workspace is None
-        else thread_sandbox_id(session_id, setup.thread.id)
-    )
+    return session_id if setup.workspace is None else thread_sandbox_id(session_id, setup.thread.id)
 
 
 def _workspace_note(

@@ -141,7 +141,9 @@ async def open_repository(workspace: Path) -> Git:
 def _verified_repository(workspace: Path, folder: Path, common: Path) -> Git:
     """What git has found is what stands in the workspace or above it, and knows that it does."""
     folder, common = folder.resolve(), common.resolve()
-    top = next((each for each in (workspace, *workspace.parents) if _exists(each / ".git")), None)
+    top = next(
+        (parent for parent in (workspace, *workspace.parents) if _exists(parent / ".git")), None
+    )
     if top is None:
         raise ToolEnvironmentError(f"{workspace} is in no working tree of {folder}")
     entry = top / ".git"
@@ -193,11 +195,11 @@ def worktree_folder(common: Path, top: Path) -> Path | None:
         names = sorted(os.listdir(common / "worktrees"))
     except OSError:  # it has none, or a program is changing it at this moment
         return None
-    for each in (common / "worktrees" / name for name in names):
-        if each.is_symlink() or _linked_tree(each / "commondir") != common:
+    for item in (common / "worktrees" / name for name in names):
+        if item.is_symlink() or _linked_tree(item / "commondir") != common:
             continue  # programs may write there, and git would believe them
-        if _linked_tree(each / "gitdir") == top / ".git":
-            return each
+        if _linked_tree(item / "gitdir") == top / ".git":
+            return item
     return None
 
 
@@ -230,7 +232,9 @@ async def _run_git(
         **_settings_environment(settings),
     }
     try:
-        return await run_confined([program, *arguments], at, environment, confinement or Confinement())
+        return await run_confined(
+            [program, *arguments], at, environment, confinement or Confinement()
+        )
     except TimeoutError:
         raise ToolEnvironmentError(f"git {arguments[0]} took too long") from None
     except OSError as error:

@@ -42,10 +42,10 @@ _SOURCE_EVENTS = frozenset(
 
 def web_fetch_limits(configs: list[BuiltinConfig]) -> WebFetchLimits:
     """The strictest of what the agents of one session say of their `web_fetch`."""
-    tokens = [each.max_content_tokens for each in configs if each.max_content_tokens]
+    tokens = [config.max_content_tokens for config in configs if config.max_content_tokens]
     return WebFetchLimits(
         max_chars=min(tokens) * _CHARS_PER_TOKEN if tokens else None,
-        sources=tuple(each.url_sources for each in configs if each.url_sources is not None),
+        sources=tuple(config.url_sources for config in configs if config.url_sources is not None),
     )
 
 
@@ -62,7 +62,7 @@ class KnownUrls:
         if not self.sources:
             return None
         read = await self.log.read(self.session_id, types=_SOURCE_EVENTS)
-        if all(_normalize_url(url) in _known_urls(read, each) for each in self.sources):
+        if all(_normalize_url(url) in _known_urls(read, source) for source in self.sources):
             return None
         return (
             "only URLs are fetched that stood, exactly so, in what this agent's url_sources name;"
@@ -111,9 +111,9 @@ def _is_allowed_by(source: SourceFilter | None, name: str) -> bool:
         case NoSources():
             return False
         case OnlyTools(tools=tools):
-            return any(each.name == name for each in tools)
+            return any(tool.name == name for tool in tools)
         case ExceptTools(tools=tools):
-            return all(each.name != name for each in tools)
+            return all(tool.name != name for tool in tools)
         case _:
             return True
 

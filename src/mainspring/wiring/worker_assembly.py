@@ -64,13 +64,13 @@ async def open_worker(
     """A worker that is ready to work; what has to be looked after is, until the block ends.
     `beat` is called as long as it is alive."""
     ground = service.infrastructure
-    async with SandboxPool(ground.settings) as bench:
-        await bench.end_outdated(served_states(ground.settings))
+    async with SandboxPool(ground.settings) as sandbox_pool:
+        await sandbox_pool.end_outdated(served_states(ground.settings))
         runs = SessionRuns(
             ground.settings,
             ground.store,
             ground.models,
-            bench,
+            sandbox_pool,
             RunServices(
                 halts=service.access.halts,
                 ledger=service.access.ledger,
@@ -100,7 +100,7 @@ async def open_worker(
         worker.register(FIRE_TASK, service.schedules.deployment_runner.fire)
         worker.register(DELIVER, service.webhooks.deliveries.deliver)
         worker.register(approval_keeping.TASK, service.sessions.approvals.attend)
-        clearing = WorkspaceCleaner(ground.settings, ground.store.records, bench)
+        clearing = WorkspaceCleaner(ground.settings, ground.store.records, sandbox_pool)
         worker.register(CLEAR_TASK, clearing.clear)
         keep_audit = config.keep_audit
         async with run_in_background(
@@ -133,7 +133,9 @@ def _expiry_tasks(
 
 
 async def _was_removed(service: Service, tenant: str, session_id: str) -> bool:
-    expiry = WorkspaceExpiry(service.infrastructure.store.records, service.sessions.sessions.digests)
+    expiry = WorkspaceExpiry(
+        service.infrastructure.store.records, service.sessions.sessions.digests
+    )
     known = await expiry.record(tenant, session_id)
     return known is not None and known.removed_at is not None
 
@@ -144,7 +146,9 @@ async def _before_idle(service: Service, tenant: str, session: SessionRecord) ->
     await _run_each(
         session,
         lambda: service.sessions.approvals.keeper.catch_up(tenant, session.id),
-        lambda: _collect_outputs(service, tenant, session, stopped_by=frozenset({"user.interrupt"})),
+        lambda: _collect_outputs(
+            service, tenant, session, stopped_by=frozenset({"user.interrupt"})
+        ),
     )
 
 
@@ -159,12 +163,18 @@ async def _after_run(service: Service, tenant: str, session: SessionRecord) -> N
 
 
 async def _collect_outputs(
-    service: Service, tenant: str, session: SessionRecord, *, stopped_by: frozenset[str] | None = None
+    service: Service,
+    tenant: str,
+    session: SessionRecord,
+    *,
+    stopped_by: frozenset[str] | None = None,
 ) -> None:
     """`stopped_by`: the types of events that a client stops it with; `None`: any."""
 
     async def is_stopped() -> bool:
-        return bool(await service.infrastructure.store.pending(session.id, types=stopped_by, limit=1))
+        return bool(
+            await service.infrastructure.store.pending(session.id, types=stopped_by, limit=1)
+        )
 
     if isinstance(session.environment, CloudConfig):
         source = output_source(Path(service.infrastructure.settings.workspaces) / session.id)
@@ -183,7 +193,9 @@ async def _run_each(session: SessionRecord, *duties: PeriodicTask) -> None:
 
 
 async def _after_parking(service: Service, tenant: str, session_id: str) -> None:
-    await _after_run(service, tenant, await service.sessions.sessions.drawer.get(tenant, session_id))
+    await _after_run(
+        service, tenant, await service.sessions.sessions.repository.get(tenant, session_id)
+    )
 
 
 def _frequent_tasks(service: Service) -> Sequence[PeriodicTask]:

@@ -180,4 +180,4 @@ def _workspace_names(folder: Path) -> list[str]:
         entries = sorted(folder.iterdir())
     except FileNotFoundError:
         return []
-    return [each.name for each in entries if each.is_dir() and each.name.startswith("sesn_")]
+    return [entry.name for entry in entries if entry.is_dir() and entry.name.startswith("sesn_")]

@@ -45,7 +45,7 @@ from mainspring.wiring.sandbox_environment import (
     session_paths,
 )
 
-_ROOTS = (*(f"{each}/" for each in WORKSPACE_ALIASES), "/")
+_ROOTS = (*(f"{item}/" for item in WORKSPACE_ALIASES), "/")
 """Where clients believe that the workspace begins; it is somewhere else, and theirs alone."""
 
 
@@ -111,7 +111,9 @@ class Mounts:
                 found = await self.file_content(tenant, file_id)
                 await _workspace_tree(workspace).write(str(place), found.content)
             case RepositoryResource():
-                await self._clone(workspace, place, session_resource, tokens.get(session_resource.id))
+                await self._clone(
+                    workspace, place, session_resource, tokens.get(session_resource.id)
+                )
             case _:  # memory stores are kept; agents get to them in a later version
                 pass
 
@@ -142,9 +144,10 @@ def carry_mounts(
     the copy has it as it was left, and gets it no second time."""
     known = _read_mounted_ids(mounted_ids_file(before))
     carried = [
-        each.id
-        for each in session_resources
-        if each.id in known and os.path.lexists(copy / workspace_path(each.mount_path))
+        session_resource.id
+        for session_resource in session_resources
+        if session_resource.id in known
+        and os.path.lexists(copy / workspace_path(session_resource.mount_path))
     ]
     _write_mounted_ids(mounted_ids_file(workspace), carried)
 
@@ -266,7 +269,9 @@ async def create_fork_workspace(
     staged = workspace.with_name(f"{workspace.name}.forking")
     await to_thread.run_sync(_reset_folder, staged)
     await _restore_snapshot(settings, past, session.parent_seq, staged)
-    await to_thread.run_sync(carry_mounts, Path(past.workspace), staged, workspace, session_resources)
+    await to_thread.run_sync(
+        carry_mounts, Path(past.workspace), staged, workspace, session_resources
+    )
     await to_thread.run_sync(staged.rename, workspace)
     await _take_snapshot(settings, session_id, workspace)
 

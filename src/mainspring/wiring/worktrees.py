@@ -295,7 +295,9 @@ async def _commit_worktree(
     if staged_tree.tree == await git.output("rev-parse", f"{tip}^{{tree}}"):
         return tip
     parents = ("-p", tip)
-    made = await git.output("commit-tree", staged_tree.tree, *parents, "-F", "-", given=message.encode())
+    made = await git.output(
+        "commit-tree", staged_tree.tree, *parents, "-F", "-", given=message.encode()
+    )
     await git.output("update-ref", f"refs/heads/{found.branch}", made, found.tip or "0" * len(made))
     return made
 
@@ -342,7 +344,7 @@ def _list_names(names: Sequence[str]) -> str:
 
 
 def _names_in(place: Path) -> list[str]:
-    return sorted(each.name for each in place.glob("*") if _NAME.fullmatch(each.name))
+    return sorted(item.name for item in place.glob("*") if _NAME.fullmatch(item.name))
 
 
 def _name_of(worktree: Worktree) -> str:

@@ -146,13 +146,13 @@ class Differential:
             writer.learn(is_executed=is_executed)
             if is_executed:
                 self.counts.reached |= writer.used
-            for kind in dict.fromkeys(each.kind for each in found):
+            for kind in dict.fromkeys(item.kind for item in found):
                 if (kind, text.split()[0]) not in self._told:
                     self._told.add((kind, text.split()[0]))
-                    tell(self._telling([each for each in found if each.kind == kind]))
+                    tell(self._telling([item for item in found if item.kind == kind]))
 
     def _telling(self, alike: list[Violation]) -> str:
-        rules = " / ".join(dict.fromkeys(each.rules for each in alike))
+        rules = " / ".join(dict.fromkeys(item.rules for item in alike))
         first = alike[0]
         where = f" after {first.before!r}" if first.before else ""
         shortest = self.minimized(first)
@@ -210,11 +210,15 @@ class Differential:
             return [
                 (kind, detail) for kind, detail in found if kind != "changes" or inside in detail
             ]
-        found += [("runs", each) for each in self._unnamed_runs(trace, judged.command or "")]
-        found += [("sends", each) for each in trace.sends]
-        found += [("kills", each) for each in trace.kills]
+        found += [
+            ("runs", unnamed_run) for unnamed_run in self._unnamed_runs(trace, judged.command or "")
+        ]
+        found += [("sends", send) for send in trace.sends]
+        found += [("kills", kill) for kill in trace.kills]
         if not is_sandboxed and name != "deny+read-only":  # which has rules for any file
-            found += [("reads", each) for each in self._unjudged_reads(trace, judged)]
+            found += [
+                ("reads", unjudged_read) for unjudged_read in self._unjudged_reads(trace, judged)
+            ]
         return found
 
     def _denied_reads(self, trace: Trace) -> list[tuple[str, str]]:
@@ -222,8 +226,8 @@ class Differential:
         reads = [*trace.reads, *(trace.silent_reads if searches else ())]
         denied = [path for path in reads if path in self.workspace.denied]
         found = [("reads a denied file", path) for path in denied]
-        shown = [each for each in trace.written if CANARY in each]
-        found += [("shows a denied file", each) for each in shown[:1]]
+        shown = [item for item in trace.written if CANARY in item]
+        found += [("shows a denied file", item) for item in shown[:1]]
         return found
 
     def _denied_runs(self, trace: Trace) -> list[tuple[str, str]]:
@@ -244,14 +248,16 @@ class Differential:
             if not path.startswith((scratch, home))  # `top` looks for its settings
             and not _HARMLESS_TARGETS.fullmatch(path)
             and not path.endswith("/.git/index.lock")
-            and not any(_is_part_of(path, each) for each in edited)
+            and not any(_is_part_of(path, item) for item in edited)
         ]
 
     def _unnamed_runs(self, trace: Trace, text: str) -> list[str]:
         commands = parse_commands(text).commands
         named = {os.path.basename(command.name) for command in commands}
         named |= {
-            os.path.basename(each.split()[0]) for command in commands for each in command.wrappers
+            os.path.basename(wrapper.split()[0])
+            for command in commands
+            for wrapper in command.wrappers
         }
         named |= {helper for name in named for helper in _HELPERS.get(name, "").split()}
         inside = str(self.workspace.root)
@@ -264,18 +270,18 @@ class Differential:
     def _unjudged_reads(self, trace: Trace, judged: AnalyzedCall) -> list[str]:
         if judged.analysis is None or judged.analysis.opaque:
             return []
-        told = [each for touched in judged.paths for each in touched.both]
+        told = [item for touched in judged.paths for item in touched.both]
         return [path for path in trace.reads if not self._is_told(path, told)]
 
     def _is_told(self, path: str, told: list[str]) -> bool:
         """The machine's own files are everybody's, and so are a user's settings."""
         private = path == f"{self.workspace.home}/private.txt"
         ours = (self.workspace.root, self.workspace.outside)
-        if not private and not any(path.startswith(f"{each}/") for each in ours):
+        if not private and not any(path.startswith(f"{our}/") for our in ours):
             return True
         if path.endswith(("/.git/info/exclude", "ignore")):
             return True  # searches ask them what to leave out
-        return any(path == each or path.startswith(f"{each.rstrip('/')}/") for each in told)
+        return any(path == item or path.startswith(f"{item.rstrip('/')}/") for item in told)
 
     def minimized(self, violation: Violation) -> str:
         """A shorter text that does the same."""

@@ -127,7 +127,7 @@ class Writer:
 
     def _take_documents(self) -> list[str]:
         taken, self._documents = self._documents, []
-        return ["\n" + each for each in taken]
+        return ["\n" + item for item in taken]
 
     def _list(self, depth: int) -> str:
         count = self._chance.choice((1, 1, 1, 2, 3))
@@ -300,8 +300,8 @@ class Tally:
 
 def check_intact(text: str, stage: Stage, tally: Tally) -> None:
     """And a rule that denies a stub sees it, whether the text is clear or not."""
-    for each in check(text, stage, tally):
-        assert rule_matches(f"{each[0]} *", text, behavior="deny"), (text, each)
+    for item in check(text, stage, tally):
+        assert rule_matches(f"{item[0]} *", text, behavior="deny"), (text, item)
 
 
 def check(text: str, stage: Stage, tally: Tally) -> list[tuple[str, ...]]:
@@ -314,8 +314,8 @@ def check(text: str, stage: Stage, tally: Tally) -> list[tuple[str, ...]]:
         return ran
     tally.clear += 1
     tally.ran += len(ran)
-    for each in ran:
-        assert accounted(each, found.commands), (text, each, [c.text for c in found.commands])
+    for item in ran:
+        assert accounted(item, found.commands), (text, item, [c.text for c in found.commands])
     return ran
 
 

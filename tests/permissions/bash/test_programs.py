@@ -62,7 +62,7 @@ def test_an_abbreviated_option_is_not_taken_for_another(name: str):
     if "free" in known.words:
         return
     options = known.valued | known.flags | known.optional
-    for option in sorted(each for each in options if each.startswith("--") and len(each) > 6):
+    for option in sorted(item for item in options if item.startswith("--") and len(item) > 6):
         for shortened in (option[:-1], option[:5]):
             if shortened not in options:
                 for given in (f"{shortened}=x", shortened):
@@ -87,7 +87,7 @@ def test_values_are_found_where_getopt_finds_them(
 ):
     line = parse_arguments(parse_commands(f"x {arguments}").commands[0].words[1:], spec)
     assert line is not None
-    taken = [each for name, value in line.options for each in (name, value and value.value)]
+    taken = [item for name, value in line.options for item in (name, value and value.value)]
     assert taken == files
 
 

@@ -120,7 +120,9 @@ def test_any_word_of_an_unknown_wrapper_may_begin_a_command():
 def test_redirections_are_kept():
     found = parse_commands("a < in > out 2>> log &> both <<< text 2>&1 3<> io")
     assert isinstance(found, (Commands, UnclearCommands))
-    redirects = [(each.operator, each.target.pathlike) for each in found.commands[0].redirects]
+    redirects = [
+        (redirect.operator, redirect.target.pathlike) for redirect in found.commands[0].redirects
+    ]
     assert redirects == [
         ("<", "in"),
         (">", "out"),

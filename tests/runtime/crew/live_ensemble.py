@@ -27,10 +27,10 @@ def told(member: ThreadNode) -> tuple[object, ...]:
     )
 
 
-def state(ensemble: ThreadTree) -> dict[str, object]:
+def state(thread_tree: ThreadTree) -> dict[str, object]:
     return {
-        thread_id: (told(member), ensemble.messages_for(thread_id))
-        for thread_id, member in ensemble.nodes.items()
+        thread_id: (told(member), thread_tree.messages_for(thread_id))
+        for thread_id, member in thread_tree.nodes.items()
     }
 
 

@@ -55,7 +55,7 @@ def lead(request: Request) -> ScriptAnswer:
     if turn_of(request) == 0:
         line = ask("nest") + ask("pay") + ask("sign") + ask("slow", run_in_background=True)
         return says("I call four.") + line
-    results = {each.use.input.get("description"): each.text for each in told(request)}
+    results = {item.use.input.get("description"): item.text for item in told(request)}
     if None not in results:  # nothing was sent yet
         found = _THREAD.search(results.get("pay", ""))
         if found is not None:
@@ -82,7 +82,7 @@ def doing(*plan: ScriptLine) -> Play:
     """One thing after the other; what is not known is looked up, and done if it is missing."""
 
     def play(request: Request) -> ScriptAnswer:
-        states = {str(each.use.input["step"]): each.state for each in told(request)}
+        states = {str(item.use.input["step"]): item.state for item in told(request)}
         for line in plan:
             [use] = [part for part in line.content if isinstance(part, ToolUse)]
             step = str(use.input["step"])

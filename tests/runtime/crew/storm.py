@@ -100,7 +100,7 @@ class Storm:
 
     async def answer(self, result: Literal["allow", "deny"]) -> bool:
         idle = [
-            each.payload for each in await self.events() if isinstance(each.payload, StatusIdle)
+            event.payload for event in await self.events() if isinstance(event.payload, StatusIdle)
         ]
         asked = (idle[-1].stop_reason.event_ids or ()) if idle else ()
         for call_id in asked:

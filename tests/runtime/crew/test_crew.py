@@ -224,11 +224,11 @@ async def test_what_subagents_spend_is_the_sessions_and_theirs(tmp_path: Path):
         result = await session.run()
         events = await session.events()
     assert result is not None
-    ensemble = ThreadTree.of(events, events[0].thread_id)
-    turns = {each.name: each.spend_account.spending.turns for each in ensemble.nodes.values()}
-    assert ensemble.main.spend_account.spending.turns == 4
+    thread_tree = ThreadTree.of(events, events[0].thread_id)
+    turns = {node.name: node.spend_account.spending.turns for node in thread_tree.nodes.values()}
+    assert thread_tree.main.spend_account.spending.turns == 4
     assert turns["general"] == 1
-    assert result.usage == ensemble.main.spend_account.usage
+    assert result.usage == thread_tree.main.spend_account.usage
 
 
 async def test_more_subagents_than_may_work_at_once_are_refused(tmp_path: Path):
@@ -261,7 +261,9 @@ async def test_a_coordinator_can_only_call_message_and_stop(tmp_path: Path):
     async with staged(tmp_path, model) as runtime:
         session = await runtime.start(lead, "begin")
         await session.run()
-    shown = {task_of(each): sorted(spec.name for spec in each.tools) for each in model.requests}
+    shown = {
+        task_of(request): sorted(spec.name for spec in request.tools) for request in model.requests
+    }
     assert shown["begin"] == ["agent", "send_message", "stop_agent"]
     assert "touch" in shown["task go"]
 
@@ -283,7 +285,7 @@ async def test_a_subagent_has_only_the_tools_that_its_type_names(tmp_path: Path)
     async with staged(tmp_path, model) as runtime:
         session = await runtime.start(lead, "begin")
         await session.run()
-    child = next(each for each in model.requests if task_of(each) == "task go")
+    child = next(request for request in model.requests if task_of(request) == "task go")
     assert {spec.name for spec in child.tools} == {"history_read", "history_search", "look"}
     assert "Be narrow." in child.system[0]
 
@@ -311,11 +313,11 @@ async def test_an_interrupt_stops_all_threads_and_nobody_is_woken_by_it(tmp_path
                 await session.interrupt()
         events = await session.events()
         assert await session.run() is None
-    ensemble = ThreadTree.of(events, events[0].thread_id)
-    assert [each.thread.running for each in ensemble.nodes.values()] == [False] * 3
-    reasons = {each.thread.last_reason for each in ensemble.nodes.values()}
+    thread_tree = ThreadTree.of(events, events[0].thread_id)
+    assert [node.thread.running for node in thread_tree.nodes.values()] == [False] * 3
+    reasons = {node.thread.last_reason for node in thread_tree.nodes.values()}
     assert reasons <= {"interrupted_tools", "interrupted_streaming"}
-    assert all(not each.thread.unsettled_calls() for each in ensemble.nodes.values())
+    assert all(not node.thread.unsettled_calls() for node in thread_tree.nodes.values())
 
 
 async def test_stop_agent_ends_one_that_works_in_the_background(tmp_path: Path):

@@ -74,10 +74,10 @@ def without_a_place(runtime: Runtime) -> None:
         yield
 
     @asynccontextmanager
-    async def outfit(_opening: SetupRequest) -> AsyncGenerator[Toolbox, None]:
+    async def toolbox_factory(_opening: SetupRequest) -> AsyncGenerator[Toolbox, None]:
         yield Toolbox(authorizer=AllowAll(), for_thread=refused)
 
-    runtime.outfit = outfit
+    runtime.toolbox_factory = toolbox_factory
 
 
 @pytest.mark.parametrize("is_background", [False, True])
@@ -247,7 +247,7 @@ async def test_who_stops_the_main_thread_alone_stops_those_that_it_waits_for(tmp
                     session.id, UserInterrupt(session_thread_id=main), sender=TESTER
                 )
         events = await session.events()
-    reasons = [each.thread.last_reason for each in folded(events).nodes.values()]
+    reasons = [node.thread.last_reason for node in folded(events).nodes.values()]
     assert reasons == ["interrupted_tools", "interrupted_streaming"]
 
 
@@ -272,4 +272,4 @@ async def test_who_is_stopped_is_stopped_with_those_that_it_has_called_beside_it
         events = await session.events()
     assert result is not None
     assert "has stopped" in result.text
-    assert [each.thread.running for each in folded(events).nodes.values()] == [False] * 3
+    assert [node.thread.running for node in folded(events).nodes.values()] == [False] * 3

@@ -29,7 +29,7 @@ async def test_what_a_fork_was_sent_is_known_byte_for_byte(tmp_path: Path):
         prefixes = {
             digest: xray.decode_prefix(await runtime.log.blob(digest)) for digest in digests
         }
-    [birth] = [each.payload for each in events if isinstance(each.payload, ThreadCreated)]
+    [birth] = [event.payload for event in events if isinstance(event.payload, ThreadCreated)]
     [shot] = xray.model_calls(events, thread_id=birth.session_thread_id, prefixes=prefixes)
-    [sent] = [each for each in model.requests if "your part" in newest(each)]
+    [sent] = [item for item in model.requests if "your part" in newest(item)]
     assert msgspec.json.encode(shot.request) == msgspec.json.encode(sent)

@@ -76,22 +76,22 @@ class Scene:
     @property
     def branches(self) -> list[str]:
         listed = git(self.workspace, "branch", "--format=%(refname:short)")
-        return [each for each in listed.split() if each != "main"]
+        return [item for item in listed.split() if item != "main"]
 
     @asynccontextmanager
     async def opened(self, model: Scripted) -> AsyncGenerator[Runtime, None]:
         async with staged(self.folder, model) as runtime:
-            runtime.outfit = self.outfit
+            runtime.toolbox_factory = self.toolbox_factory
             yield runtime
 
     @asynccontextmanager
-    async def outfit(self, opening: SetupRequest) -> AsyncGenerator[Toolbox, None]:
+    async def toolbox_factory(self, opening: SetupRequest) -> AsyncGenerator[Toolbox, None]:
         at = opening.workspace or self.workspace
         allowed = PolicyRule(text="save", behavior="allow")
         mode = self.mode if opening.subagent is None else "acceptEdits"
         policy = Policy(workspace=str(at), rules=(allowed, *self.rules), mode=mode)
         place = CallLocation(workspace=str(at), cwd=str(at), home="/", resolve=os.path.realpath)
-        gates = PermissionEngine(
+        authorizer = PermissionEngine(
             thread=opening.thread,
             policy=policy,
             location=lambda: place,
@@ -99,7 +99,10 @@ class Scene:
             is_sandboxed=False,
         )
         yield Toolbox(
-            authorizer=gates, tools=[saving(at)], worktrees=self.worktrees, for_thread=self.outfit
+            authorizer=authorizer,
+            tools=[saving(at)],
+            worktrees=self.worktrees,
+            for_thread=self.toolbox_factory,
         )
 
     async def played(self, model: Scripted) -> list[Event]:
@@ -184,7 +187,7 @@ async def test_two_edit_the_same_file_at_once_and_the_second_merge_conflicts(sce
     assert branch in kept
     assert scene.text in ("uno\n", "due\n")
     assert {scene.text.strip(), git(scene.workspace, "show", f"{branch}:a.txt")} == {"uno", "due"}
-    assert [each.outcome for each in of(events, WorktreeClosed)] == ["merged", "kept"]
+    assert [item.outcome for item in of(events, WorktreeClosed)] == ["merged", "kept"]
     for report in results(events)[:2]:
         assert "1 file changed: a.txt. close_worktree merges or discards it.]" in report
 
@@ -253,10 +256,10 @@ async def test_one_in_the_background_reports_its_worktree_and_goes_on_in_another
         }
     )
     events = await scene.played(model)
-    heard = [plain_text(each.content) for each in of(events, Received)]
-    assert any("1 file changed: a.txt." in each for each in heard)
-    assert any("1 file changed: c.txt." in each for each in heard)
-    assert [each.outcome for each in of(events, WorktreeClosed)] == ["merged", "merged"]
+    heard = [plain_text(item.content) for item in of(events, Received)]
+    assert any("1 file changed: a.txt." in item for item in heard)
+    assert any("1 file changed: c.txt." in item for item in heard)
+    assert [item.outcome for item in of(events, WorktreeClosed)] == ["merged", "merged"]
     first, second = of(events, WorktreeOpened)
     assert first.commit != second.commit
     assert (scene.text, (scene.workspace / "c.txt").read_text()) == ("changed\n", "more\n")
@@ -276,8 +279,8 @@ async def test_whom_somebody_in_a_worktree_calls_works_there_too(scene: Scene):
         }
     )
     events = await scene.played(model)
-    refusals = [plain_text(each.content) for each in of(events, AgentToolResult)]
-    assert any("You work in a worktree yourself" in each for each in refusals)
+    refusals = [plain_text(item.content) for item in of(events, AgentToolResult)]
+    assert any("You work in a worktree yourself" in refusal for refusal in refusals)
     assert len(of(events, WorktreeOpened)) == 1
     assert scene.text == "from within\n"
 
@@ -384,9 +387,9 @@ async def test_whatever_is_killed_right_after_git_did_it_the_work_arrives_once(
         events = await session.events()
     assert (scene.text, scene.branches) == ("changed\n", [])
     assert len(git(scene.workspace, "log", "--merges", "--format=%h").split()) == 1
-    assert [each.outcome for each in of(events, WorktreeClosed)] == ["merged"]
-    told = [*results(events), *(plain_text(each.content) for each in of(events, Received))]
-    assert sum("1 file changed: a.txt." in each for each in told) == 1
+    assert [item.outcome for item in of(events, WorktreeClosed)] == ["merged"]
+    told = [*results(events), *(plain_text(item.content) for item in of(events, Received))]
+    assert sum("1 file changed: a.txt." in item for item in told) == 1
 
 
 async def test_a_fork_of_the_session_has_worktrees_of_its_own(scene: Scene):
@@ -398,5 +401,5 @@ async def test_a_fork_of_the_session_has_worktrees_of_its_own(scene: Scene):
         await forked.send("go on")
         await run(forked)
         main = ThreadTree.of(await forked.events(), (await forked.events())[0].thread_id)
-    assert [each.worktree for each in main.nodes.values()] == [None, None]
+    assert [node.worktree for node in main.nodes.values()] == [None, None]
     assert len(scene.branches) == 1

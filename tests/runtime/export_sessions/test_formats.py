@@ -89,7 +89,7 @@ def _log(drawn: list[tuple[int, str, bool, int, bool]]) -> list[Event]:
     """Events of two threads; results are for one of the last calls, or for none."""
     log: list[Event] = []
     for seq, (kind, text, is_side, back, flag) in enumerate(drawn, 1):
-        calls = [each.id for each in log if isinstance(each.payload, events.AgentToolUse)]
+        calls = [item.id for item in log if isinstance(item.payload, events.AgentToolUse)]
         call = calls[-1 - back] if back < len(calls) else "sevt_none"
         thread = SIDE if is_side and back else MAIN
         log.append(_event(seq, thread, _payload(kind, text, call, flag)))
@@ -129,7 +129,7 @@ def folded(log: list[Event]) -> tuple[list[ExportedEntry], ConversationFold]:
 def transcript(log: list[Event]) -> list[dict[str, Any]]:
     lines = ClaudeCodeLines(session_name="s", main_thread=MAIN)
     entries, conversation = folded(log)
-    written = [line for each in entries for line in lines.write(each, conversation, {})]
+    written = [line for entry in entries for line in lines.write(entry, conversation, {})]
     return [json.loads(line.json) for line in written]
 
 

@@ -36,7 +36,9 @@ def portable(root: Path, **fields: object) -> Plugin:
 
 def said(plugin: Plugin, *levels: str) -> str:
     return "\n".join(
-        str(each) for each in plugin.findings if each.level in (levels or ("error", "warning"))
+        str(finding)
+        for finding in plugin.findings
+        if finding.level in (levels or ("error", "warning"))
     )
 
 

@@ -28,7 +28,7 @@ def parts(folder: Path) -> dict[str, PartReport]:
 
 
 def ignored(part: PartReport) -> dict[str, str]:
-    return {each.what: each.why for each in part.ignored_item}
+    return {item.what: item.why for item in part.ignored_item}
 
 
 def test_what_is_planned_for_later_is_understood_and_said_to_wait(tmp_path: Path):
@@ -71,7 +71,7 @@ def test_a_broken_skill_is_an_error_and_the_others_are_honoured(tmp_path: Path):
     found = parts(tmp_path)
     assert found["skills"].supported == ("good: d",)
     assert found["commands"].supported == ("go: Go.",)
-    assert [each.file for each in found["skills"].findings] == ["skills/bad/SKILL.md"]
+    assert [finding.file for finding in found["skills"].findings] == ["skills/bad/SKILL.md"]
 
 
 def test_errors_come_before_warnings_and_notes_are_no_problems():
@@ -79,5 +79,5 @@ def test_errors_come_before_warnings_and_notes_are_no_problems():
         Finding(level=level, file="f", what=level) for level in ("note", "warning", "error")
     )
     report = FolderReport(parts=(PartReport(name="a", findings=findings),))
-    assert [each.what for each in report.problems] == ["error", "warning"]
+    assert [problem.what for problem in report.problems] == ["error", "warning"]
     assert (report.errors, report.warnings) == (1, 1)

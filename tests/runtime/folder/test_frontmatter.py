@@ -48,7 +48,7 @@ HEADS: dict[str, tuple[str, dict[str, object], list[int]]] = {
 def test_a_head_is_read_as_it_was_meant(written: str, fields: dict[str, object], odd: list[int]):
     head = read_frontmatter(f"---\n{written}---\nbody\n")
     assert (head.fields, head.body, head.is_there) == (fields, "body\n", True)
-    assert [each.line for each in head.issues] == odd
+    assert [issue.line for issue in head.issues] == odd
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_all_spellings_of_a_key_are_one_and_the_second_of_them_is_told():
     )
     assert fields.words("allowed-tools") == ("Read",)
     assert fields.extra() == {"allowedTools": "Write"}
-    assert [each.line for each in fields.findings] == [3]
+    assert [finding.line for finding in fields.findings] == [3]
 
 
 def test_the_first_paragraph_is_the_first_that_says_something():

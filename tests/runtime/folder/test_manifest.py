@@ -54,7 +54,7 @@ def said(file: Path, text: str) -> AgentManifest:
 
 
 def odd(file: Path, text: str) -> list[str]:
-    return [f"{each.level} {each}" for each in said(file, text).findings]
+    return [f"{finding.level} {finding}" for finding in said(file, text).findings]
 
 
 def test_all_that_it_may_say_is_read(file: Path):
@@ -71,7 +71,7 @@ def test_all_that_it_may_say_is_read(file: Path):
     assert found.permissions == Permissions(
         mode="plan", allow=("Bash(ls *)",), deny=("Read(.env)",)
     )
-    assert found.crew == SubagentRules(names=("explore", "reviewer"))
+    assert found.supervisor == SubagentRules(names=("explore", "reviewer"))
     assert found.is_coordinator
     assert found.manifest_schedule == ManifestSchedule(
         cron="0 9 * * 1-5", timezone="Europe/Vienna", message="Look around."
@@ -106,8 +106,8 @@ def test_a_file_that_is_empty_or_not_there_says_nothing(file: Path):
 
 def test_how_many_subagents_there_may_be_can_be_said_instead_of_which(file: Path):
     text = "subagents: {names: [plan], max_depth: 1, max_parallel: 4}"
-    crew = SubagentRules(names=("plan",), max_depth=1, max_parallel=4)
-    assert said(file, text).crew == crew
+    supervisor = SubagentRules(names=("plan",), max_depth=1, max_parallel=4)
+    assert said(file, text).supervisor == supervisor
 
 
 @pytest.mark.parametrize(
@@ -178,6 +178,6 @@ def test_a_file_of_another_tool_is_reported_and_ignored(file: Path, key: str):
     found = said(file, text)
     assert found.error is None
     assert found.name == ""
-    assert [each.level for each in found.findings] == ["warning"]
+    assert [finding.level for finding in found.findings] == ["warning"]
     assert "another tool's file" in found.findings[0].what
     assert settings_in(file) == {}

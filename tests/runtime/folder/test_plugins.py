@@ -233,7 +233,7 @@ def test_installed_plugins_are_seen_by_scopes_and_the_users_come_first(tmp_path:
     (folder / FOLDER / "linked").symlink_to(PLUGINS / "steward")
     (folder / FOLDER / ".new-half").mkdir()
     found = installed_plugins(folder, home)
-    assert [(each.name, each.scope) for each in found.plugins] == [
+    assert [(plugin.name, plugin.scope) for plugin in found.plugins] == [
         ("deploy-tools", "user"),
         ("acme.reports", "project"),
     ]

@@ -21,7 +21,11 @@ def root(tmp_path: Path) -> Path:
 
 def test_an_agent_plugin_is_read_from_its_fixed_places():
     plugin = read_plugin(PLUGINS / "reports", "project")
-    assert (plugin.name, plugin.version, plugin.plugin_kind) == ("acme.reports", "1.2.0", "agent-plugins")
+    assert (plugin.name, plugin.version, plugin.plugin_kind) == (
+        "acme.reports",
+        "1.2.0",
+        "agent-plugins",
+    )
     assert names(plugin.skills) == ["outline", "summarize"]  # immediate children only
     assert said(plugin, "error", "warning", "note") == ""
     validator, archive = (expand_server(server, {"HOME": "/h"})[0] for server in plugin.servers)
@@ -112,7 +116,7 @@ def test_a_portable_server_that_breaks_its_rules_is_left_out(root: Path, server:
     file = {"$schema": MCP_SCHEMA, "mcpServers": {"broken": server, "sound": sound}}
     (root / "mcp.json").write_text(json.dumps(file))
     plugin = portable(root)
-    assert [each.name for each in plugin.servers] == ["kit:sound"]
+    assert [item.name for item in plugin.servers] == ["kit:sound"]
     assert why in said(plugin)
 
 

@@ -60,7 +60,7 @@ def around(root: Path, **more: object) -> PathInstructions:
 
 
 async def shown(surroundings: PathInstructions, path: str, thread_id: str = "") -> list[str]:
-    return [each.source for each in await surroundings.for_path(path, thread_id=thread_id)]
+    return [item.source for item in await surroundings.for_path(path, thread_id=thread_id)]
 
 
 async def test_nested_files_and_scoped_rules_hold_for_a_file_below_them(project: Path):
@@ -135,7 +135,7 @@ async def test_a_nested_file_cannot_bring_in_what_is_hidden_from_the_session(pro
     (project / "app/CLAUDE.md").write_text("x @../.env")
     hidden = DiskInstructionFiles(is_hidden=lambda path: path.name == ".env")
     found = await around(project, files=hidden).for_path("app/b.txt")
-    assert [each.source for each in found] == ["app/AGENTS.md", "app/CLAUDE.md"]
+    assert [item.source for item in found] == ["app/AGENTS.md", "app/CLAUDE.md"]
 
 
 def tools_on(project: Path, surroundings: PathInstructions) -> dict[str, Tool]:

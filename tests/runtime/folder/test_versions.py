@@ -135,7 +135,7 @@ def test_who_is_stopped_while_going_back_can_go_on_and_has_lost_nothing(folder: 
     times = iter([clock(), clock()])
     with pytest.raises(StopIteration):  # after the files were written, before the index was
         folder_versions.rollback(folder, 1, lambda: next(times))
-    assert [each.number for each in folder_versions.list_versions(folder)] == [1, 2]
+    assert [list_version.number for list_version in folder_versions.list_versions(folder)] == [1, 2]
     assert folder_versions.rollback(folder, 1, clock).number == 3
     assert texts(folder) == before
     assert "+Changed.\n" in folder_versions.diff_versions(folder, 1, 2)[0].text
@@ -144,7 +144,7 @@ def test_who_is_stopped_while_going_back_can_go_on_and_has_lost_nothing(folder: 
 def test_several_that_begin_at_once_make_one_version(folder: Path, clock: Clock):
     with ThreadPoolExecutor(4) as pool:
         made = [pool.submit(folder_versions.record_version, folder, clock) for _ in range(8)]
-    assert {each.result().number for each in made} == {1}
+    assert {item.result().number for item in made} == {1}
 
 
 def test_there_is_no_going_back_to_what_never_was(folder: Path, clock: Clock):

@@ -51,7 +51,7 @@ def mangled(text: str, dice: random.Random) -> bytes:
         case 3:
             del lines[at]
         case 4:
-            return b"\n".join(each.encode() for each in lines[:at]) + b"\n\xff\xfe{\n"
+            return b"\n".join(line.encode() for line in lines[:at]) + b"\n\xff\xfe{\n"
         case _:
             lines[at] = with_odd_value(lines[at].rstrip(","), dice)
     return "\n".join(lines).encode()
@@ -109,8 +109,8 @@ async def test_history_is_nobodys_word_and_counts_against_no_limit(tmp_path: Pat
             assert source is not None
             stored = await store_session(log, source, now=NOW, importer=local_user("ada"))
             session = await log.session(stored.session_id)
-            ensemble = ThreadTree.of(await log.read(session.id), session.thread_id)
-            thread, spent = ensemble.main.thread, ensemble.main.spend_account.spending
+            thread_tree = ThreadTree.of(await log.read(session.id), session.thread_id)
+            thread, spent = thread_tree.main.thread, thread_tree.main.spend_account.spending
             assert thread.turns > 0
             assert (spent.turns, spent.input_tokens, spent.tool_calls) == (0, 0, 0)
             assert not thread.session_state.prompts
@@ -119,7 +119,9 @@ async def test_history_is_nobodys_word_and_counts_against_no_limit(tmp_path: Pat
             assert thread.is_answered
             assert not thread.running
             assert not [
-                call for each in ensemble.nodes.values() for call in each.thread.unsettled_calls()
+                call
+                for node in thread_tree.nodes.values()
+                for call in node.thread.unsettled_calls()
             ]
 
 
@@ -142,9 +144,10 @@ def test_calls_that_ran_at_once_keep_their_results_and_belong_to_one_reply():
     assert session.main.results["toolu_bash"].is_error
     assert set(calls) <= set(session.main.results)
     assert first.usage.output_tokens == 180
-    assert [(each.name, each.call_id) for each in session.source_subagents] == [
-        ("price-checker", "toolu_task")
-    ]
+    assert [
+        (source_subagent.name, source_subagent.call_id)
+        for source_subagent in session.source_subagents
+    ] == [("price-checker", "toolu_task")]
     assert session.left_out["other branch"] == 2
 
 
@@ -170,7 +173,7 @@ def test_subagents_deep_inside_of_one_another_are_put_beside_the_sessions_own():
             above = depths.get(event.payload.parent_thread_id, 0)
             depths[event.payload.session_thread_id] = above + 1
     assert (len(depths), max(depths.values())) == (400, 32)
-    assert ["more than 32 deep" in each.what for each in session.findings] == [True]
+    assert ["more than 32 deep" in finding.what for finding in session.findings] == [True]
 
 
 def test_a_compaction_keeps_what_it_names():
@@ -180,4 +183,4 @@ def test_a_compaction_keeps_what_it_names():
     planned = plan_import(session, scrub=bytes, now=NOW).events
     [replaces] = [event.replaces for event in planned if event.replaces is not None]
     sources = {event.id: event.source_id for event in planned}
-    assert [sources[each] for each in replaces] == ["running:r0", "replied:r0:1"]
+    assert [sources[replace] for replace in replaces] == ["running:r0", "replied:r0:1"]

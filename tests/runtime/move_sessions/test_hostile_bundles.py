@@ -138,9 +138,9 @@ async def test_a_forged_receipt_in_the_log_gives_the_senders_rules_no_power(
     short = await lines_with(theirs, said, POLICY, MOVED)
     long = await lines_with(theirs, RECEIVED, said, POLICY, MOVED)
     for log in (long, short):  # the shorter one ends right before the forged receipt
-        gear = await received(here, bundle(tmp_path, log))
-        assert (gear.policy, gear.prompts) == (None, [])
-        assert gear.workspace == str(tmp_path / "work")
+        state = await received(here, bundle(tmp_path, log))
+        assert (state.policy, state.prompts) == (None, [])
+        assert state.workspace == str(tmp_path / "work")
     kinds = [event.type for event in await here.read(SESSION)]
     assert kinds[-2:] == ["session.moved", "session.received"]
     assert kinds.count("session.received") == 2
@@ -154,9 +154,9 @@ async def test_a_fork_from_before_it_was_received_has_not_the_senders_rules(
     for at in (3, 4):
         fork = await here.fork(SESSION, at=at)
         again = await here.fork(fork.id, at=3)
-        for each in (fork.id, again.id):
-            gear = await gear_of(here, each)
-            assert (gear.policy, gear.workspace) == (None, str(tmp_path / "work"))
+        for item in (fork.id, again.id):
+            state = await gear_of(here, item)
+            assert (state.policy, state.workspace) == (None, str(tmp_path / "work"))
 
 
 async def test_nothing_is_stored_if_the_files_are_not_as_they_should_be(
@@ -247,7 +247,7 @@ async def test_headers_are_checked_before_the_archive_is_read(here: SessionLog, 
     file = write(tmp_path / "a.tar", [entry("workspace/a", b"x", pax_headers=sparse)])
     with pytest.raises(MainspringError, match="not one of ours"):
         await received(here, file)
-    write(file, [entry(f"workspace/{each}") for each in range(4)])
+    write(file, [entry(f"workspace/{item}") for item in range(4)])
     with pytest.raises(TooLarge):
         check_headers(file, UploadLimits(max_entries=3))
 

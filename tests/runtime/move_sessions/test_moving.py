@@ -114,10 +114,10 @@ async def test_at_every_step_of_a_move_at_most_one_copy_goes_on(
 
     kinds = [event.type for event in await there.read(session_id)]
     assert kinds[-2:] == ["session.moved", "session.received"]
-    gear = ThreadTree.of(
+    state = ThreadTree.of(
         await there.read(session_id), (await there.session(session_id)).thread_id
     ).main.thread.session_state
-    assert (gear.policy, gear.workspace) == (None, str(place))
+    assert (state.policy, state.workspace) == (None, str(place))
 
     found = sorted(path.relative_to(place).as_posix() for path in place.rglob("*"))
     assert found == ["notes.txt", "src", "src/inside", "src/run.sh"]

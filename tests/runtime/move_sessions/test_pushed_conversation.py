@@ -142,7 +142,7 @@ async def test_media_come_from_the_bundle_only(log: SessionLog):
         BlobSource(hash="elsewhere", size=1, media_type="image/png"),
         UrlSource(url="https://example.com/a.png"),
     )
-    await client.writes(UserMessage(content=tuple(ImageBlock(source=each) for each in sources)))
+    await client.writes(UserMessage(content=tuple(ImageBlock(source=source) for source in sources)))
     [prompt] = (await client.source(here=b"x")).main.items
     assert isinstance(prompt, SourcePrompt)
     content = prompt.content

@@ -29,7 +29,7 @@ from mainspring.core.facts import ContextAdded, SkillUsed
 from mainspring.core.model import Request
 from mainspring.core.model_facts import ModelFacts
 from mainspring.core.tool import Call, Tool, ToolResult
-from mainspring.runtime.skills.catalogue import skills_for_path
+from mainspring.runtime.skills.path_skills import skills_for_path
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.skill_body import (
     refusing_runner,
@@ -170,11 +170,11 @@ async def test_a_skill_in_use_comes_back_after_a_compaction(tmp_path: Path):
         events = await played.events()
         await _is_seen(played, text)
     kinds = [type(event.payload) for event in events]
-    added = [each.payload for each in events if isinstance(each.payload, ContextAdded)]
+    added = [item.payload for item in events if isinstance(item.payload, ContextAdded)]
     assert kinds.index(ContextCompacted) < kinds.index(ContextAdded)
-    assert {each.source for each in added} == {"skill style"}
+    assert {item.source for item in added} == {"skill style"}
 
 
 async def _is_seen(played: Stage, text: str) -> None:
-    desk = await played.desk()
-    assert any(text in str(message) for message in desk.thread.transcript.upcoming())
+    context = await played.context()
+    assert any(text in str(message) for message in context.thread.transcript.upcoming())

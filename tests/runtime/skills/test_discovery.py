@@ -47,15 +47,15 @@ def found(scopes: Scopes, cache: SkillFileCache | None = None) -> DiscoveredSkil
 
 
 def names(what: DiscoveredSkills) -> list[str]:
-    return [each.name for each in what.skills]
+    return [item.name for item in what.skills]
 
 
 def by_name(what: DiscoveredSkills) -> dict[str, Skill]:
-    return {each.name: each for each in what.skills}
+    return {item.name: item for item in what.skills}
 
 
 def said(what: DiscoveredSkills) -> list[str]:
-    return [str(each) for each in what.findings]
+    return [str(finding) for finding in what.findings]
 
 
 def test_the_skills_of_the_wild_are_found_but_for_those_that_say_nothing(tmp_path: Path):
@@ -63,7 +63,7 @@ def test_the_skills_of_the_wild_are_found_but_for_those_that_say_nothing(tmp_pat
     shutil.copytree(WILD / "commands", tmp_path / ".claude/commands")
     what = found(Scopes(folder=tmp_path))
     files = [*WILD.glob("skills/**/[Ss][Kk][Ii][Ll][Ll].md"), *WILD.glob("commands/**/*.md")]
-    skipped = [each for each in what.findings if "skipped" in each.what]
+    skipped = [finding for finding in what.findings if "skipped" in finding.what]
     assert len(skipped) == 6
     # One stands below a skill, and so is part of it.
     assert len(what.skills) == len(files) - len(skipped) - 1
@@ -87,7 +87,7 @@ def test_of_two_with_one_name_the_wider_scope_has_it_and_the_other_is_told(scope
         "both": "the user's",
         "mine": "the folder's",
     }
-    assert {each.level for each in what.findings} == {"note"}
+    assert {finding.level for finding in what.findings} == {"note"}
     assert said(what)[1:] == [
         ".claude/skills/both/SKILL.md: is not used: "
         "~/.claude/skills/both/SKILL.md is called both, too, and comes first",
@@ -121,7 +121,7 @@ def test_only_what_a_project_or_a_plugin_brings_must_be_vouched_for(scopes: Scop
         return {pinned: True, order: True, changed: False}.get(place)
 
     what = discover(scopes, is_pinned=is_pinned)
-    trusted = {each.name: each.is_trusted for each in what.skills}
+    trusted = {item.name: item.is_trusted for item in what.skills}
     assert trusted == {
         "mine": True,
         "changed": False,
@@ -184,12 +184,12 @@ def test_a_link_leads_out_of_no_project_and_no_plugin(scopes: Scopes, tmp_path: 
     (tmp_path / "outside/skills").symlink_to(tmp_path / "outside")
     what = found(scopes)
     assert names(what) == []
-    assert [each.file for each in what.findings] == [
+    assert [finding.file for finding in what.findings] == [
         ".claude/skills/half/SKILL.md",
         ".claude/skills/linked",
         ".agents/skills",
     ]
-    assert {each.what for each in what.findings} == {"leads out of its root: not read"}
+    assert {finding.what for finding in what.findings} == {"leads out of its root: not read"}
 
 
 def test_what_the_user_has_linked_is_theirs_to_link(scopes: Scopes, tmp_path: Path):
@@ -213,13 +213,13 @@ def test_a_file_is_read_again_only_if_it_has_changed(scopes: Scopes):
     cache = SkillFileCache()
     changed = skill(scopes.folder / "skills/changed", "before")
     same = skill(scopes.folder / "skills/same", "before")
-    assert [each.description for each in found(scopes, cache).skills] == ["before", "before"]
+    assert [item.description for item in found(scopes, cache).skills] == ["before", "before"]
     stat = same.stat()
     for file in (changed, same):
         file.write_text(file.read_text().replace("before", "behind"))
     os.utime(same, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     os.utime(changed, ns=(stat.st_atime_ns, stat.st_mtime_ns + 1))
-    assert [each.description for each in found(scopes, cache).skills] == ["behind", "before"]
+    assert [item.description for item in found(scopes, cache).skills] == ["behind", "before"]
 
 
 def test_what_is_kept_is_told_again_and_trust_is_never_kept(scopes: Scopes):
@@ -228,7 +228,7 @@ def test_what_is_kept_is_told_again_and_trust_is_never_kept(scopes: Scopes):
     first = discover(scopes, is_pinned=lambda _: True, skill_file_cache=cache)
     second = discover(scopes, is_pinned=lambda _: False, skill_file_cache=cache)
     assert first.findings == second.findings
-    assert [each.is_trusted for each in (*first.skills, *second.skills)] == [True, False]
+    assert [item.is_trusted for item in (*first.skills, *second.skills)] == [True, False]
 
 
 def test_a_folder_without_anything_has_no_skills(scopes: Scopes):

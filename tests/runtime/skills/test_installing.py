@@ -44,10 +44,10 @@ def skill_at(folder: Path, name: str = "pdf", files: Mapping[str, str] | None = 
 
 
 def install(source: object, home: Path, pins: TrustPins, *, name: str | None = None) -> Path:
-    with skill_installation.skill_staging_folder(home, now=NOW) as bench:
+    with skill_installation.skill_staging_folder(home, now=NOW) as sandbox_pool:
         choice = SkillChoice(names=frozenset((name,) if name else ()))
-        [candidate] = skill_installation.fetch(str(source), Path(bench), choice).candidates
-        kept = skill_installation.install(candidate, Path(bench), home, replaces=True)
+        [candidate] = skill_installation.fetch(str(source), Path(sandbox_pool), choice).candidates
+        kept = skill_installation.install(candidate, Path(sandbox_pool), home, replaces=True)
         skill_installation.trust(candidate, kept, pins, NOW)
     return kept
 
@@ -123,14 +123,14 @@ def test_a_skill_at_the_root_does_not_hide_the_others(home: Path, pins: TrustPin
     for name in ("docx", "xlsx"):
         skill_at(source / f"skills/{name}", name)
     skill_at(source / "skills/docx/template", "inner")
-    with skill_installation.skill_staging_folder(home, now=NOW) as bench:
-        offer = skill_installation.fetch(str(source), Path(bench))
-        assert [each.skill.name for each in offer.candidates] == ["pdf"]
+    with skill_installation.skill_staging_folder(home, now=NOW) as sandbox_pool:
+        offer = skill_installation.fetch(str(source), Path(sandbox_pool))
+        assert [candidate.skill.name for candidate in offer.candidates] == ["pdf"]
         assert offer.others == ("docx", "xlsx")
     for choice in (SkillChoice(takes_all=True), SkillChoice(names=frozenset(("docx", "xlsx")))):
-        with skill_installation.skill_staging_folder(home, now=NOW) as bench:
-            offer = skill_installation.fetch(str(source), Path(bench), choice)
-            assert [each.skill.name for each in offer.candidates] == ["docx", "xlsx"]
+        with skill_installation.skill_staging_folder(home, now=NOW) as sandbox_pool:
+            offer = skill_installation.fetch(str(source), Path(sandbox_pool), choice)
+            assert [candidate.skill.name for candidate in offer.candidates] == ["docx", "xlsx"]
 
 
 def test_a_large_skill_is_installed_and_a_larger_one_refused_by_its_name(
@@ -235,13 +235,13 @@ def test_an_older_one_is_replaced_only_on_demand_and_then_wholly(
     home: Path, pins: TrustPins, tmp_path: Path
 ):
     kept = install(skill_at(tmp_path / "old", files={"old.txt": "x"}), home, pins)
-    with skill_installation.skill_staging_folder(home, now=NOW) as bench:
+    with skill_installation.skill_staging_folder(home, now=NOW) as sandbox_pool:
         newer = skill_at(tmp_path / "new", files={"new.txt": "x"})
-        [candidate] = skill_installation.fetch(str(newer), Path(bench)).candidates
+        [candidate] = skill_installation.fetch(str(newer), Path(sandbox_pool)).candidates
         with pytest.raises(AlreadyExists, match="installed already"):
-            skill_installation.install(candidate, Path(bench), home)
+            skill_installation.install(candidate, Path(sandbox_pool), home)
         assert pins.is_pinned(kept)
-        skill_installation.install(candidate, Path(bench), home, replaces=True)
+        skill_installation.install(candidate, Path(sandbox_pool), home, replaces=True)
     assert sorted(path.name for path in kept.iterdir()) == ["SKILL.md", "new.txt"]
     assert pins.status(kept) == "changed"  # nobody has vouched for this one
     assert left(home) == ["skills", "skills.json"]
@@ -251,24 +251,24 @@ def test_what_a_killed_install_has_left_is_put_right_by_the_next(
     home: Path, pins: TrustPins, tmp_path: Path
 ):
     kept = install(skill_at(tmp_path / "mine"), home, pins)
-    bench = home / ".mainspring" / ".new-skills-killed"
-    (bench / "replaced").mkdir(parents=True)
-    kept.rename(bench / "replaced" / "pdf")  # killed after the first of two renames
+    sandbox_pool = home / ".mainspring" / ".new-skills-killed"
+    (sandbox_pool / "replaced").mkdir(parents=True)
+    kept.rename(sandbox_pool / "replaced" / "pdf")  # killed after the first of two renames
     before = (NOW - timedelta(hours=2)).timestamp()
-    os.utime(bench, (before, before))
+    os.utime(sandbox_pool, (before, before))
     (home / ".mainspring" / ".new-skills-busy").mkdir()
     busy = NOW.timestamp()
     os.utime(home / ".mainspring" / ".new-skills-busy", (busy, busy))
     with skill_installation.skill_staging_folder(home, now=NOW):
         assert pins.is_pinned(kept)
-        assert not bench.exists()
+        assert not sandbox_pool.exists()
     assert left(home) == [".new-skills-busy", "skills", "skills.json"]
 
 
 def test_a_removed_skill_is_gone_and_so_is_the_trust(home: Path, pins: TrustPins, tmp_path: Path):
     kept = install(skill_at(tmp_path / "mine"), home, pins)
-    with skill_installation.skill_staging_folder(home, now=NOW) as bench:
-        skill_installation.remove(kept, Path(bench), pins)
+    with skill_installation.skill_staging_folder(home, now=NOW) as sandbox_pool:
+        skill_installation.remove(kept, Path(sandbox_pool), pins)
     assert not kept.exists()
     assert pins.of(kept) is None
 
@@ -278,8 +278,8 @@ def test_of_a_link_only_the_link_is_removed(home: Path, pins: TrustPins, tmp_pat
     link = home / ".mainspring" / "skills" / "pdf"
     link.parent.mkdir(parents=True)
     os.symlink(source, link)
-    with skill_installation.skill_staging_folder(home, now=NOW) as bench:
-        skill_installation.remove(link, Path(bench), pins)
+    with skill_installation.skill_staging_folder(home, now=NOW) as sandbox_pool:
+        skill_installation.remove(link, Path(sandbox_pool), pins)
     assert not link.is_symlink()
     assert (source / "SKILL.md").exists()
 

@@ -30,14 +30,14 @@ MANY = [skill(number, TASKS[number % len(TASKS)]) for number in range(300)]
 
 
 @given(
-    skills=st.lists(st.integers(0, 299), unique=True).map(lambda at: [MANY[each] for each in at]),
+    skills=st.lists(st.integers(0, 299), unique=True).map(lambda at: [MANY[item] for item in at]),
     window=st.integers(8_000, 2_000_000),
 )
 def test_the_list_never_exceeds_its_share_of_the_window(skills: list[Skill], window: int):
     listed = fit_to_window(skills, window=window)
     notice = 100
     assert len(render_catalogue(listed)) <= max_list_tokens(window) * BYTES_PER_TOKEN + notice
-    assert [each.name for each in listed] == [each.name for each in skills]
+    assert [item.name for item in listed] == [item.name for item in skills]
     assert render_catalogue(listed) == render_catalogue(fit_to_window(skills[::-1], window=window))
 
 
@@ -51,9 +51,9 @@ def test_the_cap_is_a_share_of_the_window_within_bounds():
 
 def test_what_is_used_most_is_listed_first_and_then_what_fits():
     listed = fit_to_window(MANY, window=32_000, uses={"skill-299": 3}, query="make charts")
-    names = [each.name for each in listed if each.is_listed]
+    names = [item.name for item in listed if item.is_listed]
     assert "skill-299" in names
-    assert {each.description.split(",")[0] for each in listed if each.is_listed} == {
+    assert {item.description.split(",")[0] for item in listed if item.is_listed} == {
         "Works on charts",
         "Works on backups",  # skill-299
     }

@@ -184,13 +184,13 @@ ELSEWHERE = {"group", "lowercase-file"}  # for discovery
 
 
 def told(findings: list[Any]) -> list[Told]:
-    return [(each.level, each.line, each.what) for each in findings]
+    return [(finding.level, finding.line, finding.what) for finding in findings]
 
 
 def test_every_fixture_has_its_line_in_a_table():
     keys = {f"key-{key.replace('_', '-')}" for key in KEPT}
     named = {*READ, *SKIPPED, *keys, *ELSEWHERE}
-    assert {each.name for each in SKILLS.path.iterdir()} == named
+    assert {item.name for item in SKILLS.path.iterdir()} == named
 
 
 @pytest.mark.parametrize("name", READ)
@@ -207,7 +207,7 @@ def test_a_skill_of_the_wild_is_read(name: str):
     }
     place = {key: getattr(skill, key) for key in ("file", "folder", "hash")}
     assert msgspec.to_builtins(skill) == {**plain, **place, **expected}
-    assert [(level, line) for level, line, _ in told(said)] == [each[:2] for each in findings]
+    assert [(level, line) for level, line, _ in told(said)] == [finding[:2] for finding in findings]
     assert all(what in each[2] for each, (_, _, what) in zip(told(said), findings, strict=True))
 
 
@@ -319,4 +319,4 @@ def test_whatever_else_a_skill_says_of_itself_is_kept(
     skill, said = read_skill(file, PartLocation(file.parent, "project"), "SKILL.md")
     assert skill is not None
     assert skill.extra == extra
-    assert len([each for each in said if UNKNOWN in each.what]) == len(extra)
+    assert len([item for item in said if UNKNOWN in item.what]) == len(extra)

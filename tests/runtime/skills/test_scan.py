@@ -56,7 +56,7 @@ def test_a_hit_says_where_what_and_why_and_nothing_in_it_steers_a_terminal(tmp_p
 
 
 def test_text_in_tag_characters_is_read_out(tmp_path: Path):
-    hidden = "".join(chr(0xE0000 + ord(each)) for each in "run rm")
+    hidden = "".join(chr(0xE0000 + ord(item)) for item in "run rm")
     report = scan(written(tmp_path / "a", SKILL__md=f"Hi{hidden}"))
     assert report.hits[0].excerpt == "hidden text: run rm"
 

@@ -101,7 +101,7 @@ async def test_the_prompt_lists_skills_without_their_text(tmp_path: Path):
     assert '<skill name="deploy">Does deploy.</skill>' in with_skills
     assert not any(word in with_skills for word in ("whole text", "styles", "release"))
     assert "<skills>" not in without
-    assert [[tool.name for tool in each.tools if tool.name == "skill"] for each in asked] == [
+    assert [[tool.name for tool in item.tools if tool.name == "skill"] for item in asked] == [
         ["skill"],
         [],
     ]
@@ -121,7 +121,7 @@ async def test_what_a_trusted_skill_allows_ends_with_the_run(tmp_path: Path):
     assert decisions(events)[1:] == [("allow", "Bash(make:*)"), ("ask", None)]
     assert played.ran == ["make all"]
     retried = replay_decisions(events, Policy(workspace="/work"))
-    assert [each.now.decision for each in retried] == ["allow", "allow", "ask"]
+    assert [item.now.decision for item in retried] == ["allow", "allow", "ask"]
 
 
 async def test_waiting_for_a_person_does_not_end_the_run(tmp_path: Path):
@@ -151,7 +151,7 @@ async def test_a_skill_that_nobody_has_vouched_for_allows_nothing(tmp_path: Path
     async with site(tmp_path, model) as played:
         session = await played.played(agent(found(tmp_path, trusted=False)), "deploy")
         events = await session.events()
-    assert [each.allowed_tools for each in uses(events)] == [()]
+    assert [use.allowed_tools for use in uses(events)] == [()]
     assert decisions(events)[-1][0] == "ask"
 
 
@@ -186,8 +186,8 @@ async def test_a_replay_knows_at_every_point_what_skills_allow(tmp_path: Path):
     kinds = [event.type for event in events]
     used, idle = kinds.index("skill.used"), kinds.index("session.status_idle")
     for upto in range(len(events)):
-        gear = ThreadTree.of(events[: upto + 1], row.thread_id).main.thread.session_state
-        assert bool(gear.skills) == (used <= upto < idle)
+        state = ThreadTree.of(events[: upto + 1], row.thread_id).main.thread.session_state
+        assert bool(state.skills) == (used <= upto < idle)
 
 
 async def test_a_skill_is_carried_out_by_a_subagent(tmp_path: Path):
@@ -210,7 +210,7 @@ async def test_a_skill_is_carried_out_by_a_subagent(tmp_path: Path):
     born = ThreadTree.of(events, events[0].thread_id).nodes[used.thread_id]
     assert born.name == "explore"
     assert played.ran == ["make lint"]
-    assert "It is fine." in results([each for each in events if each.thread_id != born.id])[0]
+    assert "It is fine." in results([item for item in events if item.thread_id != born.id])[0]
 
 
 async def test_commands_in_a_trusted_text_run_by_the_rules_and_no_argument_brings_one(

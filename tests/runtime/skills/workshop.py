@@ -61,11 +61,11 @@ class Site:
         self.runtime = runtime
         self.ran: list[str] = []
         self._rules = rules
-        runtime.outfit = self._outfit
+        runtime.toolbox_factory = self._toolbox_factory
 
     @asynccontextmanager
-    async def _outfit(self, opening: SetupRequest) -> AsyncGenerator[Toolbox, None]:
-        gates = PermissionEngine(
+    async def _toolbox_factory(self, opening: SetupRequest) -> AsyncGenerator[Toolbox, None]:
+        authorizer = PermissionEngine(
             thread=opening.thread,
             policy=Policy(workspace="/work", rules=self._rules),
             location=lambda: CallLocation(
@@ -74,7 +74,9 @@ class Site:
             clock=lambda: datetime(2026, 5, 1, tzinfo=UTC),
             is_sandboxed=False,
         )
-        yield Toolbox(authorizer=gates, tools=[bash(self.ran)], for_thread=self._outfit)
+        yield Toolbox(
+            authorizer=authorizer, tools=[bash(self.ran)], for_thread=self._toolbox_factory
+        )
 
     async def played(self, agent: Agent, *messages: str) -> Session:
         session = await self.runtime.start(agent)

@@ -75,7 +75,10 @@ class BackgroundHooks:
 
     def _fail(self, handler_call: HandlerCall, handler: CommandHook, why: str) -> None:
         failed = HandlerResult(
-            label=handler.label, hook_event=handler_call.hook_event, handler_reply=HookFailure(why), milliseconds=0
+            label=handler.label,
+            hook_event=handler_call.hook_event,
+            handler_reply=HookFailure(why),
+            milliseconds=0,
         )
         self._told.append(
             HookResult(messages=(f"hook {handler.label} {why}",), hook_runs=(failed.fact(),))
@@ -88,7 +91,10 @@ class BackgroundHooks:
                 messages = (f"hook {handler_result.label} {reason}",)
             case HookResult(context=context, messages=messages, blocked=blocked, reason=reason):
                 self._context.extend(context)
-                unheard = tuple(f"hook {handler_result.label}: {e}" for e in handler_result.handler_reply.ignored)
+                unheard = tuple(
+                    f"hook {handler_result.label}: {e}"
+                    for e in handler_result.handler_reply.ignored
+                )
                 messages = (*messages, *unheard)
                 if blocked and rewakes and reason:
                     await self._tell_model(reason)

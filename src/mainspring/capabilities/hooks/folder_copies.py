@@ -92,7 +92,7 @@ def rewrite_to_copy(
         hidden = [spelled.sub(mark, word) for word in hidden]
     others = replace(
         scripts,
-        roots=tuple(each for each in scripts.roots if each != root),
+        roots=tuple(item for item in scripts.roots if item != root),
         files={p: each for p, each in scripts.files.items() if not p.startswith(f"{root}/")},
     )
     with copied_scripts(hidden, others) as led:

@@ -172,7 +172,9 @@ _ANSWER_FORMAT = (
 )
 
 
-async def run_prompt(handler: PromptHook, payload: bytes, ask_model: AskModel | None) -> HandlerReply:
+async def run_prompt(
+    handler: PromptHook, payload: bytes, ask_model: AskModel | None
+) -> HandlerReply:
     if ask_model is None:
         return HookFailure("needs a model to ask, and there is none")
     return read_judgement(await ask_model(prompt_text(handler.prompt, payload), handler.model))
@@ -225,8 +227,8 @@ class HandlerResult:
             case HookFailure(reason=reason, timed_out=timed_out):
                 outcome = "timed_out" if timed_out else "failed"
             case HookResult(reason=reason):
-                ruling = combine(self.hook_event.event, [self.handler_reply])
-                outcome = "blocked" if ruling.blocked else "ok"
+                hook_result = combine(self.hook_event.event, [self.handler_reply])
+                outcome = "blocked" if hook_result.blocked else "ok"
             case _:
                 assert_never(self.reply)
         return HookRan(
@@ -248,7 +250,11 @@ class HandlerCall:
     def in_folder(self, folder: HookFolder | None) -> HandlerCall:
         """For a handler that this plugin or skill brings."""
         around = replace(self.handler_ports.hook_environment, folder=folder)
-        return replace(self, ports=replace(self.handler_ports, surroundings=around)) if folder else self
+        return (
+            replace(self, ports=replace(self.handler_ports, surroundings=around))
+            if folder
+            else self
+        )
 
     async def run(self, handler: AnyHandler, *, seconds: float) -> HandlerResult:
         """Whatever the handler does, there is an answer, and in time."""

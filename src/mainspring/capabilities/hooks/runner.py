@@ -165,10 +165,12 @@ class HookRunner:
         if isinstance(payload, HookFailure):
             answers = [_failed_result(wired, hook_event, payload) for wired in wanted]
         else:
-            question = HandlerCall(hook_event=hook_event, payload=payload, handler_ports=self._ports)
+            question = HandlerCall(
+                hook_event=hook_event, payload=payload, handler_ports=self._ports
+            )
             answers = await self._answers(question, wanted)
-        rulings = [self._ruling(answered) for answered in answers]
-        return self._shown(combine(hook_event.event, [*late, *rulings]))
+        hook_results = [self._ruling(answered) for answered in answers]
+        return self._shown(combine(hook_event.event, [*late, *hook_results]))
 
     def _shown(self, result: HookResult) -> HookResult:
         for message in result.messages:
@@ -208,7 +210,10 @@ class HookRunner:
         return wanted
 
     def _applies(self, bound_hook: _BoundHook, hook_event: HookEvent) -> bool:
-        if bound_hook.skill is not None and bound_hook.skill not in self._hook_session.active_skills():
+        if (
+            bound_hook.skill is not None
+            and bound_hook.skill not in self._hook_session.active_skills()
+        ):
             return False
         if bound_hook.condition is None:
             return True
@@ -228,9 +233,9 @@ class HookRunner:
                 "hook_event_name": hook_event.event,
             }
             if hook_event.event in TOOL_EVENTS:
-                told["tool_name"] = names_with_aliases(hook_event.subject, self._policy.aliases)[:2][
-                    -1
-                ]
+                told["tool_name"] = names_with_aliases(hook_event.subject, self._policy.aliases)[
+                    :2
+                ][-1]
             if hook_event.tool_use_id is not None:
                 told["tool_use_id"] = hook_event.tool_use_id
             return msgspec.json.encode(told)
@@ -270,10 +275,10 @@ class HookRunner:
                         blocked=True, reason=f"{said}, so this may not go on", hook_runs=(fact,)
                     )
                 return HookResult(messages=(said,), hook_runs=(fact,))
-            case HookResult() as ruling:
-                for what in ruling.ignored:
+            case HookResult() as hook_result:
+                for what in hook_result.ignored:
                     self._hook_session.warn(f"hook {handler_result.label}: {what}")
-                return replace(ruling, ran=(fact,))
+                return replace(hook_result, ran=(fact,))
 
 
 def _default_seconds(handler: Handler) -> float:
@@ -286,7 +291,9 @@ def _default_seconds(handler: Handler) -> float:
             return 600.0
 
 
-def _failed_result(bound_hook: _BoundHook, hook_event: HookEvent, failure: HookFailure) -> HandlerResult:
+def _failed_result(
+    bound_hook: _BoundHook, hook_event: HookEvent, failure: HookFailure
+) -> HandlerResult:
     return HandlerResult(
         label=bound_hook.handler.label, hook_event=hook_event, handler_reply=failure, milliseconds=0
     )

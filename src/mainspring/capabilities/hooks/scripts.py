@@ -288,9 +288,9 @@ def _imported_modules(content: bytes) -> Iterator[bytes]:
 
 def _walk(root: Path, folder: Path, *, is_deep: bool = True) -> Iterator[Path]:
     for at, folders, files in os.walk(root / folder):
-        folders[:] = sorted(each for each in folders if is_deep and each not in _SKIPPED)
-        for each in sorted(files):
-            yield Path(at, each).relative_to(root)
+        folders[:] = sorted(item for item in folders if is_deep and item not in _SKIPPED)
+        for file in sorted(files):
+            yield Path(at, file).relative_to(root)
 
 
 def _content(path: Path) -> bytes:

@@ -115,8 +115,8 @@ def read_output(event: HookEventName, output: bytes) -> HandlerReply:
         return HookFailure(
             f"answered to {truncate(specific.hook_event_name or '', 60)}, not to {event}"
         )
-    ruling = combine(event, [*_general_results(event, said), *_event_results(event, specific)])
-    return replace(ruling, ignored=_unknown_fields(output))
+    hook_result = combine(event, [*_general_results(event, said), *_event_results(event, specific)])
+    return replace(hook_result, ignored=_unknown_fields(output))
 
 
 def _unknown_fields(output: bytes) -> tuple[str, ...]:
@@ -158,16 +158,18 @@ def combine(event: HookEventName, results: Sequence[HookResult]) -> HookResult:
 
     A no to what has happened already, or cannot be helped, becomes words.
     """
-    refusals = [ruling for ruling in results if _refuses(event, ruling)]
+    refusals = [hook_result for hook_result in results if _refuses(event, hook_result)]
     decided = _combine_refusals(event, refusals) if refusals else _combine_accepted(event, results)
     return replace(
         decided,
-        stop=_first_set([ruling.stop for ruling in results]),
-        context=_join_texts([*(ruling.context for ruling in results), decided.context]),
-        messages=_join_texts([*(ruling.messages for ruling in results), decided.messages]),
-        updated_output=_first_set([ruling.updated_output for ruling in results]),
-        retry=any(ruling.retry for ruling in results),
-        ran=tuple(fact for ruling in results for fact in ruling.hook_runs),
+        stop=_first_set([hook_result.stop for hook_result in results]),
+        context=_join_texts([*(hook_result.context for hook_result in results), decided.context]),
+        messages=_join_texts(
+            [*(hook_result.messages for hook_result in results), decided.messages]
+        ),
+        updated_output=_first_set([hook_result.updated_output for hook_result in results]),
+        retry=any(hook_result.retry for hook_result in results),
+        ran=tuple(fact for hook_result in results for fact in hook_result.hook_runs),
     )
 
 
@@ -186,25 +188,25 @@ def _combine_refusals(event: HookEventName, refusals: Sequence[HookResult]) -> H
         permission="deny" if event in _ON_CALLS else None,
         reason=truncate("\n".join(reasons)),
         blocked=True,
-        interrupt=any(ruling.interrupt for ruling in refusals),
+        interrupt=any(hook_result.interrupt for hook_result in refusals),
     )
 
 
 def _combine_accepted(event: HookEventName, results: Sequence[HookResult]) -> HookResult:
     permission = _strictest(results) if event in _ON_CALLS else None
     decisive = [r for r in results if permission is not None and r.permission == permission]
-    reasons = dict.fromkeys(ruling.reason for ruling in decisive if ruling.reason)
-    updates = [update for ruling in decisive for update in ruling.updates]
+    reasons = dict.fromkeys(hook_result.reason for hook_result in decisive if hook_result.reason)
+    updates = [update for hook_result in decisive for update in hook_result.updates]
     return HookResult(
         permission=permission,
         reason=truncate("\n".join(reasons)) or None,
-        updated_input=_first_set([ruling.updated_input for ruling in results]),
+        updated_input=_first_set([hook_result.updated_input for hook_result in results]),
         updates=tuple(updates) if permission == "allow" else (),
     )
 
 
 def _strictest(results: Sequence[HookResult]) -> _Permission | None:
-    said = {ruling.permission for ruling in results}
+    said = {hook_result.permission for hook_result in results}
     for permission in _STRICTEST_FIRST:
         if permission in said:
             return permission
@@ -212,23 +214,25 @@ def _strictest(results: Sequence[HookResult]) -> _Permission | None:
 
 
 def _general_results(event: HookEventName, said: _Output) -> list[HookResult]:
-    rulings: list[HookResult] = []
+    hook_results: list[HookResult] = []
     if said.decision == "block":
-        rulings.append(HookResult(blocked=True, reason=said.reason))
+        hook_results.append(HookResult(blocked=True, reason=said.reason))
     if said.decision == "approve" and event == "PreToolUse":
-        rulings.append(HookResult(permission="allow", reason=said.reason))
+        hook_results.append(HookResult(permission="allow", reason=said.reason))
     if said.continue_ is False:
-        rulings.append(HookResult(stop=truncate(said.stop_reason or "a hook ended the run")))
+        hook_results.append(HookResult(stop=truncate(said.stop_reason or "a hook ended the run")))
     if said.system_message:
-        rulings.append(HookResult(messages=(said.system_message,)))
-    return rulings
+        hook_results.append(HookResult(messages=(said.system_message,)))
+    return hook_results
 
 
 def _event_results(event: HookEventName, said: _Specific) -> list[HookResult]:
     context = (said.additional_context,) if said.additional_context else ()
-    rulings = [HookResult(context=context, retry=event == "PermissionDenied" and bool(said.retry))]
+    hook_results = [
+        HookResult(context=context, retry=event == "PermissionDenied" and bool(said.retry))
+    ]
     if said.permission_decision == "deny" or event == "PreToolUse":
-        rulings.append(
+        hook_results.append(
             HookResult(
                 permission=said.permission_decision,
                 reason=said.permission_decision_reason,
@@ -236,10 +240,10 @@ def _event_results(event: HookEventName, said: _Specific) -> list[HookResult]:
             )
         )
     if said.decision is not None:
-        rulings.append(_permission_result(event, said.decision))
+        hook_results.append(_permission_result(event, said.decision))
     if event == "PostToolUse" and said.updated_tool_output is not None:
-        rulings.append(HookResult(updated_output=_as_text(said.updated_tool_output)))
-    return rulings
+        hook_results.append(HookResult(updated_output=_as_text(said.updated_tool_output)))
+    return hook_results
 
 
 def _permission_result(event: HookEventName, said: _Decision) -> HookResult:

@@ -91,7 +91,9 @@ class Interpreter:
     """A pool of workers for all sessions; each program has a worker of its own while it runs,
     and nothing of it is left when the next one comes."""
 
-    def __init__(self, *, processes: int = 2, interpreter_limits: InterpreterLimits | None = None) -> None:
+    def __init__(
+        self, *, processes: int = 2, interpreter_limits: InterpreterLimits | None = None
+    ) -> None:
         self._limits = interpreter_limits or InterpreterLimits()
         self._pool = monty.Monty(
             min_processes=0,  # the first program starts the first worker

@@ -168,7 +168,7 @@ class _PythonRuns:
     """Keys whose results were given to the harness, and which the sandbox still keeps."""
 
     def traits(self, given: Mapping[str, object]) -> Traits:
-        return Traits(in_doubt_policy="probe") if self._may_climb(given) else SAFE_READ
+        return Traits(in_doubt="probe") if self._may_climb(given) else SAFE_READ
 
     def _may_climb(self, given: Mapping[str, object]) -> bool:
         if self.sandbox is None:
@@ -234,10 +234,16 @@ def _interpreter_result(interpreter_result: InterpreterResult, advice: str) -> T
 def _sandbox_result(exec_result: ExecResult, note: str) -> ToolResult:
     if exec_result.stop_cause == "lost":
         return ToolResult.text(_LOST, ok=False, error="in_doubt")
-    ended = f"exit status {exec_result.status}" if exec_result.stop_cause is None else f"stopped: {exec_result.stop_cause}"
+    ended = (
+        f"exit status {exec_result.status}"
+        if exec_result.stop_cause is None
+        else f"stopped: {exec_result.stop_cause}"
+    )
     ok = exec_result.status == 0 and exec_result.stop_cause is None
     parts = [note, _text(exec_result.stdout), _text(exec_result.stderr), "" if ok else f"[{ended}]"]
-    return _tool_result(parts, ok=ok, error="timed_out" if exec_result.stop_cause == "time" else "failed")
+    return _tool_result(
+        parts, ok=ok, error="timed_out" if exec_result.stop_cause == "time" else "failed"
+    )
 
 
 def _tool_result(parts: list[str], *, ok: bool, error: Failure) -> ToolResult:

@@ -98,7 +98,7 @@ def system_ca_bundle() -> bytes:
     if place:  # not everywhere
         return Path(place).read_bytes()
     known = ssl.create_default_context().get_ca_certs(binary_form=True)
-    return "".join(ssl.DER_cert_to_PEM_cert(each) for each in known).encode()
+    return "".join(ssl.DER_cert_to_PEM_cert(item) for item in known).encode()
 
 
 def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:

@@ -152,11 +152,17 @@ class EgressProxy:
         Raises:
             Malformed: no rule has such a host, or it is where nobody may go.
         """
-        rules = self._egress_rules.covering(egress_request.host, egress_request.port, egress_request.scheme)
+        rules = self._egress_rules.covering(
+            egress_request.host, egress_request.port, egress_request.scheme
+        )
         if not rules:
             self.record(egress_request, None, status=403)
-            raise HttpError(403, f"{egress_request.host}:{egress_request.port} is not among the allowed hosts")
-        besides = self._egress_rules.addresses(egress_request.host, egress_request.port, egress_request.scheme)
+            raise HttpError(
+                403, f"{egress_request.host}:{egress_request.port} is not among the allowed hosts"
+            )
+        besides = self._egress_rules.addresses(
+            egress_request.host, egress_request.port, egress_request.scheme
+        )
         try:
             addresses = await resolve_allowed(egress_request.host, self._resolver, besides=besides)
         except NetworkRefused as error:
@@ -169,7 +175,10 @@ class EgressProxy:
         rule = self._egress_rules.allowing(egress_request)
         if rule is None:
             self.record(egress_request, None, status=403)
-            raise HttpError(403, f"{egress_request.method} {egress_request.path} is not allowed at {egress_request.host}")
+            raise HttpError(
+                403,
+                f"{egress_request.method} {egress_request.path} is not allowed at {egress_request.host}",
+            )
         return rule
 
 
@@ -199,27 +208,31 @@ class _ProxyConnection:
                 if request.method == "CONNECT":
                     await self._tunnel(http_connection, request)
                     return
-                _, upstream = await self._proxy.find_upstream(self._wished(request, _plain_request))
+                _, upstream = await self._proxy.find_upstream(
+                    self._options_for_session(request, _plain_request)
+                )
                 stays = await self._pass_on(http_connection, request, upstream)
             except HttpError as error:
                 await _send_refusal(http_connection, error)
                 return
 
     async def _heard(self, http_connection: HttpConnection) -> Http1Request | None:
-        head = await http_connection.head(idle_seconds=None if self._unheard else self._caps.idle_seconds)
+        head = await http_connection.head(
+            idle_seconds=None if self._unheard else self._caps.idle_seconds
+        )
         self._unheard = False
         return None if head is None else http1.parse_request(head, self._caps)
 
     async def _tunnel(self, http_connection: HttpConnection, http1_request: Http1Request) -> None:
-        wish = self._wished(http1_request, _tunnel_request)
-        rule, upstream = await self._proxy.find_upstream(wish)
+        options = self._options_for_session(http1_request, _tunnel_request)
+        rule, upstream = await self._proxy.find_upstream(options)
         await http_connection.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
         try:
             with anyio.fail_after(self._caps.head_seconds):
                 inner = await TLSStream.wrap(
                     self._stream,
                     server_side=True,
-                    ssl_context=self._proxy.certificate_authority.context(wish.host),
+                    ssl_context=self._proxy.certificate_authority.context(options.host),
                     standard_compatible=False,
                 )
             await self._converse_inside(HttpConnection(inner, self._caps), upstream)
@@ -227,7 +240,7 @@ class _ProxyConnection:
                 await inner.unwrap()
         finally:
             if not self._asked:
-                self._proxy.record(wish, rule)
+                self._proxy.record(options, rule)
 
     async def _converse_inside(self, http_connection: HttpConnection, tunnel: Upstream) -> None:
         stays = True
@@ -237,13 +250,17 @@ class _ProxyConnection:
                 if request is None:
                     return
                 self._asked += 1
-                wish = self._wished(request, partial(_inner_request, tunnel.request))
-                stays = await self._pass_on(http_connection, request, replace(tunnel, wish=wish))
+                options = self._options_for_session(
+                    request, partial(_inner_request, tunnel.request)
+                )
+                stays = await self._pass_on(
+                    http_connection, request, replace(tunnel, options=options)
+                )
             except HttpError as error:
                 await _send_refusal(http_connection, error)
                 return
 
-    def _wished(
+    def _options_for_session(
         self, http1_request: Http1Request, read: Callable[[Http1Request], EgressRequest]
     ) -> EgressRequest:
         try:
@@ -258,9 +275,11 @@ class _ProxyConnection:
     async def _pass_on(
         self, http_connection: HttpConnection, http1_request: Http1Request, upstream: Upstream
     ) -> bool:
-        wish = upstream.request
-        rule = self._proxy.authorize(wish)
-        exchange = ProxyExchange(http_connection, http1_request, self._proxy.placeholders, self._caps)
+        options = upstream.request
+        rule = self._proxy.authorize(options)
+        exchange = ProxyExchange(
+            http_connection, http1_request, self._proxy.placeholders, self._caps
+        )
         try:
             with anyio.fail_after(self._caps.exchange_seconds):
                 return await exchange.run(upstream)
@@ -270,7 +289,7 @@ class _ProxyConnection:
             exchange.status = error.status
             raise
         finally:
-            self._proxy.record(wish, rule, status=exchange.status, used=exchange.credentials)
+            self._proxy.record(options, rule, status=exchange.status, used=exchange.credentials)
 
 
 async def _send_refusal(http_connection: HttpConnection, error: HttpError) -> None:
@@ -280,7 +299,9 @@ async def _send_refusal(http_connection: HttpConnection, error: HttpError) -> No
         (b"Content-Length", str(len(body)).encode()),
         (b"Connection", b"close"),
     ]
-    await http_connection.send(http1.encode_head(f"HTTP/1.1 {error.status} Refused", headers) + body)
+    await http_connection.send(
+        http1.encode_head(f"HTTP/1.1 {error.status} Refused", headers) + body
+    )
 
 
 def _authority(written: str, scheme: Scheme) -> tuple[str, int]:
@@ -316,11 +337,16 @@ def _plain_request(http1_request: Http1Request) -> EgressRequest:
 
 
 def _inner_request(tunnel: EgressRequest, http1_request: Http1Request) -> EgressRequest:
-    if not http1_request.target.startswith("/") and (http1_request.method, http1_request.target) != ("OPTIONS", "*"):
+    if not http1_request.target.startswith("/") and (
+        http1_request.method,
+        http1_request.target,
+    ) != ("OPTIONS", "*"):
         raise HttpError(400, "inside a tunnel a request asks for a path")
     if _authority(http1.host_of(http1_request), "https") != (tunnel.host, tunnel.port):
         raise HttpError(421, "the host is another than the one of the tunnel")
-    return EgressRequest("https", tunnel.host, tunnel.port, http1_request.method, _path(http1_request.target))
+    return EgressRequest(
+        "https", tunnel.host, tunnel.port, http1_request.method, _path(http1_request.target)
+    )
 
 
 def _path(target: str) -> str:

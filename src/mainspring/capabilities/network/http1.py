@@ -84,7 +84,9 @@ class Http1Response:
 class HttpConnection:
     """A connection that is read by heads, lines and bodies."""
 
-    def __init__(self, stream: ByteStream, proxy_limits: ProxyLimits, *, is_server: bool = False) -> None:
+    def __init__(
+        self, stream: ByteStream, proxy_limits: ProxyLimits, *, is_server: bool = False
+    ) -> None:
         self.stream = stream
         self._proxy_limits = proxy_limits
         self._is_server = is_server
@@ -163,7 +165,10 @@ class HttpConnection:
 
     async def _line(self) -> bytes:
         while (end := self._buffer.find(b"\r\n")) < 0:
-            if len(self._buffer) > self._proxy_limits.head_bytes or not await self._patiently_more():
+            if (
+                len(self._buffer) > self._proxy_limits.head_bytes
+                or not await self._patiently_more()
+            ):
                 raise self._fault(400, "a line without an end")
         return self._take(end + 2)[:-2]
 
@@ -212,12 +217,14 @@ def parse_response(head: bytes, proxy_limits: ProxyLimits) -> Http1Response:
     return Http1Response(int(line[2]), int(line[1]), _headers(fields, proxy_limits, status=502))
 
 
-def _headers(fields: Sequence[bytes], proxy_limits: ProxyLimits, *, status: int) -> tuple[Header, ...]:
+def _headers(
+    fields: Sequence[bytes], proxy_limits: ProxyLimits, *, status: int
+) -> tuple[Header, ...]:
     if len(fields) > proxy_limits.headers:
         raise HttpError(431 if status == 400 else status, "too many headers")
     found: list[Header] = []
-    for each in fields:
-        field = _FIELD.fullmatch(each)  # no folding, no bare CR or LF, no space before the colon
+    for item in fields:
+        field = _FIELD.fullmatch(item)  # no folding, no bare CR or LF, no space before the colon
         if field is None:
             raise HttpError(status, "a header that is none")
         found.append((field[1], field[2]))
@@ -254,7 +261,7 @@ def _framing(headers: Sequence[Header], minor: int, *, status: int) -> Framing |
     lengths = header_values(headers, b"content-length")
     codings = header_values(headers, b"transfer-encoding")
     if codings:
-        if lengths or minor == 0 or [each.lower() for each in codings] != [b"chunked"]:
+        if lengths or minor == 0 or [coding.lower() for coding in codings] != [b"chunked"]:
             raise HttpError(status, "two ways to tell how long the body is, or an unknown one")
         return "chunked"
     if not lengths:
@@ -268,7 +275,7 @@ def end_to_end(headers: Sequence[Header]) -> tuple[Header, ...]:
     """Without what is between two neighbours only, and without what says how long the body is."""
     dropped = set(_HOP_BY_HOP)
     for value in header_values(headers, b"connection"):
-        dropped |= {each.strip().lower() for each in value.split(b",")}
+        dropped |= {item.strip().lower() for item in value.split(b",")}
     return tuple(header for header in headers if header[0].lower() not in dropped)
 
 

@@ -59,9 +59,11 @@ class Placeholders:
         search_for: Callable[[Sequence[str]], Search],
         new_token: Callable[[], str] = lambda: secrets.token_hex(16),
     ) -> None:
-        self._credentials = {f"{PREFIX}{new_token()}": each for each in credentials if each.value}
+        self._credentials = {
+            f"{PREFIX}{new_token()}": credential for credential in credentials if credential.value
+        }
         self._written = [placeholder.encode() for placeholder in self._credentials]
-        self._search = search_for([each.value for each in self._credentials.values()])
+        self._search = search_for([credential.value for credential in self._credentials.values()])
 
     def __bool__(self) -> bool:
         return bool(self._credentials)

@@ -53,8 +53,12 @@ class Upstream:
 
     @property
     def authority(self) -> str:
-        wish = self.request
-        return wish.host if wish.port == PORTS[wish.scheme] else f"{wish.host}:{wish.port}"
+        options = self.request
+        return (
+            options.host
+            if options.port == PORTS[options.scheme]
+            else f"{options.host}:{options.port}"
+        )
 
 
 @asynccontextmanager
@@ -127,7 +131,9 @@ class ProxyExchange:
         """
         framing = http1.request_framing(self._http1_request)
         if isinstance(framing, int) and framing > self._proxy_limits.request_bytes:
-            raise HttpError(413, f"the body is longer than {self._proxy_limits.request_bytes} bytes")
+            raise HttpError(
+                413, f"the body is longer than {self._proxy_limits.request_bytes} bytes"
+            )
         async with connect_upstream(upstream, self._proxy_limits) as server:
             try:
                 await self._ask(server, upstream, framing)
@@ -239,7 +245,7 @@ class ProxyExchange:
             return []
         told = http1.header_values(http1_response.headers, b"content-length")
         told = told if self._http1_request.method == "HEAD" else [b"0"]
-        return [(b"Content-Length", each) for each in told]
+        return [(b"Content-Length", item) for item in told]
 
 
 def _length(framing: http1.Framing) -> Sequence[Header]:
@@ -254,7 +260,9 @@ def _content_encoding(http1_response: Http1Response) -> bytes | None:
     Raises:
         Malformed: in a way that cannot be looked into.
     """
-    codings = b",".join(http1.header_values(http1_response.headers, b"content-encoding")).strip().lower()
+    codings = (
+        b",".join(http1.header_values(http1_response.headers, b"content-encoding")).strip().lower()
+    )
     if codings in (b"", b"identity"):
         return None
     if codings not in _COMPRESSED:

@@ -63,14 +63,17 @@ class EgressRule:
         return is_host(host, self.host)
 
     def allows(self, egress_request: EgressRequest) -> bool:
-        if not self.covers(egress_request.host, egress_request.port, egress_request.scheme) or egress_request.method in _NEVER:
+        if (
+            not self.covers(egress_request.host, egress_request.port, egress_request.scheme)
+            or egress_request.method in _NEVER
+        ):
             return False
         if self.methods and egress_request.method not in self.methods:
             return False
         if not self.paths:
             return True
         path = _plain_path(egress_request.path)
-        return path is not None and any(_matches(path, each) for each in self.paths)
+        return path is not None and any(_matches(path, item) for item in self.paths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,9 @@ class EgressRules:
 
     def addresses(self, host: str, port: int, scheme: Scheme) -> tuple[Network, ...]:
         """Addresses that are no public ones, and that the host may have all the same."""
-        return tuple(each for rule in self.covering(host, port, scheme) for each in rule.addresses)
+        return tuple(
+            address for rule in self.covering(host, port, scheme) for address in rule.addresses
+        )
 
 
 NO_HOSTS = EgressRules()
@@ -119,7 +124,7 @@ def parse_rules(settings: object) -> EgressRules:
         networking = msgspec.convert(settings, _Networking)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"networking: {error}") from error
-    listed = tuple(_parse_rule(each) for each in networking.allowed_hosts)
+    listed = tuple(_parse_rule(allowed_host) for allowed_host in networking.allowed_hosts)
     if networking.type == "unrestricted":
         return EgressRules((*listed, *ALL_HOSTS.rules))
     return EgressRules(listed)
@@ -142,7 +147,7 @@ def _parse_rule(listed: str | _Host) -> EgressRule:
         paths=given.paths,
         plain_http=given.plain_http,
         ports=frozenset(given.ports),
-        addresses=tuple(_parse_range(given.host, each) for each in given.addresses),
+        addresses=tuple(_parse_range(given.host, address) for address in given.addresses),
     )
 
 
@@ -190,7 +195,7 @@ def _plain_path(path: str) -> str | None:
     if "%2f" in path.lower() or ";" in plain:
         return None
     inner = plain.split("/")[1:]
-    if any(each in (".", "..") for each in inner) or "" in inner[:-1]:
+    if any(item in (".", "..") for item in inner) or "" in inner[:-1]:
         return None
     return plain
 

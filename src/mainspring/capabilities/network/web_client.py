@@ -71,23 +71,25 @@ class WebFetch:
         raise NetworkRefused(f"{url} leads on and on: more than {_MOST_HOPS} times")
 
     def _allowed(self, url: str) -> _Hop:
-        wish = _egress_request(url)
-        rule = self._egress_rules.allowing(wish)
+        options = _egress_request(url)
+        rule = self._egress_rules.allowing(options)
         if rule is None:
-            self._tell(wish, None, status=None)
-            plain = " over http; try https" * (wish.scheme == "http")
-            raise NetworkRefused(f"{wish.host} is not among the allowed hosts{plain}")
-        return _Hop(url, wish, rule)
+            self._tell(options, None, status=None)
+            plain = " over http; try https" * (options.scheme == "http")
+            raise NetworkRefused(f"{options.host} is not among the allowed hosts{plain}")
+        return _Hop(url, options, rule)
 
     async def _get(self, hop: _Hop, max_bytes: int) -> tuple[FetchResponse, str | None]:
         """The page, and where it says that it is instead."""
-        wish = hop.egress_request
-        besides = self._egress_rules.addresses(wish.host, wish.port, wish.scheme)
+        options = hop.egress_request
+        besides = self._egress_rules.addresses(options.host, options.port, options.scheme)
         status: int | None = None
         try:
-            addresses = await resolve_allowed(wish.host, self._resolver, besides=besides)
+            addresses = await resolve_allowed(options.host, self._resolver, besides=besides)
             connector = aiohttp.TCPConnector(
-                resolver=PinnedResolver(wish.host, addresses), ssl=self._trust, use_dns_cache=False
+                resolver=PinnedResolver(options.host, addresses),
+                ssl=self._trust,
+                use_dns_cache=False,
             )
             async with (
                 aiohttp.ClientSession(
@@ -99,15 +101,17 @@ class WebFetch:
                 target = response.headers.get("Location") if status in _REDIRECTS else None
                 return await _page(response, hop.url, max_bytes), target
         except NetworkRefused:
-            self._tell(wish, None, status=None)
+            self._tell(options, None, status=None)
             raise
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-            raise NetworkRefused(f"{wish.host}: {_error_text(error)}") from error
+            raise NetworkRefused(f"{options.host}: {_error_text(error)}") from error
         finally:
             if status is not None:
-                self._tell(wish, hop.egress_rule, status=status)
+                self._tell(options, hop.egress_rule, status=status)
 
-    def _tell(self, egress_request: EgressRequest, egress_rule: EgressRule | None, *, status: int | None) -> None:
+    def _tell(
+        self, egress_request: EgressRequest, egress_rule: EgressRule | None, *, status: int | None
+    ) -> None:
         self._audit(
             NetworkRequested(
                 host=egress_request.host,

@@ -74,7 +74,9 @@ async def stream_reply(
     yield reply_parser.reply(opened.provider_request_id)
 
 
-def _deltas(response_part: ResponsePart, reply_parser: ReplyParser, endpoint: Endpoint) -> Iterator[Delta]:
+def _deltas(
+    response_part: ResponsePart, reply_parser: ReplyParser, endpoint: Endpoint
+) -> Iterator[Delta]:
     try:
         match response_part:
             case list():

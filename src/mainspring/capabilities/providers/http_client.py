@@ -225,11 +225,15 @@ class HttpClient:
             return await wait()
         return None
 
-    async def _response(self, http_call: HttpCall, pending_response: PendingResponse) -> aiohttp.ClientResponse:
+    async def _response(
+        self, http_call: HttpCall, pending_response: PendingResponse
+    ) -> aiohttp.ClientResponse:
         """The response whose headers say yes."""
         limits = self.limits
         seconds = (
-            limits.abort_seconds - limits.stall_seconds if http_call.stream else limits.whole_seconds
+            limits.abort_seconds - limits.stall_seconds
+            if http_call.stream
+            else limits.whole_seconds
         )
         if not pending_response.settled.is_set():
             await self._within(seconds, pending_response.settled.wait)

@@ -59,7 +59,9 @@ def retry_delay(
     asked = failure.retry_after_seconds
     if asked is None:
         return jittered
-    longest = retry_policy.max_lone_wait_seconds if is_alone else retry_policy.max_retry_after_seconds
+    longest = (
+        retry_policy.max_lone_wait_seconds if is_alone else retry_policy.max_retry_after_seconds
+    )
     # The jitter comes on top: everybody was told the same number.
     return asked + jittered if asked <= longest else None
 

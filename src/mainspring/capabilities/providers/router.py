@@ -120,7 +120,9 @@ class Router:
     def pace(self, provider: str) -> RateLimiter:
         return self._paces[provider]
 
-    async def choose(self, routing_task: RoutingTask, request: Request) -> tuple[ModelCandidate, ...]:
+    async def choose(
+        self, routing_task: RoutingTask, request: Request
+    ) -> tuple[ModelCandidate, ...]:
         return await self._routing.choose(routing_task, request)
 
     def candidates(self, role: Role = "main") -> tuple[str, ...]:
@@ -273,9 +275,13 @@ class ModelRoute:
                     yield msgspec.structs.replace(item, model=model_candidate.id)
                     return
                 yield item
-        raise ProviderFailed(model_candidate.provider, "malformed", "the stream ended without a reply")
+        raise ProviderFailed(
+            model_candidate.provider, "malformed", "the stream ended without a reply"
+        )
 
-    def _switched(self, model_candidate: ModelCandidate, candidate_failures: _CandidateFailures) -> FailedOver:
+    def _switched(
+        self, model_candidate: ModelCandidate, candidate_failures: _CandidateFailures
+    ) -> FailedOver:
         before = self._current or ""
         self._current = model_candidate.id
         refusal = candidate_failures.said.get(before)
@@ -302,11 +308,16 @@ def _with_candidate(
     tried = f" ({attempts} attempts)" if attempts > 1 else ""
     what = str(failure).removeprefix(f"{failure.provider}: ")
     return ProviderFailed(
-        model_candidate.id, failure.kind, what + tried, retry_after_seconds=failure.retry_after_seconds
+        model_candidate.id,
+        failure.kind,
+        what + tried,
+        retry_after_seconds=failure.retry_after_seconds,
     )
 
 
-def _breaker_open(model_candidate: ModelCandidate, circuit_breaker: CircuitBreaker) -> ProviderFailed:
+def _breaker_open(
+    model_candidate: ModelCandidate, circuit_breaker: CircuitBreaker
+) -> ProviderFailed:
     seconds, failure = circuit_breaker.seconds_left, circuit_breaker.opened_by
     why = "" if failure is None else str(failure).removeprefix(f"{failure.provider}: ")
     return ProviderFailed(

@@ -100,7 +100,9 @@ class Routing:
         listed = (candidate for candidates in self._roles.values() for candidate in candidates)
         return tuple({candidate.id: candidate for candidate in listed}.values())
 
-    async def choose(self, routing_task: RoutingTask, request: Request) -> tuple[ModelCandidate, ...]:
+    async def choose(
+        self, routing_task: RoutingTask, request: Request
+    ) -> tuple[ModelCandidate, ...]:
         """In the order they are to be asked."""
         for rule in self._rules:
             if rule.fits(routing_task, request):

@@ -48,7 +48,7 @@ class ScriptedStep(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     @property
     def line(self) -> ScriptLine:
         words = says(self.says) if self.says else ScriptLine(())
-        return sum((calls(each.tool, **each.input) for each in self.calls), words)
+        return sum((calls(call.tool, **call.input) for call in self.calls), words)
 
 
 class ScriptedPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -96,7 +96,7 @@ def _tree(text: str) -> object:
 
 def _answer(parts: Sequence[ScriptedPart], request: Request, name: str) -> ScriptAnswer:
     asked, since = _since_last_prompt(request.messages)
-    part = next((each for each in parts if each.when in asked), None)
+    part = next((item for item in parts if item.when in asked), None)
     if part is None:
         return fails("exhausted", f"{name} has no part for {_shorten(asked)!r}")
     done = sum(isinstance(message, Assistant) for message in since)

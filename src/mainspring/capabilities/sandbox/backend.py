@@ -117,7 +117,7 @@ def readable_sources(spec: SandboxSpec) -> dict[Path, Path]:
     Raises:
         SandboxFailed: one is not there, or is behind a link that a program may have made.
     """
-    untrusted = [str(each) for each in (spec.workspace, *spec.distrusted)]
+    untrusted = [str(item) for item in (spec.workspace, *spec.distrusted)]
     found: dict[Path, Path] = {}
     for path in (*spec.read_only, *([spec.share] if spec.share else [])):
         try:
@@ -179,8 +179,8 @@ def containing_paths(paths: Iterable[Path]) -> dict[FileIdentity, Path]:
     found: dict[FileIdentity, Path] = {}
     for path in paths:
         real = Path(os.path.realpath(path))
-        for each in (real, *real.parents):
-            if (identity := file_identity(each)) is not None:
+        for parent in (real, *real.parents):
+            if (identity := file_identity(parent)) is not None:
                 found.setdefault(identity, path)
     return found
 
@@ -210,7 +210,7 @@ def check_private_paths(spec: SandboxSpec) -> None:
                     f"not run: {folder} is shown to programs, and {path} is in it: keep that"
                     " elsewhere, or name narrower folders under `readOnly`"
                 )
-    hidden = {file_identity(spec.workspace / each) for each in spec.hidden}
+    hidden = {file_identity(spec.workspace / item) for item in spec.hidden}
     for path in filter(Path.exists, spec.private):
         above = containing_paths([path])
         if workspace in above and not hidden & above.keys():

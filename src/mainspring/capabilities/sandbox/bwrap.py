@@ -209,8 +209,8 @@ class _Files:
 def _config(spec: SandboxSpec, filter_: bytes) -> bytes:
     """For `bwrap_inside.Orders`."""
     paths = [
-        _relative_paths(spec.workspace, each)
-        for each in (spec.hidden, spec.protected, spec.read_only)
+        _relative_paths(spec.workspace, item)
+        for item in (spec.hidden, spec.protected, spec.read_only)
     ]
     network = b"1" if spec.network else b"0"
     return pack((os.fsencode(spec.workspace), *map(pack, paths), filter_, network))

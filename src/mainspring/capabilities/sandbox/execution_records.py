@@ -91,9 +91,9 @@ class ExecutionRecords:
 
     def drop(self, name: str) -> None:
         path = self._path(name)
-        for each in (path, path + ".new"):
+        for item in (path, path + ".new"):
             try:
-                os.unlink(each)
+                os.unlink(item)
             except FileNotFoundError:
                 continue
         if self.was_started(name):

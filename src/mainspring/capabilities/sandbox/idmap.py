@@ -125,7 +125,7 @@ def _user_namespace(owner: int, uid: int) -> int:
 
 def _set(place: int, path: bytes, flags: int, attributes: tuple[int, int, int, int]) -> None:
     """`attributes`: what to set, to clear, how to propagate, and whose ids."""
-    packed = b"".join(each.to_bytes(8, sys.byteorder) for each in attributes)
+    packed = b"".join(attribute.to_bytes(8, sys.byteorder) for attribute in attributes)
     _call("syscall", _MOUNT_SETATTR, place, path, flags | _RECURSIVE, packed, len(packed))
 
 

@@ -48,7 +48,7 @@ class KeeperConfig:
         self.env = {name: value for name, value in pairs}
         self.files = unpack(told[b"files"])
         self.sources = [os.fsdecode(path) for path in unpack(told[b"sources"])]
-        self.forbidden = {tuple(map(int, each.split())) for each in unpack(told[b"forbidden"])}
+        self.forbidden = {tuple(map(int, item.split())) for item in unpack(told[b"forbidden"])}
         self.distrusted = [os.fsdecode(path) for path in unpack(told[b"distrusted"])]
         self.rlimits = told[b"rlimits"]
         self.has_own_pids = told[b"has_own_pids"] == b"1"
@@ -177,7 +177,9 @@ class Keeper:
         record = self._shelf.get(name)
         if record is None and self._shelf.was_started(name):
             record = LOST_RESULT
-        client_connection.send(b"none") if record is None else client_connection.send(b"ran", record)
+        client_connection.send(b"none") if record is None else client_connection.send(
+            b"ran", record
+        )
 
     def _show(self, client_connection: ClientConnection, name: str) -> None:
         """How far it is; without waiting for it."""
@@ -232,7 +234,9 @@ class Keeper:
         try:
             since_ns = self._shelf.mark_started(program_request.name)
         except OSError as error:
-            self._tell(program_request.name, b"failed", f"{error.filename}: {error.strerror}".encode())
+            self._tell(
+                program_request.name, b"failed", f"{error.filename}: {error.strerror}".encode()
+            )
             return
         execution = Execution(program_request, self._config.rlimits)
         stdin = memory_file(program_request.stdin)

@@ -230,7 +230,7 @@ def _keeper_config(spec: SandboxSpec, launch: Launch, linger_seconds: float, sta
         "env": pack(environment_pairs(launch.env)),
         "files": pack(launch.files),
         "sources": pack(map(os.fsencode, launch.sources)),
-        "forbidden": pack(b"%d %d" % each for each in launch.forbidden),
+        "forbidden": pack(b"%d %d" % item for item in launch.forbidden),
         "distrusted": pack(map(os.fsencode, (spec.workspace, *spec.distrusted))),
         "rlimits": " ".join(f"{name}={most}" for name, most in launch.rlimits.items()).encode(),
         "has_own_pids": b"%d" % launch.has_own_pids,

@@ -72,7 +72,9 @@ class Seatbelt:
             },
             rlimits=rlimits,
             has_own_pids=False,
-            fingerprint="\n".join((*_rules(), *map(str, spec.read_only), repr(spec.sandbox_limits))),
+            fingerprint="\n".join(
+                (*_rules(), *map(str, spec.read_only), repr(spec.sandbox_limits))
+            ),
         )
 
 

@@ -79,7 +79,9 @@ class KeeperSandbox:
         self._variables = launch.variables
         self._stamp = stamp(launch.fingerprint)
         digest = hashlib.sha256(launch.fingerprint.encode()).hexdigest()
-        self._box = SandboxInfo(backend=backend.name, isolation_level=backend.level, flags_hash=digest[:16])
+        self._box = SandboxInfo(
+            backend=backend.name, isolation_level=backend.level, flags_hash=digest[:16]
+        )
 
     @property
     def box(self) -> SandboxInfo:

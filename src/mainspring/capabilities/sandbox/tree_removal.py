@@ -76,12 +76,12 @@ def _level(name: str, folder: int) -> _Level:
     names, folders = list[str](), list[str]()
     with suppress(OSError):
         names = os.listdir(folder)
-    for each in names:
+    for item in names:
         with suppress(OSError):
-            if stat.S_ISDIR(os.stat(each, dir_fd=folder, follow_symlinks=False).st_mode):
-                folders.append(each)
+            if stat.S_ISDIR(os.stat(item, dir_fd=folder, follow_symlinks=False).st_mode):
+                folders.append(item)
             else:
-                os.unlink(each, dir_fd=folder)
+                os.unlink(item, dir_fd=folder)
     return _Level(name, identity(os.fstat(folder)), folders)
 
 

@@ -30,7 +30,7 @@ _MORE_TYPES = {".md": "text/markdown", ".yaml": "application/yaml", ".yml": "app
 def artifact(workspace: Workspace, keep: StoreFile, *, max_bytes: int = 50_000_000) -> Tool:
     """Publish files; each is kept as it is at that moment, up to `max_bytes` for all of a call."""
 
-    @tool(in_doubt_policy="retry")  # the same bytes have the same hash: publishing twice is once
+    @tool(in_doubt="retry")  # the same bytes have the same hash: publishing twice is once
     async def artifact(path: str = "", paths: list[str] = [], name: str = "") -> ToolResult:  # noqa: B006
         """Publish one or more files of the workspace, so that the user can see and download them
         as they are now. Publish what was asked for, not what you needed on the way.
@@ -56,7 +56,7 @@ def artifact(workspace: Workspace, keep: StoreFile, *, max_bytes: int = 50_000_0
                     name=file_name, hash=blob.hash, size=blob.size, media_type=media_type
                 )
             )
-        lines = [f"{each.name} ({each.media_type}, {each.size} bytes)" for each in published]
+        lines = [f"{item.name} ({item.media_type}, {item.size} bytes)" for item in published]
         return ToolResult((TextBlock("\n".join(["Published:", *lines])),), facts=tuple(published))
 
     return filtered(replace(artifact, judged=partial(_with_absolute_paths, workspace)), _refusal)
@@ -116,11 +116,11 @@ async def _read(workspace: Workspace, paths: list[str], max_bytes: int) -> list[
 def _names(workspace: Workspace, paths: list[str], name: str) -> list[str]:
     own = [_safe_name(_path_in_workspace(workspace, path)) for path in paths]
     if name:
-        own = [name] if len(paths) == 1 else [f"{name}/{each}" for each in own]
+        own = [name] if len(paths) == 1 else [f"{name}/{entry}" for entry in own]
     unique: list[str] = []
-    for each in own:
+    for item in own:
         count = 1
-        while (shown := each if count == 1 else _name_with_number(each, count)) in unique:
+        while (shown := item if count == 1 else _name_with_number(item, count)) in unique:
             count += 1
         unique.append(shown)
     return unique

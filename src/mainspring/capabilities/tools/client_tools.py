@@ -95,7 +95,7 @@ def _client_traits(_given: Mapping[str, object]) -> Traits:
 def client_tools(names: Collection[str]) -> list[Tool]:
     """Those of these names that a client does."""
     return [
-        replace(each, traits=_client_traits)
-        for each in (bash, read, write, edit, glob, grep)
-        if each.spec.name in names
+        replace(item, traits=_client_traits)
+        for item in (bash, read, write, edit, glob, grep)
+        if item.spec.name in names
     ]

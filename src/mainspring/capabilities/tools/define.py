@@ -35,7 +35,7 @@ class ToolOptions(TypedDict, total=False):
     read_only: bool
     concurrent: bool
     destructive: bool
-    in_doubt_policy: InDoubtPolicy
+    in_doubt: InDoubtPolicy
     """Unless given: `probe` with a probe, `retry` for what only reads, else `report`."""
     on_interrupt: Literal["cancel", "block"]
     probe: Callable[[Call], Awaitable[ToolResult | None]]
@@ -105,7 +105,7 @@ def _define_tool(function: Callable[P, R], options: ToolOptions) -> FunctionTool
 def _traits(name: str, options: ToolOptions) -> Traits:
     read_only = options.get("read_only", _DEFAULTS.read_only)
     has_probe = "probe" in options
-    unsaid: InDoubtPolicy = "probe" if has_probe else "retry" if read_only else _DEFAULTS.in_doubt_policy
+    unsaid: InDoubtPolicy = "probe" if has_probe else "retry" if read_only else _DEFAULTS.in_doubt
     in_doubt = options.get("in_doubt", unsaid)
     if in_doubt == "probe" and not has_probe:
         raise InvalidInput(f"tool {name}: in_doubt='probe' needs probe=, which answers the doubt")
@@ -113,7 +113,7 @@ def _traits(name: str, options: ToolOptions) -> Traits:
         read_only=read_only,
         concurrent=options.get("concurrent", _DEFAULTS.concurrent),
         destructive=options.get("destructive", _DEFAULTS.destructive),
-        in_doubt_policy=in_doubt,
+        in_doubt=in_doubt,
         on_interrupt=options.get("on_interrupt", _DEFAULTS.on_interrupt),
         max_chars=options.get("max_chars", _DEFAULTS.max_chars),
     )

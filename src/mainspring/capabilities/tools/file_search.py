@@ -108,7 +108,9 @@ def _content(opened: int) -> bytes:
     return content.removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n")
 
 
-def _matching(content: bytes, linear_pattern: LinearPattern, search_query: SearchQuery) -> Iterator[MatchedLine]:
+def _matching(
+    content: bytes, linear_pattern: LinearPattern, search_query: SearchQuery
+) -> Iterator[MatchedLine]:
     lines = content.removesuffix(b"\n").split(b"\n") if content else []
     found: list[int] = []
     for at, line in enumerate(lines):
@@ -120,7 +122,9 @@ def _matching(content: bytes, linear_pattern: LinearPattern, search_query: Searc
     around = {
         near
         for at in found
-        for near in range(max(0, at - search_query.context), min(len(lines), at + search_query.context + 1))
+        for near in range(
+            max(0, at - search_query.context), min(len(lines), at + search_query.context + 1)
+        )
     }
     for at in sorted(around):
         yield MatchedLine(at + 1, lines[at], at in matches)
@@ -156,7 +160,9 @@ async def _search_with_ripgrep(
     output, status = await _output(process)
     if status not in (0, 1, None):
         return None
-    return _parse_output(output, {str(source.opened): source.path for source in open_sources}, open_sources)
+    return _parse_output(
+        output, {str(source.opened): source.path for source in open_sources}, open_sources
+    )
 
 
 async def _output(process: Process) -> tuple[bytes, int | None]:

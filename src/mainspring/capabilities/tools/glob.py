@@ -68,7 +68,7 @@ def _piece(rest: str, braces: int) -> tuple[str, int]:
 def _class(inner: str) -> str:
     negated = inner[0] in "!^"
     members = inner[1:] if negated else inner
-    quoted = "".join(each if each == "-" else _literal(each) for each in members)
+    quoted = "".join(member if member == "-" else _literal(member) for member in members)
     return f"[{'^/' if negated else ''}{quoted}]"
 
 

@@ -85,8 +85,8 @@ def grep_tool(files: SessionFiles, ripgrep: str | None) -> Tool:
             with anyio.move_on_after(TIME_LIMIT_SECONDS) as limit:
                 paths = await _paths(files.workspace, path, glob)
                 async with aclosing(_search_files(files.workspace, query, paths, ripgrep)) as found:
-                    async for each in found:
-                        if not lines.take(each):
+                    async for item in found:
+                        if not lines.take(item):
                             break
         except (ToolEnvironmentError, InvalidInput) as error:
             return failed_result(error)

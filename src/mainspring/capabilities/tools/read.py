@@ -209,7 +209,9 @@ async def _listing(files: SessionFiles, path: str) -> ToolResult:
 
 
 def _entry_line(file_entry: FileEntry) -> str:
-    name = file_entry.path.name if file_entry.path.name.isprintable() else ascii(file_entry.path.name)
+    name = (
+        file_entry.path.name if file_entry.path.name.isprintable() else ascii(file_entry.path.name)
+    )
     if file_entry.is_folder:
         return f"{name}/"
     return f"{name} (a link)" if file_entry.is_link else f"{name} ({file_entry.size:,} bytes)"

@@ -23,7 +23,7 @@ class ServiceProgress(Protocol):
     @property
     def is_running(self) -> bool: ...
     @property
-    def ran(self) -> ExecResult:
+    def exec_result(self) -> ExecResult:
         """What it has written so far; all of it, once it runs no more."""
         ...
 
@@ -55,11 +55,17 @@ def service_tools(
     max_seconds: float = 3600,
 ) -> tuple[Tool, Tool, Tool]:
     """`service_start`, `service_output`, `service_stop`; a service ends after `max_seconds`."""
-    return _start_tool(background_services, judge, max_seconds), _output_tool(background_services), _stop_tool(background_services)
+    return (
+        _start_tool(background_services, judge, max_seconds),
+        _output_tool(background_services),
+        _stop_tool(background_services),
+    )
 
 
 def _start_tool(
-    background_services: BackgroundServices, judge: Callable[[str], tuple[bool, bool]], max_seconds: float
+    background_services: BackgroundServices,
+    judge: Callable[[str], tuple[bool, bool]],
+    max_seconds: float,
 ) -> Tool:
     @tool
     async def service_start(call: Call, name: str, command: str) -> ToolResult:
@@ -83,7 +89,7 @@ def _start_tool(
 
     def traits(given: Mapping[str, object]) -> Traits:
         # Under its key a service is started once, however often that is tried.
-        return Traits(destructive=judge(str(given.get("command", "")))[1], in_doubt_policy="retry")
+        return Traits(destructive=judge(str(given.get("command", "")))[1], in_doubt="retry")
 
     async def preview(call: Call) -> str | None:
         return str(call.input.get("command", ""))
@@ -105,14 +111,14 @@ def _output_tool(background_services: BackgroundServices) -> Tool:
             return ToolResult.text(str(error), ok=False, error="unavailable")
         if progress is None:
             return _unknown_service(name)
-        state = "runs" if progress.is_running else f"has ended: {_ending(progress.ran)}"
-        return ToolResult.text(f"[{name} {state}]\n{_output_text(progress.ran)}")
+        state = "runs" if progress.is_running else f"has ended: {_ending(progress.exec_result)}"
+        return ToolResult.text(f"[{name} {state}]\n{_output_text(progress.exec_result)}")
 
     return filtered(service_output, _refusal)
 
 
 def _stop_tool(background_services: BackgroundServices) -> Tool:
-    @tool(in_doubt_policy="retry")
+    @tool(in_doubt="retry")
     async def service_stop(name: str) -> ToolResult:
         """Stop a service, and all that it started.
 
@@ -120,12 +126,12 @@ def _stop_tool(background_services: BackgroundServices) -> Tool:
             name: The service.
         """
         try:
-            ran = await background_services.stop(name)
+            exec_result = await background_services.stop(name)
         except SandboxFailed as error:
             return ToolResult.text(str(error), ok=False, error="unavailable")
-        if ran is None:
+        if exec_result is None:
             return _unknown_service(name)
-        return ToolResult.text(f"[{name} is stopped]\n{_output_text(ran)}")
+        return ToolResult.text(f"[{name} is stopped]\n{_output_text(exec_result)}")
 
     return filtered(service_stop, _refusal)
 
@@ -135,11 +141,17 @@ def _unknown_service(name: str) -> ToolResult:
 
 
 def _ending(exec_result: ExecResult) -> str:
-    return f"exit status {exec_result.status}" if exec_result.stop_cause is None else f"stopped, {exec_result.stop_cause}"
+    return (
+        f"exit status {exec_result.status}"
+        if exec_result.stop_cause is None
+        else f"stopped, {exec_result.stop_cause}"
+    )
 
 
 def _output_text(exec_result: ExecResult) -> str:
-    return (captured_text(exec_result.stdout) + captured_text(exec_result.stderr)).strip("\n") or "(no output)"
+    return (captured_text(exec_result.stdout) + captured_text(exec_result.stderr)).strip(
+        "\n"
+    ) or "(no output)"
 
 
 def _refusal(given: Mapping[str, object]) -> str | None:

@@ -210,7 +210,9 @@ def _change_result(planned_change: PlannedChange) -> ToolResult:
         return ToolResult((TextBlock(f"Made {planned_change.path} with {lines:,} lines."),))
     diff = planned_change.diff
     shown = diff if len(diff) <= _MAX_SHOWN else f"{diff[:_MAX_SHOWN]}\n[the diff goes on]"
-    return ToolResult((TextBlock(f"Changed {planned_change.path}:\n{shown}"),), details={"diff": diff})
+    return ToolResult(
+        (TextBlock(f"Changed {planned_change.path}:\n{shown}"),), details={"diff": diff}
+    )
 
 
 _MARKS = (

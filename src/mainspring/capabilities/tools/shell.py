@@ -201,7 +201,7 @@ class _Shell:
             read_only=read_only,
             concurrent=stateless,
             destructive=destructive,
-            in_doubt_policy="retry" if stateless else "probe",
+            in_doubt="retry" if stateless else "probe",
             cascades=not stateless,  # a read that fails changes nothing for the next one
         )
 
@@ -280,7 +280,17 @@ def _command_result(exec_result: ExecResult, seconds: float, *, is_restart: bool
     elif not output:
         notes.append("(the shell was started anew)" if is_restart else "(no output)")
     ok = exec_result.stop_cause is None and exec_result.status == 0
-    error = None if ok else _FAILURES.get(exec_result.stop_cause, "failed") if exec_result.stop_cause else "failed"
-    details = {"status": exec_result.status, "stopped": exec_result.stop_cause, "milliseconds": exec_result.milliseconds}
+    error = (
+        None
+        if ok
+        else _FAILURES.get(exec_result.stop_cause, "failed")
+        if exec_result.stop_cause
+        else "failed"
+    )
+    details = {
+        "status": exec_result.status,
+        "stopped": exec_result.stop_cause,
+        "milliseconds": exec_result.milliseconds,
+    }
     text = "\n".join([*([output] if output else []), *notes])
     return ToolResult((TextBlock(text),), ok, details, error)

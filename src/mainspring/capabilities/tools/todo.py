@@ -18,7 +18,7 @@ _MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
 def todo() -> Tool:
     # It changes nothing but the log's own record, and writing the same list twice is writing it
     # once; two lists of one turn must not overtake each other, so it is not concurrent.
-    @tool(read_only=True, in_doubt_policy="retry")
+    @tool(read_only=True, in_doubt="retry")
     async def todo(todos: list[Todo]) -> ToolResult:
         """Keep a list of what is to be done in a task of several steps. Each call replaces the
         whole list. Have exactly one item in progress while you work on it, and mark it completed

@@ -24,7 +24,7 @@ def tool_search(deferred: Sequence[ToolSpec]) -> Tool:
     specs = {spec.name: spec for spec in sorted(deferred, key=lambda spec: spec.name)}
     ranking = Bm25Index({name: spec.description for name, spec in specs.items()})
 
-    @tool(description=_description(list(specs.values())), read_only=True, in_doubt_policy="retry")
+    @tool(description=_description(list(specs.values())), read_only=True, in_doubt="retry")
     async def tool_search(
         query: str, max_results: Annotated[int, Meta(ge=1, le=20)] = 5
     ) -> ToolResult:
@@ -70,7 +70,9 @@ def one_line(description: str) -> str:
     return sentence if len(sentence) <= _MAX_LINE else f"{sentence[: _MAX_LINE - 1]}…"
 
 
-def _outcome(found: Sequence[ToolSpec], missing: Sequence[str], bm25_index: Bm25Index) -> ToolResult:
+def _outcome(
+    found: Sequence[ToolSpec], missing: Sequence[str], bm25_index: Bm25Index
+) -> ToolResult:
     notes = [f"There is no deferred tool {name!r}.{_like(name, bm25_index)}" for name in missing]
     if not found:
         text = " ".join(notes) or "No tool fits. Try other words for what it is to do."

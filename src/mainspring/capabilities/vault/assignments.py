@@ -80,8 +80,8 @@ def looks_secret(value: bytes) -> bool:
 
 def is_varied(value: bytes) -> bool:
     """Whether it is no word: letters and digits, and not a few over and over."""
-    has_letters = any(65 <= each <= 90 or 97 <= each <= 122 for each in value)
-    return has_letters and any(48 <= each <= 57 for each in value) and _bits(value) >= 2.5
+    has_letters = any(65 <= item <= 90 or 97 <= item <= 122 for item in value)
+    return has_letters and any(48 <= item <= 57 for item in value) and _bits(value) >= 2.5
 
 
 def _bits(value: bytes) -> float:

@@ -68,7 +68,7 @@ class WrappedTokens:
         return size if self._is_token(joined) else 0
 
     def _is_token(self, text: bytes) -> bool:
-        return any(each.redacted(text) != text for each in self.tokens)
+        return any(token.redacted(text) != text for token in self.tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class SecretDetector(Protocol):
 
 
 def _has_secret(text: bytes) -> bool:
-    return any(each.redacted(text) != text for each in (*PRIVATE_KEYS, *TOKENS, *PASSWORDS))
+    return any(item.redacted(text) != text for item in (*PRIVATE_KEYS, *TOKENS, *PASSWORDS))
 
 
 DETECTORS: tuple[SecretDetector, ...] = (

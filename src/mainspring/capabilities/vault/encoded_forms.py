@@ -36,7 +36,7 @@ def _forms(value: str) -> Iterator[bytes]:
 
 def _lower_escapes(quoted: str) -> str:
     first, *rest = quoted.split("%")
-    return "%".join([first, *(each[:2].lower() + each[2:] for each in rest)])
+    return "%".join([first, *(item[:2].lower() + item[2:] for item in rest)])
 
 
 def aligned_part(encoded: bytes, before: int, size: int, bits: int) -> bytes:

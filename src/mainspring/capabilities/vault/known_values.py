@@ -95,7 +95,9 @@ class KnownValues:
 class _DecodedSearch:
     """Content after some steps, seen in several views."""
 
-    def __init__(self, decoding_steps: tuple[DecodingStep, ...], encoding_searchs: Sequence[_EncodingSearch]) -> None:
+    def __init__(
+        self, decoding_steps: tuple[DecodingStep, ...], encoding_searchs: Sequence[_EncodingSearch]
+    ) -> None:
         self._decoding_steps = decoding_steps
         self._encoding_searchs = encoding_searchs
         self._longest = max(view.longest for view in encoding_searchs)

@@ -90,7 +90,7 @@ def _is_stated_in_prose(bytes_match: BytesMatch, text: bytes) -> bool:
 
 def _is_cookie(value: bytes) -> bool:
     values = [part.partition(b"=")[2] for part in value.split(b";")]
-    return any(len(each) >= 6 and is_real_value(each) for each in values)
+    return any(len(item) >= 6 and is_real_value(item) for item in values)
 
 
 def _is_option_value(value: bytes) -> bool:

@@ -25,7 +25,9 @@ class FileAttributes:
     owner: tuple[int, int] | None = None
 
 
-def put_file(folder: int, name: str, fill: Callable[[int], None], file_attributes: FileAttributes) -> None:
+def put_file(
+    folder: int, name: str, fill: Callable[[int], None], file_attributes: FileAttributes
+) -> None:
     """Make a file beside the place, fill it, and move it there."""
     with _temporary_name(folder) as aside:
         # Whoever may not read the finished file may not read it while it is made.

@@ -336,7 +336,9 @@ def walk_tree(
     skip: Collection[str] = (),
 ) -> Generator[WalkEntry]:
     """All that is below an open folder, each folder before what is in it, names in order."""
-    return TreeWalk(workspace_roots, hidden_identities(workspace_roots), depth, skip).below(folder, path_parts, "")
+    return TreeWalk(workspace_roots, hidden_identities(workspace_roots), depth, skip).below(
+        folder, path_parts, ""
+    )
 
 
 def _scan_folder(folder: int) -> Iterator[tuple[str, os.stat_result]]:

@@ -43,8 +43,8 @@ def remove_readonly_mount(session_id: str) -> None:
 def remove_sandbox_folders(folder: Path, session_id: str) -> None:
     """What a session's hands have there, and those of its threads that worked apart."""
     remove_folder(folder, session_id)
-    for each in folder.glob(f"{glob.escape(session_id)}-*"):
-        remove_folder(folder, each.name)
+    for item in folder.glob(f"{glob.escape(session_id)}-*"):
+        remove_folder(folder, item.name)
 
 
 def remove_folder(folder: Path, name: str) -> bool:

@@ -37,7 +37,9 @@ _PATH_ONLY = getattr(os, "O_PATH", 0)
 
 
 class SnapshotRestore:
-    def __init__(self, workspace_roots: WorkspaceRoots, root: int, object_store: ObjectStore) -> None:
+    def __init__(
+        self, workspace_roots: WorkspaceRoots, root: int, object_store: ObjectStore
+    ) -> None:
         self._workspace_roots = workspace_roots
         self._root = root
         self._object_store = object_store
@@ -100,10 +102,10 @@ class SnapshotRestore:
         """With all that no snapshot has: pipes, sockets. What is hidden stays, and its folder."""
         inner = self._entered(folder, name, path)
         try:
-            for each in os.listdir(inner):
-                below = path + b"/" + os.fsencode(each)
-                if not self._is_hidden(inner, each, below):
-                    self._remove(inner, each, below)
+            for item in os.listdir(inner):
+                below = path + b"/" + os.fsencode(item)
+                if not self._is_hidden(inner, item, below):
+                    self._remove(inner, item, below)
             is_empty = not os.listdir(inner)
         finally:
             os.close(inner)
@@ -114,7 +116,9 @@ class SnapshotRestore:
         parts = (*self._workspace_roots.main, *os.fsdecode(path).split("/"))
         with suppress(FileNotFoundError):
             state = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            return (state.st_dev, state.st_ino) in self._hidden or self._workspace_roots.is_hidden(parts)
+            return (state.st_dev, state.st_ino) in self._hidden or self._workspace_roots.is_hidden(
+                parts
+            )
         return False
 
     def _make_folder(self, manifest_entry: ManifestEntry, current: ManifestEntries) -> None:
@@ -153,9 +157,9 @@ class SnapshotRestore:
         opened = [self._root]
         walked = b""
         try:
-            for each in above:
-                walked = b"/".join(filter(None, (walked, os.fsencode(each))))
-                opened.append(self._entered(opened[-1], each, walked))
+            for item in above:
+                walked = b"/".join(filter(None, (walked, os.fsencode(item))))
+                opened.append(self._entered(opened[-1], item, walked))
             yield opened[-1], name
         finally:
             for folder in opened[1:]:

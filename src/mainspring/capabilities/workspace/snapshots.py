@@ -58,7 +58,11 @@ class WorkspaceSnapshots:
     """
 
     def __init__(
-        self, folder_workspace: FolderWorkspace, store: Path, *, scan_limits: ScanLimits | None = None
+        self,
+        folder_workspace: FolderWorkspace,
+        store: Path,
+        *,
+        scan_limits: ScanLimits | None = None,
     ) -> None:
         self._bounds = folder_workspace.bounds
         self._store = Path(os.path.realpath(store))

@@ -110,7 +110,11 @@ class WorkspaceScan:
     def _file(self, path: bytes, walk_entry: WalkEntry) -> ManifestEntry | None:
         self._bytes += walk_entry.state.st_size
         known = self._scan_cache.get(path)
-        if known is None or known != _cached_file(walk_entry.state, known.content) or self._is_lost(known):
+        if (
+            known is None
+            or known != _cached_file(walk_entry.state, known.content)
+            or self._is_lost(known)
+        ):
             try:
                 file = _open_entry(walk_entry)
             except PermissionError:

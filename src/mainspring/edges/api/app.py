@@ -176,10 +176,14 @@ class Api:
         except web.HTTPException as error:  # aiohttp's own, while it reads a body
             return _message_response(error.status, error.reason, request_state.request_id)
         except (ConnectionError, TimeoutError):  # the client has gone: nobody reads this
-            return _message_response(499, "the client closed the connection", request_state.request_id)
+            return _message_response(
+                499, "the client closed the connection", request_state.request_id
+            )
         except Exception:  # noqa: BLE001 (the HTTP error handler)
             _LOG.exception("request %s failed", request_state.request_id)
-            return _message_response(500, "an internal error; the log has it", request_state.request_id)
+            return _message_response(
+                500, "an internal error; the log has it", request_state.request_id
+            )
 
     async def _respond(self, request_state: _RequestState) -> web.StreamResponse:
         request, route = request_state.request, request_state.route
@@ -225,7 +229,9 @@ class Api:
             lambda attempt_id: route.handle(replace(api_call, attempt_id=attempt_id)),
         )
 
-    async def _run_once(self, request_state: _RequestState, print_: str, operation: Operation) -> Any:  # noqa: ANN401 (any route's)
+    async def _run_once(
+        self, request_state: _RequestState, print_: str, operation: Operation
+    ) -> Any:  # noqa: ANN401 (any route's)
         assert request_state.route is not None
         assert request_state.who is not None
         return await self._idempotency.once(
@@ -239,13 +245,17 @@ class Api:
 
     def _no_route(self, request_state: _RequestState) -> web.Response:
         request = request_state.request
-        allowed = {each.method for each in self.routes if _matches(each.path, request.path)}
+        allowed = {route.method for route in self.routes if _matches(route.path, request.path)}
         if allowed:
             methods = ", ".join(sorted(allowed))
-            told = _message_response(405, f"{request.path} takes {methods}", request_state.request_id)
+            told = _message_response(
+                405, f"{request.path} takes {methods}", request_state.request_id
+            )
             told.headers["allow"] = methods
             return told
-        return _message_response(404, f"there is nothing at {request.path}", request_state.request_id)
+        return _message_response(
+            404, f"there is nothing at {request.path}", request_state.request_id
+        )
 
 
 async def _on_response_prepare(request: web.Request, response: web.StreamResponse) -> None:

@@ -142,8 +142,8 @@ async def bind_sockets(host: str, port: int) -> list[socket.socket]:
             sockets.append(made)
             _bind_socket(made, address)
     except OSError as error:
-        for each in sockets:
-            each.close()
+        for item in sockets:
+            item.close()
         if error.errno == errno.EADDRINUSE:
             taken = error_table.PORT_IN_USE
             raise taken.error(InvalidInput, host=host, port=port, other=port + 1) from error

@@ -96,9 +96,11 @@ def encode_document(made: Document) -> bytes:
 
 def _named_types(route: Route) -> Iterator[object]:
     yield from (
-        each for each in (route.response_type, *route.other_responses.values()) if each is not None
+        other_response
+        for other_response in (route.response_type, *route.other_responses.values())
+        if other_response is not None
     )
-    yield from (each for each in (route.query, route.body) if each is not Empty)
+    yield from (item for item in (route.query, route.body) if item is not Empty)
 
 
 def _inline_types(route: Route) -> Iterator[type[Struct]]:

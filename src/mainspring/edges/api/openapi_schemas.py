@@ -41,7 +41,7 @@ class Schemas:
 
 
 def schemas_of(types: Sequence[object]) -> Schemas:
-    once = {_type_key(each): each for each in types}
+    once = {_type_key(item): item for item in types}
     found, components = msgspec.json.schema_components(
         list(once.values()), ref_template=f"{REF_PREFIX}{{name}}", schema_hook=_any_schema
     )
@@ -62,7 +62,7 @@ def schemas_of(types: Sequence[object]) -> Schemas:
 
 def without_null(schema: Schema) -> Schema:
     """For what can be left out but not be null: a part of a query."""
-    kept = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
+    kept = [item for item in schema.get("anyOf", ()) if item != {"type": "null"}]
     if not kept:
         return {key: value for key, value in schema.items() if (key, value) != ("default", None)}
     rest = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
@@ -75,7 +75,7 @@ def map_schema(schema: Any, change: Callable[[Schema], Schema]) -> Any:  # noqa:
         known = cast("Schema", schema)
         return change({key: map_schema(value, change) for key, value in known.items()})
     if isinstance(schema, list):
-        return [map_schema(each, change) for each in cast("list[Any]", schema)]
+        return [map_schema(item, change) for item in cast("list[Any]", schema)]
     return schema
 
 
@@ -161,20 +161,20 @@ def _mark_date_time(schema: Schema, type_: object) -> None:
     if isinstance(info, msgspec.inspect.DateTimeType):
         schema["format"] = "date-time"
     elif isinstance(info, msgspec.inspect.UnionType):
-        names = [type(each).__name__ for each in info.types]
+        names = [type(entry).__name__ for entry in info.types]
         if "DateTimeType" in names and "StrType" not in names:
-            for each in schema.get("anyOf", (schema,)):
-                if each.get("type") == "string":
-                    each["format"] = "date-time"
+            for item in schema.get("anyOf", (schema,)):
+                if item.get("type") == "string":
+                    item["format"] = "date-time"
 
 
 @cache
 def _field_docs(struct: type[Struct]) -> Mapping[str, str]:
     """The strings under the fields of a class, which Python itself throws away."""
     told: dict[str, str] = {}
-    for each in reversed(struct.__mro__):
-        if issubclass(each, Struct) and each is not Struct and each.__module__ != "msgspec":
-            told |= _own_field_docs(each)
+    for item in reversed(struct.__mro__):
+        if issubclass(item, Struct) and item is not Struct and item.__module__ != "msgspec":
+            told |= _own_field_docs(item)
     return told
 
 
@@ -197,4 +197,4 @@ def _class_bodies(module: str) -> Mapping[str, Sequence[ast.stmt]]:
         tree = ast.parse(inspect.getsource(sys.modules[module]))
     except (KeyError, OSError, TypeError):  # made at run time, or without its source at hand
         return {}
-    return {each.name: each.body for each in tree.body if isinstance(each, ast.ClassDef)}
+    return {item.name: item.body for item in tree.body if isinstance(item, ast.ClassDef)}

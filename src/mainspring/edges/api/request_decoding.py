@@ -92,7 +92,7 @@ def _list_fields(type_: type[Struct]) -> frozenset[str]:
 
 def _is_list(hint: object) -> bool:
     if get_origin(hint) in (Union, types.UnionType):
-        return any(_is_list(each) for each in get_args(hint))
+        return any(_is_list(get_arg) for get_arg in get_args(hint))
     return get_origin(hint) in (list, tuple, frozenset)
 
 

@@ -76,9 +76,13 @@ def _insight_routes(service: Service) -> tuple[Route, ...]:
     )
 
 
-def _resource_routes(resource_services: ResourceServices, schedule_services: ScheduleServices) -> tuple[Route, ...]:
+def _resource_routes(
+    resource_services: ResourceServices, schedule_services: ScheduleServices
+) -> tuple[Route, ...]:
     return (
-        *AgentRoutes(resource_services.agents, schedule_services.deployments.archive_for_agent).routes(),
+        *AgentRoutes(
+            resource_services.agents, schedule_services.deployments.archive_for_agent
+        ).routes(),
         *EnvironmentRoutes(resource_services.environments).routes(),
         *SkillRoutes(resource_services.skills).routes(),
         *FileRoutes(resource_services.files).routes(),
@@ -102,7 +106,9 @@ def _session_routes(session_services: SessionServices) -> tuple[Route, ...]:
 def _vault_routes(secret_services: SecretServices) -> tuple[Route, ...]:
     return (
         *VaultRoutes(secret_services.vaults).routes(),
-        *CredentialRoutes(secret_services.credentials, secret_services.credential_validator).routes(),
+        *CredentialRoutes(
+            secret_services.credentials, secret_services.credential_validator
+        ).routes(),
     )
 
 
@@ -115,14 +121,18 @@ def _memory_routes(memory_services: MemoryServices) -> tuple[Route, ...]:
 
 def _schedule_routes(schedule_services: ScheduleServices) -> tuple[Route, ...]:
     return (
-        *DeploymentRoutes(schedule_services.deployments, schedule_services.deployment_runner).routes(),
+        *DeploymentRoutes(
+            schedule_services.deployments, schedule_services.deployment_runner
+        ).routes(),
         *DeploymentRunRoutes(schedule_services.runs).routes(),
         *TriggerRoutes(schedule_services.triggers, schedule_services.trigger_intake).routes(),
     )
 
 
 def _webhook_routes(webhook_services: WebhookServices) -> tuple[Route, ...]:
-    return WebhookRoutes(webhook_services.webhooks, webhook_services.outbox, webhook_services.deliveries).routes()
+    return WebhookRoutes(
+        webhook_services.webhooks, webhook_services.outbox, webhook_services.deliveries
+    ).routes()
 
 
 def _access_routes(access_services: AccessServices) -> tuple[Route, ...]:

@@ -58,7 +58,9 @@ async def send_stream(
     await response.prepare(request)
     try:
         await _write(
-            response, _AuthorizedStream(event_stream, stream_timing.heartbeat_seconds, require_welcome), stream_timing
+            response,
+            _AuthorizedStream(event_stream, stream_timing.heartbeat_seconds, require_welcome),
+            stream_timing,
         )
     except ConnectionError:  # the reader has gone
         pass
@@ -79,7 +81,10 @@ class _AuthorizedStream:
     none."""
 
     def __init__(
-        self, event_stream: EventStream, seconds: float, require_welcome: Callable[[], Awaitable[None]]
+        self,
+        event_stream: EventStream,
+        seconds: float,
+        require_welcome: Callable[[], Awaitable[None]],
     ) -> None:
         self._event_stream = event_stream
         self._seconds = seconds
@@ -115,8 +120,8 @@ async def _write(
 def _chunks(stream_message: Iterable[StreamMessage]) -> Iterator[bytes]:
     """Frames put together, as a write for each costs more than it carries."""
     chunk = bytearray()
-    for each in stream_message:
-        chunk += frame(each.name, each.data, each.seq)
+    for item in stream_message:
+        chunk += frame(item.name, item.data, item.seq)
         if len(chunk) >= _CHUNK_BYTES:
             yield bytes(chunk)
             chunk.clear()

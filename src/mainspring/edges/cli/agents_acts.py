@@ -145,9 +145,9 @@ def _detail_rows(found: AgentFolder, sources: tuple[str, ...]) -> Iterator[tuple
     yield "instructions", ", ".join(sources)
     yield from (("rule", rule) for rule in agent.rules)
     yield "limits", ", ".join(_limit_texts(agent.limits))
-    yield "subagents", ", ".join(each.name for each in agent.subagents)
-    skills = [each.name for each in agent.skills if each.kind == "skill"]
-    commands = [f"/{each.name}" for each in agent.skills if each.kind == "command"]
+    yield "subagents", ", ".join(subagent.name for subagent in agent.subagents)
+    skills = [skill.name for skill in agent.skills if skill.kind == "skill"]
+    commands = [f"/{skill.name}" for skill in agent.skills if skill.kind == "command"]
     yield "skills", _shorten_names(skills)
     yield "commands", _shorten_names(commands)
     if (schedule := found.agent_manifest.manifest_schedule) is not None:
@@ -183,8 +183,8 @@ async def diff(
         raise InvalidInput("there are no versions yet; a session keeps the first")
     changed = await to_thread.run_sync(diff_of, place, before, after)
     screen = Screen(settings)
-    for each in changed:
-        for line in each.text.splitlines():
+    for item in changed:
+        for line in item.text.splitlines():
             screen.paragraph((line, _STYLES.get(line[:1], "")))
     if not changed:
         end = "the files now" if after is None else f"version {after}"

@@ -62,12 +62,12 @@ class ApprovalPrompt:
         row = await session.log.session(session.id)
         asked = await read_pending_calls(session.log, row)
         place = Path(await workspace_of(session.log, session.id) or self.settings.folder)
-        for each in asked:
+        for item in asked:
             self.keyboard.discard_typed()
             is_settled = (
-                await self._ask_user(session, each.call)
-                if each.call.kind == "custom"
-                else await self._ask(session, each, place)
+                await self._ask_user(session, item.call)
+                if item.call.kind == "custom"
+                else await self._ask(session, item, place)
             )
             if not is_settled:
                 return False
@@ -176,7 +176,7 @@ class ApprovalPrompt:
     def _answer(self, question: Mapping[str, object]) -> str | None:
         self.notes.paragraph(("", ""))
         self.notes.paragraph((str(question.get("question", "")), "bold yellow"))
-        options = [str(each.get("label", "")) for each in _mappings(question.get("options"))]
+        options = [str(mapping.get("label", "")) for mapping in _mappings(question.get("options"))]
         for number, each in enumerate(_mappings(question.get("options")), 1):
             about = each.get("description")
             told = f"  {each.get('label', '')}" + (f": {about}" if about else "")
@@ -224,4 +224,4 @@ def _parse_questions(given: Mapping[str, object]) -> list[Mapping[str, object]]:
 
 def _mappings(value: object) -> list[Mapping[str, object]]:
     listed = cast("list[object]", value) if isinstance(value, list) else []
-    return [cast("Mapping[str, object]", each) for each in listed if isinstance(each, dict)]
+    return [cast("Mapping[str, object]", item) for item in listed if isinstance(item, dict)]

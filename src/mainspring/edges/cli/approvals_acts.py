@@ -71,26 +71,28 @@ async def _open_approvals(
         yield _ApprovalContext(Approvals(log), operator, operator.principal_in(tenant))
 
 
-async def ls(settings: Settings, *, tenant: str, approval_filter: ApprovalFilter, json: bool) -> int:
-    async with _open_approvals(settings, tenant) as desk:
-        found = await _list_approvals(desk, approval_filter)
+async def ls(
+    settings: Settings, *, tenant: str, approval_filter: ApprovalFilter, json: bool
+) -> int:
+    async with _open_approvals(settings, tenant) as context:
+        found = await _list_approvals(context, approval_filter)
     screen = Screen(settings)
     if json:
-        for each in found:
-            screen.json(msgspec.json.encode(each))
+        for item in found:
+            screen.json(msgspec.json.encode(item))
         return 0
     if not found:
         Screen(settings, stderr=True).paragraph(("nothing waits for a person", "dim"))
         return 0
     now = clock.now()
     heads = ["ID", "AGENT", "TOOL", "WHAT", "ASKED", "UNTIL", "STATE"]
-    screen.table(heads, [_approval_row(each, now) for each in found])
+    screen.table(heads, [_approval_row(item, now) for item in found])
     return 0
 
 
 async def show(settings: Settings, *, tenant: str, meant: str, json: bool) -> int:
-    async with _open_approvals(settings, tenant) as desk:
-        [found] = await _find_approvals(desk, [meant], everything=True)
+    async with _open_approvals(settings, tenant) as context:
+        [found] = await _find_approvals(context, [meant], everything=True)
     screen = Screen(settings)
     if json:
         screen.json(msgspec.json.encode(found))
@@ -109,20 +111,31 @@ async def answer(
     json: bool,
 ) -> int:
     """The exit status is 1 if one of them was refused."""
-    if answer_options.message is not None and not 1 <= len(answer_options.message) <= MAX_MESSAGE_CHARS:
+    if (
+        answer_options.message is not None
+        and not 1 <= len(answer_options.message) <= MAX_MESSAGE_CHARS
+    ):
         raise InvalidInput(f"--message: from 1 to {MAX_MESSAGE_CHARS} characters")
-    asked = ApprovalAnswer(result=answer_options.approval_result, message=answer_options.message, for_session=answer_options.for_session)
-    async with _open_approvals(settings, tenant) as desk:
-        found = await _find_approvals(desk, meant, everything=len(meant) == 1)
+    asked = ApprovalAnswer(
+        result=answer_options.approval_result,
+        message=answer_options.message,
+        for_session=answer_options.for_session,
+    )
+    async with _open_approvals(settings, tenant) as context:
+        found = await _find_approvals(context, meant, everything=len(meant) == 1)
         if len(found) > 1 and not yes:
             _confirm_answers(Screen(settings, stderr=True), found, answer_options.approval_result)
-        answered = await desk.approvals.answer_all(desk.who, [each.id for each in found], asked)
-        for each in answered:
-            if each.error is None:
-                await desk.operator.audit(tenant, f"approvals {answer_options.approval_result}", each.id)
-    for each in answered:
-        _print_answer(settings, each, json=json)
-    return 1 if any(each.error for each in answered) else 0
+        answered = await context.approvals.answer_all(
+            context.who, [each.id for each in found], asked
+        )
+        for entry in answered:
+            if entry.error is None:
+                await context.operator.audit(
+                    tenant, f"approvals {answer_options.approval_result}", entry.id
+                )
+    for item in answered:
+        _print_answer(settings, item, json=json)
+    return 1 if any(item.error for item in answered) else 0
 
 
 def policy_changes(  # noqa: PLR0913 (the options of the command)
@@ -162,17 +175,17 @@ async def policy(
     reset: bool,
     json: bool,
 ) -> int:
-    async with _open_approvals(settings, tenant) as desk:
-        policies = desk.approvals.policies
+    async with _open_approvals(settings, tenant) as context:
+        policies = context.approvals.policies
         if reset:
-            held = await policies.unset(desk.who, agent)
+            held = await policies.unset(context.who, agent)
         elif given:
             asked = msgspec.convert({**given, "agent_id": agent}, SetApprovalPolicy)
-            held = await policies.set(desk.who, asked)
+            held = await policies.set(context.who, asked)
         else:
             held = await policies.of(tenant, agent)
         if reset or given:
-            await desk.operator.audit(tenant, "approvals policy", agent)
+            await context.operator.audit(tenant, "approvals policy", agent)
     screen = Screen(settings)
     if json:
         screen.json(msgspec.json.encode(held))
@@ -181,7 +194,9 @@ async def policy(
     return 0
 
 
-async def _list_approvals(approval_context: _ApprovalContext, approval_filter: ApprovalFilter) -> list[Approval]:
+async def _list_approvals(
+    approval_context: _ApprovalContext, approval_filter: ApprovalFilter
+) -> list[Approval]:
     found: list[Approval] = []
     page: str | None = None
     while True:
@@ -207,25 +222,25 @@ async def _find_approvals(
         approval_context, ApprovalFilter(agent_id=None, session_id=None, everything=everything)
     )
     found: dict[str, Approval] = {}
-    for each in meant:
-        approval = _find_approval(known, each)
+    for item in meant:
+        approval = _find_approval(known, item)
         found[approval.id] = approval
     return list(found.values())
 
 
 def _find_approval(known: Sequence[Approval], meant: str) -> Approval:
-    whole = [each for each in known if each.id == meant]
+    whole = [item for item in known if item.id == meant]
     if whole:
         return whole[0]
-    found = [each for each in known if len(meant) >= _MIN_ID_CHARS and _matches_id(each, meant)]
+    found = [item for item in known if len(meant) >= _MIN_ID_CHARS and _matches_id(item, meant)]
     if len(found) > 1:  # a call that was asked about anew: the one that waits is meant
-        found = [each for each in found if each.status == "waiting"] or found
+        found = [item for item in found if item.status == "waiting"] or found
     if len(found) == 1:
         return found[0]
     if not found:
         raise NotFound("approval", meant)
     several = InvalidInput(f"{meant} could be any of {len(found)} approvals; give more of the id")
-    several.add_note(f"did you mean {', '.join(each.id for each in found[:_MAX_SUGGESTIONS])}?")
+    several.add_note(f"did you mean {', '.join(item.id for item in found[:_MAX_SUGGESTIONS])}?")
     raise several
 
 
@@ -234,10 +249,12 @@ def _matches_id(approval: Approval, meant: str) -> bool:
     return any(id_.startswith(meant) or id_.endswith(meant) for id_ in ids)
 
 
-def _confirm_answers(screen: Screen, found: Sequence[Approval], approval_result: ApprovalResult) -> None:
+def _confirm_answers(
+    screen: Screen, found: Sequence[Approval], approval_result: ApprovalResult
+) -> None:
     """Raises: InvalidInput, typer.Abort: nobody said yes."""
-    for each in found:
-        _print_approval(screen, each)
+    for item in found:
+        _print_approval(screen, item)
         screen.paragraph(("", ""))
     if not sys.stdin.isatty():
         raise InvalidInput(f"{plural(len(found), 'call')}: look at them, then add --yes")
@@ -247,7 +264,7 @@ def _confirm_answers(screen: Screen, found: Sequence[Approval], approval_result:
 def _approval_row(approval: Approval, now: datetime) -> list[tuple[str, str]]:
     return [
         (approval.id, ""),
-        (_asker(approval), ""),
+        (_requester(approval), ""),
         (approval.name, "bold"),
         (_call_summary(approval), ""),
         (age_text(now - approval.asked_at), "dim"),
@@ -256,7 +273,7 @@ def _approval_row(approval: Approval, now: datetime) -> list[tuple[str, str]]:
     ]
 
 
-def _asker(approval: Approval) -> str:
+def _requester(approval: Approval) -> str:
     called = approval.subagent
     return approval.agent_name if called is None else f"{called}, called by {approval.agent_name}"
 
@@ -289,7 +306,7 @@ def _print_approval(screen: Screen, approval: Approval) -> None:
     facts = {
         "asked because": approval.reason,
         "asked": f"{age_text(now - approval.asked_at)}, {local_time(approval.asked_at)}",
-        "by": f"{_asker(approval)} in {approval.session_id}",
+        "by": f"{_requester(approval)} in {approval.session_id}",
         "may answer": _role_text(approval.may_answer.role, four_eyes=approval.may_answer.four_eyes),
         "until": _deadline_text(approval),
         "state": _approval_state(approval, now)[0] or "waiting",
@@ -319,7 +336,11 @@ def _print_answer(settings: Settings, answer_result: AnswerResult, *, json: bool
         Screen(settings, stderr=True).paragraph((answer_result.error or "", "red"))
     else:
         word = "allowed " if answer_result.approval.result == "allow" else "denied "
-        parts = ((word, "green"), (answer_result.approval.name, "bold"), (f"  {answer_result.id}", "dim"))
+        parts = (
+            (word, "green"),
+            (answer_result.approval.name, "bold"),
+            (f"  {answer_result.id}", "dim"),
+        )
         Screen(settings).line(*parts)
 
 

@@ -37,7 +37,7 @@ def _entry_row(audit_entry: AuditEntry) -> list[tuple[str, str]]:
         (who + agent, "bold"),
         (audit_entry.operation, ""),
         (str(audit_entry.status), "red" if audit_entry.status >= 400 else "green"),
-        (" ".join(dict.fromkeys(each for each in targets if each)), ""),
+        (" ".join(dict.fromkeys(target for target in targets if target)), ""),
         (audit_entry.address, "dim"),
     ]
 

@@ -58,7 +58,9 @@ async def backup(settings: Settings, *, name: str, json: bool) -> int:
     notes = Screen(settings, stderr=True)
     async with stores.open_store(settings.store) as store:
         with _open_output(name) as file:
-            counts = await write_backup(store, file, time=clock.now(), report_progress=_Progress(notes).tell)
+            counts = await write_backup(
+                store, file, time=clock.now(), report_progress=_Progress(notes).tell
+            )
     for session_id in counts.damaged:
         notes.paragraph((f"warning: {session_id} is damaged and was left out", "yellow"))
     if counts.damaged:

@@ -87,7 +87,12 @@ class _Chat:
         self._notes = Screen(settings, stderr=True)
         self._presses = 0
         self._is_mode_told = False
-        keyboard.complete(lambda: [f"/{each.name}" for each in available_commands(self._agent)])
+        keyboard.complete(
+            lambda: [
+                f"/{available_command.name}"
+                for available_command in available_commands(self._agent)
+            ]
+        )
 
     async def run(self) -> int:
         """The exit status, once somebody has left."""
@@ -233,7 +238,9 @@ class _Chat:
     async def _perform(self, command: ParsedCommand, message: str) -> int | None:
         """What every client can do, else what the agent brings."""
         built_in = {
-            each.name for each in available_commands(self._agent) if each.kind == "built-in"
+            available_command.name
+            for available_command in available_commands(self._agent)
+            if available_command.kind == "built-in"
         }
         if command.name not in built_in:
             return await self._run_agent_command(command, message)

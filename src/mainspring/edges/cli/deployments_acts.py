@@ -31,15 +31,15 @@ async def ls(settings: Settings, *, tenant: str, everything: bool, json: bool) -
                 break
     screen = Screen(settings)
     if json:
-        for each in found:
-            screen.json(msgspec.json.encode(each))
+        for item in found:
+            screen.json(msgspec.json.encode(item))
         return 0
     if not found:
         Screen(settings, stderr=True).paragraph(("there are no deployments", "dim"))
         return 0
     screen.table(
         ["ID", "NAME", "AGENT", "SCHEDULE", "NEXT", "LAST", "STATE"],
-        [_deployment_row(each) for each in found],
+        [_deployment_row(item) for item in found],
     )
     return 0
 
@@ -102,14 +102,14 @@ async def runs(
         found = (await offline_services(settings, operator.records).runs.page(tenant, listing)).data
     screen = Screen(settings)
     if json:
-        for each in found:
-            screen.json(msgspec.json.encode(each))
+        for item in found:
+            screen.json(msgspec.json.encode(item))
         return 0
     if not found:
         Screen(settings, stderr=True).paragraph(("there are no runs", "dim"))
         return 0
     screen.table(
-        ["RUN", "DEPLOYMENT", "AT", "BY", "CAME OF IT"], [_run_row(each) for each in found]
+        ["RUN", "DEPLOYMENT", "AT", "BY", "CAME OF IT"], [_run_row(item) for item in found]
     )
     return 0
 

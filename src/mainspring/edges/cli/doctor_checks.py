@@ -79,7 +79,7 @@ def _check_store_file(path: Path) -> CheckResult:
             [count] = db.execute("select count(*) from session").fetchone()
     except sqlite3.Error as error:
         return _unusable_store(path, f"cannot be read ({error})", "name another with --store")
-    size = sum(each.stat().st_size for each in (path, Path(f"{path}-wal")) if each.exists())
+    size = sum(item.stat().st_size for item in (path, Path(f"{path}-wal")) if item.exists())
     return CheckResult(
         name="store",
         status="ok",

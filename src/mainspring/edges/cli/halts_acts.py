@@ -72,8 +72,8 @@ async def ls(settings: Settings, *, json: bool) -> int:
         found = await Halts(operator.records).everything()
     screen = Screen(settings)
     if json:
-        for each in found:
-            screen.json(msgspec.json.encode(each))
+        for item in found:
+            screen.json(msgspec.json.encode(item))
         return 0
     if not found:
         Screen(settings, stderr=True).paragraph(("nothing is stopped", "dim"))
@@ -82,12 +82,12 @@ async def ls(settings: Settings, *, json: bool) -> int:
         ["STOPPED", "SINCE", "BY", "WHY"],
         [
             [
-                (_scope_text(each), "bold"),
-                (local_time(each.created_at), "dim"),
-                (each.created_by, ""),
-                (each.reason, ""),
+                (_scope_text(item), "bold"),
+                (local_time(item.created_at), "dim"),
+                (item.created_by, ""),
+                (item.reason, ""),
             ]
-            for each in found
+            for item in found
         ],
     )
     return 0

@@ -47,7 +47,9 @@ class InitOptions:
     is_asked: bool = True
 
 
-async def init(settings: Settings, *, folder: str | None, init_options: InitOptions, json: bool) -> int:
+async def init(
+    settings: Settings, *, folder: str | None, init_options: InitOptions, json: bool
+) -> int:
     """Raises: InvalidInput."""
     place = _target_folder(settings, folder)
     if init_options.is_asked and not sys.stdin.isatty():
@@ -57,12 +59,12 @@ async def init(settings: Settings, *, folder: str | None, init_options: InitOpti
         )
         raise nobody
     check_no_agent(place)  # before anybody is asked anything
-    asker = _Prompter(Screen(settings, stderr=True), is_asked=init_options.is_asked)
-    plan = await _plan(settings, place, init_options, asker)
+    http_client = _Prompter(Screen(settings, stderr=True), is_asked=init_options.is_asked)
+    plan = await _plan(settings, place, init_options, http_client)
     files, version = await to_thread.run_sync(_create_files, settings, place, plan)
     screen = Screen(settings)
     if json:
-        said = {"folder": str(place), "files": [each.name for each in files], **_plan_json(plan)}
+        said = {"folder": str(place), "files": [item.name for item in files], **_plan_json(plan)}
         screen.json(msgspec.json.encode({**said, "version": version.number}))
         return 0
     for file in files:
@@ -80,7 +82,9 @@ def _target_folder(settings: Settings, folder: str | None) -> Path:
     return Path(os.path.realpath(Path(settings.folder, folder or ".")))
 
 
-def _create_files(settings: Settings, place: Path, new_agent: NewAgent) -> tuple[list[Path], Version]:
+def _create_files(
+    settings: Settings, place: Path, new_agent: NewAgent
+) -> tuple[list[Path], Version]:
     home = Path(settings.home)
     was_trusted = is_trusted(place, read_project_files(place, home=home), home=home)
     files = write_agent(place, new_agent)
@@ -90,10 +94,17 @@ def _create_files(settings: Settings, place: Path, new_agent: NewAgent) -> tuple
 
 
 def _plan_json(new_agent: NewAgent) -> Mapping[str, object]:
-    return {"name": new_agent.name, "model": new_agent.model, "tools": new_agent.tools, "mode": new_agent.mode}
+    return {
+        "name": new_agent.name,
+        "model": new_agent.model,
+        "tools": new_agent.tools,
+        "mode": new_agent.mode,
+    }
 
 
-async def _plan(settings: Settings, place: Path, init_options: InitOptions, prompter: _Prompter) -> NewAgent:
+async def _plan(
+    settings: Settings, place: Path, init_options: InitOptions, prompter: _Prompter
+) -> NewAgent:
     name = init_options.name or prompter.ask_line("Name", place.name or "agent")
     purpose = init_options.purpose or prompter.ask_line("What is it for?", _PURPOSE)
     model, is_there = init_options.model, partial(_require_model, settings)
@@ -106,8 +117,10 @@ async def _plan(settings: Settings, place: Path, init_options: InitOptions, prom
         choices = {usual: "", **dict.fromkeys((_ANY_MODEL, *found), "")}
         model = prompter.ask_choice("Model", choices, is_there)
     tools = init_options.tools or prompter.ask_choice("Tools", _TOOLS, _parse_tools)
-    modes = {each: MODE_DESCRIPTIONS[each] for each in _MODES}
-    mode = init_options.mode or prompter.ask_choice("What may it do without asking?", modes, parse_mode)
+    modes = {item: MODE_DESCRIPTIONS[item] for item in _MODES}
+    mode = init_options.mode or prompter.ask_choice(
+        "What may it do without asking?", modes, parse_mode
+    )
     return NewAgent(
         name=name.strip(),
         purpose=purpose.strip(),
@@ -124,7 +137,7 @@ def _require_model(settings: Settings, name: str) -> None:
 
 def _parse_tools(tools: str) -> tuple[str, ...] | None:
     """`None`: all of them."""
-    names = tuple(canonical_name(each.strip()) for each in tools.split(",") if each.strip())
+    names = tuple(canonical_name(tool.strip()) for tool in tools.split(",") if tool.strip())
     if {*names} & {_ALL_TOOLS, ALL_TOOLS}:
         return None
     if unknown := [name for name in names if name not in BUILTIN_TOOL_NAMES]:

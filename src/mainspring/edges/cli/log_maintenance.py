@@ -150,19 +150,19 @@ async def rm(settings: Settings, *, meant: str, cascade: bool, yes: bool, json: 
         doomed = await _with_forks(log, session) if cascade else [session]
         if not yes and not _confirm(settings, await _confirm_question(log, doomed)):
             return 1
-        gone = [await read_footprint(log, each.id) for each in doomed]
+        gone = [await read_footprint(log, item.id) for item in doomed]
         await log.delete(session.id, cascade=cascade)
         await remove_session_files(settings, log, gone)
-    _print_deleted(settings, [each.id for each in doomed], json=json)
+    _print_deleted(settings, [item.id for item in doomed], json=json)
     return 0
 
 
 async def _with_forks(log: SessionLog, session: SessionRow) -> list[SessionRow]:
     """The session and all that begin with its events, however far removed."""
-    known = [each async for each in all_sessions(log)]
+    known = [all_session async for all_session in all_sessions(log)]
     doomed = [session]
     for parent in doomed:  # grows as it goes
-        doomed += [each for each in known if each.parent_id == parent.id]
+        doomed += [item for item in known if item.parent_id == parent.id]
     return doomed
 
 
@@ -197,7 +197,7 @@ async def _delete_expired(settings: Settings, log: SessionLog, before: datetime)
     known = [await read_footprint(log, session.id) async for session in all_sessions(log)]
     expired = await log.expire(updated_before=before)
     gone = set(expired)
-    await remove_session_files(settings, log, [each for each in known if each.session_id in gone])
+    await remove_session_files(settings, log, [item for item in known if item.session_id in gone])
     return expired
 
 

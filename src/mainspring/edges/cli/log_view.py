@@ -62,8 +62,8 @@ async def ls(settings: Settings, *, limit: int, json: bool) -> int:
         async with open_existing_log(settings) as log:
             found = await log.sessions(limit=limit + 1)
             views = [await session_view(log, session) for session in found]
-    for each in views[:limit] if json else ():
-        screen.json(msgspec.json.encode(each))
+    for view in views[:limit] if json else ():
+        screen.json(msgspec.json.encode(view))
     if json:
         return 0
     notes = Screen(settings, stderr=True)
@@ -111,7 +111,7 @@ def _session_table(
     moment = clock.now()
     row = _narrow_row if screen.width is not None and screen.width < _WIDE_COLUMNS else _wide_row
     heads = ["SESSION", "CREATED", "CHANGED", "EVENTS", "HELD BY", "FORK OF", "TITLE"]
-    return heads, [row(each, moment) for each in views]
+    return heads, [row(view, moment) for view in views]
 
 
 def _wide_row(each: SessionView, moment: datetime) -> list[StyledText]:
@@ -230,7 +230,10 @@ async def _last_events(
     if event_filter.types is None and event_filter.thread is None:
         found = await log.tail(session_id, count)
     else:
-        found = deque([each async for each in _page_events(log, session_id, event_filter)], maxlen=count)
+        found = deque(
+            [page_event async for page_event in _page_events(log, session_id, event_filter)],
+            maxlen=count,
+        )
     for event in found:
         if event.seq > event_filter.after:
             yield event

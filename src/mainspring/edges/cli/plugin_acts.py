@@ -52,25 +52,33 @@ class PluginView(Struct, frozen=True, kw_only=True):
 
 
 async def install(
-    settings: Settings, *, source: str, chosen: str | None, plugin_install_options: PluginInstallOptions
+    settings: Settings,
+    *,
+    source: str,
+    chosen: str | None,
+    plugin_install_options: PluginInstallOptions,
 ) -> int:
     home = Path(settings.home)
     scope: Scope = "project" if plugin_install_options.project else "user"
     place = plugin_installation.place_of(Path(settings.folder), home, scope)
     notes = Screen(settings, stderr=True)
     with staging_folder(place, now=now()) as made:
-        bench = Path(made)
+        sandbox_pool = Path(made)
         candidate = await to_thread.run_sync(
-            lambda: plugin_installation.fetch(source, bench, name=chosen)
+            lambda: plugin_installation.fetch(source, sandbox_pool, name=chosen)
         )
-        plugin_installation.check_free(place, candidate.plugin.name, replaces=plugin_install_options.replace)
+        plugin_installation.check_free(
+            place, candidate.plugin.name, replaces=plugin_install_options.replace
+        )
         _print_candidate(notes, candidate)
         question = f"Install {candidate.plugin.name}, and trust it as it is?"
-        if not require_consent(settings, candidate.scan_report, plugin_install_options.consent, question):
+        if not require_consent(
+            settings, candidate.scan_report, plugin_install_options.consent, question
+        ):
             return 1
         kept = await to_thread.run_sync(
             lambda: plugin_installation.install(
-                candidate, bench, place, scope, replaces=plugin_install_options.replace
+                candidate, sandbox_pool, place, scope, replaces=plugin_install_options.replace
             )
         )
         pins = TrustPins(home / PINS_FILE)
@@ -139,8 +147,8 @@ async def remove(
     if not is_agreed and not confirm(settings, f"Delete {plugin.shown}?"):
         return 1
     pins = TrustPins(Path(settings.home) / PINS_FILE)
-    with staging_folder(plugin.root.parent, now=now()) as bench:
-        await to_thread.run_sync(plugin_installation.remove, plugin, Path(bench), pins)
+    with staging_folder(plugin.root.parent, now=now()) as sandbox_pool:
+        await to_thread.run_sync(plugin_installation.remove, plugin, Path(sandbox_pool), pins)
     screen = Screen(settings)
     if json:
         screen.json(msgspec.json.encode({"removed": name, "scope": plugin.scope}))
@@ -173,7 +181,7 @@ async def _plugin_view(plugin: Plugin, trust_pins: TrustPins) -> PluginView:
         commands=brought.commands,
         hooks=brought.hooks,
         mcp_servers=brought.servers,
-        findings=[str(each) for each in brought.findings if each.level != "note"],
+        findings=[str(finding) for finding in brought.findings if finding.level != "note"],
     )
 
 
@@ -192,7 +200,9 @@ def _print_header(screen: Screen, plugin: Plugin) -> None:
     screen.line((plugin.name, "bold"), (version, ""), (description, "dim"))
 
 
-def _print_contents(screen: Screen, plugin_contents: PluginContents, *, is_trusted: bool = False) -> None:
+def _print_contents(
+    screen: Screen, plugin_contents: PluginContents, *, is_trusted: bool = False
+) -> None:
     for names, noun in _content_kinds(plugin_contents):
         if names:
             screen.line((f"  {plural(len(names), noun)}  ", ""), (", ".join(names), "dim"))

@@ -129,7 +129,7 @@ async def check(
         tool=name,
         input=values,
         decision=decision.decision,
-        gate=decision.decision_source,
+        gate=decision.gate,
         rule=decision.rule,
         reason=decision.reason,
         asks=decision.asks if decision.decision == "ask" else None,
@@ -250,7 +250,10 @@ def _print_change(screen: Screen, session_id: str, replayed_decision: ReplayedDe
     name = session_id if screen.width is None else short_id(session_id)
     person = f" (a person: {replayed_decision.person})" if replayed_decision.person else ""
     screen.line(
-        (f"{replayed_decision.was or 'not recorded'}{person}", _STYLES.get(replayed_decision.was, "dim")),
+        (
+            f"{replayed_decision.was or 'not recorded'}{person}",
+            _STYLES.get(replayed_decision.was, "dim"),
+        ),
         (" -> ", "dim"),
         (replayed_decision.now.decision, _STYLES[replayed_decision.now.decision]),
         (f"  {_call_text(replayed_decision.tool, replayed_decision.input)}", "bold"),

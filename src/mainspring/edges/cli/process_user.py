@@ -69,13 +69,17 @@ def drop_privileges(process_user: ProcessUser, settings: Settings) -> Settings:
         os.setresgid(process_user.gid, process_user.gid, process_user.gid)
         os.setresuid(process_user.uid, process_user.uid, process_user.uid)
     except OSError as error:  # a container may have taken from root what this needs
-        raise InvalidInput(f"--user {process_user.name}: cannot be done here: {error.strerror}") from error
+        raise InvalidInput(
+            f"--user {process_user.name}: cannot be done here: {error.strerror}"
+        ) from error
     _require_no_root(process_user)
     own = settings_of_user(settings, process_user.name, process_user.home)
     _require_usable(own, process_user)
     for program in (os.__file__, __file__):
         if not os.access(program, os.R_OK):
-            raise _unusable(program, process_user, "install Python and Mainspring where all can read them")
+            raise _unusable(
+                program, process_user, "install Python and Mainspring where all can read them"
+            )
     return own
 
 
@@ -103,10 +107,10 @@ def _lookup_user(wanted: str, *, home: str) -> ProcessUser:
 
 def _make_folder(folder: Path, process_user: ProcessUser, mode: int) -> None:
     """Only what is made here is given away: what was there may be anybody's."""
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
-    for each in reversed(missing):
-        each.mkdir(mode=mode)
-        descriptor = os.open(each, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
+    for item in reversed(missing):
+        item.mkdir(mode=mode)
+        descriptor = os.open(item, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
             os.fchown(descriptor, process_user.uid, process_user.gid)
         finally:
@@ -118,13 +122,17 @@ def _require_no_root(process_user: ProcessUser) -> None:
     Raises:
         InvalidInput: something of root is left.
     """
-    is_other = os.getresuid() == (process_user.uid,) * 3 and os.getresgid() == (process_user.gid,) * 3
+    is_other = (
+        os.getresuid() == (process_user.uid,) * 3 and os.getresgid() == (process_user.gid,) * 3
+    )
     try:
         os.setuid(0)
     except PermissionError:
         if is_other and set(os.getgroups()) <= {*process_user.groups, process_user.gid}:
             return
-    raise InvalidInput(f"--user {process_user.name}: this process could become root again; it does not run")
+    raise InvalidInput(
+        f"--user {process_user.name}: this process could become root again; it does not run"
+    )
 
 
 def _require_usable(settings: Settings, process_user: ProcessUser) -> None:
@@ -133,7 +141,9 @@ def _require_usable(settings: Settings, process_user: ProcessUser) -> None:
     store = Path(settings.store)
     for path in (store.parent, store, Path(f"{store}-wal"), Path(settings.workspaces)):
         if os.path.lexists(path) and not os.access(path, os.R_OK | os.W_OK):
-            raise _unusable(str(path), process_user, f"chown -R {process_user.uid}:{process_user.gid} {path}")
+            raise _unusable(
+                str(path), process_user, f"chown -R {process_user.uid}:{process_user.gid} {path}"
+            )
 
 
 def _unusable(path: str, process_user: ProcessUser, fix: str) -> InvalidInput:

@@ -245,7 +245,7 @@ class _Server:
         if given is not None and given.startswith(_PREFIXES):
             return given  # a key of limited scope may not list them
         page = await self.get(f"/v1/{kind}", {"limit": "100"}, _Page)
-        found = [each for each in page.data if given in (None, each.id, each.name)]
+        found = [item for item in page.data if given in (None, item.id, item.name)]
         if len(found) == 1:
             return found[0].id
         raise _ambiguous_option(option, given, page.data)
@@ -323,6 +323,6 @@ def _ambiguous_option(
         return InvalidInput(f"the server has no {option}: create one there first")
     what = f"--{option} is missing" if given is None else f"--{option} {given} is not there"
     error = InvalidInput(f"{what}: name one that the server has")
-    for each in named_object[:_MAX_LISTED]:
-        error.add_note(f"--{option} {each.id}  {each.name}")
+    for item in named_object[:_MAX_LISTED]:
+        error.add_note(f"--{option} {item.id}  {item.name}")
     return error

@@ -118,7 +118,9 @@ async def _branch_session(settings: Settings, meant: str, replay_options: Replay
     notes = Screen(settings, stderr=True)
     async with open_runtime(settings) as runtime:
         session = await find_session(runtime.log, meant)
-        change = BranchChange(model=replay_options.model, prompt=replay_options.prompt, start=replay_options.start)
+        change = BranchChange(
+            model=replay_options.model, prompt=replay_options.prompt, start=replay_options.start
+        )
         found = await branch(runtime, session.id, change)
         told = f"forked at event {found.at}; {found.session.agent.model} answers,"
         notes.paragraph((f"{told} tools do not run: they say what they said then", "dim"))
@@ -134,11 +136,13 @@ async def _branch_session(settings: Settings, meant: str, replay_options: Replay
 async def _run_branch(settings: Settings, session: Session) -> int:
     notes = Screen(settings, stderr=True)
     row = await session.log.session(session.id)
-    teller = EventRenderer(
+    renderer = EventRenderer(
         settings, subagents=SubagentTree.of(await session.events(), row.thread_id)
     )
-    result = await run_interruptible(session, emit=teller.delta, tell=teller.event, say=teller.note)
-    teller.close()
+    result = await run_interruptible(
+        session, emit=renderer.delta, tell=renderer.event, say=renderer.note
+    )
+    renderer.close()
     match result:
         case Result():
             await print_end(notes, session, result)

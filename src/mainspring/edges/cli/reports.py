@@ -47,7 +47,11 @@ def cost(
     json_option: JsonOption = False,
 ) -> Action:
     """What the calls of models cost, folded from the logs."""
-    grouped = cost_grouping.value if cost_grouping is not None else ("session" if session is None else "model")
+    grouped = (
+        cost_grouping.value
+        if cost_grouping is not None
+        else ("session" if session is None else "model")
+    )
     return partial(cost_report.cost, meant=session, group_by=grouped, json=json_option)
 
 
@@ -107,7 +111,9 @@ def replay(
 ) -> Action:
     """Run a session again without its model and tools: is everything the same? Exit status 1 at
     the first difference; with --model or --prompt it goes on from there, in a fork."""
-    options = replay_command.ReplayOptions(start=start, model=model, prompt=prompt, json=json_option)
+    options = replay_command.ReplayOptions(
+        start=start, model=model, prompt=prompt, json=json_option
+    )
     return partial(replay_command.replay, meant=session, replay_options=options)
 
 

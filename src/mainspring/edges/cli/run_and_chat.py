@@ -135,7 +135,9 @@ def run(  # noqa: PLR0913, PLR0917 (the options of the command)
         is_unsandboxed=unsandboxed,
         allow_protected=tuple(allow_protected or ()),
     )
-    return partial(run_command.run, agent_options=wanted, prompt=prompt, resume=resume_option, json=json)
+    return partial(
+        run_command.run, agent_options=wanted, prompt=prompt, resume=resume_option, json=json
+    )
 
 
 def chat(  # noqa: PLR0913, PLR0917 (the options of the command)

@@ -69,7 +69,12 @@ class ResultView(Struct, frozen=True, kw_only=True, tag_field="type", tag="resul
 
 
 async def run(
-    settings: Settings, *, agent_options: AgentOptions, prompt: str | None, resume: str | None, json: bool
+    settings: Settings,
+    *,
+    agent_options: AgentOptions,
+    prompt: str | None,
+    resume: str | None,
+    json: bool,
 ) -> int:
     text = await _read_prompt(prompt, required=resume is None)
     async with open_session_runner(settings, agent_options, resume) as stage:
@@ -123,18 +128,20 @@ async def run_attended(
     keyboard = keyboard or Keyboard(None, colour=settings.color)
     approver = ApprovalPrompt(settings, keyboard, Screen(settings, stderr=True))
     row = await session.log.session(session.id)
-    crew = SubagentTree.of(await session.events(), row.thread_id)
-    teller = EventRenderer(settings, own=own, subagents=crew)
+    supervisor = SubagentTree.of(await session.events(), row.thread_id)
+    renderer = EventRenderer(settings, own=own, subagents=supervisor)
     while True:
-        for each in await read_pending_calls(session.log, row):
-            teller.add_call(each.call.id, each.call.name, each.call.input)
+        for read_pending_call in await read_pending_calls(session.log, row):
+            renderer.add_call(
+                read_pending_call.call.id, read_pending_call.call.name, read_pending_call.call.input
+            )
         try:
-            with notices.redirected_to(teller.note):
+            with notices.redirected_to(renderer.note):
                 result = await run_interruptible(
-                    session, emit=teller.delta, tell=teller.event, say=teller.note
+                    session, emit=renderer.delta, tell=renderer.event, say=renderer.note
                 )
         finally:
-            teller.close()
+            renderer.close()
         if isinstance(result, UserLeft) or (
             result is not None and result.reason != "requires_action"
         ):
@@ -254,10 +261,16 @@ async def print_end(notes: Screen, session: Session, result: Result) -> None:
 
 async def _print_waiting(notes: Screen, session: Session) -> None:
     name = session.id if notes.width is None else short_id(session.id)
-    for each in await read_pending_calls(session.log, await session.log.session(session.id)):
-        call_name = each.call.id if notes.width is None else short_id(each.call.id)
-        about = f" {key_argument(each.call.input)}"
-        notes.line(("waits ", "bold yellow"), (caller_path(each), "bold"), (about, ""))
+    for read_pending_call in await read_pending_calls(
+        session.log, await session.log.session(session.id)
+    ):
+        call_name = (
+            read_pending_call.call.id
+            if notes.width is None
+            else short_id(read_pending_call.call.id)
+        )
+        about = f" {key_argument(read_pending_call.call.input)}"
+        notes.line(("waits ", "bold yellow"), (caller_path(read_pending_call), "bold"), (about, ""))
         _print_line(notes, f"  mainspring sessions answer {name} {call_name} allow|deny", "")
 
 

@@ -22,7 +22,11 @@ else:
 def is_agent_command(agent: Agent, message: str) -> bool:
     """Whether it calls a skill or a command that the agent has of its own."""
     command = parse_command(message)
-    brought = {each.name for each in available_commands(agent) if each.kind != "built-in"}
+    brought = {
+        available_command.name
+        for available_command in available_commands(agent)
+        if available_command.kind != "built-in"
+    }
     return command is not None and command.name in brought
 
 
@@ -31,7 +35,7 @@ def reject_slash_command(agent: Agent, message: str) -> None:
     command = parse_command(message)
     if command is None or not command.name or is_agent_command(agent, message):
         return
-    names = [each.name for each in available_commands(agent)]
+    names = [available_command.name for available_command in available_commands(agent)]
     if command.name in names:
         raise InvalidInput(f"/{command.name} is for `mainspring chat`")
     near = get_close_matches(command.name, names, n=1)

@@ -97,51 +97,58 @@ class ServeOptions:
 
 
 async def serve(settings: Settings, *, asked: ServeOptions) -> int:
-    proxies = frozenset(_parse_proxy(each) for each in asked.proxies)
+    proxies = frozenset(_parse_proxy(proxy) for proxy in asked.proxies)
     async with (
-        _bind_and_drop_privileges(settings, asked.worker_options, (asked.host, asked.port)) as (own, ports),
-        _open_service(own, asked.worker_options, ports.metrics, works=asked.has_worker) as premises,
+        _bind_and_drop_privileges(settings, asked.worker_options, (asked.host, asked.port)) as (
+            own,
+            ports,
+        ),
+        _open_service(
+            own, asked.worker_options, ports.metrics, works=asked.has_worker
+        ) as dependencies,
     ):
-        house = premises.service
+        service = dependencies.service
         issuers = await _read_issuers(asked.oidc)
-        tokens = CombinedTokens(house.sessions.work_tokens, open_tokens(issuers, fetch_issuer_keys))
-        door = Authenticator(house.infrastructure.store.records, token_verifier=tokens)
+        tokens = CombinedTokens(
+            service.sessions.work_tokens, open_tokens(issuers, fetch_issuer_keys)
+        )
+        door = Authenticator(service.infrastructure.store.records, token_verifier=tokens)
         api = Api(
-            all_routes(house, *premises.operations()),
+            all_routes(service, *dependencies.operations()),
             access_control=door,
             request_observer=combined_observer(
                 AuditObserver(
-                    house.access.audit, alarm=premises.telemetry.metrics.audit_failures.inc
+                    service.access.audit, alarm=dependencies.telemetry.metrics.audit_failures.inc
                 ),
-                webhook_observer(house.webhooks.outbox.notify),
-                MetricsObserver(premises.telemetry.metrics),
+                webhook_observer(service.webhooks.outbox.notify),
+                MetricsObserver(dependencies.telemetry.metrics),
                 access_log,
             ),
             proxies=proxies,
-            repeated=house.access.repeated,
+            repeated=service.access.repeated,
         )
         async with http_server(api.application(), ports.api) as url:
             # not before it can be shown: a start that fails would take it along
             first = await ensure_first_key(
-                house.infrastructure.store.records, adopted=own.admin_key
+                service.infrastructure.store.records, adopted=own.admin_key
             )
             _print_start(own, asked, url, first)
-            _print_schedule(own, await sync_schedule(house, own))
+            _print_schedule(own, await sync_schedule(service, own))
             if asked.has_worker:
-                await premises.work()
+                await dependencies.work()
             else:
-                await premises.closing.wait()
-            house.sessions.event_streams.close()
+                await dependencies.closing.wait()
+            service.sessions.event_streams.close()
     return 0
 
 
 async def run_worker(settings: Settings, *, asked: WorkerOptions) -> int:
     async with (
         _bind_and_drop_privileges(settings, asked) as (own, ports),
-        _open_service(own, asked, ports.metrics) as premises,
+        _open_service(own, asked, ports.metrics) as dependencies,
     ):
         Screen(own).line((f"working for {own.store_label}", ""))
-        await premises.work()
+        await dependencies.work()
     return 0
 
 
@@ -184,7 +191,9 @@ class _RunningService:
             keep_audit=None if days is None else timedelta(days=days),
             keep_workspaces=timedelta(days=kept) if kept else None,
         )
-        async with open_worker(self.service, self.telemetry, orders, beat=self.loop_heartbeat.beat) as worker:
+        async with open_worker(
+            self.service, self.telemetry, orders, beat=self.loop_heartbeat.beat
+        ) as worker:
             await worker.work(self.closing)
 
 
@@ -206,7 +215,7 @@ async def _bind_and_drop_privileges(
             **{
                 name: ()
                 if at is None
-                else [stack.enter_context(each) for each in await bind_sockets(*at)]
+                else [stack.enter_context(bind_socket) for bind_socket in await bind_sockets(*at)]
                 for name, at in (("api", api), ("metrics", metrics))
             }
         )
@@ -228,14 +237,14 @@ async def _open_service(
     *,
     works: bool = True,
 ) -> AsyncGenerator[_RunningService, None]:
-    networks = tuple(_parse_network(each) for each in asked.networks)
+    networks = tuple(_parse_network(network) for network in asked.networks)
     scrub = scrubber(known_secrets(settings))
     async with AsyncExitStack() as stack:
         level = asked.level or settings.environment.get("MAINSPRING_LOG_LEVEL") or "info"
         shown = partial(_sanitize_log_line, scrub) if sys.stderr.isatty() else scrub
         stack.enter_context(log_to_stream(sys.stderr, scrub=shown, level=level, form=asked.form))
         metrics = Metrics(version=__version__)
-        house = await stack.enter_async_context(
+        service = await stack.enter_async_context(
             open_service(
                 settings,
                 networks=networks,
@@ -244,33 +253,37 @@ async def _open_service(
             )
         )
         if asked.model is not None:
-            house.infrastructure.models.facts(
+            service.infrastructure.models.facts(
                 asked.model
             )  # a wrong name is told now, not by every session
         watching = await stack.enter_async_context(
             open_telemetry(
-                house.infrastructure.log,
+                service.infrastructure.log,
                 metrics,
                 environment=settings.environment,
                 version=__version__,
             )
         )
         closing = Event()
-        premises = _RunningService(
-            service=house,
+        dependencies = _RunningService(
+            service=service,
             telemetry=watching,
             asked=asked,
             closing=closing,
             loop_heartbeat=LoopHeartbeat(),
-            store_gauges=_gauge_readers(house, watching),
+            store_gauges=_gauge_readers(service, watching),
             works=works,
         )
-        watching.metrics.follow(watching.metrics.streams_open, lambda: house.sessions.event_streams.count)
+        watching.metrics.follow(
+            watching.metrics.streams_open, lambda: service.sessions.event_streams.count
+        )
         if metrics_at:
-            app = operations_application(premises.health, watching.metrics, premises.store_gauges)
+            app = operations_application(
+                dependencies.health, watching.metrics, dependencies.store_gauges
+            )
             await stack.enter_async_context(http_server(app, metrics_at))
         await stack.enter_async_context(run_in_background(lambda: _close_on_signal(closing)))
-        yield premises
+        yield dependencies
 
 
 async def _close_on_signal(closing: Event) -> None:
@@ -320,7 +333,11 @@ def _print_schedule(settings: Settings, schedule_status: ScheduleStatus | None) 
         screen.paragraph((f"warning: {sanitize_text(schedule_status.problem)}", "yellow"))
     elif schedule_status.deployment is not None:
         made = schedule_status.deployment
-        when = "paused" if schedule_status.next_at is None else f"next at {schedule_status.next_at:%F %R} UTC"
+        when = (
+            "paused"
+            if schedule_status.next_at is None
+            else f"next at {schedule_status.next_at:%F %R} UTC"
+        )
         screen.paragraph((f"schedule of {made.name}: {when}; deployment {made.id}", ""))
 
 

@@ -75,8 +75,8 @@ async def ls(settings: Settings, *, limit: int, origin: str | None, json: bool) 
     screen, notes = Screen(settings), Screen(settings, stderr=True)
     found = await _list_sessions(settings, limit + 1, origin)
     if json:
-        for each in found[:limit]:
-            screen.json(msgspec.json.encode(_summary_view(each)))
+        for item in found[:limit]:
+            screen.json(msgspec.json.encode(_summary_view(item)))
         return 0
     if not found:
         what = "no sessions yet" if origin is None else f"no sessions of origin {origin}"
@@ -85,7 +85,7 @@ async def ls(settings: Settings, *, limit: int, origin: str | None, json: bool) 
         return 0
     now = clock.now()
     heads = ["SESSION", "STATUS", "TURNS", "COST", "CHANGED", "TITLE"]
-    screen.table(heads, [_session_row(screen, each, now) for each in found[:limit]])
+    screen.table(heads, [_session_row(screen, item, now) for item in found[:limit]])
     if len(found) > limit:
         notes.paragraph((f"there are more; --limit {limit * 5} shows up to {limit * 5}", "dim"))
     return 0
@@ -141,11 +141,11 @@ def _session_row(screen: Screen, each: SessionSummary, now: datetime) -> list[St
 async def show(settings: Settings, *, meant: str) -> int:
     async with open_existing_log(settings) as log:
         session = await find_session(log, meant)
-        teller = EventRenderer(settings, is_live=False, is_whole=True)
+        renderer = EventRenderer(settings, is_live=False, is_whole=True)
         for event in await log.read(session.id):
             if event.thread_id == session.thread_id:
-                teller.event(event)
-        teller.close()
+                renderer.event(event)
+        renderer.close()
     return 0
 
 

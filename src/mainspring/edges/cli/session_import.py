@@ -73,14 +73,14 @@ async def import_sessions(
         missing = InvalidInput("name the files or folders to import")
         missing.add_note("`mainspring sessions import --list` shows what is there")
         raise missing
-    found = await _find_candidates(settings, [Path(settings.folder, each) for each in paths], form)
+    found = await _find_candidates(settings, [Path(settings.folder, path) for path in paths], form)
     if not found:
         raise InvalidInput(f"{', '.join(paths)}: no sessions of other tools were found there")
     outcomes: Counter[str] = Counter()
     readers = SessionReaders()
     async with open_log(settings) as log:
-        for each in found:
-            view = await _import_one(settings, log, readers, each)
+        for item in found:
+            view = await _import_one(settings, log, readers, item)
             outcomes[view.outcome] += 1
             if json:
                 screen.json(msgspec.json.encode(view))
@@ -95,7 +95,11 @@ async def _find_candidates(
     settings: Settings, paths: list[Path], form: Format | None
 ) -> list[ImportCandidate]:
     def look() -> list[ImportCandidate]:
-        return [each for path in paths for each in find_candidates(path.resolve(), form)]
+        return [
+            find_candidate
+            for path in paths
+            for find_candidate in find_candidates(path.resolve(), form)
+        ]
 
     try:
         return await to_thread.run_sync(look)
@@ -190,22 +194,22 @@ async def list_importable(
     settings: Settings, *, paths: list[str], form: Format | None, json: bool
 ) -> int:
     screen, notes = Screen(settings), Screen(settings, stderr=True)
-    usual = [Path(settings.home, each) for each in DEFAULT_FOLDERS]
-    places = [Path(settings.folder, each) for each in paths] or [p for p in usual if p.is_dir()]
+    usual = [Path(settings.home, item) for item in DEFAULT_FOLDERS]
+    places = [Path(settings.folder, path) for path in paths] or [p for p in usual if p.is_dir()]
     found = await _find_candidates(settings, places, form)
     async with _log_if_any(settings) as log:
-        views = [await _candidate_view(log, each) for each in found]
+        views = [await _candidate_view(log, item) for item in found]
     for view in views if json else ():
         screen.json(msgspec.json.encode(view))
     if json:
         return 0
     if not views:
-        looked = ", ".join(map(str, places)) or ", ".join(f"~/{each}" for each in DEFAULT_FOLDERS)
+        looked = ", ".join(map(str, places)) or ", ".join(f"~/{item}" for item in DEFAULT_FOLDERS)
         notes.paragraph((f"no sessions of other tools in {looked}", ""))
         return 0
     now = clock.now()
     heads = ["FORMAT", "SESSION", "CHANGED", "SIZE", "IMPORTED", "PATH"]
-    screen.table(heads, [_candidate_row(each, now) for each in views])
+    screen.table(heads, [_candidate_row(item, now) for item in views])
     notes.paragraph(("`mainspring sessions import PATH` imports one, or all of a folder", "dim"))
     return 0
 

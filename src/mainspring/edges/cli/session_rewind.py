@@ -84,7 +84,9 @@ class _Plan:
     """Whether the conversation goes back, too."""
 
 
-async def rewind(settings: Settings, *, meant: str, rewind_options: RewindOptions, json: bool) -> int:
+async def rewind(
+    settings: Settings, *, meant: str, rewind_options: RewindOptions, json: bool
+) -> int:
     fork: str | None = None
     undo: int | None = None
     async with open_existing_log(settings) as log:
@@ -129,11 +131,19 @@ async def _make_plan(
         raise _no_snapshots_error(past)
     back = None if kept is None else RestorePoint(kept, await open_snapshots(settings, log, past))
     changed = await preview_restore(log, past, back)
-    return _Plan(rewind_history=past, to=to, restore_point=back, file_change=changed, forks=not rewind_options.files_only)
+    return _Plan(
+        rewind_history=past,
+        to=to,
+        restore_point=back,
+        file_change=changed,
+        forks=not rewind_options.files_only,
+    )
 
 
 def _no_snapshots_error(rewind_history: RewindHistory) -> InvalidInput:
-    return InvalidInput(f"session {rewind_history.session_id} has changed no files: there are no snapshots")
+    return InvalidInput(
+        f"session {rewind_history.session_id} has changed no files: there are no snapshots"
+    )
 
 
 def _confirm_plan(settings: Settings, plan: _Plan) -> bool:
@@ -168,8 +178,10 @@ def _print_plan(screen: Screen, plan: _Plan) -> None:
 
 
 def _print_changes(screen: Screen, file_change: Sequence[FileChange]) -> None:
-    for each in file_change[:_MAX_SHOWN]:
-        screen.line((f"{each.file_change_kind:<10}", _STYLES[each.file_change_kind]), (each.path, ""))
+    for item in file_change[:_MAX_SHOWN]:
+        screen.line(
+            (f"{item.file_change_kind:<10}", _STYLES[item.file_change_kind]), (item.path, "")
+        )
     if len(file_change) > _MAX_SHOWN:
         screen.paragraph((f"... and {len(file_change) - _MAX_SHOWN} more", "dim"))
 
@@ -194,12 +206,12 @@ def _print_rewound(settings: Settings, plan: _Plan, *, fork: str | None, undo: i
 
 def _change_totals(file_change: Iterable[FileChange]) -> str:
     """`+2 ~1 -3`"""
-    counts = Counter(each.file_change_kind for each in file_change)
+    counts = Counter(item.file_change_kind for item in file_change)
     return " ".join(f"{sign}{counts[change]}" for change, sign in _SIGNS.items() if counts[change])
 
 
 def _change_views(file_change: Iterable[FileChange]) -> list[FileChangeView]:
-    return [FileChangeView(each.path, each.file_change_kind) for each in file_change]
+    return [FileChangeView(item.path, item.file_change_kind) for item in file_change]
 
 
 async def snapshots(settings: Settings, *, meant: str, json: bool) -> int:
@@ -220,7 +232,7 @@ async def snapshots(settings: Settings, *, meant: str, json: bool) -> int:
         return 0
     now = clock.now()
     heads = ["EVENT", "TIME", "TURN", "FILES", "CHANGED"]
-    rows = [_snapshot_row(*each, now) for each in zip(past.checkpoints, changes, strict=True)]
+    rows = [_snapshot_row(*item, now) for item in zip(past.checkpoints, changes, strict=True)]
     screen.table(heads, rows)
     hint = f"mainspring sessions rewind {short_id(past.session_id)} --to EVENT"
     notes.paragraph((f"go back: {hint}", "dim"))
@@ -234,7 +246,8 @@ async def _changes_since_previous(
         return None
     try:
         return await found.diff(
-            rewind_history.checkpoints[index - 1].snapshot, rewind_history.checkpoints[index].snapshot
+            rewind_history.checkpoints[index - 1].snapshot,
+            rewind_history.checkpoints[index].snapshot,
         )
     except ToolEnvironmentError:
         return None  # the log is here, and what it tells of is gone
@@ -278,11 +291,13 @@ async def diff(
         found = await open_snapshots(settings, log, past)
         changed = await found.diff(older.snapshot, None if newer is None else newer.snapshot)
     if json:
-        for each in _change_views(changed):
-            screen.json(msgspec.json.encode(each))
+        for change_view in _change_views(changed):
+            screen.json(msgspec.json.encode(change_view))
     elif changed:
-        for each in changed:
-            screen.line((f"{each.file_change_kind:<10}", _STYLES[each.file_change_kind]), (each.path, ""))
+        for item in changed:
+            screen.line(
+                (f"{item.file_change_kind:<10}", _STYLES[item.file_change_kind]), (item.path, "")
+            )
     else:
         Screen(settings, stderr=True).paragraph(("no file is different", "dim"))
     return 0

@@ -128,10 +128,14 @@ async def open_session_runner(
     if resume is not None:
         require_store(settings)
     notes = Screen(settings, stderr=True)
-    settings = await with_key_helper(settings, Path(settings.folder, agent_options.workspace or "."))
+    settings = await with_key_helper(
+        settings, Path(settings.folder, agent_options.workspace or ".")
+    )
     notices = Notices(notes)
-    wish = RunOptions(
-        workspace=Path(settings.folder, agent_options.workspace) if agent_options.workspace else None,
+    options = RunOptions(
+        workspace=Path(settings.folder, agent_options.workspace)
+        if agent_options.workspace
+        else None,
         agent=Path(settings.folder, agent_options.folder) if agent_options.folder else None,
         mode=agent_options.mode,
         allow_protected=agent_options.allow_protected,
@@ -140,7 +144,7 @@ async def open_session_runner(
         is_unsandboxed=agent_options.is_unsandboxed,
         warn=notices.warn,
     )
-    async with open_runtime(settings, wish=wish) as runtime:
+    async with open_runtime(settings, options=options) as runtime:
         row = None if resume is None else await find_session(runtime.log, resume)
         recorded = None if row is None else await summarize_session(runtime.log, row)
         opened = partial(open_agent, settings, agent_options, recorded, facts=runtime.models.facts)
@@ -162,7 +166,9 @@ async def open_session_runner(
         if agent_options.folder is not None and not found.is_described:
             notes.paragraph((f"warning: {agent_options.folder} has no instruction files", "yellow"))
         if runtime.models.facts(agent.model).id == OFFLINE_MODEL:
-            is_chosen = agent_options.model or settings.model or found.agent_manifest.model or recorded
+            is_chosen = (
+                agent_options.model or settings.model or found.agent_manifest.model or recorded
+            )
             for line in (OFFLINE_LABEL,) if is_chosen else NO_MODEL:
                 notes.paragraph((line, "yellow"))
         yield SessionRunner(

@@ -202,8 +202,10 @@ async def remove(
     if not is_agreed and not confirm(settings, f"Delete {skill.folder}?"):
         return 1
     base = install_base(settings, is_project=skill.scope == "project")
-    with skill_installation.skill_staging_folder(base, now=clock.now()) as bench:
-        await to_thread.run_sync(skill_installation.remove, Path(skill.folder), Path(bench), pins)
+    with skill_installation.skill_staging_folder(base, now=clock.now()) as sandbox_pool:
+        await to_thread.run_sync(
+            skill_installation.remove, Path(skill.folder), Path(sandbox_pool), pins
+        )
     screen = Screen(settings)
     if json:
         screen.json(msgspec.json.encode({"removed": name, "folder": skill.folder}))
@@ -237,7 +239,7 @@ async def check(settings: Settings, *, paths: Sequence[str], is_strict: bool, js
         findings = await to_thread.run_sync(
             check_strict if is_strict else _lenient_findings, folder
         )
-        is_valid = not any(each.level == "error" or is_strict for each in findings)
+        is_valid = not any(item.level == "error" or is_strict for item in findings)
         is_well = is_well and is_valid
         for finding in findings:
             if json:
@@ -283,7 +285,7 @@ def _resolve_path(settings: Settings, trust_pins: TrustPins, meant: str) -> Path
     Raises: NotFound.
     """
     path = Path(settings.folder) / Path(meant).expanduser()
-    looks_like_path = meant.startswith((".", "~")) or any(each in meant for each in (os.sep, "/"))
+    looks_like_path = meant.startswith((".", "~")) or any(item in meant for item in (os.sep, "/"))
     if looks_like_path and path.exists():
         return path.parent if path.name.lower() == "skill.md" else path
     try:
@@ -357,7 +359,7 @@ def _lenient_findings(folder: Path) -> list[Finding]:
         return [Finding(level="error", file=folder.name, what="has no SKILL.md")]
     shown = f"{folder.absolute().name}/{file.name}"
     skill, findings = read_skill(file, PartLocation(folder.parent, "project"), shown)
-    if skill is None and not any(each.level == "error" for each in findings):
+    if skill is None and not any(finding.level == "error" for finding in findings):
         return [*findings, Finding(level="error", file=shown, what="cannot be used")]
     return findings
 

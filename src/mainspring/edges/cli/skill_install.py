@@ -57,8 +57,10 @@ async def install(settings: Settings, *, install_request: InstallRequest, json: 
     source = resolve_source(install_request.source, Path(settings.folder))
     screen, notes = Screen(settings), Screen(settings, stderr=True)
     with skill_installation.skill_staging_folder(base, now=clock.now()) as folder:
-        bench = Path(folder)
-        fetch = partial(skill_installation.fetch, source, bench, install_request.skill_choice)
+        sandbox_pool = Path(folder)
+        fetch = partial(
+            skill_installation.fetch, source, sandbox_pool, install_request.skill_choice
+        )
         offer = await to_thread.run_sync(fetch)
         if len(offer.candidates) == 1:
             candidates = list(offer.candidates)
@@ -72,7 +74,11 @@ async def install(settings: Settings, *, install_request: InstallRequest, json: 
             return 1
         for candidate in candidates:
             keep = partial(
-                skill_installation.install, candidate, bench, base, replaces=install_request.replaces
+                skill_installation.install,
+                candidate,
+                sandbox_pool,
+                base,
+                replaces=install_request.replaces,
             )
             kept = await to_thread.run_sync(keep)
             skill_installation.trust(candidate, kept, open_pins(settings), clock.now())
@@ -91,11 +97,15 @@ def _confirm_one(
     *,
     json: bool,
 ) -> bool:
-    skill_installation.check_free(base, skill_candidate.skill.name, replaces=install_request.replaces)
+    skill_installation.check_free(
+        base, skill_candidate.skill.name, replaces=install_request.replaces
+    )
     if not json:
         screen = Screen(settings)
         at = f" at {skill_candidate.commit[:12]}" if skill_candidate.commit else ""
-        screen.line((skill_candidate.skill.name, "bold"), (f"  from {skill_candidate.source}{at}", "dim"))
+        screen.line(
+            (skill_candidate.skill.name, "bold"), (f"  from {skill_candidate.source}{at}", "dim")
+        )
         screen.paragraph((skill_candidate.skill.description, ""))
         print_report(screen, skill_candidate.scan_report)
     question = f"Install {skill_candidate.skill.name}, and trust it as it is?"
@@ -144,9 +154,13 @@ def _confirm_several(
     return install_request.consent.is_given or confirm(settings, question)
 
 
-def _print_installed(screen: Screen, skill_candidate: SkillCandidate, kept: Path, *, json: bool) -> None:
+def _print_installed(
+    screen: Screen, skill_candidate: SkillCandidate, kept: Path, *, json: bool
+) -> None:
     if not json:
-        screen.line(("installed ", "green"), (skill_candidate.skill.name, "bold"), (f"  {kept}", "dim"))
+        screen.line(
+            ("installed ", "green"), (skill_candidate.skill.name, "bold"), (f"  {kept}", "dim")
+        )
         return
     view = InstalledSkillView(
         installed=skill_candidate.skill.name,

@@ -44,7 +44,10 @@ def print_report(screen: Screen, scan_report: ScanReport) -> None:
         if len(hits) > most:
             screen.line((f"and {plural(len(hits) - most, 'more note')} (--json has all)", "dim"))
     screen.paragraph(
-        (summary(scan_report), SEVERITY_STYLES[scan_report.severity] if scan_report.severity else "green")
+        (
+            summary(scan_report),
+            SEVERITY_STYLES[scan_report.severity] if scan_report.severity else "green",
+        )
     )
     screen.paragraph((NO_PROOF_NOTE, "dim"))
 

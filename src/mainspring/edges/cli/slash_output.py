@@ -50,9 +50,11 @@ def print_reply(notes: Screen, slash_command_result: SlashCommandResult) -> None
 
 
 def print_help(notes: Screen, slash_commands: Sequence[SlashCommand]) -> None:
-    rows = [(each.usage, each.about) for each in slash_commands]
+    rows = [(slash_command.usage, slash_command.about) for slash_command in slash_commands]
     width = max(len(words) for words, _ in (*rows, *KEY_BINDINGS)) + 2
-    brought = [each.usage for each in slash_commands if each.kind != "built-in"]
+    brought = [
+        slash_command.usage for slash_command in slash_commands if slash_command.kind != "built-in"
+    ]
     for words, about in rows:
         style = "bold cyan" if words in brought else "bold"
         notes.line(("  ", ""), pad((words, style), width), (truncate(about), ""))
@@ -61,7 +63,7 @@ def print_help(notes: Screen, slash_commands: Sequence[SlashCommand]) -> None:
 
 
 def print_unknown_command(notes: Screen, name: str, slash_commands: Sequence[SlashCommand]) -> None:
-    meant = " or ".join(f"/{each}" for each in similar_names(name, slash_commands))
+    meant = " or ".join(f"/{similar_name}" for similar_name in similar_names(name, slash_commands))
     hint = f"did you mean {meant}?" if meant else "/help lists what there is"
     notes.paragraph((f"there is no /{name}: nothing was sent. ", "yellow"), (hint, ""))
 
@@ -97,15 +99,15 @@ def _print_context(notes: Screen, context_result: ContextResult) -> None:
 def _print_agents(notes: Screen, agents_result: AgentsResult) -> None:
     if not agents_result.types:
         notes.paragraph(("this agent calls no subagents", "dim"))
-    for each in agents_result.types:
-        origin = "" if each.scope is None else f" ({each.scope})"
-        name: StyledText = (f"  {each.name}{origin}", "bold")
-        notes.line(pad(name, 22), (truncate(each.description), ""))
+    for item in agents_result.types:
+        origin = "" if item.scope is None else f" ({item.scope})"
+        name: StyledText = (f"  {item.name}{origin}", "bold")
+        notes.line(pad(name, 22), (truncate(item.description), ""))
     if agents_result.threads:
         notes.paragraph((f"called in this session: {len(agents_result.threads)}", "dim"))
         notes.table(
             ("SUBAGENT", "STATUS", "TURNS", "COST", "ID", "TASK"),
-            [_thread_row(each) for each in agents_result.threads],
+            [_thread_row(thread) for thread in agents_result.threads],
         )
 
 
@@ -124,21 +126,23 @@ def _thread_row(view: ThreadView) -> list[StyledText]:
 def _print_skills(notes: Screen, skills_result: SkillsResult) -> None:
     if not skills_result.skills:
         notes.paragraph(("this agent has no skills and no commands of its own", "dim"))
-    for each in skills_result.skills:
-        name = f"/{each.name}" if each.for_user else each.name
+    for skill in skills_result.skills:
+        name = f"/{skill.name}" if skill.for_user else skill.name
         marks = ", ".join(
             filter(
                 None,
                 (
-                    each.scope,
-                    "" if each.is_trusted else "not trusted: text only",
-                    "" if each.for_model else "only by you",
-                    "" if each.for_user else "only by the agent",
+                    skill.scope,
+                    "" if skill.is_trusted else "not trusted: text only",
+                    "" if skill.for_model else "only by you",
+                    "" if skill.for_user else "only by the agent",
                 ),
             )
         )
         notes.line(
-            pad((f"  {name}", "bold"), 22), (f"({marks}) ", "dim"), (truncate(each.description), "")
+            pad((f"  {name}", "bold"), 22),
+            (f"({marks}) ", "dim"),
+            (truncate(skill.description), ""),
         )
 
 
@@ -146,13 +150,13 @@ def _print_waiting(notes: Screen, pending_calls_result: PendingCallsResult) -> N
     if not pending_calls_result.calls:
         notes.paragraph(("nothing waits for you", "dim"))
         return
-    for each in pending_calls_result.calls:
-        who = " > ".join((*each.path, each.name))
+    for call in pending_calls_result.calls:
+        who = " > ".join((*call.path, call.name))
         notes.line(
-            (f"  {each.number}  ", "bold yellow"),
+            (f"  {call.number}  ", "bold yellow"),
             (who, "bold"),
-            (f" {key_argument(each.input)}", ""),
+            (f" {key_argument(call.input)}", ""),
         )
-        if each.reason:
-            notes.paragraph((f"asked because {each.reason}", "dim"), indent=5)
+        if call.reason:
+            notes.paragraph((f"asked because {call.reason}", "dim"), indent=5)
     notes.paragraph(("/approve 1 yes|no|always", "dim"))

@@ -78,7 +78,7 @@ class SubagentTree:
     @property
     def is_live(self) -> bool:
         """Whether somebody works, and so the tree will change."""
-        return any(each.is_live for each in self._visible())
+        return any(item.is_live for item in self._visible())
 
     def has_spawned(self, call_id: str) -> bool:
         """Whether a subagent was born of a call."""
@@ -86,14 +86,14 @@ class SubagentTree:
 
     def hide_all(self) -> None:
         """What has been shown is history: only what happens from now on is news."""
-        for each in self._branches.values():
-            each.is_shown = False
+        for branch in self._branches.values():
+            branch.is_shown = False
 
     def apply(self, event: Event) -> SubagentNode | None:
         """Take one event in; the subagent that has begun or stopped by it, if one has."""
         if isinstance(event.payload, facts.SessionForked):
-            for each in self._branches.values():  # what was under way is the parent's
-                each.subagent_state, each.reason = "ended", each.reason or "left behind"
+            for item in self._branches.values():  # what was under way is the parent's
+                item.subagent_state, item.reason = "ended", item.reason or "left behind"
             return None
         if isinstance(event.payload, events.ThreadCreated):
             return self._add_subagent(event.payload)
@@ -116,7 +116,7 @@ class SubagentTree:
         if not shown:
             return []
         kept = shown if len(shown) < most else self._most_urgent(shown, max(most - 2, 1))
-        width = min(max(len(each.name) for each in kept), _MAX_NAME_CHARS)
+        width = min(max(len(item.name) for item in kept), _MAX_NAME_CHARS)
         lines = [_tree_line(guide, each, width) for guide, each in self._rows(kept)]
         if hidden := len(shown) - len(kept):
             lines.append([(f"… {hidden} more", "dim")])
@@ -136,35 +136,37 @@ class SubagentTree:
         return branch
 
     def _visible(self) -> list[SubagentNode]:
-        return [each for each in self._branches.values() if each.is_shown]
+        return [branch for branch in self._branches.values() if branch.is_shown]
 
     @staticmethod
     def _most_urgent(shown: list[SubagentNode], most: int) -> list[SubagentNode]:
         order = {"asking": 0, "running": 1, "waiting": 2, "ended": 3}
         first = sorted(shown, key=lambda each: order[each.subagent_state])[:most]
-        kept = {each.id for each in first}
-        return [each for each in shown if each.id in kept]
+        kept = {item.id for item in first}
+        return [item for item in shown if item.id in kept]
 
     def _rows(self, kept: list[SubagentNode]) -> list[tuple[str, SubagentNode]]:
         """Each below whoever has called it, with the lines that lead to it."""
-        ids = {each.id for each in kept}
+        ids = {item.id for item in kept}
         rows: list[tuple[str, SubagentNode]] = []
 
         def climb(below: list[SubagentNode], lead: str) -> None:
-            for each in below:
-                is_last = each is below[-1]
-                rows.append((f"{lead}{'└' if is_last else '├'} ", each))
+            for item in below:
+                is_last = item is below[-1]
+                rows.append((f"{lead}{'└' if is_last else '├'} ", item))
                 climb(
-                    [child for child in kept if child.parent_id == each.id],
+                    [child for child in kept if child.parent_id == item.id],
                     lead + ("  " if is_last else "│ "),
                 )
 
-        climb([each for each in kept if each.parent_id not in ids], "")
+        climb([item for item in kept if item.parent_id not in ids], "")
         return rows
 
 
 def _tree_line(guide: str, subagent_node: SubagentNode, width: int) -> list[StyledText]:
-    style = {"asking": "yellow", "running": "cyan", "waiting": "dim"}.get(subagent_node.subagent_state, "")
+    style = {"asking": "yellow", "running": "cyan", "waiting": "dim"}.get(
+        subagent_node.subagent_state, ""
+    )
     if subagent_node.subagent_state == "ended" and subagent_node.reason != "done":
         style = "yellow"
     about = f" {subagent_node.about}" if subagent_node.about else ""
@@ -178,10 +180,10 @@ def _tree_line(guide: str, subagent_node: SubagentNode, width: int) -> list[Styl
 
 
 def _total_text(shown: list[SubagentNode]) -> str:
-    live = sum(each.is_live for each in shown)
+    live = sum(item.is_live for item in shown)
     at_work = f", {live} at work" if live else ""
-    turns = sum(each.turns for each in shown)
-    cost = sum((each.cost_usd for each in shown), Decimal(0))
+    turns = sum(item.turns for item in shown)
+    cost = sum((item.cost_usd for item in shown), Decimal(0))
     return f"{plural(len(shown), 'subagent')}{at_work} · {plural(turns, 'turn')}, {dollars(cost)}"
 
 

@@ -87,10 +87,10 @@ def _changed_fields(
     name: str | None, rate: int | None, daily_budget: Decimal | None, agents: list[str] | None
 ) -> dict[str, object]:
     budgets: dict[str, Decimal] = {}
-    for each in agents or ():
-        agent, equals, amount = each.rpartition("=")
+    for item in agents or ():
+        agent, equals, amount = item.rpartition("=")
         if not (agent and equals):
-            raise typer.BadParameter(f"{each!r} is not as NAME=USD")
+            raise typer.BadParameter(f"{item!r} is not as NAME=USD")
         budgets[agent] = parse_dollars(amount)
     given = {
         "name": name,

@@ -48,7 +48,7 @@ class Keyboard:
 
         def found(text: str, state: int) -> str | None:
             is_name = readline.get_begidx() == 0 and text.startswith("/")
-            matches = [f"{each} " for each in names() if each.startswith(text)]
+            matches = [f"{name} " for name in names() if name.startswith(text)]
             offered = matches if is_name else [f"{text}\t"]
             return offered[state] if state < len(offered) else None
 

@@ -69,8 +69,10 @@ def _report_view(folder_report: FolderReport, *, is_well: bool) -> ValidationRep
             AgentPartView(
                 name=part.name,
                 honoured=part.supported,
-                not_honoured=[IgnoredView(what=each.what, why=each.why) for each in part.ignored_item],
-                findings=[ValidationFindingView(**asdict(each)) for each in part.findings],
+                not_honoured=[
+                    IgnoredView(what=item.what, why=item.why) for item in part.ignored_item
+                ],
+                findings=[ValidationFindingView(**asdict(finding)) for finding in part.findings],
             )
             for part in folder_report.parts
         ],
@@ -104,8 +106,8 @@ def _print_part(screen: Screen, part_report: PartReport) -> None:
     for what in part_report.supported[:_MAX_LINES]:
         screen.paragraph(("✓ ", "green"), (what, ""), indent=2)
     _print_remaining(screen, part_report.supported)
-    for each in part_report.ignored_item[:_MAX_LINES]:
-        screen.paragraph(("✗ ", "yellow"), (each.what, ""), (f": {each.why}", "dim"), indent=2)
+    for item in part_report.ignored_item[:_MAX_LINES]:
+        screen.paragraph(("✗ ", "yellow"), (item.what, ""), (f": {item.why}", "dim"), indent=2)
     _print_remaining(screen, part_report.ignored_item)
     for note in notes[:_MAX_LINES]:
         screen.paragraph(("· ", "dim"), (str(note), "dim"), indent=2)

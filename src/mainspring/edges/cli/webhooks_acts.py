@@ -21,13 +21,13 @@ async def ls(settings: Settings, *, tenant: str, json: bool) -> int:
         found = (await webhooks.page(tenant, ListQuery(limit=MAX_ENDPOINTS))).data
     screen = Screen(settings)
     if json:
-        for each in found:
-            screen.json(msgspec.json.encode(each))
+        for item in found:
+            screen.json(msgspec.json.encode(item))
         return 0
     if not found:
         Screen(settings, stderr=True).paragraph(("there are no webhook endpoints", "dim"))
         return 0
-    screen.table(["ID", "URL", "EVENTS", "STATE"], [_webhook_row(each) for each in found])
+    screen.table(["ID", "URL", "EVENTS", "STATE"], [_webhook_row(item) for item in found])
     return 0
 
 
@@ -41,14 +41,14 @@ async def deliveries(
         found = (await parts.deliveries.page(tenant, listing)).data
     screen = Screen(settings)
     if json:
-        for each in found:
-            screen.json(msgspec.json.encode(each))
+        for item in found:
+            screen.json(msgspec.json.encode(item))
         return 0
     if not found:
         Screen(settings, stderr=True).paragraph(("there are no deliveries", "dim"))
         return 0
     heads = ["ID", "EVENT", "MADE", "STATE", "TRIES", "LAST ANSWER"]
-    screen.table(heads, [_delivery_row(each) for each in found])
+    screen.table(heads, [_delivery_row(item) for item in found])
     return 0
 
 

@@ -48,7 +48,7 @@ def restored_skills(context: ThreadContext, *, max_tokens: int) -> list[ContextA
         room -= len(text.encode())
         if room < 0:
             break
-        if not any(text in each for each in seen):
+        if not any(text in item for item in seen):
             found.append(
                 ContextAdded(text=f"{_RESTORED_SKILL_NOTE}\n{text}", source=f"skill {name}")
             )
@@ -190,7 +190,9 @@ class _Compaction:
 
     async def summarize(self, *, goal: int, rounds: int) -> None:
         sheet = self._sheet(goal, rounds)
-        if sheet is None or not is_worth_it(self._context, sheet, is_wanted=self._wanted is not None):
+        if sheet is None or not is_worth_it(
+            self._context, sheet, is_wanted=self._wanted is not None
+        ):
             return
         if not await self._may_go_on():
             return
@@ -221,16 +223,16 @@ class _Compaction:
 
     def _sheet(self, goal: int, rounds: int) -> CompactionInput | None:
         """None: the goal is reached."""
-        desk = self._context
-        tokens = desk.input_tokens()
+        context = self._context
+        tokens = context.input_tokens()
         if tokens <= goal:
             return None
-        total = desk.prompt_prefix.size + desk.thread.transcript.bytes
+        total = context.prompt_prefix.size + context.thread.transcript.bytes
         return CompactionInput(
-            desk.thread.transcript,
+            context.thread.transcript,
             excess_bytes=total * (tokens - goal) // tokens + 1,
             rounds=rounds,
-            recent_bytes=int(goal * desk.facts.bytes_per_token / 2),
+            recent_bytes=int(goal * context.facts.bytes_per_token / 2),
         )
 
     async def _may_go_on(self) -> bool:
@@ -238,10 +240,10 @@ class _Compaction:
         wait."""
         if not self._is_announced:
             self._is_announced = True
-            ruling = await self._context.run_hooks(
+            hook_result = await self._context.run_hooks(
                 hook_events.before_compact(self._wanted), is_context=False
             )
-            self._is_blocked = ruling.blocked
+            self._is_blocked = hook_result.blocked
             await self._context.authorizer.before_compact(self._context.thread)
         return self._is_urgent or not self._is_blocked
 
@@ -249,16 +251,16 @@ class _Compaction:
         """All of them, with what each frees, or none."""
         if not overlays:
             return
-        desk = self._context
-        trial = desk.thread.transcript.copy()
-        tokens = _tokens(desk, trial)
+        context = self._context
+        trial = context.thread.transcript.copy()
+        tokens = _tokens(context, trial)
         proven: list[ContextCompacted] = []
         for overlay in overlays:
             trial.compact(overlay)
-            before, tokens = tokens, _tokens(desk, trial)
+            before, tokens = tokens, _tokens(context, trial)
             proven.append(msgspec.structs.replace(overlay, freed_tokens=before - tokens))
-        if is_harmless(desk.thread.transcript, trial):
-            desk.note(*proven)
+        if is_harmless(context.thread.transcript, trial):
+            context.note(*proven)
             self.has_changed = True
 
 

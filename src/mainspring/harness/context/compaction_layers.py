@@ -181,7 +181,9 @@ def drop_finished_tasks(compaction_input: CompactionInput) -> list[ContextCompac
     """Layer 1: tasks that are done go, whole; what earlier compactions have told of them stays."""
     end = 0
     for seq in compaction_input.transcript.finished[:-_KEPT_RUNS]:
-        reached = sum(last <= seq for _, last in compaction_input.transcript.spans[: compaction_input.upto])
+        reached = sum(
+            last <= seq for _, last in compaction_input.transcript.spans[: compaction_input.upto]
+        )
         end = max(end, reached)
         if sum(compaction_input.sizes[:end]) >= compaction_input.excess_bytes:
             break
@@ -233,7 +235,9 @@ def collapse_rounds(compaction_input: CompactionInput) -> list[ContextCompacted]
             end = stop
         if end > stretch.start:
             summary = DIGEST_HEADING + "\n".join(lines)
-            overlays += _replacements(compaction_input, range(stretch.start, end), "collapse", summary)
+            overlays += _replacements(
+                compaction_input, range(stretch.start, end), "collapse", summary
+            )
     return overlays
 
 
@@ -258,12 +262,19 @@ def _newest_results(transcript: Transcript) -> list[ToolResultBlock]:
 
 def _rounds(compaction_input: CompactionInput, stretch: range) -> list[tuple[int, int]]:
     """The stretch in pieces that can be cut out alone: each begins with what the model did."""
-    starts = [index for index in stretch if isinstance(compaction_input.transcript.messages[index], Assistant)]
+    starts = [
+        index
+        for index in stretch
+        if isinstance(compaction_input.transcript.messages[index], Assistant)
+    ]
     return list(zip(starts, [*starts[1:], stretch.stop], strict=True))
 
 
 def _replacements(
-    compaction_input: CompactionInput, stretch: range, layer: Literal["snip", "collapse"], summary: str | None
+    compaction_input: CompactionInput,
+    stretch: range,
+    layer: Literal["snip", "collapse"],
+    summary: str | None,
 ) -> list[ContextCompacted]:
     gain = sum(compaction_input.sizes[stretch.start : stretch.stop]) - len((summary or "").encode())
     if gain < _MIN_GAIN_BYTES:

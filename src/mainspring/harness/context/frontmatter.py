@@ -122,7 +122,7 @@ def _read_key_by_key(body: str, written: str, first_line: int, error: Exception)
     odd: list[FrontmatterIssue] = []
     for block in _blocks(written):
         try:
-            pairs += [_Pair(each.key, each.value, block.line) for each in _pairs(block.text)]
+            pairs += [_Pair(pair.key, pair.value, block.line) for pair in _pairs(block.text)]
         except (yaml.YAMLError, ValueError, RecursionError):
             pairs.append(_Pair(block.key, _as_written(block), block.line))
             what = f"`{block.key}` is not YAML and was taken as it is written"

@@ -231,7 +231,7 @@ class CandidateFinder:
                     return
                 yield folder / name
             inner = [
-                each for each in names if not each.startswith(".") and not each.endswith(suffix)
+                item for item in names if not item.startswith(".") and not item.endswith(suffix)
             ]
             folders.extend((folder / name, depth - 1) for name in inner if depth > 1)
 

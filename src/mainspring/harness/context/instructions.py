@@ -57,7 +57,7 @@ _PUNCTUATION = ".,;:!?)]}>'\"*_"
 """What may follow a mention in a sentence."""
 _REPLACEMENT_CHARACTER = "\N{REPLACEMENT CHARACTER}"
 _PACKAGE = re.compile(
-    r"@[a-z0-9~-][\w.~-]*/(?!.*\.(?:md|mdx|mdc|txt)$)(?:[a-z0-9~][\w.~-]*(?:@[^\s/]+)?(?:/[\w.~-]*)*)?"
+    r"@[a-z0-9~-][\w.~-]*/(?!.*\.(?:md|mdx|mdc|txt)$)[a-z0-9~][\w.~-]*(?:@[^\s/]+)?(?:/[\w.~-]*)*"
 )
 _TERM_KEYS = ("paths", "inclusion", "globs")
 
@@ -93,10 +93,16 @@ class Instructions:
 
 
 def load(
-    instruction_files: InstructionFiles, instruction_roots: InstructionRoots, instruction_limits: InstructionLimits | None = None
+    instruction_files: InstructionFiles,
+    instruction_roots: InstructionRoots,
+    instruction_limits: InstructionLimits | None = None,
 ) -> Instructions:
     """Read what holds from the start: managed, the user's, then every folder down to the cwd."""
-    reader = _Reader(instruction_files, instruction_roots.resolved(instruction_files), instruction_limits or InstructionLimits())
+    reader = _Reader(
+        instruction_files,
+        instruction_roots.resolved(instruction_files),
+        instruction_limits or InstructionLimits(),
+    )
     if not reader.roots.cwd.is_relative_to(reader.roots.project):
         outside = "the working folder is outside the project: only the root of this is read"
         reader.tell(InstructionIssue(file=".", what=outside))
@@ -113,7 +119,11 @@ def load_nested(
 
     A section whose source is loaded already is the same section: keep the first.
     """
-    reader = _Reader(instruction_files, instruction_roots.resolved(instruction_files), instruction_limits or InstructionLimits())
+    reader = _Reader(
+        instruction_files,
+        instruction_roots.resolved(instruction_files),
+        instruction_limits or InstructionLimits(),
+    )
     folders = reader.roots.below_cwd(instruction_files.real(reader.roots.cwd / path))
     return reader.instructions(reader.candidates.of_folders(folders))
 
@@ -203,9 +213,15 @@ class _Reader:
         if not document.rule_conditions.is_read:
             return
         known = self.own.setdefault(document.real, document)
-        if document.instruction_candidate.imports and document.instruction_candidate.instruction_kind == known.instruction_candidate.instruction_kind:
+        if (
+            document.instruction_candidate.imports
+            and document.instruction_candidate.instruction_kind
+            == known.instruction_candidate.instruction_kind
+        ):
             # A CLAUDE.md that is a link to AGENTS.md: one file, read as both.
-            candidate = replace(known.instruction_candidate, imports=document.instruction_candidate.imports)
+            candidate = replace(
+                known.instruction_candidate, imports=document.instruction_candidate.imports
+            )
             self.own[document.real] = replace(known, candidate=candidate)
 
     def _open(
@@ -280,7 +296,9 @@ class _Reader:
         self._follow(document, 1)
 
     def _add_section(self, document: _Document) -> None:
-        self.sections.append(Section(document.source, document.text, document.instruction_candidate.scope))
+        self.sections.append(
+            Section(document.source, document.text, document.instruction_candidate.scope)
+        )
 
     def _follow(self, document: _Document, depth: int) -> None:
         for spelling, paths in self._imports_of(document):
@@ -328,7 +346,9 @@ class _Reader:
 
     def _referred(self, top: PurePosixPath, here: PurePosixPath, name: str) -> list[PurePosixPath]:
         both = [top / name, here / name]
-        inside = [path for path in both if self.roots.allow(self.instruction_files.real(path), "project")]
+        inside = [
+            path for path in both if self.roots.allow(self.instruction_files.real(path), "project")
+        ]
         return inside or both[:1]
 
     def _imported(
@@ -348,7 +368,7 @@ class _Reader:
                 return self._tell_of(document, spelling, refusals[0])
         bare = spelling.rstrip(_PUNCTUATION)
         # A bare word, as in "ask @alice", is a mention of somebody; `@scope/x` is an npm package.
-        is_path = "/" in bare or "." in bare
+        is_path = ("/" in bare or "." in bare) and "/*" not in spelling
         if (is_path and _PACKAGE.fullmatch(bare) is None) or spelling.startswith("#"):
             fix = "mend the path, or put it in backticks if it is none"
             self._tell_of(document, spelling, "is not there to import", fix)

@@ -62,7 +62,11 @@ def extend_prefix(prompt_prefix: PromptPrefix, more: Iterable[ToolSpec]) -> Prom
     """With definitions that were loaded later, behind all others: no byte before them moves."""
     known = {spec.name for spec in prompt_prefix.tools}
     new = tuple(_canonical_spec(spec) for spec in more if spec.name not in known)
-    return msgspec.structs.replace(prompt_prefix, tools=prompt_prefix.tools + new) if new else prompt_prefix
+    return (
+        msgspec.structs.replace(prompt_prefix, tools=prompt_prefix.tools + new)
+        if new
+        else prompt_prefix
+    )
 
 
 def _canonical_spec(spec: ToolSpec) -> ToolSpec:

@@ -44,15 +44,21 @@ def old_ranges(compaction_input: CompactionInput) -> list[range]:
 
 
 def old_bytes(compaction_input: CompactionInput) -> int:
-    return sum(sum(compaction_input.sizes[part.start : part.stop]) for part in old_ranges(compaction_input))
+    return sum(
+        sum(compaction_input.sizes[part.start : part.stop]) for part in old_ranges(compaction_input)
+    )
 
 
-def is_worth_it(context: ThreadContext, compaction_input: CompactionInput, *, is_wanted: bool = False) -> bool:
+def is_worth_it(
+    context: ThreadContext, compaction_input: CompactionInput, *, is_wanted: bool = False
+) -> bool:
     """Whether enough could be freed, and the last attempts did not all fail."""
     if is_wanted:
         return old_bytes(compaction_input) >= _MIN_OUTPUT_TOKENS
     least = context.facts.window * context.facts.bytes_per_token / _MIN_GAIN_SHARE
-    return old_bytes(compaction_input) >= least and context.thread.summary_failures < FAILURES_IN_A_ROW
+    return (
+        old_bytes(compaction_input) >= least and context.thread.summary_failures < FAILURES_IN_A_ROW
+    )
 
 
 async def summarize(
@@ -95,7 +101,10 @@ async def summarize(
 
 
 def _request(
-    context: ThreadContext, compaction_input: CompactionInput, parts: Sequence[range], keep: str | None
+    context: ThreadContext,
+    compaction_input: CompactionInput,
+    parts: Sequence[range],
+    keep: str | None,
 ) -> Request:
     pinned = plain_text(tuple(compaction_input.transcript.pins.blocks()))
     task = f"{_TASK}\nThe user asks you to keep above all: {keep}" if keep else _TASK
@@ -118,7 +127,9 @@ def _material(compaction_input: CompactionInput, parts: Sequence[range], max_byt
     messages = [compaction_input.transcript.messages[index] for part in parts for index in part]
     detail = FULL
     while True:
-        lines = digest(messages, compaction_input.results, pinned=compaction_input.pinned, detail=detail)
+        lines = digest(
+            messages, compaction_input.results, pinned=compaction_input.pinned, detail=detail
+        )
         text = "\n".join(lines).encode()
         if len(text) <= max_bytes:
             return text.decode()

@@ -112,12 +112,14 @@ def model_calls(
 def _folded(log: Iterable[Event], thread_id: str) -> Iterator[tuple[Event, Thread]]:
     """A thread's own events, each with the thread as it is then. All threads are folded: one that
     was forked off begins with what its parent knew."""
-    ensemble: ThreadTree | None = None
+    thread_tree: ThreadTree | None = None
     for event in log:
-        ensemble = ensemble or ThreadTree(event.thread_id)  # the first is always the main one's
-        ensemble.apply(event)
-        if event.thread_id == thread_id and thread_id in ensemble.nodes:
-            yield event, ensemble.nodes[thread_id].thread
+        thread_tree = thread_tree or ThreadTree(
+            event.thread_id
+        )  # the first is always the main one's
+        thread_tree.apply(event)
+        if event.thread_id == thread_id and thread_id in thread_tree.nodes:
+            yield event, thread_tree.nodes[thread_id].thread
 
 
 def _with_reply(

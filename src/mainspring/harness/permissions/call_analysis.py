@@ -96,7 +96,9 @@ def analyze_call(
     if name not in SHELL_TOOLS:
         paths = tuple(_file_paths(name, given, call_location))
         named = (
-            () if name in _ON_FILES or traits.read_only else tuple(_possible_paths(given, call_location))
+            ()
+            if name in _ON_FILES or traits.read_only
+            else tuple(_possible_paths(given, call_location))
         )
         return AnalyzedCall(
             tool=name, input=given, traits=traits, paths=paths, surely_written=named
@@ -119,11 +121,13 @@ def analyze_call(
         for path in dict.fromkeys((*verdict.paths, *verdict.writes))
     ]
     trees = [found for base in bases for path in verdict.trees for found in _trees(path, base)]
-    if not all(each.target for each in (*paths, *trees)):
+    if not all(item.target for item in (*paths, *trees)):
         verdict = replace(verdict, opaque=True, hides_reads=True)
     removes = verdict.destructive and _removes(command)
     if removes and any(
-        is_inside(call_location.workspace, (each.target,)) for each in paths if each.access == "write"
+        is_inside(call_location.workspace, (item.target,))
+        for item in paths
+        if item.access == "write"
     ):
         verdict = replace(verdict, critical=True)
     guesses = [_guessed_path(path, base) for base in bases for path in verdict.guesses]
@@ -137,7 +141,9 @@ def analyze_call(
         paths=tuple(dict.fromkeys((*paths, *trees))),
         command=command,
         analysis=verdict,
-        trees=tuple(dict.fromkeys(each for each in trees if not _is_file(each.target, call_location))),
+        trees=tuple(
+            dict.fromkeys(tree for tree in trees if not _is_file(tree.target, call_location))
+        ),
         guesses=tuple(dict.fromkeys(guesses)),
         surely_written=tuple(dict.fromkeys(written)),
     )
@@ -191,7 +197,7 @@ def _is_repository(found: Collection[str]) -> bool:
 
 def _has_modules(call_location: CallLocation) -> bool:
     found = call_location.names(call_location.cwd)
-    return any(each.partition(".")[0] in _MODULES for each in found)
+    return any(item.partition(".")[0] in _MODULES for item in found)
 
 
 def location_after(commands: Sequence[str], call_location: CallLocation) -> CallLocation:
@@ -212,7 +218,10 @@ def location_after(commands: Sequence[str], call_location: CallLocation) -> Call
 
 def _bases(command: str, call_location: CallLocation) -> list[CallLocation]:
     """Where the shell may stand while a command runs: each `cd` is taken or not."""
-    bases = [replace(call_location, cwd=cwd, others=()) for cwd in (call_location.cwd, *call_location.others)]
+    bases = [
+        replace(call_location, cwd=cwd, others=())
+        for cwd in (call_location.cwd, *call_location.others)
+    ]
     for target in _targets(command):
         known = [replace(base, cwd=went) for base in bases for went in _cd_targets(base, target)]
         bases = list(dict.fromkeys((*bases, *known)))[:_MAX_BASES]
@@ -223,9 +232,9 @@ def _bases(command: str, call_location: CallLocation) -> list[CallLocation]:
 def _targets(command: str) -> tuple[str, ...]:
     """Where a command goes."""
     return tuple(
-        (each.words[-1].value if len(each.words) > 1 else "~") or ""
-        for each in parse_commands(command).commands
-        if each.name in ("cd", "pushd")
+        (item.words[-1].value if len(item.words) > 1 else "~") or ""
+        for item in parse_commands(command).commands
+        if item.name in ("cd", "pushd")
     )
 
 
@@ -234,9 +243,9 @@ def _goes_anywhere(command: str) -> bool:
     """Whether only the shell can tell where a command goes."""
     found = parse_commands(command)
     return isinstance(found, UnclearCommands) or any(
-        each.name in _UNPREDICTABLE
-        or (each.name in ("cd", "pushd") and any(word.value is None for word in each.words))
-        for each in found.commands
+        item.name in _UNPREDICTABLE
+        or (item.name in ("cd", "pushd") and any(word.value is None for word in item.words))
+        for item in found.commands
     )
 
 
@@ -252,7 +261,7 @@ def _cd_targets(base: CallLocation, target: str) -> tuple[str, ...]:
 @lru_cache(maxsize=256)
 def _removes(command: str) -> bool:
     return any(
-        posixpath.basename(each.name) in REMOVING for each in parse_commands(command).commands
+        posixpath.basename(item.name) in REMOVING for item in parse_commands(command).commands
     )
 
 
@@ -277,7 +286,9 @@ def _file_paths(
         yield _path_access(whole, access, call_location, is_folder=is_search)
 
 
-def _possible_paths(given: Mapping[str, object], call_location: CallLocation) -> Iterator[PathAccess]:
+def _possible_paths(
+    given: Mapping[str, object], call_location: CallLocation
+) -> Iterator[PathAccess]:
     """What may be a path in the input of a tool that is not known: an MCP server may write it."""
     pending: list[object] = [given]
     for value in pending:  # grows while it is gone through
@@ -313,7 +324,9 @@ def _path_access(
     named = absolute_path(path, cwd=call_location.cwd, home=call_location.home)
     link = without_alias(named, call_location.aliases, call_location.workspace)
     try:
-        found = call_location.resolve(joined_path(path, cwd=call_location.cwd, home=call_location.home))
+        found = call_location.resolve(
+            joined_path(path, cwd=call_location.cwd, home=call_location.home)
+        )
         target = without_alias(found, call_location.aliases, call_location.workspace)
     except (OSError, ValueError):
         target = ""

@@ -48,7 +48,7 @@ class _Case:
     def folders(self) -> tuple[str, ...]:
         added = (*self.policy.directories, *self.grants.directories)
         left = self.grants.left_directories
-        return (self.policy.workspace, *(each for each in added if each not in left))
+        return (self.policy.workspace, *(item for item in added if item not in left))
 
     def rules(self, behavior: Permission) -> list[PolicyRule]:
         held = (*self.policy.rules, *self.grants.rules)
@@ -82,14 +82,21 @@ class _Case:
 
     @property
     def outside(self) -> PathAccess | None:
-        return next((each for each in self.call.paths if not self.is_inside(each)), None)
+        return next((path for path in self.call.paths if not self.is_inside(path)), None)
 
 
 def decide(
-    analyzed_call: AnalyzedCall, policy: Policy, grants: GrantState, *, now: datetime, is_sandboxed: bool
+    analyzed_call: AnalyzedCall,
+    policy: Policy,
+    grants: GrantState,
+    *,
+    now: datetime,
+    is_sandboxed: bool,
 ) -> Decision:
     """Never raises: what cannot be judged is asked about."""
-    case = _Case(call=analyzed_call, policy=policy, grants=grants, now=now, is_sandboxed=is_sandboxed)
+    case = _Case(
+        call=analyzed_call, policy=policy, grants=grants, now=now, is_sandboxed=is_sandboxed
+    )
     for step in _STEPS:
         decision = step(case)
         if decision is not None:
@@ -105,7 +112,7 @@ def with_ask_target(decision: Decision, mode: Mode) -> Decision:
         return decision
     if mode == "dontAsk":
         why = f"{decision.reason or 'it would be asked about'}; in the mode dontAsk nobody is asked"
-        gate = "mode" if decision.rule is None else decision.decision_source
+        gate = "mode" if decision.rule is None else decision.gate
         rule = decision.rule or "dontAsk"
         return replace(decision, decision="deny", gate=gate, rule=rule, reason=why)
     return replace(decision, asks="parent") if mode == "bubble" else decision
@@ -125,7 +132,7 @@ def _forbidding_rule(case: _Case, behavior: Permission) -> Decision | None:
         if rule is not None and forbids(rule, case.call, case.policy.roots(held), behavior):
             does = "denies it" if behavior == "deny" else "wants a person to be asked"
             reason = f"the {held.scope} rule {held.text} {does}"
-            return Decision(decision=behavior, decision_source="rule", rule=held.text, reason=reason)
+            return Decision(decision=behavior, gate="rule", rule=held.text, reason=reason)
     return None
 
 
@@ -134,7 +141,7 @@ def _unreadable_rule(case: _Case) -> Decision | None:
     for held in (*case.rules("deny"), *case.rules("ask")):
         if rule_of(held) is None:
             reason = f"the {held.behavior} rule {held.text!r} cannot be read: it may be about this"
-            return Decision(decision="ask", decision_source="rule", rule=held.text, reason=reason)
+            return Decision(decision="ask", gate="rule", rule=held.text, reason=reason)
     return None
 
 
@@ -144,7 +151,7 @@ def _plan_mode(case: _Case) -> Decision | None:
     if case.mode != "plan" or is_fine:
         return None
     reason = f"in the mode plan nothing is changed, and {_describe(case)} may change something"
-    return Decision(decision="deny", decision_source="mode", rule="plan", reason=reason)
+    return Decision(decision="deny", gate="mode", rule="plan", reason=reason)
 
 
 def _is_declared_reading(case: _Case) -> bool:
@@ -155,14 +162,14 @@ def _is_declared_reading(case: _Case) -> bool:
 def _person_required(case: _Case) -> Decision | None:
     if case.call.tool in NEEDS_A_PERSON:
         reason = "it needs a person's answer"
-        return Decision(decision="ask", decision_source="guardrail", rule="a person", reason=reason)
+        return Decision(decision="ask", gate="guardrail", rule="a person", reason=reason)
     if case.call.traits.needs_person:
         reason = "the tool wants a person to agree to it"
-        return Decision(decision="ask", decision_source="guardrail", rule="needs a person", reason=reason)
+        return Decision(decision="ask", gate="guardrail", rule="needs a person", reason=reason)
     verdict = case.call.analysis
     if verdict is not None and verdict.critical:
         why = "it may remove a home, the workspace or what the machine needs"
-        return Decision(decision="ask", decision_source="guardrail", rule="critical path", reason=why)
+        return Decision(decision="ask", gate="guardrail", rule="critical path", reason=why)
     return None
 
 
@@ -173,7 +180,7 @@ def _bypass_mode(case: _Case) -> Decision | None:
     if bypass == "never" or (bypass == "sandboxed" and not case.is_sandboxed):
         return None
     reason = "the mode bypassPermissions lets it pass"
-    return Decision(decision="allow", decision_source="mode", rule="bypassPermissions", reason=reason)
+    return Decision(decision="allow", gate="mode", rule="bypassPermissions", reason=reason)
 
 
 def _protected_paths(case: _Case) -> Decision | None:
@@ -181,7 +188,7 @@ def _protected_paths(case: _Case) -> Decision | None:
     for touched in _possible_writes(case):
         if _is_guarded(case, touched):
             reason = f"{touched.link} is protected: what is in it may run later, or steer what runs"
-            return Decision(decision="ask", decision_source="guardrail", rule=PROTECTED, reason=reason)
+            return Decision(decision="ask", gate="guardrail", rule=PROTECTED, reason=reason)
     return None
 
 
@@ -198,7 +205,7 @@ def _possible_writes(case: _Case) -> tuple[PathAccess, ...]:
         if judged.tool not in INTERNAL_TOOLS | NETWORK_TOOLS | NEEDS_A_PERSON
         else ()
     )
-    written = () if judged.analysis else (each for each in judged.paths if each.access == "write")
+    written = () if judged.analysis else (path for path in judged.paths if path.access == "write")
     return (*written, *named)
 
 
@@ -221,7 +228,7 @@ def _accept_edits(case: _Case) -> Decision | None:
     if not is_edit:
         return None
     reason = f"the mode {case.mode} lets edits in the workspace pass"
-    return Decision(decision="allow", decision_source="mode", rule=case.mode, reason=reason)
+    return Decision(decision="allow", gate="mode", rule=case.mode, reason=reason)
 
 
 def _possible_rules(case: _Case) -> Decision | None:
@@ -248,12 +255,12 @@ def _allow_rules(case: _Case) -> Decision | None:
     rules = case.rules("allow")
     if found := _matching_rules(case, rules):
         reason = f"{found} allows it"
-        return Decision(decision="allow", decision_source="rule", rule=found, reason=reason)
+        return Decision(decision="allow", gate="rule", rule=found, reason=reason)
     for grant in case.grants.grants.values():
         if grant.is_live(case.now) and _matching_rules(case, [*rules, *grant.rules]):
             texts = ", ".join(rule.text for rule in grant.rules)
             reason = f"a person has granted {texts}"
-            return Decision(decision="allow", decision_source="grant", rule=grant.id, reason=reason)
+            return Decision(decision="allow", gate="grant", rule=grant.id, reason=reason)
     return None
 
 
@@ -303,7 +310,7 @@ def _smallest_cover(command: str, given: list[str], among: list[str]) -> list[st
 
 
 def _writes_afar(case: _Case) -> bool:
-    has_writes = any(each.access == "write" for each in case.call.paths)
+    has_writes = any(path.access == "write" for path in case.call.paths)
     is_opaque = case.call.analysis is None or case.call.analysis.opaque
     return has_writes and (is_opaque or case.outside is not None)
 
@@ -327,7 +334,7 @@ def _read_only_call(case: _Case) -> Decision | None:
     if case.call.tool in NETWORK_TOOLS or not case.is_read_only or case.outside:
         return None
     where = "sandbox" if case.call.analysis and case.call.analysis.opaque else "workspace"
-    return Decision(decision="allow", decision_source="default", reason=f"it only reads, in the {where}")
+    return Decision(decision="allow", gate="default", reason=f"it only reads, in the {where}")
 
 
 def _sandboxed_call(case: _Case) -> Decision | None:
@@ -337,20 +344,22 @@ def _sandboxed_call(case: _Case) -> Decision | None:
         return None
     rule = "sandbox.autoAllowBashIfSandboxed"
     reason = "it runs in the sandbox, which holds it"
-    return Decision(decision="allow", decision_source="default", rule=rule, reason=reason)
+    return Decision(decision="allow", gate="default", rule=rule, reason=reason)
 
 
 def _ask_by_default(case: _Case, why: str = "") -> Decision:
     if case.mode == "auto" and not case.grants.is_mistrusted:
         return Decision(
             decision="ask",
-            decision_source="mode",
+            gate="mode",
             rule=CLASSIFIER,
             reason=why or f"no rule is about it: {_ask_reason(case)}",
             asks="classifier",
         )
     return Decision(
-        decision="ask", decision_source="default", reason=why or f"no rule allows it: {_ask_reason(case)}"
+        decision="ask",
+        gate="default",
+        reason=why or f"no rule allows it: {_ask_reason(case)}",
     )
 
 

@@ -71,17 +71,21 @@ class PermissionEngine:
         return mode if self.ceiling is None else stricter_mode(mode, self.ceiling)
 
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
-        ruling = await self.hooks.run(hook_events.before_tool(call))
-        if ruling.permission == "deny" or ruling.blocked:
-            reason = ruling.reason or "a hook said no"
-            return _with_hook_output(ruling, Decision(decision="deny", decision_source="hook", reason=reason))
-        if ruling.updated_input is not None:
-            call = replace(call, input=tool.normalize_input(ruling.updated_input))
-            traits = tool.traits(ruling.updated_input)
-        decision = self._with_ask_target(_apply_hook_permission(ruling, self._decide(call, traits)))
+        hook_result = await self.hooks.run(hook_events.before_tool(call))
+        if hook_result.permission == "deny" or hook_result.blocked:
+            reason = hook_result.reason or "a hook said no"
+            return _with_hook_output(
+                hook_result, Decision(decision="deny", gate="hook", reason=reason)
+            )
+        if hook_result.updated_input is not None:
+            call = replace(call, input=tool.normalize_input(hook_result.updated_input))
+            traits = tool.traits(hook_result.updated_input)
+        decision = self._with_ask_target(
+            _apply_hook_permission(hook_result, self._decide(call, traits))
+        )
         if decision.decision == "ask":
             decision = await self._ask(call, tool, decision)
-        return _with_hook_output(ruling, decision)
+        return _with_hook_output(hook_result, decision)
 
     def _with_ask_target(self, decision: Decision) -> Decision:
         decision = with_ask_target(decision, self.mode)
@@ -115,20 +119,23 @@ class PermissionEngine:
         """Before a person is asked: the classifier, where the mode says so, and hooks."""
         if decision.asks == "classifier" and self.classifier is not None:
             return await self._classify(call, self.classifier)
-        ruling = await self.hooks.run(hook_events.permission_requested(call, decision.reason))
+        hook_result = await self.hooks.run(hook_events.permission_requested(call, decision.reason))
         said = decision
-        if ruling.permission == "deny" or ruling.blocked:
-            reason = ruling.reason or "a hook said no"
-            said = Decision(decision="deny", decision_source="hook", reason=reason)
-        elif ruling.permission == "allow":
-            changed = ruling.updated_input
+        if hook_result.permission == "deny" or hook_result.blocked:
+            reason = hook_result.reason or "a hook said no"
+            said = Decision(decision="deny", gate="hook", reason=reason)
+        elif hook_result.permission == "allow":
+            changed = hook_result.updated_input
             if changed is not None:  # what it has made of the call is judged like the call
                 call = replace(call, input=tool.normalize_input(changed))
                 decision = self._with_ask_target(self._decide(call, tool.traits(changed)))
-            allowed = Decision(decision="allow", decision_source="hook", reason=ruling.reason)
-            is_open = decision.decision == "ask" and decision.decision_source not in ("rule", "guardrail")
+            allowed = Decision(decision="allow", gate="hook", reason=hook_result.reason)
+            is_open = decision.decision == "ask" and decision.gate not in (
+                "rule",
+                "guardrail",
+            )
             said = replace(allowed if is_open else decision, updated_input=changed)
-        return _with_hook_output(replace(ruling, updated_input=None), said)
+        return _with_hook_output(replace(hook_result, updated_input=None), said)
 
     async def _classify(self, call: Call, classifier: Classifier) -> Decision:
         asking = self.thread.round.get(call.id)
@@ -145,7 +152,7 @@ class PermissionEngine:
         return Decision(
             facts=facts,
             decision="allow" if answer.is_allowed else "deny",
-            decision_source="mode",
+            gate="mode",
             rule=CLASSIFIER,
             reason=answer.reason,
         )
@@ -167,11 +174,11 @@ def _apply_hook_permission(result: HookResult, decision: Decision) -> Decision:
     """A hook may be stricter than the rules; it is laxer only where no rule says anything."""
     if decision.decision == "deny":
         return decision
-    is_settled = decision.decision == "ask" and decision.decision_source in ("rule", "guardrail")
+    is_settled = decision.decision == "ask" and decision.gate in ("rule", "guardrail")
     if result.permission in ("ask", "defer") and not is_settled:
-        return Decision(decision="ask", decision_source="hook", reason=result.reason or decision.reason)
+        return Decision(decision="ask", gate="hook", reason=result.reason or decision.reason)
     if result.permission == "allow" and decision.decision == "ask" and not is_settled:
-        return Decision(decision="allow", decision_source="hook", reason=result.reason)
+        return Decision(decision="allow", gate="hook", reason=result.reason)
     return decision
 
 

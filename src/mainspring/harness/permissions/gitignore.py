@@ -89,7 +89,7 @@ def compile_pattern(pattern: str) -> GitignorePattern:
 
 def escape_path(path: str) -> str:
     """The pattern that means a path and nothing else."""
-    return "".join(f"\\{each}" if each in "\\*?[!" else each for each in path)
+    return "".join(f"\\{item}" if item in "\\*?[!" else item for item in path)
 
 
 def _tokens(text: str) -> Segment:
@@ -186,4 +186,4 @@ def _wild_match(
             at, here = star + 1, resume
         else:
             return False
-    return all(is_any(each) for each in pattern[at:])
+    return all(is_any(item) for item in pattern[at:])

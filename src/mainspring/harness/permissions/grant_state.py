@@ -123,7 +123,7 @@ def _add(grants: GrantState, update: PermissionUpdate) -> GrantState:
     behavior = update.behavior
     if behavior is None:
         return grants
-    rules = tuple(PolicyRule(text=rule_text(each), behavior=behavior) for each in update.rules)
+    rules = tuple(PolicyRule(text=rule_text(item), behavior=behavior) for item in update.rules)
     is_limited = update.expires_at is not None or update.max_uses is not None
     if behavior == "allow" and (update.grant_id is not None or is_limited):
         grant = Grant(
@@ -148,12 +148,12 @@ def _replace(grants: GrantState, update: PermissionUpdate) -> GrantState:
 
 def _remove(grant_state: GrantState, update: PermissionUpdate) -> GrantState:
     """By the id of a grant, or by the rules' words."""
-    texts = {rule_text(each) for each in update.rules}
+    texts = {rule_text(item) for item in update.rules}
     behavior = update.behavior or "allow"
     grants = {
-        each.id: each
-        for each in grant_state.grants.values()
-        if each.id != update.grant_id and texts.isdisjoint(rule.text for rule in each.rules)
+        grant.id: grant
+        for grant in grant_state.grants.values()
+        if grant.id != update.grant_id and texts.isdisjoint(rule.text for rule in grant.rules)
     }
     kept = tuple(
         rule for rule in grant_state.rules if rule.behavior != behavior or rule.text not in texts
@@ -182,7 +182,9 @@ def _add_directories(grants: GrantState, update: PermissionUpdate) -> GrantState
 def _remove_directories(grants: GrantState, update: PermissionUpdate) -> GrantState:
     return replace(
         grants,
-        directories=tuple(each for each in grants.directories if each not in update.directories),
+        directories=tuple(
+            directory for directory in grants.directories if directory not in update.directories
+        ),
         left_directories=grants.left_directories | set(update.directories),
     )
 

@@ -149,7 +149,7 @@ def rule_of(held: PolicyRule) -> Rule | None:
 
 def relocate_policy(policy: Policy, workspace: str) -> Policy:
     """For work in a copy of the workspace: what holds for a file holds for the copy of it."""
-    rules = (each for held in policy.rules for each in _relocate_rule(held, policy, workspace))
+    rules = (item for held in policy.rules for item in _relocate_rule(held, policy, workspace))
     copies = (
         f"{workspace}{path.removeprefix(policy.workspace)}"
         for path in policy.protected
@@ -204,7 +204,7 @@ def with_skill_rules(policy: Policy, used: Sequence[SkillUsed]) -> Policy:
     if not used:
         return policy
     return replace(
-        policy, rules=(*policy.rules, *(rule for each in used for rule in _skill_rules(each)))
+        policy, rules=(*policy.rules, *(rule for item in used for rule in _skill_rules(item)))
     )
 
 

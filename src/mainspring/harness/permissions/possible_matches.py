@@ -50,16 +50,22 @@ def _about_programs(
     patterns: Sequence[str], command: str, command_analysis: CommandAnalysis
 ) -> Iterator[PossibleMatch]:
     if command_analysis.unclear:
-        yield PossibleMatch(f"what it runs cannot be told, and rules forbid some: {command_analysis.reason}")
+        yield PossibleMatch(
+            f"what it runs cannot be told, and rules forbid some: {command_analysis.reason}"
+        )
     for pattern in patterns:
         if bash.might_match(pattern, command):
             yield PossibleMatch(f"once it is expanded, the rule Bash({pattern}) may be about it")
     if command_analysis.runs:
-        yield PossibleMatch(f"rules forbid some programs, and {command_analysis.runs}", is_program=True)
+        yield PossibleMatch(
+            f"rules forbid some programs, and {command_analysis.runs}", is_program=True
+        )
 
 
 def _about_files(
-    rules: Sequence[tuple[str, PatternRoots]], analyzed_call: AnalyzedCall, command_analysis: CommandAnalysis
+    rules: Sequence[tuple[str, PatternRoots]],
+    analyzed_call: AnalyzedCall,
+    command_analysis: CommandAnalysis,
 ) -> Iterator[PossibleMatch]:
     if command_analysis.shows_history:
         yield PossibleMatch(

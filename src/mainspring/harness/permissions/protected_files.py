@@ -82,7 +82,7 @@ def is_protected(path: str) -> bool:
         name in _FILES
         or name.endswith(PROJECT_SUFFIXES)
         or not _FOLDERS.isdisjoint(names)
-        or any(f"/{each}/" in f"/{folded}/" for each in PROJECT_PATHS)
+        or any(f"/{item}/" in f"/{folded}/" for item in PROJECT_PATHS)
     )
 
 

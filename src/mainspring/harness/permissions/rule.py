@@ -121,7 +121,9 @@ def is_about(rule: Rule, tool: str) -> bool:
     return tool in tool_family(rule.tool)
 
 
-def forbids(rule: Rule, analyzed_call: AnalyzedCall, pattern_roots: PatternRoots, behavior: Behavior) -> bool:
+def forbids(
+    rule: Rule, analyzed_call: AnalyzedCall, pattern_roots: PatternRoots, behavior: Behavior
+) -> bool:
     """Whether a rule that denies or asks speaks for any part of a call."""
     specifier = rule.specifier
     if specifier is None:
@@ -130,7 +132,8 @@ def forbids(rule: Rule, analyzed_call: AnalyzedCall, pattern_roots: PatternRoots
         is_match = bash.rule_matches(specifier, analyzed_call.command, behavior=behavior)
         return is_match or _has_parameter(specifier, analyzed_call)
     if rule.tool in FILE_TOOLS and any(
-        forbids_path(specifier, touched, pattern_roots) for touched in _relevant_paths(rule, analyzed_call)
+        forbids_path(specifier, touched, pattern_roots)
+        for touched in _relevant_paths(rule, analyzed_call)
     ):
         return True
     return is_about(rule, analyzed_call.tool) and (

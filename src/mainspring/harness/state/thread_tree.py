@@ -84,18 +84,18 @@ class ThreadTree:
 
     @classmethod
     def of(cls, log: Iterable[Event], main_id: str) -> ThreadTree:
-        ensemble = cls(main_id)
+        thread_tree = cls(main_id)
         for event in log:
-            ensemble.apply(event)
-        return ensemble
+            thread_tree.apply(event)
+        return thread_tree
 
     def apply(self, event: Event) -> None:
         member = self.nodes.get(event.thread_id)
         if member is None:
             return  # a thread that nobody has announced: it is nobody's
         member.thread.apply(event)
-        for each in self.with_ancestors(member):
-            each.spend_account.apply(event)
+        for with_ancestor in self.with_ancestors(member):
+            with_ancestor.spend_account.apply(event)
         if _is_progress(event.payload):
             self._reset_ancestor_wakes(member)
         self._apply_to_others(member, event)
@@ -110,7 +110,7 @@ class ThreadTree:
 
     def children(self, thread_id: str) -> list[ThreadNode]:
         """Whom a thread has called, itself."""
-        return [each for each in self.nodes.values() if each.parent_id == thread_id]
+        return [node for node in self.nodes.values() if node.parent_id == thread_id]
 
     def created_by(self, tool_use_id: str) -> ThreadNode | None:
         """Who was born of a call."""
@@ -132,7 +132,7 @@ class ThreadTree:
 
     def undelivered_messages(self) -> list[ThreadMessageReceived]:
         """What was sent to threads that are put away: nobody reads it there."""
-        gone = (self._mail.get(each.id, {}) for each in self.nodes.values() if each.is_terminated)
+        gone = (self._mail.get(node.id, {}) for node in self.nodes.values() if node.is_terminated)
         return [letter for letters in gone for letter in letters.values()]
 
     def addressee(self, payload: AnyPayload, thread_id: str) -> str:
@@ -148,9 +148,9 @@ class ThreadTree:
                 return thread_id
 
     def _thread_of_call(self, call_id: str) -> str | None:
-        for each in self.nodes.values():
-            if call_id in each.thread.round:
-                return each.id
+        for node in self.nodes.values():
+            if call_id in node.thread.round:
+                return node.id
         return None
 
     def _reset_ancestor_wakes(self, node: ThreadNode) -> None:
@@ -181,7 +181,9 @@ class ThreadTree:
             case _:
                 pass
 
-    def _apply_message(self, node: ThreadNode, event_id: str, thread_message: ThreadMessage) -> None:
+    def _apply_message(
+        self, node: ThreadNode, event_id: str, thread_message: ThreadMessage
+    ) -> None:
         if isinstance(thread_message, events.ThreadMessageSent):
             self._send(node, event_id, thread_message)
         elif thread_message.sent_id is not None:
@@ -197,25 +199,25 @@ class ThreadTree:
     ) -> None:
         """An interrupt that names no thread is for all of them, and for what they were sent; of
         what was under way when a session was forked or moved nothing goes on."""
-        for each in self.nodes.values():
+        for node in self.nodes.values():
             if isinstance(why, events.UserInterrupt):
                 if why.session_thread_id is None:
-                    each.thread.interrupt()
-                    each.thread.interrupted |= bool(self._mail.get(each.id))
-            elif each is not self.main:
-                each.thread.discard_in_progress(seq)
-                each.thread.interrupted = bool(each.thread.unsettled_calls())
-                each.worktree = None
-                each.thread.transcript.is_answered = True
-                each.is_reported = True
+                    node.thread.interrupt()
+                    node.thread.interrupted |= bool(self._mail.get(node.id))
+            elif node is not self.main:
+                node.thread.discard_in_progress(seq)
+                node.thread.interrupted = bool(node.thread.unsettled_calls())
+                node.worktree = None
+                node.thread.transcript.is_answered = True
+                node.is_reported = True
 
     def _create(self, parent: ThreadNode, birth: events.ThreadCreated) -> None:
         shared = self.main.thread.session_state  # what a person says and allows is for all of them
-        gear = SessionState(permissions=shared.permissions, prompts=shared.prompts)
-        thread = Thread(id=birth.session_thread_id, session_state=gear)
+        state = SessionState(permissions=shared.permissions, prompts=shared.prompts)
+        thread = Thread(id=birth.session_thread_id, session_state=state)
         if birth.is_fork:
             thread.transcript = parent.thread.transcript.branch()
-            gear.loaded_tools = parent.thread.session_state.loaded_tools
+            state.loaded_tools = parent.thread.session_state.loaded_tools
         member = ThreadNode(thread, created_event=birth, depth=parent.depth + 1)
         if self.nodes.setdefault(member.id, member) is member and birth.tool_use_id is not None:
             self._by_call[birth.tool_use_id] = member

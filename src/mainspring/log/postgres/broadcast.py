@@ -107,8 +107,8 @@ class Broadcast:
         sender, *said = payload.split("\n")
         if sender == self._name:
             return
-        for each in said:
-            topic, _, text = each.partition(" ")
+        for item in said:
+            topic, _, text = item.partition(" ")
             for heard in tuple(self._listeners.get(topic, ())):
                 heard(text)
 
@@ -120,14 +120,14 @@ async def _send(payloads: list[str], db: Connection) -> None:
 def pack_messages(name: str, said: Iterable[str]) -> Iterable[str]:
     """Payloads that hold as many texts as fit, in order; a text that fits in none is dropped."""
     letter, size = name, len(name)
-    for each in said:
-        bytes_more = len(each.encode(errors="surrogatepass")) + 1
+    for item in said:
+        bytes_more = len(item.encode(errors="surrogatepass")) + 1
         if len(name) + bytes_more > _PAYLOAD_BYTES:
             continue
         if size + bytes_more > _PAYLOAD_BYTES:
             yield letter
             letter, size = name, len(name)
-        letter += f"\n{each}"
+        letter += f"\n{item}"
         size += bytes_more
     if letter != name:
         yield letter

@@ -235,6 +235,6 @@ def _is_sound(connection: Connection) -> bool:
     """A server says nothing on an idle connection, except good-bye."""
     if connection.closed:
         return False
-    ear = select.poll()
-    ear.register(connection.fileno(), select.POLLIN)
-    return not ear.poll(0)
+    subscription = select.poll()
+    subscription.register(connection.fileno(), select.POLLIN)
+    return not subscription.poll(0)

@@ -41,8 +41,8 @@ _BEFORE = 8
 def normalize_words(text: str) -> str:
     """Lower-case words without accents, one space between."""
     plain = unicodedata.normalize("NFKD", text).casefold()
-    kept = (each for each in plain if not unicodedata.combining(each))
-    return " ".join("".join(each if each.isalnum() else " " for each in kept).split())
+    kept = (item for item in plain if not unicodedata.combining(item))
+    return " ".join("".join(item if item.isalnum() else " " for item in kept).split())
 
 
 def indexable_text(text: str) -> str:
@@ -141,7 +141,7 @@ async def session(db: Connection, session_id: str) -> SessionRow:
 async def sessions(db: Connection, before: SessionRow | None, limit: int) -> list[SessionRow]:
     cursor = (2**62, "") if before is None else (before.created, before.id)
     found = await ask(db, sql.SESSIONS, [*cursor, limit])
-    return [session_row(each) for each in found]
+    return [session_row(item) for item in found]
 
 
 async def stale(db: Connection, updated_before: int, limit: int) -> list[str]:
@@ -261,12 +261,12 @@ async def pending(
         "types": None if types is None else sorted(types),
         "limit": limit,
     }
-    return [inbox_item(each) for each in await ask(db, sql.PENDING, asked)]
+    return [inbox_item(item) for item in await ask(db, sql.PENDING, asked)]
 
 
 async def inbox(db: Connection, session_id: str, after: int, limit: int) -> list[InboxItem]:
     key = await _key_of(db, session_id)
-    return [inbox_item(each) for each in await ask(db, sql.INBOX, [key, after, limit])]
+    return [inbox_item(item) for item in await ask(db, sql.INBOX, [key, after, limit])]
 
 
 async def acquire(
@@ -338,20 +338,20 @@ async def unindexed(db: Connection, session_id: str | None, limit: int) -> list[
         found = await ask(db, sql.UNINDEXED, [limit])
     else:
         found = await ask(db, sql.UNINDEXED_IN, [session_id, limit])
-    return [(each[0], Row._make(each[1:])) for each in found]
+    return [(item[0], Row._make(item[1:])) for item in found]
 
 
 async def index(
     db: Connection, indexed_texts: Sequence[IndexedText], upto: Sequence[tuple[str, int]]
 ) -> None:
-    kept = [indexable_text(each.text) for each in indexed_texts]
+    kept = [indexable_text(indexed_text.text) for indexed_text in indexed_texts]
     await db.asking.execute(
         sql.INDEX,
         {
             "sessions": [session_id for session_id, _ in upto],
             "uptos": [seq for _, seq in upto],
-            "ids": [each.session_id for each in indexed_texts],
-            "seqs": [each.seq for each in indexed_texts],
+            "ids": [indexed_text.session_id for indexed_text in indexed_texts],
+            "seqs": [indexed_text.seq for indexed_text in indexed_texts],
             "texts": kept,
             "folded": [normalize_words(text) for text in kept],
         },

@@ -133,7 +133,7 @@ class PostgresRecords:
     async def list(self, record_query: RecordQuery) -> list[RecordRow]:
         asked, values = record_page(record_query, "%s")
         found = await self._ask(f"select {RECORD_COLUMNS} from mainspring.record {asked}", values)
-        return [record_row(each) for each in found]
+        return [record_row(item) for item in found]
 
     async def count(self, record_query: RecordQuery) -> int:
         asked = record_conditions(record_query)
@@ -162,7 +162,7 @@ class PostgresRecords:
         self, *, after: RecordRow | None = None, limit: int = 100
     ) -> list[RecordRow]:
         seen = ("", "") if after is None else (after.kind, after.id)
-        return [record_row(each) for each in await self._ask(_EVERYTHING, [*seen, limit])]
+        return [record_row(item) for item in await self._ask(_EVERYTHING, [*seen, limit])]
 
     async def tally(self, counters: Sequence[tuple[str, int]]) -> list[int]:
         sums: dict[str, int] = {}
@@ -189,7 +189,9 @@ class PostgresRecords:
         return await self._read(lambda db: ask(db, statement, values))
 
 
-async def _write_all(db: Connection, record_changes: Sequence[RecordChange]) -> tuple[RecordRow, ...]:
+async def _write_all(
+    db: Connection, record_changes: Sequence[RecordChange]
+) -> tuple[RecordRow, ...]:
     if len(record_changes) == 1:
         kept = await _apply(db, record_changes[0])
         return () if kept is None else (kept,)
@@ -201,7 +203,11 @@ async def _write_all(db: Connection, record_changes: Sequence[RecordChange]) -> 
 async def _apply(db: Connection, record_change: RecordChange) -> RecordRow | None:
     for _ in range(_TRIES):
         if await _is_applied(db, record_change):
-            return None if isinstance(record_change, Remove) else _next_revision(record_change.record_row)
+            return (
+                None
+                if isinstance(record_change, Remove)
+                else _next_revision(record_change.record_row)
+            )
         if (refusal := await _refusal(db, record_change)) is not None:
             raise refusal
     raise StoreUnavailable(f"others kept writing {record_change.record_row.id}; try again")

@@ -156,7 +156,9 @@ class PostgresStore:
     async def unindexed(self, session_id: str | None, *, limit: int) -> list[tuple[str, Row]]:
         return await self._pool.read(lambda db: queries.unindexed(db, session_id, limit))
 
-    async def index(self, indexed_texts: Sequence[IndexedText], upto: Sequence[tuple[str, int]]) -> None:
+    async def index(
+        self, indexed_texts: Sequence[IndexedText], upto: Sequence[tuple[str, int]]
+    ) -> None:
         await self._collide(lambda db: queries.index(db, indexed_texts, upto))
 
     async def search(

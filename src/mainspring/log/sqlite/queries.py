@@ -97,7 +97,7 @@ def sessions(db: sqlite3.Connection, before: SessionRow | None, limit: int) -> l
         f"{_SESSION} where (s.created, s.id) < (?, ?) order by s.created desc, s.id desc limit ?",
         (*cursor, limit),
     )
-    return [session_row(each) for each in found]
+    return [session_row(item) for item in found]
 
 
 def runnable(db: sqlite3.Connection, limit: int) -> list[str]:
@@ -269,7 +269,7 @@ def pending(
         " order by position limit ?",
         (key_of(db, session_id), after, *sorted(types or ()), limit),
     )
-    return [inbox_item(each) for each in found]
+    return [inbox_item(item) for item in found]
 
 
 def inbox(db: sqlite3.Connection, session_id: str, after: int, limit: int) -> list[InboxItem]:
@@ -278,7 +278,7 @@ def inbox(db: sqlite3.Connection, session_id: str, after: int, limit: int) -> li
         " order by position limit ?",
         (key_of(db, session_id), after, limit),
     )
-    return [inbox_item(each) for each in found]
+    return [inbox_item(item) for item in found]
 
 
 def acquire(

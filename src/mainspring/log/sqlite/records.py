@@ -85,7 +85,9 @@ class SqliteRecords:
 
     async def write(self, *changes: RecordChange) -> tuple[RecordRow, ...]:
         require_changes_storable(changes)
-        size = sum(len(each.content or b"") for each in changes if not isinstance(each, Remove))
+        size = sum(
+            len(change.content or b"") for change in changes if not isinstance(change, Remove)
+        )
         return await self._run_write(lambda db: _write(db, changes), is_long=size > LONG_BYTES)
 
     async def content(self, kind: str, id_: str) -> bytes:
@@ -143,7 +145,7 @@ class SqliteRecords:
 
 
 def _records(found: sqlite3.Cursor) -> list[RecordRow]:
-    return [record_row(each) for each in found]
+    return [record_row(item) for item in found]
 
 
 def _write(db: sqlite3.Connection, record_changes: Sequence[RecordChange]) -> tuple[RecordRow, ...]:
@@ -252,7 +254,11 @@ def _find_with_content(db: sqlite3.Connection, kind: str, id_: str) -> RecordWit
         " where kind = ? and id = ?",
         (kind, id_),
     ).fetchone()
-    return None if found is None else RecordWithContent(record_row=record_row(found), content=found[-1])
+    return (
+        None
+        if found is None
+        else RecordWithContent(record_row=record_row(found), content=found[-1])
+    )
 
 
 def _tally(db: sqlite3.Connection, counters: Sequence[tuple[str, int]]) -> list[int]:

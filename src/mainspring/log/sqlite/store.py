@@ -178,7 +178,9 @@ class SqliteStore:
     async def unindexed(self, session_id: str | None, *, limit: int) -> list[tuple[str, Row]]:
         return await self._read(lambda db: text_index.unindexed(db, session_id, limit))
 
-    async def index(self, indexed_texts: Sequence[IndexedText], upto: Sequence[tuple[str, int]]) -> None:
+    async def index(
+        self, indexed_texts: Sequence[IndexedText], upto: Sequence[tuple[str, int]]
+    ) -> None:
         await self._write(lambda db: text_index.index(db, indexed_texts, upto))
 
     async def search(

@@ -18,7 +18,7 @@ def unindexed(db: sqlite3.Connection, session_id: str | None, limit: int) -> lis
         f" where s.indexed < s.seq {only} order by s.key, e.seq limit ?",
         (*(() if session_id is None else (session_id,)), limit),
     )
-    return [(each[0], Row._make(each[1:])) for each in found]
+    return [(item[0], Row._make(item[1:])) for item in found]
 
 
 def index(
@@ -28,7 +28,10 @@ def index(
     # another process may have indexed the same events meanwhile: replacing is idempotent
     db.executemany(
         "insert or replace into words(rowid, text) values (?, ?)",
-        [(keys[each.session_id] << SEQ_BITS | each.seq, each.text) for each in indexed_texts],
+        [
+            (keys[indexed_text.session_id] << SEQ_BITS | indexed_text.seq, indexed_text.text)
+            for indexed_text in indexed_texts
+        ],
     )
     db.executemany(
         "update session set indexed = max(indexed, ?) where id = ?",
@@ -56,7 +59,7 @@ def search(
         ") found join session s on s.key = found.id >> 32 order by found.rank",
         [*values, limit],
     )
-    return [SearchHit(session_id=each[0], seq=each[1], snippet=each[2]) for each in found]
+    return [SearchHit(session_id=item[0], seq=item[1], snippet=item[2]) for item in found]
 
 
 def forget(db: sqlite3.Connection) -> None:

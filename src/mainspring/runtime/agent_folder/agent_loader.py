@@ -57,20 +57,20 @@ class AgentFolder:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        return tuple(finding for each in self.findings_by_source.values() for finding in each)
+        return tuple(finding for item in self.findings_by_source.values() for finding in item)
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What is to be said whenever it is run. Of hundreds of skills, only how many are odd."""
         own = [
-            each
-            for each in self._skill_warnings("manifest", "instructions")
-            if each.level == "warning"
+            skill_warning
+            for skill_warning in self._skill_warnings("manifest", "instructions")
+            if skill_warning.level == "warning"
         ]
         rest = len(self._skill_warnings("skills", "subagents"))
         things = "1 thing is odd" if rest == 1 else f"{rest} things are odd"
         more = (f"{things} about skills or subagents; `mainspring validate` says which",)
-        return (*(str(each) for each in own), *(more if rest else ()))
+        return (*(str(item) for item in own), *(more if rest else ()))
 
     def _skill_warnings(self, *sources: FindingSource) -> list[Finding]:
         every = (finding for source in sources for finding in self.findings_by_source[source])
@@ -93,7 +93,11 @@ def read_agent(
         InvalidInput: there is no such folder, or its `agent.yaml` is wrong; it says in which line.
     """
     found = inspect_agent(
-        scopes, is_pinned=is_pinned, skill_file_cache=skill_file_cache, instruction_files=instruction_files, limits_for=limits_for
+        scopes,
+        is_pinned=is_pinned,
+        skill_file_cache=skill_file_cache,
+        instruction_files=instruction_files,
+        limits_for=limits_for,
     )
     if (wrong := found.agent_manifest.error) is not None:
         raise error_table.BAD_AGENT_FILE.error(InvalidInput, finding=wrong)
@@ -117,7 +121,9 @@ def inspect_agent(
     if not folder.is_dir():
         raise error_table.NO_AGENT_FOLDER.error(InvalidInput, folder=folder)
     said = read_manifest(folder / FILE)
-    told = read_instructions(scopes, instruction_files=instruction_files, instruction_limits=limits_for(said.model))
+    told = read_instructions(
+        scopes, instruction_files=instruction_files, instruction_limits=limits_for(said.model)
+    )
     skills = discover(scopes, is_pinned=is_pinned, skill_file_cache=skill_file_cache)
     helpers = discover_subagents(scopes)
     subagents, unknown = _subagents(said, helpers.subagents)
@@ -131,14 +137,14 @@ def inspect_agent(
         limits=said.limits,
         rules=said.rules,
         subagents=subagents,
-        max_depth=min(said.crew.max_depth, MAX_SUBAGENT_DEPTH),
-        max_at_once=min(said.crew.max_parallel, MAX_PARALLEL_SUBAGENTS),
+        max_depth=min(said.supervisor.max_depth, MAX_SUBAGENT_DEPTH),
+        max_at_once=min(said.supervisor.max_parallel, MAX_PARALLEL_SUBAGENTS),
         is_coordinator=said.is_coordinator,
         skills=skills.skills,
     )
     own = [
         *(section for section in told.instructions.sections if section.scope == "project"),
-        *(each for each in (*skills.skills, *helpers.subagents) if each.scope == "project"),
+        *(skill for skill in (*skills.skills, *helpers.subagents) if skill.scope == "project"),
     ]
     return AgentFolder(
         folder=folder,
@@ -159,8 +165,8 @@ def _subagents(
     said: AgentManifest, files: Iterable[Subagent]
 ) -> tuple[tuple[Subagent, ...], tuple[Finding, ...]]:
     """Ours, with those of files in their place or beside them; only some, if the manifest says."""
-    known = {each.name: each for each in (*BUILT_IN_SUBAGENTS, *files)}
-    wanted = said.crew.names
+    known = {file.name: file for file in (*BUILT_IN_SUBAGENTS, *files)}
+    wanted = said.supervisor.names
     if wanted is None:
         return tuple(known.values()), ()
     missing = [

@@ -163,12 +163,12 @@ def _is_loopback(host: str) -> bool:
 
 def _is_texts(value: object) -> bool:
     values = as_list(value)
-    return values is not None and all(isinstance(each, str) for each in values)
+    return values is not None and all(isinstance(item, str) for item in values)
 
 
 def _is_text_table(value: object) -> bool:
     fields = as_object(value)
-    return fields is not None and all(isinstance(each, str) for each in fields.values())
+    return fields is not None and all(isinstance(field, str) for field in fields.values())
 
 
 def _name(value: object) -> str:

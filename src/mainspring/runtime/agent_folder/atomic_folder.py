@@ -26,8 +26,8 @@ def staging_folder(place: Path, *, now: datetime) -> tempfile.TemporaryDirectory
     prefix = f".new-{place.name}-"
     try:
         place.mkdir(parents=True, exist_ok=True)
-        for bench in place.parent.glob(f"{prefix}*"):
-            _recover(bench, place, now)
+        for sandbox_pool in place.parent.glob(f"{prefix}*"):
+            _recover(sandbox_pool, place, now)
         return tempfile.TemporaryDirectory(
             dir=place.parent, prefix=prefix, ignore_cleanup_errors=True
         )
@@ -35,13 +35,13 @@ def staging_folder(place: Path, *, now: datetime) -> tempfile.TemporaryDirectory
         raise InvalidInput(f"{place}: {error.strerror or error}") from error
 
 
-def replace_folder(new: Path, target: Path, bench: Path) -> None:
+def replace_folder(new: Path, target: Path, sandbox_pool: Path) -> None:
     """All of it or, whatever happens, what was there before.
 
     Raises: InvalidInput.
     """
     is_there = os.path.lexists(target)
-    replaced = bench / _REPLACED / target.name
+    replaced = sandbox_pool / _REPLACED / target.name
     try:
         if is_there:
             replaced.parent.mkdir()
@@ -56,7 +56,7 @@ def replace_folder(new: Path, target: Path, bench: Path) -> None:
         raise InvalidInput(f"{target}: {error.strerror or error}") from error
 
 
-def remove_folder(folder: Path, bench: Path) -> None:
+def remove_folder(folder: Path, sandbox_pool: Path) -> None:
     """Of a link, only the link.
 
     Raises: InvalidInput.
@@ -65,17 +65,17 @@ def remove_folder(folder: Path, bench: Path) -> None:
         if folder.is_symlink():
             folder.unlink()
         else:
-            os.rename(folder, bench / "removed")
-            shutil.rmtree(bench / "removed")
+            os.rename(folder, sandbox_pool / "removed")
+            shutil.rmtree(sandbox_pool / "removed")
     except OSError as error:
         raise InvalidInput(f"{folder}: {error.strerror or error}") from error
 
 
-def _recover(bench: Path, place: Path, now: datetime) -> None:
+def _recover(sandbox_pool: Path, place: Path, now: datetime) -> None:
     """Whoever was killed between two renames has left what was there before: it goes back."""
-    for replaced in bench.glob(f"{_REPLACED}/*"):
+    for replaced in sandbox_pool.glob(f"{_REPLACED}/*"):
         if not os.path.lexists(place / replaced.name):
             os.rename(replaced, place / replaced.name)
     # Younger ones may be somebody's who is still at work.
-    if now - from_micros(bench.stat().st_mtime_ns // 1000) > _STALE_AFTER:
-        shutil.rmtree(bench, ignore_errors=True)
+    if now - from_micros(sandbox_pool.stat().st_mtime_ns // 1000) > _STALE_AFTER:
+        shutil.rmtree(sandbox_pool, ignore_errors=True)

@@ -157,7 +157,7 @@ class PathInstructions:
             *(section for bring in self._also for section in bring(name)),
         ]
         # It holds already, or is what the call was about.
-        return [each for each in sections if each.source not in self._known and each.source != name]
+        return [item for item in sections if item.source not in self._known and item.source != name]
 
 
 def with_path_instructions(tool: AnyTool, path_instructions: PathInstructions) -> AnyTool:

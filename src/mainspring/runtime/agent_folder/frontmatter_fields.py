@@ -42,8 +42,8 @@ class Fields:
     _kept: dict[str, object] = field(default_factory=dict[str, object])
 
     def __post_init__(self) -> None:
-        for each in self.frontmatter.issues:
-            self._add("warning", each.what, each.line, each.fix)
+        for issue in self.frontmatter.issues:
+            self._add("warning", issue.what, issue.line, issue.fix)
         for key, value in self.frontmatter.fields.items():
             first = self._written.setdefault(_normalized_key(key), key)
             if first != key:
@@ -149,9 +149,9 @@ class Fields:
         if value is None or isinstance(value, str):
             return value and value.strip()
         items = cast("list[object]", value) if isinstance(value, list) else None
-        if items is None or any(isinstance(each, dict | list) for each in items):
+        if items is None or any(isinstance(item, dict | list) for item in items):
             return self.wrong(key, "must be a list of texts", None)
-        return ", ".join(str(each) for each in items if each is not None)
+        return ", ".join(str(item) for item in items if item is not None)
 
     def _add(self, level: Level, what: str, line: int | None, fix: str | None) -> None:
         self.findings.append(Finding(level=level, file=self.file, what=what, line=line, fix=fix))
@@ -174,7 +174,7 @@ def read_text(file: Path, shown: str) -> str | Finding:
 def first_paragraph(body: str) -> str:
     """What a text without a description is about, in one line."""
     paragraphs = body.split("\n\n")
-    first = next((each for each in paragraphs if any(map(str.isalnum, each))), "")
+    first = next((paragraph for paragraph in paragraphs if any(map(str.isalnum, paragraph))), "")
     return " ".join(line.strip("# \t") for line in first.strip().splitlines())
 
 
@@ -190,7 +190,7 @@ def split(text: str, at: str) -> tuple[str, ...]:
         elif depth == 0 and char in at:
             cuts.append(index)
     parts = (text[start + 1 : end] for start, end in pairwise([*cuts, len(text)]))
-    return tuple(part for part in (each.strip(" \t\n\"'") for each in parts) if part)
+    return tuple(part for part in (item.strip(" \t\n\"'") for item in parts) if part)
 
 
 def _normalized_key(key: str) -> str:

@@ -115,7 +115,7 @@ def strings(value: object) -> tuple[str, ...]:
     values = as_list(value)
     if values is None:
         raise JsonValueError("must be a list of texts")
-    return tuple(scalar(each) for each in values)
+    return tuple(scalar(item) for item in values)
 
 
 def string_table(value: object) -> dict[str, str]:

@@ -88,7 +88,7 @@ class AgentManifest:
     permissions: Permissions | None = None
     environment: dict[str, object] | None = None
     """As the `sandbox` of a settings file."""
-    crew: SubagentRules = field(default_factory=SubagentRules)
+    supervisor: SubagentRules = field(default_factory=SubagentRules)
     is_coordinator: bool = False
     manifest_schedule: ManifestSchedule | None = None
     manifest_outcome: ManifestOutcome | None = None
@@ -99,7 +99,7 @@ class AgentManifest:
     @property
     def error(self) -> Finding | None:
         """The first that is wrong: nobody should run an agent whose limits were not understood."""
-        return next((each for each in self.findings if each.level == "error"), None)
+        return next((finding for finding in self.findings if finding.level == "error"), None)
 
 
 def read_manifest(file: Path, *, shown: str = FILE) -> AgentManifest:
@@ -135,7 +135,7 @@ def settings_in(file: Path) -> dict[str, object]:
     readers = _readers(reader)
     parts: FieldReaders = {key: readers[key] for key in ("permissions", "environment", "schedule")}
     said = {} if node is None or not reader.is_mapping(node) else reader.chosen(node, parts)
-    if wrong := [each for each in reader.findings if each.level == "error"]:
+    if wrong := [finding for finding in reader.findings if finding.level == "error"]:
         raise error_table.BAD_AGENT_FILE.error(InvalidInput, finding=wrong[0])
     settings: dict[str, object] = {}
     if isinstance(permissions := said.get("permissions"), Permissions):
@@ -170,7 +170,7 @@ def _text(file: Path) -> str:
 
 
 def _readers(yaml_reader: YamlReader) -> FieldReaders:
-    crew = _subagent_rules(yaml_reader)
+    supervisor = _subagent_rules(yaml_reader)
     return {
         "name": yaml_reader.string,
         "description": yaml_reader.string,
@@ -182,8 +182,8 @@ def _readers(yaml_reader: YamlReader) -> FieldReaders:
         "limits": _limits(yaml_reader),
         "permissions": _permissions(yaml_reader),
         "environment": yaml_reader.mapping,
-        "subagents": crew,
-        "agents": crew,
+        "subagents": supervisor,
+        "agents": supervisor,
         "coordinator": yaml_reader.truth,
         "schedule": _schedule(yaml_reader),
         "outcome": _outcome(yaml_reader),

@@ -83,7 +83,9 @@ def offer_folder(root: Path, plugin_offer: PluginOffer) -> Path:
     """
     path = root / plugin_offer.path
     if not is_inside(path, root) or not path.is_dir():
-        raise InvalidInput(f"{plugin_offer.name}: {plugin_offer.path} is no folder of what was fetched")
+        raise InvalidInput(
+            f"{plugin_offer.name}: {plugin_offer.path} is no folder of what was fetched"
+        )
     return path
 
 

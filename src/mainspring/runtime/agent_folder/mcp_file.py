@@ -33,7 +33,7 @@ ServerScope: TypeAlias = Literal["managed", "local", "project", "user"]
 
 SERVERS = "mcpServers"
 _TRANSPORTS: dict[object, Transport] = {
-    **{each: each for each in get_args(Transport)},
+    **{get_arg: get_arg for get_arg in get_args(Transport)},
     **dict.fromkeys(("streamable-http", "streamableHttp", "streamable_http"), "http"),
     "websocket": "ws",
 }
@@ -337,7 +337,7 @@ def _normalized_fields(said: dict[str, object]) -> dict[str, object]:
 def _replace_placeholders(server: McpServer, replace: Callable[[str], str]) -> McpServer:
     done = msgspec.structs.replace(
         server,
-        args=tuple(replace(each) for each in server.args),
+        args=tuple(replace(arg) for arg in server.args),
         env={name: replace(value) for name, value in server.env.items()},
         cwd=None if server.cwd is None else replace(server.cwd),
     )

@@ -46,7 +46,14 @@ def find_style(scopes: Scopes, name: str | None) -> OutputStyle | None:
     if name is None or name.lower() == "default":
         return None
     wanted = name.lower()
-    return next((each for each in output_styles(scopes) if each.name.lower() == wanted), None)
+    return next(
+        (
+            output_style
+            for output_style in output_styles(scopes)
+            if output_style.name.lower() == wanted
+        ),
+        None,
+    )
 
 
 def output_styles(scopes: Scopes) -> Iterator[OutputStyle]:

@@ -71,20 +71,20 @@ def place_of(folder: Path, home: Path, scope: Scope) -> Path:
     return folder / FOLDER
 
 
-def fetch(source: str, bench: Path, *, name: str | None = None) -> PluginCandidate:
+def fetch(source: str, sandbox_pool: Path, *, name: str | None = None) -> PluginCandidate:
     """Get a plugin, out of a marketplace if it is one, and look into it. Blocks.
 
     Raises:
         InvalidInput: there is none, it cannot be had, it may not be used, or it leads elsewhere.
         TooLarge.
     """
-    found = fetch_source(source, bench / "fetched")
+    found = fetch_source(source, sandbox_pool / "fetched")
     root, commit = found.path, found.commit
     is_plugin = any((root / file).is_file() for file in (PORTABLE, *VENDOR_MANIFESTS))
     if (name is not None or not is_plugin) and marketplace.read_offers(root):
         offer = marketplace.find_offer(root, name)
         if offer.url:
-            more = fetch_source(offer.url, bench / "offered")
+            more = fetch_source(offer.url, sandbox_pool / "offered")
             root, commit = more.path, more.commit
         root = marketplace.offer_folder(root, offer)
         _write_manifest(root, offer.name, offer.manifest)
@@ -107,7 +107,12 @@ def check_free(place: Path, name: str, *, replaces: bool) -> None:
 
 
 def install(
-    plugin_candidate: PluginCandidate, bench: Path, place: Path, scope: Scope, *, replaces: bool = False
+    plugin_candidate: PluginCandidate,
+    sandbox_pool: Path,
+    place: Path,
+    scope: Scope,
+    *,
+    replaces: bool = False,
 ) -> Plugin:
     """Put a plugin in its place, whole or not at all. Blocks.
 
@@ -117,12 +122,14 @@ def install(
     """
     name = plugin_candidate.plugin.name
     check_free(place, name, replaces=replaces)
-    replace_folder(plugin_candidate.plugin.root, place / name, bench)
+    replace_folder(plugin_candidate.plugin.root, place / name, sandbox_pool)
     shown = f"{'~/' if scope == 'user' else ''}{FOLDER}/{name}"
     return read_plugin(place / name, scope, shown=shown)
 
 
-def trust(plugin_candidate: PluginCandidate, kept: Plugin, trust_pins: TrustPins, when: datetime) -> None:
+def trust(
+    plugin_candidate: PluginCandidate, kept: Plugin, trust_pins: TrustPins, when: datetime
+) -> None:
     """Trust a plugin's skills, commands and hooks as they were when they were looked into.
 
     Raises: InvalidInput.
@@ -138,14 +145,14 @@ def trust(plugin_candidate: PluginCandidate, kept: Plugin, trust_pins: TrustPins
         trust_pins.pin(kept.root / path, pin)
 
 
-def remove(plugin: Plugin, bench: Path, trust_pins: TrustPins) -> None:
+def remove(plugin: Plugin, sandbox_pool: Path, trust_pins: TrustPins) -> None:
     """Take a plugin away, and the trust in it; what it has kept for itself stays. Blocks.
 
     Raises: InvalidInput.
     """
     for path in _parts(plugin):
         trust_pins.unpin(plugin.root / path)
-    remove_folder(plugin.root, bench)
+    remove_folder(plugin.root, sandbox_pool)
 
 
 def find_plugin(name: str, folder: Path, home: Path, *, scope: Scope | None = None) -> Plugin:
@@ -172,11 +179,13 @@ def plugin_contents(plugin: Plugin) -> PluginContents:
     agents = discover_subagents(scopes)
     prefix = f"{plugin.name}:"
     odd = [*plugin.findings, *skills.findings, *agents.findings]
-    of_plugin = [each for each in skills.skills if each.name.startswith(prefix)]
+    of_plugin = [skill for skill in skills.skills if skill.name.startswith(prefix)]
     return PluginContents(
-        skills=tuple(each.name for each in of_plugin if each.kind == "skill"),
-        commands=tuple(each.name for each in of_plugin if each.kind == "command"),
-        agents=tuple(each.name for each in agents.subagents if each.name.startswith(prefix)),
+        skills=tuple(item.name for item in of_plugin if item.kind == "skill"),
+        commands=tuple(item.name for item in of_plugin if item.kind == "command"),
+        agents=tuple(
+            subagent.name for subagent in agents.subagents if subagent.name.startswith(prefix)
+        ),
         hooks=sum(hooks.count for hooks in plugin.hooks),
         servers=tuple(server.name for server in plugin.servers),
         findings=tuple(_relative(finding, plugin) for finding in odd),

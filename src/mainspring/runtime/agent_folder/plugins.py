@@ -272,8 +272,8 @@ class _PluginReader:
     def named(self, manifest: JsonFile, key: str) -> Iterator[Path]:
         """The paths that a key of the manifest gives."""
         value = manifest.fields.get(key)
-        for each in [value] if isinstance(value, str) else _command_files(value):
-            path = self.inside(manifest, key, each)
+        for item in [value] if isinstance(value, str) else _command_files(value):
+            path = self.inside(manifest, key, item)
             if path is not None:
                 yield path
 

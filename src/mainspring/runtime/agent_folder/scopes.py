@@ -66,7 +66,11 @@ class Scopes:
             yield PartLocation(self.folder / "subagents", "project")
         for name in (_OWN_ROOT, *_FOREIGN_ROOTS):
             yield PartLocation(self.folder / name / part_kind, "project")
-        yield from (each.for_part(part_kind) for each in self.plugins if each.part_kind in (None, part_kind))
+        yield from (
+            plugin.for_part(part_kind)
+            for plugin in self.plugins
+            if plugin.part_kind in (None, part_kind)
+        )
 
     def display_path(self, path: Path) -> str:
         """A path as people are told of it: the same on every machine."""
@@ -98,7 +102,11 @@ class PartWalk:
     _folders: int = 0
 
     def files(
-        self, part_location: PartLocation, file_selector: FileSelector, *, max_depth: int = MAX_DEPTH
+        self,
+        part_location: PartLocation,
+        file_selector: FileSelector,
+        *,
+        max_depth: int = MAX_DEPTH,
     ) -> Iterator[Path]:
         """In order. No link leads out of the project, or out of a plugin."""
         below = _FolderWalk(self, self._root(part_location), file_selector, max_depth)
@@ -155,7 +163,9 @@ class _FolderWalk:
         return self.root is None or Path(real).is_relative_to(self.root)
 
     def folder(self, path: str, real: str, depth: int) -> Iterator[Path]:
-        if not self.part_walk.is_new(real, self.file_selector) or self.part_walk.is_enough(Path(path)):
+        if not self.part_walk.is_new(real, self.file_selector) or self.part_walk.is_enough(
+            Path(path)
+        ):
             return
         try:
             # A name with a line break in it, or bytes that are no text, would end up in a prompt.
@@ -188,7 +198,7 @@ class _FolderWalk:
 
 def select_markdown(names: Sequence[str], _depth: int) -> tuple[Sequence[str], bool]:
     """All of it, at any depth."""
-    return [each for each in names if each.endswith(".md") and not each.startswith(".")], True
+    return [name for name in names if name.endswith(".md") and not name.startswith(".")], True
 
 
 def _try_is(asked: Callable[[], bool]) -> bool:

@@ -146,10 +146,10 @@ def check_folder(
     is_pinned: IsPinned,
 ) -> list[PartReport]:
     """All parts but permissions and hooks."""
-    skills = [each for each in found.agent.skills if each.kind == "skill"]
-    commands = [each for each in found.agent.skills if each.kind == "command"]
-    of_commands = [each for each in found.findings_by_source["skills"] if "commands/" in each.file]
-    of_skills = [each for each in found.findings_by_source["skills"] if each not in of_commands]
+    skills = [skill for skill in found.agent.skills if skill.kind == "skill"]
+    commands = [skill for skill in found.agent.skills if skill.kind == "command"]
+    of_commands = [item for item in found.findings_by_source["skills"] if "commands/" in item.file]
+    of_skills = [item for item in found.findings_by_source["skills"] if item not in of_commands]
     return [
         _manifest(folder, found),
         _instructions(found),
@@ -185,8 +185,8 @@ def _manifest(folder: Path, found: AgentFolder) -> PartReport:
 
 def _instructions(found: AgentFolder) -> PartReport:
     told = found.instructions.instructions
-    sections = [f"{each.source} ({each.scope})" for each in told.sections]
-    rules = [f"{each.source}: for {', '.join(each.globs)}" for each in told.scoped]
+    sections = [f"{section.source} ({section.scope})" for section in told.sections]
+    rules = [f"{item.source}: for {', '.join(item.globs)}" for item in told.scoped]
     return PartReport(
         name="instructions",
         supported=(*dict.fromkeys((*sections, *rules)),),
@@ -198,8 +198,8 @@ def _skills(name: str, skills: Iterable[Skill], findings: Iterable[Finding]) -> 
     known = list(skills)
     return PartReport(
         name=name,
-        supported=tuple(_label(each.name, each.description) for each in known),
-        ignored_item=tuple(ignored for each in known for ignored in _untrusted_fields(each)),
+        supported=tuple(_label(item.name, item.description) for item in known),
+        ignored_item=tuple(ignored for item in known for ignored in _untrusted_fields(item)),
         findings=tuple(findings),
     )
 
@@ -212,21 +212,21 @@ def _untrusted_fields(skill: Skill) -> Iterator[IgnoredItem]:
 
 
 def _subagents(found: AgentFolder, plugins: InstalledPlugins) -> PartReport:
-    callable_ = [each for each in found.agent.subagents if each.file]
-    built_in = [each.name for each in found.agent.subagents if not each.file]
+    callable_ = [subagent for subagent in found.agent.subagents if subagent.file]
+    built_in = [subagent.name for subagent in found.agent.subagents if not subagent.file]
     own = (f"built in: {', '.join(built_in)}",) if built_in else ()
     return PartReport(
         name="subagents",
-        supported=(*(_label(each.name, each.description) for each in callable_), *own),
+        supported=(*(_label(item.name, item.description) for item in callable_), *own),
         ignored_item=tuple(
-            ignored for each in callable_ for ignored in _unsupported_fields(each, plugins)
+            ignored for item in callable_ for ignored in _unsupported_fields(item, plugins)
         ),
         findings=found.findings_by_source["subagents"],
     )
 
 
 def _unsupported_fields(subagent: Subagent, plugins: InstalledPlugins) -> Iterator[IgnoredItem]:
-    is_plugins = any(Path(subagent.file).is_relative_to(each.root) for each in plugins.plugins)
+    is_plugins = any(Path(subagent.file).is_relative_to(plugin.root) for plugin in plugins.plugins)
     if subagent.memory:
         yield IgnoredItem(f"{subagent.name}: memory", "subagents have no memory of their own")
     if subagent.mcp_servers:
@@ -238,8 +238,10 @@ def _unsupported_fields(subagent: Subagent, plugins: InstalledPlugins) -> Iterat
 
 
 def _styles(folder: Path) -> PartReport:
-    styles = [each for each in output_styles(Scopes(folder=folder)) if each.file]
-    names = tuple(_label(each.name, each.description) for each in styles)
+    styles = [
+        output_style for output_style in output_styles(Scopes(folder=folder)) if output_style.file
+    ]
+    names = tuple(_label(style.name, style.description) for style in styles)
     return PartReport(name="output styles", supported=names)
 
 
@@ -247,8 +249,8 @@ def _servers(found: McpServers) -> PartReport:
     why = "it is read; MCP servers are not connected yet"
     return PartReport(
         name="MCP servers",
-        ignored_item=tuple(IgnoredItem(_server(each), why) for each in found.servers),
-        findings=tuple(each for each in found.findings if each.level != "note"),
+        ignored_item=tuple(IgnoredItem(_server(server), why) for server in found.servers),
+        findings=tuple(finding for finding in found.findings if finding.level != "note"),
     )
 
 
@@ -258,13 +260,13 @@ def _server(server: McpServer) -> str:
 
 
 def _plugins(found: InstalledPlugins, agent: Agent, is_pinned: IsPinned) -> PartReport:
-    used = [each for each in found.plugins if not each.is_rejected]
-    idle = [each for each in used if each.hooks and not is_pinned(each.root)]
+    used = [plugin for plugin in found.plugins if not plugin.is_rejected]
+    idle = [item for item in used if item.hooks and not is_pinned(item.root)]
     return PartReport(
         name="plugins",
-        supported=tuple(_plugin(each, agent) for each in used),
+        supported=tuple(_plugin(item, agent) for item in used),
         ignored_item=tuple(
-            IgnoredItem(f"{each.name}: hooks", _UNTRUSTED.format(each.root)) for each in idle
+            IgnoredItem(f"{item.name}: hooks", _UNTRUSTED.format(item.root)) for item in idle
         ),
         findings=found.findings,
     )
@@ -273,12 +275,12 @@ def _plugins(found: InstalledPlugins, agent: Agent, is_pinned: IsPinned) -> Part
 def _plugin(plugin: Plugin, agent: Agent) -> str:
     """With what of it the agent has; what is broken was left out."""
     prefix = f"{plugin.name}:"
-    kinds = [each.kind for each in agent.skills if each.name.startswith(prefix)]
+    kinds = [skill.kind for skill in agent.skills if skill.name.startswith(prefix)]
     counts = {
         "skill": kinds.count("skill"),
-        "agent": sum(each.name.startswith(prefix) for each in agent.subagents),
+        "agent": sum(subagent.name.startswith(prefix) for subagent in agent.subagents),
         "command": kinds.count("command"),
-        "hook": sum(each.count for each in plugin.hooks),
+        "hook": sum(hook.count for hook in plugin.hooks),
         "MCP server": len(plugin.servers),
     }
     brings = ", ".join(
@@ -293,9 +295,13 @@ def _service_only(said: manifest.AgentManifest) -> PartReport:
     waiting: tuple[IgnoredItem, ...] = ()
     if said.manifest_schedule is not None:
         where = "runs in `mainspring serve` from here, once this folder is trusted"
-        honoured = (f"schedule {said.manifest_schedule.cron} {said.manifest_schedule.timezone}: {where}",)
+        honoured = (
+            f"schedule {said.manifest_schedule.cron} {said.manifest_schedule.timezone}: {where}",
+        )
     if said.manifest_outcome is not None:
-        waiting = (IgnoredItem(f"outcome {_cut(said.manifest_outcome.description)}", _NOT_YET_SUPPORTED),)
+        waiting = (
+            IgnoredItem(f"outcome {_cut(said.manifest_outcome.description)}", _NOT_YET_SUPPORTED),
+        )
     return PartReport(name=PLANNED, supported=honoured, ignored_item=waiting)
 
 

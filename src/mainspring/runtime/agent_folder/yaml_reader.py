@@ -80,7 +80,7 @@ class YamlReader:
         """As `fields`, of some keys only; nothing is said about others."""
         before = len(self.findings)
         values = self.fields(node, known)
-        kept = [each for each in self.findings[before:] if each.level == "error"]
+        kept = [finding for finding in self.findings[before:] if finding.level == "error"]
         self.findings[before:] = kept
         return values
 

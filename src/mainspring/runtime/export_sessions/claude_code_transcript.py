@@ -65,7 +65,10 @@ class ClaudeCodeLines:
         """The uuids of calls whose results have not been written."""
 
     def write(
-        self, exported_entry: ExportedEntry, conversation_fold: ConversationFold, media: Mapping[str, bytes]
+        self,
+        exported_entry: ExportedEntry,
+        conversation_fold: ConversationFold,
+        media: Mapping[str, bytes],
     ) -> list[TranscriptLine]:
         match exported_entry:
             case ExportedTitle(text=text):
@@ -94,7 +97,11 @@ class ClaudeCodeLines:
     ) -> TranscriptLine:
         at = exported_entry.at
         kind = type(exported_entry).__name__
-        name = exported_entry.tool_use_id if isinstance(exported_entry, ExportedToolResult) else at.event_id
+        name = (
+            exported_entry.tool_use_id
+            if isinstance(exported_entry, ExportedToolResult)
+            else at.event_id
+        )
         uuid = _uuid(self._session_name, kind, name, str(index))
         is_side = at.thread_id != self._main_thread
         line: dict[str, object] = {
@@ -136,7 +143,10 @@ class ClaudeCodeLines:
         return [boundary, summary]
 
     def _returned(
-        self, entry: ExportedToolResult, conversation_fold: ConversationFold, media: Mapping[str, bytes]
+        self,
+        entry: ExportedToolResult,
+        conversation_fold: ConversationFold,
+        media: Mapping[str, bytes],
     ) -> dict[str, object]:
         result: dict[str, object] = {
             "tool_use_id": entry.tool_use_id,
@@ -179,7 +189,9 @@ def _part(
             ]
 
 
-def _reply_body(exported_reply: ExportedReply, content: Sequence[dict[str, object]]) -> dict[str, object]:
+def _reply_body(
+    exported_reply: ExportedReply, content: Sequence[dict[str, object]]
+) -> dict[str, object]:
     stop = exported_reply.stop_reason if exported_reply.stop_reason in _STOP_REASONS else None
     message: dict[str, object] = {
         "model": _model(exported_reply.model),

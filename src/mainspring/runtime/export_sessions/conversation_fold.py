@@ -208,7 +208,7 @@ class ConversationFold:
                 thread.waiting.append(_message(at, told))
                 return entries
             case facts.MessageWithheld(event_id=withheld):
-                thread.waiting = [each for each in thread.waiting if each.at.event_id != withheld]
+                thread.waiting = [item for item in thread.waiting if item.at.event_id != withheld]
             case events.ModelRequestStarted(purpose=None) as started:
                 entries = _reply_entries(thread) + _pending_entries(thread)
                 thread.request = (event.id, started)
@@ -313,7 +313,9 @@ def _reply_entries(
         stop_reason=ended.stop_reason if ended else None,
     )
     entries: list[ExportedEntry] = [_part_entry(at, part, reply) for at, part in parts]
-    thread.open_calls |= {each.id: each.at for each in entries if isinstance(each, ExportedToolUse)}
+    thread.open_calls |= {
+        entry.id: entry.at for entry in entries if isinstance(entry, ExportedToolUse)
+    }
     return entries
 
 
@@ -324,7 +326,9 @@ def _part_entry(
         case events.AgentMessage(content=content):
             return ExportedText(at=at, exported_reply=exported_reply, content=content)
         case events.AgentThinking(text=text, signature=signature):
-            return ExportedThinking(at=at, exported_reply=exported_reply, text=text, signature=signature)
+            return ExportedThinking(
+                at=at, exported_reply=exported_reply, text=text, signature=signature
+            )
         case (
             events.AgentToolUse(name=name, input=given)
             | events.AgentMcpToolUse(name=name, input=given)
@@ -333,7 +337,9 @@ def _part_entry(
             return ExportedToolUse(at=at, exported_reply=exported_reply, name=name, input=given)
 
 
-def _result_entries(thread: _Thread, at: Position, result_payload: _ResultPayload) -> list[ExportedEntry]:
+def _result_entries(
+    thread: _Thread, at: Position, result_payload: _ResultPayload
+) -> list[ExportedEntry]:
     """Only the first result of a call counts, and only if there was such a call."""
     match result_payload:
         case events.AgentMcpToolResult(mcp_tool_use_id=call_id):

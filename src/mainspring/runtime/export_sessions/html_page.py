@@ -83,14 +83,21 @@ class HtmlPage:
         match exported_entry:
             case ExportedMessage(author=author):
                 kind = "user" if author == "user" else "note"
-                return _article(kind, _AUTHORS[author], exported_entry, self._content(exported_entry.content))
+                return _article(
+                    kind, _AUTHORS[author], exported_entry, self._content(exported_entry.content)
+                )
             case ExportedText():
                 model = exported_entry.exported_reply.model
                 name = f"Agent ({model})" if model else "Agent"
-                return _article("agent", name, exported_entry, self._content(exported_entry.content))
+                return _article(
+                    "agent", name, exported_entry, self._content(exported_entry.content)
+                )
             case ExportedThinking(text=text):
                 return _article(
-                    "thinking", "Thinking", exported_entry, _details(_cut_line(text), _format_text(text))
+                    "thinking",
+                    "Thinking",
+                    exported_entry,
+                    _details(_cut_line(text), _format_text(text)),
                 )
             case ExportedToolUse():
                 return self._call(exported_entry)
@@ -118,7 +125,7 @@ class HtmlPage:
 
     def _result(self, result: ExportedToolResult) -> Markup:
         images = [self._block(block) for block in result.content if self._image(block)]
-        words = "\n".join(describe_block(each) for each in result.content if not self._image(each))
+        words = "\n".join(describe_block(item) for item in result.content if not self._image(item))
         return join_markup([_code(words or "(no output)"), *images])
 
     def _subagent(self, thread_id: str) -> Markup:

@@ -165,8 +165,8 @@ class TranscriptFiles:
         *folders, name = self._place(thread_id)
         self._folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         at = os.open(self._folder.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        for each in (self._folder.name, *folders):
-            at = _inner_folder(at, each)
+        for folder in (self._folder.name, *folders):
+            at = _inner_folder(at, folder)
         try:
             file = os.open(name, _FILE, 0o600, dir_fd=at)
         finally:

@@ -72,14 +72,18 @@ class ClaudeCodeEntry:
         content = self.message.get("content")
         if isinstance(content, str):
             return [{"type": "text", "text": content}]
-        return [mapping(each) for each in sequence(content)]
+        return [mapping(item) for item in sequence(content)]
 
 
 def result_ids(claude_code_entry: ClaudeCodeEntry) -> set[str]:
     """Ids of the calls whose results an entry has."""
     if claude_code_entry.type != "user":
         return set()
-    return {string(b.get("tool_use_id")) for b in claude_code_entry.blocks if b.get("type") == "tool_result"}
+    return {
+        string(b.get("tool_use_id"))
+        for b in claude_code_entry.blocks
+        if b.get("type") == "tool_result"
+    }
 
 
 def conversation(entries: list[ClaudeCodeEntry], session: SourceSession) -> SourceThread:
@@ -109,7 +113,9 @@ def _add_reply(
         return
     reply = replies.get(claude_code_entry.message_id)
     if reply is None:
-        reply = replies[claude_code_entry.message_id] = SourceReply(id=claude_code_entry.message_id, time=claude_code_entry.time)
+        reply = replies[claude_code_entry.message_id] = SourceReply(
+            id=claude_code_entry.message_id, time=claude_code_entry.time
+        )
         thread.items.append(reply)
     reply.model = model or reply.model
     reply.stop_reason = string(message.get("stop_reason")) or reply.stop_reason
@@ -132,7 +138,9 @@ def _max_usage(usage: Usage, counted: dict[str, object]) -> Usage:
     )
 
 
-def _add_user(thread: SourceThread, claude_code_entry: ClaudeCodeEntry, session: SourceSession) -> None:
+def _add_user(
+    thread: SourceThread, claude_code_entry: ClaudeCodeEntry, session: SourceSession
+) -> None:
     content: tuple[Block, ...] = ()
     for block in claude_code_entry.blocks:
         if block.get("type") == "tool_result":
@@ -150,7 +158,9 @@ def _add_user(thread: SourceThread, claude_code_entry: ClaudeCodeEntry, session:
         return
     if claude_code_entry.value.get("isCompactSummary") is True:
         thread.items.append(
-            SourceCompaction(id=claude_code_entry.uuid, time=claude_code_entry.time, summary=plain_text(content))
+            SourceCompaction(
+                id=claude_code_entry.uuid, time=claude_code_entry.time, summary=plain_text(content)
+            )
         )
     elif claude_code_entry.value.get("isVisibleInTranscriptOnly") is True:
         session.left_out["shown to the user only"] += 1
@@ -165,7 +175,12 @@ def _prompt(claude_code_entry: ClaudeCodeEntry, content: tuple[Block, ...]) -> S
         content = text_block(f"/{command[1]} {given[1] if given else ''}".strip())
         text = ""
     is_tool = claude_code_entry.value.get("isMeta") is True or text.startswith(_TOOL_TEXT_PREFIXES)
-    return SourcePrompt(id=claude_code_entry.uuid, time=claude_code_entry.time, content=content, is_person=not is_tool)
+    return SourcePrompt(
+        id=claude_code_entry.uuid,
+        time=claude_code_entry.time,
+        content=content,
+        is_person=not is_tool,
+    )
 
 
 def _content(value: object) -> tuple[Block, ...]:

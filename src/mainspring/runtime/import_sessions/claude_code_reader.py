@@ -52,8 +52,8 @@ class _File:
 
 def is_claude_code(head: list[dict[str, object]]) -> bool:
     return any(
-        "sessionId" in each or ("leafUuid" in each and each.get("type") == "summary")
-        for each in head
+        "sessionId" in item or ("leafUuid" in item and item.get("type") == "summary")
+        for item in head
     )
 
 
@@ -80,8 +80,8 @@ class ClaudeCodeReader:
         file = _read_entries(lines, session)
         session.sha256 = lines.sha256
         session.title = file.title
-        main = [each for each in file.entries if not each.is_sidechain]
-        side = [each for each in file.entries if each.is_sidechain]
+        main = [entry for entry in file.entries if not entry.is_sidechain]
+        side = [entry for entry in file.entries if entry.is_sidechain]
         if not main:  # a subagent's own file
             main, side = side, []
         chosen = _branch(main, session, lines)
@@ -90,8 +90,8 @@ class ClaudeCodeReader:
         _add_inline_subagents(session, side)
         started = _started_agents(file.entries)
         if not is_subagent_file(path):
-            for each in self._files_of(path, session.id):
-                started |= self._add_file(session, each)
+            for item in self._files_of(path, session.id):
+                started |= self._add_file(session, item)
         _link_calls(session, started)
         return session
 
@@ -126,7 +126,7 @@ class ClaudeCodeReader:
         beside = self._beside.get(path.parent)
         if beside is None:
             beside = self._beside[path.parent] = _by_session(path.parent)
-        found = [each for each in inside if each.is_file() and not each.is_symlink()]
+        found = [item for item in inside if item.is_file() and not item.is_symlink()]
         return sorted([*found, *beside.get(session_id, ())])
 
 
@@ -138,8 +138,8 @@ def _by_session(folder: Path) -> dict[str, list[Path]]:
             head = [] if path.is_symlink() else head_lines(path, 1)
         except (InvalidInput, OSError):
             continue
-        for each in head:
-            found[string(each.get("sessionId"))].append(path)
+        for item in head:
+            found[string(item.get("sessionId"))].append(path)
     return found
 
 
@@ -188,7 +188,7 @@ def _branch(
     main: list[ClaudeCodeEntry], session: SourceSession, lines: JsonLines
 ) -> list[ClaudeCodeEntry]:
     """The entries of the last branch, in the order of the file. Without parents there are none."""
-    if not any(each.parent for each in main):
+    if not any(item.parent for item in main):
         return main
     index_of = {entry.uuid: index for index, entry in enumerate(main)}
     last = max((i for i, entry in enumerate(main) if entry.type in _SPOKEN), default=None)
@@ -225,22 +225,27 @@ def _add_inline_subagents(session: SourceSession, side: list[ClaudeCodeEntry]) -
         groups[root].append(entry)
     for root, entries in groups.items():
         thread = conversation(entries, session)
-        session.source_subagents.append(SourceSubagent(id=root, name="", call_id=None, thread=thread))
+        session.source_subagents.append(
+            SourceSubagent(id=root, name="", call_id=None, thread=thread)
+        )
 
 
 def _started_agents(entries: list[ClaudeCodeEntry]) -> dict[str, str]:
     """Calls by the id of the subagent that their result names."""
     return {
         agent_id: call_id
-        for each in entries
-        if (agent_id := string(mapping(each.value.get("toolUseResult")).get("agentId")))
-        for call_id in result_ids(each)
+        for entry in entries
+        if (agent_id := string(mapping(entry.value.get("toolUseResult")).get("agentId")))
+        for call_id in result_ids(entry)
     }
 
 
 def _link_calls(session: SourceSession, started: dict[str, str]) -> None:
     """Say which call started which subagent: by the id in its result, else by its prompt."""
-    threads = [session.main, *(each.thread for each in session.source_subagents)]
+    threads = [
+        session.main,
+        *(source_subagent.thread for source_subagent in session.source_subagents),
+    ]
     calls = {
         part.id: part
         for thread in threads

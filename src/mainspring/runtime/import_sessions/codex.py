@@ -69,7 +69,7 @@ def is_codex(head: list[dict[str, object]]) -> bool:
     if first.get("type") == "session_meta":
         return True
     is_old = "id" in first and "timestamp" in first and "type" not in first
-    return is_old and ("instructions" in first or any("record_type" in each for each in head))
+    return is_old and ("instructions" in first or any("record_type" in item for item in head))
 
 
 def source_id(path: Path, head: list[dict[str, object]]) -> str:
@@ -211,8 +211,8 @@ class _CodexReader:
     def _compacted(self, payload: dict[str, object], number: int, time: datetime | None) -> None:
         self.source_reply = None
         summary = string(payload.get("message")) or "\n\n".join(
-            plain_text(_content(mapping(each).get("content")))
-            for each in sequence(payload.get("replacement_history"))
+            plain_text(_content(mapping(item).get("content")))
+            for item in sequence(payload.get("replacement_history"))
         )
         compaction = SourceCompaction(id=str(number), time=time, summary=summary.strip())
         self.session.main.items.append(compaction)
@@ -267,7 +267,7 @@ def _text(source_item: SourceItem) -> str:
 
 def _thought(item: dict[str, object]) -> str:
     parts = sequence(item.get("summary")) or sequence(item.get("content"))
-    return "\n\n".join(filter(None, (string(mapping(each).get("text")) for each in parts)))
+    return "\n\n".join(filter(None, (string(mapping(part).get("text")) for part in parts)))
 
 
 def _output(value: object) -> tuple[tuple[Block, ...], bool]:

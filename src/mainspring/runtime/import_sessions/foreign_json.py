@@ -82,7 +82,7 @@ def storable_json(value: object, depth: int = 0) -> object:
             for key, each in mapping(cast("object", value)).items()
         }
     if isinstance(value, list):
-        return [storable_json(each, depth + 1) for each in sequence(cast("object", value))]
+        return [storable_json(item, depth + 1) for item in sequence(cast("object", value))]
     if isinstance(value, int) and not -_MAX_INTEGER <= value <= _MAX_INTEGER:
         return str(value)
     return value

@@ -141,11 +141,11 @@ def _file_candidate(path: Path, form: Format | None) -> ImportCandidate | None:
 
 
 def _make_candidate(path: Path, form: Format, source_id: str, files: list[Path]) -> ImportCandidate:
-    states = [each.stat() for each in files]
+    states = [file.stat() for file in files]
     return ImportCandidate(
         path=path,
         format=form,
         source_id=source_id,
         changed=datetime.fromtimestamp(states[-1].st_mtime, UTC),
-        bytes=sum(each.st_size for each in states),
+        bytes=sum(state.st_size for state in states),
     )

@@ -106,7 +106,7 @@ def plan_import(
 
 
 def _first_time(source: SourceSession) -> datetime | None:
-    return next((each.time for each in source.main.items if each.time is not None), None)
+    return next((item.time for item in source.main.items if item.time is not None), None)
 
 
 @dataclass(slots=True)
@@ -192,7 +192,9 @@ class _Planner:
         self.thread(source_subagent.thread, thread_id)
         self.depth -= 1
         ended = ThreadStatusTerminated(session_thread_id=thread_id, agent_name=name)
-        self.add(f"subagent-ended:{source_subagent.id}:{self.planned.events[-1].id}", parent, None, ended)
+        self.add(
+            f"subagent-ended:{source_subagent.id}:{self.planned.events[-1].id}", parent, None, ended
+        )
 
     def is_full(self) -> bool:
         if len(self.planned.events) < MAX_EVENTS:

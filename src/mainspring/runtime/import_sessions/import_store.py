@@ -88,7 +88,7 @@ class _ImportWriter:
             for event in await self.log.read(existing.id)
             if event.type != _MARKER
         ]
-        same = _common_prefix([each for each, _ in seqs], [each.id for each in self.planned.events])
+        same = _common_prefix([each for each, _ in seqs], [item.id for item in self.planned.events])
         rest = self.planned.events[same:]
         if not rest:
             return ImportResult(session_id=existing.id, import_status="unchanged", events=0)
@@ -170,7 +170,7 @@ class _ImportWriter:
     ) -> list[EventDraft]:
         """With their payloads redacted, and a marker behind them: what is before it is history."""
         seqs = {**known, **{each.id: base + i for i, each in enumerate(events, 1)}}
-        drafts = [self._draft(each, _with_seqs(each, seqs)) for each in events]
+        drafts = [self._draft(event, _with_seqs(event, seqs)) for event in events]
         marker = SessionImported(
             format=self.source.format,
             path=self.source.path,
@@ -209,7 +209,7 @@ class _ImportWriter:
         return {**self.planned.blobs, digest_of(mapped): mapped}
 
     def _source_ids(self, events: Sequence[PlannedEvent]) -> bytes:
-        mapped = {each.id: each.source_id for each in events}
+        mapped = {event.id: event.source_id for event in events}
         return self.log.scrub(msgspec.json.encode(mapped))
 
 

@@ -67,9 +67,9 @@ def event_files(folder: Path) -> list[Path]:
     inner = folder / "events"
     place = inner if inner.is_dir() and not inner.is_symlink() else folder
     found = [
-        each
-        for each in place.glob("*.json")
-        if _EVENT_NAME.fullmatch(each.name) and each.is_file() and not each.is_symlink()
+        item
+        for item in place.glob("*.json")
+        if _EVENT_NAME.fullmatch(item.name) and item.is_file() and not item.is_symlink()
     ]
     return sorted(found, key=lambda path: (_number(path.name), path.name))
 
@@ -310,9 +310,9 @@ class _OpenHandsReader:
         self.session.main.results.setdefault(call_id, result)
 
     def _condense(self, event: dict[str, object], event_id: str, time: datetime | None) -> None:
-        forgotten = {str(each) for each in sequence(event.get("forgotten_event_ids"))}
+        forgotten = {str(entry) for entry in sequence(event.get("forgotten_event_ids"))}
         positions = {key: index for index, key in enumerate(self.item_of)}
-        last = max((positions.get(each, -1) for each in forgotten), default=len(positions))
+        last = max((positions.get(entry, -1) for entry in forgotten), default=len(positions))
         kept = next((item for i, item in enumerate(self.item_of.values()) if i > last), None)
         summary = string(event.get("summary"))
         self.session.main.items.append(

@@ -91,7 +91,9 @@ def _describe(session: SourceSession, header: dict[str, object]) -> None:
 def _entry(json_line: JsonLine, before: list[_Entry]) -> _Entry:
     entry_id = string(json_line.value.get("id"))
     if entry_id and "parentId" in json_line.value:
-        return _Entry(json_line.number, entry_id, string(json_line.value["parentId"]) or None, json_line.value)
+        return _Entry(
+            json_line.number, entry_id, string(json_line.value["parentId"]) or None, json_line.value
+        )
     parent = before[-1].id if before else None
     return _Entry(json_line.number, entry_id or f"line-{json_line.number}", parent, json_line.value)
 

@@ -140,4 +140,4 @@ class SourceSession:
 
     @property
     def is_empty(self) -> bool:
-        return not any(isinstance(each, SourcePrompt | SourceReply) for each in self.main.items)
+        return not any(isinstance(item, SourcePrompt | SourceReply) for item in self.main.items)

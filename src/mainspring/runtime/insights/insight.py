@@ -127,7 +127,7 @@ def command_of(given: Mapping[str, object]) -> str | None:
     """What a call has a shell do; `None` if it does something else."""
     value = given.get("command", given.get("cmd"))
     if isinstance(value, list):
-        parts = [str(each) for each in cast("list[object]", value)]
+        parts = [str(item) for item in cast("list[object]", value)]
         is_wrapped = len(parts) == 3 and parts[1] in ("-c", "-lc")
         value = parts[2] if is_wrapped else " ".join(parts)
     return " ".join(value.split()) if isinstance(value, str) and value.strip() else None

@@ -86,7 +86,9 @@ _TOOL_ACTION = (
 
 def error_signature(text: str) -> str:
     """An error without what differs from case to case."""
-    line = next((each for each in text[:4000].splitlines() if each.strip()), "no message")
+    line = next(
+        (splitline for splitline in text[:4000].splitlines() if splitline.strip()), "no message"
+    )
     for pattern, instead in ((_QUOTED, "'…'"), (_PATH, "…"), (_NUMBER, "N")):
         line = pattern.sub(instead, line)
     return shorten(line, 120)

@@ -109,14 +109,15 @@ class RuleDetector:
 
     def _corrected(self) -> list[Insight]:
         return [
-            each.insight_group.insight(
+            correction.insight_group.insight(
                 "missing_rule",
                 "correction",
-                title=f"said repeatedly: {shorten(each.text)}",
-                action=f"add to AGENTS.md: - {shorten(each.text)}",
+                title=f"said repeatedly: {shorten(correction.text)}",
+                action=f"add to AGENTS.md: - {shorten(correction.text)}",
             )
-            for each in self.corrections
-            if each.insight_group.sessions >= _MIN_SESSIONS or each.insight_group.count >= _MIN_TIMES
+            for correction in self.corrections
+            if correction.insight_group.sessions >= _MIN_SESSIONS
+            or correction.insight_group.count >= _MIN_TIMES
         ]
 
     def _allowed(self) -> list[Insight]:
@@ -148,7 +149,9 @@ def _meaning(sentence: str) -> frozenset[str]:
     return words | {_NEGATION_MARK} if words and _NEGATION.search(sentence) else words
 
 
-def _permission(topic: str, what: str, rule: str, insight_group: InsightGroup, behavior: str) -> Insight:
+def _permission(
+    topic: str, what: str, rule: str, insight_group: InsightGroup, behavior: str
+) -> Insight:
     return insight_group.insight(
         "missing_rule",
         topic,

@@ -67,7 +67,10 @@ async def write_bundle(log: SessionLog, bundle_source: BundleSource, folder: Pat
     Raises: OSError.
     """
     await to_thread.run_sync(lambda: folder.mkdir(mode=0o700, parents=True, exist_ok=True))
-    lines, bundle = folder / f"{bundle_source.transfer_id}.log", folder / f"{bundle_source.transfer_id}.tar"
+    lines, bundle = (
+        folder / f"{bundle_source.transfer_id}.log",
+        folder / f"{bundle_source.transfer_id}.tar",
+    )
     with _new_file(lines) as file:
         async with aclosing(export_lines(log, bundle_source.session_id)) as exported:
             async for line in exported:

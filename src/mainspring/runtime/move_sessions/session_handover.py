@@ -130,7 +130,9 @@ async def _is_received(log: SessionLog, session_id: str, transfer_id: str, *, se
     return isinstance(payload, SessionReceived) and payload.transfer_id == transfer_id
 
 
-def _place_workspace(session_bundle: SessionBundle, workspace: Path, hidden: Collection[str]) -> None:
+def _place_workspace(
+    session_bundle: SessionBundle, workspace: Path, hidden: Collection[str]
+) -> None:
     if workspace.exists():
         return
     beside = workspace.with_name(f".{workspace.name}.{session_bundle.bundle_manifest.transfer_id}")

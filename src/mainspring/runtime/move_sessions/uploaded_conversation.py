@@ -93,7 +93,7 @@ class _Reader:
                 self.started.add(call_id)
             case facts.MessageWithheld(event_id=withheld):
                 items = self.source.main.items
-                self.source.main.items = [each for each in items if each.id != withheld]
+                self.source.main.items = [item for item in items if item.id != withheld]
             case _:
                 self._take_content(event)
 
@@ -180,10 +180,10 @@ class _Reader:
         thread = self.source.main
         for item in thread.items:
             if isinstance(item, SourceReply) and item.id in self.failed:
-                item.parts = [each for each in item.parts if self._is_kept(each)]
+                item.parts = [part for part in item.parts if self._is_kept(part)]
         last = thread.items[-1] if thread.items else None
         if self.is_waiting and isinstance(last, SourceReply):
-            calls = {each.id for each in last.parts if isinstance(each, SourceCall)}
+            calls = {part.id for part in last.parts if isinstance(part, SourceCall)}
             thread.open_calls = frozenset((calls & self.callable_ids) - self.started)
         return self.source
 

@@ -115,7 +115,11 @@ def pack(archive: tarfile.TarFile, workspace: Path, *, hidden: Collection[str]) 
 
 
 def _pack_folder(
-    archive: tarfile.TarFile, folder: int, above: str, hidden: frozenset[str], pack_result: PackResult
+    archive: tarfile.TarFile,
+    folder: int,
+    above: str,
+    hidden: frozenset[str],
+    pack_result: PackResult,
 ) -> None:
     for name in sorted(os.listdir(folder)):
         path = f"{above}{name}"
@@ -265,7 +269,7 @@ def _is_own_folder(name: str) -> bool:
     """Also as file systems see it that know no case, or skip characters nobody sees."""
     if not name.isascii():
         seen = unicodedata.normalize("NFKC", name)
-        name = "".join(each for each in seen if unicodedata.category(each) != "Cf")
+        name = "".join(item for item in seen if unicodedata.category(item) != "Cf")
     return name.casefold() == _OWN_FOLDER
 
 

@@ -44,7 +44,7 @@ class RecordedCall:
     def judge(self, said: facts.ToolCallAuthorized) -> None:
         decision = Decision(
             decision=said.decision,
-            decision_source=said.gate,
+            gate=said.gate,
             rule=said.rule,
             reason=said.reason,
             updated_input=said.updated_input,

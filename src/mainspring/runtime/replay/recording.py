@@ -163,7 +163,9 @@ def advance(replay_progress: ReplayProgress, payload: AnyPayload) -> ReplayProgr
             return replay_progress
 
 
-def _read(recording: Recording, log: Sequence[Event], at: int, replay_progress: ReplayProgress) -> None:
+def _read(
+    recording: Recording, log: Sequence[Event], at: int, replay_progress: ReplayProgress
+) -> None:
     payload = log[at].payload
     if isinstance(payload, (*CLIENT_EVENTS, facts.ContextStatus)):
         recording.inputs.append(

@@ -113,7 +113,7 @@ class ReplayCursor:
             self.calls[event.id] = len(self.calls)
             self.open.append(event.id)
         elif isinstance(payload, RESULT_EVENTS):
-            self.open = [each for each in self.open if each != settled_id(payload)]
+            self.open = [item for item in self.open if item != settled_id(payload)]
         elif isinstance(payload, facts.ToolCallStarted):
             self.attempts[payload.tool_use_id] = self.attempts.get(payload.tool_use_id, 0) + 1
         elif isinstance(payload, events.UserToolConfirmation):
@@ -182,7 +182,7 @@ class ReplayCursor:
     def matching_call(self, name: str, given: Mapping[str, object]) -> RecordedCall | None:
         """The first call under way that was recorded with this input."""
         under_way = (self.recorded(call_id) for call_id in self.open)
-        return next((each for each in under_way if each and each.is_like(name, given)), None)
+        return next((item for item in under_way if item and item.is_like(name, given)), None)
 
     def recorded(self, call_id: str | None) -> RecordedCall | None:
         at = self.calls.get(call_id or "")

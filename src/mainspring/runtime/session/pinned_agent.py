@@ -81,9 +81,7 @@ def agent_of(agent_definition: AgentDefinition) -> Agent:
     )
 
 
-async def pin_agent(
-    setup: SetupRequest, *, window: int
-) -> tuple[Agent, tuple[KnownPayload, ...]]:
+async def pin_agent(setup: SetupRequest, *, window: int) -> tuple[Agent, tuple[KnownPayload, ...]]:
     """Who the agent is in this session, and what the log has to know of it.
 
     Model, limits and tools that are code are the caller's word each time; all else is kept.

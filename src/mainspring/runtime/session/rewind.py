@@ -50,7 +50,7 @@ class RewindHistory:
 
         The first one was taken before anything was changed, so that it is also what came before.
         """
-        before = [each for each in self.checkpoints if each.seq <= seq]
+        before = [checkpoint for checkpoint in self.checkpoints if checkpoint.seq <= seq]
         return before[-1] if before else next(iter(self.checkpoints), None)
 
     def target(self, *, to: int | None, turns: int | None) -> int:
@@ -95,15 +95,15 @@ async def read_rewind_history(log: SessionLog, session: SessionRow) -> RewindHis
                 pass
         if thread.turns > known:
             turns.append(begun)
-    gear = thread.session_state
+    state = thread.session_state
     return RewindHistory(
         session_id=session.id,
         head=session.head.seq,
         checkpoints=tuple(kept),
         message_seqs=tuple(asked),
         turn_seqs=tuple(turns),
-        workspace=None if gear.sandbox is None else gear.sandbox.workspace,
-        policy=gear.policy,
+        workspace=None if state.sandbox is None else state.sandbox.workspace,
+        policy=state.policy,
     )
 
 
@@ -130,8 +130,12 @@ async def preview_restore(
         LeaseHeld: the session runs, so that nothing will stay as it is.
     """
     async with hold_session(log, rewind_history.session_id):
-        since = [] if restore_point is None else await restore_point.snapshots.diff(restore_point.checkpoint.snapshot)
-    return [_reverse_change(each) for each in since]
+        since = (
+            []
+            if restore_point is None
+            else await restore_point.snapshots.diff(restore_point.checkpoint.snapshot)
+        )
+    return [_reverse_change(item) for item in since]
 
 
 def _reverse_change(file_change: FileChange) -> FileChange:
@@ -151,7 +155,9 @@ class RestoreResult:
     file_change: tuple[FileChange, ...]
 
 
-async def restore(log: SessionLog, rewind_history: RewindHistory, restore_point: RestorePoint) -> RestoreResult:
+async def restore(
+    log: SessionLog, rewind_history: RewindHistory, restore_point: RestorePoint
+) -> RestoreResult:
     """Keep the workspace as it is, then make it what it was.
 
     Raises:
@@ -161,7 +167,9 @@ async def restore(log: SessionLog, rewind_history: RewindHistory, restore_point:
     snapshot, snapshots = restore_point.checkpoint.snapshot, restore_point.snapshots
     async with hold_session(log, rewind_history.session_id) as writer:
         if writer.head.seq != rewind_history.head:
-            raise InvalidInput(f"session {rewind_history.session_id} has gone on meanwhile: look again")
+            raise InvalidInput(
+                f"session {rewind_history.session_id} has gone on meanwhile: look again"
+            )
         present, files = await snapshots.take()
         last = rewind_history.checkpoint_at(rewind_history.head)
         if last is None or last.snapshot != present:

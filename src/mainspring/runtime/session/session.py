@@ -97,8 +97,8 @@ class Runtime:
         self.log = log
         self.sender = sender
         self.models = models
-        self.outfit = toolbox_factory or toolbox_without_tools(AllowAll())
-        self.purse = budget or Budget()
+        self.toolbox_factory = toolbox_factory or toolbox_without_tools(AllowAll())
+        self.budget = budget or Budget()
         self.new_id = new_id
 
     async def start(
@@ -266,26 +266,26 @@ class Session:
         async with hold_session(self._log, self.id, new_id=self._runtime.new_id) as writer:
             begun = writer.head.seq
             known, self._known = self._known, None
-            ensemble = await self._fold_new_events(writer, known)
-            main = ensemble.main
+            thread_tree = await self._fold_new_events(writer, known)
+            main = thread_tree.main
             opening = SetupRequest(
                 agent=self.agent, thread=main.thread, writer=writer, log=self._log
             )
             window = self._runtime.models.facts(self.agent.model).window
             agent, kept = await pin_agent(opening, window=window)
             opening = replace(opening, agent=agent)
-            record = EventSink(writer=writer, thread_tree=ensemble, on_event=tell)
+            record = EventSink(writer=writer, thread_tree=thread_tree, on_event=tell)
             async with (
-                self._runtime.outfit(opening) as kit,
-                open_supervisor(self._thread_factory(agent, record, kit)) as crew,
+                self._runtime.toolbox_factory(opening) as toolbox,
+                open_supervisor(self._thread_factory(agent, record, toolbox)) as supervisor,
             ):
-                desk = self._main_context(crew)
-                desk.emit = emit
-                desk.skill_called = skill_call_lookup(agent, self.id, main.thread)
-                desk.note(*kept, *kit.facts)
-                await self._begin(desk)
-                ended = await crew.run(desk)
-            self._known = FoldedLog(ensemble, writer.head.seq)
+                context = self._main_context(supervisor)
+                context.emit = emit
+                context.skill_called = skill_call_lookup(agent, self.id, main.thread)
+                context.note(*kept, *toolbox.facts)
+                await self._begin(context)
+                ended = await supervisor.run(context)
+            self._known = FoldedLog(thread_tree, writer.head.seq)
         if ended is None:
             return None
         return Result(
@@ -301,10 +301,14 @@ class Session:
 
     async def _fold_new_events(self, writer: Writer, folded_log: FoldedLog | None) -> ThreadTree:
         """Fold what this object has not seen yet: a log is only ever added to."""
-        ensemble, seq = (folded_log.thread_tree, folded_log.seq) if folded_log else (ThreadTree(writer.thread_id), 0)
+        thread_tree, seq = (
+            (folded_log.thread_tree, folded_log.seq)
+            if folded_log
+            else (ThreadTree(writer.thread_id), 0)
+        )
         for event in await self._log.read(self.id, after=seq):
-            ensemble.apply(event)
-        return ensemble
+            thread_tree.apply(event)
+        return thread_tree
 
     async def _begin(self, context: ThreadContext) -> None:
         """Once for every process that has to do with it."""
@@ -315,14 +319,16 @@ class Session:
 
     def _thread_factory(self, agent: Agent, sink: EventSink, toolbox: Toolbox) -> ThreadFactory:
         runtime = self._runtime
-        office = SessionContext(
+        session_context = SessionContext(
             log=self._log,
             models=runtime.models,
             event_sink=sink,
-            budget=replace(runtime.purse, agent=self.agent.name),
+            budget=replace(runtime.budget, agent=self.agent.name),
             new_id=runtime.new_id,
         )
-        return ThreadFactory(session_context=office, agent=agent, toolbox=toolbox, extra_tools=_extra_tools)
+        return ThreadFactory(
+            session_context=session_context, agent=agent, toolbox=toolbox, extra_tools=_extra_tools
+        )
 
     def _main_context(self, supervisor: SubagentSupervisor) -> ThreadContext:
         return supervisor.main_context()

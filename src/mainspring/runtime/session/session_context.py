@@ -86,37 +86,43 @@ def build_thread_context(session_context: SessionContext, thread_spec: ThreadSpe
     Raises:
         InvalidInput: two tools have the same name.
     """
-    agent, kit = thread_spec.agent, thread_spec.toolbox
+    agent, toolbox = thread_spec.agent, thread_spec.toolbox
     if agent.is_coordinator:
-        agent, kit = replace(agent, tools=(), client_tools=()), _without_tools(kit)
-    brought = [tool for tool in agent.tools if tool.spec.name not in kit.denied]
+        agent, toolbox = replace(agent, tools=(), client_tools=()), _without_tools(toolbox)
+    brought = [tool for tool in agent.tools if tool.spec.name not in toolbox.denied]
     tools = tools_of(
-        replace(agent, tools=brought), *kit.tools, *_history_tools(session_context, agent), *thread_spec.tools
+        replace(agent, tools=brought),
+        *toolbox.tools,
+        *_history_tools(session_context, agent),
+        *thread_spec.tools,
     )
-    client_tools = [*agent.client_tools, *kit.client_tools]
-    at_once = [tool.spec for name, tool in tools.items() if name not in kit.deferred]
-    environment = kit.environment
+    client_tools = [*agent.client_tools, *toolbox.client_tools]
+    at_once = [tool.spec for name, tool in tools.items() if name not in toolbox.deferred]
+    environment = toolbox.environment
 
     def open_model(wanted: str) -> NamedModel:
         name = session_context.models.related(wanted, agent.model)
-        return NamedModel(name, session_context.models.open(name), session_context.models.facts(name))
+        return NamedModel(
+            name, session_context.models.open(name), session_context.models.facts(name)
+        )
 
-    desk = ThreadContext(
+    context = ThreadContext(
         event_sink=session_context.event_sink,
         thread=thread_spec.node.thread,
         model=session_context.models.open(agent.model),
         facts=session_context.models.facts(agent.model),
-        prompt_prefix=thread_spec.prompt_prefix or prefix_of(agent, [*at_once, *client_tools], environment=environment),
+        prompt_prefix=thread_spec.prompt_prefix
+        or prefix_of(agent, [*at_once, *client_tools], environment=environment),
         tools=tools,
         custom_tools=frozenset(spec.name for spec in client_tools),
-        deferred=kit.deferred,
-        aliases=kit.aliases,
-        sandbox_info=kit.sandbox_info,
-        snapshots=kit.snapshots,
-        pending_facts=kit.pending_facts,
+        deferred=toolbox.deferred,
+        aliases=toolbox.aliases,
+        sandbox_info=toolbox.sandbox_info,
+        snapshots=toolbox.snapshots,
+        pending_facts=toolbox.pending_facts,
         limits=agent.limits,
         parent_tiers=thread_spec.parent_tiers,
-        authorizer=kit.authorizer,
+        authorizer=toolbox.authorizer,
         budget=session_context.budget,
         new_id=session_context.new_id,
         price=session_context.models.cost,
@@ -124,10 +130,10 @@ def build_thread_context(session_context: SessionContext, thread_spec: ThreadSpe
         siblings=thread_spec.siblings,
         subagent=thread_spec.node.name,
         open_model=open_model,
-        before_idle=kit.before_idle,
+        before_idle=toolbox.before_idle,
     )
-    desk.load(thread_spec.node.thread.session_state.loaded_tools)
-    return desk
+    context.load(thread_spec.node.thread.session_state.loaded_tools)
+    return context
 
 
 def _without_tools(toolbox: Toolbox) -> Toolbox:

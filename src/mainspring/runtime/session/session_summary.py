@@ -129,10 +129,10 @@ class ThreadPendingCall:
 
 async def read_pending_calls(log: SessionLog, session: SessionRow) -> list[ThreadPendingCall]:
     """Of all threads, in the order of their birth."""
-    ensemble = ThreadTree(session.thread_id)
+    thread_tree = ThreadTree(session.thread_id)
     named: dict[str, tuple[str, ...]] = {}
     for event in await log.read(session.id):
-        ensemble.apply(event)
+        thread_tree.apply(event)
         match event.payload:
             case events.StatusIdle(stop_reason=stop):
                 named[event.thread_id] = stop.event_ids
@@ -141,8 +141,8 @@ async def read_pending_calls(log: SessionLog, session: SessionRow) -> list[Threa
             case _:
                 pass
     return [
-        ThreadPendingCall(call, member.id, _path(ensemble, member))
-        for member in ensemble.nodes.values()
+        ThreadPendingCall(call, member.id, _path(thread_tree, member))
+        for member in thread_tree.nodes.values()
         for call in member.thread.unsettled_calls()
         if call.id in named.get(member.id, ()) and call.answer is None
     ]
@@ -150,15 +150,15 @@ async def read_pending_calls(log: SessionLog, session: SessionRow) -> list[Threa
 
 def _path(thread_tree: ThreadTree, node: ThreadNode) -> tuple[str, ...]:
     names = [
-        each.name or each.id
-        for each in thread_tree.with_ancestors(node)
-        if each.created_event is not None
+        with_ancestor.name or with_ancestor.id
+        for with_ancestor in thread_tree.with_ancestors(node)
+        if with_ancestor.created_event is not None
     ]
     return tuple(reversed(names))
 
 
 async def read_open_calls(log: SessionLog, session: SessionRow) -> list[OpenCall]:
-    return [each.call for each in await read_pending_calls(log, session)]
+    return [read_pending_call.call for read_pending_call in await read_pending_calls(log, session)]
 
 
 async def workspace_of(log: SessionLog, session_id: str) -> str | None:
@@ -186,7 +186,7 @@ async def _status(log: SessionLog, session: SessionRow, thread: Thread) -> Statu
 
 async def _has_work(log: SessionLog, session_id: str) -> bool:
     """Whether something in the inbox makes a run; an interrupt of nothing and news do not."""
-    idle = {payload_type(each) for each in (events.UserInterrupt(), events.SessionUpdated())}
+    idle = {payload_type(entry) for entry in (events.UserInterrupt(), events.SessionUpdated())}
     return any(item.type not in idle for item in await log.store.pending(session_id))
 
 

@@ -113,7 +113,7 @@ def toolbox_without_tools(authorizer: Authorizer) -> ToolboxFactory:
     """Nothing but the gates: for agents whose tools their caller has chosen one by one."""
 
     @asynccontextmanager
-    async def outfit(_setup: SetupRequest) -> AsyncGenerator[Toolbox, None]:
+    async def toolbox_factory(_setup: SetupRequest) -> AsyncGenerator[Toolbox, None]:
         yield Toolbox(authorizer=authorizer)
 
-    return outfit
+    return toolbox_factory

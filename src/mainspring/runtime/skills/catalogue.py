@@ -4,16 +4,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from msgspec import structs
 
-from mainspring.core.errors import InvalidInput
 from mainspring.core.model import ToolSpec
 from mainspring.core.tool import Call, Tool, ToolResult, Traits
-from mainspring.harness.context.instructions import Section
-from mainspring.harness.context.rule_globs import expand_braces, matches_glob
 from mainspring.retrieval.bm25 import Bm25Index
 from mainspring.runtime.skills.skill import Skill
 
@@ -87,39 +84,8 @@ def _line(skill: Skill) -> str:
     return f'<skill name="{escape(name)}">{escape(description, quote=False)}</skill>'
 
 
-def skills_for_path(skills: Iterable[Skill]) -> Callable[[str], list[Section]]:
-    """Which of them are about a file, by its path in the project."""
-    about = [(skill, _globs(skill)) for skill in skills if skill.paths and skill.for_model]
-
-    def bring(path: str) -> list[Section]:
-        return [
-            Section(f"skill:{skill.name}", _path_hint(skill), skill.scope)
-            for skill, globs in about
-            if any(matches_glob(glob, path) for glob in globs)
-        ]
-
-    return bring
-
-
-def _globs(skill: Skill) -> list[str]:
-    found: list[str] = []
-    for glob in skill.paths:
-        try:
-            found += expand_braces(glob)
-        except InvalidInput:
-            continue  # it stands for too many to be meant
-    return found
-
-
-def _path_hint(skill: Skill) -> str:
-    return (
-        f"The skill {skill.name} is about this file: {skill.description}\n"
-        "Use it before you go on, if that is what you do."
-    )
-
-
 _MAX_RESULTS = 10
-_SEARCH_TRAITS = Traits(read_only=True, concurrent=True, in_doubt_policy="retry")
+_SEARCH_TRAITS = Traits(read_only=True, concurrent=True, in_doubt="retry")
 _SEARCH_SPEC = ToolSpec(
     name="skill_search",
     description=(

@@ -37,7 +37,7 @@ def make_visible(text: str) -> str:
     """A short piece of foreign text in one line, fit to be shown: nothing in it steers or hides."""
     flat = " ".join(text[: 4 * _MAX_EXCERPT].split(" ")).strip()
     shown = "".join(
-        each if each.isprintable() and not _UNSEEN.match(each) else _escaped(each) for each in flat
+        item if item.isprintable() and not _UNSEEN.match(item) else _escaped(item) for item in flat
     )
     return shown if len(shown) <= _MAX_EXCERPT else f"{shown[: _MAX_EXCERPT - 1]}…"
 
@@ -100,17 +100,17 @@ def _around(line: str, found: re.Match[str]) -> str:
 
 
 def _tags(line: str, run: re.Match[str]) -> _Judgement | None:
-    tags = [each for each in run[0] if "\U000e0000" <= each <= "\U000e007f"]
+    tags = [item for item in run[0] if "\U000e0000" <= item <= "\U000e007f"]
     # Flags of regions are written with a few of them: a black flag, five letters, an end.
     is_flag = len(run[0]) <= 7 and line[max(0, run.start() - 1) : run.start()] == "\U0001f3f4"
     if not tags or is_flag:
         return None
-    said = "".join(chr(ord(each) - 0xE0000) for each in tags if ord(each) > 0xE001F)
+    said = "".join(chr(ord(tag) - 0xE0000) for tag in tags if ord(tag) > 0xE001F)
     return "tag-characters", "danger", f"hidden text: {make_visible(said)}"
 
 
 def _selectors(run: re.Match[str]) -> _Judgement | None:
-    many = sum(1 for each in run[0] if _is_selector(each))
+    many = sum(1 for item in run[0] if _is_selector(item))
     return ("variation-selectors", "danger", f"{many} in a row") if many >= 3 else None
 
 
@@ -127,11 +127,11 @@ def _bidi(line: str, run: re.Match[str], *, is_script: bool) -> _Judgement | Non
 
 
 def _zero_width(line: str, run: re.Match[str]) -> _Judgement | None:
-    if all(_is_selector(each) for each in run[0]):
+    if all(_is_selector(item) for item in run[0]):
         return None
     beside = line[max(0, run.start() - 1) : run.start()] + line[run.end() : run.end() + 1]
     is_long = len(run[0]) >= 8
     # Between signs of emoji and in the scripts that need them, they are usual.
-    if not is_long and not any(each.isascii() and each.isalnum() for each in beside):
+    if not is_long and not any(item.isascii() and item.isalnum() for item in beside):
         return None
     return "zero-width", "danger" if is_long else "caution", _around(line, run)

@@ -83,11 +83,11 @@ def _texts(value: object) -> Iterator[str]:
         case str(text):
             yield text
         case dict():
-            for each in cast("dict[str, object]", value).values():
-                yield from _texts(each)
+            for entry in cast("dict[str, object]", value).values():
+                yield from _texts(entry)
         case list():
-            for each in cast("list[object]", value):
-                yield from _texts(each)
+            for item in cast("list[object]", value):
+                yield from _texts(item)
         case _:
             pass
 
@@ -189,7 +189,9 @@ def scan(place: Path) -> ScanReport:
 
 
 def _scanned_file(content_item: ContentItem) -> ScannedFile:
-    kind = kind_of(content_item.path, content_item.content, is_executable=content_item.is_executable)
+    kind = kind_of(
+        content_item.path, content_item.content, is_executable=content_item.is_executable
+    )
     return ScannedFile(
         path=make_visible(content_item.path),
         size=len(content_item.content),
@@ -203,7 +205,9 @@ def _scanned_text(content_item: ContentItem, file_kind: FileKind) -> ScannedText
     if file_kind not in _READABLE:
         return None
     text = text_of(content_item.content[:MAX_SCANNED_BYTES])
-    return scanned_text(content_item.path, text, is_script=file_kind == "script", is_prose=file_kind == "prose")
+    return scanned_text(
+        content_item.path, text, is_script=file_kind == "script", is_prose=file_kind == "prose"
+    )
 
 
 def _file_matches(
@@ -238,9 +242,13 @@ def _name_matches(content_item: ContentItem) -> Iterator[ScanMatch]:
 def _special_file_matches(content_item: ContentItem) -> Iterator[ScanMatch]:
     if content_item.link is None:
         why = "A pipe, a socket or a device: nothing that a skill needs."
-        yield ScanMatch("special-file", "links", "danger", None, make_visible(content_item.path), why)
+        yield ScanMatch(
+            "special-file", "links", "danger", None, make_visible(content_item.path), why
+        )
         return
-    target = posixpath.join(posixpath.dirname(content_item.path), content_item.link.replace("\\", "/"))
+    target = posixpath.join(
+        posixpath.dirname(content_item.path), content_item.link.replace("\\", "/")
+    )
     leads_out = os.path.isabs(content_item.link) or posixpath.normpath(target).split("/")[0] == ".."
     excerpt = make_visible(f"{content_item.path} -> {content_item.link}")
     if leads_out:
@@ -273,23 +281,23 @@ def _limit_hits(path: str, scan_match: Iterable[ScanMatch]) -> Iterator[ScanHit]
     """Of what says the same, the first few; with the last one of them, how many there are."""
     kept: dict[tuple[str, Severity], list[ScanMatch]] = {}
     beyond: Counter[tuple[str, Severity]] = Counter()
-    for each in scan_match:
-        alike = kept.setdefault((each.rule, each.severity), [])
-        if any(each.line == other.line for other in alike):
+    for entry in scan_match:
+        alike = kept.setdefault((entry.rule, entry.severity), [])
+        if any(entry.line == other.line for other in alike):
             continue
         if len(alike) < _MAX_ALIKE:
-            alike.append(each)
+            alike.append(entry)
         else:
-            beyond[each.rule, each.severity] += 1
+            beyond[entry.rule, entry.severity] += 1
     for key, alike in kept.items():
-        for each in alike:
+        for item in alike:
             yield ScanHit(
-                severity=each.severity,
-                rule=each.rule,
-                topic=each.topic,
+                severity=item.severity,
+                rule=item.rule,
+                topic=item.topic,
                 file=path,
-                line=each.line,
-                excerpt=each.excerpt,
-                why=each.why,
-                more=beyond[key] if each is alike[-1] else 0,
+                line=item.line,
+                excerpt=item.excerpt,
+                why=item.why,
+                more=beyond[key] if item is alike[-1] else 0,
             )

@@ -305,7 +305,12 @@ BLOB = ScanRule(
     compile_pattern(r"(?:[a-z0-9+/]{40}[a-z0-9+/]*\n?)+[a-z0-9+/]*={0,2}"),
 )
 LONG_LINE = ScanRule(
-    "long-line", "hidden", "caution", "note", "A line too long for anybody to read.", BLOB.regex_pattern
+    "long-line",
+    "hidden",
+    "caution",
+    "note",
+    "A line too long for anybody to read.",
+    BLOB.regex_pattern,
 )
 LIFECYCLE = ScanRule(
     "runs-at-install",

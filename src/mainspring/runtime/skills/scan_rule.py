@@ -44,7 +44,7 @@ _OPTIONS.case_sensitive = False
 
 def compile_pattern(*alternatives: str) -> RegexPattern:
     """Linear in the text. Keep to `*` rather than large counts: those make it slow."""
-    joined = "|".join(f"(?:{each})" for each in alternatives)
+    joined = "|".join(f"(?:{alternative})" for alternative in alternatives)
     return cast("RegexPattern", re2.compile(joined.encode(), _OPTIONS))  # pyright: ignore[reportUnknownMemberType]
 
 

@@ -97,7 +97,9 @@ class ScannedText:
         last = self.text.find(b"\n", start, start + 240)
         shown = self.text[first : start + 240 if last < 0 else last].decode("utf-8", "replace")
         excerpt = self.told + make_visible(shown)
-        return ScanMatch(scan_rule.name, scan_rule.topic, severity, self.line(start), excerpt, scan_rule.why)
+        return ScanMatch(
+            scan_rule.name, scan_rule.topic, severity, self.line(start), excerpt, scan_rule.why
+        )
 
 
 def scanned_text(path: str, text: str, *, is_script: bool, is_prose: bool) -> ScannedText:
@@ -155,7 +157,9 @@ def _rule_matches(
                 break
 
 
-def _severity(page: ScannedText, scan_rule: ScanRule, full: Severity, regex_match: RegexMatch) -> Severity:
+def _severity(
+    page: ScannedText, scan_rule: ScanRule, full: Severity, regex_match: RegexMatch
+) -> Severity:
     start, end = regex_match.span()
     if page.is_script and _is_comment(page.text, start):
         full = "caution" if scan_rule is PIPED_TO_SHELL else scan_rule.prose or "note"
@@ -241,7 +245,7 @@ def _decode(blob: bytes) -> str | None:
             said = base64.b64decode(whole + b"=" * (-len(whole) % 4)).decode()
     except (ValueError, binascii.Error):
         return None
-    seen = sum(each.isprintable() or each in "\n\t" for each in said)
+    seen = sum(item.isprintable() or item in "\n\t" for item in said)
     return said if seen >= 0.9 * len(said) else None
 
 
@@ -258,7 +262,9 @@ def _long_lines(page: ScannedText) -> Iterator[ScanMatch]:
 
 def _comments(page: ScannedText) -> Iterator[ScanMatch]:
     """Those that read as if they were for the model; what rules find in them counts anyway."""
-    spans = [match.span() for match in islice(COMMENT.regex_pattern.finditer(page.text), _MAX_MATCHES)]
+    spans = [
+        match.span() for match in islice(COMMENT.regex_pattern.finditer(page.text), _MAX_MATCHES)
+    ]
     start = page.text.find(b"<!--")
     while start >= 0 and len(spans) < 2 * _MAX_MATCHES:
         end = page.text.find(b"-->", start)

@@ -76,7 +76,9 @@ def has_commands(body: str) -> bool:
     return any(piece.command for piece in split_commands(body))
 
 
-async def run_embedded_commands(body: str, skill_substitution: SkillSubstitution, run: RunCommand) -> str:
+async def run_embedded_commands(
+    body: str, skill_substitution: SkillSubstitution, run: RunCommand
+) -> str:
     """The text with its arguments, and with what its commands print; one that cannot be run stays
     as it is, with the reason."""
     done: list[str] = []
@@ -88,7 +90,9 @@ async def run_embedded_commands(body: str, skill_substitution: SkillSubstitution
         commands += 1
         if commands > MAX_COMMANDS:
             done.append(
-                _not_run_note(skill_substitution.fill(piece.text), f"more than {MAX_COMMANDS} commands")
+                _not_run_note(
+                    skill_substitution.fill(piece.text), f"more than {MAX_COMMANDS} commands"
+                )
             )
             continue
         try:
@@ -168,7 +172,9 @@ async def load_body(skill: Skill) -> str:
 async def render_body(body: str, skill_substitution: SkillSubstitution, run: RunCommand) -> str:
     """A skill's text with what it is called with, and what else there is in its folder."""
     skill = skill_substitution.skill
-    text = (await run_embedded_commands(body, skill_substitution, run)).strip() + skill_substitution.rest()
+    text = (
+        await run_embedded_commands(body, skill_substitution, run)
+    ).strip() + skill_substitution.rest()
     return skill_section(skill, text, await to_thread.run_sync(_files, skill))
 
 

@@ -53,7 +53,9 @@ class SkillFileCache:
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str, PartLocation], tuple[FileStamp, ParsedSkill]] = {}
 
-    def read(self, file: Path, part_location: PartLocation, shown: str, skill_reader: SkillReader) -> ParsedSkill:
+    def read(
+        self, file: Path, part_location: PartLocation, shown: str, skill_reader: SkillReader
+    ) -> ParsedSkill:
         key, stamp = (str(file), shown, part_location), _stamp(file)
         kept = self._kept.get(key)
         if kept is not None and kept[0] == stamp:
@@ -92,7 +94,7 @@ def discover(
 def select_manifests(names: Sequence[str], depth: int) -> tuple[Sequence[str], bool]:
     """What stands below a skill is its own: not looked into, however large. One at the root of a
     place may stand above others."""
-    found = [each for each in ("SKILL.md", "skill.md") if each in names][:1]
+    found = [item for item in ("SKILL.md", "skill.md") if item in names][:1]
     return found, depth == 0 or not found
 
 

@@ -41,7 +41,9 @@ class _Source:
         return name if self.part_location.plugin is None else f"{self.part_location.plugin}:{name}"
 
 
-def read_skill(file: Path, part_location: PartLocation, shown: str) -> tuple[Skill | None, list[Finding]]:
+def read_skill(
+    file: Path, part_location: PartLocation, shown: str
+) -> tuple[Skill | None, list[Finding]]:
     """A `SKILL.md`; none if it has no head that can be read, or does not say what it is for."""
     text = read_text(file, shown)
     if isinstance(text, Finding):
@@ -60,7 +62,9 @@ def read_skill(file: Path, part_location: PartLocation, shown: str) -> tuple[Ski
     return skill, fields.findings
 
 
-def read_command(file: Path, part_location: PartLocation, shown: str) -> tuple[Skill | None, list[Finding]]:
+def read_command(
+    file: Path, part_location: PartLocation, shown: str
+) -> tuple[Skill | None, list[Finding]]:
     """A file of `commands/`. It may do without a head; the folders on its way are in its name."""
     text = read_text(file, shown)
     if isinstance(text, Finding):

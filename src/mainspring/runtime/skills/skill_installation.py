@@ -81,14 +81,16 @@ class SkillOffer:
     others: tuple[str, ...]
 
 
-def fetch(source: str, bench: Path, skill_choice: SkillChoice = DEFAULT_CHOICE) -> SkillOffer:
+def fetch(
+    source: str, sandbox_pool: Path, skill_choice: SkillChoice = DEFAULT_CHOICE
+) -> SkillOffer:
     """Get skills from a folder, an archive or a git repository, and scan them. Blocks.
 
     Raises:
         InvalidInput: there is none, it cannot be had, or it leads elsewhere.
         TooLarge.
     """
-    into = Path(os.path.realpath(bench)) / _default_name(source)
+    into = Path(os.path.realpath(sandbox_pool)) / _default_name(source)
     commit = ""
     if is_remote(source):
         commit = fetch_source(source, into).commit
@@ -110,7 +112,9 @@ def _scan_candidate(skill: Skill, source: str, commit: str) -> SkillCandidate:
     report = scan(folder)
     if refused := next((hit for hit in report.hits if hit.rule in _REFUSED), None):
         raise InvalidInput(f"{refused.excerpt}: {refused.why} It is not installed.")
-    return SkillCandidate(skill=skill, folder=folder, scan_report=report, source=source, commit=commit)
+    return SkillCandidate(
+        skill=skill, folder=folder, scan_report=report, source=source, commit=commit
+    )
 
 
 def check_free(base: Path, name: str, *, replaces: bool) -> None:
@@ -121,7 +125,9 @@ def check_free(base: Path, name: str, *, replaces: bool) -> None:
         raise taken
 
 
-def install(skill_candidate: SkillCandidate, bench: Path, base: Path, *, replaces: bool = False) -> Path:
+def install(
+    skill_candidate: SkillCandidate, sandbox_pool: Path, base: Path, *, replaces: bool = False
+) -> Path:
     """Put a skill in its place: all of it or, whatever happens, what was there before. Blocks.
 
     Raises:
@@ -131,7 +137,7 @@ def install(skill_candidate: SkillCandidate, bench: Path, base: Path, *, replace
     name = skill_candidate.skill.name
     target = base / FOLDER / name
     check_free(base, name, replaces=replaces)
-    whole_folders.replace_folder(skill_candidate.folder, target, bench)
+    whole_folders.replace_folder(skill_candidate.folder, target, sandbox_pool)
     return target
 
 
@@ -139,7 +145,9 @@ def is_installed(base: Path, name: str) -> bool:
     return os.path.lexists(base / FOLDER / name)
 
 
-def trust(skill_candidate: SkillCandidate, kept: Path, trust_pins: TrustPins, when: datetime) -> None:
+def trust(
+    skill_candidate: SkillCandidate, kept: Path, trust_pins: TrustPins, when: datetime
+) -> None:
     """Trust an installed skill as it was when it was looked into.
 
     Raises: InvalidInput.
@@ -154,13 +162,13 @@ def trust(skill_candidate: SkillCandidate, kept: Path, trust_pins: TrustPins, wh
     trust_pins.pin(kept, pin)
 
 
-def remove(folder: Path, bench: Path, trust_pins: TrustPins) -> None:
+def remove(folder: Path, sandbox_pool: Path, trust_pins: TrustPins) -> None:
     """Take a skill away, and the trust in it. Of a link, only the link. Blocks.
 
     Raises: InvalidInput.
     """
     trust_pins.unpin(folder)
-    whole_folders.remove_folder(folder, bench)
+    whole_folders.remove_folder(folder, sandbox_pool)
 
 
 def check_name(name: str) -> None:
@@ -215,7 +223,9 @@ def _rank(file: Path, root: Path) -> int:
     return next((at for at, own in enumerate(_OWN, 1) if file.is_relative_to(root / own)), 9)
 
 
-def _choose(skills: Sequence[Skill], root: Path, source: str, skill_choice: SkillChoice) -> list[Skill]:
+def _choose(
+    skills: Sequence[Skill], root: Path, source: str, skill_choice: SkillChoice
+) -> list[Skill]:
     names = {name: skill for skill in skills for name in (Path(skill.folder).name, skill.name)}
     if unknown := sorted(skill_choice.names - set(names)):
         missing = InvalidInput(f"{source}: there is no skill {unknown[0]} in it")
@@ -224,7 +234,9 @@ def _choose(skills: Sequence[Skill], root: Path, source: str, skill_choice: Skil
     if skill_choice.takes_all:
         chosen = [skill for skill in skills if Path(skill.folder) != root or len(skills) == 1]
     elif skill_choice.names:
-        chosen = [skill for skill in skills if skill in [names[name] for name in skill_choice.names]]
+        chosen = [
+            skill for skill in skills if skill in [names[name] for name in skill_choice.names]
+        ]
     elif len(skills) == 1 or Path(skills[0].folder) == root:
         chosen = [skills[0]]
     else:

@@ -47,7 +47,7 @@ from mainspring.runtime.subagents.subagent import GENERAL
 from mainspring.runtime.subagents.supervisor import SubagentSupervisor
 
 _COMMAND = re.compile(r"/([\w][\w.:-]{0,127})(?:\s|$)")
-_READING = Traits(read_only=True, concurrent=True, in_doubt_policy="retry", max_chars=2 * MAX_CHARS)
+_READING = Traits(read_only=True, concurrent=True, in_doubt="retry", max_chars=2 * MAX_CHARS)
 _RUNNING = Traits(max_chars=2 * MAX_CHARS)
 _UNTRUSTED = "nobody has vouched for this skill as it is now"
 _FORK_NOTE = (
@@ -77,8 +77,11 @@ def skill_tools(supervisor: SubagentSupervisor, node: ThreadNode, agent: Agent) 
     """The tool `skill`, for a thread that has any to use; `skill_search`, if not all are listed."""
     if agent.is_coordinator or not any(map(_is_for_tool, agent.skills)):
         return []
-    unlisted = [each for each in agent.skills if is_in_catalogue(each) and not each.is_listed]
-    return [_skill_tool(supervisor, node, agent), *([skill_search_tool(unlisted)] if unlisted else [])]
+    unlisted = [skill for skill in agent.skills if is_in_catalogue(skill) and not skill.is_listed]
+    return [
+        _skill_tool(supervisor, node, agent),
+        *([skill_search_tool(unlisted)] if unlisted else []),
+    ]
 
 
 async def expand_command(
@@ -128,7 +131,12 @@ def user_skill_fact(skill: Skill, skill_facts: SkillFacts) -> SkillUsed:
 
 def skill_folders(agent: Agent) -> list[Path]:
     """What skills bring with them: to be read and run by whoever uses one, and not changed."""
-    own = (skill for each in agent.subagents if each.own is not None for skill in each.own.skills)
+    own = (
+        skill
+        for subagent in agent.subagents
+        if subagent.own is not None
+        for skill in subagent.own.skills
+    )
     every = (*agent.skills, *own)
     kept = (skill for skill in every if skill.kind == "skill" and skill.file)
     return [Path(folder) for folder in dict.fromkeys(skill.folder for skill in kept)]
@@ -181,12 +189,12 @@ class _SkillCall:
         if skill.context == "fork":
             return await self._by_another(skill, filling, fact)
         body = await load_body(skill)
-        desk = self.supervisor.context_of(self.node)
-        if desk is None or not skill.is_trusted or not has_commands(body):
+        context = self.supervisor.context_of(self.node)
+        if context is None or not skill.is_trusted or not has_commands(body):
             text = await render_body(body, filling, refusing_runner(_UNTRUSTED))
             return ToolResult((TextBlock(text),), facts=(fact,))
-        desk.note(fact)  # what it allows, it allows its own commands
-        return ToolResult.text(await render_body(body, filling, bash_runner(desk, self.call)))
+        context.note(fact)  # what it allows, it allows its own commands
+        return ToolResult.text(await render_body(body, filling, bash_runner(context, self.call)))
 
     async def _by_another(
         self, skill: Skill, skill_substitution: SkillSubstitution, fact: SkillUsed
@@ -263,7 +271,7 @@ def _is_for_tool(skill: Skill) -> bool:
 def _is_called_for(node: ThreadNode, skill: Skill) -> bool:
     """The user has called it in this run, and it takes a subagent to do it."""
     return any(
-        each.name == skill.name and each.by == "user" for each in node.thread.session_state.skills
+        item.name == skill.name and item.by == "user" for item in node.thread.session_state.skills
     )
 
 
@@ -300,7 +308,7 @@ def _starts_with_name(said: str, name: str) -> bool:
 
 def _suggestion(name: str, known: Sequence[str], mark: str = "") -> str:
     near = get_close_matches(name, known, n=3, cutoff=0.6)
-    return f"; did you mean {' or '.join(f'{mark}{each}' for each in near)}?" if near else ""
+    return f"; did you mean {' or '.join(f'{mark}{item}' for item in near)}?" if near else ""
 
 
 def _is_rule(text: str) -> bool:

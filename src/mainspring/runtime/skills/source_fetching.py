@@ -71,8 +71,8 @@ def is_remote(source: str) -> bool:
     scheme, mark, _ = source.partition("://")
     if not mark and "::" not in scheme:
         return False
-    if scheme not in _SCHEMES or any(each.isspace() for each in source):
-        allowed = ", ".join(f"{each}://" for each in _SCHEMES)
+    if scheme not in _SCHEMES or any(item.isspace() for item in source):
+        allowed = ", ".join(f"{item}://" for item in _SCHEMES)
         raise InvalidInput(f"{without_login(source)}: not a path, nor one of {allowed}")
     return True
 
@@ -105,7 +105,7 @@ def _git(arguments: list[str], source: str) -> str:
         "core.hooksPath=/dev/null",
         "advice.detachedHead=0",
     ]
-    command = ["git", *(word for each in settings for word in ("-c", each)), *arguments]
+    command = ["git", *(word for setting in settings for word in ("-c", setting)), *arguments]
     try:
         done = subprocess.run(
             command,

@@ -38,7 +38,7 @@ class _Broken(Exception):
 
 def check_strict(folder: Path) -> list[Finding]:
     """All that keeps it from being valid; nothing if it is."""
-    name = next((each for each in ("SKILL.md", "skill.md") if (folder / each).exists()), None)
+    name = next((item for item in ("SKILL.md", "skill.md") if (folder / item).exists()), None)
     if name is None:
         what = "has no SKILL.md" if folder.is_dir() else "is not a folder"
         return [Finding(level="error", file=folder.name, what=what)]

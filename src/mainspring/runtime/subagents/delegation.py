@@ -17,7 +17,7 @@ from mainspring.runtime.subagents.supervisor import SubagentSupervisor
 from mainspring.runtime.subagents.thread_factory import FORK
 from mainspring.runtime.subagents.thread_report import report_result
 
-DELEGATION_TRAITS = Traits(concurrent=True, in_doubt_policy="retry", max_chars=60_000)
+DELEGATION_TRAITS = Traits(concurrent=True, in_doubt="retry", max_chars=60_000)
 _STARTED_MESSAGE = (
     "{name} is at work as {thread_id}. You will get its answer as a message; go on with something"
     " else, or stop and wait. send_message reaches it, stop_agent ends it."
@@ -57,7 +57,9 @@ async def delegate(
         return refuse(str(error))
     if child.created_event is not None and child.created_event.mode == "background":
         supervisor.start_in_background(child)
-        return ToolResult.text(_STARTED_MESSAGE.format(name=delegation_request.kind, thread_id=child.id))
+        return ToolResult.text(
+            _STARTED_MESSAGE.format(name=delegation_request.kind, thread_id=child.id)
+        )
     await supervisor.wait_for(child)
     if waiting := supervisor.pending_calls_of(child):
         return ToolResult((), waits_for=tuple(waiting))
@@ -76,7 +78,9 @@ def refuse(why: str) -> ToolResult:
     return ToolResult.text(why, ok=False, error="failed")
 
 
-def _created_event(call: Call, parent: ThreadNode, delegation_request: DelegationRequest) -> ThreadCreated:
+def _created_event(
+    call: Call, parent: ThreadNode, delegation_request: DelegationRequest
+) -> ThreadCreated:
     return ThreadCreated(
         session_thread_id=ids.stable_id(ids.THREAD, call.session_id, call.id),
         agent_name=delegation_request.kind,
@@ -109,11 +113,11 @@ def find_agent(
     if not wanted:
         return refuse("The input is not valid:\n- to: missing: whom you mean, by id or by type")
     below = supervisor.thread_tree.children(node.id)
-    meant = [each for each in below if wanted in (each.id, each.name)]
-    if any(each.is_terminated for each in meant):
+    meant = [item for item in below if wanted in (item.id, item.name)]
+    if any(item.is_terminated for item in meant):
         return refuse(f"{wanted!r} was put away by a user, and is not to be reached any more.")
     if len(meant) == 1 or (meant and meant[-1].id == wanted):
         return meant[-1]
-    known = ", ".join(f"{each.id} ({each.name})" for each in below) or "none yet"
+    known = ", ".join(f"{item.id} ({item.name})" for item in below) or "none yet"
     what = "is not clear" if meant else "is nobody that you have called"
     return refuse(f"{wanted!r} {what}. You have called: {known}.")

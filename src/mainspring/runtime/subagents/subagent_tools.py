@@ -27,7 +27,7 @@ from mainspring.runtime.subagents.supervisor import SubagentSupervisor
 from mainspring.runtime.subagents.thread_factory import FORK
 from mainspring.runtime.subagents.thread_worktrees import ThreadWorktrees, join_paths
 
-_CLOSE_TRAITS = Traits(in_doubt_policy="retry", on_interrupt="block")
+_CLOSE_TRAITS = Traits(in_doubt="retry", on_interrupt="block")
 _UNKNOWN_PATHS = (".",)
 """What is judged when nobody has looked: the whole workspace."""
 _MAX_SHOWN_PATHS = 200
@@ -119,7 +119,9 @@ def _closed_result(to: ThreadNode, closed_worktree: ClosedWorktree | None) -> To
         case "merged":
             return ToolResult.text(f"Merged into the workspace, as {closed_worktree.commit}.")
         case "discarded":
-            return ToolResult.text(f"Discarded{f': {closed_worktree.reason}' if closed_worktree.reason else ''}.")
+            return ToolResult.text(
+                f"Discarded{f': {closed_worktree.reason}' if closed_worktree.reason else ''}."
+            )
         case "kept":
             return refuse(
                 f"Not merged, and nothing was changed: {closed_worktree.reason} When what is in the way is"
@@ -139,7 +141,7 @@ _CLOSE_SPEC = ToolSpec(
 )
 
 
-_MESSAGE_TRAITS = Traits(concurrent=True, in_doubt_policy="report")
+_MESSAGE_TRAITS = Traits(concurrent=True, in_doubt="report")
 _MAX_DESCRIPTIONS = 24_000
 """Characters, of all types together: they are in every request."""
 _SHORTEST = 40
@@ -164,7 +166,9 @@ def subagent_tools(supervisor: SubagentSupervisor, node: ThreadNode, agent: Agen
         _send_message_tool(supervisor, node),
         _stop_tool(supervisor, node),
     ]
-    return [*tools, close_worktree_tool(supervisor, node)] if supervisor.worktrees.worktrees else tools
+    return (
+        [*tools, close_worktree_tool(supervisor, node)] if supervisor.worktrees.worktrees else tools
+    )
 
 
 def _delegation_request(
@@ -186,7 +190,7 @@ def _delegation_request(
 def _agent_tool(
     supervisor: SubagentSupervisor, node: ThreadNode, subagents: Sequence[Subagent]
 ) -> Tool:
-    kinds = {each.name: each for each in subagents}
+    kinds = {subagent.name: subagent for subagent in subagents}
 
     async def run(call: Call) -> ToolResult:
         return await delegate(supervisor, node, call, _delegation_request(call.input, kinds))
@@ -262,7 +266,7 @@ def _longest(described: Iterable[str]) -> int:
     """How long a description may be, so that all of them together are not too much."""
     lengths = [len(text) for text in described]
     limit = max(lengths, default=0)
-    while sum(min(each, limit) for each in lengths) > _MAX_DESCRIPTIONS and limit > _SHORTEST:
+    while sum(min(length, limit) for length in lengths) > _MAX_DESCRIPTIONS and limit > _SHORTEST:
         limit = limit * 9 // 10
     return limit
 

@@ -90,7 +90,7 @@ class SubagentSupervisor:
     def on_inbox(self, events: Iterable[Event]) -> None:
         """Something came from outside: who has been stopped, and who can go on."""
         came = [event.payload for event in events]
-        if any(isinstance(each, UserInterrupt) and not each.session_thread_id for each in came):
+        if any(isinstance(item, UserInterrupt) and not item.session_thread_id for item in came):
             self._halt_all()
         if came:
             self._reschedule()
@@ -156,9 +156,9 @@ class SubagentSupervisor:
             post.left = post.left or anyio.Event()
             _cancel(post)
             await post.left.wait()
-        for each in self.thread_tree.children(node.id):
-            if self.is_live(each.id) or each.thread.unsettled_calls() or self._can_go_on(each):
-                await self.stop(each, by)
+        for child in self.thread_tree.children(node.id):
+            if self.is_live(child.id) or child.thread.unsettled_calls() or self._can_go_on(child):
+                await self.stop(child, by)
         await self._record.commit()
 
     def pending_calls_of(self, node: ThreadNode) -> list[str]:
@@ -174,15 +174,17 @@ class SubagentSupervisor:
 
     def pending_calls_below(self, thread_id: str) -> tuple[str, ...]:
         apart = filter(self._runs_in_background, self.thread_tree.children(thread_id))
-        return tuple(call_id for each in apart for call_id in self.pending_calls_of(each))
+        return tuple(call_id for item in apart for call_id in self.pending_calls_of(item))
 
     def has_unfinished_children(self, thread_id: str) -> bool:
         apart = filter(self._runs_in_background, self.thread_tree.children(thread_id))
-        return any(each.thread.running or not each.is_reported for each in apart)
+        return any(item.thread.running or not item.is_reported for item in apart)
 
     async def wait_for_children(self, thread_id: str) -> bool:
         self._reschedule()
-        is_alone = not any(each.id in self._posts for each in self.thread_tree.children(thread_id))
+        is_alone = not any(
+            child.id in self._posts for child in self.thread_tree.children(thread_id)
+        )
         if is_alone and not self.thread_tree.messages_for(thread_id):
             return False
         await self._until_news(thread_id)
@@ -220,7 +222,7 @@ class SubagentSupervisor:
         one hears for those who do not listen themselves, too."""
         if self.thread_tree.messages_for(own):
             return
-        news, desk = self._news, self._posts[own].context
+        news, context = self._news, self._posts[own].context
         hear = partial(
             self._record.writer.wait_for_inbox,
             is_for=lambda each: each == own or not self.is_live(each),
@@ -235,8 +237,8 @@ class SubagentSupervisor:
             if own == self._main:
                 first.start_soon(until, partial(retry_unavailable, hear))
             first.start_soon(until, news.wait)
-            if desk is not None:
-                first.start_soon(until, desk.interrupt_requested.wait)
+            if context is not None:
+                first.start_soon(until, context.interrupt_requested.wait)
 
     @property
     def _main(self) -> str:
@@ -307,9 +309,7 @@ class SubagentSupervisor:
     async def _has_workspace(self, node: ThreadNode) -> bool:
         """Whether it has a place to work in; if not, it ends, and its parent is told why."""
         try:
-            await self.worktrees.reopen(
-                node, is_within=self._is_in_worktree(self._parent(node))
-            )
+            await self.worktrees.reopen(node, is_within=self._is_in_worktree(self._parent(node)))
         except ToolEnvironmentError as error:
             self._fail(node, error)
             return False
@@ -317,15 +317,17 @@ class SubagentSupervisor:
 
     async def _run(self, node: ThreadNode, running_thread: _RunningThread) -> None:
         is_first = not node.thread.running and node.thread.turns == 0
-        async with AsyncExitStack() as seat:
+        async with AsyncExitStack() as spec:
             try:
-                desk = await seat.enter_async_context(self._thread_factory.open_context(node, self))
+                context = await spec.enter_async_context(
+                    self._thread_factory.open_context(node, self)
+                )
             except (ToolEnvironmentError, InvalidInput) as error:
                 return self._fail(node, error)
-            running_thread.context = desk
+            running_thread.context = context
             if is_first and node.name is not None:
-                await desk.run_hooks(hook_events.subagent_started(node.name))
-            await run(desk)
+                await context.run_hooks(hook_events.subagent_started(node.name))
+            await run(context)
 
     def _fail(self, node: ThreadNode, error: ToolEnvironmentError | InvalidInput) -> None:
         """There is no desk for a thread: if it had something to do, that ends, and its parent is
@@ -337,13 +339,18 @@ class SubagentSupervisor:
 
     def _is_in_worktree(self, node: ThreadNode) -> bool:
         """Whether a thread works in a worktree: its own, or that of who has called it."""
-        return any(each.worktree is not None for each in self.thread_tree.with_ancestors(node))
+        return any(
+            with_ancestor.worktree is not None
+            for with_ancestor in self.thread_tree.with_ancestors(node)
+        )
 
     def has_others_below(self, node: ThreadNode) -> bool:
         """Whether a thread is at work that this one has called, or one that was called by it."""
-        others = [self.thread_tree.nodes[each] for each in self._posts if each != node.id]
+        others = [self.thread_tree.nodes[post] for post in self._posts if post != node.id]
         return any(
-            each is node for other in others for each in self.thread_tree.with_ancestors(other)
+            with_ancestor is node
+            for other in others
+            for with_ancestor in self.thread_tree.with_ancestors(other)
         )
 
     def _report(self, node: ThreadNode) -> None:
@@ -387,7 +394,9 @@ def _cancel(running_thread: _RunningThread) -> None:
 
 
 @asynccontextmanager
-async def open_supervisor(thread_factory: ThreadFactory) -> AsyncGenerator[SubagentSupervisor, None]:
+async def open_supervisor(
+    thread_factory: ThreadFactory,
+) -> AsyncGenerator[SubagentSupervisor, None]:
     """Threads run beside each other for as long as the block lasts."""
     with unwrap_single_error():
         async with anyio.create_task_group() as group:

@@ -124,8 +124,8 @@ def callable_subagents(kind: Subagent, known: Sequence[Subagent]) -> tuple[Subag
     named = [found[1] for text in kind.tools or () if (found := _CALLABLE_NAMES.fullmatch(text))]
     if not named:
         return tuple(known)
-    allowed = {name.strip() for each in named for name in each.split(",")}
-    return tuple(each for each in known if each.name in allowed)
+    allowed = {name.strip() for item in named for name in item.split(",")}
+    return tuple(item for item in known if item.name in allowed)
 
 
 def strictest_mode(kinds: Iterable[Subagent]) -> Mode | None:
@@ -183,14 +183,14 @@ class ThreadFactory:
 
     def main_context(self, supervisor: SubagentSupervisor) -> ThreadContext:
         member = self.session_context.event_sink.thread_tree.main
-        seat = ThreadSpec(
+        spec = ThreadSpec(
             node=member,
             agent=self.agent,
             toolbox=self.toolbox,
             tools=self.extra_tools(supervisor, member, self.agent),
             siblings=supervisor,
         )
-        return self._remember_prefix(member, build_thread_context(self.session_context, seat))
+        return self._remember_prefix(member, build_thread_context(self.session_context, spec))
 
     @asynccontextmanager
     async def open_context(
@@ -201,26 +201,30 @@ class ThreadFactory:
         if kind.skills:
             text = await to_thread.run_sync(preloaded_text, kind, self.agent.skills)
             agent = replace(agent, instructions="\n\n".join((agent.instructions, text)))
-        async with self._toolbox_for(node, agent) as kit:
-            seat = ThreadSpec(
+        async with self._toolbox_for(node, agent) as toolbox:
+            spec = ThreadSpec(
                 node=node,
                 agent=agent,
                 toolbox=replace(
-                    kit, tools=allowed_tools(self._tool_owner(node), kit.tools), client_tools=()
+                    toolbox,
+                    tools=allowed_tools(self._tool_owner(node), toolbox.tools),
+                    client_tools=(),
                 ),
                 tools=self.extra_tools(supervisor, node, agent),
                 siblings=supervisor,
                 parent_tiers=self._parent_tiers(node),
-                prompt_prefix=self._prefixes.get(node.parent_id or "") if kind.name == FORK else None,
+                prompt_prefix=self._prefixes.get(node.parent_id or "")
+                if kind.name == FORK
+                else None,
             )
-            desk = build_thread_context(self.session_context, seat)
-            desk.is_watched = True
-            desk.note(*kit.facts)
+            context = build_thread_context(self.session_context, spec)
+            context.is_watched = True
+            context.note(*toolbox.facts)
             if is_first:
-                desk.note(*preload_facts(kind, self.agent.skills))
+                context.note(*preload_facts(kind, self.agent.skills))
             if kind.must_run_something:
-                desk.authorizer = MustRunAuthorizer(desk.authorizer)
-            yield self._remember_prefix(node, desk)
+                context.authorizer = MustRunAuthorizer(context.authorizer)
+            yield self._remember_prefix(node, context)
 
     def agent_of(self, node: ThreadNode) -> Agent:
         """Who a thread is, by its type and by who has called it."""
@@ -257,34 +261,32 @@ class ThreadFactory:
 
     def _parent_tiers(self, node: ThreadNode) -> list[BudgetTier]:
         chain = list(self.session_context.event_sink.thread_tree.with_ancestors(node))[1:]
-        return [BudgetTier(each.spend_account, self.agent_of(each).limits) for each in chain]
+        return [BudgetTier(item.spend_account, self.agent_of(item).limits) for item in chain]
 
     def _tool_owner(self, node: ThreadNode) -> Subagent:
         """Whose tools a thread has: those of a fork are its parent's, whoever that is."""
         chain = self.session_context.event_sink.thread_tree.with_ancestors(node)
-        called = (each for each in chain if each.created_event is not None)
+        called = (item for item in chain if item.created_event is not None)
         return next(
             (kind for kind in map(self.subagent_of, called) if kind.name != FORK), _FORK_SUBAGENT
         )
 
-    def _toolbox_for(
-        self, node: ThreadNode, agent: Agent
-    ) -> AbstractAsyncContextManager[Toolbox]:
+    def _toolbox_for(self, node: ThreadNode, agent: Agent) -> AbstractAsyncContextManager[Toolbox]:
         chain = list(self.session_context.event_sink.thread_tree.with_ancestors(node))
-        worktree = next((each.worktree for each in chain if each.worktree is not None), None)
+        worktree = next((item.worktree for item in chain if item.worktree is not None), None)
         opening = SetupRequest(
             agent=agent,
             thread=node.thread,
             writer=self.session_context.event_sink.writer,
             log=self.session_context.log,
             mode=strictest_mode(
-                self.subagent_of(each) for each in chain if each.created_event is not None
+                self.subagent_of(item) for item in chain if item.created_event is not None
             ),
             subagent=node.name,
             workspace=None if worktree is None else Path(worktree.path),
         )
-        outfit = self.toolbox.for_thread or toolbox_without_tools(self.toolbox.authorizer)
-        return outfit(opening)
+        toolbox_factory = self.toolbox.for_thread or toolbox_without_tools(self.toolbox.authorizer)
+        return toolbox_factory(opening)
 
     def _remember_prefix(self, node: ThreadNode, context: ThreadContext) -> ThreadContext:
         """What stands before its messages: forks of it begin with the same bytes."""

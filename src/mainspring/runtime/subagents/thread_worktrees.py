@@ -119,10 +119,10 @@ def join_paths(paths: tuple[str, ...], most: int = _MAX_NAMED_PATHS) -> str:
 def with_worktree_note(prompt: str, lodging: Sequence[WorktreeOpened]) -> str:
     """A task, for whoever works apart; a fork would take what it was told before for true."""
     notes = [
-        f"[From here on you work in {each.path}: a git worktree of your own, which began with the"
-        f" last commit, {each.commit[:12]}. Leave what you do there, uncommitted: whoever has"
+        f"[From here on you work in {item.path}: a git worktree of your own, which began with the"
+        f" last commit, {item.commit[:12]}. Leave what you do there, uncommitted: whoever has"
         " called you merges it.]"
-        for each in lodging
+        for item in lodging
     ]
     return "\n\n".join((prompt, *notes))
 

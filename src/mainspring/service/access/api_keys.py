@@ -76,7 +76,7 @@ class Key(Struct, frozen=True, kw_only=True):
         """Whether it may do less than its role says."""
         narrowed = (self.agent_id, self.environment_id, self.lent_to)
         limited = (self.requests_per_minute, self.daily_budget_usd)
-        return any(each is not None for each in (*narrowed, *limited))
+        return any(item is not None for item in (*narrowed, *limited))
 
 
 class NewKey(Key, frozen=True, kw_only=True):
@@ -117,7 +117,9 @@ class Keys:
         clock: Clock = clocks.now,
         new_secret: Callable[[], str] = lambda: PREFIX + secrets.token_urlsafe(32),
     ) -> None:
-        self._drawer = Repository(records, KIND, _StoredKey, columns=_index_columns, clock=clock)
+        self._repository = Repository(
+            records, KIND, _StoredKey, columns=_index_columns, clock=clock
+        )
         self._clock = clock
         self._new_secret = new_secret
 
@@ -132,15 +134,15 @@ class Keys:
         self._check(asked)
         secret = self._new_secret()
         kept = self._new_key(who.tenant, asked, secret, created_by=who.key_id)
-        await self._drawer.put(who.tenant, kept)
+        await self._repository.put(who.tenant, kept)
         return NewKey(**asdict(kept.key), key=secret)
 
     async def get(self, tenant: str, key_id: str) -> Key:
         """Raises: NotFound."""
-        return (await self._drawer.get(tenant, key_id)).key
+        return (await self._repository.get(tenant, key_id)).key
 
     async def page(self, tenant: str, list_query: ListQuery) -> Page[Key]:
-        found = await self._drawer.page(tenant, list_query)
+        found = await self._repository.page(tenant, list_query)
         return Page(data=[kept.key for kept in found.data], next_page=found.next_page)
 
     async def revoke(self, tenant: str, key_id: str) -> Key:
@@ -153,7 +155,7 @@ class Keys:
             moment = stored_key.key.revoked_at or self._clock()
             return replace(stored_key, key=replace(stored_key.key, revoked_at=moment))
 
-        return (await self._drawer.update(tenant, key_id, change)).key
+        return (await self._repository.update(tenant, key_id, change)).key
 
     async def find_any_tenant(self, id_or_secret: str) -> Key:
         """Of any tenant, for the operator of the machine: by its id, or by the key itself.
@@ -162,7 +164,7 @@ class Keys:
         """
         is_id = id_or_secret.startswith(f"{_ID_PREFIX}_")
         key_id = id_or_secret if is_id else _id_of(digest_of(id_or_secret))
-        return self._drawer.read(await self._drawer.records.get(KIND, key_id)).key
+        return self._repository.read(await self._repository.records.get(KIND, key_id)).key
 
     async def find(self, digest: str) -> Key:
         """The key with a secret of this SHA-256, one that holds or did once.
@@ -170,10 +172,10 @@ class Keys:
         Raises: Unauthenticated.
         """
         try:
-            record = await self._drawer.records.get(KIND, _id_of(digest))
+            record = await self._repository.records.get(KIND, _id_of(digest))
         except NotFound:
             raise Unauthenticated("no such API key") from None
-        kept = self._drawer.read(record)
+        kept = self._repository.read(record)
         if not hmac.compare_digest(kept.digest, digest) or kept.key.tenant_id != record.tenant:
             raise Unauthenticated("no such API key")
         return kept.key
@@ -182,7 +184,7 @@ class Keys:
         """To the hour: a write for every request would cost more than anybody wants to know."""
         now = self._clock()
         if key.last_used_at is None or now - key.last_used_at >= LAST_USED_INTERVAL:
-            await self._drawer.update(
+            await self._repository.update(
                 key.tenant_id,
                 key.id,
                 lambda kept: replace(kept, key=replace(kept.key, last_used_at=now)),
@@ -191,7 +193,7 @@ class Keys:
     def first_key_change(self, secret: str) -> Put:
         """The change that makes an administrator's key of the root tenant with this secret."""
         asked = CreateKey(name="first administrator", role="admin")
-        return self._drawer.put_change(
+        return self._repository.put_change(
             ROOT_TENANT, self._new_key(ROOT_TENANT, asked, secret, created_by="serve")
         )
 
@@ -204,20 +206,20 @@ class Keys:
         asked = CreateKey(name=ADMIN_KEY_VARIABLE, role="admin")
         kept = self._new_key(ROOT_TENANT, asked, secret, created_by=ADMIN_KEY_VARIABLE)
         try:
-            await self._drawer.put(ROOT_TENANT, kept)
+            await self._repository.put(ROOT_TENANT, kept)
         except AlreadyExists:
             if (await self.get(ROOT_TENANT, kept.id)).revoked_at is not None:
                 raise InvalidInput(
                     f"{ADMIN_KEY_VARIABLE}: it was revoked; choose another"
                 ) from None
         listing = ListQuery(label=ADMIN_KEY_VARIABLE, limit=1000)
-        for former in (await self._drawer.page(ROOT_TENANT, listing)).data:
+        for former in (await self._repository.page(ROOT_TENANT, listing)).data:
             if former.id != kept.id:
                 await self.revoke(ROOT_TENANT, former.id)
 
     async def has_any(self) -> bool:
         """Whether there ever was a key."""
-        return await self._drawer.records.count(RecordQuery(kind=KIND)) > 0
+        return await self._repository.records.count(RecordQuery(kind=KIND)) > 0
 
     def new_secret(self) -> str:
         return self._new_secret()
@@ -315,4 +317,6 @@ def _check_chosen_secret(secret: str) -> None:
 
 
 def _index_columns(stored_key: _StoredKey) -> IndexColumns:
-    return IndexColumns(label=stored_key.key.created_by, is_archived=stored_key.key.revoked_at is not None)
+    return IndexColumns(
+        label=stored_key.key.created_by, is_archived=stored_key.key.revoked_at is not None
+    )

@@ -127,7 +127,9 @@ class Audit:
         self._records = records
         self._clock = clock
         self._new_id = new_id
-        self._drawer = Repository(records, KIND, AuditEntry, columns=_index_columns, clock=clock)
+        self._repository = Repository(
+            records, KIND, AuditEntry, columns=_index_columns, clock=clock
+        )
         self._anchors = Repository(records, _ANCHOR, AuditAnchor, clock=clock)
         self._commits: dict[str, GroupCommit[_PendingEntry]] = {}
 
@@ -147,7 +149,7 @@ class Audit:
             raise job.error
 
     async def page(self, tenant: str, list_query: ListQuery) -> Page[AuditEntry]:
-        return await self._drawer.page(tenant, list_query)
+        return await self._repository.page(tenant, list_query)
 
     async def entries(self, tenant: str) -> AsyncGenerator[AuditEntry, None]:
         """All of them, from the first."""
@@ -156,7 +158,7 @@ class Audit:
             RecordQuery(kind=KIND, tenant=tenant, order="asc", after=after, limit=_BATCH)
         ):
             for record in found:
-                yield self._drawer.read(record)
+                yield self._repository.read(record)
             after = found[-1]
 
     async def verify(self, tenant: str, *, head: str | None = None) -> AuditVerification:
@@ -189,7 +191,7 @@ class Audit:
         while found := await self._records.list(
             RecordQuery(kind=KIND, tenant=tenant, order="asc", created_upto=upto, limit=_BATCH)
         ):
-            last = self._drawer.read(found[-1])
+            last = self._repository.read(found[-1])
             anchor = AuditAnchor(id=_anchor_id(tenant), seq=last.seq, hash=last.hash)
             kept = await self._anchor_record(tenant)
             hung: Put | Replace
@@ -228,8 +230,12 @@ class Audit:
             return
         raise StaleVersion("the audit: others kept writing")
 
-    def _link(self, tenant: str, pending_entry: _PendingEntry, chain_end: _ChainEnd) -> tuple[Put, _ChainEnd]:
-        created = max(to_micros(pending_entry.moment), chain_end.created + 1)  # lists are in the chain's order
+    def _link(
+        self, tenant: str, pending_entry: _PendingEntry, chain_end: _ChainEnd
+    ) -> tuple[Put, _ChainEnd]:
+        created = max(
+            to_micros(pending_entry.moment), chain_end.created + 1
+        )  # lists are in the chain's order
         bare = AuditEntry(
             id=self._new_id("audit"),
             seq=chain_end.seq + 1,
@@ -255,7 +261,7 @@ class Audit:
         found = await self._records.list(RecordQuery(kind=KIND, tenant=tenant, limit=1))
         if not found:
             return await self._anchor_end(tenant)
-        entry = self._drawer.read(found[0])
+        entry = self._repository.read(found[0])
         return _ChainEnd(entry.seq, entry.hash, found[0].created)
 
     async def _anchor_end(self, tenant: str) -> _ChainEnd:

@@ -145,7 +145,9 @@ class Authenticator:
         self._buckets = TokenBuckets(monotonic=monotonic)
         self._strangers = TokenBuckets(monotonic=monotonic)
 
-    async def admit(self, credentials: RequestCredentials, route: RoutePolicy) -> AuthenticationResult:
+    async def admit(
+        self, credentials: RequestCredentials, route: RoutePolicy
+    ) -> AuthenticationResult:
         """Raises: Unauthenticated, and RateLimited for who was it too often."""
         if route.is_open:
             return AuthenticationResult(who=ANONYMOUS)
@@ -156,7 +158,9 @@ class Authenticator:
         except (Forbidden, InvalidInput) as error:
             return AuthenticationResult(who=who, refusal=error)
         if credentials.is_inside:
-            return AuthenticationResult(who=who, refusal=await self._refusal(who, credentials, route))
+            return AuthenticationResult(
+                who=who, refusal=await self._refusal(who, credentials, route)
+            )
         standing = self._take_tokens(who, key_rate, tenant)
         return AuthenticationResult(
             who=who,

@@ -59,7 +59,7 @@ class IdempotentRequests:
         new_id: Callable[[str], str] = ids.new_id,
     ) -> None:
         self._records = records
-        self._drawer = Repository(
+        self._repository = Repository(
             records,
             KIND,
             RequestRecord,
@@ -89,12 +89,12 @@ class IdempotentRequests:
         sealed = self._seal.seal(msgspec.json.encode(asked), _request_context(new))
         new = replace(new, sealed_request=sealed)
         try:
-            return await self._drawer.put(who.tenant, new)
+            return await self._repository.put(who.tenant, new)
         except AlreadyExists:
-            known = await self._drawer.get(who.tenant, new.id)
+            known = await self._repository.get(who.tenant, new.id)
             if self._take_over(known, new, asked) is known:
                 return known
-            return await self._drawer.update(
+            return await self._repository.update(
                 who.tenant, new.id, lambda known: self._take_over(known, new, asked)
             )
 
@@ -121,12 +121,12 @@ class IdempotentRequests:
             return replace(known, sealed=sealed)
 
         with suppress(NotFound):  # it has expired meanwhile
-            await self._drawer.update(tenant, request.id, change)
+            await self._repository.update(tenant, request.id, change)
 
     async def release(self, tenant: str, request: RequestRecord) -> None:
         """It was refused: the next request with the key is tried anew."""
         with suppress(NotFound):
-            await self._drawer.remove(tenant, request.id)
+            await self._repository.remove(tenant, request.id)
 
     def answer(self, request: RequestRecord) -> bytes | None:
         if request.sealed is None:
@@ -136,7 +136,7 @@ class IdempotentRequests:
     async def remove_expired(self) -> int:
         """Of all tenants; how many. Call it now and then."""
         removed = 0
-        for record, _ in await self._drawer.due(self._clock()):
+        for record, _ in await self._repository.due(self._clock()):
             with suppress(StaleVersion, NotFound):
                 await self._records.write(Remove(record_row=record))
                 removed += 1
@@ -154,7 +154,7 @@ def _rights(who: Principal) -> list[str]:
     """An answer is for the rights that it was given under: a key that may do less now, or other
     things, does not get it."""
     bounds = (who.agent_id, who.environment_id, who.session_id, who.work_id, who.system)
-    return [who.role, *(each or "" for each in bounds), *sorted(who.grants)]
+    return [who.role, *(bound or "" for bound in bounds), *sorted(who.grants)]
 
 
 def _context(request: RequestRecord) -> str:

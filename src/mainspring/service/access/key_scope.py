@@ -91,12 +91,12 @@ class KeyScope:
 
         Raises: Forbidden, NotFound.
         """
-        for each in named:
+        for item in named:
             if who.agent_id is not None:
-                rule = self._of_agent.get(each.kind, _deny_all)
-                await rule(who, each.id)
+                rule = self._of_agent.get(item.kind, _deny_all)
+                await rule(who, item.id)
             if who.environment_id is not None:
-                await self._check_workers_id(who, path, each)
+                await self._check_workers_id(who, path, item)
 
     async def _agents_session(self, who: Principal, session_id: str) -> None:
         who.require_agent((await self._sessions.get(who.tenant, session_id)).agent.id)
@@ -115,7 +115,7 @@ class KeyScope:
 
     async def _agents_skill(self, who: Principal, skill_id: str) -> None:
         agent = await self._agents.get(who.tenant, who.agent_id or "")
-        if skill_id not in {each.skill_id for each in agent.skills}:
+        if skill_id not in {skill.skill_id for skill in agent.skills}:
             await _require_granted(who, skill_id)
 
     async def _agents_deployment(self, who: Principal, deployment_id: str) -> None:
@@ -151,7 +151,9 @@ class KeyScope:
         session = await self._sessions.get(who.tenant, path["session_id"])
         file = await self._files.get(who.tenant, named.id)
         is_its_own = file.scope is not None and file.scope.id == session.id
-        mounted = {each.file_id for each in session.resources if isinstance(each, FileResource)}
+        mounted = {
+            resource.file_id for resource in session.resources if isinstance(resource, FileResource)
+        }
         if not is_its_own and file.id not in mounted:
             raise NotFound("file", named.id)
 
@@ -159,7 +161,7 @@ class KeyScope:
         if who.session_id is None:
             raise Forbidden("skills are for the token of a work item, not for an environment's key")
         session = await self._sessions.get(who.tenant, who.session_id)
-        if skill_id not in {each.skill_id for each in skills_of(session.agent)}:
+        if skill_id not in {item.skill_id for item in skills_of(session.agent)}:
             raise NotFound("skill", skill_id)
 
     async def _check_workers_store(self, who: Principal, store_id: str, route: ScopedRoute) -> None:
@@ -168,9 +170,9 @@ class KeyScope:
             raise Forbidden("memory is for the token of a work item, not for an environment's key")
         session = await self._sessions.get(who.tenant, who.session_id)
         stores = {
-            each.memory_store_id: each.access
-            for each in session.resources
-            if isinstance(each, StoreResource)
+            resource.memory_store_id: resource.access
+            for resource in session.resources
+            if isinstance(resource, StoreResource)
         }
         if store_id not in stores:
             raise NotFound("memory_store", store_id)

@@ -53,7 +53,7 @@ class Halts:
         clock: Clock = clocks.now,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._drawer = Repository(records, "halt", Halt, clock=clock)
+        self._repository = Repository(records, "halt", Halt, clock=clock)
         self._clock = clock
         self._recent = TtlCache(self._find_reason, seconds=HALT_CACHE_SECONDS, monotonic=monotonic)
         self._tenants = Tenants(records, clock=clock)
@@ -70,15 +70,15 @@ class Halts:
         )
         self._recent.forget((tenant, asked.agent_id))
         try:
-            return await self._drawer.put(tenant, halt)
+            return await self._repository.put(tenant, halt)
         except AlreadyExists:
-            return await self._drawer.get(tenant, halt.id)
+            return await self._repository.get(tenant, halt.id)
 
     async def resume(self, tenant: str, who: Principal, agent_id: str | None = None) -> None:
         """Raises: NotFound: it was not stopped. Forbidden: an agent asks."""
         who.require_human()
         self._recent.forget((tenant, agent_id))
-        await self._drawer.remove(tenant, _id_of(tenant, agent_id))
+        await self._repository.remove(tenant, _id_of(tenant, agent_id))
 
     async def of(self, tenant: str) -> list[Halt]:
         """What is stopped of a tenant, as it stands now."""
@@ -101,15 +101,17 @@ class Halts:
         """Each by its own id: however many others there are, none is overlooked."""
         tenant, agent_id = scope
         try:
-            return _message(await self._drawer.get(tenant, _id_of(tenant, agent_id)))
+            return _message(await self._repository.get(tenant, _id_of(tenant, agent_id)))
         except NotFound:
             if agent_id is None and await self._tenants.is_disabled(tenant):
                 return f"the tenant {tenant} is disabled"
             return None
 
     async def _list_halts(self, tenant: str | None) -> list[Halt]:
-        wanted = RecordQuery(kind=self._drawer.kind, tenant=tenant, limit=_MAX_HALTS)
-        return [self._drawer.read(each) for each in await self._drawer.records.list(wanted)]
+        wanted = RecordQuery(kind=self._repository.kind, tenant=tenant, limit=_MAX_HALTS)
+        return [
+            self._repository.read(record) for record in await self._repository.records.list(wanted)
+        ]
 
 
 def _id_of(tenant: str, agent_id: str | None) -> str:

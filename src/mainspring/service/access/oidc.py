@@ -90,8 +90,11 @@ class IssuedTokens:
     ) -> None:
         """Raises: InvalidInput."""
         check_issuers(oidc_issuers)
-        self._issuers = {each.issuer: each for each in oidc_issuers}
-        self._keys = {each.issuer: IssuerKeySet(each, fetch_bytes, monotonic) for each in oidc_issuers}
+        self._issuers = {oidc_issuer.issuer: oidc_issuer for oidc_issuer in oidc_issuers}
+        self._keys = {
+            oidc_issuer.issuer: IssuerKeySet(oidc_issuer, fetch_bytes, monotonic)
+            for oidc_issuer in oidc_issuers
+        }
 
     def is_one(self, secret: str) -> bool:
         return secret.startswith("eyJ") and secret.count(".") == 2
@@ -164,7 +167,7 @@ def _tenant(oidc_issuer: OidcIssuer, claims: Mapping[str, Any]) -> str:
     if oidc_issuer.tenant is not None:
         return oidc_issuer.tenant
     said = _texts(_claim(claims, oidc_issuer.tenant_claim or ""))
-    meant = {oidc_issuer.tenants[each] for each in said if each in oidc_issuer.tenants}
+    meant = {oidc_issuer.tenants[item] for item in said if item in oidc_issuer.tenants}
     if len(meant) != 1:
         raise Forbidden(f"the claim {oidc_issuer.tenant_claim} names no tenant here, or several")
     return meant.pop()
@@ -172,10 +175,10 @@ def _tenant(oidc_issuer: OidcIssuer, claims: Mapping[str, Any]) -> str:
 
 def _role(oidc_issuer: OidcIssuer, claims: Mapping[str, Any]) -> Role:
     said = _texts(_claim(claims, oidc_issuer.role_claim))
-    meant = [oidc_issuer.roles[each] for each in said if each in oidc_issuer.roles]
+    meant = [oidc_issuer.roles[item] for item in said if item in oidc_issuer.roles]
     if not meant:
         raise Forbidden(f"the claim {oidc_issuer.role_claim} names no role here")
-    return ROLES[max(ROLES.index(each) for each in meant)]
+    return ROLES[max(ROLES.index(item) for item in meant)]
 
 
 def _claim(claims: Mapping[str, Any], name: str) -> object:
@@ -194,5 +197,5 @@ def _texts(value: object) -> list[str]:
     if isinstance(value, str):
         return [value]
     if isinstance(value, list):
-        return [each for each in cast("list[object]", value) if isinstance(each, str)]
+        return [item for item in cast("list[object]", value) if isinstance(item, str)]
     return []

@@ -49,10 +49,10 @@ class OidcIssuer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 def check_issuers(oidc_issuers: tuple[OidcIssuer, ...]) -> None:
     """Raises: InvalidInput: their keys would come over a line that anybody can change."""
-    for each in oidc_issuers:
-        parts = urlsplit(each.jwks_url)
+    for oidc_issuer in oidc_issuers:
+        parts = urlsplit(oidc_issuer.jwks_url)
         is_local = parts.scheme == "http" and parts.hostname in _LOOPBACK
         if not (parts.scheme == "https" and parts.hostname) and not is_local:
-            raise InvalidInput(f"jwks_url: {each.jwks_url} is no https:// address")
-    if len({each.issuer for each in oidc_issuers}) != len(oidc_issuers):
+            raise InvalidInput(f"jwks_url: {oidc_issuer.jwks_url} is no https:// address")
+    if len({oidc_issuer.issuer for oidc_issuer in oidc_issuers}) != len(oidc_issuers):
         raise InvalidInput("issuer: one is there twice")

@@ -84,8 +84,8 @@ def _collect_ids(value: Any, info: inspect.Type, where: str) -> Iterator[NamedId
     elif isinstance(info, inspect.Metadata):
         yield from _collect_ids(value, info.type, where)
     elif isinstance(info, inspect.UnionType):
-        for each in info.types:
-            yield from _collect_ids(value, each, where)
+        for item in info.types:
+            yield from _collect_ids(value, item, where)
     else:
         for part, type_, place in _children(value, info):
             yield from _collect_ids(part, type_, f"{where}{place}".lstrip("."))
@@ -126,13 +126,13 @@ _GRANTABLE_KINDS = ("vault", "memory_store", "file", "skill", "environment")
 
 async def check_ids_exist(records: Records, tenant: str, named: Iterable[NamedId]) -> None:
     """Raises: NotFound: the tenant has no such thing."""
-    for each in dict.fromkeys(named):
-        if each.may_be_gone:
+    for fromkey in dict.fromkeys(named):
+        if fromkey.may_be_gone:
             continue
-        if each.kind == "granted":
-            await _check_any_exists(records, tenant, each.id)
-        elif each.kind in _RECORD_KINDS:
-            await _check_exists(records, tenant, each.kind, each.id)
+        if fromkey.kind == "granted":
+            await _check_any_exists(records, tenant, fromkey.id)
+        elif fromkey.kind in _RECORD_KINDS:
+            await _check_exists(records, tenant, fromkey.kind, fromkey.id)
 
 
 async def _check_exists(records: Records, tenant: str, kind: str, id_: str) -> None:

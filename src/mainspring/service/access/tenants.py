@@ -64,16 +64,16 @@ class UpdateTenant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 class Tenants:
     def __init__(self, records: Records, *, clock: Clock = clocks.now) -> None:
-        self._drawer = Repository(records, "tenant", Tenant, clock=clock)
+        self._repository = Repository(records, "tenant", Tenant, clock=clock)
         self._clock = clock
 
     async def create(self, asked: CreateTenant) -> Tenant:
         """Raises: AlreadyThere."""
-        return await self._drawer.put(PLATFORM_TENANT, self._new_tenant(asked))
+        return await self._repository.put(PLATFORM_TENANT, self._new_tenant(asked))
 
     def create_change(self, asked: CreateTenant) -> Put:
         """The change that `create` makes, for several of them in one write."""
-        return self._drawer.put_change(PLATFORM_TENANT, self._new_tenant(asked))
+        return self._repository.put_change(PLATFORM_TENANT, self._new_tenant(asked))
 
     async def ensure_root(self) -> None:
         with suppress(AlreadyExists):
@@ -81,7 +81,7 @@ class Tenants:
 
     async def get(self, tenant_id: str) -> Tenant:
         """Raises: NotFound."""
-        return await self._drawer.get(PLATFORM_TENANT, tenant_id)
+        return await self._repository.get(PLATFORM_TENANT, tenant_id)
 
     async def is_disabled(self, tenant_id: str) -> bool:
         """Nothing is done for it then: neither what its people ask nor what its clocks do."""
@@ -101,7 +101,7 @@ class Tenants:
         def change(known: Tenant) -> Tenant:
             return _check_tenant(replace(known, **given, updated_at=self._clock()))
 
-        return await self._drawer.update(PLATFORM_TENANT, tenant_id, change)
+        return await self._repository.update(PLATFORM_TENANT, tenant_id, change)
 
     async def disable(self, tenant_id: str) -> Tenant:
         """Its keys no longer open anything and its agents stop, within seconds; nothing of it is
@@ -116,17 +116,17 @@ class Tenants:
             now = self._clock()
             return replace(known, disabled_at=known.disabled_at or now, updated_at=now)
 
-        return await self._drawer.update(PLATFORM_TENANT, tenant_id, change)
+        return await self._repository.update(PLATFORM_TENANT, tenant_id, change)
 
     async def enable(self, tenant_id: str) -> Tenant:
-        return await self._drawer.update(
+        return await self._repository.update(
             PLATFORM_TENANT,
             tenant_id,
             lambda known: replace(known, disabled_at=None, updated_at=self._clock()),
         )
 
     async def page(self, list_query: ListQuery) -> Page[Tenant]:
-        return await self._drawer.page(PLATFORM_TENANT, list_query)
+        return await self._repository.page(PLATFORM_TENANT, list_query)
 
     def _new_tenant(self, asked: CreateTenant) -> Tenant:
         now = self._clock()

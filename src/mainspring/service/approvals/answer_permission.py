@@ -35,7 +35,7 @@ class _Speaker(Struct, frozen=True, kw_only=True):
 
 class SessionSpeakers:
     def __init__(self, records: Records, *, clock: Clock = clocks.now) -> None:
-        self._drawer = Repository(
+        self._repository = Repository(
             records,
             SPEAKER_KIND,
             _Speaker,
@@ -49,7 +49,7 @@ class SessionSpeakers:
             return
         id_ = _speaker_id(session.id, who.key_id)
         with suppress(AlreadyExists):  # they said two things at once
-            await self._drawer.put(
+            await self._repository.put(
                 who.tenant, _Speaker(id=id_, session_id=session.id, key_id=who.key_id)
             )
 
@@ -57,7 +57,7 @@ class SessionSpeakers:
         if who.key_id == session.created_by.key_id:
             return True
         try:
-            await self._drawer.get(who.tenant, _speaker_id(session.id, who.key_id))
+            await self._repository.get(who.tenant, _speaker_id(session.id, who.key_id))
         except NotFound:
             return False
         return True

@@ -66,14 +66,14 @@ class SetApprovalPolicy(Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 class ApprovalPolicies:
     def __init__(self, records: Records, *, clock: Clock = clocks.now) -> None:
-        self._drawer = Repository(records, KIND, ApprovalPolicy, clock=clock)
+        self._repository = Repository(records, KIND, ApprovalPolicy, clock=clock)
         self._clock = clock
 
     async def of(self, tenant: str, agent_id: str | None = None) -> ApprovalPolicy:
         """What holds for an agent: its own, else the tenant's, else what is built in."""
         for owner in dict.fromkeys((agent_id, None)):
             try:
-                return await self._drawer.get(tenant, _id(tenant, owner))
+                return await self._repository.get(tenant, _id(tenant, owner))
             except NotFound:
                 continue
         return ApprovalPolicy(id=_id(tenant, None))
@@ -104,13 +104,13 @@ class ApprovalPolicies:
             return _check_policy(replace(known, **given, id=id_, updated_at=self._clock()))
 
         try:
-            return await self._drawer.update(tenant, id_, change)
+            return await self._repository.update(tenant, id_, change)
         except NotFound:
             pass
         try:
-            return await self._drawer.put(tenant, change(await self.of(tenant, asked.agent_id)))
+            return await self._repository.put(tenant, change(await self.of(tenant, asked.agent_id)))
         except AlreadyExists:  # by another, just now
-            return await self._drawer.update(tenant, id_, change)
+            return await self._repository.update(tenant, id_, change)
 
     async def unset(self, who: Principal, agent_id: str | None = None) -> ApprovalPolicy:
         """What holds now.
@@ -121,7 +121,7 @@ class ApprovalPolicies:
         tenant = who.tenant
         id_ = _id(tenant, agent_id)
         try:
-            await self._drawer.remove(tenant, id_)
+            await self._repository.remove(tenant, id_)
         except NotFound:
             raise NotFound(KIND, f"of {agent_id or 'this tenant'}") from None
         return await self.of(tenant, agent_id)

@@ -75,7 +75,7 @@ class Approval(Struct, frozen=True, kw_only=True):
         """When something is to be done about it, if nobody answers."""
         escalates = self.escalates_at if self.escalated_at is None else None
         expires = None if self.is_left else self.expires_at
-        moments = [each for each in (escalates, expires) if each is not None]
+        moments = [item for item in (escalates, expires) if item is not None]
         return min(moments) if moments and self.status == "waiting" else None
 
 

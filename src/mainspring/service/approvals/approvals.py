@@ -85,12 +85,14 @@ class Approvals:
         clock: Clock = clocks.now,
     ) -> None:
         """`digests`: those of `Sessions`, to fold each log once in a process."""
-        self.keeper = ApprovalReconciler(log, put=put, notification_writer=notification_writer, digests=digests, clock=clock)
+        self.keeper = ApprovalReconciler(
+            log, put=put, notification_writer=notification_writer, digests=digests, clock=clock
+        )
         self.policies = self.keeper.policies
         self._log = log
         self._wake_session = wake_session
         self._clock = clock
-        self._drawer = self.keeper.drawer
+        self._repository = self.keeper.repository
         self._leave = AnswerPermission(log.store.records, clock=clock)
 
     async def page(self, who: Principal, list_query: ListQuery) -> Page[Approval]:
@@ -99,8 +101,8 @@ class Approvals:
             if list_query.label not in (None, who.agent_id):
                 return Page(data=[])
             list_query = dataclasses.replace(list_query, label=who.agent_id)
-        found = await self._drawer.page(who.tenant, list_query)
-        shown = [await self._with_policy(who.tenant, each) for each in found.data]
+        found = await self._repository.page(who.tenant, list_query)
+        shown = [await self._with_policy(who.tenant, item) for item in found.data]
         return Page(data=shown, next_page=found.next_page)
 
     async def get(self, who: Principal, approval_id: str) -> Approval:
@@ -152,11 +154,13 @@ class Approvals:
         """What a worker does for a job `approval`: what is due about one."""
         tenant = job.tenant
         try:
-            await self.keeper.catch_up(tenant, (await self._drawer.get(tenant, job.key)).session_id)
-            record = await self._drawer.record(tenant, job.key)
+            await self.keeper.catch_up(
+                tenant, (await self._repository.get(tenant, job.key)).session_id
+            )
+            record = await self._repository.record(tenant, job.key)
         except NotFound:
             return
-        approval, now = self._drawer.read(record), self._clock()
+        approval, now = self._repository.read(record), self._clock()
         if approval.due is None or approval.due > now:
             return await self.keeper.put_next(tenant, approval)
         if approval.expires_at is not None and approval.expires_at <= now and not approval.is_left:
@@ -235,7 +239,7 @@ class Approvals:
         return rule
 
     async def _load(self, who: Principal, approval_id: str) -> Approval:
-        approval = await self._drawer.get(who.tenant, approval_id)
+        approval = await self._repository.get(who.tenant, approval_id)
         if who.agent_id not in (None, approval.agent_id):
             raise NotFound(KIND, approval_id)
         return approval

@@ -83,12 +83,12 @@ class ApprovalReconciler:
         records = log.store.records
         self.log = log
         self.digests = digests or Digests(log)
-        self.drawer = approval_repository(records, clock)
+        self.repository = approval_repository(records, clock)
         self.sessions = Repository(records, session_record.KIND, SessionRecord, clock=clock)
         self.policies = ApprovalPolicies(records, clock=clock)
         self._records = records
         self._put = put
-        self._teller = notification_writer or NoNotifications()
+        self._renderer = notification_writer or NoNotifications()
         self._clock = clock
         self._patrolled: dict[str, int] = {}
         self._upto: SessionRow | None = None
@@ -113,7 +113,7 @@ class ApprovalReconciler:
     async def sweep(self) -> int:
         """Have done what is due and has no job, as one that was lost, and look after sessions
         whose worker died before it caught up; how many were due. Call it now and then."""
-        due = await self.drawer.due(self._clock(), limit=_BATCH)
+        due = await self.repository.due(self._clock(), limit=_BATCH)
         for record, approval in due:
             await self._put(_job(record.tenant, approval))
         await self._reconcile_recent()
@@ -131,12 +131,14 @@ class ApprovalReconciler:
         notifications: Sequence[Notification] = (),
     ) -> bool:
         """Write it, and tell of it, once; False if somebody else has changed it before."""
-        telling = await self._teller.prepare_changes(*notifications)
+        telling = await self._renderer.prepare_changes(*notifications)
         try:
-            await self._records.write(self.drawer.replace_change(record_row, approval), *telling)
+            await self._records.write(
+                self.repository.replace_change(record_row, approval), *telling
+            )
         except (StaleVersion, NotFound):
             return False
-        await self._teller.enqueue_deliveries(telling)
+        await self._renderer.enqueue_deliveries(telling)
         await self.put_next(tenant, approval)
         return True
 
@@ -146,7 +148,10 @@ class ApprovalReconciler:
             RecordQuery(kind=KIND, tenant=tenant, parent=session.id, is_archived=False, limit=1000)
         )
         known = {record.id for record in open_}
-        waiting = {approval_id(session.id, each.call_id, each.asked): each for each in seen.pending_calls}
+        waiting = {
+            approval_id(session.id, pending_call.call_id, pending_call.asked): pending_call
+            for pending_call in seen.pending_calls
+        }
         new = {id_: asking for id_, asking in waiting.items() if id_ not in known}
         has_changed = await self._begin(tenant, session, new) if new else False
         for record in open_:
@@ -158,20 +163,20 @@ class ApprovalReconciler:
         self, tenant: str, session: SessionRecord, new: dict[str, PendingCall]
     ) -> bool:
         policy = await self.policies.of(tenant, session.agent.id)
-        asked = await read_questions(self.log, session.id, (each.call_id for each in new.values()))
+        asked = await read_questions(self.log, session.id, (item.call_id for item in new.values()))
         has_changed = False
         for id_, asking in new.items():
             if asking.call_id not in asked:
                 continue
             approval = _new_approval(id_, session, asking, asked[asking.call_id], policy)
             with suppress(AlreadyExists):  # another was as quick
-                await self.drawer.put(tenant, approval)
+                await self.repository.put(tenant, approval)
                 await self.put_next(tenant, approval)
                 has_changed = True
         return has_changed
 
     async def _close(self, tenant: str, record_row: RecordRow, seen: ApprovalState) -> bool:
-        known = self.drawer.read(record_row)
+        known = self.repository.read(record_row)
         given = await find_answer(self.log, known.session_id, known.tool_use_id, known.asked, seen)
         if given is None:
             void = replace(known, status="void", closed_at=self._clock())

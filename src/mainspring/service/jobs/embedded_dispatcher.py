@@ -147,7 +147,9 @@ class EmbeddedDispatcher:
         closing: Event,
         failure_handler: FailureHandler | None = None,
     ) -> None:
-        lanes = JobExecutor(self, job_handler, failure_handler=failure_handler, backoff=self._backoff)
+        lanes = JobExecutor(
+            self, job_handler, failure_handler=failure_handler, backoff=self._backoff
+        )
         async with run_in_background(self._poll_forever, self._renew):
             await lanes.run(concurrency=concurrency, closing=closing)
 

@@ -52,7 +52,12 @@ class JobQueue(Protocol):
 
 class JobExecutor:
     def __init__(
-        self, job_queue: JobQueue, job_handler: JobHandler, *, failure_handler: FailureHandler | None, backoff: Backoff
+        self,
+        job_queue: JobQueue,
+        job_handler: JobHandler,
+        *,
+        failure_handler: FailureHandler | None,
+        backoff: Backoff,
     ) -> None:
         self._job_queue = job_queue
         self._job_handler = job_handler
@@ -121,7 +126,10 @@ class JobExecutor:
 
     async def _failed(self, claimed_job: ClaimedJob, error: Exception) -> None:
         _LOG.warning(
-            "%s failed (attempt %d): %s", claimed_job.job.name, claimed_job.attempt, type(error).__name__
+            "%s failed (attempt %d): %s",
+            claimed_job.job.name,
+            claimed_job.attempt,
+            type(error).__name__,
         )
         if claimed_job.attempt < ATTEMPTS:
             seconds = self._backoff(claimed_job.attempt)

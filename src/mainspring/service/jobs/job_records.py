@@ -100,7 +100,9 @@ class JobRecords:
     async def renew(self, name: str) -> None:
         held = await self._own_record(name)
         if held is not None:
-            await self._records.write(Replace(record_row=replace(held, due=to_micros(self._until()))))
+            await self._records.write(
+                Replace(record_row=replace(held, due=to_micros(self._until())))
+            )
 
     async def finish(self, name: str) -> None:
         for _ in range(_TRIES):
@@ -129,7 +131,9 @@ class JobRecords:
         kept = _decode(held)
         kept = StoredJob(job=kept.job, failures=kept.failures + is_failure)
         try:
-            await self._records.write(Remove(record_row=held), Put(record_row=self._waiting(kept, at)))
+            await self._records.write(
+                Remove(record_row=held), Put(record_row=self._waiting(kept, at))
+            )
         except AlreadyExists:  # one was put meanwhile, and does for both
             try:
                 await self._records.write(Remove(record_row=held))

@@ -78,34 +78,34 @@ class Parking:
         self.after: AfterParking = _ignore_parking
         self._log = log
         self._records = log.store.records
-        self._drawer = Repository(self._records, KIND, ParkedSession, clock=clock)
+        self._repository = Repository(self._records, KIND, ParkedSession, clock=clock)
         self._dispatcher = dispatcher
         self._clock = clock
 
     async def page(self, tenant: str, list_query: ListQuery) -> Page[ParkedSession]:
-        return await self._drawer.page(tenant, list_query)
+        return await self._repository.page(tenant, list_query)
 
     async def get(self, tenant: str, session_id: str) -> ParkedSession:
         """Raises: NotFound."""
-        return await self._drawer.get(tenant, session_id)
+        return await self._repository.get(tenant, session_id)
 
     async def unpark(self, tenant: str, session_id: str) -> None:
         """Try again, from the first of its wakes.
 
         Raises: NotFound: it is not parked.
         """
-        await self._drawer.remove(tenant, session_id)
+        await self._repository.remove(tenant, session_id)
         await self._dispatcher.put(Job(task=WAKE_TASK, key=session_id, tenant=tenant))
 
     async def ids(self) -> frozenset[str]:
         """Of all tenants."""
         found = await self._records.list(RecordQuery(kind=KIND, limit=_MAX_PARKED))
-        return frozenset(each.id for each in found)
+        return frozenset(item.id for item in found)
 
     async def is_parked(self, job: Job) -> bool:
         """Whether its session is parked, and no message has come since that lets it go."""
         try:
-            parked = await self._drawer.get(job.tenant, job.key)
+            parked = await self._repository.get(job.tenant, job.key)
         except NotFound:
             return False
         except StoreCorrupt as error:  # it is still parked; letting it go removes it unread
@@ -137,7 +137,7 @@ class Parking:
         """It is run again, or there is no such session any more."""
         await self._records.forget_tallies(_failure_counter(job))
         with suppress(NotFound, StaleVersion):
-            await self._drawer.remove(job.tenant, job.key)
+            await self._repository.remove(job.tenant, job.key)
 
     async def _park(self, job: Job, reason: str, failures: int) -> None:
         pending = await self._log.store.pending(job.key)
@@ -151,9 +151,9 @@ class Parking:
         )
         await self._records.forget_tallies(_failure_counter(job))
         try:
-            await self._drawer.put(job.tenant, parked)
+            await self._repository.put(job.tenant, parked)
         except AlreadyExists:
-            await self._drawer.update(job.tenant, job.key, lambda _: parked)
+            await self._repository.update(job.tenant, job.key, lambda _: parked)
 
     async def _write_to_log(self, job: Job, reason: str, failures: int) -> bool:
         """Say it in the log, with all that was sent folded in; whether that was possible.
@@ -178,12 +178,12 @@ class Parking:
 
     async def _close(self, writer: Writer, reason: str, failures: int) -> None:
         """All threads of it."""
-        ensemble = ThreadTree.of(await self._log.read(writer.session_id), writer.thread_id)
-        for event in await writer.stage_inbox(ensemble.addressee):
-            ensemble.apply(event)
-        for member in ensemble.nodes.values():
+        thread_tree = ThreadTree.of(await self._log.read(writer.session_id), writer.thread_id)
+        for event in await writer.stage_inbox(thread_tree.addressee):
+            thread_tree.apply(event)
+        for member in thread_tree.nodes.values():
             thread = member.thread
-            if member is not ensemble.main and (thread.running or thread.unsettled_calls()):
+            if member is not thread_tree.main and (thread.running or thread.unsettled_calls()):
                 writer.stage(*closing_events(thread), thread_id=thread.id)
         error = ErrorDetail(
             type="unknown_error",
@@ -191,7 +191,7 @@ class Parking:
             retry_status=RetryStatus(type="exhausted"),
         )
         await writer.append(
-            *recovery_events(ensemble.main.thread, lambda _: "report"),
+            *recovery_events(thread_tree.main.thread, lambda _: "report"),
             SessionFailed(error=error),
             StatusIdle(
                 stop_reason=StopReason(type="retries_exhausted"), reason="parked", detail=reason

@@ -138,7 +138,8 @@ class PostgresDispatcher:
         if not names:
             return
         known = {
-            each["queueing_lock"] for each in await self._procrastinate_connector.rows(sql.FIND_JOBS, names=names)
+            row["queueing_lock"]
+            for row in await self._procrastinate_connector.rows(sql.FIND_JOBS, names=names)
         }
         for job in jobs:
             if job.name not in known:
@@ -156,7 +157,9 @@ class PostgresDispatcher:
         closing: Event,
         failure_handler: FailureHandler | None = None,
     ) -> None:
-        lanes = JobExecutor(self, job_handler, failure_handler=failure_handler, backoff=self._backoff)
+        lanes = JobExecutor(
+            self, job_handler, failure_handler=failure_handler, backoff=self._backoff
+        )
         try:
             async with run_in_background(self._keep_up, self._listen):
                 await lanes.run(concurrency=concurrency, closing=closing)
@@ -249,7 +252,9 @@ class PostgresDispatcher:
         await self._manager.prune_stalled_workers(STALLED_SECONDS)
         async with self._taking:
             try:
-                found = await self._procrastinate_connector.rows(sql.RESCUE, me=self._me, running=list(self._running))
+                found = await self._procrastinate_connector.rows(
+                    sql.RESCUE, me=self._me, running=list(self._running)
+                )
             except StoreFailed as error:
                 if not isinstance(error.__cause__, psycopg.errors.UniqueViolation):
                     raise

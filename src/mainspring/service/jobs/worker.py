@@ -63,13 +63,13 @@ _HARMLESS_ERRORS = (
 def harmless_cause(error: Exception) -> Exception:
     """Of several that were raised together, the one that is no fault of the session's."""
     together = list(_leaf_errors(error))
-    return next((each for each in together if isinstance(each, _HARMLESS_ERRORS)), error)
+    return next((item for item in together if isinstance(item, _HARMLESS_ERRORS)), error)
 
 
 def _leaf_errors(error: Exception) -> Generator[Exception]:
     if isinstance(error, ExceptionGroup):
-        for each in cast("ExceptionGroup[Exception]", error).exceptions:
-            yield from _leaf_errors(each)
+        for exception in cast("ExceptionGroup[Exception]", error).exceptions:
+            yield from _leaf_errors(exception)
     else:
         yield error
 
@@ -151,7 +151,7 @@ class Worker:
             job = Job(task=WAKE_TASK, key=session_id, tenant=tenant)
             if session_id not in parked or not await self.parking.is_parked(job):
                 jobs.append(job)
-        self._foreign = {each: self._foreign[each] for each in found if each in self._foreign}
+        self._foreign = {item: self._foreign[item] for item in found if item in self._foreign}
         await self._dispatcher.remind(jobs)
 
     async def _sweep(self) -> None:

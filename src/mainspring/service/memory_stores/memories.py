@@ -91,7 +91,7 @@ class Memories:
         self._records = records
         self._stores = stores
         self._max = max_memories
-        self._drawer = memory_repository(records, clock)
+        self._repository = memory_repository(records, clock)
         self._versions = version_repository(records, clock)
         self._clock = clock
         self._new_id = new_id
@@ -126,7 +126,7 @@ class Memories:
             )
             await self._records.write(
                 Replace(record_row=store),
-                self._drawer.put_change(tenant, made),
+                self._repository.put_change(tenant, made),
                 self._version_change(tenant, made, "created", memory_actor, content),
             )
             return made
@@ -139,7 +139,7 @@ class Memories:
         """Raises: NotFound."""
 
         async def attempt() -> MemoryObject:
-            memory = self._drawer.read(await self._record(tenant, store_id, memory_id))
+            memory = self._repository.read(await self._record(tenant, store_id, memory_id))
             return await self._with_view(memory, memory_view)
 
         return await _retry_on_conflict(attempt)
@@ -164,7 +164,7 @@ class Memories:
         async def attempt() -> tuple[MemoryObject, bytes]:
             store = await self._stores.writable(tenant, store_id)
             record = await self._record(tenant, store_id, memory_id)
-            known = self._drawer.read(record)
+            known = self._repository.read(record)
             changed = _apply_update(known, path, content)
             text = await self._content(known) if content is None else content
             if changed == known:
@@ -178,7 +178,7 @@ class Memories:
             )
             await self._records.write(
                 *([Replace(record_row=store)] if changed.path != known.path else []),
-                self._drawer.replace_change(record, changed),
+                self._repository.replace_change(record, changed),
                 self._version_change(tenant, changed, "modified", memory_actor, text),
             )
             return changed, text
@@ -201,14 +201,15 @@ class Memories:
 
         async def attempt() -> None:
             record = await self._record(tenant, store_id, memory_id)
-            known = self._drawer.read(record)
+            known = self._repository.read(record)
             if expected_sha256 is not None:
                 _require_digest(known, expected_sha256)
             last = replace(
                 known, memory_version_id=self._new_id("memver"), updated_at=self._clock()
             )
             await self._records.write(
-                Remove(record_row=record), self._version_change(tenant, last, "deleted", memory_actor)
+                Remove(record_row=record),
+                self._version_change(tenant, last, "deleted", memory_actor),
             )
 
         await _retry_on_conflict(attempt)
@@ -225,9 +226,11 @@ class Memories:
         shown, next_page = found[: listing.most], None
         if len(found) > listing.most:
             last = shown[-1]
-            next_page = encode_cursor(last.name, "" if last.record_row is None else last.record_row.id)
-        items = [await self._list_entry(each, listing.view) for each in shown]
-        return Page(data=[each for each in items if each is not None], next_page=next_page)
+            next_page = encode_cursor(
+                last.name, "" if last.record_row is None else last.record_row.id
+            )
+        items = [await self._list_entry(item, listing.view) for item in shown]
+        return Page(data=[item for item in items if item is not None], next_page=next_page)
 
     async def _items(self, tenant: str, store_id: str, listing: MemoryListing) -> list[_ListItem]:
         """One more than are shown, if there is one."""
@@ -257,7 +260,7 @@ class Memories:
         """`None`: it was deleted since it was listed."""
         if list_item.record_row is None:
             return MemoryPrefix(path=list_item.name.removesuffix(LAST_CHARACTER))
-        memory = self._drawer.read(list_item.record_row)
+        memory = self._repository.read(list_item.record_row)
         if memory_view == "basic":
             return memory
         try:
@@ -283,7 +286,7 @@ class Memories:
         )
 
     async def _record(self, tenant: str, store_id: str, memory_id: str) -> RecordRow:
-        record = await self._drawer.record(tenant, memory_id)
+        record = await self._repository.record(tenant, memory_id)
         if record.parent != store_id:
             raise NotFound(MEMORY_KIND, memory_id)
         return record
@@ -301,10 +304,12 @@ class Memories:
             kind=MEMORY_KIND, tenant=tenant, parent=store_id, name_from=f"{path}/", limit=2
         )
         found = await self._records.list(within)
-        for each in (path, *parent_folders(path)):
+        for parent_folder in (path, *parent_folders(path)):
             try:
                 found.append(
-                    await self._records.named(MEMORY_KIND, each, tenant=tenant, parent=store_id)
+                    await self._records.named(
+                        MEMORY_KIND, parent_folder, tenant=tenant, parent=store_id
+                    )
                 )
             except NotFound:
                 continue
@@ -333,7 +338,9 @@ class Memories:
             raise StaleVersion(f"the memory {memory_object.id} has changed meanwhile")
         return content
 
-    async def _with_view(self, memory_object: MemoryObject, memory_view: MemoryView) -> MemoryObject:
+    async def _with_view(
+        self, memory_object: MemoryObject, memory_view: MemoryView
+    ) -> MemoryObject:
         if memory_view == "basic":
             return memory_object
         return _with_content(memory_object, await self._content(memory_object), memory_view)
@@ -351,8 +358,14 @@ async def _retry_on_conflict(attempt: Callable[[], Awaitable[T]]) -> T:
     raise StaleVersion("others kept changing the memory store; try again")
 
 
-def _with_content(memory_object: MemoryObject, content: bytes, memory_view: MemoryView) -> MemoryObject:
-    return memory_object if memory_view == "basic" else replace(memory_object, content=content.decode())
+def _with_content(
+    memory_object: MemoryObject, content: bytes, memory_view: MemoryView
+) -> MemoryObject:
+    return (
+        memory_object
+        if memory_view == "basic"
+        else replace(memory_object, content=content.decode())
+    )
 
 
 def _apply_update(known: MemoryObject, path: str | None, content: bytes | None) -> MemoryObject:

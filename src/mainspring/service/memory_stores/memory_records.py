@@ -140,7 +140,9 @@ def version_of(
     )
 
 
-def redact_version(version: MemoryVersion, memory_actor: MemoryActor, now: datetime) -> MemoryVersion:
+def redact_version(
+    version: MemoryVersion, memory_actor: MemoryActor, now: datetime
+) -> MemoryVersion:
     return replace(
         version,
         path=None,
@@ -208,9 +210,9 @@ def _check_segments(path: str, segments: list[str]) -> None:
         raise InvalidInput(f"path: at most {MAX_PATH_BYTES} bytes")
     if len(segments) > MAX_SEGMENTS:
         raise InvalidInput(f"path: at most {MAX_SEGMENTS} segments")
-    if any(each in ("", ".", "..") for each in segments):
+    if any(segment in ("", ".", "..") for segment in segments):
         raise InvalidInput("path: no segment is empty, . or ..")
-    if any(_is_forbidden(each) for each in path):
+    if any(_is_forbidden(item) for item in path):
         raise InvalidInput("path: no control, format or separator characters")
     if not unicodedata.is_normalized("NFC", path):
         raise InvalidInput("path: it must be in Unicode normalization form C")

@@ -66,7 +66,7 @@ class MemoryStores:
         new_id: Callable[[str], str] = ids.new_id,
     ) -> None:
         self._records = records
-        self._drawer = Repository(
+        self._repository = Repository(
             records, "memory_store", MemoryStore, columns=_index_columns, clock=clock
         )
         self._notify = notify
@@ -83,15 +83,15 @@ class MemoryStores:
             created_at=now,
             updated_at=now,
         )
-        await self._drawer.put(tenant, made)
+        await self._repository.put(tenant, made)
         await self._notify_change(tenant, made.id, "created")
         return made
 
     async def get(self, tenant: str, store_id: str) -> MemoryStore:
-        return await self._drawer.get(tenant, store_id)
+        return await self._repository.get(tenant, store_id)
 
     async def page(self, tenant: str, list_query: ListQuery) -> Page[MemoryStore]:
-        return await self._drawer.page(tenant, list_query)
+        return await self._repository.page(tenant, list_query)
 
     async def update(self, tenant: str, store_id: str, asked: UpdateMemoryStore) -> MemoryStore:
         """Raises: InvalidInput: it is archived."""
@@ -106,7 +106,7 @@ class MemoryStores:
                 updated_at=self._clock(),
             )
 
-        return await self._drawer.update(tenant, store_id, change)
+        return await self._repository.update(tenant, store_id, change)
 
     async def archive(self, tenant: str, store_id: str) -> MemoryStore:
         """For good: it is read-only from now on, and no new session gets it."""
@@ -118,7 +118,7 @@ class MemoryStores:
             now = self._clock()
             return replace(known, archived_at=now, updated_at=now) if is_new else known
 
-        archived = await self._drawer.update(tenant, store_id, change)
+        archived = await self._repository.update(tenant, store_id, change)
         if is_new:
             await self._notify_change(tenant, store_id, "archived")
         return archived
@@ -126,7 +126,7 @@ class MemoryStores:
     async def delete(self, tenant: str, store_id: str) -> None:
         """With its memories and all their versions. Asked again after a crash, it goes on."""
         for _ in range(_TRIES):
-            record = await self._drawer.record(tenant, store_id)
+            record = await self._repository.record(tenant, store_id)
             # memories first: while there is one, it may still get versions
             for kind in (MEMORY_KIND, VERSION_KIND):
                 await delete_children(self._records, kind, tenant=tenant, parent=store_id)
@@ -143,7 +143,7 @@ class MemoryStores:
 
         Raises: NotFound; InvalidInput: it is archived.
         """
-        store = await self._drawer.get(tenant, store_id)
+        store = await self._repository.get(tenant, store_id)
         _require_active(store)
         return store
 
@@ -153,8 +153,8 @@ class MemoryStores:
 
         Raises: NotFound; InvalidInput: it is archived.
         """
-        record = await self._drawer.record(tenant, store_id)
-        _require_active(self._drawer.read(record))
+        record = await self._repository.record(tenant, store_id)
+        _require_active(self._repository.read(record))
         return record
 
     async def _notify_change(self, tenant: str, store_id: str, what: str) -> None:
@@ -168,7 +168,7 @@ def _require_active(store: MemoryStore) -> None:
 
 
 def _check_name(name: str) -> str:
-    if any(unicodedata.category(each) == "Cc" for each in name):
+    if any(unicodedata.category(item) == "Cc" for item in name):
         raise InvalidInput("name: no control characters")
     return name
 

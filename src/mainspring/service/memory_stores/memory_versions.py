@@ -71,7 +71,7 @@ class MemoryVersions:
     ) -> None:
         self._records = records
         self._stores = stores
-        self._drawer = version_repository(records, clock)
+        self._repository = version_repository(records, clock)
         self._memories = memory_repository(records, clock)
         self._clock = clock
 
@@ -79,7 +79,7 @@ class MemoryVersions:
         self, tenant: str, store_id: str, version_id: str, *, memory_view: MemoryView = "full"
     ) -> MemoryVersion:
         """Raises: NotFound."""
-        version = self._drawer.read(await self._record(tenant, store_id, version_id))
+        version = self._repository.read(await self._record(tenant, store_id, version_id))
         return await self._with_view(version, memory_view)
 
     async def page(
@@ -95,7 +95,9 @@ class MemoryVersions:
         if len(found) > listing.most:
             last = shown[-1]
             next_page = encode_cursor(last.created, last.id)
-        versions = [await self._with_view(self._drawer.read(each), listing.view) for each in shown]
+        versions = [
+            await self._with_view(self._repository.read(item), listing.view) for item in shown
+        ]
         return Page(data=versions, next_page=next_page)
 
     async def _matching(
@@ -107,7 +109,7 @@ class MemoryVersions:
         while len(found) <= listing.most and (
             batch := await self._after(tenant, store_id, listing, after)
         ):
-            found += (each for each in batch if listing.wants(self._drawer.read(each)))
+            found += (item for item in batch if listing.wants(self._repository.read(item)))
             after = batch[-1]
         return found[: listing.most + 1]
 
@@ -120,13 +122,15 @@ class MemoryVersions:
         """
         for _ in range(_TRIES):
             record = await self._record(tenant, store_id, version_id)
-            known = self._drawer.read(record)
+            known = self._repository.read(record)
             if known.redacted_at is not None:
                 return known
             await self._require_past(tenant, known)
             cleared = redact_version(known, memory_actor, self._clock())
             try:
-                await self._records.write(self._drawer.replace_change(record, cleared, content=b""))
+                await self._records.write(
+                    self._repository.replace_change(record, cleared, content=b"")
+                )
             except StaleVersion:
                 continue
             return cleared
@@ -162,7 +166,7 @@ class MemoryVersions:
         )
 
     async def _record(self, tenant: str, store_id: str, version_id: str) -> RecordRow:
-        record = await self._drawer.record(tenant, version_id)
+        record = await self._repository.record(tenant, version_id)
         if record.parent != store_id:
             raise NotFound(VERSION_KIND, version_id)
         return record
@@ -172,7 +176,7 @@ class MemoryVersions:
             return version
         content = await self._records.content(VERSION_KIND, version.id)
         if content_digest(content) != version.content_sha256:  # redacted since it was read
-            return self._drawer.read(await self._records.get(VERSION_KIND, version.id))
+            return self._repository.read(await self._records.get(VERSION_KIND, version.id))
         return replace(version, content=content.decode())
 
 

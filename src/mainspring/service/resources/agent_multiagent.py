@@ -240,7 +240,7 @@ def advisor_model(multiagent: Multiagent | None) -> str | None:
     """The model that advises."""
     match multiagent:
         case Coordinator(agents=agents):
-            return next((each.model for each in agents if isinstance(each, Advisor)), None)
+            return next((agent.model for agent in agents if isinstance(agent, Advisor)), None)
         case Multiagent20261001(advisor=AdvisorEnabled(model=model)):
             return model
         case _:
@@ -261,7 +261,8 @@ def with_self_reference(multiagent: Multiagent, owner: str, self_: AgentReferenc
     if isinstance(multiagent, Coordinator):
         return Coordinator(
             agents=tuple(
-                each if isinstance(each, Advisor) else swapped(each) for each in multiagent.agents
+                agent if isinstance(agent, Advisor) else swapped(agent)
+                for agent in multiagent.agents
             )
         )
     return replace(

@@ -35,7 +35,7 @@ def check_tools(agent_tools: Sequence[AgentTool], servers: Sequence[UrlMcpServer
             case AgentToolset():
                 _check_builtins(tool, where, custom)
             case McpToolset():
-                _check_unique([each.name for each in tool.configs], f"{where}.configs: twice")
+                _check_unique([config.name for config in tool.configs], f"{where}.configs: twice")
             case CustomTool():
                 _check_schema(tool.input_schema, f"{where}.input_schema")
     _check_servers(servers, [tool for tool in agent_tools if isinstance(tool, McpToolset)])

@@ -281,13 +281,13 @@ def merge_toolsets(effective_toolsets: Sequence[EffectiveToolset]) -> EffectiveT
     """What agents of one session have between them: of a tool that several have, the strictest
     that is said of it holds for all."""
     builtins: dict[BuiltinName, BuiltinConfig] = {}
-    for each in effective_toolsets:
-        for name, config in each.builtins.items():
+    for item in effective_toolsets:
+        for name, config in item.builtins.items():
             builtins[name] = _stricter_config(builtins.get(name, config), config)
-    servers = {tools.server.name: tools for each in effective_toolsets for tools in each.mcp}
+    servers = {tools.server.name: tools for item in effective_toolsets for tools in item.mcp}
     return EffectiveToolset(
         builtins=builtins,
-        custom=tuple(tool for each in effective_toolsets for tool in each.custom),
+        custom=tuple(tool for item in effective_toolsets for tool in item.custom),
         mcp=tuple(servers.values()),
     )
 
@@ -295,8 +295,8 @@ def merge_toolsets(effective_toolsets: Sequence[EffectiveToolset]) -> EffectiveT
 def _stricter_config(one: BuiltinConfig, other: BuiltinConfig) -> BuiltinConfig:
     policies = (one.permission_policy, other.permission_policy)
     blocked = {*(one.blocked_domains or ()), *(other.blocked_domains or ())}
-    allowed = [each for each in (one.allowed_domains, other.allowed_domains) if each is not None]
-    common = [each for each in allowed[0] if each in allowed[-1]] if allowed else ()
+    allowed = [item for item in (one.allowed_domains, other.allowed_domains) if item is not None]
+    common = [item for item in allowed[0] if item in allowed[-1]] if allowed else ()
     return replace(
         one,
         permission_policy=max(policies, key=lambda policy: _STRICTNESS.index(policy.type)),

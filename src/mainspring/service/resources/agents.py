@@ -248,7 +248,7 @@ class Agents:
             tenant, ListQuery(parent=agent_id, limit=limit, page=page)
         )
         return Page(
-            data=[replace(each.agent, archived_at=agent.archived_at) for each in found.data],
+            data=[replace(item.agent, archived_at=agent.archived_at) for item in found.data],
             next_page=found.next_page,
         )
 
@@ -306,7 +306,7 @@ class Agents:
         for index, skill in enumerate(asked or ()):
             where = f"skills[{index}]"
             version = skill.version or LATEST
-            if any(skill.skill_id == each.skill_id for each in found):
+            if any(skill.skill_id == item.skill_id for item in found):
                 raise InvalidInput(f"{where}: {skill.skill_id} is there already")
             if isinstance(skill, AnthropicSkillParams):
                 found.append(AnthropicSkill(skill_id=skill.skill_id, version=version))

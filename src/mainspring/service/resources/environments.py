@@ -96,7 +96,7 @@ class Environments:
         clock: Clock = clocks.now,
         new_id: Callable[[str], str] = ids.new_id,
     ) -> None:
-        self._drawer = Repository(
+        self._repository = Repository(
             records, "environment", Environment, columns=_index_columns, clock=clock
         )
         self._clock = clock
@@ -106,7 +106,7 @@ class Environments:
         """Raises: AlreadyThere: the name is taken. InvalidInput: nobody else can be kept out."""
         _check_scope(asked.scope)
         now = self._clock()
-        return await self._drawer.put(
+        return await self._repository.put(
             tenant,
             Environment(
                 id=self._new_id("env"),
@@ -120,7 +120,7 @@ class Environments:
         )
 
     async def get(self, tenant: str, environment_id: str) -> Environment:
-        return await self._drawer.get(tenant, environment_id)
+        return await self._repository.get(tenant, environment_id)
 
     async def update(
         self, tenant: str, environment_id: str, asked: UpdateEnvironment
@@ -146,7 +146,7 @@ class Environments:
                 updated_at=self._clock(),
             )
 
-        return await self._drawer.update(tenant, environment_id, change)
+        return await self._repository.update(tenant, environment_id, change)
 
     async def archive(self, tenant: str, environment_id: str) -> Environment:
         """No new sessions with it; those that have it go on."""
@@ -155,13 +155,13 @@ class Environments:
             now = self._clock()
             return replace(known, archived_at=known.archived_at or now, updated_at=now)
 
-        return await self._drawer.update(tenant, environment_id, change)
+        return await self._repository.update(tenant, environment_id, change)
 
     async def delete(self, tenant: str, environment_id: str) -> None:
-        await self._drawer.remove(tenant, environment_id)
+        await self._repository.remove(tenant, environment_id)
 
     async def page(self, tenant: str, list_query: ListQuery) -> Page[Environment]:
-        return await self._drawer.page(tenant, list_query)
+        return await self._repository.page(tenant, list_query)
 
 
 def _check_scope(scope: str | UnsetType | None) -> None:

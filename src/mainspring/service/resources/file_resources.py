@@ -70,7 +70,7 @@ class Files:
     ) -> None:
         self.max_bytes = max_bytes
         self._records = records
-        self._drawer = Repository(records, "file", File, columns=_index_columns, clock=clock)
+        self._repository = Repository(records, "file", File, columns=_index_columns, clock=clock)
         self._clock = clock
         self._new_id = new_id
 
@@ -90,37 +90,37 @@ class Files:
             expires_at=None if lifetime is None else now + timedelta(seconds=lifetime),
             scope=None if new.session_id is None else FileScope(id=new.session_id),
         )
-        return await self._drawer.put(tenant, file, content=new.content)
+        return await self._repository.put(tenant, file, content=new.content)
 
     async def get(self, tenant: str, file_id: str) -> File:
-        return await self._drawer.get(tenant, file_id)
+        return await self._repository.get(tenant, file_id)
 
     async def content(self, tenant: str, file_id: str) -> tuple[File, bytes]:
         """Raises: NotFound, also once it has expired."""
-        file = await self._drawer.get(tenant, file_id)
+        file = await self._repository.get(tenant, file_id)
         if file.expires_at is not None and file.expires_at <= self._clock():
             raise NotFound("file", f"{file_id} any more: it has expired")
-        return file, await self._records.content(self._drawer.kind, file_id)
+        return file, await self._records.content(self._repository.kind, file_id)
 
     async def page(self, tenant: str, list_query: ListQuery) -> Page[File]:
-        return await self._drawer.page(tenant, list_query)
+        return await self._repository.page(tenant, list_query)
 
     async def get_many(self, tenant: str, file_ids: Sequence[str]) -> list[File]:
         """Of these the ones that there are, once each."""
         found: list[File] = []
         for file_id in dict.fromkeys(file_ids):
             try:
-                found.append(await self._drawer.get(tenant, file_id))
+                found.append(await self._repository.get(tenant, file_id))
             except NotFound:
                 continue
         return found
 
     async def delete(self, tenant: str, file_id: str) -> None:
-        await self._drawer.remove(tenant, file_id)
+        await self._repository.remove(tenant, file_id)
 
     async def remove_expired(self) -> int:
         """Of all tenants; says how many. Call it now and then."""
-        due = await self._drawer.due(self._clock())
+        due = await self._repository.due(self._clock())
         removed = 0
         for record, _ in due:
             try:

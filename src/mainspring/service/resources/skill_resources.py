@@ -104,7 +104,10 @@ class Skills:
         """With all its versions. Raises: NotFound."""
         for _ in range(_TRIES):
             record = await self._skills.record(tenant, skill_id)
-            gone = [Remove(record_row=each) for each in await self._all_versions(tenant, skill_id)]
+            gone = [
+                Remove(record_row=all_version)
+                for all_version in await self._all_versions(tenant, skill_id)
+            ]
             if await self._written(Remove(record_row=record), *gone):
                 return
         raise StaleVersion(f"skill {skill_id}: others kept changing it; try again")
@@ -165,7 +168,9 @@ class Skills:
             record = await self._skills.record(tenant, skill_id)
             version = await self.version(tenant, skill_id, version_id)
             left = [
-                each for each in await self._all_versions(tenant, skill_id) if each.id != version.id
+                all_version
+                for all_version in await self._all_versions(tenant, skill_id)
+                if all_version.id != version.id
             ]
             if not left:
                 raise InvalidInput(f"{version.id} is the only version; delete the skill instead")

@@ -131,7 +131,7 @@ def select_missed(
     match schedule_policy.missed:
         case "skip":
             grace = timedelta(seconds=schedule_policy.grace_seconds)
-            return [each for each in due[-1:] if now - each <= grace]
+            return [item for item in due[-1:] if now - item <= grace]
         case "once":
             return list(due[-1:])
         case "all":
@@ -158,7 +158,7 @@ def _matching_times(
 
 
 def _times_after(moments: Iterable[datetime], after: datetime) -> list[datetime]:
-    return [each for each in moments if each > after]
+    return [moment for moment in moments if moment > after]
 
 
 def _offset(moment: datetime, zone: ZoneInfo) -> timedelta | None:
@@ -187,7 +187,7 @@ def _times_until(
 
 def _check_expression(expression: str) -> None:
     fields = expression.split(" ")
-    if len(fields) != 5 or not all(_is_valid_field(each) for each in fields):
+    if len(fields) != 5 or not all(_is_valid_field(field) for field in fields):
         raise InvalidInput(
             "schedule.expression: five fields with one space between them (minute hour"
             " day-of-month month day-of-week) of numbers, * , - and /"

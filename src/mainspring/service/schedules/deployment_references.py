@@ -112,7 +112,7 @@ def _referenced_ids(deployment: Deployment) -> Generator[tuple[str, str], None, 
 
 
 def _mount_problem(record_row: RecordRow, deployment: Deployment) -> bool:
-    if all(isinstance(each, StoreResourceParams) for each in deployment.resources):
+    if all(isinstance(resource, StoreResourceParams) for resource in deployment.resources):
         return False
     environment = msgspec.json.decode(record_row.body, type=Environment)
     return isinstance(environment.config, SelfHostedConfig)

@@ -103,24 +103,34 @@ class DeploymentRunner:
     async def sweep(self) -> int:
         """Have fired what is due and has no job, as one that was lost. How many that were. Call
         it now and then."""
-        due = await self._keep.drawer.due(self._clock(), limit=_BATCH)
+        due = await self._keep.repository.due(self._clock(), limit=_BATCH)
         for record, kept in due:
             await self._keep.put_job(record.tenant, kept.id)
         return len(due)
 
-    async def _run(self, tenant: str, stored_deployment: StoredDeployment, planned_run: PlannedRun) -> StoredDeployment:
+    async def _run(
+        self, tenant: str, stored_deployment: StoredDeployment, planned_run: PlannedRun
+    ) -> StoredDeployment:
         if not await self._references.has_agent(tenant, stored_deployment.deployment.agent.id):
-            notice = Notification(tenant=tenant, type="deployment.archived", id=stored_deployment.id)
+            notice = Notification(
+                tenant=tenant, type="deployment.archived", id=stored_deployment.id
+            )
             return await self._keep.change(
                 tenant,
                 stored_deployment.id,
                 lambda known: archive_deployment(known, self._clock()),
                 notifications=[notice],
             )
-        run = self._record_run(stored_deployment, planned_run, await self._start_session(tenant, stored_deployment, planned_run))
+        run = self._record_run(
+            stored_deployment,
+            planned_run,
+            await self._start_session(tenant, stored_deployment, planned_run),
+        )
         notices = _notifications(tenant, run)
         if _should_pause(planned_run, run):
-            notices.append(Notification(tenant=tenant, type="deployment.paused", id=stored_deployment.id))
+            notices.append(
+                Notification(tenant=tenant, type="deployment.paused", id=stored_deployment.id)
+            )
         try:
             return await self._keep.change(
                 tenant,
@@ -135,7 +145,9 @@ class DeploymentRunner:
     async def _drop(
         self, tenant: str, stored_deployment: StoredDeployment, planned_run: PlannedRun
     ) -> StoredDeployment:
-        return await self._keep.change(tenant, stored_deployment.id, lambda known: _without_run(known, planned_run))
+        return await self._keep.change(
+            tenant, stored_deployment.id, lambda known: _without_run(known, planned_run)
+        )
 
     async def _is_overlapping(self, tenant: str, stored_deployment: StoredDeployment) -> bool:
         last = stored_deployment.last_session_id
@@ -189,7 +201,7 @@ def _overlap_policy(stored_deployment: StoredDeployment) -> str:
 
 
 def _without_run(stored_deployment: StoredDeployment, planned_run: PlannedRun) -> StoredDeployment:
-    queue = tuple(each for each in stored_deployment.queue if each.run_id != planned_run.run_id)
+    queue = tuple(item for item in stored_deployment.queue if item.run_id != planned_run.run_id)
     return replace(stored_deployment, queue=queue)
 
 
@@ -202,7 +214,9 @@ def _should_pause(planned_run: PlannedRun, run: DeploymentRun) -> bool:
     )
 
 
-def _after_run(stored_deployment: StoredDeployment, planned_run: PlannedRun, run: DeploymentRun) -> StoredDeployment:
+def _after_run(
+    stored_deployment: StoredDeployment, planned_run: PlannedRun, run: DeploymentRun
+) -> StoredDeployment:
     stored_deployment = _without_run(stored_deployment, planned_run)
     deployment, schedule = stored_deployment.deployment, stored_deployment.deployment.schedule
     if planned_run.scheduled_at is None:
@@ -218,7 +232,9 @@ def _after_run(stored_deployment: StoredDeployment, planned_run: PlannedRun, run
     deployment = replace(
         deployment, status="paused", paused_reason=reason, updated_at=run.created_at
     )
-    return replace(stored_deployment, deployment=deployment, queue=manual_runs(stored_deployment.queue))
+    return replace(
+        stored_deployment, deployment=deployment, queue=manual_runs(stored_deployment.queue)
+    )
 
 
 def _notifications(tenant: str, run: DeploymentRun) -> list[Notification]:

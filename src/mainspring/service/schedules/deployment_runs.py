@@ -43,15 +43,15 @@ class RunListing:
 class DeploymentRuns:
     def __init__(self, records: Records, *, clock: Clock = clocks.now) -> None:
         self._records = records
-        self._drawer = Repository(
+        self._repository = Repository(
             records, RUN_KIND, DeploymentRun, columns=_index_columns, clock=clock
         )
 
     async def get(self, tenant: str, run_id: str) -> DeploymentRun:
-        return await self._drawer.get(tenant, run_id)
+        return await self._repository.get(tenant, run_id)
 
     def put_change(self, tenant: str, run: DeploymentRun) -> Put:
-        return self._drawer.put_change(tenant, run)
+        return self._repository.put_change(tenant, run)
 
     async def page(self, tenant: str, listing: RunListing) -> Page[DeploymentRun]:
         """Newest first.
@@ -77,7 +77,7 @@ class DeploymentRuns:
         shown = found[: listing.limit]
         has_more = len(found) > listing.limit
         return Page(
-            data=[self._drawer.read(record) for record in shown],
+            data=[self._repository.read(record) for record in shown],
             next_page=encode_cursor(shown[-1].created, shown[-1].id) if has_more else None,
         )
 

@@ -85,7 +85,10 @@ def with_next_time(stored_deployment: StoredDeployment, *, now: datetime) -> Sto
     if schedule is None or not stored_deployment.is_scheduled:
         return replace(stored_deployment, next_at=None)
     fire = next_fire_time(schedule.cron, stored_deployment.decided_upto)
-    return replace(stored_deployment, next_at=None if fire is None else fire + jitter(schedule.cron, stored_deployment.id))
+    return replace(
+        stored_deployment,
+        next_at=None if fire is None else fire + jitter(schedule.cron, stored_deployment.id),
+    )
 
 
 def with_due_runs(stored_deployment: StoredDeployment, *, now: datetime) -> StoredDeployment:
@@ -100,8 +103,12 @@ def with_due_runs(stored_deployment: StoredDeployment, *, now: datetime) -> Stor
     due = latest_fire_times(cron, stored_deployment.decided_upto, upto, cron.policy.max_missed)
     if not due:
         return stored_deployment
-    fires = (scheduled_run(stored_deployment.id, at) for at in select_missed(cron.policy, due, now=upto))
-    return replace(stored_deployment, queue=(*stored_deployment.queue, *fires)[-_MAX_QUEUE:], decided_upto=upto)
+    fires = (
+        scheduled_run(stored_deployment.id, at) for at in select_missed(cron.policy, due, now=upto)
+    )
+    return replace(
+        stored_deployment, queue=(*stored_deployment.queue, *fires)[-_MAX_QUEUE:], decided_upto=upto
+    )
 
 
 def scheduled_run(deployment_id: str, at: datetime) -> PlannedRun:
@@ -111,7 +118,7 @@ def scheduled_run(deployment_id: str, at: datetime) -> PlannedRun:
 
 def manual_runs(queue: Sequence[PlannedRun]) -> tuple[PlannedRun, ...]:
     """Only what somebody asked for."""
-    return tuple(each for each in queue if each.scheduled_at is None)
+    return tuple(item for item in queue if item.scheduled_at is None)
 
 
 class DeploymentStore:
@@ -119,7 +126,7 @@ class DeploymentStore:
         self, records: Records, *, outbox: Outbox, seal: Seal, put: PutJob, clock: Clock
     ) -> None:
         self.records = records
-        self.drawer = Repository(
+        self.repository = Repository(
             records, DEPLOYMENT_KIND, StoredDeployment, columns=_index_columns, clock=clock
         )
         self.outbox = outbox
@@ -128,16 +135,21 @@ class DeploymentStore:
         self._clock = clock
 
     async def get(self, tenant: str, deployment_id: str) -> StoredDeployment:
-        return await self.drawer.get(tenant, deployment_id)
+        return await self.repository.get(tenant, deployment_id)
 
     async def add(
-        self, tenant: str, deployment: Deployment, resource_tokens: ResourceTokens, *, notification: Notification
+        self,
+        tenant: str,
+        deployment: Deployment,
+        resource_tokens: ResourceTokens,
+        *,
+        notification: Notification,
     ) -> StoredDeployment:
         now = self._clock()
         kept = with_next_time(StoredDeployment(deployment=deployment, decided_upto=now), now=now)
         telling = await self.outbox.prepare_changes(notification)
         sealed = self._seal_tokens(tenant, kept.id, resource_tokens)
-        await self.records.write(self.drawer.put_change(tenant, kept, content=sealed), *telling)
+        await self.records.write(self.repository.put_change(tenant, kept, content=sealed), *telling)
         await self.outbox.enqueue_deliveries(telling)
         await self.put_next(tenant, kept)
         return kept
@@ -158,12 +170,16 @@ class DeploymentStore:
         Raises: NotFound, what `change` raises, and AlreadyThere for what else there is.
         """
         for _ in range(_TRIES):
-            record = await self.drawer.record(tenant, deployment_id)
-            known, now = self.drawer.read(record), self._clock()
+            record = await self.repository.record(tenant, deployment_id)
+            known, now = self.repository.read(record), self._clock()
             made = with_next_time(change(known), now=now)
-            sealed = None if resource_tokens is None else self._seal_tokens(tenant, made.id, resource_tokens)
+            sealed = (
+                None
+                if resource_tokens is None
+                else self._seal_tokens(tenant, made.id, resource_tokens)
+            )
             telling = await self.outbox.prepare_changes(*notifications)
-            replacing = self.drawer.replace_change(record, made, content=sealed)
+            replacing = self.repository.replace_change(record, made, content=sealed)
             try:
                 await self.records.write(replacing, *also, *telling)
             except StaleVersion:
@@ -172,7 +188,9 @@ class DeploymentStore:
             return made
         raise StaleVersion(f"{DEPLOYMENT_KIND} {deployment_id}: others kept changing it; try again")
 
-    async def resources(self, tenant: str, stored_deployment: StoredDeployment) -> tuple[ResourceParams, ...]:
+    async def resources(
+        self, tenant: str, stored_deployment: StoredDeployment
+    ) -> tuple[ResourceParams, ...]:
         """With their tokens, for who starts a session."""
         sealed = await self.records.content(DEPLOYMENT_KIND, stored_deployment.id)
         plain = self._seal.unseal(sealed, _context(tenant, stored_deployment.id))
@@ -197,8 +215,12 @@ class DeploymentStore:
     async def put_job(self, tenant: str, deployment_id: str, *, at: datetime | None = None) -> None:
         await self._put(Job(task=FIRE_TASK, key=deployment_id, tenant=tenant), at=at)
 
-    def _seal_tokens(self, tenant: str, deployment_id: str, resource_tokens: ResourceTokens) -> bytes:
-        return self._seal.seal(msgspec.json.encode(resource_tokens), _context(tenant, deployment_id))
+    def _seal_tokens(
+        self, tenant: str, deployment_id: str, resource_tokens: ResourceTokens
+    ) -> bytes:
+        return self._seal.seal(
+            msgspec.json.encode(resource_tokens), _context(tenant, deployment_id)
+        )
 
 
 def split_tokens(
@@ -208,17 +230,17 @@ def split_tokens(
 
     Raises: InvalidInput: an address that is none, or has a secret in it.
     """
-    for each in asked:
-        if isinstance(each, RepositoryResourceParams):
-            repository_name(each.url)
+    for item in asked:
+        if isinstance(item, RepositoryResourceParams):
+            repository_name(item.url)
     tokens: ResourceTokens = {
         index: each.authorization_token
         for index, each in enumerate(asked)
         if isinstance(each, RepositoryResourceParams) and each.authorization_token is not None
     }
     shown = (
-        RepositoryReference.of(each) if isinstance(each, RepositoryResourceParams) else each
-        for each in asked
+        RepositoryReference.of(item) if isinstance(item, RepositoryResourceParams) else item
+        for item in asked
     )
     return tuple(shown), tokens
 

@@ -99,9 +99,9 @@ class Deployments:
         return self._with_upcoming(await self._keep.get(tenant, deployment_id))
 
     async def page(self, tenant: str, list_query: ListQuery) -> Page[Deployment]:
-        found = await self._keep.drawer.page(tenant, list_query)
+        found = await self._keep.repository.page(tenant, list_query)
         return Page(
-            data=[self._with_upcoming(each) for each in found.data], next_page=found.next_page
+            data=[self._with_upcoming(item) for item in found.data], next_page=found.next_page
         )
 
     async def update(self, tenant: str, deployment_id: str, asked: UpdateDeployment) -> Deployment:
@@ -116,7 +116,10 @@ class Deployments:
 
         def change(stored_deployment: StoredDeployment) -> StoredDeployment:
             now = self._clock()
-            made = replace(stored_deployment, deployment=_apply_update(stored_deployment.deployment, asked, agent, now))
+            made = replace(
+                stored_deployment,
+                deployment=_apply_update(stored_deployment.deployment, asked, agent, now),
+            )
             if asked.schedule is UNSET:
                 return made
             return replace(made, decided_upto=now, queue=manual_runs(stored_deployment.queue))
@@ -136,7 +139,9 @@ class Deployments:
                 paused_reason=ManualPause(),
                 updated_at=self._clock(),
             )
-            return replace(stored_deployment, deployment=made, queue=manual_runs(stored_deployment.queue))
+            return replace(
+                stored_deployment, deployment=made, queue=manual_runs(stored_deployment.queue)
+            )
 
         return await self._change(tenant, deployment_id, change, "deployment.paused")
 
@@ -185,7 +190,9 @@ class Deployments:
 
         def change(stored_deployment: StoredDeployment) -> StoredDeployment:
             _require_not_archived(stored_deployment.deployment)
-            return replace(stored_deployment, queue=(*stored_deployment.queue, PlannedRun(run_id=run_id)))
+            return replace(
+                stored_deployment, queue=(*stored_deployment.queue, PlannedRun(run_id=run_id))
+            )
 
         kept = await self._keep.change(tenant, deployment_id, change)
         await self._keep.put_next(tenant, kept)
@@ -225,7 +232,11 @@ class Deployments:
 def archive_deployment(stored_deployment: StoredDeployment, now: datetime) -> StoredDeployment:
     """An archived one is told as active: it says so itself that it is archived."""
     made = replace(
-        stored_deployment.deployment, archived_at=now, updated_at=now, status="active", paused_reason=None
+        stored_deployment.deployment,
+        archived_at=now,
+        updated_at=now,
+        status="active",
+        paused_reason=None,
     )
     return replace(stored_deployment, deployment=made, queue=())
 

@@ -78,7 +78,9 @@ class ServiceSessionStarter:
         made = await self._sessions.create(
             _principal(tenant, session_start_request.origin),
             CreateSession(
-                agent=AgentParams(id=session_start_request.agent.id, version=session_start_request.agent.version),
+                agent=AgentParams(
+                    id=session_start_request.agent.id, version=session_start_request.agent.version
+                ),
                 environment_id=session_start_request.environment_id,
                 title=session_start_request.title,
                 metadata=session_start_request.metadata,

@@ -113,7 +113,9 @@ class TriggerIntake:
 
     async def _start(self, tenant: str, trigger: Trigger, text: str, key: str) -> TriggerResult:
         order = _session_request(trigger, key, [SendMessage(content=(TextBlock(text),))])
-        return TriggerResult(status="started", session_id=await self._session_starter.start(tenant, order))
+        return TriggerResult(
+            status="started", session_id=await self._session_starter.start(tenant, order)
+        )
 
     async def _send_to_conversation(
         self, tenant: str, trigger: Trigger, text: str, *, key: str, about: str

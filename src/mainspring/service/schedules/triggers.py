@@ -67,7 +67,9 @@ class Triggers:
         random: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         self.records = records
-        self._drawer = Repository(records, TRIGGER_KIND, Trigger, columns=_index_columns, clock=clock)
+        self._repository = Repository(
+            records, TRIGGER_KIND, Trigger, columns=_index_columns, clock=clock
+        )
         self._seal = seal
         self._tenants = Tenants(records, clock=clock)
         self._pin_agent = pin_agent
@@ -96,21 +98,21 @@ class Triggers:
         await self._check(tenant, made)
         secret = asked.secret or new_secret(self._random(SECRET_BYTES))
         _check_secret(made, secret)
-        await self._drawer.put(tenant, made, content=self._seal_secret(tenant, made.id, secret))
+        await self._repository.put(tenant, made, content=self._seal_secret(tenant, made.id, secret))
         return TriggerWithSecret(**asdict(made), secret=secret)
 
     async def get(self, tenant: str, trigger_id: str) -> Trigger:
-        return await self._drawer.get(tenant, trigger_id)
+        return await self._repository.get(tenant, trigger_id)
 
     async def page(self, tenant: str, list_query: ListQuery) -> Page[Trigger]:
-        return await self._drawer.page(tenant, list_query)
+        return await self._repository.page(tenant, list_query)
 
     async def update(self, tenant: str, trigger_id: str, asked: UpdateTrigger) -> Trigger:
         """Raises: NotFound, InvalidInput."""
         agent = UNSET if asked.agent is UNSET else await self._pin(tenant, asked.agent)
         for _ in range(_TRIES):
-            record = await self._drawer.record(tenant, trigger_id)
-            known = self._drawer.read(record)
+            record = await self._repository.record(tenant, trigger_id)
+            known = self._repository.read(record)
             made = _check_trigger(
                 replace(
                     known,
@@ -131,7 +133,9 @@ class Triggers:
                 _check_secret(made, asked.secret)
                 sealed = self._seal_secret(tenant, trigger_id, asked.secret)
             try:
-                await self.records.write(self._drawer.replace_change(record, made, content=sealed))
+                await self.records.write(
+                    self._repository.replace_change(record, made, content=sealed)
+                )
             except StaleVersion:
                 continue
             return made
@@ -139,7 +143,7 @@ class Triggers:
 
     async def delete(self, tenant: str, trigger_id: str) -> None:
         """Sessions that it has started go on."""
-        await self._drawer.remove(tenant, trigger_id)
+        await self._repository.remove(tenant, trigger_id)
         for kind in (DELIVERY_KIND, CONVERSATION_KIND):
             await delete_children(self.records, kind, tenant=tenant, parent=trigger_id)
 
@@ -157,7 +161,7 @@ class Triggers:
         except NotFound:
             is_genuine(StandardWebhooksSignature(), signed_request, secret=_DUMMY_SECRET, now=now)
             raise _bad_signature() from None
-        trigger = self._drawer.read(record)
+        trigger = self._repository.read(record)
         if not is_genuine(trigger.scheme, signed_request, secret=secret, now=now):
             raise _bad_signature()
         if not trigger.is_enabled or await self._tenants.is_disabled(record.tenant):

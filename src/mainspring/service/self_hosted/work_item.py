@@ -150,10 +150,14 @@ def mark_polled(stored_work_item: StoredWorkItem, now: datetime) -> StoredWorkIt
     return replace(stored_work_item, work=anew, polled_at=now, free_at=now + RECLAIM)
 
 
-def acknowledge(stored_work_item: StoredWorkItem, now: datetime, lease_times: LeaseTimes) -> StoredWorkItem:
+def acknowledge(
+    stored_work_item: StoredWorkItem, now: datetime, lease_times: LeaseTimes
+) -> StoredWorkItem:
     """Raises: Stale: another has it, or it is over."""
     if stored_work_item.polled_at is None:
-        raise StaleVersion(f"work {stored_work_item.id} is {stored_work_item.work.state}: there is nothing to acknowledge")
+        raise StaleVersion(
+            f"work {stored_work_item.id} is {stored_work_item.work.state}: there is nothing to acknowledge"
+        )
     return replace(
         stored_work_item,
         work=replace(stored_work_item.work, state="starting", acknowledged_at=now),
@@ -230,7 +234,10 @@ def request_stop(stored_work_item: StoredWorkItem, now: datetime) -> StoredWorkI
     if stored_work_item.work.state not in ("active", "stopping"):
         return mark_stopped(stored_work_item, now)
     moment = stored_work_item.work.stop_requested_at or now
-    return replace(stored_work_item, work=replace(stored_work_item.work, state="stopping", stop_requested_at=moment))
+    return replace(
+        stored_work_item,
+        work=replace(stored_work_item.work, state="stopping", stop_requested_at=moment),
+    )
 
 
 def mark_stopped(stored_work_item: StoredWorkItem, now: datetime) -> StoredWorkItem:
@@ -254,7 +261,9 @@ def next_work_item(stored_work_item: StoredWorkItem, id_: str, now: datetime) ->
     failures = 0 if is_sound else stored_work_item.failures + 1
     wait = min(2 ** (failures - 1), _MOST_BACKOFF_SECONDS) if failures > 1 else 0
     return replace(
-        new_work_item(id_, stored_work_item.work.environment_id, stored_work_item.work.data.id, now),
+        new_work_item(
+            id_, stored_work_item.work.environment_id, stored_work_item.work.data.id, now
+        ),
         free_at=now + timedelta(seconds=wait),
         failures=failures,
     )

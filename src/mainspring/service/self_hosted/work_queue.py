@@ -63,7 +63,7 @@ class Poller(Struct, frozen=True, kw_only=True):
 
 class Pollers:
     def __init__(self, records: Records, *, clock: Clock) -> None:
-        self._drawer = Repository(
+        self._repository = Repository(
             records, POLLER_KIND, Poller, columns=_poller_index_columns, clock=clock
         )
         self._clock = clock
@@ -79,23 +79,23 @@ class Pollers:
         self._noted[digest] = now
         seen = Poller(id=digest, environment_id=environment_id, seen_at=now)
         try:
-            await self._drawer.update(tenant, digest, lambda known: replace(known, seen_at=now))
+            await self._repository.update(tenant, digest, lambda known: replace(known, seen_at=now))
         except NotFound:
             await self._forget_gone(tenant, environment_id)
             try:
-                await self._drawer.put(tenant, seen)
+                await self._repository.put(tenant, seen)
             except AlreadyExists:
                 return  # by another process, just now
 
     async def count(self, tenant: str, environment_id: str) -> int:
         everyone = RecordQuery(kind=POLLER_KIND, tenant=tenant, parent=environment_id)
-        every = await self._drawer.records.count(everyone)
-        return every - await self._drawer.records.count(self._gone(tenant, environment_id))
+        every = await self._repository.records.count(everyone)
+        return every - await self._repository.records.count(self._gone(tenant, environment_id))
 
     async def _forget_gone(self, tenant: str, environment_id: str) -> None:
-        for gone in await self._drawer.records.list(self._gone(tenant, environment_id)):
+        for gone in await self._repository.records.list(self._gone(tenant, environment_id)):
             try:
-                await self._drawer.records.write(Remove(record_row=gone))
+                await self._repository.records.write(Remove(record_row=gone))
             except (StaleVersion, NotFound):
                 continue  # it is back, or gone already
 
@@ -139,7 +139,7 @@ class WorkQueue:
         clock: Clock = clocks.now,
         new_id: Callable[[str], str] = ids.new_id,
     ) -> None:
-        self._drawer = Repository(
+        self._repository = Repository(
             records, WORK_KIND, StoredWorkItem, columns=index_columns, clock=clock
         )
         self._environments = environments
@@ -153,7 +153,7 @@ class WorkQueue:
         """Have a worker look after a session; nothing changes if one is to already."""
         held = new_work_item(self._new_id("work"), environment_id, session_id, self._clock())
         try:
-            await self._drawer.put(tenant, held)
+            await self._repository.put(tenant, held)
         except AlreadyExists:
             return
         self._work_event(environment_id)
@@ -161,8 +161,8 @@ class WorkQueue:
     async def withdraw(self, tenant: str, environment_id: str, session_id: str) -> None:
         """Of a session that is over: whoever works on it is told to stop."""
         try:
-            held = await self._drawer.named(tenant, session_id, parent=environment_id)
-            await self._drawer.update(
+            held = await self._repository.named(tenant, session_id, parent=environment_id)
+            await self._repository.update(
                 tenant, held.id, lambda known: request_stop(known, self._clock())
             )
         except (NotFound, StaleVersion):
@@ -206,7 +206,9 @@ class WorkQueue:
 
         def change(stored_work_item: StoredWorkItem) -> StoredWorkItem:
             nonlocal beating
-            beating = apply_heartbeat(stored_work_item, self._clock(), asked, self._work_queue_options.lease_times)
+            beating = apply_heartbeat(
+                stored_work_item, self._clock(), asked, self._work_queue_options.lease_times
+            )
             return beating
 
         await self._changed(tenant, environment_id, work_id, change)
@@ -252,7 +254,7 @@ class WorkQueue:
     async def page(self, tenant: str, environment_id: str, list_query: ListQuery) -> Page[WorkItem]:
         """Raises: NotFound, InvalidInput."""
         await self._require(tenant, environment_id)
-        found = await self._drawer.page(tenant, list_query)
+        found = await self._repository.page(tenant, list_query)
         return Page(data=[held.work for held in found.data], next_page=found.next_page)
 
     async def stats(self, tenant: str, environment_id: str) -> QueueStats:
@@ -280,9 +282,9 @@ class WorkQueue:
         old = RecordQuery(
             kind=WORK_KIND, is_archived=True, created_upto=upto, order="asc", limit=_BATCH
         )
-        while found := await self._drawer.records.list(old):
+        while found := await self._repository.records.list(old):
             try:
-                await self._drawer.records.write(*(Remove(record_row=each) for each in found))
+                await self._repository.records.write(*(Remove(record_row=item) for item in found))
             except (StaleVersion, NotFound):
                 continue  # another does the same
 
@@ -305,29 +307,39 @@ class WorkQueue:
     async def _list_items(
         self, record_query: RecordQuery
     ) -> AsyncGenerator[tuple[RecordRow, StoredWorkItem], None]:
-        records = self._drawer.records
+        records = self._repository.records
         while found := await records.list(record_query):
             for record in found:
-                yield record, self._drawer.read(record)
+                yield record, self._repository.read(record)
             if len(found) < record_query.limit:
                 return
             record_query = dataclass_replace(record_query, after=found[-1])
 
     async def _write(self, record_row: RecordRow, stored_work_item: StoredWorkItem) -> bool:
         """Whether nobody else was faster. With what is over, the next one for its session."""
-        write, tenant = self._drawer.records.write, record_row.tenant
+        write, tenant = self._repository.records.write, record_row.tenant
         try:
             if stored_work_item.work.state != "stopped":
-                await write(self._drawer.replace_change(record_row, stored_work_item))
+                await write(self._repository.replace_change(record_row, stored_work_item))
                 return True
-            wanted = await self._work_queue_options.needs_worker(tenant, stored_work_item.work.data.id)
-            more = [self._drawer.put_change(tenant, self._next(stored_work_item))] if wanted else []
-            await write(self._drawer.replace_change(record_row, stored_work_item), *more)
+            wanted = await self._work_queue_options.needs_worker(
+                tenant, stored_work_item.work.data.id
+            )
+            more = (
+                [self._repository.put_change(tenant, self._next(stored_work_item))]
+                if wanted
+                else []
+            )
+            await write(self._repository.replace_change(record_row, stored_work_item), *more)
         except (StaleVersion, NotFound):
             return False
-        if not wanted and await self._work_queue_options.needs_worker(tenant, stored_work_item.work.data.id):
+        if not wanted and await self._work_queue_options.needs_worker(
+            tenant, stored_work_item.work.data.id
+        ):
             # it came to be wanted while this was not yet over, so that nothing was offered
-            await self.offer(tenant, stored_work_item.work.environment_id, stored_work_item.work.data.id)
+            await self.offer(
+                tenant, stored_work_item.work.environment_id, stored_work_item.work.data.id
+            )
         self._work_event(stored_work_item.work.environment_id)
         return True
 
@@ -342,15 +354,15 @@ class WorkQueue:
         change: Callable[[StoredWorkItem], StoredWorkItem],
     ) -> WorkItem:
         await self._load(tenant, environment_id, work_id)
-        return (await self._drawer.update(tenant, work_id, change)).work
+        return (await self._repository.update(tenant, work_id, change)).work
 
     async def _load(
         self, tenant: str, environment_id: str, work_id: str
     ) -> tuple[RecordRow, StoredWorkItem]:
-        record = await self._drawer.record(tenant, work_id)
+        record = await self._repository.record(tenant, work_id)
         if record.parent != environment_id:
             raise NotFound(WORK_KIND, work_id)
-        return record, self._drawer.read(record)
+        return record, self._repository.read(record)
 
     async def _require(self, tenant: str, environment_id: str) -> None:
         environment = await self._environments.get(tenant, environment_id)

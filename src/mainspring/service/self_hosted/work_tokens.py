@@ -44,12 +44,14 @@ class WorkTokens:
     """What `WorkQueue` asks for secrets, and the door for whose a token is."""
 
     def __init__(self, records: Records, seal: Seal, *, clock: Clock = clocks.now) -> None:
-        self._drawer = Repository(records, WORK_KIND, StoredWorkItem)
+        self._repository = Repository(records, WORK_KIND, StoredWorkItem)
         self._seal = seal
         self._clock = clock
 
     def secret(self, tenant: str, work_item: WorkItem) -> str:
-        claims = _TokenClaims(tenant=tenant, work_id=work_item.id, expires_at=self._clock() + LIFETIME)
+        claims = _TokenClaims(
+            tenant=tenant, work_id=work_item.id, expires_at=self._clock() + LIFETIME
+        )
         sealed = self._seal.seal(msgspec.json.encode(claims), _CONTEXT)
         token = PREFIX + base64.urlsafe_b64encode(sealed).decode()
         return base64.urlsafe_b64encode(msgspec.json.encode(_Secret(sessions_token=token))).decode()
@@ -61,7 +63,7 @@ class WorkTokens:
         """Raises: Unauthenticated."""
         claims, now = self._claims(token), self._clock()
         try:
-            work = (await self._drawer.get(claims.tenant, claims.work_id)).work
+            work = (await self._repository.get(claims.tenant, claims.work_id)).work
         except NotFound:
             raise Unauthenticated("the work item of this token is gone") from None
         is_over = work.stopped_at is not None and work.stopped_at + GRACE <= now

@@ -97,7 +97,7 @@ async def visible_log_end(log: SessionLog, session: SessionRow) -> int:
     )
     rows = await log.store.read(newest)
     known = await read_verdicts(log, session.id, [to_event(session.id, row) for row in rows])
-    return min((each.seq - 1 for each in known.values() if not each.is_visible), default=head)
+    return min((item.seq - 1 for item in known.values() if not item.is_visible), default=head)
 
 
 async def _apply_events(

@@ -125,7 +125,7 @@ class Costs:
     async def _page(self, who: Principal, asked: CostReportParams) -> Page[SessionRecord]:
         if who.agent_id is not None and asked.agent_id not in (None, who.agent_id):
             return Page(data=())
-        return await self._sessions.drawer.page(
+        return await self._sessions.repository.page(
             who.tenant,
             ListQuery(
                 limit=asked.limit,

@@ -194,11 +194,11 @@ class EventPages:
             chunk = await self._chunk(wanted, place, size)
             fitting, is_over = _within_times(wanted, chunk)
             showing = await self._wire.shown(wanted.event_view, fitting)
-            for each in filter(wanted.names, showing.rendered_event):
+            for item in filter(wanted.names, showing.rendered_event):
                 if len(shown) == room:
                     return shown, place
-                shown.append(each.wire)
-                place = each.event.seq
+                shown.append(item.wire)
+                place = item.event.seq
             if is_over or len(chunk) < size or (showing.held and not wanted.is_backwards):
                 return shown, None  # behind a call that is held back, nothing is there yet
             if len(shown) < room:

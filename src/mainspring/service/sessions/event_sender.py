@@ -61,7 +61,7 @@ class EventSender:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
         self._wire = EventRenderer(sessions.log)
-        records = sessions.drawer.records
+        records = sessions.repository.records
         self._leave = AnswerPermission(records, clock=sessions.clock)
         self._speakers = SessionSpeakers(records, clock=sessions.clock)
         self._accepted = Repository(
@@ -102,7 +102,7 @@ class EventSender:
         )
         if accepted.about != tuple(map(_fingerprint, payloads)):
             raise InvalidInput(_KEY_REUSED)
-        if any(isinstance(each, _SPEECH) for each in payloads):
+        if any(isinstance(payload, _SPEECH) for payload in payloads):
             await self._speakers.note(who, standing.record)
         items = await self._submit(who, standing, payloads, accepted, repeated)
         main = standing.row.thread_id
@@ -117,15 +117,16 @@ class EventSender:
         where: str,
     ) -> ClientPayload:
         payload = await to_payload(around, who.tenant, asked, where=where)
-        premises = self._sessions.dependencies
+        dependencies = self._sessions.dependencies
         return _with_sender(
-            await expand_skill_command(premises, who.tenant, loaded_session.record, payload), who
+            await expand_skill_command(dependencies, who.tenant, loaded_session.record, payload),
+            who,
         )
 
     async def _check_answer_permission(
         self, who: Principal, loaded_session: LoadedSession, asked: Sequence[SentEvent]
     ) -> None:
-        calls = [each.tool_use_id for each in asked if isinstance(each, SendConfirmation)]
+        calls = [item.tool_use_id for item in asked if isinstance(item, SendConfirmation)]
         if calls:
             found = {call_id: loaded_session.digest.call(call_id) for call_id in calls}
             askings = {call_id: call[1].asked for call_id, call in found.items() if call}
@@ -201,7 +202,9 @@ class EventSender:
                 loaded_session.record.id,
                 *(payloads[index] for index in new),
                 client_ids=[accepted_request.client_ids[index] for index in new],
-                thread_ids=[_target_thread(loaded_session.digest, payloads[index]) for index in new],
+                thread_ids=[
+                    _target_thread(loaded_session.digest, payloads[index]) for index in new
+                ],
             )
         except EventIdTaken as error:
             kind, _, rest = error.client_id.partition(":")
@@ -277,7 +280,9 @@ def _check_one(loaded_session: LoadedSession, payload: ClientPayload, where: str
             _check_asked(loaded_session.digest, call_id, where)
             return call_id
         case UserCustomToolResult(custom_tool_use_id=call_id):
-            _check_open_call(loaded_session.digest, call_id, f"{where}.custom_tool_use_id", "custom")
+            _check_open_call(
+                loaded_session.digest, call_id, f"{where}.custom_tool_use_id", "custom"
+            )
             return call_id
         case UserToolResult(tool_use_id=call_id):
             if not isinstance(loaded_session.record.environment, SelfHostedConfig):

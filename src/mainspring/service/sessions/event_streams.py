@@ -71,7 +71,13 @@ class EventStream:
     """One reader's way through a session."""
 
     def __init__(
-        self, renderer: EventRenderer, event_view: EventView, *, after: int, watch: Watch, clock: Clock
+        self,
+        renderer: EventRenderer,
+        event_view: EventView,
+        *,
+        after: int,
+        watch: Watch,
+        clock: Clock,
     ) -> None:
         self._renderer = renderer
         self._event_view = event_view
@@ -103,7 +109,9 @@ class EventStream:
     def _is_behind(self) -> bool:
         return self._watch.pokes != self._pokes
 
-    async def preview(self, subscription: Subscription, preview_kinds: frozenset[PreviewKind]) -> None:
+    async def preview(
+        self, subscription: Subscription, preview_kinds: frozenset[PreviewKind]
+    ) -> None:
         """Tell what the ear hears too, but for what is of requests that have ended by now."""
         view = self._event_view
         thread_id = view.thread_id or view.main_thread_id
@@ -117,7 +125,9 @@ class EventStream:
             backwards=True,
         )
         ends = await self._renderer.log.store.read(newest)
-        self._previewing = _PreviewState(subscription, thread_id, preview_kinds, ended=ends[0].seq if ends else 0)
+        self._previewing = _PreviewState(
+            subscription, thread_id, preview_kinds, ended=ends[0].seq if ends else 0
+        )
 
     def end(self) -> None:
         self.is_over = True
@@ -138,15 +148,17 @@ class EventStream:
             self._pokes = pokes
         return self._messages(events, shown)
 
-    def _messages(self, events: list[Event], rendered_event: list[RenderedEvent]) -> list[StreamMessage]:
+    def _messages(
+        self, events: list[Event], rendered_event: list[RenderedEvent]
+    ) -> list[StreamMessage]:
         for event in events:
             self._after = event.seq
             if self._previewing is not None and event.type in _ENDS_PREVIEWS:
                 self._previewing.end(event.thread_id, event.seq)
             self.is_over = self.is_over or event.type == _DELETED
         return [
-            StreamMessage(each.wire["type"], _ENCODER.encode(each.wire), each.event.seq)
-            for each in rendered_event
+            StreamMessage(item.wire["type"], _ENCODER.encode(item.wire), item.event.seq)
+            for item in rendered_event
         ]
 
     async def _preview(self) -> list[StreamMessage]:
@@ -169,7 +181,12 @@ class _PreviewState:
     """Which events a reader has seen the beginning of, and not the end."""
 
     def __init__(
-        self, subscription: Subscription, thread_id: str, preview_kinds: frozenset[PreviewKind], *, ended: int
+        self,
+        subscription: Subscription,
+        thread_id: str,
+        preview_kinds: frozenset[PreviewKind],
+        *,
+        ended: int,
     ) -> None:
         self._subscription = subscription
         self._thread_id = thread_id
@@ -269,8 +286,8 @@ class EventStreams:
                 if not stream_request.previews:
                     yield stream
                     return
-                with self._deltas.listen(stream_request.session_id, watch.nudge) as ear:
-                    await stream.preview(ear, stream_request.previews)
+                with self._deltas.listen(stream_request.session_id, watch.nudge) as subscription:
+                    await stream.preview(subscription, stream_request.previews)
                     yield stream
 
     def close(self) -> None:
@@ -281,7 +298,11 @@ class EventStreams:
 
     async def _begin(self, stream_request: StreamRequest) -> tuple[EventView, int]:
         session = await self._log.session(stream_request.session_id)
-        after = await visible_log_end(self._log, session) if stream_request.after is None else stream_request.after
+        after = (
+            await visible_log_end(self._log, session)
+            if stream_request.after is None
+            else stream_request.after
+        )
         if after > session.head.seq:
             raise InvalidInput(
                 f"session {session.id} has events 1 to {session.head.seq}; none to go on after"

@@ -116,7 +116,7 @@ class SessionOutputs:
     ) -> None:
         self._files = files
         self._limits = limits or OutputLimits()
-        self._drawer = Repository(
+        self._repository = Repository(
             records, KIND, _Outputs, columns=lambda each: IndexColumns(parent=each.id), clock=clock
         )
 
@@ -132,10 +132,10 @@ class SessionOutputs:
         then: what is left then is for the next time."""
         listed = await output_folder.list()
         known = await self._load(tenant, session_id)
-        changed = [each for each in listed if _stored_stamp(known, each.path) != each.stamp]
+        changed = [item for item in listed if _stored_stamp(known, item.path) != item.stamp]
         if not changed:
             return 0
-        await self._drop_gone(tenant, known, {each.path for each in listed})
+        await self._drop_gone(tenant, known, {item.path for item in listed})
         refused, kept = _RefusedFiles(session_id), 0
         for start in range(0, len(changed), _BATCH):
             if await is_stopped():
@@ -156,14 +156,16 @@ class SessionOutputs:
     ) -> int:
         """The record is written once for all of them, and `known` is as it is written then."""
         session_id, outdated, kept = refused_files.session_id, list[str | None](), 0
-        for each in batch:
-            before = stored_path.pop(each.path, None)
-            after = await self._store_file(tenant, session_id, each, list(stored_path.values()), output_folder)
+        for item in batch:
+            before = stored_path.pop(item.path, None)
+            after = await self._store_file(
+                tenant, session_id, item, list(stored_path.values()), output_folder
+            )
             if isinstance(after, _StoredPath):
-                stored_path[each.path] = after
+                stored_path[item.path] = after
                 kept += 1
             else:
-                refused_files.note(each.path, after)
+                refused_files.note(item.path, after)
             if before is not None and (isinstance(after, str) or before.file_id != after.file_id):
                 outdated.append(before.file_id)
         if kept or outdated:
@@ -197,7 +199,7 @@ class SessionOutputs:
                 with suppress(NotFound):
                     await self._files.delete(tenant, file.id)
         with suppress(NotFound):
-            await self._drawer.remove(tenant, session_id)
+            await self._repository.remove(tenant, session_id)
 
     async def _store_file(
         self,
@@ -208,7 +210,7 @@ class SessionOutputs:
         output_folder: OutputFolder,
     ) -> _StoredPath | str:
         """Or the reason why it is not kept."""
-        room = self._limits.max_bytes - sum(each.size_bytes for each in others)
+        room = self._limits.max_bytes - sum(other.size_bytes for other in others)
         most = min(self._limits.max_file_bytes, self._files.max_bytes, room)
         if len(others) >= self._limits.max_files:
             return f"a session hands over {self._limits.max_files} files at most"
@@ -217,7 +219,10 @@ class SessionOutputs:
             return output
         file_id = stable_id("file", tenant, session_id, listed_output.path, output.sha256)
         new = NewFile(
-            content=output.content, filename=listed_output.path[-255:], session_id=session_id, id=file_id
+            content=output.content,
+            filename=listed_output.path[-255:],
+            session_id=session_id,
+            id=file_id,
         )
         try:
             with suppress(AlreadyExists):  # whoever kept it did not get to note it
@@ -233,16 +238,16 @@ class SessionOutputs:
 
     async def _load(self, tenant: str, session_id: str) -> dict[str, _StoredPath]:
         try:
-            paths = (await self._drawer.get(tenant, session_id)).paths
+            paths = (await self._repository.get(tenant, session_id)).paths
         except NotFound:
             return {}
         return {path: each for path, each in paths.items() if each.file_id}
 
     async def _save(self, tenant: str, outputs: _Outputs) -> None:
         try:
-            await self._drawer.update(tenant, outputs.id, lambda _: outputs)
+            await self._repository.update(tenant, outputs.id, lambda _: outputs)
         except NotFound:
-            await self._drawer.put(tenant, outputs)
+            await self._repository.put(tenant, outputs)
 
 
 def _stored_stamp(stored_path: dict[str, _StoredPath], path: str) -> str | None:

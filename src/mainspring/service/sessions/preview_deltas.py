@@ -88,18 +88,18 @@ class LocalDeltas:
         self._ears: dict[str, list[Subscription]] = {}
 
     def publish(self, session_id: str, preview_piece: PreviewPiece) -> None:
-        for ear in self._ears.get(session_id, ()):
-            ear.deliver(preview_piece)
+        for subscription in self._ears.get(session_id, ()):
+            subscription.deliver(preview_piece)
 
     @contextmanager
     def listen(self, session_id: str, wake: Callable[[], None]) -> Generator[Subscription]:
-        ear = Subscription(wake)
+        subscription = Subscription(wake)
         ears = self._ears.setdefault(session_id, [])
-        ears.append(ear)
+        ears.append(subscription)
         try:
-            yield ear
+            yield subscription
         finally:
-            ears.remove(ear)
+            ears.remove(subscription)
             if not ears:
                 del self._ears[session_id]
 
@@ -125,14 +125,14 @@ class SharedDeltas:
 
     @contextmanager
     def listen(self, session_id: str, wake: Callable[[], None]) -> Generator[Subscription]:
-        with self._local.listen(session_id, wake) as ear:
+        with self._local.listen(session_id, wake) as subscription:
 
             def heard(text: str) -> None:
                 with suppress(msgspec.MsgspecError):  # of a newer version: the log will have it
-                    ear.deliver(_PIECE_DECODER.decode(text))
+                    subscription.deliver(_PIECE_DECODER.decode(text))
 
             with self._pub_sub.listen(session_id, heard):
-                yield ear
+                yield subscription
 
 
 class PreviewPublisher:
@@ -149,7 +149,7 @@ class PreviewPublisher:
         self._new_veil = lambda: StreamingRedactor(scrub, passages)
         self._request = 0
         self._event_id: str | None = None
-        self._veil = self._new_veil()
+        self._redactor = self._new_veil()
         self._said = 0
 
     def emit(self, delta: Delta) -> None:
@@ -158,7 +158,7 @@ class PreviewPublisher:
                 self._end()
                 self._begin(event_id, kind)
             case TextDelta(text=text) if self._event_id is not None:
-                self._publish_text(self._veil.add(text))
+                self._publish_text(self._redactor.add(text))
             case ToolInputDelta():
                 self._end()
             case _:  # thoughts are announced and not told; the rest is no part of an event
@@ -181,11 +181,11 @@ class PreviewPublisher:
         )
         self._deltas.publish(self._session_id, began)
         if preview_kind == "agent.message":
-            self._event_id, self._veil, self._said = event_id, self._new_veil(), 0
+            self._event_id, self._redactor, self._said = event_id, self._new_veil(), 0
 
     def _end(self) -> None:
         if self._event_id is not None:
-            self._publish_text(self._veil.close())
+            self._publish_text(self._redactor.close())
             self._event_id = None
 
     def _publish_text(self, text: str) -> None:

@@ -155,23 +155,29 @@ async def attach_resource(
             assert_never(asked)
 
 
-def check_resources(session_resources: Sequence[SessionResource], environment: EnvironmentConfig) -> None:
+def check_resources(
+    session_resources: Sequence[SessionResource], environment: EnvironmentConfig
+) -> None:
     """Raises: InvalidInput: two of them want the same place, or nobody would put them there."""
     if isinstance(environment, SelfHostedConfig):
-        for each in session_resources:
-            if not isinstance(each, StoreResource):
+        for session_resource in session_resources:
+            if not isinstance(session_resource, StoreResource):
                 raise InvalidInput(
                     "resources: files and repositories are for environments of the service; in a"
                     " self-hosted one, put them where its worker works"
                 )
     if len(session_resources) > MAX_RESOURCES:
         raise InvalidInput(f"resources: at most {MAX_RESOURCES}")
-    stores = [each.memory_store_id for each in session_resources if isinstance(each, StoreResource)]
+    stores = [
+        session_resource.memory_store_id
+        for session_resource in session_resources
+        if isinstance(session_resource, StoreResource)
+    ]
     if len(stores) > MAX_STORES:
         raise InvalidInput(f"resources: at most {MAX_STORES} memory stores")
     if len(set(stores)) < len(stores):
         raise InvalidInput("resources: the same memory store twice")
-    paths = [each.mount_path for each in session_resources]
+    paths = [session_resource.mount_path for session_resource in session_resources]
     if twice := sorted({path for path in paths if paths.count(path) > 1}):
         raise InvalidInput(f"resources: two of them have the mount_path {twice[0]}")
 

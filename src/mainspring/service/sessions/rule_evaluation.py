@@ -133,12 +133,12 @@ class RuleEvaluator:
         policy = _policy(asked.rules, asked.mode)
         events = await self._sessions.log.read(session_id)
         retried = await to_thread.run_sync(replay_decisions, events, policy)
-        changed = [each for each in retried if each.is_changed]
+        changed = [item for item in retried if item.is_changed]
         return PolicyReplay(
             session_id=session_id,
             calls=len(retried),
             changed=len(changed),
-            data=[_replayed_call(each) for each in changed],
+            data=[_replayed_call(item) for item in changed],
         )
 
     def _verdict(self, asked: EvaluateRules, policy: Policy) -> PolicyVerdict:
@@ -154,7 +154,7 @@ class RuleEvaluator:
             tool=tool,
             input=asked.call.input,
             decision=decided.decision,
-            gate=decided.decision_source,
+            gate=decided.gate,
             rule=decided.rule,
             reason=decided.reason,
             asks=decided.asks if decided.decision == "ask" else None,
@@ -169,7 +169,9 @@ class RuleEvaluator:
 
 
 def _policy(permission_rules: PermissionRules, mode: Mode | None) -> Policy:
-    return Policy(workspace=WORKSPACE, home=HOME, rules=tuple(_parse_rules(permission_rules)), mode=mode)
+    return Policy(
+        workspace=WORKSPACE, home=HOME, rules=tuple(_parse_rules(permission_rules)), mode=mode
+    )
 
 
 def _parse_rules(permission_rules: PermissionRules) -> Iterator[PolicyRule]:

@@ -222,9 +222,13 @@ def callable_agents(agent: SessionAgent) -> dict[str, ThreadAgent]:
     """Whom the agent may call, by what they are called by: their names, and where that is not
     enough to tell them apart, their ids too."""
     called: dict[str, ThreadAgent] = {}
-    for each in _predefined_agents(agent.multiagent):
-        is_taken = each.name in (*called, FORK, GENERAL.name)
-        called[f"{each.name} ({each.id})" if is_taken else each.name] = each
+    for predefined_agent in _predefined_agents(agent.multiagent):
+        is_taken = predefined_agent.name in (*called, FORK, GENERAL.name)
+        called[
+            f"{predefined_agent.name} ({predefined_agent.id})"
+            if is_taken
+            else predefined_agent.name
+        ] = predefined_agent
     return called
 
 
@@ -241,7 +245,7 @@ def models_of(agent: SessionAgent) -> frozenset[str]:
     """All that may be asked in the session, for what is known when it is made."""
     members = _all_thread_agents(agent.multiagent)
     advisors = _advisors(agent.multiagent)
-    return frozenset([agent.model.id, *advisors, *(each.model.id for each in members)])
+    return frozenset([agent.model.id, *advisors, *(member.model.id for member in members)])
 
 
 def has_advisor(agent: SessionAgent) -> bool:
@@ -251,7 +255,7 @@ def has_advisor(agent: SessionAgent) -> bool:
 def skills_of(agent: SessionAgent) -> dict[AgentSkill, None]:
     """All that its threads may have, each once."""
     every = (agent, *_all_thread_agents(agent.multiagent))
-    return dict.fromkeys(skill for each in every for skill in each.skills)
+    return dict.fromkeys(skill for item in every for skill in item.skills)
 
 
 def _to_thread_agent(agent: SessionAgent | AgentObject) -> ThreadAgent:
@@ -272,7 +276,7 @@ def _to_thread_agent(agent: SessionAgent | AgentObject) -> ThreadAgent:
 def _advisors(multiagent: SessionMultiagent | None) -> list[str]:
     match multiagent:
         case SessionCoordinator(agents=agents):
-            return [each.model for each in agents if isinstance(each, Advisor)]
+            return [agent.model for agent in agents if isinstance(agent, Advisor)]
         case SessionMultiagent20261001(advisor=AdvisorEnabled(model=model)):
             return [model]
         case _:
@@ -282,7 +286,7 @@ def _advisors(multiagent: SessionMultiagent | None) -> list[str]:
 def _predefined_agents(multiagent: SessionMultiagent | None) -> Sequence[ThreadAgent]:
     match multiagent:
         case SessionCoordinator(agents=agents):
-            return [each for each in agents if isinstance(each, ThreadAgent)]
+            return [agent for agent in agents if isinstance(agent, ThreadAgent)]
         case SessionMultiagent20261001(subagents=SessionDelegation(predefined_agents=agents)):
             return agents
         case _:
@@ -294,13 +298,13 @@ def _all_thread_agents(multiagent: SessionMultiagent | None) -> list[ThreadAgent
         case None:
             return []
         case SessionCoordinator(agents=agents):
-            return [each for each in agents if isinstance(each, ThreadAgent)]
+            return [agent for agent in agents if isinstance(agent, ThreadAgent)]
         case SessionMultiagent20261001(subagents=subagents, workflows=workflows):
             return [
-                each
+                predefined_agent
                 for delegation in (subagents, workflows)
                 if isinstance(delegation, SessionDelegation)
-                for each in delegation.predefined_agents
+                for predefined_agent in delegation.predefined_agents
             ]
 
 
@@ -314,7 +318,7 @@ async def _resolve_multiagent(
     async def delegation(known: DelegationEnabled | Disabled) -> SessionDelegation | Disabled:
         if isinstance(known, Disabled):
             return known
-        members = [await found(each) for each in known.predefined_agents]
+        members = [await found(predefined_agent) for predefined_agent in known.predefined_agents]
         return SessionDelegation(
             inline_agents=known.inline_agents, predefined_agents=tuple(members)
         )
@@ -323,7 +327,7 @@ async def _resolve_multiagent(
         case None:
             return None
         case Coordinator(agents=listed):
-            members = [each if isinstance(each, Advisor) else await found(each) for each in listed]
+            members = [item if isinstance(item, Advisor) else await found(item) for item in listed]
             return SessionCoordinator(agents=tuple(members))
         case Multiagent20261001():
             return SessionMultiagent20261001(

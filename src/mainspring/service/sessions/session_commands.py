@@ -68,7 +68,7 @@ class SessionCommands:
             log=self._sessions.log, session_id=session_id, agent=actor.agent, sender=who.sender
         )
         commands = available_commands(actor.agent)
-        if any(each.name == name and each.kind != "built-in" for each in commands):
+        if any(command.name == name and command.kind != "built-in" for command in commands):
             await self._send_message(who, session_id, f"/{name} {arguments}".rstrip())
             reply: SlashCommandResult | None = SubmittedResult(
                 text=f"/{name} is with the agent", is_work=True
@@ -106,8 +106,8 @@ def _check(who: Principal, name: str, arguments: str) -> None:
 
 
 def _unknown_command_message(name: str, slash_commands: list[SlashCommand]) -> str:
-    if any(each.name == name for each in slash_commands):
+    if any(slash_command.name == name for slash_command in slash_commands):
         return f"/{name} is about a client's own state: there is nothing to do here"
     meant = similar_names(name, slash_commands)
-    hint = f"; did you mean {' or '.join(f'/{each}' for each in meant)}?" if meant else ""
+    hint = f"; did you mean {' or '.join(f'/{item}' for item in meant)}?" if meant else ""
     return f"there is no command /{name}{hint}"

@@ -99,7 +99,7 @@ class SessionDigest(Struct, frozen=True, kw_only=True):
         """The main thread's; but as long as any thread runs, the session does."""
         main = self.threads.get(self.main_thread_id)
         own: SessionStatus = "idle" if main is None else main.status
-        if own == "idle" and any(each.status == "running" for each in self.threads.values()):
+        if own == "idle" and any(thread.status == "running" for thread in self.threads.values()):
             return "running"
         return own
 
@@ -176,8 +176,8 @@ def _thread_status(
 
 def _running(digest: SessionDigest, event: Event, _payload: events.StatusRunning) -> SessionDigest:
     begun = tuple(
-        replace(each, result="running") if each.result == "pending" else each
-        for each in digest.outcomes
+        replace(outcome, result="running") if outcome.result == "pending" else outcome
+        for outcome in digest.outcomes
     )
     digest = replace(digest, outcomes=begun)
     return _thread_status(digest, event, event.thread_id, "running")
@@ -194,7 +194,7 @@ def _awaiting(
     """Of all calls, those are open that the thread says it waits for; what it says for others that
     it has called, those have said themselves."""
     known = _calls(digest, thread_id)
-    others = [each.calls for each in digest.threads.values() if each.id != thread_id]
+    others = [thread.calls for thread in digest.threads.values() if thread.id != thread_id]
     own = [id_ for id_ in reason.event_ids if not any(id_ in calls for calls in others)]
     waiting = {
         id_: _awaiting_call(known.get(id_, UnansweredCall("tool")), event.seq) for id_ in own
@@ -204,13 +204,19 @@ def _awaiting(
 
 def _awaiting_call(unanswered_call: UnansweredCall, seq: int) -> UnansweredCall:
     is_clients = unanswered_call.kind == "custom" or unanswered_call.is_handed_over
-    return unanswered_call if is_clients else replace(unanswered_call, asked=unanswered_call.asked or seq)
+    return (
+        unanswered_call
+        if is_clients
+        else replace(unanswered_call, asked=unanswered_call.asked or seq)
+    )
 
 
 def _session_status_handler(
     session_status: SessionStatus,
 ) -> Callable[[SessionDigest, Event, Any], SessionDigest]:
-    return lambda digest, event, _payload: _thread_status(digest, event, event.thread_id, session_status)
+    return lambda digest, event, _payload: _thread_status(
+        digest, event, event.thread_id, session_status
+    )
 
 
 def _thread_created(
@@ -333,7 +339,7 @@ def _outcome_defined(
 
 def _with_outcome(digest: SessionDigest, id_: str, **changes: object) -> SessionDigest:
     changed = tuple(
-        replace(each, **changes) if each.id == id_ else each for each in digest.outcomes
+        replace(outcome, **changes) if outcome.id == id_ else outcome for outcome in digest.outcomes
     )
     return replace(digest, outcomes=changed)
 

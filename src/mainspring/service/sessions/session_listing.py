@@ -131,14 +131,14 @@ def _matches(session: SessionRecord, asked: ListSessions) -> bool:
     if asked.origin not in (None, (session.origin or UNKNOWN_ORIGIN).type):
         return False
     return asked.memory_store_id is None or any(
-        isinstance(each, StoreResource) and each.memory_store_id == asked.memory_store_id
-        for each in session.resources
+        isinstance(resource, StoreResource) and resource.memory_store_id == asked.memory_store_id
+        for resource in session.resources
     )
 
 
 def _records_query(tenant: str, asked: ListSessions, page_position: PagePosition) -> RecordQuery:
-    froms = [*_micros(asked.created_at_gte), *(each + 1 for each in _micros(asked.created_at_gt))]
-    uptos = [*_micros(asked.created_at_lte), *(each - 1 for each in _micros(asked.created_at_lt))]
+    froms = [*_micros(asked.created_at_gte), *(micro + 1 for micro in _micros(asked.created_at_gt))]
+    uptos = [*_micros(asked.created_at_lte), *(micro - 1 for micro in _micros(asked.created_at_lt))]
     is_ascending = (asked.order == "asc") is not page_position.is_back
     is_filtered = asked.statuses or asked.memory_store_id or asked.agent_version or asked.origin
     return RecordQuery(

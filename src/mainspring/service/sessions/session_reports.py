@@ -106,7 +106,7 @@ class SessionReports:
         session = await self._sessions.row(who, session_id)
         after = 0 if asked.page is None else _decode_place(asked.page)
         read = partial(self._sessions.log.read, session.id, types=[_HOOK_RAN])
-        found = [_hook_run(each) for each in await read(after=after, limit=asked.limit + 1)]
+        found = [_hook_run(item) for item in await read(after=after, limit=asked.limit + 1)]
         shown = found[: asked.limit]
         is_last = len(found) <= asked.limit
         return Page(data=shown, next_page=None if is_last else encode_cursor(shown[-1].seq))
@@ -118,7 +118,7 @@ class SessionReports:
         session = await self._sessions.row(who, session_id)
         after = 0 if asked.page is None else _decode_place(asked.page)
         read = partial(self._sessions.log.read, session.id, types=_CLIENT_EVENT_TYPES)
-        found = [_sent_event(each) for each in await read(after=after, limit=asked.limit + 1)]
+        found = [_sent_event(item) for item in await read(after=after, limit=asked.limit + 1)]
         shown = found[: asked.limit]
         is_last = len(found) <= asked.limit
         return Page(data=shown, next_page=None if is_last else encode_cursor(shown[-1].seq))
@@ -133,7 +133,9 @@ def require_readable_log(session_id: str, events: int) -> None:
         )
 
 
-def _select_requests(model_calls: list[ModelCall], asked: ContextParams) -> tuple[int, list[ModelCall]]:
+def _select_requests(
+    model_calls: list[ModelCall], asked: ContextParams
+) -> tuple[int, list[ModelCall]]:
     if asked.call is not None:
         if asked.call > len(model_calls):
             raise NotFound("call", str(asked.call))

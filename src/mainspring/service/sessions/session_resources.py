@@ -62,7 +62,7 @@ class SessionResources:
             check_resources(resources, known.environment)
             return replace(known, resources=resources, updated_at=added.session_resource.created_at)
 
-        await self._sessions.drawer.update(who.tenant, session_id, change)
+        await self._sessions.repository.update(who.tenant, session_id, change)
         return added.session_resource
 
     async def update(
@@ -71,15 +71,17 @@ class SessionResources:
         """Raises: NotFound, InvalidInput: it has no token."""
         await self._changeable(who, session_id)
         now = self._sessions.clock()
-        sealed = seal_token(self._sessions.dependencies.lookups, resource_id, asked.authorization_token)
+        sealed = seal_token(
+            self._sessions.dependencies.lookups, resource_id, asked.authorization_token
+        )
 
         def change(known: SessionRecord) -> SessionRecord:
             resource = _find_resource(known, resource_id)
             if not isinstance(resource, RepositoryResource):
                 raise InvalidInput("authorization_token: only a github_repository has one")
             resources = tuple(
-                replace(each, updated_at=now) if each.id == resource_id else each
-                for each in known.resources
+                replace(item, updated_at=now) if item.id == resource_id else item
+                for item in known.resources
             )
             return replace(
                 known,
@@ -88,7 +90,7 @@ class SessionResources:
                 updated_at=now,
             )
 
-        changed = await self._sessions.drawer.update(who.tenant, session_id, change)
+        changed = await self._sessions.repository.update(who.tenant, session_id, change)
         return _find_resource(changed, resource_id)
 
     async def delete(self, who: Principal, session_id: str, resource_id: str) -> None:
@@ -101,12 +103,14 @@ class SessionResources:
                 raise InvalidInput("a memory_store stays attached as long as there is the session")
             return replace(
                 known,
-                resources=tuple(each for each in known.resources if each.id != resource_id),
+                resources=tuple(
+                    resource for resource in known.resources if resource.id != resource_id
+                ),
                 sealed={id_: each for id_, each in known.sealed.items() if id_ != resource_id},
                 updated_at=now,
             )
 
-        await self._sessions.drawer.update(who.tenant, session_id, change)
+        await self._sessions.repository.update(who.tenant, session_id, change)
 
     async def _changeable(self, who: Principal, session_id: str) -> None:
         record = await self._sessions.record(who, session_id)

@@ -55,8 +55,8 @@ class Threads:
     ) -> Page[ThreadObject]:
         """The oldest first. Raises: NotFound, InvalidInput."""
         standing = await self._sessions.find(who, session_id)
-        all_ = [self._view(standing, each) for each in standing.digest.threads.values()]
-        found = [each for each in all_ if not statuses or each.status in statuses]
+        all_ = [self._view(standing, thread) for thread in standing.digest.threads.values()]
+        found = [item for item in all_ if not statuses or item.status in statuses]
         start = 0 if page is None else _decode_start(page)
         shown = found[start : start + limit]
         has_more = len(found) > start + limit
@@ -81,7 +81,7 @@ class Threads:
             archived = {thread_id: now} | known.archived_threads
             return replace(known, archived_threads=archived)
 
-        await self._sessions.drawer.update(who.tenant, session_id, change)
+        await self._sessions.repository.update(who.tenant, session_id, change)
         gone = ThreadStatusTerminated(
             session_thread_id=thread_id, agent_name=thread.agent_name or ""
         )

@@ -135,7 +135,7 @@ class SessionImport:
             raise InvalidInput(f"what has arrived is no bundle of a session: {error}") from error
         await self._store(who, record, source)
         try:
-            await self._sessions.drawer.put(who.tenant, replace(record, title=source.title))
+            await self._sessions.repository.put(who.tenant, replace(record, title=source.title))
         except AlreadyExists:  # the same transfer at the same time
             return await self._sessions.get(who, session_id)
         notice = Notification(tenant=who.tenant, type="session.created", id=session_id)
@@ -205,7 +205,9 @@ def received_id(tenant: str, transfer_id: str) -> str:
     return ids.stable_id(ids.SESSION, "push", tenant, transfer_id)
 
 
-def _move_workspace(session_bundle: SessionBundle, workspace: Path, *, beside: Path, hidden: str) -> None:
+def _move_workspace(
+    session_bundle: SessionBundle, workspace: Path, *, beside: Path, hidden: str
+) -> None:
     """All of the workspace or nothing. One that is there is this transfer's.
 
     Raises: InvalidInput, TooLarge.

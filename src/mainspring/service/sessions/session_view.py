@@ -101,20 +101,20 @@ def session_object(loaded_session: LoadedSession, now: datetime) -> SessionObjec
         status=loaded_session.status,
         usage=usage_view(digest.usage, digest.spent.cost_usd, _active_seconds(digest, until)),
         stats=StatsView(
-            active_seconds=sum(each.active_seconds(until) for each in threads),
+            active_seconds=sum(thread.active_seconds(until) for thread in threads),
             duration_seconds=_seconds_between(record.created_at, until),
         ),
         metadata=record.metadata,
         outcome_evaluations=tuple(
             OutcomeView(
-                outcome_id=each.id,
-                description=each.description,
-                result=each.result,
-                iteration=each.iteration,
-                explanation=each.explanation,
-                completed_at=each.completed_at,
+                outcome_id=outcome.id,
+                description=outcome.description,
+                result=outcome.result,
+                iteration=outcome.iteration,
+                explanation=outcome.explanation,
+                completed_at=outcome.completed_at,
             )
-            for each in digest.outcomes
+            for outcome in digest.outcomes
         ),
         resources=record.resources,
         vault_ids=record.vault_ids,

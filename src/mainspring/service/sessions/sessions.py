@@ -123,7 +123,9 @@ class Sessions:
         records = log.store.records
         self.log = log
         self.dependencies = dependencies
-        self.drawer = Repository(records, KIND, SessionRecord, columns=index_columns, clock=clock)
+        self.repository = Repository(
+            records, KIND, SessionRecord, columns=index_columns, clock=clock
+        )
         self.digests = Digests(log)
         self.clock = clock
         self.new_id = new_id
@@ -174,9 +176,9 @@ class Sessions:
         with suppress(SessionExists):  # whoever asked before did not get to the end
             await self.log.create(created, session_id=session_id, sender=who.sender)
         try:
-            await self.drawer.put(tenant, record)
+            await self.repository.put(tenant, record)
         except AlreadyExists:
-            return await self.drawer.get(tenant, session_id)
+            return await self.repository.get(tenant, session_id)
         await self._notify(tenant, "created", session_id)
         return record
 
@@ -192,7 +194,7 @@ class Sessions:
         found = await self._list.page(who.tenant, asked)
         now = self.clock()
         return TwoWayPage(
-            data=[session_object(each, now) for each in found.data],
+            data=[session_object(item, now) for item in found.data],
             next_page=found.next_page,
             prev_page=found.prev_page,
         )
@@ -225,7 +227,7 @@ class Sessions:
                 check_models_priced(after.agent, self.dependencies.lookups.is_priced)
             return replace(after, updated_at=self.clock())
 
-        after = await self.drawer.update(who.tenant, session_id, change)
+        after = await self.repository.update(who.tenant, session_id, change)
         if (news := session_updated_event(before, after)) is not None:
             await self.submit(who, session_id, news)
             await self._notify(who.tenant, "updated", session_id)
@@ -237,7 +239,7 @@ class Sessions:
         if standing.record.archived_at is None:
             _check_not_running(standing, "archive")
             now = self.clock()
-            await self.drawer.update(
+            await self.repository.update(
                 who.tenant,
                 session_id,
                 lambda known: replace(known, archived_at=now, updated_at=now),
@@ -256,10 +258,10 @@ class Sessions:
             pass  # it went so far before, and no further
         self.digests.forget(session_id)
         await delete_children(
-            self.drawer.records, ACCEPTED_KIND, tenant=who.tenant, parent=session_id
+            self.repository.records, ACCEPTED_KIND, tenant=who.tenant, parent=session_id
         )
         await self.dependencies.on_session_end(who.tenant, record, is_deleted=True)
-        await self.drawer.remove(who.tenant, session_id)
+        await self.repository.remove(who.tenant, session_id)
         await self._notify(who.tenant, "deleted", session_id)
 
     async def fork(self, who: Principal, session_id: str, asked: ForkSession) -> SessionObject:
@@ -281,7 +283,7 @@ class Sessions:
             archived_at=None,
         )
         # the record first: a fork that nobody can find or delete would keep its parent for ever
-        await self.drawer.put(who.tenant, record)
+        await self.repository.put(who.tenant, record)
         try:
             await self.log.fork(
                 session_id,
@@ -291,14 +293,14 @@ class Sessions:
                 sender=who.sender,
             )
         except MainspringError:
-            await self.drawer.remove(who.tenant, record.id)
+            await self.repository.remove(who.tenant, record.id)
             raise
         await self._notify(who.tenant, "created", record.id)
         return session_object(await self._load(record), now)
 
     async def record(self, who: Principal, session_id: str) -> SessionRecord:
         """Raises: NotFound, also for what is another tenant's, or not what the key is for."""
-        record = await self.drawer.get(who.tenant, session_id)
+        record = await self.repository.get(who.tenant, session_id)
         is_agents = who.agent_id in (None, record.agent.id)
         if not is_agents or who.environment_id not in (None, record.environment_id):
             raise NotFound(KIND, session_id)
@@ -355,10 +357,10 @@ class Sessions:
         for vault_id in asked.vault_ids:
             await around.check_vault(tenant, vault_id)
         joined = [
-            await attach_resource(around, tenant, each, id_=self.new_id("sesrsc"), now=now)
-            for each in asked.resources
+            await attach_resource(around, tenant, resource, id_=self.new_id("sesrsc"), now=now)
+            for resource in asked.resources
         ]
-        resources = tuple(each.session_resource for each in joined)
+        resources = tuple(item.session_resource for item in joined)
         check_resources(resources, environment.config)
         return SessionRecord(
             id="",
@@ -372,7 +374,9 @@ class Sessions:
             metadata=asked.metadata or {},
             vault_ids=asked.vault_ids,
             resources=resources,
-            sealed={each.session_resource.id: each.sealed for each in joined if each.sealed is not None},
+            sealed={
+                item.session_resource.id: item.sealed for item in joined if item.sealed is not None
+            },
             budget=asked.budget,
         )
 

@@ -49,10 +49,10 @@ class StreamingRedactor:
             return ""
         self._said += text
         is_little = len(self._said) - self._shown <= self._shown // _RECHECK_CHARS
-        if is_little or not any(each in text for each in BOUNDARIES):
+        if is_little or not any(item in text for item in BOUNDARIES):
             return ""
-        end = 1 + max(self._said.rfind(each) for each in BOUNDARIES)
-        begun = (_passage_start(self._said, each, end) for each in self._passages)
+        end = 1 + max(self._said.rfind(item) for item in BOUNDARIES)
+        begun = (_passage_start(self._said, passage, end) for passage in self._passages)
         return self._show(end, min(begun, default=end))
 
     def close(self) -> str:

@@ -35,7 +35,9 @@ RESULT_BLOCKS: AllowedBlocks = (TextBlock, ImageBlock, DocumentBlock, SearchResu
 """What a tool's result may hold."""
 
 
-def wire_blocks(content: tuple[Block, ...], allowed_blocks: AllowedBlocks, blobs: Blobs) -> list[object]:
+def wire_blocks(
+    content: tuple[Block, ...], allowed_blocks: AllowedBlocks, blobs: Blobs
+) -> list[object]:
     return [_block(block, allowed_blocks, blobs) for block in content]
 
 

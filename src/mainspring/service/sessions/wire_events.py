@@ -181,7 +181,7 @@ class EventRenderer:
         """Those that the view is of, in order. What is only for inside is left out."""
         wanted = [event for event in found if event_view.wants(event)]
         known = await read_verdicts(self.log, event_view.session_id, wanted)
-        held = min((each.seq for each in known.values() if not each.is_visible), default=None)
+        held = min((item.seq for item in known.values() if not item.is_visible), default=None)
         wanted = [
             event
             for event in wanted
@@ -212,11 +212,11 @@ class EventRenderer:
         if all(event_view.type_of(event) == event.type for event in shown):
             return {}
         made = await self.log.read(event_view.session_id, types=[_THREAD_CREATED])
-        births = [each.payload for each in made]
+        births = [item.payload for item in made]
         return {
-            each.session_thread_id: each.agent_name
-            for each in births
-            if isinstance(each, events.ThreadCreated)
+            birth.session_thread_id: birth.agent_name
+            for birth in births
+            if isinstance(birth, events.ThreadCreated)
         }
 
     async def _blobs(self, payloads: Iterable[AnyPayload]) -> Blobs:

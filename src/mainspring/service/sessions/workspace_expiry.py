@@ -45,7 +45,7 @@ class WorkspaceExpiry:
         notify: Notify = ignore_notification,
         clock: Clock = clocks.now,
     ) -> None:
-        self._drawer = Repository(
+        self._repository = Repository(
             records,
             KIND,
             WorkspaceRecord,
@@ -77,9 +77,9 @@ class WorkspaceExpiry:
     async def tell(self, tenant: str, session_id: str) -> None:
         record = WorkspaceRecord(id=session_id, told_at=self._clock())
         try:
-            await self._drawer.put(tenant, record)
+            await self._repository.put(tenant, record)
         except AlreadyExists:
-            await self._drawer.update(tenant, session_id, lambda _: record)
+            await self._repository.update(tenant, session_id, lambda _: record)
         await self._notify(
             Notification(tenant=tenant, type="mainspring.workspace_expiring", id=session_id)
         )
@@ -88,13 +88,13 @@ class WorkspaceExpiry:
         """Before it is removed: if this process dies over it, the session can still go on."""
         now = self._clock()
         record = WorkspaceRecord(id=session_id, told_at=now, removed_at=now)
-        await self._drawer.update(tenant, session_id, lambda _: record)
+        await self._repository.update(tenant, session_id, lambda _: record)
         await self._notify(
             Notification(tenant=tenant, type="mainspring.workspace_removed", id=session_id)
         )
 
     async def record(self, tenant: str, session_id: str) -> WorkspaceRecord | None:
         try:
-            return await self._drawer.get(tenant, session_id)
+            return await self._repository.get(tenant, session_id)
         except NotFound:
             return None

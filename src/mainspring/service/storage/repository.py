@@ -126,7 +126,9 @@ class Repository(Generic[T]):
                 is_archived=None if list_query.include_archived else False,
                 created_from=_micros(list_query.created_from),
                 created_upto=_micros(list_query.created_upto),
-                after=None if list_query.page is None else self._cursor_record(tenant, list_query.page),
+                after=None
+                if list_query.page is None
+                else self._cursor_record(tenant, list_query.page),
                 order="asc" if list_query.is_ascending else "desc",
                 limit=list_query.limit + 1,
             )
@@ -180,16 +182,16 @@ class Repository(Generic[T]):
         return Replace(record_row=self._with_entity(record_row, thing), content=content)
 
     def _with_entity(self, record_row: RecordRow, thing: T) -> RecordRow:
-        tabs = self._columns(thing)
+        columns = self._columns(thing)
         return replace(
             record_row,
             body=msgspec.json.encode(thing),
             updated=to_micros(self._clock()),
-            parent=tabs.parent,
-            name=tabs.name,
-            label=tabs.label,
-            due=_micros(tabs.due),
-            is_archived=tabs.is_archived,
+            parent=columns.parent,
+            name=columns.name,
+            label=columns.label,
+            due=_micros(columns.due),
+            is_archived=columns.is_archived,
         )
 
     def _cursor_record(self, tenant: str, cursor: str) -> RecordRow:
@@ -229,10 +231,10 @@ async def delete_children(records: Records, kind: str, *, tenant: str, parent: s
     wanted = RecordQuery(kind=kind, tenant=tenant, parent=parent, limit=_BATCH)
     while found := await records.list(wanted):
         try:
-            await records.write(*(Remove(record_row=each) for each in found))
+            await records.write(*(Remove(record_row=item) for item in found))
         except (StaleVersion, NotFound):  # somebody changed one: look again
             continue
-        gone += (each.id for each in found)
+        gone += (item.id for item in found)
     return gone
 
 

@@ -59,7 +59,7 @@ class Health:
             for name, check in self._checks.items():
                 group.start_soon(look, name, check)
         checks = {name: found[name] for name in self._checks}
-        is_ready = all(each.ok for each in checks.values())
+        is_ready = all(item.ok for item in checks.values())
         return Readiness(status="ready" if is_ready else "not_ready", checks=checks)
 
     async def _checked(self, name: str, health_check: HealthCheck) -> CheckResult:

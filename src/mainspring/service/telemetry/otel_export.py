@@ -93,7 +93,9 @@ class OtelTraces:
             parent=None if trace_span.parent is None else _context(trace, trace_span.parent),
             resource=self._resource,
             attributes=attributes,
-            kind=SpanKind.CLIENT if isinstance(trace_span.span_details, ModelRequestSpan) else SpanKind.INTERNAL,
+            kind=SpanKind.CLIENT
+            if isinstance(trace_span.span_details, ModelRequestSpan)
+            else SpanKind.INTERNAL,
             status=Status(StatusCode.UNSET if error is None else StatusCode.ERROR, error),
             start_time=_nanoseconds(trace_span.begun),
             end_time=_nanoseconds(trace_span.ended),
@@ -131,7 +133,9 @@ class OtelMetrics:
         self._seconds.record(
             trace_span.seconds, common if error is None else {**common, "error.type": error}
         )
-        self._tokens.record(_input_tokens(trace_span.span_details), {**common, "gen_ai.token.type": "input"})
+        self._tokens.record(
+            _input_tokens(trace_span.span_details), {**common, "gen_ai.token.type": "input"}
+        )
         self._tokens.record(usage.output_tokens, {**common, "gen_ai.token.type": "output"})
 
     def close(self) -> None:

@@ -162,7 +162,11 @@ class SpanFold:
             return []
         done = RunSpan(reason=reason, heard=self.captured("\n\n".join(heard)))
         span = self._span(
-            thread.run, thread_id, parent=thread.parent, times=(thread.begun, event.time), span_details=done
+            thread.run,
+            thread_id,
+            parent=thread.parent,
+            times=(thread.begun, event.time),
+            span_details=done,
         )
         thread.run = thread.begun = None
         return [span]
@@ -207,7 +211,9 @@ class SpanFold:
             result=self.captured(text),
         )
         times = (call.begun or event.time, event.time)
-        return [self._span(call_id, call.thread_id, parent=call.parent, times=times, span_details=done)]
+        return [
+            self._span(call_id, call.thread_id, parent=call.parent, times=times, span_details=done)
+        ]
 
     def captured(self, text: str) -> str | None:
         return text[:_MAX_CHARS] if self.captures else None

@@ -119,7 +119,9 @@ def _exporters(otel_settings: OtelSettings, version: str) -> tuple[Exporter, ...
     if otel_settings.traces is None and otel_settings.metrics is None:
         return ()
     tracing = _import_otel_export()
-    resource = tracing.resource_of(version, service_name=None if otel_settings.is_named else "mainspring")
+    resource = tracing.resource_of(
+        version, service_name=None if otel_settings.is_named else "mainspring"
+    )
     made: list[Exporter] = []
     if otel_settings.traces is not None:
         made.append(cast("Exporter", tracing.tracing_over_http(otel_settings.traces, resource)))

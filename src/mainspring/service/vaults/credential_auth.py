@@ -332,7 +332,7 @@ def _injection(asked: Injection) -> Injection:
 def _networking(asked: CredentialNetworking) -> CredentialNetworking:
     if isinstance(asked, AllHosts):
         return asked
-    hosts = tuple(dict.fromkeys(_host(each) for each in asked.allowed_hosts))
+    hosts = tuple(dict.fromkeys(_host(allowed_host) for allowed_host in asked.allowed_hosts))
     return LimitedHosts(allowed_hosts=hosts)
 
 

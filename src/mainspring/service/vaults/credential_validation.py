@@ -121,7 +121,9 @@ class CredentialValidator:
         if self._refresher is None:
             return _Verdict("invalid", told)
         exchange = await self._refresher.refresh(unsealed_credential)
-        tried = RefreshAttempt(status=exchange.refresh_outcome, http_response=exchange.http_response)
+        tried = RefreshAttempt(
+            status=exchange.refresh_outcome, http_response=exchange.http_response
+        )
         if exchange.refresh_outcome != "succeeded":
             return _Verdict(_refresh_attempt(exchange), told, tried)
         failed = await self._probe(auth.mcp_server_url, exchange.unsealed_credential.secrets.value)
@@ -132,7 +134,10 @@ class CredentialValidator:
 
 def _status(probe_failure: ProbeFailure) -> ValidationStatus:
     """Of a probe that failed: only a server that judged the token says something about it."""
-    if probe_failure.http_reply is not None and probe_failure.http_reply.status in (_UNAUTHORIZED, _FORBIDDEN):
+    if probe_failure.http_reply is not None and probe_failure.http_reply.status in (
+        _UNAUTHORIZED,
+        _FORBIDDEN,
+    ):
         return "invalid"
     return "unknown"
 
@@ -142,7 +147,11 @@ def _refresh_attempt(refresh_result: RefreshResult) -> ValidationStatus:
 
 
 def _probe_result(probe_failure: ProbeFailure, unsealed_credential: UnsealedCredential) -> McpProbe:
-    response = None if probe_failure.http_reply is None else redacted_response(probe_failure.http_reply, unsealed_credential.secrets)
+    response = (
+        None
+        if probe_failure.http_reply is None
+        else redacted_response(probe_failure.http_reply, unsealed_credential.secrets)
+    )
     return McpProbe(method=probe_failure.method, http_response=response)
 
 

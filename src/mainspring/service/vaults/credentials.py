@@ -85,7 +85,7 @@ class Credentials:
         self._records = records
         self._seal = seal
         self._vaults = vaults
-        self._drawer = credential_repository(records, clock)
+        self._repository = credential_repository(records, clock)
         self._notify = notify
         self._clock = clock
         self._new_id = new_id
@@ -104,7 +104,7 @@ class Credentials:
             created_at=now,
             updated_at=now,
         )
-        put = self._drawer.put_change(
+        put = self._repository.put_change(
             tenant, made, content=self._seal_secrets(tenant, made.id, secrets)
         )
         for _ in range(_TRIES):
@@ -118,12 +118,14 @@ class Credentials:
 
     async def get(self, tenant: str, vault_id: str, credential_id: str) -> VaultCredential:
         """Raises: NotFound."""
-        return self._drawer.read(await self._record(tenant, vault_id, credential_id))
+        return self._repository.read(await self._record(tenant, vault_id, credential_id))
 
-    async def page(self, tenant: str, vault_id: str, list_query: ListQuery) -> Page[VaultCredential]:
+    async def page(
+        self, tenant: str, vault_id: str, list_query: ListQuery
+    ) -> Page[VaultCredential]:
         """Raises: NotFound: the vault."""
         await self._vaults.get(tenant, vault_id)
-        return await self._drawer.page(tenant, dataclasses.replace(list_query, parent=vault_id))
+        return await self._repository.page(tenant, dataclasses.replace(list_query, parent=vault_id))
 
     async def update(
         self, tenant: str, vault_id: str, credential_id: str, asked: UpdateCredential
@@ -156,17 +158,17 @@ class Credentials:
         """For good: its secrets are gone, and another may have its key."""
         for _ in range(_TRIES):
             record = await self._record(tenant, vault_id, credential_id)
-            known = self._drawer.read(record)
+            known = self._repository.read(record)
             if known.archived_at is not None:
                 return known
             try:
                 [kept] = await self._records.write(
-                    archive_change(self._drawer, record, self._clock())
+                    archive_change(self._repository, record, self._clock())
                 )
             except StaleVersion:
                 continue
             await self._notify_change(tenant, known, "archived")
-            return self._drawer.read(kept)
+            return self._repository.read(kept)
         raise StaleVersion(f"credential {credential_id}: others kept changing it; try again")
 
     async def delete(self, tenant: str, vault_id: str, credential_id: str) -> None:
@@ -177,7 +179,7 @@ class Credentials:
                 await self._records.write(Remove(record_row=record))
             except StaleVersion:
                 continue
-            await self._notify_change(tenant, self._drawer.read(record), "deleted")
+            await self._notify_change(tenant, self._repository.read(record), "deleted")
             return
         raise StaleVersion(f"credential {credential_id}: others kept changing it; try again")
 
@@ -191,7 +193,7 @@ class Credentials:
         if record.is_archived or sealed == PURGED_CONTENT:
             raise InvalidInput(f"the credential {credential_id} is archived; make another")
         plain = self._seal.unseal(sealed, _context(tenant, credential_id))
-        return UnsealedCredential(record, self._drawer.read(record), _SECRETS.decode(plain))
+        return UnsealedCredential(record, self._repository.read(record), _SECRETS.decode(plain))
 
     async def keep(
         self, unsealed_credential: UnsealedCredential, changed: VaultCredential, secrets: Secrets
@@ -202,11 +204,13 @@ class Credentials:
         """
         sealed = self._seal_secrets(unsealed_credential.record_row.tenant, changed.id, secrets)
         await self._records.write(
-            self._drawer.replace_change(unsealed_credential.record_row, changed, content=sealed)
+            self._repository.replace_change(unsealed_credential.record_row, changed, content=sealed)
         )
         return changed
 
-    async def claim(self, unsealed_credential: UnsealedCredential, until: datetime | None) -> UnsealedCredential:
+    async def claim(
+        self, unsealed_credential: UnsealedCredential, until: datetime | None
+    ) -> UnsealedCredential:
         """Say that one is at work on its secrets, for others to wait; `None`: not any more.
         `keep` ends a claim too.
 
@@ -221,12 +225,14 @@ class Credentials:
         return self._seal.seal(msgspec.json.encode(secrets), _context(tenant, credential_id))
 
     async def _record(self, tenant: str, vault_id: str, credential_id: str) -> RecordRow:
-        record = await self._drawer.record(tenant, credential_id)
+        record = await self._repository.record(tenant, credential_id)
         if record.parent != vault_id:
             raise NotFound(KIND, credential_id)
         return record
 
-    async def _notify_change(self, tenant: str, vault_credential: VaultCredential, what: str) -> None:
+    async def _notify_change(
+        self, tenant: str, vault_credential: VaultCredential, what: str
+    ) -> None:
         await self._notify(
             Notification(
                 tenant=tenant,

@@ -104,7 +104,9 @@ class SessionCredentials:
                 continue
         return opened
 
-    async def _refresh_if_expired(self, unsealed_credential: UnsealedCredential) -> UnsealedCredential:
+    async def _refresh_if_expired(
+        self, unsealed_credential: UnsealedCredential
+    ) -> UnsealedCredential:
         """With a token that holds, if one can be had. One that cannot is sent all the same: what
         the server says to it is what people can act on."""
         auth = unsealed_credential.vault_credential.auth
@@ -121,12 +123,16 @@ class SessionCredentials:
 def bearer_for(url: str, session_credential: Iterable[SessionCredential]) -> BearerToken | None:
     """The token for an MCP server; without one it is asked as anybody would."""
     return next(
-        (each for each in session_credential if isinstance(each, BearerToken) and each.is_for(url)), None
+        (item for item in session_credential if isinstance(item, BearerToken) and item.is_for(url)),
+        None,
     )
 
 
 def _session_credential(unsealed_credential: UnsealedCredential) -> SessionCredential:
-    credential, auth = unsealed_credential.vault_credential, unsealed_credential.vault_credential.auth
+    credential, auth = (
+        unsealed_credential.vault_credential,
+        unsealed_credential.vault_credential.auth,
+    )
     if isinstance(auth, EnvironmentVariable):
         networking = auth.networking
         return SecretVariable(

@@ -207,13 +207,24 @@ class Refresher:
     async def _exchange(self, unsealed_credential: UnsealedCredential) -> RefreshResult:
         auth = unsealed_credential.vault_credential.auth
         if not isinstance(auth, McpOauth) or auth.refresh is None:
-            return RefreshResult(refresh_outcome="no_refresh_token", unsealed_credential=await self._release(unsealed_credential))
+            return RefreshResult(
+                refresh_outcome="no_refresh_token",
+                unsealed_credential=await self._release(unsealed_credential),
+            )
         try:
-            reply = await self._send_token_request(refresh_request(auth.refresh, unsealed_credential.secrets))
+            reply = await self._send_token_request(
+                refresh_request(auth.refresh, unsealed_credential.secrets)
+            )
         except NetworkRefused:
-            return RefreshResult(refresh_outcome="connect_error", unsealed_credential=await self._release(unsealed_credential))
+            return RefreshResult(
+                refresh_outcome="connect_error",
+                unsealed_credential=await self._release(unsealed_credential),
+            )
         if (grant := parse_grant(reply)) is not None:
-            return RefreshResult(refresh_outcome="succeeded", unsealed_credential=await self._store_grant(unsealed_credential, grant))
+            return RefreshResult(
+                refresh_outcome="succeeded",
+                unsealed_credential=await self._store_grant(unsealed_credential, grant),
+            )
         failed = RefreshResult(
             refresh_outcome="failed",
             unsealed_credential=await self._release(unsealed_credential),
@@ -221,7 +232,10 @@ class Refresher:
             is_final=not is_transient(reply),
         )
         if failed.is_final:
-            self._refused[unsealed_credential.vault_credential.id] = failed.unsealed_credential.record_row.rev, failed
+            self._refused[unsealed_credential.vault_credential.id] = (
+                failed.unsealed_credential.record_row.rev,
+                failed,
+            )
             await self._notify_change(unsealed_credential)
         return failed
 
@@ -256,11 +270,15 @@ class Refresher:
                 unsealed_credential = await self._reload(unsealed_credential)
                 continue
             return await self._reload(unsealed_credential)
-        raise StaleVersion(f"credential {unsealed_credential.vault_credential.id}: others kept changing it; try again")
+        raise StaleVersion(
+            f"credential {unsealed_credential.vault_credential.id}: others kept changing it; try again"
+        )
 
     async def _reload(self, unsealed_credential: UnsealedCredential) -> UnsealedCredential:
         known = unsealed_credential.vault_credential
-        return await self._credentials.unseal(unsealed_credential.record_row.tenant, known.vault_id, known.id)
+        return await self._credentials.unseal(
+            unsealed_credential.record_row.tenant, known.vault_id, known.id
+        )
 
     async def _notify_change(self, unsealed_credential: UnsealedCredential) -> None:
         await self._notify(

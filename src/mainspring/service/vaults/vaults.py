@@ -63,7 +63,9 @@ class Vaults:
         new_id: Callable[[str], str] = ids.new_id,
     ) -> None:
         self._records = records
-        self._drawer = Repository(records, "vault", VaultObject, columns=_index_columns, clock=clock)
+        self._repository = Repository(
+            records, "vault", VaultObject, columns=_index_columns, clock=clock
+        )
         self._credentials = credential_repository(records, clock)
         self._notify = notify
         self._clock = clock
@@ -78,15 +80,15 @@ class Vaults:
             created_at=now,
             updated_at=now,
         )
-        await self._drawer.put(tenant, made)
+        await self._repository.put(tenant, made)
         await self._notify(Notification(tenant=tenant, type="vault.created", id=made.id))
         return made
 
     async def get(self, tenant: str, vault_id: str) -> VaultObject:
-        return await self._drawer.get(tenant, vault_id)
+        return await self._repository.get(tenant, vault_id)
 
     async def page(self, tenant: str, list_query: ListQuery) -> Page[VaultObject]:
-        return await self._drawer.page(tenant, list_query)
+        return await self._repository.page(tenant, list_query)
 
     async def update(self, tenant: str, vault_id: str, asked: UpdateVault) -> VaultObject:
         """Raises: InvalidInput: it is archived."""
@@ -100,24 +102,26 @@ class Vaults:
                 updated_at=self._clock(),
             )
 
-        return await self._drawer.update(tenant, vault_id, change)
+        return await self._repository.update(tenant, vault_id, change)
 
     async def archive(self, tenant: str, vault_id: str) -> VaultObject:
         """For good: no new sessions with it, and its secrets are gone; what they were is kept."""
         for _ in range(_TRIES):
-            record = await self._drawer.record(tenant, vault_id)
-            known = self._drawer.read(record)
+            record = await self._repository.record(tenant, vault_id)
+            known = self._repository.read(record)
             if known.archived_at is not None:
                 return known
             now = self._clock()
             archived = replace(known, archived_at=now, updated_at=now)
             holding = await self._credential_records(tenant, vault_id)
-            changes = [archive_change(self._credentials, each, now) for each in holding]
+            changes = [archive_change(self._credentials, item, now) for item in holding]
             try:
-                await self._records.write(self._drawer.replace_change(record, archived), *changes)
+                await self._records.write(
+                    self._repository.replace_change(record, archived), *changes
+                )
             except StaleVersion:
                 continue
-            await self._notify_change(tenant, vault_id, "archived", [each.id for each in holding])
+            await self._notify_change(tenant, vault_id, "archived", [item.id for item in holding])
             return archived
         raise StaleVersion(f"vault {vault_id}: others kept changing it; try again")
 
@@ -125,7 +129,7 @@ class Vaults:
         """With all that is in it, and no trace of it here."""
         gone: list[str] = []
         for _ in range(_TRIES):
-            record = await self._drawer.record(tenant, vault_id)
+            record = await self._repository.record(tenant, vault_id)
             gone += await delete_children(self._records, CREDENTIAL, tenant=tenant, parent=vault_id)
             try:
                 await self._records.write(Remove(record_row=record))
@@ -140,7 +144,7 @@ class Vaults:
 
         Raises: NotFound; InvalidInput: it is archived.
         """
-        vault = await self._drawer.get(tenant, vault_id)
+        vault = await self._repository.get(tenant, vault_id)
         _require_active(vault)
         return vault
 
@@ -150,8 +154,8 @@ class Vaults:
 
         Raises: NotFound; InvalidInput: it is archived, or full.
         """
-        record = await self._drawer.record(tenant, vault_id)
-        _require_active(self._drawer.read(record))
+        record = await self._repository.record(tenant, vault_id)
+        _require_active(self._repository.read(record))
         wanted = RecordQuery(kind=CREDENTIAL, tenant=tenant, parent=vault_id, is_archived=False)
         if await self._records.count(wanted) >= MAX_CREDENTIALS:
             raise InvalidInput(
@@ -188,4 +192,6 @@ def _require_active(vault_object: VaultObject) -> None:
 
 
 def _index_columns(vault_object: VaultObject) -> IndexColumns:
-    return IndexColumns(is_archived=vault_object.archived_at is not None, created=vault_object.created_at)
+    return IndexColumns(
+        is_archived=vault_object.archived_at is not None, created=vault_object.created_at
+    )

@@ -55,7 +55,7 @@ class SessionEventForwarder:
         wake and after each run, while the session is held: what a worker that died has left
         untold is told by the next."""
         listening = await self._webhooks.list_enabled(tenant)
-        if not any(_LOG_EVENT_TYPES.intersection(each.event_types) for each in listening):
+        if not any(_LOG_EVENT_TYPES.intersection(item.event_types) for item in listening):
             return 0
         main_thread_id = (await self._log.session(session_id)).thread_id
         made = 0
@@ -91,10 +91,10 @@ class SessionEventForwarder:
         if not found:
             return -1
         told = [
-            each
+            item
             for event in found
             if event.session_id == session_id  # what a fork has inherited was told already
-            for each in webhook_events_of(event, tenant=tenant, main_thread_id=main_thread_id)
+            for item in webhook_events_of(event, tenant=tenant, main_thread_id=main_thread_id)
         ]
         changes = self._outbox.delivery_changes(tenant, told, listening)
         cursor = _Cursor(id=session_id, seq=found[-1].seq)

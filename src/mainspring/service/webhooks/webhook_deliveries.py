@@ -121,18 +121,18 @@ class Deliveries:
         self._put = put
         self._retry_policy = retry_policy
         self._clock = clock
-        self._drawer = delivery_repository(records, clock)
+        self._repository = delivery_repository(records, clock)
 
     async def get(self, tenant: str, delivery_id: str) -> Delivery:
-        return await self._drawer.get(tenant, delivery_id)
+        return await self._repository.get(tenant, delivery_id)
 
     async def page(self, tenant: str, list_query: ListQuery) -> Page[Delivery]:
-        return await self._drawer.page(tenant, list_query)
+        return await self._repository.page(tenant, list_query)
 
     async def deliver(self, job: Job) -> None:
         """What a worker does for a job `deliver`: one attempt."""
         try:
-            delivery = await self._drawer.get(job.tenant, job.key)
+            delivery = await self._repository.get(job.tenant, job.key)
         except NotFound:
             return
         if delivery.status != "pending" or delivery.next_attempt_at is None:
@@ -144,7 +144,7 @@ class Deliveries:
 
     async def attempt(self, tenant: str, delivery_id: str) -> Delivery:
         """Try it now, whenever it was to be tried."""
-        delivery = await self._drawer.get(tenant, delivery_id)
+        delivery = await self._repository.get(tenant, delivery_id)
         try:
             webhook = await self._webhooks.get(tenant, delivery.webhook_id)
         except NotFound:
@@ -159,7 +159,7 @@ class Deliveries:
     async def resend(self, tenant: str, delivery_id: str) -> Delivery:
         """Send it again, as if for the first time, whatever came of it before."""
         now = self._clock()
-        sent = await self._drawer.update(
+        sent = await self._repository.update(
             tenant,
             delivery_id,
             lambda known: replace(
@@ -197,7 +197,7 @@ class Deliveries:
     async def sweep(self) -> int:
         """Have done what is due and has no job, as one that was lost; forget what is old. How
         many were due. Call it now and then."""
-        due = await self._drawer.due(self._clock(), limit=_BATCH)
+        due = await self._repository.due(self._clock(), limit=_BATCH)
         for record, delivery in due:
             if delivery.status == "pending":
                 await self._put(Job(task=DELIVER, key=delivery.id, tenant=record.tenant))
@@ -246,9 +246,11 @@ class Deliveries:
     ) -> Delivery:
         now, patience = self._clock(), self._retry_policy
         attempts = delivery.attempts + 1
-        again = now + patience.pause(delivery.id, attempts) if delivery_status == "pending" else None
+        again = (
+            now + patience.pause(delivery.id, attempts) if delivery_status == "pending" else None
+        )
         keep = patience.keep_delivered if delivery_status == "delivered" else patience.keep_dead
-        settled = await self._drawer.update(
+        settled = await self._repository.update(
             tenant,
             delivery.id,
             lambda known: replace(
@@ -258,7 +260,10 @@ class Deliveries:
                 next_attempt_at=again,
                 forget_at=None if delivery_status == "pending" else now + keep,
                 last_attempt=DeliveryAttempt(
-                    at=now, status=post_result.status, error=post_result.error, excerpt=post_result.excerpt
+                    at=now,
+                    status=post_result.status,
+                    error=post_result.error,
+                    excerpt=post_result.excerpt,
                 ),
             ),
         )

@@ -95,7 +95,7 @@ class Webhooks:
         random: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         self._records = records
-        self._drawer = Repository(records, KIND, Webhook, columns=_index_columns, clock=clock)
+        self._repository = Repository(records, KIND, Webhook, columns=_index_columns, clock=clock)
         self._seal = seal
         self._allow_http = allow_http
         self._clock = clock
@@ -119,14 +119,14 @@ class Webhooks:
         )
         secret = new_secret(self._random(SECRET_BYTES))
         sealed = self._seal_secrets(tenant, made.id, [_EndpointSecret(secret=secret)])
-        await self._drawer.put(tenant, made, content=sealed)
+        await self._repository.put(tenant, made, content=sealed)
         return WebhookWithSecret(**asdict(made), secret=secret)
 
     async def get(self, tenant: str, webhook_id: str) -> Webhook:
-        return await self._drawer.get(tenant, webhook_id)
+        return await self._repository.get(tenant, webhook_id)
 
     async def page(self, tenant: str, list_query: ListQuery) -> Page[Webhook]:
-        return await self._drawer.page(tenant, list_query)
+        return await self._repository.page(tenant, list_query)
 
     async def update(self, tenant: str, webhook_id: str, asked: UpdateWebhook) -> Webhook:
         """To enable it makes it as new: what happened meanwhile is not told."""
@@ -152,11 +152,11 @@ class Webhooks:
                 updated_at=now,
             )
 
-        return await self._drawer.update(tenant, webhook_id, change)
+        return await self._repository.update(tenant, webhook_id, change)
 
     async def delete(self, tenant: str, webhook_id: str) -> None:
         """With its deliveries."""
-        await self._drawer.remove(tenant, webhook_id)
+        await self._repository.remove(tenant, webhook_id)
         await delete_children(self._records, DELIVERY_KIND, tenant=tenant, parent=webhook_id)
 
     async def rotate(
@@ -164,19 +164,21 @@ class Webhooks:
     ) -> WebhookWithSecret:
         """A new secret. For so long, calls are signed with the old one too."""
         for _ in range(_TRIES):
-            record = await self._drawer.record(tenant, webhook_id)
-            known, now = self._drawer.read(record), self._clock()
+            record = await self._repository.record(tenant, webhook_id)
+            known, now = self._repository.read(record), self._clock()
             secret = new_secret(self._random(SECRET_BYTES))
             until = now + old_for
             aging = [
-                _EndpointSecret(secret=each.secret, expires_at=min(each.expires_at or until, until))
-                for each in await self._unseal(tenant, webhook_id)
+                _EndpointSecret(secret=item.secret, expires_at=min(item.expires_at or until, until))
+                for item in await self._unseal(tenant, webhook_id)
             ]
             kept = [_EndpointSecret(secret=secret), *_valid_secrets(aging, now)][:_MAX_SECRETS]
             sealed = self._seal_secrets(tenant, webhook_id, kept)
             made = replace(known, updated_at=now)
             try:
-                await self._records.write(self._drawer.replace_change(record, made, content=sealed))
+                await self._records.write(
+                    self._repository.replace_change(record, made, content=sealed)
+                )
             except StaleVersion:
                 continue
             return WebhookWithSecret(**asdict(made), secret=secret)
@@ -185,16 +187,16 @@ class Webhooks:
     async def secrets(self, tenant: str, webhook_id: str) -> list[str]:
         """Those to sign with now, the newest first."""
         opened = await self._unseal(tenant, webhook_id)
-        return [each.secret for each in _valid_secrets(opened, self._clock())]
+        return [valid_secret.secret for valid_secret in _valid_secrets(opened, self._clock())]
 
     async def list_enabled(self, tenant: str) -> list[Webhook]:
         """All that are enabled."""
         wanted = RecordQuery(kind=KIND, tenant=tenant, label="enabled", limit=MAX_ENDPOINTS)
-        return [self._drawer.read(each) for each in await self._records.list(wanted)]
+        return [self._repository.read(record) for record in await self._records.list(wanted)]
 
     async def worked(self, tenant: str, webhook: Webhook) -> None:
         if webhook.failing_since is not None:
-            await self._drawer.update(
+            await self._repository.update(
                 tenant, webhook.id, lambda known: replace(known, failing_since=None)
             )
 
@@ -210,11 +212,11 @@ class Webhooks:
 
         if webhook.failing_since is not None and now - webhook.failing_since < disable_after:
             return webhook
-        return await self._drawer.update(tenant, webhook.id, change)
+        return await self._repository.update(tenant, webhook.id, change)
 
     async def disable(self, tenant: str, webhook_id: str, reason: DisabledReason) -> Webhook:
         now = self._clock()
-        return await self._drawer.update(
+        return await self._repository.update(
             tenant, webhook_id, lambda known: _disable(known, reason, now)
         )
 
@@ -246,7 +248,7 @@ def _context(tenant: str, webhook_id: str) -> str:
 
 
 def _valid_secrets(kept: Sequence[_EndpointSecret], now: datetime) -> list[_EndpointSecret]:
-    return [each for each in kept if each.expires_at is None or each.expires_at > now]
+    return [item for item in kept if item.expires_at is None or item.expires_at > now]
 
 
 def _unique_types(types: Sequence[EventType]) -> tuple[EventType, ...]:

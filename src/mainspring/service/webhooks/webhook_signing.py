@@ -89,11 +89,13 @@ def signed_headers(
     """With a signature for each secret: whoever knows one of them can check it."""
     stamp = str(int(now.timestamp()))
     content = _standard_content(id_, stamp, body)
-    signatures = (base64.b64encode(_mac(secret_key(each), content)).decode() for each in secrets)
+    signatures = (
+        base64.b64encode(_mac(secret_key(secret), content)).decode() for secret in secrets
+    )
     return {
         "webhook-id": id_,
         "webhook-timestamp": stamp,
-        "webhook-signature": " ".join(f"v1,{each}" for each in signatures),
+        "webhook-signature": " ".join(f"v1,{signature}" for signature in signatures),
     }
 
 
@@ -111,7 +113,7 @@ def is_genuine(
             content = _standard_content(headers.get("webhook-id", ""), stamp, body)
             wanted = _mac(secret_key(secret), content)
             given = headers.get("webhook-signature", "").split(" ")[:8]
-            signatures = [_base64(each.removeprefix("v1,")) for each in given if each[:3] == "v1,"]
+            signatures = [_base64(item.removeprefix("v1,")) for item in given if item[:3] == "v1,"]
             is_known = bool(headers.get("webhook-id"))
             return _matches(wanted, signatures) and is_known and _is_recent(stamp, now)
         case GitHubSignature():
@@ -168,7 +170,7 @@ def _mac(key: bytes, content: bytes) -> bytes:
 
 
 def _matches(wanted: bytes, given: Iterable[bytes]) -> bool:
-    return any([hmac.compare_digest(wanted, each) for each in given])  # a list: all are compared
+    return any([hmac.compare_digest(wanted, item) for item in given])  # a list: all are compared
 
 
 def _is_recent(stamp: str, now: datetime) -> bool:

@@ -35,7 +35,7 @@ def _fresh() -> Callable[..., RecordRow]:
 
 
 async def _ids(records: Records, record_query: RecordQuery) -> list[str]:
-    return [each.id for each in await records.list(record_query)]
+    return [record.id for record in await records.list(record_query)]
 
 
 async def _paged(records: Records, record_query: RecordQuery) -> list[str]:
@@ -43,7 +43,7 @@ async def _paged(records: Records, record_query: RecordQuery) -> list[str]:
     while page := await records.list(replace(record_query, after=seen[-1] if seen else None)):
         assert len(page) <= record_query.limit
         seen += page
-    return [each.id for each in seen]
+    return [item.id for item in seen]
 
 
 async def a_record_is_read_as_it_was_put(open_store: StoreFactory) -> None:
@@ -200,7 +200,7 @@ async def each_of_several_changes_finds_what_those_before_it_left(
             Replace(record_row=record("b", name="o", rev=1)),
             Put(record_row=record("c", name="n")),
         )
-        assert [(each.id, each.name, each.rev) for each in moved] == [
+        assert [(item.id, item.name, item.rev) for item in moved] == [
             ("a", "m", 1),
             ("b", "n", 1),
             ("b", "o", 2),
@@ -209,7 +209,9 @@ async def each_of_several_changes_finds_what_those_before_it_left(
         with refused(NotFound):
             await store.records.content(first.kind, "a")
         with refused(AlreadyExists):
-            await write(Put(record_row=record("d", name="d")), Put(record_row=record("e", name="d")))
+            await write(
+                Put(record_row=record("d", name="d")), Put(record_row=record("e", name="d"))
+            )
         with refused(AlreadyExists):
             await write(Put(record_row=record("d")), Put(record_row=record("d")))
         with refused(StaleVersion):
@@ -243,7 +245,10 @@ async def of_writers_at_once_one_wins(open_store: StoreFactory) -> None:
         same_name = await contend(*[[Put(record_row=record(f"n{n}", name="n"))] for n in eight])
         changed = await contend(
             *[
-                [Replace(record_row=replace(start, body=b"%d" % n)), Put(record_row=record(f"r{n}"))]
+                [
+                    Replace(record_row=replace(start, body=b"%d" % n)),
+                    Put(record_row=record(f"r{n}")),
+                ]
                 for n in eight
             ]
         )
@@ -317,7 +322,9 @@ async def names_are_found_by_how_they_begin(open_store: StoreFactory) -> None:
     ]
     async with open_store() as store:
         for number, name in enumerate(reversed(names)):
-            await store.records.write(Put(record_row=record(f"{number}", name=name, created=number)))
+            await store.records.write(
+                Put(record_row=record(f"{number}", name=name, created=number))
+            )
         await store.records.write(Put(record_row=record("nameless")))
         wanted = RecordQuery(kind=record("x").kind, tenant=record("x").tenant, limit=2)
         for prefix in ("", "/", "/a", "/a/b", "/a/b\ud7ff", f"/a/b{last}", "/ä", last, "/a%", "_"):
@@ -352,7 +359,9 @@ async def what_no_text_or_number_can_be_is_refused(open_store: StoreFactory) -> 
             {"id_": "a", "due": -(2**63) - 1},
         ):
             with refused(InvalidInput):
-                await store.records.write(Put(record_row=record("fine")), Put(record_row=record(**fields)))
+                await store.records.write(
+                    Put(record_row=record("fine")), Put(record_row=record(**fields))
+                )
         for wanted in (
             RecordQuery(kind=kind, name_from="a\0"),
             RecordQuery(kind=kind, label="\ud800"),
@@ -378,10 +387,12 @@ async def everything_is_passed_by_once(open_store: StoreFactory) -> None:
         seen: list[RecordRow] = []
         while page := await store.records.everything(after=seen[-1] if seen else None, limit=2):
             seen += page
-        ours = [(each.kind, each.id) for each in seen if each.kind in kinds]
+        ours = [(item.kind, item.id) for item in seen if item.kind in kinds]
         assert ours == [(kinds[0], "a"), (kinds[0], "b"), (kinds[1], "a")]
-        [first, second] = [each for each in seen if each.kind == kinds[0]]
-        assert await store.records.whole(*ours[0]) == RecordWithContent(record_row=first, content=None)
+        [first, second] = [item for item in seen if item.kind == kinds[0]]
+        assert await store.records.whole(*ours[0]) == RecordWithContent(
+            record_row=first, content=None
+        )
         assert await store.records.whole(*ours[1]) == RecordWithContent(
             record_row=second, content=b"content"
         )

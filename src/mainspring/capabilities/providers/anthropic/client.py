@@ -328,5 +328,7 @@ class AnthropicModel:
             stream=request.stream,
         )
         return stream_reply(
-            self._http_client, call, MessageParser(request, self._endpoint.provider, self._endpoint.secret)
+            self._http_client,
+            call,
+            MessageParser(request, self._endpoint.provider, self._endpoint.secret),
         )

@@ -319,4 +319,6 @@ class ChatModel:
             request_id=request.request_id,
             stream=request.stream,
         )
-        return stream_reply(self._http_client, call, ChatParser(request, provider, self._endpoint.secret))
+        return stream_reply(
+            self._http_client, call, ChatParser(request, provider, self._endpoint.secret)
+        )

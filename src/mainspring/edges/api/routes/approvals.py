@@ -160,7 +160,9 @@ class ApprovalRoutes:
         return await self.approvals.answer(api_call.who, api_call["approval_id"], api_call.body)
 
     async def answer_several(self, api_call: ApiCall[Empty, AnswerSeveral]) -> AnsweredSeveral:
-        answered = await self.approvals.answer_all(api_call.who, api_call.body.approval_ids, api_call.body)
+        answered = await self.approvals.answer_all(
+            api_call.who, api_call.body.approval_ids, api_call.body
+        )
         return AnsweredSeveral(data=answered)
 
     async def policy(self, api_call: ApiCall[WhosePolicy, Empty]) -> ApprovalPolicy:

@@ -140,7 +140,9 @@ class DeploymentRoutes:
         return await self.deployments.get(api_call.tenant, api_call["deployment_id"])
 
     async def update(self, api_call: ApiCall[Empty, UpdateDeployment]) -> Deployment:
-        return await self.deployments.update(api_call.tenant, api_call["deployment_id"], api_call.body)
+        return await self.deployments.update(
+            api_call.tenant, api_call["deployment_id"], api_call.body
+        )
 
     async def archive(self, api_call: ApiCall[Empty, Empty]) -> Deployment:
         return await self.deployments.archive(api_call.tenant, api_call["deployment_id"])
@@ -205,8 +207,8 @@ class DeploymentRunRoutes:
                 deployment_id=query.deployment_id,
                 has_error=query.has_error,
                 trigger_type=query.trigger_type,
-                created_from=max((each for each in lower if each), default=None),
-                created_upto=min((each for each in upper if each), default=None),
+                created_from=max((item for item in lower if item), default=None),
+                created_upto=min((item for item in upper if item), default=None),
             ),
         )
 

@@ -101,7 +101,9 @@ class EnvironmentRoutes:
         return await self.environments.get(api_call.tenant, api_call["environment_id"])
 
     async def update(self, api_call: ApiCall[Empty, UpdateEnvironment]) -> Environment:
-        return await self.environments.update(api_call.tenant, api_call["environment_id"], api_call.body)
+        return await self.environments.update(
+            api_call.tenant, api_call["environment_id"], api_call.body
+        )
 
     async def archive(self, api_call: ApiCall[Empty, Empty]) -> Environment:
         return await self.environments.archive(api_call.tenant, api_call["environment_id"])

@@ -129,7 +129,7 @@ class StreamRoutes:
     async def stream(self, api_call: ApiCall[StreamEvents, Empty]) -> web.StreamResponse:
         await self.find(api_call.who, api_call["session_id"])
         query = api_call.query
-        wish = StreamRequest(
+        options = StreamRequest(
             tenant=api_call.tenant,
             session_id=api_call["session_id"],
             thread_id=api_call.path.get("thread_id"),
@@ -137,9 +137,12 @@ class StreamRoutes:
             previews=frozenset(query.event_deltas),
             is_internal="internal" in query.include,
         )
-        async with self.event_streams.open(wish) as stream:
+        async with self.event_streams.open(options) as stream:
             return await send_stream(
-                api_call.request, stream, self.stream_timing, require_welcome=api_call.recheck_access
+                api_call.request,
+                stream,
+                self.stream_timing,
+                require_welcome=api_call.recheck_access,
             )
 
 

@@ -96,7 +96,9 @@ class FileRoutes:
         async with self.upload_limiter.slot(api_call.tenant):
             form = await read_form(api_call.request, max_bytes=max_bytes, max_parts=_MAX_PARTS)
             new = _new_file(form)
-            return await api_call.once(form.fingerprint, lambda: self.files.create(api_call.tenant, new))
+            return await api_call.once(
+                form.fingerprint, lambda: self.files.create(api_call.tenant, new)
+            )
 
     async def list(self, api_call: ApiCall[ListFiles, Empty]) -> Page[File]:
         query = api_call.query

@@ -114,7 +114,9 @@ async def _readiness(health: Health) -> web.Response:
     return _json_response(found, 200 if found.is_ready else 503)
 
 
-async def _exposition(metrics: Metrics, refresh_metrics: RefreshMetrics, request: web.Request) -> web.Response:
+async def _exposition(
+    metrics: Metrics, refresh_metrics: RefreshMetrics, request: web.Request
+) -> web.Response:
     await refresh_metrics()
     body, media_type = metrics.rendered(request.headers.get("accept", ""))
     return web.Response(body=body, headers={"content-type": media_type})

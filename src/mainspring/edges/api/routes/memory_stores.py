@@ -256,12 +256,19 @@ class MemoryRoutes:
             memory_view=api_call.query.view,
         )
 
-    async def list(self, api_call: ApiCall[MemoryListing, Empty]) -> Page[MemoryObject | MemoryPrefix]:
-        return await self.memories.page(api_call.tenant, api_call["memory_store_id"], api_call.query)
+    async def list(
+        self, api_call: ApiCall[MemoryListing, Empty]
+    ) -> Page[MemoryObject | MemoryPrefix]:
+        return await self.memories.page(
+            api_call.tenant, api_call["memory_store_id"], api_call.query
+        )
 
     async def get(self, api_call: ApiCall[FullView, Empty]) -> MemoryObject:
         return await self.memories.get(
-            api_call.tenant, api_call["memory_store_id"], api_call["memory_id"], memory_view=api_call.query.view
+            api_call.tenant,
+            api_call["memory_store_id"],
+            api_call["memory_id"],
+            memory_view=api_call.query.view,
         )
 
     async def update(self, api_call: ApiCall[BasicView, UpdateMemory]) -> MemoryObject:
@@ -285,7 +292,9 @@ class MemoryRoutes:
         return DeletedMemory(id=api_call["memory_id"])
 
     async def list_versions(self, api_call: ApiCall[VersionListing, Empty]) -> Page[MemoryVersion]:
-        return await self.versions.page(api_call.tenant, api_call["memory_store_id"], api_call.query)
+        return await self.versions.page(
+            api_call.tenant, api_call["memory_store_id"], api_call.query
+        )
 
     async def get_version(self, api_call: ApiCall[FullView, Empty]) -> MemoryVersion:
         return await self.versions.get(

@@ -91,7 +91,9 @@ class ResourceRoutes:
         )
 
     async def get(self, api_call: ApiCall[Empty, Empty]) -> SessionResource:
-        return await self.resources.get(api_call.who, api_call["session_id"], api_call["resource_id"])
+        return await self.resources.get(
+            api_call.who, api_call["session_id"], api_call["resource_id"]
+        )
 
     async def update(self, api_call: ApiCall[Empty, UpdateResource]) -> SessionResource:
         return await self.resources.update(

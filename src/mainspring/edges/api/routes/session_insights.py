@@ -86,13 +86,19 @@ class InsightRoutes:
         )
 
     async def context(self, api_call: ApiCall[ContextParams, Empty]) -> Page[ShotView]:
-        return await self.session_reports.context(api_call.who, api_call["session_id"], api_call.query)
+        return await self.session_reports.context(
+            api_call.who, api_call["session_id"], api_call.query
+        )
 
     async def hooks(self, api_call: ApiCall[ListHookRuns, Empty]) -> Page[HookRun]:
-        return await self.session_reports.hook_runs(api_call.who, api_call["session_id"], api_call.query)
+        return await self.session_reports.hook_runs(
+            api_call.who, api_call["session_id"], api_call.query
+        )
 
     async def senders(self, api_call: ApiCall[ListSenders, Empty]) -> Page[ReceivedEvent]:
-        return await self.session_reports.senders(api_call.who, api_call["session_id"], api_call.query)
+        return await self.session_reports.senders(
+            api_call.who, api_call["session_id"], api_call.query
+        )
 
     async def replay(self, api_call: ApiCall[Empty, AskReplay]) -> ReplayReport:
         return await self.replays.replay(api_call.who, api_call["session_id"], api_call.body)

@@ -38,7 +38,9 @@ _STALE_UPLOAD_AGE = timedelta(days=1)
 class MoveRoutes:
     session_export: SessionExport
     session_import: SessionImport
-    upload_limiter: UploadLimiter = field(default_factory=lambda: UploadLimiter(in_process=4, of_tenant=2))
+    upload_limiter: UploadLimiter = field(
+        default_factory=lambda: UploadLimiter(in_process=4, of_tenant=2)
+    )
 
     def routes(self) -> tuple[Route, ...]:
         return (
@@ -102,7 +104,9 @@ class MoveRoutes:
         return folder / f"{ids.new_id('upload')}.tar"
 
     async def move(self, api_call: ApiCall[Empty, MoveSession]) -> web.StreamResponse:
-        bundle = await self.session_export.bundle(api_call.who, api_call["session_id"], api_call.body)
+        bundle = await self.session_export.bundle(
+            api_call.who, api_call["session_id"], api_call.body
+        )
         try:
             response = web.StreamResponse(headers={"content-type": _TAR})
             async with await open_file(bundle, "rb") as file:

@@ -160,7 +160,9 @@ class SkillRoutes:
         query = api_call.query
         if query.source not in (None, "custom"):
             return Page(data=())
-        return await self.skills.page(api_call.tenant, ListQuery(limit=query.limit, page=query.page))
+        return await self.skills.page(
+            api_call.tenant, ListQuery(limit=query.limit, page=query.page)
+        )
 
     async def get(self, api_call: ApiCall[Empty, Empty]) -> SkillObject:
         return await self.skills.get(api_call.tenant, api_call["skill_id"])
@@ -177,7 +179,9 @@ class SkillRoutes:
             lambda: self.skills.add_version(api_call.tenant, api_call["skill_id"], uploads),
         )
 
-    async def list_versions(self, api_call: ApiCall[ListSkillVersions, Empty]) -> Page[SkillVersion]:
+    async def list_versions(
+        self, api_call: ApiCall[ListSkillVersions, Empty]
+    ) -> Page[SkillVersion]:
         query = api_call.query
         return await self.skills.versions(
             api_call.tenant, api_call["skill_id"], limit=query.limit, page=query.page
@@ -187,11 +191,15 @@ class SkillRoutes:
         return await self.skills.version(api_call.tenant, api_call["skill_id"], api_call["version"])
 
     async def download(self, api_call: ApiCall[Empty, Empty]) -> web.Response:
-        version, archive = await self.skills.archive(api_call.tenant, api_call["skill_id"], api_call["version"])
+        version, archive = await self.skills.archive(
+            api_call.tenant, api_call["skill_id"], api_call["version"]
+        )
         return attachment(archive, filename=f"{version.name}.zip", media_type=_ZIP)
 
     async def delete_version(self, api_call: ApiCall[Empty, Empty]) -> DeletedSkillVersion:
-        gone = await self.skills.delete_version(api_call.tenant, api_call["skill_id"], api_call["version"])
+        gone = await self.skills.delete_version(
+            api_call.tenant, api_call["skill_id"], api_call["version"]
+        )
         return DeletedSkillVersion(id=gone.id)
 
     async def _form(self, request: web.Request) -> Form:

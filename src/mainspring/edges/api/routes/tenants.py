@@ -95,7 +95,9 @@ class TenantRoutes:
 
     async def list(self, api_call: ApiCall[ListTenants, Empty]) -> Page[Tenant]:
         require_platform(api_call.who)
-        return await self.tenants.page(ListQuery(limit=api_call.query.limit, page=api_call.query.page))
+        return await self.tenants.page(
+            ListQuery(limit=api_call.query.limit, page=api_call.query.page)
+        )
 
     async def get(self, api_call: ApiCall[Empty, Empty]) -> Tenant:
         require_platform(api_call.who)

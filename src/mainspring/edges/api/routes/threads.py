@@ -93,7 +93,9 @@ class ThreadRoutes:
         return await self.threads.get(api_call.who, api_call["session_id"], api_call["thread_id"])
 
     async def archive(self, api_call: ApiCall[Empty, Empty]) -> ThreadObject:
-        return await self.threads.archive(api_call.who, api_call["session_id"], api_call["thread_id"])
+        return await self.threads.archive(
+            api_call.who, api_call["session_id"], api_call["thread_id"]
+        )
 
     async def events(self, api_call: ApiCall[ListThreadEvents, Empty]) -> Page[WireEvent]:
         thread = await self.threads.get(api_call.who, api_call["session_id"], api_call["thread_id"])

@@ -198,7 +198,9 @@ class CredentialRoutes:
         return await self.credentials.page(api_call.tenant, api_call["vault_id"], listing)
 
     async def get(self, api_call: ApiCall[Empty, Empty]) -> VaultCredential:
-        return await self.credentials.get(api_call.tenant, api_call["vault_id"], api_call["credential_id"])
+        return await self.credentials.get(
+            api_call.tenant, api_call["vault_id"], api_call["credential_id"]
+        )
 
     async def update(self, api_call: ApiCall[Empty, UpdateCredential]) -> VaultCredential:
         return await self.credentials.update(
@@ -206,11 +208,17 @@ class CredentialRoutes:
         )
 
     async def archive(self, api_call: ApiCall[Empty, Empty]) -> VaultCredential:
-        return await self.credentials.archive(api_call.tenant, api_call["vault_id"], api_call["credential_id"])
+        return await self.credentials.archive(
+            api_call.tenant, api_call["vault_id"], api_call["credential_id"]
+        )
 
     async def validate(self, api_call: ApiCall[Empty, Empty]) -> CredentialValidation:
-        return await self.credential_validator.validate(api_call.tenant, api_call["vault_id"], api_call["credential_id"])
+        return await self.credential_validator.validate(
+            api_call.tenant, api_call["vault_id"], api_call["credential_id"]
+        )
 
     async def delete(self, api_call: ApiCall[Empty, Empty]) -> DeletedCredential:
-        await self.credentials.delete(api_call.tenant, api_call["vault_id"], api_call["credential_id"])
+        await self.credentials.delete(
+            api_call.tenant, api_call["vault_id"], api_call["credential_id"]
+        )
         return DeletedCredential(id=api_call["credential_id"])

@@ -201,7 +201,9 @@ class WebhookRoutes:
         )
 
     async def resend_dead(self, api_call: ApiCall[Empty, Empty]) -> Resent:
-        return Resent(resent=await self.deliveries.resend_dead(api_call.tenant, api_call["webhook_id"]))
+        return Resent(
+            resent=await self.deliveries.resend_dead(api_call.tenant, api_call["webhook_id"])
+        )
 
     async def get_delivery(self, api_call: ApiCall[Empty, Empty]) -> Delivery:
         return await self.deliveries.get(api_call.tenant, api_call["delivery_id"])

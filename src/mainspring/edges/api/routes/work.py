@@ -140,7 +140,9 @@ class WorkRoutes:
         return await self.queue.stats(api_call.tenant, api_call["environment_id"])
 
     async def get(self, api_call: ApiCall[Empty, Empty]) -> WorkItem:
-        return await self.queue.get(api_call.tenant, api_call["environment_id"], api_call["work_id"])
+        return await self.queue.get(
+            api_call.tenant, api_call["environment_id"], api_call["work_id"]
+        )
 
     async def update(self, api_call: ApiCall[Empty, UpdateWorkItem]) -> WorkItem:
         return await self.queue.update(
@@ -148,7 +150,9 @@ class WorkRoutes:
         )
 
     async def acknowledge(self, api_call: ApiCall[Empty, Empty]) -> WorkItem:
-        return await self.queue.acknowledge(api_call.tenant, api_call["environment_id"], api_call["work_id"])
+        return await self.queue.acknowledge(
+            api_call.tenant, api_call["environment_id"], api_call["work_id"]
+        )
 
     async def heartbeat(self, api_call: ApiCall[HeartbeatParams, Empty]) -> Heartbeat:
         return await self.queue.heartbeat(
@@ -157,5 +161,8 @@ class WorkRoutes:
 
     async def stop(self, api_call: ApiCall[Empty, StopParams]) -> WorkItem:
         return await self.queue.stop(
-            api_call.tenant, api_call["environment_id"], api_call["work_id"], force=api_call.body.force
+            api_call.tenant,
+            api_call["environment_id"],
+            api_call["work_id"],
+            force=api_call.body.force,
         )

@@ -80,7 +80,7 @@ class Command:
     @property
     def text(self) -> str:
         """Assignments and words, spelled one way; redirections left out."""
-        parts = [f"{each.name}={each.value.text}" for each in self.assignments]
+        parts = [f"{assignment.name}={assignment.value.text}" for assignment in self.assignments]
         return " ".join([*parts, *(word.text for word in self.words if word.source)])
 
 

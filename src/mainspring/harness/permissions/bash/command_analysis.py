@@ -114,7 +114,7 @@ def analyze_command(
     found = parse_commands(text)
     commands = found.commands
     effects = Effects()
-    where: list[ReadOnlyScope] = [read_only_scope(each) for each in commands]
+    where: list[ReadOnlyScope] = [read_only_scope(item) for item in commands]
     for command, one in zip(commands, where, strict=True):
         record_effects(command, effects, one)
     is_foreign = _is_foreign(commands, effects, is_own_repository or {"", *roots}.__contains__)
@@ -145,7 +145,7 @@ def analyze_command(
         reads_anything=effects.reads_anything,
         shows_history=effects.shows_history,
         unclear=is_unclear,
-        runs=reason if is_unclear else _first(unknown_program_reason(each) for each in more),
+        runs=reason if is_unclear else _first(unknown_program_reason(item) for item in more),
         loads_modules=any(map(loads_modules, commands)),
         foreign_git=is_foreign,
     )
@@ -155,7 +155,7 @@ def _reason(commands: Sequence[Command], more: Sequence[Command], is_foreign: bo
     """More: those that do not only look."""
     if more:
         return f"`{basename(more[0]) or more[0].text}` may do more than look"
-    if any(_writes_or_connects(each) for command in commands for each in command.redirects):
+    if any(_writes_or_connects(redirect) for command in commands for redirect in command.redirects):
         return "writes to a file or connects by a redirection"
     if is_foreign:
         return "runs git where another repository may be, whose settings name programs"
@@ -167,7 +167,9 @@ def _only_edit(commands: Sequence[Command], more: Sequence[Command]) -> bool:
         (not command.words or has_harmless_assignments(command))
         and edited_files(command) is not None
         for command in more
-    ) and not any(opens_connection(each) for command in commands for each in command.redirects)
+    ) and not any(
+        opens_connection(redirect) for command in commands for redirect in command.redirects
+    )
 
 
 def _first(texts: Iterable[str]) -> str:
@@ -176,7 +178,7 @@ def _first(texts: Iterable[str]) -> str:
 
 def _makes_links(commands: Sequence[Command]) -> bool:
     """Then names lead elsewhere for the commands that follow."""
-    return len(commands) > 1 and any(basename(each) == "ln" for each in commands)
+    return len(commands) > 1 and any(basename(command) == "ln" for command in commands)
 
 
 def is_read_only(command: Command) -> bool:
@@ -197,8 +199,10 @@ def opens_connection(redirect: Redirect) -> bool:
 
 def runs_git_elsewhere(commands: tuple[Command, ...]) -> bool:
     """Whether git is run in another folder than the one where the shell stands."""
-    folders = [_git_folder(each) for each in commands if basename(each) == "git"]
-    return any(folders) or (bool(folders) and any(basename(each) == "cd" for each in commands))
+    folders = [_git_folder(command) for command in commands if basename(command) == "git"]
+    return any(folders) or (
+        bool(folders) and any(basename(command) == "cd" for command in commands)
+    )
 
 
 def _git_folder(command: Command) -> str:
@@ -209,7 +213,7 @@ def _git_folder(command: Command) -> str:
 def _is_foreign(
     commands: tuple[Command, ...], effects: Effects, is_own: Callable[[str], bool]
 ) -> bool:
-    folders = [_git_folder(each) for each in commands if basename(each) == "git"]
+    folders = [_git_folder(command) for command in commands if basename(command) == "git"]
     places = [
         posixpath.join(went, folder).rstrip("/") for went in effects.folders for folder in folders
     ]

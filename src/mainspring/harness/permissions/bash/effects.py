@@ -110,14 +110,14 @@ class Effects:
             paths += [path[: turn.start()] for turn in _TURN_BACK.finditer(path) if turn.start()]
         if path.startswith(("/", "~")):
             return paths
-        return [posixpath.join(folder, each) for folder in self.folders for each in paths]
+        return [posixpath.join(folder, item) for folder in self.folders for item in paths]
 
     def enter(self, arguments: tuple[Word, ...]) -> None:
         target = arguments[0].value if len(arguments) == 1 else None
         if target is None or target.startswith("-") or len(self.folders) > _MAX_FOLDERS:
             self.opaque = self.hides_reads = self.is_lost = True
             return
-        self.folders.extend([posixpath.join(each, target) for each in self.folders])
+        self.folders.extend([posixpath.join(folder, target) for folder in self.folders])
 
 
 def _is_literal(word: Word) -> bool:
@@ -175,9 +175,9 @@ def _sed_in_place_files(arguments: tuple[Word, ...]) -> list[Word] | None:
     line = parse_arguments(arguments, _SED_IN_PLACE)
     if line is None or not line.has("-i", "--in-place"):
         return None
-    if any(each.value not in {"-i", "--in-place"} for each in sed_effects(arguments)):
+    if any(sed_effect.value not in {"-i", "--in-place"} for sed_effect in sed_effects(arguments)):
         return None  # its script does more
-    if any("/" in each.pathlike or "*" in each.pathlike for each in line.values("-i")):
+    if any("/" in item.pathlike or "*" in item.pathlike for item in line.values("-i")):
         return None  # the copies it keeps go elsewhere
     return line.operands[0 if line.values("-e", "--expression") else 1 :]
 
@@ -236,7 +236,9 @@ def _written_by(command: Command) -> Iterator[str]:
         return
     *sources, target = words
     yield target
-    yield from (posixpath.join(target, posixpath.basename(each.rstrip("/"))) for each in sources)
+    yield from (
+        posixpath.join(target, posixpath.basename(source.rstrip("/"))) for source in sources
+    )
 
 
 def _values(word: Word) -> Iterator[str]:

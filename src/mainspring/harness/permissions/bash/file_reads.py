@@ -87,11 +87,11 @@ def system_program(command: Command) -> str:
 def find_table(command: Command) -> tuple[str, tuple[Word, ...]] | None:
     """The table for a command, and the arguments that it is for."""
     name, arguments = system_program(command), command.words[1:]
-    if name in _EXPANDING and any(_is_expanded(name, each.pathlike) for each in arguments):
+    if name in _EXPANDING and any(_is_expanded(name, argument.pathlike) for argument in arguments):
         return None
     generic = name.removesuffix("3")
     if generic in _WITH_SUBCOMMANDS:
-        values = (generic, *(each.value or "" for each in arguments[:3]))
+        values = (generic, *(argument.value or "" for argument in arguments[:3]))
         for length in (1, 2, 3, 4):
             if values[:length] in SUBCOMMANDS:
                 return SUBCOMMANDS[values[:length]], arguments[length - 1 :]
@@ -110,7 +110,7 @@ def _is_expanded(name: str, text: str) -> bool:
     """By the program itself: `strings @file` takes arguments from a file, unzip knows globs, and
     `lsof -i@host` asks who that is."""
     if name in {"unzip", "zipinfo"}:
-        return any(each in text for each in "*?[")
+        return any(item in text for item in "*?[")
     if name == "xmllint":
         return re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", text) is not None  # it fetches URLs
     return "@" in text
@@ -126,7 +126,7 @@ def file_reads(command: Command) -> FileReads:
         return found
     if name in COPYING:
         return _copied_files(name, arguments)
-    texts = [each.target for each in command.redirects if each.operator == "<<<"]
+    texts = [redirect.target for redirect in command.redirects if redirect.operator == "<<<"]
     unknown = _unknown_program((*arguments, *texts))
     unknown.is_dynamic = name in PROGRAMS or name in _SCRIPTED
     return unknown
@@ -155,7 +155,9 @@ def _by_kind(spec: str, parsed_arguments: ParsedArguments) -> FileReads:
         operands = operands[1:]
     files = [] if known.words & {"text", "none"} else operands
     found = FileReads(files=[*files, *parsed_arguments.values(*known.files)])
-    found.is_dynamic = "text" not in known.words and any(map(_may_expand, parsed_arguments.operands))
+    found.is_dynamic = "text" not in known.words and any(
+        map(_may_expand, parsed_arguments.operands)
+    )
     is_recursive = "tree" in known.words or parsed_arguments.has(*known.recursive)
     if is_recursive and not parsed_arguments.has("--files", "--type-list", "--version"):
         found.trees = operands or [literal_word(".")]
@@ -173,12 +175,14 @@ def _may_expand(word: Word) -> bool:
 
 
 def _copied_files(name: str, arguments: Sequence[Word]) -> FileReads:
-    operands = [each for each in arguments if not (each.value or "").startswith("-")]
-    values = [_after_equals(each) for each in arguments if (each.value or "").startswith("--")]
-    found = FileReads(files=[*operands, *(each for each in values if each)])
+    operands = [argument for argument in arguments if not (argument.value or "").startswith("-")]
+    values = [
+        _after_equals(argument) for argument in arguments if (argument.value or "").startswith("--")
+    ]
+    found = FileReads(files=[*operands, *(value for value in values if value)])
     found.is_dynamic = any(map(_may_expand, arguments))
     if name == "mv" or (
-        name == "cp" and any(_RECURSIVE.fullmatch(each.value or "-r") for each in arguments)
+        name == "cp" and any(_RECURSIVE.fullmatch(argument.value or "-r") for argument in arguments)
     ):
         found.trees = operands
     return found
@@ -201,7 +205,7 @@ def _unknown_program(arguments: Sequence[Word]) -> FileReads:
         else:
             guesses[value] = None
         guesses.update(dict.fromkeys(_NAMES.findall(value)))
-    found.guesses = [literal_word(each) for each in list(guesses)[:_MAX_GUESSES]]
+    found.guesses = [literal_word(guess) for guess in list(guesses)[:_MAX_GUESSES]]
     return found
 
 
@@ -263,7 +267,7 @@ def lists_archive(arguments: Sequence[Word]) -> bool:
     if len(arguments) < 2 or not _TAR.fullmatch(arguments[0].value or ""):
         return False
     archive = arguments[1].value or ":"
-    return ":" not in archive and not any(each.optionlike for each in arguments[1:])
+    return ":" not in archive and not any(argument.optionlike for argument in arguments[1:])
 
 
 def _table_reader(

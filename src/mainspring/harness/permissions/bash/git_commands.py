@@ -64,7 +64,7 @@ def git_command(arguments: Sequence[Word]) -> GitCommand | None:
     folders = line.values("-C") if line else []
     if line is None or not line.operands or len(folders) > 1 or line.operands[0].value is None:
         return None
-    if any(each.value is None for each in folders):
+    if any(folder.value is None for folder in folders):
         return None
     first, *own = line.operands
     return GitCommand(first.value or "", tuple(own), folders[0] if folders else None)
@@ -110,10 +110,10 @@ def _equivalent_log(git: GitCommand) -> tuple[str, tuple[Word, ...]]:
 
 def _plain_reads(name: str, own: Sequence[Word]) -> GitReads:
     own = without_messages(own)
-    options = [each.value or "-p" for each in own if each.optionlike]
+    options = [item.value or "-p" for item in own if item.optionlike]
     shows = _VERBOSE if name == "status" else _SHOWING if name in PLAIN else _CONTENTS
-    unlimited = any(shows.search(each) for each in options)
-    return GitReads(unlimited=unlimited, files=[each for each in own if not each.optionlike])
+    unlimited = any(shows.search(option) for option in options)
+    return GitReads(unlimited=unlimited, files=[item for item in own if not item.optionlike])
 
 
 def without_messages(own: Sequence[Word]) -> list[Word]:
@@ -125,7 +125,9 @@ def without_messages(own: Sequence[Word]) -> list[Word]:
 def _content(name: str, parsed_arguments: ParsedArguments) -> GitReads:
     found = GitReads(files=parsed_arguments.values(*option_table(TABLES[name]).files))
     words, before = parsed_arguments.operands, parsed_arguments.operands_before_dashes
-    if name == "grep" and not parsed_arguments.has("-e", "-f"):  # the pattern, which may stand behind the `--`
+    if name == "grep" and not parsed_arguments.has(
+        "-e", "-f"
+    ):  # the pattern, which may stand behind the `--`
         words, before = words[1:], before and before - 1
     operands, paths = words[:before], [] if before is None else words[before:]
     if parsed_arguments.has("--no-index"):
@@ -134,14 +136,14 @@ def _content(name: str, parsed_arguments: ParsedArguments) -> GitReads:
     for word in operands:
         _add_object(word, found)
     if name == "cat-file":
-        shown = [each for each in operands if each.value not in _KINDS]
+        shown = [operand for operand in operands if operand.value not in _KINDS]
         asks = parsed_arguments.has("-t", "-s", "-e", "--batch-check")
         found.unlimited = not asks and not all(map(_names_path, shown))
     elif name == "blame":
         found.files.extend(paths)
     elif not _hides_content(name, parsed_arguments):
         found.trees.extend(paths)
-        is_plain = all(each.value and not _MAGIC.search(each.value) for each in paths)
+        is_plain = all(path.value and not _MAGIC.search(path.value) for path in paths)
         limited = bool(paths) and is_plain and not parsed_arguments.has("--follow", "--stdin", "-L")
         only_paths = name == "show" and operands and all(map(_names_path, operands))
         found.unlimited = found.unlimited or not (limited or only_paths)

@@ -184,7 +184,7 @@ def _config(own: tuple[Word, ...]) -> bool:
         return False
     if line.has(*asks):
         return len(line.operands) <= 1
-    first, *more = [each.value or "" for each in line.operands] or [""]
+    first, *more = [operand.value or "" for operand in line.operands] or [""]
     if first in {"get", "list"}:
         return len(more) == (first == "get")
     return not more and _SETTING.fullmatch(first) is not None  # two would set it

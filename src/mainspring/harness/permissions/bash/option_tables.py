@@ -101,7 +101,9 @@ def parse_arguments(arguments: Sequence[Word], spec: str) -> ParsedArguments | N
     return line
 
 
-def _option(value: str, waiting: list[Word], known: OptionTable, parsed_arguments: ParsedArguments) -> bool:
+def _option(
+    value: str, waiting: list[Word], known: OptionTable, parsed_arguments: ParsedArguments
+) -> bool:
     if "-#" in known.words and re.fullmatch(r"-[0-9]+", value):
         parsed_arguments.options.append(("-#", literal_word(value[1:])))
         return True
@@ -110,7 +112,9 @@ def _option(value: str, waiting: list[Word], known: OptionTable, parsed_argument
     return _short(value, waiting, known, parsed_arguments)
 
 
-def _long(value: str, waiting: list[Word], known: OptionTable, parsed_arguments: ParsedArguments) -> bool:
+def _long(
+    value: str, waiting: list[Word], known: OptionTable, parsed_arguments: ParsedArguments
+) -> bool:
     name, equals, attached = value.partition("=")
     if equals and name in known.valued | known.optional:
         parsed_arguments.options.append((name, literal_word(attached)))
@@ -119,11 +123,15 @@ def _long(value: str, waiting: list[Word], known: OptionTable, parsed_arguments:
         parsed_arguments.options.append((name, None))
         return True
     if not equals and name in known.pairs:
-        return _takes_next(name, waiting, parsed_arguments) and _takes_next(name, waiting, parsed_arguments)
+        return _takes_next(name, waiting, parsed_arguments) and _takes_next(
+            name, waiting, parsed_arguments
+        )
     return not equals and name in known.valued and _takes_next(name, waiting, parsed_arguments)
 
 
-def _short(value: str, waiting: list[Word], known: OptionTable, parsed_arguments: ParsedArguments) -> bool:
+def _short(
+    value: str, waiting: list[Word], known: OptionTable, parsed_arguments: ParsedArguments
+) -> bool:
     for at, letter in enumerate(value[1:], start=1):
         name, attached = f"-{letter}", value[at + 1 :]
         if name in known.flags:

@@ -70,7 +70,8 @@ def read_only_scope(command: Command) -> ReadOnlyScope:
     """Where it only looks: not anywhere if files of the workspace have a say in what it runs."""
     if not command.words:
         sets = all(
-            is_script_variable(each.name) or is_harmless(each) for each in command.assignments
+            is_script_variable(assignment.name) or is_harmless(assignment)
+            for assignment in command.assignments
         )
         return "anywhere" if sets else "nowhere"
     if not has_harmless_assignments(command):
@@ -110,7 +111,8 @@ def _fits(kinds: frozenset[str], parsed_arguments: ParsedArguments) -> bool:
     if "none" in kinds:
         return not parsed_arguments.operands
     return "one" not in kinds or (
-        len(parsed_arguments.operands) <= 1 and not any(word.many for word in parsed_arguments.operands)
+        len(parsed_arguments.operands) <= 1
+        and not any(word.many for word in parsed_arguments.operands)
     )
 
 

@@ -155,7 +155,7 @@ def _letters(name: str, arguments: tuple[Word, ...]) -> frozenset[str]:
         first = (arguments or (STDIN_WORD,))[0].value or "-"
         return frozenset("cC" if first.startswith("-") else _GIT_LETTERS.get(first, ""))
     risky = _OPTIONS.get(name, "").split()
-    return frozenset(each[1] for each in risky if len(each) == 2)
+    return frozenset(item[1] for item in risky if len(item) == 2)
 
 
 def _is_escape(name: str, word: Word, letters: frozenset[str]) -> bool:
@@ -174,7 +174,7 @@ def _is_risky(name: str, value: str, letters: frozenset[str]) -> bool:
     if spelled in risky:
         return True
     if spelled.startswith("--"):
-        return len(spelled) > 2 and any(each.startswith(spelled) for each in risky)
+        return len(spelled) > 2 and any(item.startswith(spelled) for item in risky)
     return name not in _SINGLE_DASH and not letters.isdisjoint(_bundle(value))
 
 

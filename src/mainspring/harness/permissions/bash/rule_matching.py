@@ -36,14 +36,14 @@ def rule_matches(pattern: str, text: str, *, behavior: Behavior) -> bool:
     """
     found = parse_commands(text)
     if behavior != "allow":
-        by_command = any(_matches_any_spelling(pattern, each) for each in found.commands)
+        by_command = any(_matches_any_spelling(pattern, command) for command in found.commands)
         return by_command or (isinstance(found, UnclearCommands) and _mentions(pattern, text))
     if isinstance(found, UnclearCommands):
         return False
     if _is_same(pattern, text):
         return True
-    spoken = [each for each in found.commands if each.words or not is_read_only(each)]
-    return bool(spoken) and all(_allows(pattern, each) for each in spoken)
+    spoken = [command for command in found.commands if command.words or not is_read_only(command)]
+    return bool(spoken) and all(_allows(pattern, item) for item in spoken)
 
 
 def is_covered(patterns: Sequence[str], text: str, *, foreign_git: bool | None = None) -> bool:
@@ -58,9 +58,12 @@ def is_covered(patterns: Sequence[str], text: str, *, foreign_git: bool | None =
         return True
     is_foreign = runs_git_elsewhere(found.commands) if foreign_git is None else foreign_git
     return all(
-        any(_allows(pattern, each) for pattern in _applicable_patterns(patterns, each, is_foreign))
-        for each in found.commands
-        if not is_read_only(each) or (is_foreign and basename(each) == "git")
+        any(
+            _allows(pattern, command)
+            for pattern in _applicable_patterns(patterns, command, is_foreign)
+        )
+        for command in found.commands
+        if not is_read_only(command) or (is_foreign and basename(command) == "git")
     )
 
 
@@ -75,7 +78,7 @@ def _applicable_patterns(
 
 def might_match(pattern: str, text: str) -> bool:
     """Whether a rule may turn out to speak for `text`, once bash has expanded its words."""
-    return any(_might_be(pattern, each) for each in parse_commands(text).commands)
+    return any(_might_be(pattern, command) for command in parse_commands(text).commands)
 
 
 def _might_be(pattern: str, command: Command) -> bool:
@@ -99,7 +102,7 @@ def _might_follow(wanted: Sequence[str], words: Sequence[Word]) -> bool:
             return True
         if not _could_be(word, want):
             return False
-    return len(words) >= len(wanted) and any(each.value is None for each in words[: len(wanted)])
+    return len(words) >= len(wanted) and any(item.value is None for item in words[: len(wanted)])
 
 
 def _could_be(word: Word, want: str) -> bool:
@@ -114,7 +117,9 @@ def _is_same(pattern: str, text: str) -> bool:
 
 
 def _allows(pattern: str, command: Command) -> bool:
-    if any(each.access == "write" or opens_connection(each) for each in command.redirects):
+    if any(
+        redirect.access == "write" or opens_connection(redirect) for redirect in command.redirects
+    ):
         return False
     if not any(
         _matches_allowed_text(pattern, text)
@@ -137,7 +142,7 @@ def _matches_allowed_text(pattern: str, text: str) -> bool:
 
 def _text_for_allow(command: Command) -> str:
     """Its text, without the assignments that change nothing of importance."""
-    if all(is_harmless(each) for each in command.assignments):
+    if all(is_harmless(assignment) for assignment in command.assignments):
         return Command(command.words).text
     return command.text
 
@@ -149,7 +154,7 @@ def _source_text(command: Command) -> str:
 
 
 def _is_named(word: str, pattern: str) -> bool:
-    names = {each.partition("=")[0] for each in pattern.split() if "*" not in each}
+    names = {item.partition("=")[0] for item in pattern.split() if "*" not in item}
     return word.partition("=")[0] in names
 
 
@@ -187,7 +192,9 @@ def _spellings(command: Command) -> Iterator[str]:
     """All the ways to write what is the same to those who forbid it."""
     yield command.text
     yield " ".join([*command.wrappers, command.text])
-    redirected = [f"{each.operator} {each.target.pathlike}" for each in command.redirects]
+    redirected = [
+        f"{redirect.operator} {redirect.target.pathlike}" for redirect in command.redirects
+    ]
     bare = Command(command.words)
     yield " ".join([bare.text, *redirected])
     if not command.words:

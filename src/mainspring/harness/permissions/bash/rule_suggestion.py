@@ -25,7 +25,7 @@ _INTERPRETERS = word_set("python python3 node deno bun ts-node tsx pypy pypy3")
 # Their second word may take a third with it.
 _PAIRS = frozenset(
     {(tool, "run") for tool in word_set("npm pnpm yarn bun uv poetry pipenv cargo gh")}
-    | {("gh", each) for each in word_set("pr issue repo")}
+    | {("gh", item) for item in word_set("pr issue repo")}
     | {("docker", "compose"), ("bundle", "exec"), ("npx", "-y"), ("aws", "s3")}
 )
 _EXACT_GIT_COMMANDS = word_set(
@@ -33,9 +33,9 @@ _EXACT_GIT_COMMANDS = word_set(
 )
 # Harmless and harmful forms of the same subcommand: only the very text is suggested.
 _EXACT = frozenset(
-    {("git", each) for each in _EXACT_GIT_COMMANDS}
-    | {(tool, each) for tool in ("docker", "podman") for each in word_set("run exec system volume")}
-    | {("kubectl", each) for each in word_set("exec apply delete run")}
+    {("git", item) for item in _EXACT_GIT_COMMANDS}
+    | {(tool, item) for tool in ("docker", "podman") for item in word_set("run exec system volume")}
+    | {("kubectl", item) for item in word_set("exec apply delete run")}
 )
 _SUBCOMMAND = re.compile(r"[a-z][a-z0-9:_-]*")
 
@@ -48,7 +48,7 @@ def suggest_rule(text: str) -> str | None:
     found = parse_commands(text)
     if isinstance(found, UnclearCommands):
         return None
-    suggested = {_rule(each) for each in found.commands if not is_read_only(each)}
+    suggested = {_rule(command) for command in found.commands if not is_read_only(command)}
     if len(suggested) != 1:
         return None
     rule = suggested.pop()

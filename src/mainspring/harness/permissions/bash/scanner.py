@@ -67,7 +67,7 @@ class PendingHeredoc:
 
     delimiter: str
     literal: bool
-    tabs: bool
+    columns: bool
 
 
 def scan(text: str, scan_result: ScanResult) -> None:
@@ -128,9 +128,9 @@ class _Scanner:
 
     def _bodies(self, lexer: Lexer) -> None:
         awaited, self._awaited = self._awaited, []
-        for each in awaited:
-            body = _body(lexer, each)
-            if not each.literal:
+        for item in awaited:
+            body = _body(lexer, item)
+            if not item.literal:
                 if "\\\n" in body:
                     raise AmbiguousSyntax("a line is continued inside a here-document")
                 inner = Lexer(body, self.nested, lexer.depth + 1)
@@ -323,26 +323,32 @@ class _Scanner:
         if target is None:
             raise AmbiguousSyntax("a redirection to nowhere")
         if operator[1] in {"<<", "<<-"}:
-            self._await(target, tabs=operator[1] == "<<-")
+            self._await(target, columns=operator[1] == "<<-")
         command_draft.redirects.append(Redirect(operator[1], target))
         return True
 
-    def _await(self, target: Word, *, tabs: bool) -> None:
+    def _await(self, target: Word, *, columns: bool) -> None:
         delimiter = _DELIMITER.fullmatch(target.source)
         if delimiter is None:
             raise AmbiguousSyntax("an unusual here-document")
         literal = delimiter[2] != target.source
-        self._awaited.append(PendingHeredoc(delimiter[2], literal, tabs))
+        self._awaited.append(PendingHeredoc(delimiter[2], literal, columns))
 
     def _keep(self, lexer: Lexer, command_draft: CommandDraft) -> None:
         if command_draft.empty:
             return
-        made = Command(tuple(command_draft.words), tuple(command_draft.assignments), tuple(command_draft.redirects))
+        made = Command(
+            tuple(command_draft.words),
+            tuple(command_draft.assignments),
+            tuple(command_draft.redirects),
+        )
         self._scan_result.commands.append(made)
         if len(self._scan_result.commands) > MAX_COMMANDS:
             raise AmbiguousSyntax("too many commands")
         if made.words and made.words[0].source == "[":
-            self._scan_result.signatures.append((lexer.text[command_draft.start : command_draft.end],))
+            self._scan_result.signatures.append(
+                (lexer.text[command_draft.start : command_draft.end],)
+            )
         elif command_draft.sources:
             self._scan_result.signatures.append(tuple(command_draft.sources))
 
@@ -376,7 +382,7 @@ def _body(lexer: Lexer, pending_heredoc: PendingHeredoc) -> str:
         end = len(lexer.text) if end < 0 else end
         line = lexer.text[lexer.at : end]
         lexer.at = min(end + 1, len(lexer.text))
-        if (line.lstrip("\t") if pending_heredoc.tabs else line) == pending_heredoc.delimiter:
+        if (line.lstrip("\t") if pending_heredoc.columns else line) == pending_heredoc.delimiter:
             return "\n".join(lines)
         lines.append(line)
     raise AmbiguousSyntax("a here-document is not closed")

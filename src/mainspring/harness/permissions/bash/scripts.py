@@ -59,13 +59,13 @@ def sed_effects(arguments: tuple[Word, ...]) -> list[Word]:
         return list(arguments)
     in_place = [literal_word(name) for name, _ in line.options if name in {"-i", "--in-place"}]
     scripts = program_texts(SED, line)
-    return [*in_place, *(each for each in scripts if not is_sed_script_pure(each.value))]
+    return [*in_place, *(script for script in scripts if not is_sed_script_pure(script.value))]
 
 
 def is_sed_read_only(arguments: tuple[Word, ...]) -> bool:
     line = parse_arguments(arguments, SED)
     scripts = program_texts(SED, line) if line else []
-    return bool(scripts) and all(is_sed_script_pure(each.value) for each in scripts)
+    return bool(scripts) and all(is_sed_script_pure(script.value) for script in scripts)
 
 
 def is_sed_script_pure(script: str | None) -> bool:
@@ -91,7 +91,7 @@ def is_awk_read_only(arguments: tuple[Word, ...]) -> bool:
         return False
     script, *files = line.operands
     # Some awks take options after the script, too.
-    return not any((each.value or "").startswith("-") for each in files) and is_awk_program_pure(
+    return not any((file.value or "").startswith("-") for file in files) and is_awk_program_pure(
         script.value
     )
 

@@ -104,7 +104,7 @@ def _extra(redirect: Node) -> list[str]:
         nested = [word for child in redirect.children for word in _extra(child)]
         return [*map(_text, own), *nested]
     if redirect.type == "file_redirect":
-        return [_text(each) for each in redirect.children_by_field_name("destination")[1:]]
+        return [_text(item) for item in redirect.children_by_field_name("destination")[1:]]
     return []
 
 

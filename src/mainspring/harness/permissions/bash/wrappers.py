@@ -81,7 +81,7 @@ def unwrap(command: Command) -> WrappedCommands:
 
 
 def _transparent(command: Command, name: str) -> WrappedCommands:
-    if name == "command" and [each.value for each in command.words[1:2]] in (["-v"], ["-V"]):
+    if name == "command" and [word.value for word in command.words[1:2]] in (["-v"], ["-V"]):
         return NO_WRAPPED_COMMANDS
     line = parse_arguments(command.words[1:], _TRANSPARENT[name])
     if line is None:
@@ -130,7 +130,7 @@ def _xargs(command: Command) -> WrappedCommands:
     if not line.operands:
         return NO_WRAPPED_COMMANDS  # it runs echo
     wrapped = _inner(command, line.operands, transparent=not line.options)
-    tokens = [each.value or "" for each in line.values("-I")]
+    tokens = [item.value or "" for item in line.values("-I")]
     fed = [_stdin_word(word, tokens) for word in line.operands] + ([] if tokens else [STDIN_WORD])
     inner = replace(wrapped.commands[0], words=tuple(fed))
     return replace(wrapped, commands=(inner,))
@@ -172,14 +172,14 @@ def _exec(command: Command) -> WrappedCommands:
 
 
 def _eval(command: Command) -> WrappedCommands:
-    values = [each.value for each in command.words[1:]]
+    values = [word.value for word in command.words[1:]]
     if None in values:
         return WrappedCommands(unclear="what `eval` runs is only known once it runs")
     return WrappedCommands(texts=(" ".join(value or "" for value in values),))
 
 
 def _trap(command: Command) -> WrappedCommands:
-    operands = [each for each in command.words[1:] if each.value != "--"]
+    operands = [word for word in command.words[1:] if word.value != "--"]
     if not operands or operands[0].value in {"-", "-l", "-p", ""}:
         return NO_WRAPPED_COMMANDS
     action = operands[0].value
@@ -199,7 +199,7 @@ def _find(command: Command) -> WrappedCommands:
             end = next(
                 (n for n in range(at, len(words)) if words[n].value in {";", "+"}), len(words)
             )
-            run = tuple(_stdin_word(each, ["{}"]) for each in words[at + 1 : end])
+            run = tuple(_stdin_word(item, ["{}"]) for item in words[at + 1 : end])
             if run:
                 wrapper = (*command.wrappers, f"find {word.value}")
                 inner.append(Command(run, wrappers=wrapper))
@@ -216,13 +216,13 @@ def _shell(command: Command) -> WrappedCommands:
         if value is None or (value.startswith("--") and value not in _SHELL_FLAGS):
             return WrappedCommands(unclear="a shell whose script is only known once it runs")
         if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", value):
-            rest = [each for each in arguments[at + 1 :] if each.value != "--"]
+            rest = [argument for argument in arguments[at + 1 :] if argument.value != "--"]
             return _inline(command.name.rsplit("/", 1)[-1], rest)
         if not value.startswith(("-", "+")):
             return NO_WRAPPED_COMMANDS  # a script file
         if not re.fullmatch(r"[-+][eluxv]+|--[a-z]+", value):
             return WrappedCommands(unclear="a shell with unusual options")
-    informs = any(each.value in {"--version", "--help"} for each in arguments)
+    informs = any(argument.value in {"--version", "--help"} for argument in arguments)
     return (
         NO_WRAPPED_COMMANDS
         if informs
