@@ -47,7 +47,10 @@ def as_table(measures: Sequence[Measure]) -> str:
         verdict = {True: "ok", False: "MISSED", None: ""}[measure.is_met]
         value = f"{measure.value:,.2f}" if measure.value < 100 else f"{measure.value:,.0f}"
         figure = f"{value} {measure.unit}"
-        line = f"{measure.name:<{width}}  {figure:>14}  {measure.target:<8} {verdict:<7} {measure.detail}"
+        line = (
+            f"{measure.name:<{width}}  {figure:>14}  {measure.target:<8} {verdict:<7} "
+            f"{measure.detail}"
+        )
         lines.append(line.rstrip())
     return "\n".join(lines)
 

@@ -8,8 +8,8 @@ import anyio
 import pytest
 from tests.cli.conftest import Run, opened
 
+from mainspring.capabilities.sandbox.readonly_mounts import open_readonly_mount, remove_folder
 from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
-from mainspring.capabilities.workspace.readonly_mounts import open_readonly_mount, remove_folder
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
 from mainspring.config import Settings, read_settings
 from mainspring.core.facts import SandboxOpened, SessionCreated, WorkspaceSnapshotted

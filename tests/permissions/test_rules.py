@@ -72,9 +72,8 @@ def test_after_a_literal_server_a_glob_may_allow():
 
 
 def test_the_names_of_claude_code_are_ours():
-    assert (canonical_name("Bash"), canonical_name("TodoWrite"), canonical_name("Task"), canonical_name("mine")) == (
-        "bash", "todo", "agent", "mine",
-    )  # fmt: skip
+    names = [canonical_name(name) for name in ("Bash", "TodoWrite", "Task", "mine")]
+    assert names == ["bash", "todo", "agent", "mine"]
     assert {canonical_name(claude_code_name(name)) for name in ALIASES.values()} == set(
         ALIASES.values()
     )

@@ -11,7 +11,7 @@ from subprocess import CompletedProcess
 import pytest
 from tests.repositories import git, repository
 
-from mainspring.capabilities.workspace import readonly_mounts
+from mainspring.capabilities.sandbox import readonly_mounts
 from mainspring.core.errors import ToolEnvironmentError
 from mainspring.runtime.session.toolbox import ClosedWorktree, Worktree
 from mainspring.wiring import untrusted_git

@@ -310,7 +310,8 @@ def _limit_if_passed(
         return None
     return Ended(
         "budget_reached",
-        f"{_format_amount(used)} of {_format_amount(limit)} {what} used, and the next call may take {_format_amount(more)}",
+        f"{_format_amount(used)} of {_format_amount(limit)} {what} used, and the "
+        f"next call may take {_format_amount(more)}",
     )
 
 

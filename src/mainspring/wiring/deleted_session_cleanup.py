@@ -9,14 +9,14 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from mainspring.capabilities.sandbox.session_uids import release_session_uid
-from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
-from mainspring.capabilities.workspace.readonly_mounts import (
+from mainspring.capabilities.sandbox.readonly_mounts import (
     remove_folder,
     remove_readonly_mount,
     remove_sandbox_folders,
     remove_transcripts,
 )
+from mainspring.capabilities.sandbox.session_uids import release_session_uid
+from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput, ToolEnvironmentError

@@ -24,9 +24,9 @@ from mainspring.capabilities.monty.lazy_interpreter import LazyInterpreter
 from mainspring.capabilities.sandbox.backend import Backend
 from mainspring.capabilities.sandbox.backend_selection import SandboxSettings, select_backend
 from mainspring.capabilities.sandbox.background_services import SandboxServices
+from mainspring.capabilities.sandbox.readonly_mounts import open_readonly_mount
 from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox, close_listener
 from mainspring.capabilities.sandbox.stale_keepers import end_stale_keepers
-from mainspring.capabilities.workspace.readonly_mounts import open_readonly_mount
 from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.envelope import KnownPayload

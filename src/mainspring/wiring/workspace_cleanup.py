@@ -10,13 +10,13 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from mainspring.capabilities.sandbox.session_uids import release_session_uid
-from mainspring.capabilities.workspace.readonly_mounts import (
+from mainspring.capabilities.sandbox.readonly_mounts import (
     remove_folder,
     remove_readonly_mount,
     remove_sandbox_folders,
     remove_transcripts,
 )
+from mainspring.capabilities.sandbox.session_uids import release_session_uid
 from mainspring.config import Settings
 from mainspring.core import ids
 from mainspring.core.errors import LeaseHeld, NotFound, SessionNotFound, StaleVersion, StoreCorrupt

@@ -285,7 +285,8 @@ async def _restore_snapshot(
     before = Path(rewind_history.workspace or "")
     if not await to_thread.run_sync(before.is_dir):
         raise InvalidInput(
-            f"session {rewind_history.session_id} goes on from work in {before}, which is not on this"
+            f"session {rewind_history.session_id} goes on from work in {before}, "
+            "which is not on this"
             " machine; give all workers the same MAINSPRING_WORKSPACES on a disk that they share"
         )
     places = session_paths(settings, before, rewind_history.session_id)

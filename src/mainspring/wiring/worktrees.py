@@ -17,7 +17,7 @@ from pathlib import Path
 import anyio
 from anyio import to_thread
 
-from mainspring.capabilities.workspace.readonly_mounts import remove_folder
+from mainspring.capabilities.sandbox.readonly_mounts import remove_folder
 from mainspring.config import FOLDER
 from mainspring.core.errors import ToolEnvironmentError
 from mainspring.core.openat import open_absolute

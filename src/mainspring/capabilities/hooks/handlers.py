@@ -49,7 +49,10 @@ class PythonHook:
 
     @property
     def label(self) -> str:
-        return f"python: {getattr(self.hook_function, '__qualname__', type(self.hook_function).__name__)}"
+        return (
+            "python: "
+            f"{getattr(self.hook_function, '__qualname__', type(self.hook_function).__name__)}"
+        )
 
     async def run(self, hook_event: HookEvent) -> HookResult:
         said = cast("object", await self.hook_function(hook_event))  # it may be anybody's

@@ -177,7 +177,8 @@ class EgressProxy:
             self.record(egress_request, None, status=403)
             raise HttpError(
                 403,
-                f"{egress_request.method} {egress_request.path} is not allowed at {egress_request.host}",
+                f"{egress_request.method} {egress_request.path} is not allowed at "
+                f"{egress_request.host}",
             )
         return rule
 

@@ -105,7 +105,8 @@ def _url_problem(url: str) -> str | None:
 
 def _page_text(asked: str, fetch_response: FetchResponse, text: str, max_chars: int) -> str:
     notes = [
-        f"{fetch_response.url} (status {fetch_response.status}, {fetch_response.media_type or 'unknown type'})"
+        f"{fetch_response.url} (status {fetch_response.status}, "
+        f"{fetch_response.media_type or 'unknown type'})"
     ]
     came_from, went_to = urlsplit(asked).hostname, urlsplit(fetch_response.url).hostname
     if came_from != went_to:

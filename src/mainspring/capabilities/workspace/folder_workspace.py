@@ -159,7 +159,8 @@ def _read(resolved_path: ResolvedPath, path: str, max_bytes: int) -> FileState:
         content = b"" if state.st_size > max_bytes else file.read(max_bytes + 1)
     if (size := max(state.st_size, len(content))) > max_bytes:
         raise FileRefused(
-            f"{printable_path(path)} is too large: {size:,} bytes, and {max_bytes:,} are read at most"
+            f"{printable_path(path)} is too large: {size:,} bytes, and "
+            f"{max_bytes:,} are read at most"
         )
     return _state(content, state)
 

@@ -215,7 +215,8 @@ def check_not_guarded(workspace_roots: WorkspaceRoots, path_parts: PathParts, pa
     meant = absolute_path(path_parts)
     if workspace_roots.is_guarded(meant):
         raise FileRefused(
-            f"{printable_path(path)} leads to {printable_path(meant)}, which is protected: name that"
+            f"{printable_path(path)} leads to {printable_path(meant)}, which is "
+            "protected: name that"
         )
 
 

@@ -304,7 +304,8 @@ class _Chat:
         left = self._session
         self._session = await left.fork()
         self._print_line(
-            f"forked: this is session {short_id(self._session.id)} now; the one before stays as it is:"
+            f"forked: this is session {short_id(self._session.id)} now; the one "
+            "before stays as it is:"
             f" mainspring chat --resume {short_id(left.id)}",
             "dim",
         )

@@ -57,7 +57,8 @@ def _print_report(screen: Screen, notes: Screen, insight_report: InsightReport, 
     screen.line(
         (f"{plural(insight_report.sessions, 'session')}{imported}", "bold"),
         (
-            f"  {plural(insight_report.events, 'event')}, {token_count(insight_report.prompt_tokens)} tokens in,"
+            f"  {plural(insight_report.events, 'event')}, "
+            f"{token_count(insight_report.prompt_tokens)} tokens in,"
             f" {token_count(insight_report.output_tokens)} out",
             "dim",
         ),

@@ -118,7 +118,8 @@ async def compact_if_needed(context: ThreadContext) -> Step | None:
     if (tokens := context.input_tokens()) > limits.stop:
         return Ended(
             "prompt_too_long",
-            f"{tokens} tokens with all that could be compacted; the window is {context.facts.window}",
+            f"{tokens} tokens with all that could be compacted; the window is "
+            f"{context.facts.window}",
         )
     return Continue("compacted_retry") if work.has_changed else None
 

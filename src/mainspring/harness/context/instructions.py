@@ -306,7 +306,10 @@ class _Reader:
             if target is None or target.real in self.imported or target.real == document.real:
                 continue
             if depth > MAX_IMPORT_DEPTH or len(self.sections) >= self.instruction_limits.max_files:
-                limit = f"more than {MAX_IMPORT_DEPTH} deep or {self.instruction_limits.max_files} files"
+                limit = (
+                    f"more than {MAX_IMPORT_DEPTH} deep or "
+                    f"{self.instruction_limits.max_files} files"
+                )
                 self._tell_of(document, spelling, f"not read: imports go {limit}")
                 continue
             own = self.own.get(target.real)

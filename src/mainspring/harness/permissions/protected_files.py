@@ -1,8 +1,9 @@
 """The one list of paths whose content runs later, or steers what runs, outside of the sandbox.
 
 Permissions ask about every change to them; the sandbox mounts them read-only and sets new ones
-aside (`harness/permissions/protected_path_watcher.py`). Listed is what takes effect when somebody opens or enters the folder,
-or uses git or a package manager there. Ordinary project code (`Makefile`, `package.json`) is not.
+aside (`harness/permissions/protected_path_watcher.py`). The list has what takes effect when
+somebody opens or enters the folder, or uses git or a package manager there. Ordinary project code
+(`Makefile`, `package.json`) is not on it.
 """
 
 from __future__ import annotations

@@ -82,7 +82,8 @@ _WHOLE: Final = f"""
      where kind = %s and id = %s
 """
 _EVERYTHING: Final = f"""
-    select {RECORD_COLUMNS} from mainspring.record where (kind, id) > (%s, %s) order by kind, id limit %s
+    select {RECORD_COLUMNS} from mainspring.record
+     where (kind, id) > (%s, %s) order by kind, id limit %s
 """
 # In the order of names, so that of two that add to the same ones none waits for the other's.
 _TALLY: Final = """

@@ -242,7 +242,8 @@ def _find_by_name(
     db: sqlite3.Connection, tenant: str, kind: str, parent: str, name: str
 ) -> RecordRow | None:
     found = db.execute(
-        f"select {RECORD_COLUMNS} from record where tenant = ? and kind = ? and parent = ? and name = ?",
+        f"select {RECORD_COLUMNS} from record where tenant = ? and kind = ? and "
+        "parent = ? and name = ?",
         (tenant, kind, parent, name),
     ).fetchone()
     return None if found is None else record_row(found)

@@ -122,7 +122,10 @@ class PartWalk:
             yield part_location.path
 
     def shadowed(self, path: Path, name: str, by: str) -> None:
-        what = f"is not used: {self.scopes.display_path(Path(by))} is called {name}, too, and comes first"
+        what = (
+            f"is not used: {self.scopes.display_path(Path(by))} is called {name}, too, "
+            "and comes first"
+        )
         self.findings.append(Finding(level="note", file=self.scopes.display_path(path), what=what))
 
     def disabled(self, path: Path, name: str) -> None:

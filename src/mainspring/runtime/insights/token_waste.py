@@ -175,7 +175,9 @@ _MISS_ACTIONS = {
     "system or tools changed": "load tools and skills at the beginning of a session: what changes"
     " before the messages costs all of them",
     "compaction": "fewer compactions: begin a new session for a new task",
-    _PAUSE_REASON: "go on sooner, or begin a new session with a summary instead of waking a long one",
+    _PAUSE_REASON: (
+        "go on sooner, or begin a new session with a summary instead of waking a long one"
+    ),
 }
 
 

@@ -124,7 +124,8 @@ def _closed_result(to: ThreadNode, closed_worktree: ClosedWorktree | None) -> To
             )
         case "kept":
             return refuse(
-                f"Not merged, and nothing was changed: {closed_worktree.reason} When what is in the way is"
+                f"Not merged, and nothing was changed: {closed_worktree.reason} "
+                "When what is in the way is"
                 " out of the way, close it again: commit what is uncommitted; what conflicts, merge"
                 " yourself with git. Or discard it."
             )

@@ -310,7 +310,8 @@ def _check_chosen_secret(secret: str) -> None:
         raise InvalidInput(f"{ADMIN_KEY_VARIABLE}: letters, digits and signs, without spaces")
     if len(secret) < MIN_CHOSEN_SECRET or len(set(secret)) < _MIN_DISTINCT_CHARS:
         weak = InvalidInput(
-            f"{ADMIN_KEY_VARIABLE}: {MIN_CHOSEN_SECRET} random characters at least; this is guessed easily"
+            f"{ADMIN_KEY_VARIABLE}: {MIN_CHOSEN_SECRET} random characters at least; "
+            "this is guessed easily"
         )
         weak.add_note("openssl rand -hex 32")
         raise weak

@@ -144,7 +144,8 @@ class MemoryVersions:
             return
         if memory.memory_version_id == version.id:
             raise InvalidInput(
-                f"{version.id} is the current version of {MEMORY_KIND} {memory.id}: update or delete the"
+                f"{version.id} is the current version of {MEMORY_KIND} {memory.id}: "
+                "update or delete the"
                 " memory first"
             )
 

@@ -156,7 +156,8 @@ def acknowledge(
     """Raises: Stale: another has it, or it is over."""
     if stored_work_item.polled_at is None:
         raise StaleVersion(
-            f"work {stored_work_item.id} is {stored_work_item.work.state}: there is nothing to acknowledge"
+            f"work {stored_work_item.id} is {stored_work_item.work.state}: there is "
+            "nothing to acknowledge"
         )
     return replace(
         stored_work_item,

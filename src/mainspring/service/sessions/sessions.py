@@ -410,5 +410,6 @@ def _check_open(environment: Environment) -> None:
 def _check_not_running(loaded_session: LoadedSession, act: str) -> None:
     if loaded_session.status in ("running", "rescheduling"):
         raise StaleVersion(
-            f"session {loaded_session.record.id} is running: send it a user.interrupt, then {act} it"
+            f"session {loaded_session.record.id} is running: send it a "
+            f"user.interrupt, then {act} it"
         )

@@ -213,7 +213,8 @@ class Repository(Generic[T]):
 def unreadable_record(record_row: RecordRow) -> StoreCorrupt:
     """What is in it is not told: it may be anything."""
     return StoreCorrupt(
-        f"the record {record_row.kind} {record_row.id} cannot be read; it was damaged, or written by a"
+        f"the record {record_row.kind} {record_row.id} cannot be read; it was "
+        "damaged, or written by a"
         " newer Mainspring"
     )
 

@@ -106,7 +106,10 @@ def _as_json(log_line: _LogLine) -> str:
 def _as_text(log_line: _LogLine) -> str:
     """In one line, whatever is in it; only a traceback has more."""
     about = "".join(f" {name}={value}" for name, value in log_line.subject.items() if value != "")
-    head = f"{log_line.moment:%H:%M:%S} {log_line.level:<7} {log_line.logger}: {log_line.message}{about}"
+    head = (
+        f"{log_line.moment:%H:%M:%S} {log_line.level:<7} {log_line.logger}: "
+        f"{log_line.message}{about}"
+    )
     safe = head.replace("\r", "\\r").replace("\n", "\\n").replace("\x1b", "\\x1b")
     return safe if log_line.error is None else f"{safe}\n{log_line.error.rstrip()}"
 

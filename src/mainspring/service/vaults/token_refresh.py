@@ -271,7 +271,8 @@ class Refresher:
                 continue
             return await self._reload(unsealed_credential)
         raise StaleVersion(
-            f"credential {unsealed_credential.vault_credential.id}: others kept changing it; try again"
+            f"credential {unsealed_credential.vault_credential.id}: others kept "
+            "changing it; try again"
         )
 
     async def _reload(self, unsealed_credential: UnsealedCredential) -> UnsealedCredential:
