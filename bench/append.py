@@ -17,7 +17,7 @@ from server import postgres
 
 from mainspring.core.content import TextBlock
 from mainspring.core.events import AgentMessage
-from mainspring.log.chain import to_row
+from mainspring.log.event_chain import to_row
 from mainspring.log.postgres import connect as pg
 from mainspring.log.postgres import open_postgres
 from mainspring.log.session_log import SessionLog

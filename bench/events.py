@@ -24,12 +24,12 @@ from mainspring.core.events import (
     Usage,
 )
 from mainspring.core.facts import ToolCallAuthorized, ToolCallStarted
-from mainspring.edges.api.app import Api, serving
-from mainspring.edges.api.assembly import routes_of
+from mainspring.edges.api.app import Api, http_server
+from mainspring.edges.api.route_table import all_routes
 from mainspring.log.session_log import SessionLog
-from mainspring.service.access.door import Door
-from mainspring.service.access.keys import ensure_first_key
-from mainspring.wiring.house import open_house
+from mainspring.service.access.api_keys import ensure_first_key
+from mainspring.service.access.authentication import Authenticator
+from mainspring.wiring.service_assembly import open_service
 
 _EVENTS = 1000
 _REQUESTS = 30
@@ -42,16 +42,16 @@ async def measure() -> list[Measure]:
         settings = read_settings(
             store=str(place / "mainspring.db"), environ={"MAINSPRING_VAULT": str(place / "vault")}
         )
-        async with open_house(settings) as house:
-            records = house.ground.store.records
+        async with open_service(settings) as service:
+            records = service.infrastructure.store.records
             key = await ensure_first_key(records)
-            api = Api(routes_of(house), doorkeeper=Door(records))
+            api = Api(all_routes(service), access_control=Authenticator(records))
             async with (
-                serving(api.application()) as url,
+                http_server(api.application()) as url,
                 aiohttp.ClientSession(url, headers={"x-api-key": key or ""}) as http,
             ):
                 session_id = await _session(http)
-                await _fill(house.ground.log, session_id)
+                await _fill(service.infrastructure.log, session_id)
                 return await _pages(http, session_id)
 
 

@@ -137,7 +137,7 @@ def main() -> int:
         server.terminate()
         server.wait()
     print(as_table(found))
-    return int(any(each.is_met is False for each in found))
+    return int(any(item.is_met is False for item in found))
 
 
 if __name__ == "__main__":

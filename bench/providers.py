@@ -15,7 +15,7 @@ from anyio.streams.text import TextReceiveStream
 from report import Measure, median
 
 from mainspring.capabilities.providers.anthropic import AnthropicModel
-from mainspring.capabilities.providers.http import Http
+from mainspring.capabilities.providers.http_client import HttpClient
 from mainspring.core.content import TextBlock
 from mainspring.core.model import Model, Reply, Request, User
 
@@ -26,12 +26,12 @@ CALLS = 300
 
 
 async def measure() -> list[Measure]:
-    async with _serving() as url, Http() as http:
+    async with _serving() as url, HttpClient() as http:
         await _read(http, f"{url}/text/100")  # imports and first connections are not the question
         return [*await _tool_input(http, url), await _text(http, url), await _calls(http, url)]
 
 
-async def _tool_input(http: Http, url: str) -> list[Measure]:
+async def _tool_input(http: HttpClient, url: str) -> list[Measure]:
     seconds = {
         size: min([await _cpu(http, f"{url}/input/{size}") for _ in range(ROUNDS)])
         for size in INPUT_BYTES
@@ -45,7 +45,7 @@ async def _tool_input(http: Http, url: str) -> list[Measure]:
     return found
 
 
-async def _text(http: Http, url: str) -> Measure:
+async def _text(http: HttpClient, url: str) -> Measure:
     rates: list[float] = []
     busy: list[float] = []
     for _ in range(ROUNDS):
@@ -63,7 +63,7 @@ async def _text(http: Http, url: str) -> Measure:
     )
 
 
-async def _calls(http: Http, url: str) -> Measure:
+async def _calls(http: HttpClient, url: str) -> Measure:
     begun, cpu = time.perf_counter(), time.process_time()
     for _ in range(CALLS):
         await _read(http, f"{url}/text/5")
@@ -72,13 +72,13 @@ async def _calls(http: Http, url: str) -> Measure:
     return Measure(name="a short call", value=spent, unit="ms CPU", detail=f"{wall:.2f} ms in all")
 
 
-async def _cpu(http: Http, url: str) -> float:
+async def _cpu(http: HttpClient, url: str) -> float:
     begun = time.process_time()
     await _read(http, url)
     return time.process_time() - begun
 
 
-async def _read(http: Http, url: str) -> int:
+async def _read(http: HttpClient, url: str) -> int:
     model: Model = AnthropicModel(http, key="k", url=url)
     request = Request(
         model="m", system=("s",), tools=(), messages=(User((TextBlock("q"),)),), max_tokens=1000

@@ -35,17 +35,22 @@ def median(values: Sequence[float]) -> float:
 
 
 def as_json(measures: Iterable[Measure]) -> str:
-    return "\n".join(json.dumps({**asdict(each), "is_met": each.is_met}) for each in measures)
+    return "\n".join(
+        json.dumps({**asdict(measure), "is_met": measure.is_met}) for measure in measures
+    )
 
 
 def as_table(measures: Sequence[Measure]) -> str:
-    width = max((len(each.name) for each in measures), default=0)
+    width = max((len(item.name) for item in measures), default=0)
     lines: list[str] = []
-    for each in measures:
-        verdict = {True: "ok", False: "MISSED", None: ""}[each.is_met]
-        value = f"{each.value:,.2f}" if each.value < 100 else f"{each.value:,.0f}"
-        figure = f"{value} {each.unit}"
-        line = f"{each.name:<{width}}  {figure:>14}  {each.target:<8} {verdict:<7} {each.detail}"
+    for measure in measures:
+        verdict = {True: "ok", False: "MISSED", None: ""}[measure.is_met]
+        value = f"{measure.value:,.2f}" if measure.value < 100 else f"{measure.value:,.0f}"
+        figure = f"{value} {measure.unit}"
+        line = (
+            f"{measure.name:<{width}}  {figure:>14}  {measure.target:<8} {verdict:<7} "
+            f"{measure.detail}"
+        )
         lines.append(line.rstrip())
     return "\n".join(lines)
 

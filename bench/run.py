@@ -62,7 +62,7 @@ def main() -> int:
         note(f"this machine is busy (load {load:.1f}): take ratios with a grain of salt")
     found = anyio.run(measured, wanted.names or list(BENCHES))
     print(as_json(found) if wanted.json else as_table(found))
-    return int(any(each.is_met is False for each in found))
+    return int(any(item.is_met is False for item in found))
 
 
 if __name__ == "__main__":

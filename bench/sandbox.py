@@ -10,10 +10,10 @@ from tempfile import TemporaryDirectory
 import anyio
 from report import Measure, as_table, median, percentile
 
+from mainspring.capabilities.sandbox.backend import SandboxSpec
 from mainspring.capabilities.sandbox.bwrap import Bubblewrap, find_bubblewrap
-from mainspring.capabilities.sandbox.cage import Site
-from mainspring.capabilities.sandbox.client import KeptSandbox
-from mainspring.core.hands import Exec
+from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
+from mainspring.core.ports import ExecRequest
 
 ROUNDS, STARTS = 300, 20
 COMMANDS = {"true": ("/usr/bin/true",), "bash -c": ("/bin/bash", "-c", ":")}
@@ -29,11 +29,11 @@ async def measure() -> list[Measure]:
         return [*found, await _starts(backend, Path(folder))]
 
 
-def _sandbox(backend: Bubblewrap, folder: Path, name: str) -> KeptSandbox:
+def _sandbox(backend: Bubblewrap, folder: Path, name: str) -> KeeperSandbox:
     workspace = folder / f"{name}-workspace"
     workspace.mkdir()
-    return KeptSandbox(
-        Site(session_id=name, workspace=workspace, state=folder / f"{name}-state"), backend
+    return KeeperSandbox(
+        SandboxSpec(session_id=name, workspace=workspace, state=folder / f"{name}-state"), backend
     )
 
 
@@ -42,11 +42,11 @@ async def _execs(backend: Bubblewrap, folder: Path, name: str) -> Measure:
     ours: list[float] = []
     bare: list[float] = []
     async with _sandbox(backend, folder, name.replace(" ", "")) as sandbox:
-        await sandbox.run(Exec(key="warm", argv=argv))
+        await sandbox.run(ExecRequest(key="warm", argv=argv))
         for number in range(ROUNDS):
             bare.append(_bare(argv))
             begun = time.perf_counter()
-            await sandbox.run(Exec(key=str(number), argv=argv))
+            await sandbox.run(ExecRequest(key=str(number), argv=argv))
             ours.append(time.perf_counter() - begun)
     over = (median(ours) - median(bare)) * 1000
     detail = (
@@ -73,7 +73,7 @@ async def _starts(backend: Bubblewrap, folder: Path) -> Measure:
     for number in range(STARTS):
         begun = time.perf_counter()
         async with _sandbox(backend, folder, f"new{number}") as sandbox:
-            await sandbox.run(Exec(key="first", argv=("/usr/bin/true",)))
+            await sandbox.run(ExecRequest(key="first", argv=("/usr/bin/true",)))
             seconds.append(time.perf_counter() - begun)
     return Measure(
         name="new sandbox, with its first program",

@@ -9,10 +9,10 @@ from tempfile import TemporaryDirectory
 
 from report import Measure, median
 
-from mainspring.capabilities.providers.estimate import text_tokens
-from mainspring.runtime.folder.scopes import Scopes
+from mainspring.capabilities.providers.token_estimate import text_tokens
+from mainspring.runtime.agent_folder.scopes import Scopes
 from mainspring.runtime.skills.catalogue import render_catalogue
-from mainspring.runtime.skills.discovery import Cache, Found, discover
+from mainspring.runtime.skills.skill_discovery import DiscoveredSkills, SkillFileCache, discover
 
 SKILLS = 500
 BODY_BYTES = 6500  # the median of 1,402 skills that are public
@@ -35,9 +35,11 @@ async def measure() -> list[Measure]:
     with TemporaryDirectory() as folder:
         scopes = Scopes(folder=Path(folder))
         _fill(scopes.folder / ".claude/skills")
-        cache = Cache()
+        cache = SkillFileCache()
         first, found = _timed(lambda: _found(scopes, cache))
-        cold = median([first, *(_timed(lambda: _found(scopes, Cache()))[0] for _ in range(4))])
+        cold = median(
+            [first, *(_timed(lambda: _found(scopes, SkillFileCache()))[0] for _ in range(4))]
+        )
         warm = median([_timed(lambda: _found(scopes, cache))[0] for _ in range(5)])
     catalogue = render_catalogue(found.skills)
     detail = f"{len(found.skills)} skills with a body of {BODY_BYTES:,} bytes"
@@ -54,8 +56,8 @@ async def measure() -> list[Measure]:
     ]
 
 
-def _found(scopes: Scopes, cache: Cache) -> Found:
-    return discover(scopes, is_pinned=lambda _: False, cache=cache)
+def _found(scopes: Scopes, cache: SkillFileCache) -> DiscoveredSkills:
+    return discover(scopes, is_pinned=lambda _: False, skill_file_cache=cache)
 
 
 def _fill(place: Path) -> None:
@@ -67,7 +69,7 @@ def _fill(place: Path) -> None:
         (place / name / "SKILL.md").write_text(text, encoding="utf-8")
 
 
-def _timed(act: Callable[[], Found]) -> tuple[float, Found]:
+def _timed(act: Callable[[], DiscoveredSkills]) -> tuple[float, DiscoveredSkills]:
     begun = time.perf_counter()
     found = act()
     return time.perf_counter() - begun, found

@@ -12,8 +12,8 @@ from tempfile import TemporaryDirectory
 
 from report import Measure, median
 
+from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
-from mainspring.capabilities.workspace.tree import Tree
 
 FILES, FOLDERS, BYTES = 5000, 250, 54_000_000
 CHANGED = 88
@@ -24,7 +24,7 @@ async def measure() -> list[Measure]:
         root, chance = Path(folder, "workspace"), random.Random(4)
         _fill(root, chance)
         copying = _seconds(["cp", "-a", str(root), str(Path(folder, "copy"))])
-        snapshots = WorkspaceSnapshots(Tree(root), Path(folder, "store"))
+        snapshots = WorkspaceSnapshots(FolderWorkspace(root), Path(folder, "store"))
         first = await _timed(snapshots.take)
         taken, files = await snapshots.take()
         again = median([await _timed(snapshots.take) for _ in range(5)])

@@ -23,23 +23,22 @@ from report import Measure, median, percentile
 from mainspring.core.content import TextBlock
 from mainspring.core.events import AgentMessage, UserMessage
 from mainspring.core.sender import Origin
-from mainspring.edges.api.app import Api, serving
-from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.edges.api.routes.events import EventRoutes
-from mainspring.edges.api.routes.streams import StreamRoutes
+from mainspring.edges.api.app import Api, http_server
+from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.edges.api.routes.events import EventRoutes, StreamRoutes
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.access.knock import Admission, Knock
+from mainspring.service.access.authentication import AuthenticationResult, RequestCredentials
 from mainspring.service.access.principal import Principal
-from mainspring.service.describing.agents import Agents, CreateAgent
-from mainspring.service.describing.environments import CreateEnvironment, Environments
-from mainspring.service.sessions.deltas import LocalDeltas
+from mainspring.service.resources.agents import Agents, CreateAgent
+from mainspring.service.resources.environments import CreateEnvironment, Environments
+from mainspring.service.sessions.dependencies import SessionDependencies
 from mainspring.service.sessions.event_pages import EventPages
-from mainspring.service.sessions.premises import Premises
-from mainspring.service.sessions.sending import Sending
+from mainspring.service.sessions.event_sender import EventSender
+from mainspring.service.sessions.event_streams import EventStreams
+from mainspring.service.sessions.preview_deltas import LocalDeltas
+from mainspring.service.sessions.resource_lookups import ResourceLookups
 from mainspring.service.sessions.sessions import CreateSession, Sessions
-from mainspring.service.sessions.streams import Streams
-from mainspring.service.sessions.surroundings import Surroundings
 from mainspring.testing.senders import TESTER
 
 BUSY, APPENDS, APPEND_SECONDS = 200, 15, 1.0
@@ -244,8 +243,8 @@ async def _alternating(
 
 
 class _Everybody:
-    async def admit(self, knock: Knock, route: Route) -> Admission:
-        return Admission(who=_WHO)
+    async def admit(self, credentials: RequestCredentials, route: Route) -> AuthenticationResult:
+        return AuthenticationResult(who=_WHO)
 
     async def check_named(self, *_named: object) -> None:
         """Everybody may name everything."""
@@ -277,18 +276,18 @@ class _Hosted:
                 handle=self.make,
                 summary="Make sessions",
                 body=_Count,
-                answer=list[str],
+                response_type=list[str],
             ),
             Route(
                 method="POST",
                 path="/bench/appends",
                 handle=self.append,
                 summary="Append to all of them, now and then",
-                answer=int,
+                response_type=int,
             ),
         )
 
-    async def make(self, call: Call[Nothing, _Count]) -> list[str]:
+    async def make(self, call: ApiCall[Empty, _Count]) -> list[str]:
         asked = CreateSession(agent=self.agent_id, environment_id=self.environment_id)
         origin = Origin(type="api")
         return [
@@ -296,7 +295,7 @@ class _Hosted:
             for _ in range(call.body.count)
         ]
 
-    async def append(self, _call: Call[Any, Any]) -> int:
+    async def append(self, _call: ApiCall[Any, Any]) -> int:
         rows = await self.sessions.log.sessions(limit=BUSY)
         async with anyio.create_task_group() as group:
             for place, row in enumerate(rows):
@@ -319,21 +318,21 @@ async def _serve(folder: Path) -> None:
     async with open_sqlite(folder / "log.db") as store:
         log = SessionLog(store)
         agents, environments = Agents(store.records), Environments(store.records)
-        premises = Premises(
+        dependencies = SessionDependencies(
             agents=agents,
             environments=environments,
-            around=Surroundings(seal=_Unsealed()),
-            wake=_unwoken,
+            lookups=ResourceLookups(seal=_Unsealed()),
+            wake_session=_unwoken,
         )
-        sessions = Sessions(log, premises)
+        sessions = Sessions(log, dependencies)
         agent = await agents.create(_WHO.tenant, CreateAgent(name="bench", model="bench:model"))
         place = await environments.create(_WHO.tenant, CreateEnvironment(name="bench"))
         routes = (
             *_Hosted(sessions, agent.id, place.id).routes(),
-            *StreamRoutes(Streams(log, LocalDeltas()), sessions.record).routes(),
-            *EventRoutes(sessions, Sending(sessions), EventPages(log)).routes(),
+            *StreamRoutes(EventStreams(log, LocalDeltas()), sessions.record).routes(),
+            *EventRoutes(sessions, EventSender(sessions), EventPages(log)).routes(),
         )
-        async with serving(Api(routes, doorkeeper=_Everybody()).application()) as url:
+        async with http_server(Api(routes, access_control=_Everybody()).application()) as url:
             print(url, flush=True)
             await anyio.sleep_forever()
 

@@ -13,14 +13,13 @@ import anyio
 from report import Measure, as_table, median
 
 from mainspring import Agent, Request, Runtime, calls, open_runtime, says, tool
-from mainspring.capabilities.providers.prompt_cache import PromptCache
-from mainspring.capabilities.providers.scripted import Answer, Scripted
+from mainspring.capabilities.providers.scripted import ScriptAnswer, Scripted, SimulatedPromptCache
 from mainspring.config import read_settings
 from mainspring.core.content import TextBlock
 from mainspring.core.events import ModelRequestEnded, ThreadCreated, Usage
 from mainspring.core.model import Assistant, User
-from mainspring.runtime.crew.built_in import BUILT_IN
-from mainspring.wiring.wish import Wish
+from mainspring.runtime.subagents.subagent import BUILT_IN_SUBAGENTS
+from mainspring.wiring.run_options import RunOptions
 
 CALL_SECONDS = 0.3
 MANY, ROUNDS, FORKS = 20, 3, 5
@@ -51,7 +50,7 @@ def look(at: str) -> str:
     return f"This is {at}."
 
 
-def lead(request: Request) -> Answer:
+def lead(request: Request) -> ScriptAnswer:
     """Calls as many as it was told to; each of them does one thing and answers."""
     first, number, work = _task(request).split()
     if _turns(request):
@@ -65,7 +64,7 @@ def lead(request: Request) -> Answer:
 
 
 async def measure() -> list[Measure]:
-    bare = Agent(name="lead", model="bench", tools=[look], subagents=BUILT_IN)
+    bare = Agent(name="lead", model="bench", tools=[look], subagents=BUILT_IN_SUBAGENTS)
     handy = replace(bare, built_ins=("*",))
     return [
         await _ratio("bare", bare, "look", target="<= 1.25"),
@@ -83,8 +82,8 @@ async def _runtime(model: Scripted) -> AsyncGenerator[Runtime, None]:
         settings = replace(
             read_settings(store=str(home / "log.db"), environ={}, folder=home), home=str(home)
         )
-        wish = Wish(workspace=Path(workspace), mode="bypassPermissions")
-        async with open_runtime(settings, wish=wish) as runtime:
+        options = RunOptions(workspace=Path(workspace), mode="bypassPermissions")
+        async with open_runtime(settings, options=options) as runtime:
             runtime.models.put("bench", model)
             yield runtime
 
@@ -119,7 +118,7 @@ async def _seconds(runtime: Runtime, agent: Agent, many: int, work: str) -> floa
     return spent
 
 
-def forking(request: Request) -> Answer:
+def forking(request: Request) -> ScriptAnswer:
     """Reads for a while, then goes on as five."""
     turns = _turns(request)
     last = request.messages[-1]
@@ -149,8 +148,8 @@ def _share(usage: Usage) -> float:
 
 async def _forks() -> Measure:
     """What each fork after the first reads from the cache, of all that it is sent."""
-    agent = Agent(name="lead", model="bench", tools=[read_chapter], subagents=BUILT_IN)
-    async with _runtime(Scripted(otherwise=forking, cache=PromptCache())) as runtime:
+    agent = Agent(name="lead", model="bench", tools=[read_chapter], subagents=BUILT_IN_SUBAGENTS)
+    async with _runtime(Scripted(otherwise=forking, cache=SimulatedPromptCache())) as runtime:
         session = await runtime.start(agent, "Read the book, then share the work.")
         result = await session.run()
         assert result is not None

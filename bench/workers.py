@@ -20,22 +20,22 @@ from report import Measure, median, percentile
 from server import postgres
 
 from mainspring import Agent, Request, Runtime, Scripted, calls, open_runtime, says, tool
-from mainspring.capabilities.providers.scripted import Line
+from mainspring.capabilities.providers.scripted import ScriptLine
 from mainspring.core import clock
 from mainspring.core.clock import to_micros
 from mainspring.core.content import TextBlock
 from mainspring.core.events import StatusIdle, UserMessage
 from mainspring.core.model import Assistant
-from mainspring.log.background import running
 from mainspring.log.postgres import open_postgres
-from mainspring.log.records import Put, Record
+from mainspring.log.records import Put, RecordRow
 from mainspring.log.session_log import SessionLog
-from mainspring.service.sessions.record import KIND
-from mainspring.service.work.dispatch import Dispatcher, Job
-from mainspring.service.work.embedded import EmbeddedDispatcher
-from mainspring.service.work.worker import Pace, Worker
+from mainspring.log.task_groups import run_in_background
+from mainspring.service.jobs.dispatcher import Dispatcher, Job
+from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
+from mainspring.service.jobs.postgres_dispatcher import open_fleet
+from mainspring.service.jobs.worker import Worker, WorkerSettings
+from mainspring.service.sessions.session_record import KIND
 from mainspring.testing.senders import TESTER
-from mainspring.wiring.fleet import open_fleet
 
 LATENCY_SECONDS, CONCURRENCY = 0.2, 4
 TURNS, SESSIONS, MESSAGES = 5, 48, 50
@@ -52,7 +52,7 @@ def look(at: int) -> str:
 AGENT = Agent(name="clerk", model="scripted:clerk", tools=[look])
 
 
-def _answer(request: Request) -> Line:
+def _answer(request: Request) -> ScriptLine:
     if QUICK in request.messages[0].content:
         return says("Hello.")
     said = sum(isinstance(message, Assistant) for message in request.messages)
@@ -133,10 +133,10 @@ async def _sessions(log: SessionLog, count: int) -> list[str]:
     made = [(await log.create()).id for _ in range(count)]
     moment = to_micros(clock.now())
     for session_id in made:
-        record = Record(
+        record = RecordRow(
             tenant=TENANT, kind=KIND, id=session_id, created=moment, updated=moment, body=b"{}"
         )
-        await log.store.records.write(Put(record=record))
+        await log.store.records.write(Put(record_row=record))
     return made
 
 
@@ -183,12 +183,14 @@ async def _worker(runtime: Runtime, dispatcher: Dispatcher) -> AsyncGenerator[No
     async def run(session_id: str) -> None:
         await (await runtime.resume(AGENT, session_id)).run()
 
-    worker = Worker(dispatcher, runtime.log, run, pace=Pace(concurrency=CONCURRENCY))
+    worker = Worker(
+        dispatcher, runtime.log, run, worker_settings=WorkerSettings(concurrency=CONCURRENCY)
+    )
 
     async def work() -> None:
         await worker.work(anyio.Event())
 
-    async with running(work):
+    async with run_in_background(work):
         yield
 
 

@@ -28,8 +28,8 @@ def page() -> str:
 
 def _section(name: str, entry: error_table.ErrorEntry) -> str:
     lines = ["", f"## {name.replace('_', ' ').capitalize()}", "", f"> {_shown(entry.message)}", ""]
-    lines += [entry.cause, "", *(f"- {_shown(each)}" for each in entry.fix)]
-    lines += [f"- In Python: {_shown(each)}" for each in entry.in_python]
+    lines += [entry.cause, "", *(f"- {_shown(item)}" for item in entry.fix)]
+    lines += [f"- In Python: {_shown(item)}" for item in entry.in_python]
     return "\n".join(lines) + "\n"
 
 

@@ -1,5 +1,6 @@
 """Mainspring's public API; everything else is internal. Names are imported when first used."""
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -19,15 +20,15 @@ if TYPE_CHECKING:
         StoreFailed,
     )
     from mainspring.core.model import Delta, Model, Reply, Request, ToolSpec
-    from mainspring.core.tool import Call, Outcome, Tool, Traits
-    from mainspring.harness.budget import Purse
-    from mainspring.harness.gates import Decision, Gates, OpenGates
+    from mainspring.core.tool import Call, Tool, ToolResult, Traits
+    from mainspring.harness.authorizer import AllowAll, Authorizer, Decision
+    from mainspring.harness.budget import Budget
     from mainspring.harness.limits import Limits
-    from mainspring.harness.reasons import Continue, Ended
+    from mainspring.harness.stop_reasons import Continue, Ended
     from mainspring.log.session_log import SessionLog
     from mainspring.runtime.agent import Agent
-    from mainspring.runtime.sessions import Result, Runtime, Session
-    from mainspring.wiring.runtime import open_runtime, run
+    from mainspring.runtime.session.session import Result, Runtime, Session
+    from mainspring.wiring.runtime_assembly import open_runtime, run
 
 _HOMES = {
     "mainspring.capabilities.providers.scripted": "Scripted calls fails says thinks",
@@ -37,21 +38,24 @@ _HOMES = {
     "mainspring.core.envelope": "Event",
     "mainspring.core.errors": "InvalidInput LogError MainspringError ProviderFailed StoreFailed",
     "mainspring.core.model": "Delta Model Reply Request ToolSpec",
-    "mainspring.core.tool": "Call Outcome Tool Traits",
-    "mainspring.harness.budget": "Purse",
-    "mainspring.harness.gates": "Decision Gates OpenGates",
+    "mainspring.core.tool": "Call ToolResult Tool Traits",
+    "mainspring.harness.budget": "Budget",
+    "mainspring.harness.authorizer": "Decision Authorizer AllowAll",
     "mainspring.harness.limits": "Limits",
-    "mainspring.harness.reasons": "Continue Ended",
+    "mainspring.harness.stop_reasons": "Continue Ended",
     "mainspring.log.session_log": "SessionLog",
     "mainspring.runtime.agent": "Agent",
-    "mainspring.runtime.sessions": "Result Runtime Session",
-    "mainspring.wiring.runtime": "open_runtime run",
+    "mainspring.runtime.session.session": "Result Runtime Session",
+    "mainspring.wiring.runtime_assembly": "open_runtime run",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
     "Agent",
+    "AllowAll",
+    "Authorizer",
     "Block",
+    "Budget",
     "Call",
     "Continue",
     "Decision",
@@ -59,17 +63,13 @@ __all__ = [
     "DocumentBlock",
     "Ended",
     "Event",
-    "Gates",
     "ImageBlock",
     "InvalidInput",
     "Limits",
     "LogError",
     "MainspringError",
     "Model",
-    "OpenGates",
-    "Outcome",
     "ProviderFailed",
-    "Purse",
     "Reply",
     "Request",
     "Result",
@@ -81,6 +81,7 @@ __all__ = [
     "TextBlock",
     "Tool",
     "ToolError",
+    "ToolResult",
     "ToolSpec",
     "Traits",
     "calls",
@@ -93,9 +94,22 @@ __all__ = [
 ]
 
 
+_DEPRECATED = {
+    "Gates": "Authorizer",
+    "OpenGates": "AllowAll",
+    "Outcome": "ToolResult",
+    "Purse": "Budget",
+}
+"""Old names, which the next release removes."""
+
+
 def __getattr__(name: str) -> object:
+    if new_name := _DEPRECATED.get(name):
+        text = f"mainspring.{name} is now called mainspring.{new_name}"
+        warnings.warn(text, DeprecationWarning, stacklevel=2)
+        return __getattr__(new_name)
     if home := _HOME_OF.get(name):
-        found = getattr(import_module(home), name)
-        globals()[name] = found
-        return found
+        value = getattr(import_module(home), name)
+        globals()[name] = value
+        return value
     raise AttributeError(f"mainspring has no public name {name!r}")

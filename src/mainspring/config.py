@@ -17,14 +17,14 @@ DATABASE = "mainspring.db"
 VAULT = "vault.json"
 VERSIONS = "versions"
 """Where a folder keeps earlier versions of its agent, below `FOLDER`."""
-KEYS = (
+API_KEY_VARIABLES = (
     "ANTHROPIC_API_KEY",
     "OPENAI_API_KEY",
     "GEMINI_API_KEY",
     "OPENROUTER_API_KEY",
 )
 """Variables that hold the key of a model provider."""
-ADDRESSES = tuple(
+ADDRESS_VARIABLES = tuple(
     f"{name}_BASE_URL"
     for name in (
         "ANTHROPIC",
@@ -80,7 +80,7 @@ class Settings:
     """Who runs this process, as the system knows them."""
 
     @property
-    def place(self) -> str:
+    def store_label(self) -> str:
         """The store, fit to be shown."""
         return without_password(self.store) if is_postgres(self.store) else self.store
 
@@ -94,11 +94,15 @@ def read_settings(
 ) -> Settings:
     """What was said on the command line first, then the environment, then what is usual."""
     here = folder or Path.cwd()
-    place = _located(store or environ.get("MAINSPRING_STORE") or "", here)
+    place = _store_path(store or environ.get("MAINSPRING_STORE") or "", here)
     return Settings(
         store=place,
-        keys=frozenset(name for name in KEYS if environ.get(name)),
-        secrets={name: environ[name] for name in (*KEYS, *ADDRESSES) if environ.get(name)},
+        keys=frozenset(name for name in API_KEY_VARIABLES if environ.get(name)),
+        secrets={
+            name: environ[name]
+            for name in (*API_KEY_VARIABLES, *ADDRESS_VARIABLES)
+            if environ.get(name)
+        },
         model=environ.get("MAINSPRING_MODEL") or None,
         folder=str(here),
         color=not environ.get("NO_COLOR"),
@@ -141,13 +145,13 @@ def without_password(url: str) -> str:
     parts = urlsplit(url)
     login, at, host = parts.netloc.rpartition("@")
     user, colon, _ = login.partition(":")
-    shown = [each for each in parts.query.split("&") if "pass" not in each.lower()]
+    shown = [item for item in parts.query.split("&") if "pass" not in item.lower()]
     return urlunsplit(
         parts._replace(netloc=f"{user}{colon and ':***'}{at}{host}", query="&".join(shown))
     )
 
 
-def _located(store: str, here: Path) -> str:
+def _store_path(store: str, here: Path) -> str:
     if not store:
         return str(_home_of(here) / DATABASE)
     return store if "://" in store else str(here / Path(store).expanduser())
@@ -166,13 +170,13 @@ def _home_of(here: Path) -> Path:
     """
     for folder in (here, *here.parents):
         home = folder / FOLDER
-        is_there = _is_begun(home) if folder == here else _has_our_log(home)
+        is_there = _has_store_files(home) if folder == here else _has_our_log(home)
         if is_there:
             return home
     return here / FOLDER
 
 
-def _is_begun(home: Path) -> bool:
+def _has_store_files(home: Path) -> bool:
     """Versions of an agent that others run from here are not the beginning of a store."""
     return os.path.isdir(home) and os.listdir(home) != [VERSIONS]
 

@@ -14,8 +14,8 @@ from mainspring.edges.api.route import Route
 from mainspring.edges.api.routes.agents import AgentRoutes
 from mainspring.edges.api.routes.skills import SkillRoutes
 from mainspring.log.records import Records
-from mainspring.service.describing.agents import Agents
-from mainspring.service.describing.skills import Skills
+from mainspring.service.resources.agents import Agents
+from mainspring.service.resources.skill_resources import Skills
 
 MODEL = "claude-opus-5-5"
 SEARCH: dict[str, Any] = {"type": "url", "name": "docs", "url": "https://mcp.example.com/x"}

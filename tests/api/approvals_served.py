@@ -12,19 +12,19 @@ from typing import Any
 import aiohttp
 from anthropic import AsyncAnthropic
 from tests.api.guarded import Http
-from tests.api.sessions_served import AgentTags, House, house, message, session
+from tests.api.sessions_served import AgentTags, House, message, service, session
 from tests.service.timed import Jobs
 
 from mainspring import Model, Scripted, calls, says
 from mainspring.core import clock
-from mainspring.edges.api.app import Api, serving
+from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route import Route
 from mainspring.edges.api.routes.approvals import ApprovalRoutes
-from mainspring.log.records import Change, Put, Record
-from mainspring.service.access.knock import Admission, Knock
+from mainspring.log.records import Put, RecordChange, RecordRow
+from mainspring.service.access.authentication import AuthenticationResult, RequestCredentials
 from mainspring.service.access.principal import Principal, Role
 from mainspring.service.approvals.approvals import Approvals
-from mainspring.service.keeping.notice import Notice
+from mainspring.service.storage.notifications import Notification
 
 PATH = "/v1/mainspring/approvals"
 
@@ -45,17 +45,17 @@ class NamedTags(AgentTags):
     """As `AgentTags`; the header `x-name` says whose key it is, `x-mainspring-agent` which agent
     has it."""
 
-    async def admit(self, knock: Knock, route: Route) -> Admission:
-        admitted = await super().admit(knock, route)
-        who, name = admitted.who, knock.headers.get("x-name", "olga")
-        return Admission(
+    async def admit(self, credentials: RequestCredentials, route: Route) -> AuthenticationResult:
+        admitted = await super().admit(credentials, route)
+        who, name = admitted.who, credentials.headers.get("x-name", "olga")
+        return AuthenticationResult(
             who=Principal(
                 tenant=who.tenant,
                 key_id=f"key_{name}",
                 role=who.role,
                 name=name,
                 agent_id=who.agent_id,
-                acting_agent=knock.headers.get("x-mainspring-agent"),
+                acting_agent=credentials.headers.get("x-mainspring-agent"),
             )
         )
 
@@ -77,22 +77,22 @@ class Later:
 class Notices:
     """An outbox that keeps what it is told, with what it was told of or not at all."""
 
-    told_of: list[Notice] = field(default_factory=list[Notice])
-    _written: dict[str, Notice] = field(default_factory=dict[str, Notice])
+    told_of: list[Notification] = field(default_factory=list[Notification])
+    _written: dict[str, Notification] = field(default_factory=dict[str, Notification])
 
-    async def telling(self, *notices: Notice) -> list[Change]:
-        changes: list[Change] = []
+    async def prepare_changes(self, *notices: Notification) -> list[RecordChange]:
+        changes: list[RecordChange] = []
         for notice in notices:
             id_ = f"told_{len(self._written)}"
             self._written[id_] = notice
-            record = Record(
+            record = RecordRow(
                 tenant=notice.tenant, kind="told", id=id_, created=1, updated=1, body=b"{}"
             )
-            changes.append(Put(record=record))
+            changes.append(Put(record_row=record))
         return changes
 
-    async def told(self, changes: Any) -> None:  # noqa: ANN401 (any changes)
-        self.told_of += [self._written[each.record.id] for each in changes]
+    async def enqueue_deliveries(self, record_changes: Any) -> None:  # noqa: ANN401 (any changes)
+        self.told_of += [self._written[change.record_row.id] for change in record_changes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,17 +129,17 @@ class Office:
 
 
 @asynccontextmanager
-async def office(folder: Path, model: Model) -> AsyncGenerator[Office, None]:
-    async with house(folder, model) as home:
+async def session_context(folder: Path, model: Model) -> AsyncGenerator[Office, None]:
+    async with service(folder, model) as home:
         jobs, later, notices = Jobs(), Later(), Notices()
         approvals = Approvals(
             home.log,
-            wake=home.worker.wake,
+            wake_session=home.worker.wake,
             put=jobs.put,
-            teller=notices,
+            notification_writer=notices,
             digests=home.sessions.digests,
             clock=later,
         )
-        api = Api(ApprovalRoutes(approvals).routes(), doorkeeper=NamedTags())
-        async with serving(api.application()) as url:
+        api = Api(ApprovalRoutes(approvals).routes(), access_control=NamedTags())
+        async with http_server(api.application()) as url:
             yield Office(home, approvals, jobs, later, notices, url)

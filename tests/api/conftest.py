@@ -24,7 +24,7 @@ def obey(request: dict[str, Any]) -> tuple[Part, ...]:
     """The last message is a script: a line for each turn, `say WORDS` or `call TOOL JSON`."""
     messages = request["messages"]
     last = max(at for at, each in enumerate(messages) if each["role"] == "user")
-    turns = sum(each["role"] == "assistant" for each in messages[last:])
+    turns = sum(message["role"] == "assistant" for message in messages[last:])
     content = messages[last]["content"]
     text = content if isinstance(content, str) else "\n".join(part["text"] for part in content)
     lines = [line for line in text.splitlines() if re.match(r"(say|call) ", line)]

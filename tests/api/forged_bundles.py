@@ -41,8 +41,8 @@ from mainspring.core.facts import (
     WorkspaceSnapshotted,
 )
 from mainspring.core.sender import Origin
-from mainspring.runtime.move_sessions.bundle import Source, write_bundle
-from mainspring.runtime.move_sessions.moving import seal
+from mainspring.runtime.move_sessions.session_bundle import BundleSource, write_bundle
+from mainspring.runtime.move_sessions.session_handover import seal
 
 SESSION = f"sesn_{'5' * 32}"
 TRANSFER = f"tran_{'7' * 32}"
@@ -128,7 +128,7 @@ async def _forged(tmp_path: Path, transfer_id: str, ended_for: str) -> bytes:
         work = tmp_path / "work"
         (work / "src").mkdir(parents=True)
         (work / "src" / "a.txt").write_text("a")
-        source = Source(session_id=SESSION, transfer_id=transfer_id, workspace=work)
+        source = BundleSource(session_id=SESSION, transfer_id=transfer_id, workspace=work)
         return (await write_bundle(log, source, tmp_path / "bundles")).read_bytes()
 
 

@@ -14,22 +14,22 @@ from anthropic import AsyncAnthropic
 from multidict import CIMultiDict
 
 from mainspring.core import clock
-from mainspring.edges.api.app import Api, serving
-from mainspring.edges.api.auditing import AuditWitness
+from mainspring.edges.api.app import Api, http_server
+from mainspring.edges.api.request_observers import AuditObserver
 from mainspring.edges.api.routes.audit import AuditRoutes
 from mainspring.edges.api.routes.environments import EnvironmentRoutes
 from mainspring.edges.api.routes.halts import HaltRoutes
 from mainspring.edges.api.routes.keys import KeyRoutes
 from mainspring.edges.api.routes.tenants import TenantRoutes
-from mainspring.log.records import Put, Record, Records
+from mainspring.log.records import Put, RecordRow, Records
 from mainspring.log.sqlite import open_sqlite
+from mainspring.service.access.api_keys import CreateKey, Keys, NewKey, ensure_first_key
 from mainspring.service.access.audit import Audit
-from mainspring.service.access.door import Door
-from mainspring.service.access.halts import Halts
-from mainspring.service.access.keys import CreateKey, Keys, NewKey, ensure_first_key
+from mainspring.service.access.authentication import Authenticator
+from mainspring.service.access.kill_switch import Halts
 from mainspring.service.access.principal import Principal
 from mainspring.service.access.tenants import CreateTenant, Tenants
-from mainspring.service.describing.environments import Environments
+from mainspring.service.resources.environments import Environments
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +93,8 @@ class Guarded:
 async def add_record(records: Records, kind: str, id_: str, *, tenant: str = "default") -> None:
     """A record that only says that there is such a thing."""
     now = round(clock.now().timestamp() * 1e6)
-    record = Record(tenant=tenant, kind=kind, id=id_, created=now, updated=now, body=b"{}")
-    await records.write(Put(record=record))
+    record = RecordRow(tenant=tenant, kind=kind, id=id_, created=now, updated=now, body=b"{}")
+    await records.write(Put(record_row=record))
 
 
 @asynccontextmanager
@@ -111,6 +111,8 @@ async def guarded(folder: Path) -> AsyncGenerator[Guarded, None]:
             *HaltRoutes(Halts(records)).routes(),
             *AuditRoutes(audit).routes(),
         )
-        api = Api(routes, doorkeeper=Door(records), witness=AuditWitness(audit))
-        async with serving(api.application()) as url:
+        api = Api(
+            routes, access_control=Authenticator(records), request_observer=AuditObserver(audit)
+        )
+        async with http_server(api.application()) as url:
             yield Guarded(url, records, audit, root)

@@ -7,9 +7,9 @@ import pytest
 
 from mainspring.edges.api.routes.memory_stores import MemoryRoutes, MemoryStoreRoutes
 from mainspring.log.records import Records
-from mainspring.service.memory.memories import Memories
-from mainspring.service.memory.stores import MemoryStores
-from mainspring.service.memory.versions import MemoryVersions
+from mainspring.service.memory_stores.memories import Memories
+from mainspring.service.memory_stores.memory_stores import MemoryStores
+from mainspring.service.memory_stores.memory_versions import MemoryVersions
 
 
 def routes(records: Records):

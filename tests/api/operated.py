@@ -12,30 +12,33 @@ import aiohttp
 import msgspec
 from tests.api.served import Tags
 
-from mainspring.edges.api.app import Api, serving
+from mainspring.edges.api.app import Api, http_server
+from mainspring.edges.api.request_observers import MetricsObserver, access_log, combined_observer
 from mainspring.edges.api.route import Route
 from mainspring.edges.api.routes.environments import EnvironmentRoutes
-from mainspring.edges.api.routes.health import (
-    HealthRoutes,
-    MetricsRoutes,
-    operations_application,
-)
-from mainspring.edges.api.witnesses import MetricsWitness, access_log, together
+from mainspring.edges.api.routes.health import HealthRoutes, MetricsRoutes, operations_application
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.store import Store
-from mainspring.service.access.door import NOBODY
-from mainspring.service.access.knock import Admission, Knock
-from mainspring.service.describing.environments import Environments
-from mainspring.service.watching.health import Check, Health
-from mainspring.service.watching.metering import Looks
-from mainspring.service.watching.metrics import Metrics
+from mainspring.service.access.authentication import (
+    ANONYMOUS,
+    AuthenticationResult,
+    RequestCredentials,
+)
+from mainspring.service.resources.environments import Environments
+from mainspring.service.telemetry.health import Health, HealthCheck
+from mainspring.service.telemetry.instrumentation import StoreGauges
+from mainspring.service.telemetry.metrics import Metrics
 
 
 class Hinged(Tags):
     """Lets anybody in where no key is needed, as the real doorkeeper does."""
 
-    async def admit(self, knock: Knock, route: Route) -> Admission:
-        return Admission(who=NOBODY) if route.is_open else await super().admit(knock, route)
+    async def admit(self, credentials: RequestCredentials, route: Route) -> AuthenticationResult:
+        return (
+            AuthenticationResult(who=ANONYMOUS)
+            if route.is_open
+            else await super().admit(credentials, route)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,7 @@ class Operated:
 
 @asynccontextmanager
 async def operated(
-    folder: Path, checks: Mapping[str, Check] | None = None
+    folder: Path, checks: Mapping[str, HealthCheck] | None = None
 ) -> AsyncGenerator[Operated, None]:
     async with open_sqlite(folder / "mainspring.db") as store:
         metrics = Metrics(version="1.2.3")
@@ -83,16 +86,16 @@ async def operated(
         async def none_parked() -> int:
             return 0
 
-        look = Looks(metrics, sessions_parked=none_parked)
+        look = StoreGauges(metrics, sessions_parked=none_parked)
         routes = (
             *EnvironmentRoutes(Environments(store.records)).routes(),
             *HealthRoutes(health).routes(),
             *MetricsRoutes(metrics, look).routes(),
         )
-        witness = together(MetricsWitness(metrics), access_log)
-        api = Api(routes, doorkeeper=Hinged(), witness=witness)
+        witness = combined_observer(MetricsObserver(metrics), access_log)
+        api = Api(routes, access_control=Hinged(), request_observer=witness)
         async with (
-            serving(api.application()) as url,
-            serving(operations_application(health, metrics, look)) as inside,
+            http_server(api.application()) as url,
+            http_server(operations_application(health, metrics, look)) as inside,
         ):
             yield Operated(url, inside, metrics, store)

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import inspect
 
 from mainspring.edges.api.route import Route
-from mainspring.service.access.named_ids import kind_of
+from mainspring.service.access.request_ids import kind_of
 
 Step: TypeAlias = str | int | None
 """A field, an alternative of a union, or an item of a list."""
@@ -33,10 +33,10 @@ class Place:
 
     @property
     def name(self) -> str:
-        return next((each for each in reversed(self.steps) if isinstance(each, str)), "")
+        return next((step for step in reversed(self.steps) if isinstance(step, str)), "")
 
     def __str__(self) -> str:
-        shown = ".".join(each for each in self.steps if isinstance(each, str))
+        shown = ".".join(step for step in self.steps if isinstance(step, str))
         return f"{self.route.operation}: {self.part} {shown}"
 
 
@@ -62,9 +62,9 @@ def _texts(  # noqa: C901 (one case for each type)
     elif isinstance(info, _LISTS):
         yield from (((None, *rest), found) for rest, found in _texts(info.item_type, above))
     elif isinstance(info, inspect.StructType) and info.cls not in above:
-        for each in info.fields:
-            for rest, found in _texts(each.type, above | {info.cls}):
-                yield (each.encode_name, *rest), found
+        for field in info.fields:
+            for rest, found in _texts(field.type, above | {info.cls}):
+                yield (field.encode_name, *rest), found
 
 
 def request(place: Place, id_: str, own: Mapping[str, str]) -> tuple[str, object]:
@@ -93,12 +93,12 @@ def _made(  # noqa: C901 (one case for each type)
             made: dict[str, Any] = {}
             if info.tag_field is not None:
                 made[info.tag_field] = info.tag
-            for each in fields:
-                is_meant = bool(steps) and steps[0] == each.encode_name
-                if is_meant or each.required:
+            for field in fields:
+                is_meant = bool(steps) and steps[0] == field.encode_name
+                if is_meant or field.required:
                     further = steps[1:] if is_meant else ()
                     wanted = own if is_meant else {**own, "kind": ""}
-                    made[each.encode_name] = _made(each.type, further, id_, wanted)
+                    made[field.encode_name] = _made(field.type, further, id_, wanted)
             return made
         case inspect.LiteralType(values=values):
             return values[0]

@@ -106,8 +106,8 @@ class Calls:
 
     def _note(self, answer: Any) -> None:
         if isinstance(answer, list | tuple):
-            for each in answer:
-                self._note(each)
+            for item in answer:
+                self._note(item)
         elif isinstance(answer, dict):
             self._note(list(answer.values()))
         elif isinstance(answer, BaseModel):

@@ -10,28 +10,28 @@ from pathlib import Path
 from anthropic import AsyncAnthropic
 
 from mainspring.core.errors import Unauthenticated
-from mainspring.edges.api.app import Api, serving
+from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route import Route
 from mainspring.log.records import Records
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.access.knock import Admission, Knock
+from mainspring.service.access.authentication import AuthenticationResult, RequestCredentials
 from mainspring.service.access.principal import ROLES, Principal
 
 
 class Tags:
     """A doorkeeper for tests: the key says who it is, as `tenant:role`."""
 
-    async def admit(self, knock: Knock, route: Route) -> Admission:
+    async def admit(self, credentials: RequestCredentials, route: Route) -> AuthenticationResult:
         if route.is_open:
-            return Admission(who=Principal(tenant="", key_id="", role="viewer"))
-        bearer = knock.headers.get("authorization", "").removeprefix("Bearer ")
-        tenant, _, role = (knock.headers.get("x-api-key") or bearer).partition(":")
+            return AuthenticationResult(who=Principal(tenant="", key_id="", role="viewer"))
+        bearer = credentials.headers.get("authorization", "").removeprefix("Bearer ")
+        tenant, _, role = (credentials.headers.get("x-api-key") or bearer).partition(":")
         if role not in ROLES:
             raise Unauthenticated("no such key")
         known = ROLES[ROLES.index(role)]
         principal = Principal(tenant=tenant, key_id="key_test", role=known, name=tenant)
         principal.require(route.role)
-        return Admission(who=principal)
+        return AuthenticationResult(who=principal)
 
     async def check_named(self, *_: object) -> None:
         pass
@@ -51,6 +51,6 @@ async def served(
     folder: Path, routes: Callable[[Records], Sequence[Route]]
 ) -> AsyncGenerator[Served, None]:
     async with open_sqlite(folder / "mainspring.db") as store:
-        api = Api(routes(store.records), doorkeeper=Tags())
-        async with serving(api.application()) as url:
+        api = Api(routes(store.records), access_control=Tags())
+        async with http_server(api.application()) as url:
             yield Served(url, store.records)

@@ -21,7 +21,7 @@ from tests.harness.stage import echo
 from mainspring import Agent, Model, Runtime, ToolSpec, open_runtime
 from mainspring.core.errors import NotFound
 from mainspring.core.tool import Traits
-from mainspring.edges.api.app import Api, serving
+from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route import Route
 from mainspring.edges.api.routes.agents import AgentRoutes
 from mainspring.edges.api.routes.environments import EnvironmentRoutes
@@ -30,18 +30,22 @@ from mainspring.edges.api.routes.resources import ResourceRoutes
 from mainspring.edges.api.routes.sessions import SessionRoutes
 from mainspring.edges.api.routes.threads import ThreadRoutes
 from mainspring.log.session_log import SessionLog
-from mainspring.runtime.sessions import Session
-from mainspring.service.access.knock import Admission, Knock
-from mainspring.service.describing.agents import Agents
-from mainspring.service.describing.environments import Environments
-from mainspring.service.keeping.notice import Notice
+from mainspring.runtime.session.session import Session
+from mainspring.service.access.authentication import AuthenticationResult, RequestCredentials
+from mainspring.service.resources.agents import Agents
+from mainspring.service.resources.environments import Environments
+from mainspring.service.sessions.dependencies import SessionDependencies
 from mainspring.service.sessions.event_pages import EventPages
-from mainspring.service.sessions.premises import Premises
-from mainspring.service.sessions.resources import SessionResources
-from mainspring.service.sessions.sending import Sending
+from mainspring.service.sessions.event_sender import EventSender
+from mainspring.service.sessions.resource_lookups import (
+    FileContent,
+    MemoryStoreInfo,
+    ResourceLookups,
+)
+from mainspring.service.sessions.session_resources import SessionResources
+from mainspring.service.sessions.session_threads import Threads
 from mainspring.service.sessions.sessions import Sessions
-from mainspring.service.sessions.surroundings import FileContent, StoreName, Surroundings
-from mainspring.service.sessions.threads import Threads
+from mainspring.service.storage.notifications import Notification
 
 RUNNER = Agent(
     name="helper",
@@ -75,24 +79,26 @@ async def _vault(tenant: str, vault_id: str) -> None:
         raise NotFound("vault", vault_id)
 
 
-async def _store(tenant: str, store_id: str) -> StoreName:
+async def _store(tenant: str, store_id: str) -> MemoryStoreInfo:
     if (tenant, store_id) != ("acme", "memstore_1"):
         raise NotFound("memory_store", store_id)
-    return StoreName(name="User Preferences", description="what they like")
+    return MemoryStoreInfo(name="User Preferences", description="what they like")
 
 
 class AgentTags(Tags):
     """As `Tags`, with a third part for a key of one agent: `tenant:role:agent_id`."""
 
-    async def admit(self, knock: Knock, route: Route) -> Admission:
-        bearer = knock.headers.get("authorization", "").removeprefix("Bearer ")
-        key, _, agent_id = (knock.headers.get("x-api-key") or bearer).rpartition(":")
+    async def admit(self, credentials: RequestCredentials, route: Route) -> AuthenticationResult:
+        bearer = credentials.headers.get("authorization", "").removeprefix("Bearer ")
+        key, _, agent_id = (credentials.headers.get("x-api-key") or bearer).rpartition(":")
         if not agent_id.startswith("agent_"):
-            return await super().admit(knock, route)
-        inner = Knock(headers={**knock.headers, "x-api-key": key}, path=knock.path)
+            return await super().admit(credentials, route)
+        inner = RequestCredentials(
+            headers={**credentials.headers, "x-api-key": key}, path=credentials.path
+        )
         admitted = await super().admit(inner, route)
         who = admitted.who
-        return Admission(
+        return AuthenticationResult(
             who=type(who)(
                 tenant=who.tenant, key_id="key_a", role=who.role, name="a", agent_id=agent_id
             )
@@ -139,7 +145,7 @@ class House:
     log: SessionLog
     sessions: Sessions
     worker: Worker
-    notices: list[Notice]
+    notices: list[Notification]
 
     def client(self, key: str = "acme:admin") -> AsyncAnthropic:
         return AsyncAnthropic(api_key=key, base_url=self.url, max_retries=0, timeout=20)
@@ -155,16 +161,16 @@ def routes(log: SessionLog, sessions: Sessions, agents: Agents) -> tuple[Route, 
     pages = EventPages(log)
     return (
         *AgentRoutes(agents).routes(),
-        *EnvironmentRoutes(sessions.premises.environments).routes(),
+        *EnvironmentRoutes(sessions.dependencies.environments).routes(),
         *SessionRoutes(sessions).routes(),
-        *EventRoutes(sessions, Sending(sessions), pages).routes(),
+        *EventRoutes(sessions, EventSender(sessions), pages).routes(),
         *ThreadRoutes(sessions, Threads(sessions), pages).routes(),
         *ResourceRoutes(SessionResources(sessions)).routes(),
     )
 
 
 @asynccontextmanager
-async def house(folder: Path, model: Model) -> AsyncGenerator[House, None]:
+async def service(folder: Path, model: Model) -> AsyncGenerator[House, None]:
     async with (
         open_runtime(store=str(folder / "log.db")) as runtime,
         anyio.create_task_group() as group,
@@ -172,13 +178,13 @@ async def house(folder: Path, model: Model) -> AsyncGenerator[House, None]:
         runtime.models.put(RUNNER.model, model)
         worker = Worker(runtime, group)
         records = runtime.log.store.records
-        notices: list[Notice] = []
+        notices: list[Notification] = []
 
-        async def notify(notice: Notice) -> None:
+        async def notify(notice: Notification) -> None:
             notices.append(notice)
 
         agents = Agents(records)
-        around = Surroundings(
+        around = ResourceLookups(
             seal=Mirror(),
             file_content=_file,
             check_file=_file,
@@ -186,16 +192,16 @@ async def house(folder: Path, model: Model) -> AsyncGenerator[House, None]:
             memory_store=_store,
             is_priced=lambda model: model != "free-model",
         )
-        premises = Premises(
+        dependencies = SessionDependencies(
             agents=agents,
             environments=Environments(records),
-            around=around,
-            wake=worker.wake,
+            lookups=around,
+            wake_session=worker.wake,
             notify=notify,
         )
-        sessions = Sessions(runtime.log, premises)
-        api = Api(routes(runtime.log, sessions, agents), doorkeeper=AgentTags())
-        async with serving(api.application()) as url:
+        sessions = Sessions(runtime.log, dependencies)
+        api = Api(routes(runtime.log, sessions, agents), access_control=AgentTags())
+        async with http_server(api.application()) as url:
             yield House(url, runtime.log, sessions, worker, notices)
         group.cancel_scope.cancel()
 
@@ -230,18 +236,18 @@ def message(words: str) -> Any:  # noqa: ANN401 (one of the SDK's many params)
 
 async def kinds(client: AsyncAnthropic, session_id: str, **asked: object) -> list[str]:
     filters: dict[str, Any] = asked
-    return [each.type async for each in client.beta.sessions.events.list(session_id, **filters)]
+    return [event.type async for event in client.beta.sessions.events.list(session_id, **filters)]
 
 
 async def idles(
     client: AsyncAnthropic, session_id: str
 ) -> list[BetaManagedAgentsSessionStatusIdleEvent]:
     return [
-        each
-        async for each in client.beta.sessions.events.list(
+        event
+        async for event in client.beta.sessions.events.list(
             session_id, types=["session.status_idle"]
         )
-        if each.type == "session.status_idle"
+        if event.type == "session.status_idle"
     ]
 
 

@@ -18,17 +18,23 @@ from tests.api.served import Tags
 from mainspring import Agent, Model, Request, Runtime, open_runtime
 from mainspring.core.errors import NotFound
 from mainspring.core.model import Delta, Reply, TextDelta
-from mainspring.edges.api.app import Api, serving
-from mainspring.edges.api.routes.streams import StreamRoutes
-from mainspring.edges.api.sse import Pace
+from mainspring.edges.api.app import Api, http_server
+from mainspring.edges.api.routes.events import StreamRoutes
+from mainspring.edges.api.sse import StreamTiming
 from mainspring.log.session_log import SessionLog
 from mainspring.service.access.principal import Principal
-from mainspring.service.sessions.deltas import Deltas, Grew, LocalDeltas, Piece, Previews
-from mainspring.service.sessions.streams import StreamLimits, Streams
-from mainspring.wiring.scrub import passages, scrubber
+from mainspring.service.sessions.event_streams import EventStreams, StreamLimits
+from mainspring.service.sessions.preview_deltas import (
+    Deltas,
+    LocalDeltas,
+    PreviewPiece,
+    PreviewPublisher,
+    PreviewText,
+)
+from mainspring.wiring.redaction import multi_word_secrets, scrubber
 
 CLERK = Agent(name="clerk")
-BRISK = Pace(heartbeat_seconds=15, patience_seconds=5)
+BRISK = StreamTiming(heartbeat_seconds=15, patience_seconds=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +51,7 @@ class Station:
     url: str
     log: SessionLog
     deltas: Deltas
-    streams: Streams
+    streams: EventStreams
 
     def client(self, key: str = "acme:admin") -> AsyncAnthropic:
         return AsyncAnthropic(api_key=key, base_url=self.url, max_retries=0, timeout=20)
@@ -83,11 +89,11 @@ async def frames(response: aiohttp.ClientResponse) -> AsyncGenerator[Frame, None
                 name, data, seq = "", "", None
 
 
-def grown(pieces: Iterable[Piece], event_id: str | None = None) -> str:
+def grown(pieces: Iterable[PreviewPiece], event_id: str | None = None) -> str:
     return "".join(
         piece.text
         for piece in pieces
-        if isinstance(piece, Grew) and event_id in (None, piece.event_id)
+        if isinstance(piece, PreviewText) and event_id in (None, piece.event_id)
     )
 
 
@@ -97,24 +103,24 @@ async def eventually(is_so: Callable[[], bool]) -> None:
 
 
 @asynccontextmanager
-async def station(
+async def thread_workspace(
     log: SessionLog,
     *,
     deltas: Deltas | None = None,
-    pace: Pace = BRISK,
+    pace: StreamTiming = BRISK,
     limits: StreamLimits | None = None,
 ) -> AsyncGenerator[Station, None]:
     """Its sessions are all acme's."""
     deltas = deltas or LocalDeltas()
-    streams = Streams(log, deltas, limits=limits or StreamLimits())
+    streams = EventStreams(log, deltas, limits=limits or StreamLimits())
 
     async def find(who: Principal, session_id: str) -> None:
         if who.tenant != "acme":
             raise NotFound("session", session_id)
         await log.session(session_id)
 
-    api = Api(StreamRoutes(streams, find, pace).routes(), doorkeeper=Tags())
-    async with serving(api.application()) as url:
+    api = Api(StreamRoutes(streams, find, pace).routes(), access_control=Tags())
+    async with http_server(api.application()) as url:
         try:
             yield Station(url, log, deltas, streams)
         finally:
@@ -125,7 +131,7 @@ async def station(
 class Studio:
     """A station, and a runtime whose sessions it shows."""
 
-    station: Station
+    thread_workspace: Station
     runtime: Runtime
     secrets: Mapping[str, str]
 
@@ -135,19 +141,19 @@ class Studio:
     async def run(self, session_id: str, message: str) -> None:
         session = await self.runtime.resume(CLERK, session_id)
         await session.send(message)
-        previews = Previews(
-            self.station.deltas,
+        previews = PreviewPublisher(
+            self.thread_workspace.deltas,
             await self.runtime.log.session(session_id),
             scrub=self.runtime.log.scrub,
-            passages=passages(self.secrets),
+            passages=multi_word_secrets(self.secrets),
         )
         await session.run(previews.emit, tell=previews.tell)
 
-    async def overheard(self, session_id: str, message: str) -> list[Piece]:
+    async def side_events(self, session_id: str, message: str) -> list[PreviewPiece]:
         """Run, and all that was published meanwhile."""
-        with self.station.deltas.listen(session_id, lambda: None) as ear:
+        with self.thread_workspace.deltas.listen(session_id, lambda: None) as subscription:
             await self.run(session_id, message)
-            return ear.take()
+            return subscription.take()
 
 
 @asynccontextmanager
@@ -157,7 +163,7 @@ async def studio(
     async with open_runtime(store=str(folder / "log.db")) as runtime:
         runtime.models.put(CLERK.model, model)
         runtime.log = SessionLog(runtime.log.store, scrub=scrubber(secrets))
-        async with station(runtime.log) as there:
+        async with thread_workspace(runtime.log) as there:
             yield Studio(there, runtime, secrets)
 
 
@@ -172,11 +178,11 @@ class Held:
         """Of the text, the piece to stop before; the reply itself if there is none such."""
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
-        async for each in self._model.stream(request):
-            if isinstance(each, Reply) or (isinstance(each, TextDelta) and each.text == self._at):
+        async for item in self._model.stream(request):
+            if isinstance(item, Reply) or (isinstance(item, TextDelta) and item.text == self._at):
                 self.has_begun.set()
                 await self.may_end.wait()
-            yield each
+            yield item
 
 
 async def until_idle(stream: AsyncStream[Any], *, held: Held | None = None) -> list[Any]:

@@ -13,9 +13,9 @@ from anthropic.types.beta import BetaManagedAgentsAgent
 from tests.api.agents_served import CUSTOM, MODEL, SEARCH, made, routes, served_agents
 from tests.api.served import Served
 
-from mainspring.edges.api.app import Api, serving
+from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route import Route
-from mainspring.service.access.knock import Admission, Knock
+from mainspring.service.access.authentication import AuthenticationResult, RequestCredentials
 from mainspring.service.access.principal import Principal
 
 
@@ -151,7 +151,9 @@ async def test_each_change_is_a_version_and_no_change_is_none(api: Served):
         assert same == second
         third = await client.beta.agents.update(first.id, description="Helps.")
         assert third.version == 3
-        assert [each async for each in client.beta.agents.versions.list(first.id, limit=2)] == [
+        assert [
+            version async for version in client.beta.agents.versions.list(first.id, limit=2)
+        ] == [
             third,
             second,
             first,
@@ -185,7 +187,7 @@ async def test_updates_at_once_all_happen_and_each_has_its_version(api: Served):
         now = await client.beta.agents.retrieve(agent.id)
         assert now.version == 5
         assert now.metadata == {f"k{index}": "x" for index in range(4)}
-        versions = [each.version async for each in client.beta.agents.versions.list(agent.id)]
+        versions = [version.version async for version in client.beta.agents.versions.list(agent.id)]
         assert versions == [5, 4, 3, 2, 1]
 
 
@@ -245,7 +247,7 @@ async def test_skills_must_be_there_and_are_echoed_with_their_version(api: Serve
                 {"type": "anthropic", "skill_id": "xlsx", "version": "1"},
             ],
         )
-        assert [each.to_dict() for each in agent.skills] == [
+        assert [item.to_dict() for item in agent.skills] == [
             {"type": "custom", "skill_id": skill.id, "version": "latest"},
             {"type": "anthropic", "skill_id": "xlsx", "version": "1"},
         ]
@@ -271,9 +273,9 @@ async def test_an_archived_agent_is_not_listed_and_stays_as_it_is(api: Served):
         assert archived.version == 1
         assert await client.beta.agents.archive(agent.id) == archived
         assert await client.beta.agents.retrieve(agent.id, version=1) == archived
-        assert [each.id async for each in client.beta.agents.list()] == []
+        assert [item.id async for item in client.beta.agents.list()] == []
         listed = client.beta.agents.list(include_archived=True)
-        assert [each.id async for each in listed] == [agent.id]
+        assert [item.id async for item in listed] == [agent.id]
         with pytest.raises(anthropic.BadRequestError, match="archived"):
             await client.beta.agents.update(agent.id, name="new")
 
@@ -281,12 +283,12 @@ async def test_an_archived_agent_is_not_listed_and_stays_as_it_is(api: Served):
 async def test_agents_are_listed_newest_first_page_by_page_and_by_time(api: Served):
     async with api.client() as client:
         made_ids = [(await made(client, name=f"a{n}")).id for n in range(5)]
-        assert [each.id async for each in client.beta.agents.list(limit=2)] == made_ids[::-1]
+        assert [agent.id async for agent in client.beta.agents.list(limit=2)] == made_ids[::-1]
         third = (await client.beta.agents.retrieve(made_ids[2])).created_at
         since = client.beta.agents.list(created_at_gte=third)
-        assert [each.id async for each in since] == made_ids[:1:-1]
+        assert [item.id async for item in since] == made_ids[:1:-1]
         until = client.beta.agents.list(created_at_lte=third - timedelta(microseconds=1))
-        assert [each.id async for each in until] == made_ids[1::-1]
+        assert [item.id async for item in until] == made_ids[1::-1]
         with pytest.raises(anthropic.BadRequestError, match="limit"):
             await client.beta.agents.list(limit=101)
         with pytest.raises(anthropic.BadRequestError, match="created_at"):
@@ -308,7 +310,7 @@ async def test_another_tenant_finds_nothing(api: Served):
             await rival.beta.agents.archive(agent.id)
         with pytest.raises(anthropic.NotFoundError):
             await rival.beta.agents.versions.list(agent.id)
-        assert [each async for each in rival.beta.agents.list()] == []
+        assert [item async for item in rival.beta.agents.list()] == []
 
 
 async def test_a_viewer_and_a_user_may_look_and_an_operator_may_change(api: Served):
@@ -337,8 +339,8 @@ class Only:
 
     who: Principal
 
-    async def admit(self, knock: Knock, route: Route) -> Admission:
-        return Admission(who=self.who)
+    async def admit(self, credentials: RequestCredentials, route: Route) -> AuthenticationResult:
+        return AuthenticationResult(who=self.who)
 
     async def check_named(self, *_: object) -> None:
         pass
@@ -346,9 +348,9 @@ class Only:
 
 @asynccontextmanager
 async def client_of(api: Served, who: Principal) -> AsyncGenerator[AsyncAnthropic, None]:
-    app = Api(routes(api.records), doorkeeper=Only(who)).application()
+    app = Api(routes(api.records), access_control=Only(who)).application()
     async with (
-        serving(app) as url,
+        http_server(app) as url,
         AsyncAnthropic(api_key="any", base_url=url, max_retries=0) as client,
     ):
         yield client
@@ -360,7 +362,7 @@ async def test_a_key_of_one_agent_sees_that_one_in_the_list(api: Served):
         agent = await made(client)
     who = Principal(tenant="acme", key_id="key_1", role="viewer", agent_id=agent.id)
     async with client_of(api, who) as client:
-        assert [each.id async for each in client.beta.agents.list()] == [agent.id]
+        assert [item.id async for item in client.beta.agents.list()] == [agent.id]
 
 
 async def test_an_agent_may_not_make_or_change_agents_itself(api: Served):

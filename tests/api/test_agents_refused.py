@@ -78,7 +78,7 @@ async def test_what_cannot_be_is_refused_with_the_reason(api: Served):
         for fields, reason in REFUSED:
             with pytest.raises(anthropic.BadRequestError, match=reason):
                 await made(client, **fields)
-        assert [each async for each in client.beta.agents.list()] == []
+        assert [agent async for agent in client.beta.agents.list()] == []
 
 
 WRONG_CONFIGS: list[tuple[list[dict[str, Any]], str]] = [

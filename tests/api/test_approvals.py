@@ -4,39 +4,42 @@ from typing import Any
 import anthropic
 import anyio
 import pytest
-from tests.api.approvals_served import PATH, Office, erasing, office, person
+from tests.api.approvals_served import PATH, Office, erasing, person, session_context
 from tests.api.sessions_served import agent_id, idles, message, waiting
 
 from mainspring import Scripted, calls, says
-from mainspring.core.errors import MainspringError, Stale
+from mainspring.core.errors import MainspringError, StaleVersion
 from mainspring.core.events import AgentToolResult, UserToolConfirmation
-from mainspring.service.approvals.approvals import Answer
-from mainspring.service.keeping.drawer import Listing
+from mainspring.service.approvals.approvals import ApprovalAnswer
+from mainspring.service.storage.repository import ListQuery
 
-FIRST = Listing(is_ascending=True)
+FIRST = ListQuery(is_ascending=True)
 
 
 def confirmation(call: str, result: str = "allow") -> Any:  # noqa: ANN401 (one of the SDK's many params)
     return {"type": "user.tool_confirmation", "tool_use_id": call, "result": result}
 
 
-async def answers(desk: Office, session_id: str) -> list[UserToolConfirmation]:
-    found = await desk.home.log.read(session_id, types=["user.tool_confirmation"])
-    return [each.payload for each in found if isinstance(each.payload, UserToolConfirmation)]
+async def answers(context: Office, session_id: str) -> list[UserToolConfirmation]:
+    found = await context.home.log.read(session_id, types=["user.tool_confirmation"])
+    return [item.payload for item in found if isinstance(item.payload, UserToolConfirmation)]
 
 
-async def results(desk: Office, session_id: str) -> list[str]:
-    found = await desk.home.log.read(session_id, types=["agent.tool_result"])
-    return [each.payload.tool_use_id for each in found if isinstance(each.payload, AgentToolResult)]
+async def results(context: Office, session_id: str) -> list[str]:
+    found = await context.home.log.read(session_id, types=["agent.tool_result"])
+    return [item.payload.tool_use_id for item in found if isinstance(item.payload, AgentToolResult)]
 
 
 async def test_what_waits_is_listed_looked_at_and_answered_with_who_it_was(tmp_path: Path):
-    async with office(tmp_path, erasing("a", "b")) as desk, desk.home.client() as client:
-        session_id = await desk.asked(client)
+    async with (
+        session_context(tmp_path, erasing("a", "b")) as context,
+        context.home.client() as client,
+    ):
+        session_id = await context.asked(client)
         first, second = await waiting(client, session_id)
-        async with desk.http(x_name="vera") as http:
+        async with context.http(x_name="vera") as http:
             listed = (await http.get(PATH)).json()
-            assert [each["tool_use_id"] for each in listed["data"]] == [first, second]
+            assert [item["tool_use_id"] for item in listed["data"]] == [first, second]
             [one, two] = listed["data"]
             assert (one["name"], one["input"], one["status"]) == ("erase", {"x": "a"}, "waiting")
             assert one["may_answer"] == {"role": "user", "four_eyes": False}
@@ -51,19 +54,19 @@ async def test_what_waits_is_listed_looked_at_and_answered_with_who_it_was(tmp_p
             other = await http.post(answer, json={"result": "allow"})
             assert other.status_code == 409
             assert "deny by key_vera:vera" in other.json()["error"]["message"]
-            await desk.settled(session_id)
+            await context.settled(session_id)
             assert await waiting(client, session_id) == [second]
-            assert [each["id"] for each in (await http.get(PATH)).json()["data"]] == [two["id"]]
+            assert [item["id"] for item in (await http.get(PATH)).json()["data"]] == [two["id"]]
         await client.beta.sessions.events.send(session_id, events=[confirmation(second)])
-        await desk.settled(session_id)
-        async with desk.http() as http:
+        await context.settled(session_id)
+        async with context.http() as http:
             assert (await http.get(PATH)).json()["data"] == []
             closed = (await http.get(PATH, params={"include_closed": "true"})).json()["data"]
-        assert [(each["status"], each["result"]) for each in closed] == [
+        assert [(item["status"], item["result"]) for item in closed] == [
             ("answered", "deny"),
             ("answered", "allow"),
         ]
-        assert [each.answered_by for each in await answers(desk, session_id)] == [
+        assert [item.answered_by for item in await answers(context, session_id)] == [
             "key_vera:vera",
             "key_test:acme",
         ]
@@ -71,17 +74,17 @@ async def test_what_waits_is_listed_looked_at_and_answered_with_who_it_was(tmp_p
 
 
 async def test_the_list_is_filtered_and_paged(tmp_path: Path):
-    async with office(tmp_path, Scripted(*[calls("erase", x="a")] * 3)) as desk:
-        async with desk.home.client() as client:
+    async with session_context(tmp_path, Scripted(*[calls("erase", x="a")] * 3)) as context:
+        async with context.home.client() as client:
             agent = await agent_id(client)
-            sessions = [await desk.asked(client), await desk.asked(client, agent=agent)]
-            sessions.append(await desk.asked(client))
-        async with desk.http() as http:
+            sessions = [await context.asked(client), await context.asked(client, agent=agent)]
+            sessions.append(await context.asked(client))
+        async with context.http() as http:
             ids: list[str] = []
             page: dict[str, str] = {}
             while True:
                 shown = (await http.get(PATH, params={"limit": "2", **page})).json()
-                ids += [each["session_id"] for each in shown["data"]]
+                ids += [item["session_id"] for item in shown["data"]]
                 if shown["next_page"] is None:
                     break
                 page = {"page": shown["next_page"]}
@@ -94,13 +97,13 @@ async def test_the_list_is_filtered_and_paged(tmp_path: Path):
             ]
             for query, expected in filters:
                 found = (await http.get(PATH, params=query)).json()["data"]
-                assert [each["session_id"] for each in found] == expected, query
-        async with desk.http(f"acme:user:{agent}") as http:
+                assert [item["session_id"] for item in found] == expected, query
+        async with context.http(f"acme:user:{agent}") as http:
             [own] = (await http.get(PATH)).json()["data"]
             assert own["session_id"] == sessions[1]
-            foreign = (await desk.approvals.page(person(), FIRST)).data[0].id
+            foreign = (await context.approvals.page(person(), FIRST)).data[0].id
             assert (await http.get(f"{PATH}/{foreign}")).status_code == 404
-        async with desk.http("evil:admin") as http:
+        async with context.http("evil:admin") as http:
             assert (await http.get(PATH)).json()["data"] == []
             assert (await http.get(f"{PATH}/{foreign}")).status_code == 404
             stolen = await http.post(f"{PATH}/{foreign}/answer", json={"result": "allow"})
@@ -108,9 +111,9 @@ async def test_the_list_is_filtered_and_paged(tmp_path: Path):
 
 
 async def test_agents_viewers_and_what_makes_no_sense_are_refused(tmp_path: Path):
-    async with office(tmp_path, erasing("a")) as desk, desk.home.client() as client:
-        session_id = await desk.asked(client)
-        async with desk.http() as http:
+    async with session_context(tmp_path, erasing("a")) as context, context.home.client() as client:
+        session_id = await context.asked(client)
+        async with context.http() as http:
             [one] = (await http.get(PATH)).json()["data"]
             answer = f"{PATH}/{one['id']}/answer"
             wrong: list[dict[str, object]] = [
@@ -123,37 +126,40 @@ async def test_agents_viewers_and_what_makes_no_sense_are_refused(tmp_path: Path
                 assert (await http.post(answer, json=body)).status_code == 400, body
             session = await http.post(answer, json={"result": "allow", "for_session": True})
             assert session.status_code == 403
-        async with desk.http("acme:viewer") as http:
+        async with context.http("acme:viewer") as http:
             assert (await http.post(answer, json={"result": "allow"})).status_code == 403
-        async with desk.http("acme:admin", x_mainspring_agent="agent_1") as http:
+        async with context.http("acme:admin", x_mainspring_agent="agent_1") as http:
             refused = await http.post(answer, json={"result": "allow"})
             assert refused.status_code == 403
             assert "agent" in refused.json()["error"]["message"]
             policy = await http.post(f"{PATH}/policy", json={"role": "user"})
             assert policy.status_code == 403
         assert await waiting(client, session_id) == [one["tool_use_id"]]
-        assert await answers(desk, session_id) == []
+        assert await answers(context, session_id) == []
 
 
 async def test_several_are_answered_each_for_itself(tmp_path: Path):
-    async with office(tmp_path, erasing("a", "b", "c")) as desk, desk.home.client() as client:
-        session_id = await desk.asked(client)
-        async with desk.http() as http:
-            ids = [each["id"] for each in (await http.get(PATH)).json()["data"]]
+    async with (
+        session_context(tmp_path, erasing("a", "b", "c")) as context,
+        context.home.client() as client,
+    ):
+        session_id = await context.asked(client)
+        async with context.http() as http:
+            ids = [item["id"] for item in (await http.get(PATH)).json()["data"]]
             body = {"approval_ids": [*ids, "appr_none"], "result": "allow"}
             answered = (await http.post(f"{PATH}/answer", json=body)).json()["data"]
-        assert [each["id"] for each in answered] == [*ids, "appr_none"]
-        assert [each["error"] is None for each in answered] == [True, True, True, False], answered
-        await desk.settled(session_id)
+        assert [item["id"] for item in answered] == [*ids, "appr_none"]
+        assert [item["error"] is None for item in answered] == [True, True, True, False], answered
+        await context.settled(session_id)
         assert (await idles(client, session_id))[-1].stop_reason.type == "end_turn"
-        assert len(await results(desk, session_id)) == 3
+        assert len(await results(context, session_id)) == 3
 
 
 async def test_the_first_answer_counts_whichever_way_it_comes(tmp_path: Path):
-    async with office(tmp_path, erasing("a")) as desk, desk.home.client() as client:
-        session_id = await desk.asked(client)
+    async with session_context(tmp_path, erasing("a")) as context, context.home.client() as client:
+        session_id = await context.asked(client)
         [call] = await waiting(client, session_id)
-        [approval] = (await desk.approvals.page(person(), FIRST)).data
+        [approval] = (await context.approvals.page(person(), FIRST)).data
         accepted: list[str] = []
         refused: list[str] = []
 
@@ -168,26 +174,28 @@ async def test_the_first_answer_counts_whichever_way_it_comes(tmp_path: Path):
 
         async def by_office(name: str) -> None:
             try:
-                await desk.approvals.answer(person(name), approval.id, Answer(result="deny"))
+                await context.approvals.answer(
+                    person(name), approval.id, ApprovalAnswer(result="deny")
+                )
                 accepted.append(f"deny key_{name}:{name}")
-            except Stale as error:
+            except StaleVersion as error:
                 refused.append(str(error))
 
         async with anyio.create_task_group() as group:
             for index in range(4):
                 group.start_soon(by_sdk, "allow" if index % 2 else "deny")
                 group.start_soon(by_office, f"p{index}")
-        await desk.settled(session_id)
-        [said] = await answers(desk, session_id)
+        await context.settled(session_id)
+        [said] = await answers(context, session_id)
         assert set(accepted) == {f"{said.result} {said.answered_by}"}
-        assert all("answered already" in each or "does not wait" in each for each in refused)
-        assert await results(desk, session_id) == [call]
+        assert all("answered already" in item or "does not wait" in item for item in refused)
+        assert await results(context, session_id) == [call]
 
 
 async def test_a_policy_is_the_tenants_or_an_agents_own(tmp_path: Path):
-    async with office(tmp_path, erasing("a")) as desk:
+    async with session_context(tmp_path, erasing("a")) as context:
         path = f"{PATH}/policy"
-        async with desk.http("acme:operator") as http:
+        async with context.http("acme:operator") as http:
             assert (await http.get(path)).json()["updated_at"] is None
             whole = {"role": "operator", "expires_after_seconds": 60}
             assert (await http.post(path, json=whole)).json()["role"] == "operator"
@@ -207,28 +215,28 @@ async def test_a_policy_is_the_tenants_or_an_agents_own(tmp_path: Path):
             ]
             for body in wrong:
                 assert (await http.post(path, json=body)).status_code == 400, body
-        async with desk.http("acme:user") as http:
+        async with context.http("acme:user") as http:
             assert (await http.post(path, json={"role": "user"})).status_code == 403
-        async with desk.http("other:operator") as http:
+        async with context.http("other:operator") as http:
             assert (await http.get(path)).json()["updated_at"] is None
 
 
 async def test_the_policy_holds_for_the_official_way_too(tmp_path: Path):
-    async with office(tmp_path, erasing("a")) as desk:
-        async with desk.http("acme:operator") as http:
+    async with session_context(tmp_path, erasing("a")) as context:
+        async with context.http("acme:operator") as http:
             await http.post(f"{PATH}/policy", json={"role": "operator"})
-        async with desk.home.client("acme:user") as client:
-            async with desk.home.client("acme:admin") as admin:
-                session_id = await desk.asked(admin)
+        async with context.home.client("acme:user") as client:
+            async with context.home.client("acme:admin") as admin:
+                session_id = await context.asked(admin)
             [call] = await waiting(client, session_id)
             with pytest.raises(anthropic.PermissionDeniedError, match="role operator"):
                 await client.beta.sessions.events.send(session_id, events=[confirmation(call)])
-        async with desk.http("acme:operator") as http:
+        async with context.http("acme:operator") as http:
             await http.post(f"{PATH}/policy", json={"role": "user", "four_eyes": True})
-        async with desk.home.client("acme:admin") as client:
+        async with context.home.client("acme:admin") as client:
             with pytest.raises(anthropic.PermissionDeniedError, match="four eyes"):
                 await client.beta.sessions.events.send(session_id, events=[confirmation(call)])
-        async with desk.http("acme:user", x_name="vera") as http:
+        async with context.http("acme:user", x_name="vera") as http:
             [one] = (await http.get(PATH)).json()["data"]
             said = await http.post(f"{PATH}/{one['id']}/answer", json={"result": "allow"})
             assert said.status_code == 200, said.text
@@ -236,18 +244,20 @@ async def test_the_policy_holds_for_the_official_way_too(tmp_path: Path):
 
 async def test_who_has_spoken_in_a_session_does_not_approve_with_four_eyes(tmp_path: Path):
     model = Scripted(says("Hello."), calls("erase", x="a"), says("Done."))
-    async with office(tmp_path, model) as desk, desk.home.client() as client:
-        session_id = await desk.asked(client)
-        async with desk.home.client(f"acme:user:{await _agent_of(client, session_id)}") as other:
+    async with session_context(tmp_path, model) as context, context.home.client() as client:
+        session_id = await context.asked(client)
+        async with context.home.client(f"acme:user:{await _agent_of(client, session_id)}") as other:
             await other.beta.sessions.events.send(session_id, events=[message("erase it")])
-        await desk.settled(session_id)
-        async with desk.http("acme:operator") as http:
+        await context.settled(session_id)
+        async with context.http("acme:operator") as http:
             await http.post(f"{PATH}/policy", json={"four_eyes": True})
-        [approval] = (await desk.approvals.page(person(), FIRST)).data
+        [approval] = (await context.approvals.page(person(), FIRST)).data
         for name in ("a", "test"):
             with pytest.raises(MainspringError, match="four eyes"):
-                await desk.approvals.answer(person(name), approval.id, Answer(result="allow"))
-        await desk.approvals.answer(person("vera"), approval.id, Answer(result="allow"))
+                await context.approvals.answer(
+                    person(name), approval.id, ApprovalAnswer(result="allow")
+                )
+        await context.approvals.answer(person("vera"), approval.id, ApprovalAnswer(result="allow"))
 
 
 async def _agent_of(client: anthropic.AsyncAnthropic, session_id: str) -> str:
@@ -256,22 +266,24 @@ async def _agent_of(client: anthropic.AsyncAnthropic, session_id: str) -> str:
 
 async def test_the_like_of_it_may_be_allowed_in_a_session(tmp_path: Path):
     model = Scripted(calls("erase", x="a"), calls("erase", x="b"), says("Done."))
-    async with office(tmp_path, model) as desk, desk.home.client() as client:
-        session_id = await desk.asked(client)
-        async with desk.http("acme:operator") as http:
+    async with session_context(tmp_path, model) as context, context.home.client() as client:
+        session_id = await context.asked(client)
+        async with context.http("acme:operator") as http:
             [one] = (await http.get(PATH)).json()["data"]
             said = await http.post(
                 f"{PATH}/{one['id']}/answer", json={"result": "allow", "for_session": True}
             )
             assert said.status_code == 200, said.text
-        await desk.settled(session_id)
-        assert "permission.updated" in [each.type for each in await desk.home.log.read(session_id)]
+        await context.settled(session_id)
+        assert "permission.updated" in [
+            item.type for item in await context.home.log.read(session_id)
+        ]
 
 
 async def test_custom_tools_wait_for_the_client_and_are_no_approvals(tmp_path: Path):
     model = Scripted(calls("ask_owner", question="Why?"), says("I see."))
-    async with office(tmp_path, model) as desk, desk.home.client() as client:
-        session_id = await desk.asked(client)
+    async with session_context(tmp_path, model) as context, context.home.client() as client:
+        session_id = await context.asked(client)
         assert len(await waiting(client, session_id)) == 1
-        async with desk.http() as http:
+        async with context.http() as http:
             assert (await http.get(PATH)).json()["data"] == []

@@ -9,8 +9,8 @@ import anthropic
 import pytest
 from tests.api.guarded import Guarded, guarded
 
-from mainspring.service.access.keys import CreateKey
-from mainspring.service.keeping.drawer import Listing
+from mainspring.service.access.api_keys import CreateKey
+from mainspring.service.storage.repository import ListQuery
 
 AUDIT = "/v1/mainspring/audit"
 
@@ -36,7 +36,7 @@ async def test_what_was_done_is_in_the_audit_before_the_answer_arrives(api: Guar
         await client.beta.environments.update(made.id, name="x")
         await client.beta.environments.retrieve(made.id)
         answer = await http.get(AUDIT)
-        assert [each["seq"] for each in answer.json()["data"]] == [2, 1]
+        assert [item["seq"] for item in answer.json()["data"]] == [2, 1]
         assert answer.json()["data"][0]["targets"] == {"environment_id": made.id}
         assert "confidential" not in answer.text
         assert "hunter2" not in answer.text
@@ -57,7 +57,7 @@ async def test_refusals_and_agents_are_in_the_audit_too(api: Guarded):
     async with api.http(api.root) as http:
         entries = (await http.get(AUDIT)).json()["data"][::-1]
         filtered = (await http.get(AUDIT, params={"key_id": lent.id})).json()["data"]
-    told = [(each["key_name"], each["actor"], each["status"]) for each in entries]
+    told = [(entry["key_name"], entry["actor"], entry["status"]) for entry in entries]
     assert told == [
         ("v", "human", 403),
         ("l", "agent", 200),
@@ -68,7 +68,7 @@ async def test_refusals_and_agents_are_in_the_audit_too(api: Guarded):
     assert len(filtered) == 2
     async with api.http("msk_nobody") as http:
         assert (await http.get(AUDIT)).status_code == 401
-    [stranger] = (await api.audit.page("", Listing())).data
+    [stranger] = (await api.audit.page("", ListQuery())).data
     assert (stranger.actor, stranger.status, stranger.tenant_id) == ("nobody", 401, "")
 
 
@@ -79,9 +79,9 @@ async def test_each_tenant_reads_and_verifies_its_own(api: Guarded):
             await client.beta.environments.create(name=f"e{number}")
     async with api.http(acme.key) as mine, api.http(api.root) as root:
         page = (await mine.get(AUDIT, params={"limit": "2"})).json()
-        assert [each["seq"] for each in page["data"]] == [5, 4]
+        assert [item["seq"] for item in page["data"]] == [5, 4]
         more = await mine.get(AUDIT, params={"limit": "2", "page": page["next_page"]})
-        assert [each["seq"] for each in more.json()["data"]] == [3, 2]
+        assert [item["seq"] for item in more.json()["data"]] == [3, 2]
         assert (await root.get(AUDIT)).json()["data"] == []
         verified = (await mine.get(f"{AUDIT}/verify")).json()
         assert (verified["entries"], verified["problems"]) == (5, [])

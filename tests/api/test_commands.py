@@ -30,7 +30,7 @@ async def test_what_a_session_may_do_without_asking_is_for_operators_to_widen(tm
         status, refused = await give(api, "user", "mode", "bypassPermissions")
         assert (status, refused["error"]["type"]) == (403, "permission_error")
         assert (await give(api, "operator", "mode", "acceptEdits"))[0] == 200
-        pending = await api.house.ground.store.pending(api.ids["acme"]["session_id"])
+        pending = await api.service.infrastructure.store.pending(api.ids["acme"]["session_id"])
         assert [item.type for item in pending] == [
             "permission.updated",
             "user.message",

@@ -12,9 +12,9 @@ from anyio.abc import SocketStream
 from msgspec import Struct
 from tests.api.served import Tags
 
-from mainspring.edges.api.app import Api, serving
+from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.connections import ConnectionLimits
-from mainspring.edges.api.route import Call, Nothing, Route
+from mainspring.edges.api.route import ApiCall, Empty, Route
 
 HASTY = ConnectionLimits(head_seconds=0.2)
 SHORT = ConnectionLimits(head_seconds=1.0)
@@ -27,17 +27,17 @@ class Said(Struct, frozen=True, kw_only=True):
     text: str = ""
 
 
-async def _answer(_call: Call[Nothing, Said]) -> Said:
+async def _answer(_call: ApiCall[Empty, Said]) -> Said:
     return Said(text="done")
 
 
 @asynccontextmanager
 async def served(limits: ConnectionLimits) -> AsyncGenerator[tuple[str, int], None]:
     route = Route(
-        method="POST", path="/v1/things", handle=_answer, summary="s", body=Said, answer=Said
+        method="POST", path="/v1/things", handle=_answer, summary="s", body=Said, response_type=Said
     )
-    app = Api([route], doorkeeper=Tags(), limits=limits).application()
-    async with serving(app, limits=limits) as url:
+    app = Api([route], access_control=Tags(), limits=limits).application()
+    async with http_server(app, limits=limits) as url:
         parts = urlsplit(url)
         assert parts.hostname is not None
         assert parts.port is not None

@@ -9,10 +9,9 @@ from anthropic.types.beta import BetaManagedAgentsDeployment
 from tests.api.served import Served, Tags
 from tests.service.timed import Works, works
 
-from mainspring.edges.api.app import Api, serving
-from mainspring.edges.api.routes.deployment_runs import DeploymentRunRoutes
-from mainspring.edges.api.routes.deployments import DeploymentRoutes
-from mainspring.service.describing.environments import Environments
+from mainspring.edges.api.app import Api, http_server
+from mainspring.edges.api.routes.deployments import DeploymentRoutes, DeploymentRunRoutes
+from mainspring.service.resources.environments import Environments
 
 CRON = {"type": "cron", "expression": "0 20 * * 5", "timezone": "America/New_York"}
 
@@ -46,7 +45,7 @@ async def api(tmp_path: Path) -> AsyncGenerator[Scene, None]:
             *DeploymentRoutes(made.deployments, made.firing).routes(),
             *DeploymentRunRoutes(made.runs).routes(),
         )
-        async with serving(Api(routes, doorkeeper=Tags()).application()) as url:
+        async with http_server(Api(routes, access_control=Tags()).application()) as url:
             yield Scene(url, made.records, made)
 
 
@@ -122,7 +121,7 @@ async def test_runs_are_made_by_hand_and_by_the_schedule_and_listed_by_what_came
         api.works.clock.now = datetime(2026, 5, 9, 0, 0, 15, tzinfo=UTC)
         await api.works.fire_due()
         runs = client.beta.deployment_runs
-        [scheduled] = [each async for each in runs.list(trigger_type="schedule")]
+        [scheduled] = [run async for run in runs.list(trigger_type="schedule")]
         assert scheduled.trigger_context.type == "schedule"
         assert scheduled.trigger_context.scheduled_at == datetime(2026, 5, 9, tzinfo=UTC)
         assert await runs.retrieve(scheduled.id) == scheduled
@@ -142,21 +141,21 @@ async def test_runs_are_made_by_hand_and_by_the_schedule_and_listed_by_what_came
         assert shown.paused_reason.type == "error"
         assert shown.paused_reason.error.type == "environment_archived_error"
 
-        everything = [each.id async for each in runs.list(limit=1)]
+        everything = [run.id async for run in runs.list(limit=1)]
         assert everything[2:] == [scheduled.id, by_hand.id]
         assert len(everything) == 4
-        assert len([each async for each in runs.list(has_error=True, limit=1)]) == 2
-        assert [each.id async for each in runs.list(has_error=False)] == [
+        assert len([run async for run in runs.list(has_error=True, limit=1)]) == 2
+        assert [run.id async for run in runs.list(has_error=False)] == [
             scheduled.id,
             by_hand.id,
         ]
         both = runs.list(has_error=True, trigger_type="manual")
-        assert [each.id async for each in both] == [failed.id]
+        assert [item.id async for item in both] == [failed.id]
         late = runs.list(created_at_gt=scheduled.created_at, created_at_lt=failed.created_at)
-        assert [each.id async for each in late] == []
+        assert [item.id async for item in late] == []
         early = runs.list(created_at_gte=scheduled.created_at, created_at_lte=scheduled.created_at)
-        assert [each.id async for each in early] == [scheduled.id]
-        assert [each async for each in runs.list(deployment_id="depl_none")] == []
+        assert [item.id async for item in early] == [scheduled.id]
+        assert [run async for run in runs.list(deployment_id="depl_none")] == []
 
 
 async def test_deployments_are_listed_by_agent_status_and_time(api: Scene):
@@ -166,13 +165,13 @@ async def test_deployments_are_listed_by_agent_status_and_time(api: Scene):
         second = await api.deploy(client, "two")
         await client.beta.deployments.pause(second.id)
         listed = client.beta.deployments.list
-        assert [each.id async for each in listed(limit=1)] == [second.id, first.id]
-        assert [each.id async for each in listed(status="paused")] == [second.id]
-        assert [each.id async for each in listed(agent_id="agent_2")] == []
-        assert [each.id async for each in listed(created_at_gte=second.created_at)] == [second.id]
+        assert [item.id async for item in listed(limit=1)] == [second.id, first.id]
+        assert [item.id async for item in listed(status="paused")] == [second.id]
+        assert [item.id async for item in listed(agent_id="agent_2")] == []
+        assert [item.id async for item in listed(created_at_gte=second.created_at)] == [second.id]
         await client.beta.deployments.archive(first.id)
-        assert [each.id async for each in listed()] == [second.id]
-        assert len([each async for each in listed(include_archived=True)]) == 2
+        assert [item.id async for item in listed()] == [second.id]
+        assert len([item async for item in listed(include_archived=True)]) == 2
         with pytest.raises(anthropic.BadRequestError, match="include_archived"):
             await listed(include_archived=True, status="active")
         with pytest.raises(anthropic.BadRequestError, match="created_at"):
@@ -252,8 +251,8 @@ async def test_another_tenant_finds_nothing_and_a_viewer_only_looks(api: Scene):
         ):
             with pytest.raises(anthropic.NotFoundError):
                 await refused
-        assert [each async for each in rival.beta.deployments.list()] == []
-        assert [each async for each in rival.beta.deployment_runs.list()] == []
+        assert [deployment async for deployment in rival.beta.deployments.list()] == []
+        assert [deployment_run async for deployment_run in rival.beta.deployment_runs.list()] == []
         async with api.client("acme:viewer") as viewer:
             assert await viewer.beta.deployments.retrieve(made.id)
             with pytest.raises(anthropic.PermissionDeniedError):

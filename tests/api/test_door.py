@@ -11,7 +11,7 @@ import pytest
 from anthropic import AsyncAnthropic
 from tests.api.guarded import Guarded, add_record, guarded
 
-from mainspring.service.access.keys import CreateKey
+from mainspring.service.access.api_keys import CreateKey
 
 PATH = "/v1/environments"
 
@@ -36,7 +36,7 @@ async def test_each_tenant_sees_its_own(api: Guarded):
         made = await mine.beta.environments.create(name="ci")
         with pytest.raises(anthropic.NotFoundError):
             await theirs.beta.environments.retrieve(made.id)
-        assert [each async for each in theirs.beta.environments.list()] == []
+        assert [environment async for environment in theirs.beta.environments.list()] == []
 
 
 async def test_the_client_is_told_what_is_wrong_with_its_key(api: Guarded):
@@ -52,8 +52,8 @@ async def test_an_answer_says_how_much_more_may_be_asked_and_429_when_to_come_ba
     slow = await api.key(CreateKey(name="s", role="viewer", requests_per_minute=1))
     async with api.http(slow.key) as http:
         answers = [await http.get(PATH) for _ in range(6)]
-        assert [each.status_code for each in answers] == [200] * 5 + [429]
-        left = [each.headers["anthropic-ratelimit-requests-remaining"] for each in answers]
+        assert [answer.status_code for answer in answers] == [200] * 5 + [429]
+        left = [answer.headers["anthropic-ratelimit-requests-remaining"] for answer in answers]
         assert left == ["4", "3", "2", "1", "0", "0"]
         assert 0 < int(answers[-1].headers["retry-after"]) <= 60
         assert answers[-1].json()["error"]["type"] == "rate_limit_error"
@@ -139,7 +139,7 @@ async def test_tenants_are_managed_by_administrators_of_the_root_tenant_only(api
         changed = await root.post("/v1/mainspring/tenants/acme", json={"daily_budget_usd": None})
         assert changed.json()["daily_budget_usd"] is None
         listed = (await root.get("/v1/mainspring/tenants")).json()["data"]
-        assert [each["id"] for each in listed] == ["acme", "default"]
+        assert [item["id"] for item in listed] == ["acme", "default"]
         for bad in ({"id": "Acme"}, {"id": "../x"}, {"id": ""}, {"id": "a", "surprise": 1}):
             assert (await root.post("/v1/mainspring/tenants", json=bad)).status_code == 400
     boss = await api.key(CreateKey(name="boss", role="admin"), "acme")
@@ -172,7 +172,7 @@ async def test_agents_are_stopped_and_only_people_let_them_go_on(api: Guarded):
         resumed = await agent.post("/v1/mainspring/halts/resume", json={"agent_id": "agent_1"})
         assert resumed.status_code == 403
         listed = await root.get("/v1/mainspring/halts")
-        assert [each["id"] for each in listed.json()["data"]] == ["halt_default.agent_1"]
+        assert [item["id"] for item in listed.json()["data"]] == ["halt_default.agent_1"]
         resumed = await root.post("/v1/mainspring/halts/resume", json={"agent_id": "agent_1"})
         assert resumed.status_code == 200
         assert (await root.get("/v1/mainspring/halts")).json()["data"] == []

@@ -6,7 +6,7 @@ import pytest
 from tests.api.served import Served, served
 
 from mainspring.edges.api.routes.environments import EnvironmentRoutes
-from mainspring.service.describing.environments import Environments
+from mainspring.service.resources.environments import Environments
 
 
 @pytest.fixture
@@ -38,10 +38,11 @@ async def test_an_environment_is_made_read_changed_and_archived(api: Served):
             await client.beta.environments.create(name="mine", scope="account")
         archived = await client.beta.environments.archive(made.id)
         assert archived.archived_at is not None
-        assert [each.id async for each in client.beta.environments.list()] == []
-        assert [each.id async for each in client.beta.environments.list(include_archived=True)] == [
-            made.id
-        ]
+        assert [environment.id async for environment in client.beta.environments.list()] == []
+        assert [
+            environment.id
+            async for environment in client.beta.environments.list(include_archived=True)
+        ] == [made.id]
         gone = await client.beta.environments.delete(made.id)
         assert gone.type == "environment_deleted"
 
@@ -49,7 +50,7 @@ async def test_an_environment_is_made_read_changed_and_archived(api: Served):
 async def test_a_list_comes_in_pages_newest_first(api: Served):
     async with api.client() as client:
         made = [(await client.beta.environments.create(name=f"e{n}")).id for n in range(5)]
-        listed = [each.id async for each in client.beta.environments.list(limit=2)]
+        listed = [environment.id async for environment in client.beta.environments.list(limit=2)]
         assert listed == made[::-1]
 
 
@@ -71,12 +72,12 @@ async def test_another_tenant_finds_nothing(api: Served):
             await rival.beta.environments.retrieve(made.id)
         with pytest.raises(anthropic.NotFoundError):
             await rival.beta.environments.delete(made.id)
-        assert [each.id async for each in rival.beta.environments.list()] == []
+        assert [environment.id async for environment in rival.beta.environments.list()] == []
 
 
 async def test_a_viewer_may_look_and_nobody_without_a_key(api: Served):
     async with api.client("acme:viewer") as viewer, api.client("nobody") as nobody:
-        assert [each async for each in viewer.beta.environments.list()] == []
+        assert [environment async for environment in viewer.beta.environments.list()] == []
         with pytest.raises(anthropic.PermissionDeniedError):
             await viewer.beta.environments.create(name="ci")
         with pytest.raises(anthropic.AuthenticationError):

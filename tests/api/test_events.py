@@ -7,10 +7,10 @@ import pytest
 from tests.api.sessions_served import (
     House,
     environment_id,
-    house,
     idles,
     kinds,
     message,
+    service,
     session,
     text,
     waiting,
@@ -21,28 +21,28 @@ from mainspring.core.content import ImageBlock, PlainTextSource, plain_text
 from mainspring.core.errors import Forbidden
 from mainspring.core.events import AgentToolUse, StatusRunning, UserMessage
 from mainspring.service.access.principal import Principal
-from mainspring.service.sessions.sending import Sending
-from mainspring.service.sessions.sending_params import SendConfirmation
+from mainspring.service.sessions.event_params import SendConfirmation
+from mainspring.service.sessions.event_sender import EventSender
 
 
 @pytest.fixture
 async def home(tmp_path: Path) -> AsyncGenerator[House, None]:
-    async with house(tmp_path, Scripted(otherwise=says("Done."))) as running:
+    async with service(tmp_path, Scripted(otherwise=says("Done."))) as running:
         yield running
 
 
 async def test_calls_wait_for_a_person_and_partial_answers_leave_the_rest(tmp_path: Path):
     model = Scripted(calls("erase", x="a") + calls("erase", x="b"), says("Both handled."))
-    async with house(tmp_path, model) as home, home.client() as client:
+    async with service(tmp_path, model) as home, home.client() as client:
         made = await session(client, initial_events=[message("clean up")])
         await home.worker.settled()
         first, second = await waiting(client, made.id)
         listed = [
-            each
-            async for each in client.beta.sessions.events.list(made.id, types=["agent.tool_use"])
+            event
+            async for event in client.beta.sessions.events.list(made.id, types=["agent.tool_use"])
         ]
-        assert [each.id for each in listed] == [first, second]
-        assert {each.evaluated_permission for each in listed if each.type == "agent.tool_use"} == {
+        assert [item.id for item in listed] == [first, second]
+        assert {item.evaluated_permission for item in listed if item.type == "agent.tool_use"} == {
             "ask"
         }
         await client.beta.sessions.events.send(
@@ -70,7 +70,7 @@ async def test_calls_wait_for_a_person_and_partial_answers_leave_the_rest(tmp_pa
             ],
         )
         await home.worker.settled()
-        assert [each.stop_reason.type for each in await idles(client, made.id)] == [
+        assert [idle.stop_reason.type for idle in await idles(client, made.id)] == [
             "requires_action",
             "requires_action",
             "end_turn",
@@ -79,7 +79,7 @@ async def test_calls_wait_for_a_person_and_partial_answers_leave_the_rest(tmp_pa
 
 async def test_a_custom_tool_is_the_clients_to_run(tmp_path: Path):
     model = Scripted(calls("ask_owner", question="Why?"), says("I see."))
-    async with house(tmp_path, model) as home, home.client() as client:
+    async with service(tmp_path, model) as home, home.client() as client:
         made = await session(client, initial_events=[message("go")])
         await home.worker.settled()
         [call] = await waiting(client, made.id)
@@ -109,7 +109,7 @@ async def test_a_custom_tool_is_the_clients_to_run(tmp_path: Path):
 
 async def test_a_repeated_answer_gets_the_same_reply_and_another_answer_a_conflict(tmp_path: Path):
     model = Scripted(calls("erase", x="a"), calls("ask_owner", question="Why?"), says("I see."))
-    async with house(tmp_path, model) as home, home.client() as client:
+    async with service(tmp_path, model) as home, home.client() as client:
         made = await session(client, initial_events=[message("go")])
         for type_, name in (
             ("tool_confirmation", "tool_use_id"),
@@ -144,7 +144,7 @@ async def test_a_repeated_answer_gets_the_same_reply_and_another_answer_a_confli
 
 async def test_an_interrupt_stops_what_runs(tmp_path: Path):
     slow = Scripted(says("Never."), latency_seconds=60)
-    async with house(tmp_path, slow) as home, home.client() as client:
+    async with service(tmp_path, slow) as home, home.client() as client:
         made = await session(client, initial_events=[message("go")])
         await home.until(made.id, "span.model_request_start")
         await client.beta.sessions.events.send(made.id, events=[{"type": "user.interrupt"}])
@@ -157,7 +157,7 @@ async def test_an_interrupt_stops_what_runs(tmp_path: Path):
 
 async def test_an_outcome_becomes_work_with_its_rubric(tmp_path: Path):
     model = Scripted(otherwise=says("Written."))
-    async with house(tmp_path, model) as home, home.client() as client:
+    async with service(tmp_path, model) as home, home.client() as client:
         made = await session(client)
         sent = await client.beta.sessions.events.send(
             made.id,
@@ -180,7 +180,7 @@ async def test_an_outcome_becomes_work_with_its_rubric(tmp_path: Path):
         assert "A report on rates" in shown
         assert "Rows and rows." in shown
         known = (await client.beta.sessions.retrieve(made.id)).outcome_evaluations
-        assert [(each.outcome_id, each.result) for each in known] == [(echo.outcome_id, "running")]
+        assert [(item.outcome_id, item.result) for item in known] == [(echo.outcome_id, "running")]
 
 
 async def test_files_and_pictures_reach_the_log_whole(home: House):
@@ -287,7 +287,7 @@ async def test_what_cannot_be_sent_is_refused_whole(home: House, events: list[An
 
 async def test_a_request_with_a_key_is_done_once(tmp_path: Path):
     model = Scripted(calls("ask_owner", question="Why?"), otherwise=says("I see."))
-    async with house(tmp_path, model) as home, home.client() as client:
+    async with service(tmp_path, model) as home, home.client() as client:
         made = await session(client, initial_events=[message("go")])
         await home.worker.settled()
         [call] = await waiting(client, made.id)
@@ -304,7 +304,7 @@ async def test_a_request_with_a_key_is_done_once(tmp_path: Path):
                 extra_headers={"Idempotency-Key": "k1"},
             )
             await home.worker.settled()
-            ids.append([each.id for each in sent.data or ()])
+            ids.append([item.id for item in sent.data or ()])
         assert ids[0] == ids[1]
         assert (await kinds(client, made.id)).count("user.message") == 2
         for others in ([message("else")], [message("else"), message("and more")]):
@@ -331,11 +331,11 @@ async def test_a_self_hosted_client_gives_results_of_built_in_tools(home: House)
 
 async def test_an_agent_does_not_approve_what_agents_do(tmp_path: Path):
     model: Model = Scripted(calls("erase", x="a"), otherwise=says("Done."))
-    async with house(tmp_path, model) as home, home.client() as client:
+    async with service(tmp_path, model) as home, home.client() as client:
         made = await session(client, initial_events=[message("clean up")])
         await home.worker.settled()
         [call] = await waiting(client, made.id)
         agent = Principal(tenant="acme", key_id="k", role="admin", acting_agent="agent_1")
         allow = SendConfirmation(tool_use_id=call, result="allow")
         with pytest.raises(Forbidden, match="agent_1"):
-            await Sending(home.sessions).send(agent, made.id, [allow])
+            await EventSender(home.sessions).send(agent, made.id, [allow])

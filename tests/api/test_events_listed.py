@@ -5,7 +5,7 @@ from typing import Any
 
 import anthropic
 import pytest
-from tests.api.sessions_served import House, house, kinds, message, session
+from tests.api.sessions_served import House, kinds, message, service, session
 
 from mainspring import Scripted, says
 from mainspring.core.events import AgentToolUse, ThreadCreated
@@ -14,7 +14,7 @@ from mainspring.core.facts import ToolCallAuthorized
 
 @pytest.fixture
 async def home(tmp_path: Path) -> AsyncGenerator[House, None]:
-    async with house(tmp_path, Scripted(otherwise=says("Done."))) as running:
+    async with service(tmp_path, Scripted(otherwise=says("Done."))) as running:
         yield running
 
 
@@ -26,8 +26,8 @@ async def test_a_message_is_sent_answered_and_listed(home: House):
         [echo] = sent.data
         assert (echo.type, echo.processed_at) == ("user.message", None)
         await home.worker.settled()
-        listed = [each async for each in client.beta.sessions.events.list(made.id)]
-        assert [each.type for each in listed] == [
+        listed = [event async for event in client.beta.sessions.events.list(made.id)]
+        assert [item.type for item in listed] == [
             "user.message",
             "session.status_running",
             "span.model_request_start",
@@ -39,7 +39,7 @@ async def test_a_message_is_sent_answered_and_listed(home: House):
         assert listed[0].processed_at is not None
         assert await kinds(client, made.id, types=["agent.message"]) == ["agent.message"]
         newest = await kinds(client, made.id, order="desc")
-        assert newest == [each.type for each in listed][::-1]
+        assert newest == [item.type for item in listed][::-1]
 
 
 async def test_what_waits_is_listed_last_and_unprocessed(home: House):
@@ -52,19 +52,19 @@ async def test_what_waits_is_listed_last_and_unprocessed(home: House):
         asked: dict[str, Any] = {"types": ["user.message"]}
         for limit in (1, 2, 3, 4, 5):
             up = [
-                each
-                async for each in client.beta.sessions.events.list(made.id, limit=limit, **asked)
+                event
+                async for event in client.beta.sessions.events.list(made.id, limit=limit, **asked)
             ]
-            assert [each.processed_at is None for each in up] == [False, True, True, True]
+            assert [item.processed_at is None for item in up] == [False, True, True, True]
             down = [
-                each
-                async for each in client.beta.sessions.events.list(
+                event
+                async for event in client.beta.sessions.events.list(
                     made.id, limit=limit, order="desc", **asked
                 )
             ]
-            assert [each.id for each in down] == [each.id for each in up][::-1]
+            assert [item.id for item in down] == [item.id for item in up][::-1]
         timed = client.beta.sessions.events.list(made.id, created_at_gte=made.created_at, **asked)
-        assert len([each async for each in timed]) == 1
+        assert len([item async for item in timed]) == 1
 
 
 async def test_events_are_listed_by_time_and_in_pages_both_ways(home: House):
@@ -73,12 +73,12 @@ async def test_events_are_listed_by_time_and_in_pages_both_ways(home: House):
         for words in ("one", "two", "three"):
             await client.beta.sessions.events.send(made.id, events=[message(words)])
             await home.worker.settled()
-        whole = [each async for each in client.beta.sessions.events.list(made.id)]
-        paged = [each async for each in client.beta.sessions.events.list(made.id, limit=4)]
-        assert [each.id for each in paged] == [each.id for each in whole]
+        whole = [event async for event in client.beta.sessions.events.list(made.id)]
+        paged = [event async for event in client.beta.sessions.events.list(made.id, limit=4)]
+        assert [item.id for item in paged] == [item.id for item in whole]
         back = client.beta.sessions.events.list(made.id, limit=4, order="desc")
-        assert [each.id async for each in back] == [each.id for each in whole][::-1]
-        edge = [each for each in whole if each.type == "session.status_idle"][1].processed_at
+        assert [item.id async for item in back] == [item.id for item in whole][::-1]
+        edge = [item for item in whole if item.type == "session.status_idle"][1].processed_at
         assert edge is not None
         bounds: dict[str, Callable[[Any, Any], bool]] = {
             "created_at_gte": operator.ge,
@@ -87,12 +87,12 @@ async def test_events_are_listed_by_time_and_in_pages_both_ways(home: House):
             "created_at_lt": operator.lt,
         }
         for bound, is_in in bounds.items():
-            expected = [each.id for each in whole if is_in(each.processed_at, edge)]
+            expected = [item.id for item in whole if is_in(item.processed_at, edge)]
             assert expected
             for order in ("asc", "desc"):
                 asked: dict[str, Any] = {bound: edge, "order": order}
                 found = client.beta.sessions.events.list(made.id, limit=3, **asked)
-                listed = [each.id async for each in found]
+                listed = [item.id async for item in found]
                 assert listed == (expected if order == "asc" else expected[::-1])
 
 
@@ -130,8 +130,8 @@ async def test_answers_find_the_thread_whose_call_they_answer(home: House):
             ToolCallAuthorized(tool_use_id=hidden.id, decision="allow", gate="rule"),
             thread_id="sthr_2",
         )
-        listed = [each async for each in client.beta.sessions.events.list(made.id)]
-        [asked] = [each for each in listed if each.type == "agent.tool_use"]
+        listed = [event async for event in client.beta.sessions.events.list(made.id)]
+        [asked] = [item for item in listed if item.type == "agent.tool_use"]
         assert (asked.id, asked.session_thread_id) == (call.id, "sthr_2")
         sent = await client.beta.sessions.events.send(
             made.id,
@@ -141,8 +141,8 @@ async def test_answers_find_the_thread_whose_call_they_answer(home: House):
         assert sent.data[0].type == "user.tool_confirmation"
         assert sent.data[0].session_thread_id == "sthr_2"
         within = [
-            each.type
-            async for each in client.beta.sessions.threads.events.list(
+            event.type
+            async for event in client.beta.sessions.threads.events.list(
                 "sthr_2", session_id=made.id, limit=1
             )
         ]

@@ -43,7 +43,7 @@ def session_id(client: Anthropic) -> str:
 def results(client: Anthropic, session_id: str) -> str:
     """What tools have answered."""
     found = client.beta.sessions.events.list(session_id, types=["agent.tool_result"])
-    return str([each.to_dict() for each in found])
+    return str([item.to_dict() for item in found])
 
 
 def messages(client: Anthropic, session_id: str) -> list[int]:
@@ -114,9 +114,9 @@ def test_the_context_of_each_call_is_told_and_the_request_of_one(
     path = f"/v1/sessions/{session_id}/context"
     first = get(client, path, limit=3)
     rest = get(client, path, limit=3, page=first["next_page"])
-    assert [each["call"] for each in (*first["data"], *rest["data"])] == [1, 2, 3, 4]
+    assert [item["call"] for item in (*first["data"], *rest["data"])] == [1, 2, 3, 4]
     assert rest["next_page"] is None
-    assert all(each["request"] is None for each in first["data"])
+    assert all(item["request"] is None for item in first["data"])
     [second] = get(client, path, call=2)["data"]
     assert "note.txt" in str(second["request"]["messages"])
     assert second["parts"]["tools"] > 0
@@ -134,7 +134,7 @@ def test_a_replay_finds_everything_the_same(client: Anthropic, session_id: str):
 def test_costs_add_up_over_pages_and_by_whatever_is_asked(client: Anthropic, session_id: str):
     for by in ("agent", "session", "model", "day"):
         report = get(client, "/v1/mainspring/cost", by=by)
-        assert report["total"]["calls"] == sum(each["calls"] for each in report["data"])
+        assert report["total"]["calls"] == sum(item["calls"] for item in report["data"])
     pages: list[Any] = []
     page: dict[str, object] = {}
     while True:
@@ -142,10 +142,10 @@ def test_costs_add_up_over_pages_and_by_whatever_is_asked(client: Anthropic, ses
         if pages[-1]["next_page"] is None:
             break
         page = {"page": pages[-1]["next_page"]}
-    bills = {each["key"]: each for report in pages for each in report["data"]}
+    bills = {item["key"]: item for report in pages for item in report["data"]}
     assert bills[session_id]["calls"] == 4
     whole = get(client, "/v1/mainspring/cost", by="session")
-    assert sum(each["total"]["calls"] for each in pages) == whole["total"]["calls"]
+    assert sum(item["total"]["calls"] for item in pages) == whole["total"]["calls"]
     late = {"created_at[gte]": "2100-01-01T00:00:00Z"}
     assert get(client, "/v1/mainspring/cost", **late)["sessions"] == 0
 
@@ -153,8 +153,8 @@ def test_costs_add_up_over_pages_and_by_whatever_is_asked(client: Anthropic, ses
 def test_a_session_tells_what_is_left_of_its_budgets(client: Anthropic, session_id: str):
     budget = get(client, f"/v1/sessions/{session_id}/budget")
     assert budget["session"]["limit_usd"] is None
-    assert [each["of"] for each in budget["today"]] == ["agent", "key", "tenant"]
-    assert [each["agent_name"] for each in budget["threads"]] == ["clerk"]
+    assert [item["of"] for item in budget["today"]] == ["agent", "key", "tenant"]
+    assert [item["agent_name"] for item in budget["threads"]] == ["clerk"]
     limited = client.beta.sessions.create(
         agent=client.beta.sessions.retrieve(session_id).agent.id,
         environment_id=client.beta.sessions.retrieve(session_id).environment_id,
@@ -170,7 +170,7 @@ def test_rules_are_tried_on_a_call_and_say_why(client: Anthropic):
     push = {"tool": "Bash", "input": {"command": "git push origin"}}
     denied = post(client, path, rules=rules, call=push)
     assert (denied["decision"], denied["rule"]) == ("deny", "Bash(git push *)")
-    assert [each["behavior"] for each in denied["rules"]] == ["deny", "allow"]
+    assert [item["behavior"] for item in denied["rules"]] == ["deny", "allow"]
     look = {"tool": "Bash", "input": {"command": "git status -s"}}
     assert post(client, path, rules=rules, call=look)["decision"] == "allow"
     with pytest.raises(anthropic.BadRequestError, match=r"rules\.deny\[0\]"):
@@ -180,7 +180,7 @@ def test_rules_are_tried_on_a_call_and_say_why(client: Anthropic):
 def test_rules_are_tried_on_the_calls_of_a_session(client: Anthropic, session_id: str):
     retrial = post(client, f"/v1/sessions/{session_id}/policy/test", rules={"deny": ["Write"]})
     assert (retrial["calls"], retrial["changed"]) == (2, 2)
-    assert {each["now"] for each in retrial["data"]} == {"deny"}
+    assert {item["now"] for item in retrial["data"]} == {"deny"}
 
 
 def test_a_session_without_hooks_and_failures_has_none_to_tell_of(

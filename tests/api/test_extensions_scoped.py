@@ -9,8 +9,8 @@ import pytest
 from tests.api.whole import Whole, whole
 
 from mainspring.core.facts import HookRan
-from mainspring.runtime.holding import held
-from mainspring.service.access.keys import CreateKey, Keys
+from mainspring.runtime.session.lease import hold_session
+from mainspring.service.access.api_keys import CreateKey, Keys
 from mainspring.service.access.principal import Principal
 
 BOSS = Principal(tenant="acme", key_id="cli", role="admin", name="olga")
@@ -23,13 +23,13 @@ async def api(tmp_path: Path) -> AsyncGenerator[Whole, None]:
 
 
 async def key(api: Whole, asked: CreateKey) -> str:
-    return (await Keys(api.house.ground.store.records).create(BOSS, asked)).key
+    return (await Keys(api.service.infrastructure.store.records).create(BOSS, asked)).key
 
 
 async def test_the_runs_of_hooks_are_listed_in_pages_as_they_happened(api: Whole):
     session_id = api.ids["acme"]["session_id"]
     outcomes = ("ok", "blocked", "failed", "timed_out", "ok")
-    async with held(api.house.ground.log, session_id) as writer:
+    async with hold_session(api.service.infrastructure.log, session_id) as writer:
         for number, outcome in enumerate(outcomes):
             await writer.append(
                 HookRan(hook_event="PreToolUse", handler=f"hook {number}", outcome=outcome)
@@ -40,7 +40,7 @@ async def test_the_runs_of_hooks_are_listed_in_pages_as_they_happened(api: Whole
     page = ""
     while True:
         answer = (await api.ask("GET", f"{path}{page}", key=viewer)).json
-        found += [(each["handler"], each["outcome"]) for each in answer["data"]]
+        found += [(item["handler"], item["outcome"]) for item in answer["data"]]
         if answer["next_page"] is None:
             break
         page = f"&page={answer['next_page']}"
@@ -53,7 +53,7 @@ async def test_a_parked_session_is_told_with_its_reason_and_let_go_by_a_person(a
     session_id = api.ids["acme"]["session_id"]
     one = f"/v1/mainspring/parked/{session_id}"
     listed = await api.ask("GET", "/v1/mainspring/parked", key=api.keys["acme", "viewer"])
-    assert [(each["id"], each["reason"]) for each in listed.json["data"]] == [
+    assert [(item["id"], item["reason"]) for item in listed.json["data"]] == [
         (session_id, "broken")
     ]
     operator = api.keys["acme", "operator"]
@@ -81,4 +81,4 @@ async def test_a_key_of_one_agent_sees_its_own_sessions_costs_and_budgets_only(a
         assert (await api.ask("GET", path, key=own)).status == 200
         assert (await api.ask("GET", path, key=other)).status in (403, 404)
     budget = (await api.ask("GET", f"/v1/sessions/{ids['session_id']}/budget", key=own)).json
-    assert [each["of"] for each in budget["today"]] == ["agent"]
+    assert [item["of"] for item in budget["today"]] == ["agent"]

@@ -11,9 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.api.served import Served, served
 
-from mainspring.edges.api.attachment import disposition
+from mainspring.edges.api.file_transfer import content_disposition
 from mainspring.edges.api.routes.files import FileRoutes
-from mainspring.service.describing.files import Files, NewFile, clean_name, clean_type
+from mainspring.service.resources.file_resources import (
+    Files,
+    NewFile,
+    normalize_filename,
+    normalize_media_type,
+)
 
 MAX_BYTES = 200_000
 KEY = {"x-api-key": "acme:admin"}
@@ -100,17 +105,17 @@ async def test_files_are_listed_newest_first_by_page_by_id_and_by_session(
             made.append((await client.beta.files.upload(file=(f"{n}.txt", b"x"))).id)
         files = Files(api.records, clock=clock)
         left = await files.create("acme", NewFile(content=b"out", session_id="sesn_1"))
-        listed = [each.id async for each in client.beta.files.list(limit=2)]
+        listed = [file.id async for file in client.beta.files.list(limit=2)]
         assert listed[1:] == made[::-1]
-        scoped = [each async for each in client.beta.files.list(scope_id="sesn_1")]
-        assert [each.id for each in scoped] == [left.id]
+        scoped = [file async for file in client.beta.files.list(scope_id="sesn_1")]
+        assert [item.id for item in scoped] == [left.id]
         scope = scoped[0].scope
         assert scope is not None
         assert (scope.id, scope.type) == ("sesn_1", "session")
         named = client.beta.files.list(ids=[made[3], "file_none", made[0], made[3]])
-        assert [each.id async for each in named] == [made[3], made[0]]
+        assert [item.id async for item in named] == [made[3], made[0]]
         both = client.beta.files.list(ids=[made[3], left.id], scope_id="sesn_1")
-        assert [each.id async for each in both] == [left.id]
+        assert [item.id async for item in both] == [left.id]
         with pytest.raises(anthropic.BadRequestError, match="ids"):
             await client.beta.files.list(ids=made, limit=2)
         with pytest.raises(anthropic.BadRequestError, match="ids"):
@@ -130,7 +135,7 @@ async def test_a_file_expires(api: Served, clock: SetClock):
         files = Files(api.records, clock=clock)
         assert await files.remove_expired() == 1
         assert await files.remove_expired() == 0
-        assert [each.id async for each in client.beta.files.list()] == [kept.id]
+        assert [item.id async for item in client.beta.files.list()] == [kept.id]
         for seconds in (3599, 7_776_001):
             with pytest.raises(anthropic.BadRequestError, match="expires_in_seconds"):
                 await client.beta.files.upload(file=("b.txt", b"x"), expires_in_seconds=seconds)
@@ -143,7 +148,7 @@ async def test_a_file_that_is_too_large_is_refused(api: Served):
         with pytest.raises(anthropic.APIStatusError) as refused:
             await client.beta.files.upload(file=("l.bin", b"x" * (MAX_BYTES + 1)))
         assert refused.value.status_code == 413
-        assert [each.id async for each in client.beta.files.list()] == [largest.id]
+        assert [file.id async for file in client.beta.files.list()] == [largest.id]
 
 
 async def test_an_endless_upload_is_cut_off(api: Served):
@@ -165,7 +170,7 @@ async def test_an_endless_upload_is_cut_off(api: Served):
             except httpx2.TransportError:  # cut off in the middle of what it sends
                 pass
     async with api.client() as client:
-        assert [each async for each in client.beta.files.list()] == []
+        assert [file async for file in client.beta.files.list()] == []
 
 
 MALFORMED = [
@@ -236,8 +241,8 @@ async def test_another_tenant_finds_nothing(api: Served):
             await rival.beta.files.download(file.id)
         with pytest.raises(anthropic.NotFoundError):
             await rival.beta.files.delete(file.id)
-        assert [each async for each in rival.beta.files.list()] == []
-        assert [each async for each in rival.beta.files.list(ids=[file.id])] == []
+        assert [item async for item in rival.beta.files.list()] == []
+        assert [item async for item in rival.beta.files.list(ids=[file.id])] == []
 
 
 async def test_a_viewer_may_only_look(api: Served):
@@ -252,23 +257,23 @@ async def test_a_viewer_may_only_look(api: Served):
 
 
 def test_a_name_is_what_follows_the_last_slash_or_is_made_up():
-    assert clean_name("/etc/passwd", "text/plain") == "passwd"
-    assert clean_name("C:\\docs\\plan.pdf", "text/plain") == "plan.pdf"
-    assert clean_name("", "application/pdf") == "unnamed.pdf"
-    assert clean_name(None, "x/y") == "unnamed"
-    assert clean_name("a/..", "text/plain").startswith("unnamed")
-    assert clean_type("Text/HTML; charset=x", "a.txt") == "text/html"
-    assert clean_type(None, "a.json") == "application/json"
-    assert clean_type("no type", "a") == "application/octet-stream"
+    assert normalize_filename("/etc/passwd", "text/plain") == "passwd"
+    assert normalize_filename("C:\\docs\\plan.pdf", "text/plain") == "plan.pdf"
+    assert normalize_filename("", "application/pdf") == "unnamed.pdf"
+    assert normalize_filename(None, "x/y") == "unnamed"
+    assert normalize_filename("a/..", "text/plain").startswith("unnamed")
+    assert normalize_media_type("Text/HTML; charset=x", "a.txt") == "text/html"
+    assert normalize_media_type(None, "a.json") == "application/json"
+    assert normalize_media_type("no type", "a") == "application/octet-stream"
 
 
 @given(name=st.text(max_size=200))
 def test_any_name_makes_one_header_line_that_says_it(name: str):
-    cleaned = clean_name(name, "text/plain")
+    cleaned = normalize_filename(name, "text/plain")
     assert "/" not in cleaned
     assert cleaned not in ("", ".", "..")
     cleaned.encode()
-    header = disposition(cleaned)
+    header = content_disposition(cleaned)
     assert header.isascii()
     assert header.isprintable()
     message = Message()

@@ -7,20 +7,20 @@ from tests.api.operated import operated
 from tests.fixtures_postgres import Postgres
 
 from mainspring.core.errors import StoreUnavailable
-from mainspring.log.background import running
-from mainspring.log.migrate import Standing
+from mainspring.log.migrate import SchemaStatus
 from mainspring.log.postgres import open_postgres
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite, standing
-from mainspring.service.watching.health import (
+from mainspring.log.task_groups import run_in_background
+from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
+from mainspring.service.jobs.worker import Worker
+from mainspring.service.telemetry.health import (
     Health,
-    Pulse,
-    migrations_current,
-    not_draining,
-    store_answers,
+    LoopHeartbeat,
+    check_migrations,
+    check_not_draining,
+    check_store,
 )
-from mainspring.service.work.embedded import EmbeddedDispatcher
-from mainspring.service.work.worker import Worker
 
 
 async def fine() -> None:
@@ -76,35 +76,35 @@ async def test_it_says_what_is_wrong_and_nothing_that_is_secret(
 async def test_the_store_is_asked_and_its_tables_are_looked_at(tmp_path: Path):
     path = tmp_path / "mainspring.db"
 
-    async def looked() -> Standing:
+    async def looked() -> SchemaStatus:
         return await anyio.to_thread.run_sync(standing, path)
 
     async with open_sqlite(path) as store:
-        health = Health({"store": store_answers(store), "migrations": migrations_current(looked)})
+        health = Health({"store": check_store(store), "migrations": check_migrations(looked)})
         assert (await health.ready()).is_ready
 
 
 async def test_tables_that_are_too_old_are_not_ready_and_newer_ones_do_while_an_upgrade_rolls():
-    async def too_old() -> Standing:
-        return Standing(3, 5)
+    async def too_old() -> SchemaStatus:
+        return SchemaStatus(3, 5)
 
-    async def newer() -> Standing:
-        return Standing(6, 5)
+    async def newer() -> SchemaStatus:
+        return SchemaStatus(6, 5)
 
-    reason = await migrations_current(too_old)()
+    reason = await check_migrations(too_old)()
     assert reason == "tables of version 3, this works with 5: mainspring migrate"
-    assert await migrations_current(newer)() is None
+    assert await check_migrations(newer)() is None
 
 
 async def test_the_tables_are_not_looked_at_for_every_question():
     asked, now = 0, 0.0
 
-    async def looked() -> Standing:
+    async def looked() -> SchemaStatus:
         nonlocal asked
         asked += 1
-        return Standing(5, 5)
+        return SchemaStatus(5, 5)
 
-    check = migrations_current(looked, monotonic=lambda: now)
+    check = check_migrations(looked, monotonic=lambda: now)
     for moment in (0.0, 10.0, 29.0, 31.0):
         now = moment
         assert await check() is None
@@ -113,7 +113,7 @@ async def test_the_tables_are_not_looked_at_for_every_question():
 
 async def test_a_process_that_drains_is_not_ready():
     closing = anyio.Event()
-    check = not_draining(closing)
+    check = check_not_draining(closing)
     assert await check() is None
     closing.set()
     assert "draining" in (await check() or "")
@@ -121,7 +121,7 @@ async def test_a_process_that_drains_is_not_ready():
 
 async def test_a_loop_that_has_stopped_to_turn_is_noticed():
     now = 0.0
-    pulse = Pulse(seconds=30, monotonic=lambda: now)
+    pulse = LoopHeartbeat(seconds=30, monotonic=lambda: now)
     now = 29.0
     assert await pulse.check() is None
     pulse.beat()
@@ -141,7 +141,7 @@ async def test_a_worker_is_felt_while_it_works(tmp_path: Path):
         dispatcher = EmbeddedDispatcher(store.records)
         worker = Worker(dispatcher, SessionLog(store), run, beat=felt.set)
         with anyio.fail_after(20):
-            async with running(lambda: worker.work(closing)):
+            async with run_in_background(lambda: worker.work(closing)):
                 await felt.wait()
 
 
@@ -149,7 +149,7 @@ async def test_it_is_not_ready_while_postgresql_is_down_and_ready_again_after(
     postgres: Postgres, postgres_url: str
 ):
     async with open_postgres(postgres_url) as store:
-        health = Health({"store": store_answers(store)})
+        health = Health({"store": check_store(store)})
         assert (await health.ready()).is_ready
         await anyio.to_thread.run_sync(postgres.stop)
         try:

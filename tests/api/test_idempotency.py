@@ -14,21 +14,21 @@ from tests.api.test_sweep import everything
 from tests.api.whole import Answer, skill_form, whole
 
 from mainspring.core import clock
-from mainspring.core.errors import Forbidden, Stale
-from mainspring.edges.api.app import Api, serving
+from mainspring.core.errors import Forbidden, StaleVersion
+from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.idempotency import fingerprint
-from mainspring.edges.api.route import Nothing
+from mainspring.edges.api.route import Empty
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.access.door import Door
-from mainspring.service.access.keys import CreateKey
-from mainspring.service.access.principal import Principal
-from mainspring.service.access.repeated_requests import (
+from mainspring.service.access.api_keys import CreateKey
+from mainspring.service.access.authentication import Authenticator
+from mainspring.service.access.idempotency import (
     ABANDONED_AFTER,
     KIND,
     LIFETIME,
-    RepeatedRequests,
+    IdempotentRequests,
 )
-from mainspring.wiring.seals import AesSeal
+from mainspring.service.access.principal import Principal
+from mainspring.wiring.aes_seal import AesSeal
 
 
 def file_form(content: bytes = b"1,2") -> aiohttp.FormData:
@@ -74,7 +74,7 @@ def creations(ids: dict[str, str]) -> dict[str, Callable[[], Any]]:
 
 async def test_a_repeated_creation_is_done_once_and_answered_alike(tmp_path: Path):
     async with whole(tmp_path) as api:
-        records, key = api.house.ground.store.records, api.keys["acme", "admin"]
+        records, key = api.service.infrastructure.store.records, api.keys["acme", "admin"]
 
         async def post(path: str, body: object, to: str = "", name: str = "k") -> Answer:
             headers = {"Idempotency-Key": name}
@@ -84,10 +84,10 @@ async def test_a_repeated_creation_is_done_once_and_answered_alike(tmp_path: Pat
         first = {path: await post(path, body()) for path, body in made.items()}
         assert {path: each.body for path, each in first.items() if each.status != 200} == {}
         before = await everything(api, "acme")
-        door = Door(records)
-        repeated = RepeatedRequests(records, api.house.ground.seal)
-        again = Api(api.routes, doorkeeper=door, repeated=repeated).application()
-        async with serving(again) as restarted:
+        door = Authenticator(records)
+        repeated = IdempotentRequests(records, api.service.infrastructure.seal)
+        again = Api(api.routes, access_control=door, repeated=repeated).application()
+        async with http_server(again) as restarted:
             for path, body in made.items():
                 answer = await post(path, body(), to=restarted)
                 assert (answer.body, answer.headers["idempotent-replayed"]) == (
@@ -103,7 +103,7 @@ async def test_a_repeated_creation_is_done_once_and_answered_alike(tmp_path: Pat
         assert len(kept) == len(made)
         assert "a-secret-value" not in str(kept)
         assert first["/v1/mainspring/keys"].json["key"] not in str(kept)
-        plain = fingerprint(Nothing(), CreateKey(name="once"))
+        plain = fingerprint(Empty(), CreateKey(name="once"))
         assert "fingerprint" not in str(kept)  # secrets in a body could be guessed from it
         assert plain not in str(kept)
         by_agent = {"Idempotency-Key": "k", "x-mainspring-agent": "agent_1"}
@@ -143,7 +143,7 @@ async def test_an_answer_is_for_who_asked_first_with_the_rights_of_then(
         tenant="acme", key_id="oidc:eve", issuer="https://one.example.com", role="admin"
     )
     async with open_sqlite(tmp_path / "mainspring.db") as store:
-        requests = RepeatedRequests(store.records, AesSeal(b"k" * 32))
+        requests = IdempotentRequests(store.records, AesSeal(b"k" * 32))
         begun = await requests.begin(who, "POST /v1/a", "k", "print")
         await requests.finish("acme", begun, b"secret")
         assert requests.answer(await requests.begin(who, "POST /v1/a", "k", "print")) == b"secret"
@@ -159,12 +159,14 @@ async def test_an_answer_is_for_who_asked_first_with_the_rights_of_then(
 async def test_a_request_that_was_abandoned_is_done_again_and_answers_expire(tmp_path: Path):
     now = clock.now()
     async with whole(tmp_path) as api:
-        requests = RepeatedRequests(
-            api.house.ground.store.records, api.house.ground.seal, clock=lambda: now
+        requests = IdempotentRequests(
+            api.service.infrastructure.store.records,
+            api.service.infrastructure.seal,
+            clock=lambda: now,
         )
         who = Principal(tenant="acme", key_id="key_1", role="user")
         begun = await requests.begin(who, "POST /v1/agents", "k", "print")
-        with pytest.raises(Stale, match="still being handled"):
+        with pytest.raises(StaleVersion, match="still being handled"):
             await requests.begin(who, "POST /v1/agents", "k", "print")
         now += ABANDONED_AFTER
         taken = await requests.begin(who, "POST /v1/agents", "k", "print")

@@ -13,9 +13,9 @@ from tests.api.requests_made import Place, places, request
 from tests.api.test_sweep import everything, unknown
 from tests.api.whole import Answer, Whole, filled, parameters, whole
 
-from mainspring.service.access.keys import CreateKey, Keys
-from mainspring.service.access.named_ids import ids_in_path
+from mainspring.service.access.api_keys import CreateKey, Keys
 from mainspring.service.access.principal import Principal
+from mainspring.service.access.request_ids import ids_in_path
 
 BOSS = Principal(tenant="acme", key_id="cli", role="admin", name="olga")
 AN_ID = re.compile(r"(?:.+_)?ids?|agents?|environments?|vaults?|sessions?")
@@ -55,7 +55,7 @@ async def scene(tmp_path: Path) -> AsyncGenerator[Scene, None]:
         listed = await api.ask(
             "GET", f"/v1/sessions/{session['id']}/threads", key=api.keys["acme", "admin"]
         )
-        keys = Keys(api.house.ground.store.records)
+        keys = Keys(api.service.infrastructure.store.records)
         ids = api.ids["acme"]
         only = CreateKey(name="only", role="admin", agent_id=agent["id"])
         more = CreateKey(
@@ -72,7 +72,7 @@ async def scene(tmp_path: Path) -> AsyncGenerator[Scene, None]:
                 "session": session["id"],
                 "thread": listed.json["data"][0]["id"],
             },
-            theirs={each.kind: each.id for each in ids_in_path(ids)} | {"tool_use": "sevt_1"},
+            theirs={item.kind: item.id for item in ids_in_path(ids)} | {"tool_use": "sevt_1"},
             key=(await keys.create(BOSS, only)).key,
             granted=(await keys.create(BOSS, more)).key,
         )
@@ -87,7 +87,7 @@ async def test_every_id_that_a_request_can_name_has_the_type_of_what_it_is_the_i
     ]
     assert plain == []
     names = {name for route in scene.api.routes for name in parameters(route)}
-    assert [each for each in ids_in_path(dict.fromkeys(names, "")) if each.kind == each.where] == []
+    assert [item for item in ids_in_path(dict.fromkeys(names, "")) if item.kind == item.where] == []
 
 
 async def test_a_key_of_one_agent_names_nothing_of_others_anywhere_in_a_request(scene: Scene):
@@ -141,8 +141,8 @@ async def test_ids_of_another_tenant_are_as_ids_that_never_were_anywhere_in_a_re
     api = scene.api
     before = await everything(api, "acme")
     refused = set[str]()
-    nobodys = {each.kind: each.id for each in ids_in_path(unknown(api.ids["acme"]))}
-    own = {each.kind: each.id for each in ids_in_path(api.ids["rival"])}
+    nobodys = {item.kind: item.id for item in ids_in_path(unknown(api.ids["acme"]))}
+    own = {item.kind: item.id for item in ids_in_path(api.ids["rival"])}
     for route in api.routes:
         if route.is_open or route.path.startswith("/v1/mainspring/tenants"):
             continue

@@ -10,7 +10,7 @@ import pytest
 from tests.api.guarded import Guarded, guarded
 
 from mainspring.core import clock
-from mainspring.service.access.keys import CreateKey
+from mainspring.service.access.api_keys import CreateKey
 
 KEYS = "/v1/mainspring/keys"
 
@@ -28,7 +28,7 @@ async def test_an_administrator_makes_lists_and_revokes_keys_and_each_is_shown_o
         key = made.json()
         assert key["key"].startswith("msk_")
         listed = await http.get(KEYS)
-        assert [each["name"] for each in listed.json()["data"]] == ["ci", "first administrator"]
+        assert [item["name"] for item in listed.json()["data"]] == ["ci", "first administrator"]
         assert key["key"] not in listed.text
         assert "digest" not in listed.text
         shown = await http.get(f"{KEYS}/{key['id']}")
@@ -50,7 +50,7 @@ async def test_the_keys_of_another_tenant_are_not_there(api: Guarded):
         assert (await http.get(f"{KEYS}/{mine.id}")).status_code == 404
         assert (await http.post(f"{KEYS}/{mine.id}/revoke")).status_code == 404
         listed = await http.get(KEYS)
-        assert [each["id"] for each in listed.json()["data"]] == [acme.id]
+        assert [item["id"] for item in listed.json()["data"]] == [acme.id]
 
 
 async def test_no_key_makes_a_mightier_one(api: Guarded):

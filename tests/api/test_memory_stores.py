@@ -29,8 +29,8 @@ async def test_a_store_is_made_read_changed_archived_and_deleted(api: Served):
         archived = await stores.archive(made.id)
         assert archived.archived_at is not None
         assert await stores.archive(made.id) == archived
-        assert [each.id async for each in stores.list()] == []
-        assert [each.id async for each in stores.list(include_archived=True)] == [made.id]
+        assert [store.id async for store in stores.list()] == []
+        assert [store.id async for store in stores.list(include_archived=True)] == [made.id]
         gone = await stores.delete(made.id)
         assert (gone.id, gone.type) == (made.id, "memory_store_deleted")
         with pytest.raises(anthropic.NotFoundError):
@@ -41,11 +41,11 @@ async def test_stores_are_listed_in_pages_and_by_time(api: Served):
     async with api.client() as client:
         stores = client.beta.memory_stores
         made = [await stores.create(name=f"s{n}") for n in range(5)]
-        listed = [each.id async for each in stores.list(limit=2)]
-        assert listed == [each.id for each in made[::-1]]
+        listed = [store.id async for store in stores.list(limit=2)]
+        assert listed == [item.id for item in made[::-1]]
         moment = made[2].created_at
-        late = [each.id async for each in stores.list(created_at_gte=moment)]
-        early = [each.id async for each in stores.list(created_at_lte=moment)]
+        late = [store.id async for store in stores.list(created_at_gte=moment)]
+        early = [store.id async for store in stores.list(created_at_lte=moment)]
         assert set(late) & set(early) == {made[2].id}
         with pytest.raises(anthropic.BadRequestError, match="created_at"):
             await stores.list(created_at_gte="2026-01-01T00:00:00")
@@ -155,7 +155,7 @@ async def test_of_many_who_want_one_path_at_once_one_gets_it(api: Served):
                 for path in ("/a", "/a/b", "/a/b/c", "/a", "/a/b", "/a/b/c"):
                     group.start_soon(want, path)
         assert len(got) == 1
-        assert len([each for each in refused if "memory_path_conflict_error" in each]) == 5
+        assert len([item for item in refused if "memory_path_conflict_error" in item]) == 5
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ async def test_memories_are_listed_by_path_and_folders_stand_for_what_is_deeper(
 
         async def listed(prefix: str = "/", depth: int = 0, limit: int = 100) -> list[str]:
             found = memories.list(store.id, path_prefix=prefix, depth=depth, limit=limit)
-            return [f"{each.type[7:]}{each.path}" async for each in found]
+            return [f"{item.type[7:]}{item.path}" async for item in found]
 
         for limit in (1, 2, 3, 100):
             assert await listed(limit=limit) == sorted(paths)
@@ -245,8 +245,8 @@ async def test_memories_are_listed_by_path_and_folders_stand_for_what_is_deeper(
         assert await listed("/b/x/") == ["/b/x/1", "/b/x/2"]
         assert await listed("/nothing/") == []
         full = await memories.list(store.id, view="full", limit=100)
-        assert [each.path for each in full.data] == sorted(paths)
-        assert [getattr(each, "content", None) for each in full.data] == sorted(paths)
+        assert [item.path for item in full.data] == sorted(paths)
+        assert [getattr(item, "content", None) for item in full.data] == sorted(paths)
         for prefix in ("b", "/b", "//", "/../"):
             with pytest.raises(anthropic.BadRequestError, match="path"):
                 await memories.list(store.id, path_prefix=prefix)
@@ -288,7 +288,7 @@ async def test_a_deleted_store_takes_everything_along(tmp_path: Path):
             await stores.memory_versions.retrieve(made.memory_version_id, memory_store_id=store.id)
         with pytest.raises(anthropic.NotFoundError):
             await stores.memories.create(store.id, path="/b", content="")
-    left = b"".join(each.read_bytes() for each in tmp_path.iterdir())
+    left = b"".join(item.read_bytes() for item in tmp_path.iterdir())
     assert b"of the deleted store" not in left
 
 
@@ -324,7 +324,7 @@ async def test_another_tenant_or_store_finds_nothing(api: Served):
             await foreign.memories.list(store.id)
         with pytest.raises(anthropic.NotFoundError):
             await foreign.memories.create(store.id, path="/b", content="")
-        assert [each.id async for each in foreign.list()] == [own.id]
+        assert [item.id async for item in foreign.list()] == [own.id]
 
 
 async def test_each_role_may_do_its_part(api: Served):

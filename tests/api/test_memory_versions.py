@@ -7,9 +7,9 @@ import pytest
 from tests.api.memory_api import digest, routes
 from tests.api.served import Served, served
 
-from mainspring.service.memory.memories import Memories
-from mainspring.service.memory.memory import SessionActor, UpdateMemory
-from mainspring.service.memory.stores import MemoryStores
+from mainspring.service.memory_stores.memories import Memories
+from mainspring.service.memory_stores.memory_records import SessionActor, UpdateMemory
+from mainspring.service.memory_stores.memory_stores import MemoryStores
 
 
 @pytest.fixture
@@ -36,11 +36,11 @@ async def test_a_page_with_contents_has_twenty_at_most(api: Served):
             await memories.create(store.id, path=f"/{n:02}", content=str(n))
         page = await memories.list(store.id, view="full", limit=100)
         assert len(page.data) == 20
-        assert len([each async for each in page]) == 22
+        assert len([item async for item in page]) == 22
         versions = client.beta.memory_stores.memory_versions
         first = await versions.list(store.id, view="full", limit=100)
         assert len(first.data) == 20
-        assert [each.content async for each in first] == [str(n) for n in range(22)][::-1]
+        assert [item.content async for item in first] == [str(n) for n in range(22)][::-1]
 
 
 async def test_every_change_is_a_version_with_its_author(api: Served):
@@ -61,28 +61,28 @@ async def test_every_change_is_a_version_with_its_author(api: Served):
         )
         await memories.update(made.id, memory_store_id=store.id, path="/b")
         await memories.delete(made.id, memory_store_id=store.id)
-        found = [each async for each in versions.list(store.id, memory_id=made.id, limit=2)]
-        assert [(each.operation, each.path) for each in found] == [
+        found = [version async for version in versions.list(store.id, memory_id=made.id, limit=2)]
+        assert [(item.operation, item.path) for item in found] == [
             ("deleted", "/b"),
             ("modified", "/b"),
             ("modified", "/a"),
             ("created", "/a"),
         ]
-        assert [each.content_sha256 for each in found] == [
+        assert [item.content_sha256 for item in found] == [
             None,
             digest("two"),
             digest("two"),
             digest("one"),
         ]
-        authors = [each.created_by.type for each in found if each.created_by]
+        authors = [item.created_by.type for item in found if item.created_by]
         assert authors == ["api_actor", "api_actor", "session_actor", "api_actor"]
-        assert all(each.content is None for each in found)
+        assert all(item.content is None for item in found)
         first = await versions.retrieve(found[-1].id, memory_store_id=store.id)
         assert first.content == "one"
         assert first.id == made.memory_version_id
 
         async def ids(**wanted: str) -> list[str]:
-            return [each.id async for each in versions.list(store.id, **wanted)]  # pyright: ignore[reportArgumentType]
+            return [version.id async for version in versions.list(store.id, **wanted)]  # pyright: ignore[reportArgumentType]
 
         assert await ids(session_id="sesn_1") == [found[2].id]
         assert len(await ids(api_key_id="key_test")) == 4
@@ -121,6 +121,6 @@ async def test_a_redacted_version_keeps_the_fact_and_nothing_else(tmp_path: Path
         last = await memories.delete(made.id, memory_store_id=store.id)
         newest = (await versions.list(store.id, memory_id=last.id)).data[1]
         await versions.redact(newest.id, memory_store_id=store.id)
-    left = b"".join(each.read_bytes() for each in tmp_path.iterdir())
+    left = b"".join(item.read_bytes() for item in tmp_path.iterdir())
     assert b"a leaked secret" not in left
     assert b"very-private" not in left

@@ -49,15 +49,15 @@ def sent(client: anthropic.Anthropic, session_id: str, event: object):
     events = []
     with client.beta.sessions.events.stream(session_id) as stream:
         client.beta.sessions.events.send(session_id, events=[event])
-        for each in stream:
-            events.append(each)
-            if each.type == "session.status_idle":
+        for item in stream:
+            events.append(item)
+            if item.type == "session.status_idle":
                 return events
     raise AssertionError("the stream has ended before the session was idle")
 
 
 def of_type(events: list, type_: str) -> list:
-    return [each for each in events if each.type == type_]
+    return [event for event in events if event.type == type_]
 
 
 def test_a_coordinator_calls_two_others_at_once(client: anthropic.Anthropic):
@@ -69,39 +69,41 @@ def test_a_coordinator_calls_two_others_at_once(client: anthropic.Anthropic):
     assert events[-1].stop_reason.type == "end_turn"
     assert len(of_type(events, "session.status_idle")) == 1
     made = of_type(events, "session.thread_created")
-    assert {each.agent_name for each in made} == {"scout", "clerk"}
-    ids = {each.agent_name: each.session_thread_id for each in made}
+    assert {item.agent_name for item in made} == {"scout", "clerk"}
+    ids = {item.agent_name: item.session_thread_id for item in made}
     idled = of_type(events, "session.thread_status_idle")
-    assert {(each.agent_name, each.session_thread_id) for each in idled} == set(ids.items())
+    assert {(item.agent_name, item.session_thread_id) for item in idled} == set(ids.items())
     assert len(of_type(events, "session.thread_status_running")) == 2
-    assert {each.name for each in of_type(events, "agent.tool_use")} == {"agent"}
-    results = [each.content[0].text for each in of_type(events, "agent.tool_result")]
-    assert any("Land." in each for each in results)
-    assert any("Three." in each for each in results)
+    assert {item.name for item in of_type(events, "agent.tool_use")} == {"agent"}
+    results = [item.content[0].text for item in of_type(events, "agent.tool_result")]
+    assert any("Land." in result for result in results)
+    assert any("Three." in result for result in results)
 
-    threads = {each.agent.name: each for each in client.beta.sessions.threads.list(session.id)}
+    threads = {
+        thread.agent.name: thread for thread in client.beta.sessions.threads.list(session.id)
+    }
     assert set(threads) == {"lead", "scout", "clerk"}
     main = threads["lead"]
     assert threads["clerk"].agent.id == clerk
     assert threads["clerk"].agent.system == "You are clerk."
-    assert {each.parent_thread_id for each in threads.values()} == {None, main.id}
-    assert {each.status for each in threads.values()} == {"idle"}
+    assert {thread.parent_thread_id for thread in threads.values()} == {None, main.id}
+    assert {thread.status for thread in threads.values()} == {"idle"}
     assert all(
-        each.usage.output_tokens and each.stats.duration_seconds for each in threads.values()
+        thread.usage.output_tokens and thread.stats.duration_seconds for thread in threads.values()
     )
     whole = client.beta.sessions.retrieve(session.id)
     assert whole.status == "idle"
-    spent = sum(each.usage.output_tokens for each in threads.values())
+    spent = sum(thread.usage.output_tokens for thread in threads.values())
     assert whole.usage.output_tokens == spent
 
     own = list(client.beta.sessions.threads.events.list(ids["clerk"], session_id=session.id))
     assert own[0].type == "agent.thread_message_received"
     [use] = of_type(own, "agent.tool_use")
     assert (use.name, use.session_thread_id) == ("bash", None)
-    assert [each.type for each in own].count("session.thread_status_idle") == 1
+    assert [item.type for item in own].count("session.thread_status_idle") == 1
     assert not of_type(own, "session.status_idle")
     listed = client.beta.sessions.events.list(session.id, types=["session.thread_status_idle"])
-    assert {each.session_thread_id for each in listed} == set(ids.values())
+    assert {item.session_thread_id for item in listed} == set(ids.values())
     [idle] = client.beta.sessions.events.list(session.id, types=["session.status_idle"])
     assert idle.id == events[-1].id
 
@@ -113,7 +115,7 @@ def test_a_call_of_another_is_answered_by_the_ids_that_the_session_waits_for(
     task = 'call write {"file_path": "note.txt", "content": "tea"}\nsay Written.'
     events = sent(client, session.id, message(f"{called('writer', task)}\nsay All done."))
     stop = events[-1].stop_reason
-    [use] = [each for each in of_type(events, "agent.tool_use") if each.name == "write"]
+    [use] = [item for item in of_type(events, "agent.tool_use") if item.name == "write"]
     assert (stop.type, stop.event_ids) == ("requires_action", [use.id])
     [made] = of_type(events, "session.thread_created")
     assert use.session_thread_id == made.session_thread_id
@@ -164,9 +166,9 @@ def test_one_thread_is_interrupted_and_archived_and_the_rest_goes_on(client: ant
                 assert event.stop_reason.type == "end_turn"
                 break
     listed = list(client.beta.sessions.events.list(session.id))
-    results = [each.content[0].text for each in of_type(listed, "agent.tool_result")]
-    assert any("I am here." in each for each in results)
-    assert any("stopped" in each for each in results)
+    results = [item.content[0].text for item in of_type(listed, "agent.tool_result")]
+    assert any("I am here." in result for result in results)
+    assert any("stopped" in result for result in results)
     archived = client.beta.sessions.threads.archive(sleeper, session_id=session.id)
     assert archived.status == "terminated"
 

@@ -71,7 +71,9 @@ def test_the_whole_life_of_a_session(client: anthropic.Anthropic):
     assert idle.stop_reason.type == "requires_action"
     assert idle.stop_reason.event_ids == [use.id]
     approvals: Any = client.get("/v1/mainspring/approvals", cast_to=object)
-    assert use.id in [each["tool_use_id"] for each in approvals["data"]]  # not some time later
+    assert use.id in [
+        approval["tool_use_id"] for approval in approvals["data"]
+    ]  # not some time later
 
     events = answered(
         client,
@@ -172,7 +174,7 @@ def test_lists_come_in_pages_and_errors_as_classes(client: anthropic.Anthropic):
     whole = [event.id for event in client.beta.sessions.events.list(session.id, limit=100)]
     backwards = client.beta.sessions.events.list(session.id, order="desc", limit=100)
     assert paged == whole == [event.id for event in backwards][::-1]
-    assert session.id in [each.id for each in client.beta.sessions.list(limit=1)]
+    assert session.id in [item.id for item in client.beta.sessions.list(limit=1)]
     with pytest.raises(anthropic.NotFoundError) as missing:
         client.beta.sessions.retrieve("sesn_nowhere")
     assert missing.value.request_id

@@ -12,9 +12,8 @@ import pytest
 from schemathesis.specs.openapi import definitions
 from tests.api.whole import Whole, whole
 
-from mainspring.edges.api.openapi import EXTENSION, document, encoded
-from mainspring.edges.api.route import Nothing
-from mainspring.edges.api.routes.openapi import OPENAPI
+from mainspring.edges.api.openapi import EXTENSION_KEY, OPENAPI_PATH, document, encode_document
+from mainspring.edges.api.route import Empty
 
 _CALL = re.compile(
     r'self\._(get|post|delete|get_api_list)\(\s*(?:path_template\(\s*)?"(/v1/[^"?]+)'
@@ -40,8 +39,8 @@ def references(schema: object) -> Iterator[str]:
                 yield str(value)
             yield from references(value)
     elif isinstance(schema, list):
-        for each in cast("list[object]", schema):
-            yield from references(each)
+        for item in cast("list[object]", schema):
+            yield from references(item)
 
 
 def shape(path: str) -> str:
@@ -50,7 +49,7 @@ def shape(path: str) -> str:
 
 
 async def test_the_document_is_valid_and_has_every_route_once(api: Whole):
-    made = (await api.ask("GET", OPENAPI, key=None)).json
+    made = (await api.ask("GET", OPENAPI_PATH, key=None)).json
     definitions.OPENAPI_31_VALIDATOR.validate(made)
     found = {f"{method} {path}" for method, path, _ in operations(made)}
     assert found == {route.operation for route in api.routes}
@@ -59,17 +58,17 @@ async def test_the_document_is_valid_and_has_every_route_once(api: Whole):
 
 
 async def test_the_same_routes_make_the_same_document_in_any_order(api: Whole):
-    served = (await api.ask("GET", OPENAPI, key=None)).body
+    served = (await api.ask("GET", OPENAPI_PATH, key=None)).body
     made = msgspec.json.decode(served)
     version = made["info"]["version"]
-    assert encoded(document(api.routes, version=version)).decode() == served
-    assert encoded(document(api.routes[::-1], version=version)).decode() == served
+    assert encode_document(document(api.routes, version=version)).decode() == served
+    assert encode_document(document(api.routes[::-1], version=version)).decode() == served
 
 
 async def test_every_schema_is_one_and_every_reference_leads_to_one(api: Whole):
     made = document(api.routes, version="1")
     schemas = made["components"]["schemas"]
-    for name in {each.removeprefix("#/components/schemas/") for each in references(made)}:
+    for name in {reference.removeprefix("#/components/schemas/") for reference in references(made)}:
         assert name in schemas
     for name, schema in schemas.items():
         jsonschema_rs.meta.validate(schema)
@@ -80,18 +79,18 @@ async def test_what_is_documented_of_a_query_is_what_is_read(api: Whole):
     made = document(api.routes, version="1")
     for route in api.routes:
         given = made["paths"][route.path][route.method.lower()].get("parameters", ())
-        names = [each["name"] for each in given if each["in"] == "query"]
+        names = [item["name"] for item in given if item["in"] == "query"]
         fields = (
             ()
-            if route.query is Nothing
+            if route.query is Empty
             else (field.encode_name for field in msgspec.structs.fields(route.query))
         )
         plain = [name.removesuffix("[]").replace("[", "_").removesuffix("]") for name in names]
         assert sorted(plain) == sorted(fields)
     agents = made["paths"]["/v1/agents"]["get"]["parameters"]
-    assert {"created_at[gte]", "created_at[lte]"} < {each["name"] for each in agents}
+    assert {"created_at[gte]", "created_at[lte]"} < {agent["name"] for agent in agents}
     events = made["paths"]["/v1/sessions/{session_id}/events"]["get"]["parameters"]
-    assert "types[]" in {each["name"] for each in events}
+    assert "types[]" in {event["name"] for event in events}
 
 
 async def test_times_keys_forms_and_streams_are_told_for_what_they_are(api: Whole):
@@ -105,9 +104,9 @@ async def test_times_keys_forms_and_streams_are_told_for_what_they_are(api: Whol
     assert form["properties"]["file"] == {"type": "string", "format": "binary"}
     stream = paths["/v1/sessions/{session_id}/events/stream"]["get"]
     assert list(stream["responses"]["200"]["content"]) == ["text/event-stream"]
-    assert "Last-Event-ID" in {each["name"] for each in stream["parameters"]}
+    assert "Last-Event-ID" in {item["name"] for item in stream["parameters"]}
     assert made["security"] == [{"key": []}, {"bearer": []}]
-    assert paths[OPENAPI]["get"]["security"] == []
+    assert paths[OPENAPI_PATH]["get"]["security"] == []
 
 
 async def test_what_is_not_ours_is_the_official_clients_and_all_of_it(api: Whole):
@@ -116,7 +115,7 @@ async def test_what_is_not_ours_is_the_official_clients_and_all_of_it(api: Whole
     theirs = {
         (f"{method} {shape(path)}")
         for method, path, operation in operations(made)
-        if EXTENSION not in operation
+        if EXTENSION_KEY not in operation
     }
     roots = {operation.split("/")[2] for operation in theirs}
     package = Path(anthropic.__file__).parent / "resources" / "beta"

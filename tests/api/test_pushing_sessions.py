@@ -205,7 +205,7 @@ def test_a_session_is_pushed_with_its_files_and_open_approval(laptop: Laptop, pl
     assert "hello" in str(said[-1])
     assert (files / "new").exists()
     audit: Any = client.get("/v1/mainspring/audit", cast_to=object)
-    [entry] = [each for each in audit["data"] if received in str(each)][-1:]
+    [entry] = [item for item in audit["data"] if received in str(item)][-1:]
     assert "transfers" in str(entry)
 
     assert place.replayed(received) == (True, 3)

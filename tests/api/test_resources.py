@@ -3,18 +3,18 @@ from pathlib import Path
 
 import anthropic
 import pytest
-from tests.api.sessions_served import House, Mirror, house, session
+from tests.api.sessions_served import House, Mirror, service, session
 
 from mainspring import Scripted, says
 from mainspring.service.access.principal import Principal
-from mainspring.service.sessions.mounted import token_context
+from mainspring.service.sessions.resource_types import token_context
 
 ADMIN = Principal(tenant="acme", key_id="k", role="admin")
 
 
 @pytest.fixture
 async def home(tmp_path: Path) -> AsyncGenerator[House, None]:
-    async with house(tmp_path, Scripted(otherwise=says("Done."))) as running:
+    async with service(tmp_path, Scripted(otherwise=says("Done."))) as running:
         yield running
 
 
@@ -29,13 +29,13 @@ async def test_files_are_added_listed_and_taken_away(home: House):
         assert first.id.startswith("sesrsc_")
         assert first.mount_path == "/mnt/session/uploads/file_text"
         assert second.mount_path == "/workspace/a.png"
-        assert [each async for each in resources.list(made.id)] == [first, second]
-        assert [each async for each in resources.list(made.id, limit=1)] == [first, second]
+        assert [resource async for resource in resources.list(made.id)] == [first, second]
+        assert [resource async for resource in resources.list(made.id, limit=1)] == [first, second]
         assert await resources.retrieve(first.id, session_id=made.id) == first
         assert len((await client.beta.sessions.retrieve(made.id)).resources) == 2
         gone = await resources.delete(first.id, session_id=made.id)
         assert (gone.id, gone.type) == (first.id, "session_resource_deleted")
-        assert [each async for each in resources.list(made.id)] == [second]
+        assert [resource async for resource in resources.list(made.id)] == [second]
         with pytest.raises(anthropic.NotFoundError):
             await resources.retrieve(first.id, session_id=made.id)
         with pytest.raises(anthropic.NotFoundError, match="file_x"):
@@ -83,7 +83,9 @@ async def test_a_token_is_sealed_never_shown_and_rotated(home: House):
             await resources.update(added.id, session_id=made.id, authorization_token="x")
         await resources.delete(repository.id, session_id=made.id)
         assert (await home.sessions.record(ADMIN, made.id)).sealed == {}
-        [stored] = [each for each in (await home.sessions.record(ADMIN, made.id)).resources[:1]]
+        [stored] = [
+            resource for resource in (await home.sessions.record(ADMIN, made.id)).resources[:1]
+        ]
         with pytest.raises(anthropic.BadRequestError, match="memory_store"):
             await resources.delete(stored.id, session_id=made.id)
 

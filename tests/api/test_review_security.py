@@ -20,16 +20,16 @@ from tests.api.work_served import hosted, site
 from yarl import URL
 
 from mainspring import Scripted, says
-from mainspring.edges.api.app import Api, serving
-from mainspring.edges.api.routes.streams import StreamRoutes
-from mainspring.edges.api.sse import Pace
-from mainspring.service.access.door import KNOWN_SECONDS, Door
-from mainspring.service.access.keys import CreateKey, Keys
+from mainspring.edges.api.app import Api, http_server
+from mainspring.edges.api.routes.events import StreamRoutes
+from mainspring.edges.api.sse import StreamTiming
+from mainspring.service.access.api_keys import CreateKey, Keys
+from mainspring.service.access.authentication import KEY_CACHE_SECONDS, Authenticator
 from mainspring.service.access.principal import Principal
 from mainspring.service.access.tenants import Tenants
-from mainspring.service.keeping.page import cursor_of
-from mainspring.service.mail.signing import signed_headers
-from mainspring.service.sessions.sending_content import MAX_FILE_BYTES
+from mainspring.service.sessions.event_content import MAX_FILE_BYTES
+from mainspring.service.storage.pagination import encode_cursor
+from mainspring.service.webhooks.webhook_signing import signed_headers
 
 MINE, THEIRS = "rival", "acme"
 SAID = [{"type": "user.message", "content": [{"type": "text", "text": "hello"}]}]
@@ -119,8 +119,8 @@ async def test_an_id_of_another_tenant_in_a_body_is_as_unknown_as_one_that_nobod
 
 async def test_a_cursor_made_of_anothers_things_shows_only_ones_own(api: Whole):
     for kind, id_ in (("agents", "agent_id"), ("sessions", "session_id"), ("vaults", "vault_id")):
-        forged = cursor_of(1 << 62, api.ids[THEIRS][id_], "")
-        for page in (forged, cursor_of(1 << 62, "z", "z"), cursor_of("next", 1 << 62, "z")):
+        forged = encode_cursor(1 << 62, api.ids[THEIRS][id_], "")
+        for page in (forged, encode_cursor(1 << 62, "z", "z"), encode_cursor("next", 1 << 62, "z")):
             answer = await api.ask(
                 "GET", f"/v1/{kind}?page={page}&limit=100", key=api.keys[MINE, "admin"]
             )
@@ -226,16 +226,18 @@ async def test_every_answer_forbids_to_keep_it_and_to_guess_what_it_is(api: Whol
 async def test_a_stream_ends_with_the_right_to_read_it(api: Whole, how: str):
     """Even if nothing happens in the session."""
     passed = 0.0
-    records = api.house.ground.store.records
-    talk = api.house.talk
-    door = Door(records, monotonic=lambda: passed)
-    routes = StreamRoutes(talk.streams, talk.sessions.record, Pace(heartbeat_seconds=0.05))
+    records = api.service.infrastructure.store.records
+    talk = api.service.sessions
+    door = Authenticator(records, monotonic=lambda: passed)
+    routes = StreamRoutes(
+        talk.event_streams, talk.sessions.record, StreamTiming(heartbeat_seconds=0.05)
+    )
     maker = Principal(tenant=MINE, key_id="cli", role="admin", name="olga")
     key = await Keys(records).create(maker, CreateKey(name="reader", role="viewer"))
     path = f"/v1/sessions/{api.ids[MINE]['session_id']}/events/stream"
     with anyio.fail_after(20):
         async with (
-            serving(Api(routes.routes(), doorkeeper=door).application()) as url,
+            http_server(Api(routes.routes(), access_control=door).application()) as url,
             aiohttp.ClientSession(url, headers={"x-api-key": key.key}) as http,
             http.get(path) as response,
         ):
@@ -245,21 +247,25 @@ async def test_a_stream_ends_with_the_right_to_read_it(api: Whole, how: str):
                 await Keys(records).revoke(MINE, key.id)
             else:
                 await Tenants(records).disable(MINE)
-            passed += KNOWN_SECONDS
+            passed += KEY_CACHE_SECONDS
             told = (await response.read()).decode()
     assert f"{how}" in told.rpartition("event: error")[2]
 
 
 async def test_a_reader_who_stays_uses_up_no_requests(api: Whole):
-    records, talk = api.house.ground.store.records, api.house.talk
-    routes = StreamRoutes(talk.streams, talk.sessions.record, Pace(heartbeat_seconds=0.01))
+    records, talk = api.service.infrastructure.store.records, api.service.sessions
+    routes = StreamRoutes(
+        talk.event_streams, talk.sessions.record, StreamTiming(heartbeat_seconds=0.01)
+    )
     maker = Principal(tenant=MINE, key_id="cli", role="admin", name="olga")
     asked = CreateKey(name="reader", role="viewer", requests_per_minute=1)
     key = await Keys(records).create(maker, asked)
     path = f"/v1/sessions/{api.ids[MINE]['session_id']}/events/stream"
     with anyio.fail_after(20):
         async with (
-            serving(Api(routes.routes(), doorkeeper=Door(records)).application()) as url,
+            http_server(
+                Api(routes.routes(), access_control=Authenticator(records)).application()
+            ) as url,
             aiohttp.ClientSession(url, headers={"x-api-key": key.key}) as http,
             http.get(path) as response,
         ):
@@ -305,11 +311,11 @@ async def test_who_may_not_approve_may_not_see_to_it_that_nobody_is_asked(api: W
             await api.ask("POST", path, key=api.keys[MINE, role], body=asked, headers={})
             for role in ("user", "operator")
         ]
-        assert [each.status for each in told] == [403, 200], (path, told)
+        assert [item.status for item in told] == [403, 200], (path, told)
 
 
 async def test_nothing_starts_by_itself_in_a_tenant_that_is_disabled(api: Whole):
-    ids, records = api.ids[MINE], api.house.ground.store.records
+    ids, records = api.ids[MINE], api.service.infrastructure.store.records
     made = await api.make(
         MINE,
         "/v1/mainspring/triggers",
@@ -322,15 +328,15 @@ async def test_nothing_starts_by_itself_in_a_tenant_that_is_disabled(api: Whole)
         },
     )
     await Tenants(records).disable(MINE)
-    now = api.house.talk.sessions.clock()
+    now = api.service.sessions.sessions.clock()
     headers = signed_headers("msg_1", b"{}", secrets=[made["secret"]], now=now)
     with anyio.fail_after(20):
         fired = f"/v1/mainspring/triggers/{made['id']}/fire"
         async with api.http.post(fired, data=b"{}", headers=headers) as response:
             assert response.status == 401
-    assert await api.house.gatehouse.halts.is_stopped(MINE, ids["agent_id"])
-    assert not await api.house.gatehouse.halts.is_stopped(THEIRS, ids["agent_id"])
-    run = await api.house.calendar.firing.run_now(MINE, ids["deployment_id"])
+    assert await api.service.access.halts.is_stopped(MINE, ids["agent_id"])
+    assert not await api.service.access.halts.is_stopped(THEIRS, ids["agent_id"])
+    run = await api.service.schedules.deployment_runner.run_now(MINE, ids["deployment_id"])
     assert run.error is not None
     assert run.error.type == "organization_disabled_error"
     await Tenants(records).enable(MINE)

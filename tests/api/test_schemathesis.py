@@ -24,7 +24,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from tests.api.whole import TENANTS, Whole, whole
 
-from mainspring.edges.api.openapi import STREAM, document
+from mainspring.edges.api.openapi import STREAM_MEDIA_TYPE, document
 
 CHECKS = [
     not_a_server_error,
@@ -59,12 +59,16 @@ class Fuzz:
     def _operations(self) -> list[Any]:
         document_ = document(self.api.routes, version="1")
         schema = schemathesis.openapi.from_dict(document_)
-        streams = {route.operation for route in self.api.routes if route.media_type == STREAM}
-        found: list[Any] = [cast("Any", each).ok() for each in schema.get_all_operations()]
+        streams = {
+            route.operation for route in self.api.routes if route.media_type == STREAM_MEDIA_TYPE
+        }
+        found: list[Any] = [
+            cast("Any", get_all_operation).ok() for get_all_operation in schema.get_all_operations()
+        ]
         ending = sorted(
             found, key=lambda each: each.method == "delete" or each.path.endswith(ENDING)
         )
-        return [each for each in ending if f"{each.method} {each.path}" not in streams]
+        return [item for item in ending if f"{item.method} {item.path}" not in streams]
 
     def _try(self, operation: Any, mode: GenerationMode) -> None:  # noqa: ANN401
         @settings(

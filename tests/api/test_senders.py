@@ -19,13 +19,12 @@ from tests.api.work_served import Site, hosted, site
 from mainspring import Scripted, calls, says
 from mainspring.core.sender import Origin, Sender
 from mainspring.log.verify import verify
+from mainspring.service.access.api_keys import CreateKey, Keys
 from mainspring.service.access.audit import Audit
-from mainspring.service.access.keys import CreateKey, Keys
 from mainspring.service.access.principal import Principal
-from mainspring.service.calendar.starting import Order
-from mainspring.service.describing.agent_roster import AgentReference
-from mainspring.service.keeping.drawer import Listing
-from mainspring.service.sessions.ordering import Ordering
+from mainspring.service.resources.agent_multiagent import AgentReference
+from mainspring.service.schedules.session_starter import ServiceSessionStarter, SessionStartRequest
+from mainspring.service.storage.repository import ListQuery
 
 TEXT: list[Any] = [{"type": "text", "text": "x"}]
 NOT_A_WORKERS: list[Any] = [
@@ -113,14 +112,14 @@ async def test_a_key_of_a_request_that_was_checked_takes_no_other_request_in(tmp
 
 async def test_a_worker_shows_the_model_no_file_that_its_session_does_not_have(api: Whole):
     ids = api.ids["acme"]
-    keys = Keys(api.house.ground.store.records)
+    keys = Keys(api.service.infrastructure.store.records)
     asked = CreateKey(name="w", role="user", environment_id=ids["environment_id"])
     key = (await keys.create(BOSS, asked)).key
     listed = await api.ask("GET", "/v1/sessions", key=api.keys["acme", "admin"])
     [session_id] = [
-        each["id"]
-        for each in listed.json["data"]
-        if each["environment_id"] == ids["environment_id"]
+        item["id"]
+        for item in listed.json["data"]
+        if item["environment_id"] == ids["environment_id"]
     ]
     source = {"type": "file", "file_id": ids["file_id"]}
     shown = {"type": "document", "source": source}
@@ -145,7 +144,7 @@ async def test_every_way_in_says_who_sent_it_and_where_a_session_comes_from(api:
     sent = await api.ask("POST", f"{path}/events", key=admin, body=event, headers=agents)
     assert sent.status == 200, sent.body
     assert "sender" not in sent.body  # the official shape stays as it is
-    [waiting] = await api.house.ground.store.pending(made.json["id"])
+    [waiting] = await api.service.infrastructure.store.pending(made.json["id"])
     assert waiting.sender is not None
     assert '"kind":"agent","id":"agent_x","on_behalf_of":["key_' in waiting.sender
     listed = (await api.ask("GET", f"{path}/senders", key=admin)).json["data"]
@@ -154,40 +153,42 @@ async def test_every_way_in_says_who_sent_it_and_where_a_session_comes_from(api:
     assert created["sender"]["kind"] == "person"
     assert created["sender"]["id"].startswith("key_")
 
-    sessions = api.house.talk.sessions
-    order = Order(
+    sessions = api.service.sessions.sessions
+    order = SessionStartRequest(
         key="k",
         agent=AgentReference(id=ids["agent_id"], version=1),
         environment_id=ids["environment_id"],
         origin=Origin(type="trigger", id="trg_1"),
     )
-    ordered = await Ordering(sessions, api.house.talk.sending).start("acme", order)
-    [first] = await api.house.ground.log.read(ordered)
+    ordered = await ServiceSessionStarter(sessions, api.service.sessions.event_sender).start(
+        "acme", order
+    )
+    [first] = await api.service.infrastructure.log.read(ordered)
     assert first.sender == Sender(kind="system", id="trg_1")
     assert b'"origin":{"type":"trigger","id":"trg_1"}' in first.body
     for origin, is_there in (("trigger", True), ("api", False)):
         found = await api.ask("GET", f"/v1/sessions?origin={origin}&limit=100", key=admin)
-        assert (ordered in {each["id"] for each in found.json["data"]}) is is_there
-        assert (made.json["id"] in {each["id"] for each in found.json["data"]}) is not is_there
+        assert (ordered in {item["id"] for item in found.json["data"]}) is is_there
+        assert (made.json["id"] in {item["id"] for item in found.json["data"]}) is not is_there
 
 
 async def test_the_audit_has_what_a_worker_sent_and_what_was_refused_to_it(tmp_path: Path):
     from_worker = "post /v1/sessions/{session_id}/events"
     async with whole(tmp_path, is_audited=True) as api:
         ids = api.ids["acme"]
-        records = api.house.ground.store.records
+        records = api.service.infrastructure.store.records
         asked = CreateKey(name="w", role="user", environment_id=ids["environment_id"])
         made = await Keys(records).create(BOSS, asked)
         listed = await api.ask("GET", "/v1/sessions", key=api.keys["acme", "admin"])
         [session_id] = [
-            each["id"]
-            for each in listed.json["data"]
-            if each["environment_id"] == ids["environment_id"]
+            item["id"]
+            for item in listed.json["data"]
+            if item["environment_id"] == ids["environment_id"]
         ]
         event = {"events": [{"type": "user.interrupt"}]}
         path = f"/v1/sessions/{session_id}/events"
         assert (await api.ask("POST", path, key=made.key, body=event)).status == 403
         with anyio.fail_after(60):
-            page = await Audit(records).page("acme", Listing(limit=100))
-        [entry] = [each for each in page.data if each.operation == from_worker]
+            page = await Audit(records).page("acme", ListQuery(limit=100))
+        [entry] = [item for item in page.data if item.operation == from_worker]
         assert (entry.actor, entry.key_id, entry.status) == ("worker", made.id, 403)

@@ -37,8 +37,8 @@ async def test_a_runner_does_the_custom_tools_of_a_cloud_session(tmp_path: Path)
             async for call in runner:
                 done.append((call.name, call.posted, call.is_error))
         assert done == [("ask_owner", True, False)] * 2
-        shown = [each async for each in client.beta.sessions.events.list(made.id)]
-        answers = [each for each in shown if each.type == "user.custom_tool_result"]
+        shown = [event async for event in client.beta.sessions.events.list(made.id)]
+        answers = [item for item in shown if item.type == "user.custom_tool_result"]
         assert ["tea" in str(answers[0].content), "cake" in str(answers[1].content)] == [True, True]
         assert (await client.beta.sessions.retrieve(made.id)).status == "idle"
         with pytest.raises(anthropic.ConflictError, match="answered already"):

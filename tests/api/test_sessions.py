@@ -15,8 +15,8 @@ from tests.api.sessions_served import (
     House,
     agent_id,
     environment_id,
-    house,
     message,
+    service,
     session,
 )
 
@@ -26,7 +26,7 @@ from mainspring.core.events import ThreadCreated
 
 @pytest.fixture
 async def home(tmp_path: Path) -> AsyncGenerator[House, None]:
-    async with house(tmp_path, Scripted(otherwise=says("Done."))) as running:
+    async with service(tmp_path, Scripted(otherwise=says("Done."))) as running:
         yield running
 
 
@@ -49,7 +49,7 @@ async def test_a_session_is_made_with_all_that_it_was_asked_for(home: House):
         )
         assert (made.id[:5], made.type, made.status) == ("sesn_", "session", "idle")
         assert (made.agent.id, made.agent.version, made.agent.name) == (agent, 1, "helper")
-        assert [each.type for each in made.resources] == [
+        assert [resource.type for resource in made.resources] == [
             "file",
             "github_repository",
             "memory_store",
@@ -111,7 +111,7 @@ async def test_a_team_comes_along_with_its_definitions(home: House):
         assert (member.id, member.name) == (scout, "scout")
         writer = await home.log.hold(made.id, owner="test")
         await writer.append(ThreadCreated(session_thread_id="sthr_2", agent_name="scout"))
-        threads = [each async for each in client.beta.sessions.threads.list(made.id)]
+        threads = [thread async for thread in client.beta.sessions.threads.list(made.id)]
         assert threads[1].agent.type == "agent"
         assert threads[1].agent.id == scout
 
@@ -158,7 +158,7 @@ async def test_bad_input_is_refused_and_nothing_is_made(
     async with home.client() as client:
         with pytest.raises(anthropic.BadRequestError, match=words):
             await session(client, **fields)
-        assert [each async for each in client.beta.sessions.list()] == []
+        assert [item async for item in client.beta.sessions.list()] == []
 
 
 async def test_archived_agents_and_environments_get_no_new_sessions(home: House):
@@ -206,8 +206,8 @@ async def test_title_metadata_budget_and_tools_are_changed_and_the_log_is_told(h
         assert changed.agent.tools == []
         await home.worker.settled()
         [told] = [
-            each
-            async for each in client.beta.sessions.events.list(made.id, types=["session.updated"])
+            event
+            async for event in client.beta.sessions.events.list(made.id, types=["session.updated"])
         ]
         assert told.type == "session.updated"
         assert (told.title, told.metadata) == ("Named", {"b": "2", "c": "3"})
@@ -244,7 +244,7 @@ async def test_a_budget_wants_models_with_a_price(home: House):
 
 async def test_a_running_session_is_not_archived_deleted_or_given_other_tools(tmp_path: Path):
     slow = Scripted(says("Never."), otherwise=says("Stopped."), latency_seconds=60)
-    async with house(tmp_path, slow) as home, home.client() as client:
+    async with service(tmp_path, slow) as home, home.client() as client:
         made = await session(client, initial_events=[message("go")])
         await home.until(made.id, "span.model_request_start")
         assert (await client.beta.sessions.retrieve(made.id)).status == "running"
@@ -270,8 +270,8 @@ async def test_an_archived_session_takes_no_events_and_a_deleted_one_is_gone(hom
             await client.beta.sessions.events.send(made.id, events=[message("hi")])
         with pytest.raises(anthropic.BadRequestError):
             await client.beta.sessions.update(made.id, title="x")
-        assert [each async for each in client.beta.sessions.list()] == []
-        [listed] = [each async for each in client.beta.sessions.list(include_archived=True)]
+        assert [item async for item in client.beta.sessions.list()] == []
+        [listed] = [item async for item in client.beta.sessions.list(include_archived=True)]
         assert listed.id == made.id
         gone = await client.beta.sessions.delete(made.id)
         assert (gone.id, gone.type) == (made.id, "session_deleted")
@@ -295,10 +295,10 @@ async def test_a_fork_goes_its_own_way_and_holds_its_parent_in_place(home: House
         assert (fork.title, fork.status, fork.agent) == ("First", "idle", made.agent)
         await client.beta.sessions.events.send(fork.id, events=[message("another way")])
         await home.worker.settled()
-        shown = [each.type async for each in client.beta.sessions.events.list(fork.id)]
+        shown = [event.type async for event in client.beta.sessions.events.list(fork.id)]
         assert shown.count("user.message") == 2
         backwards = client.beta.sessions.events.list(fork.id, order="desc", limit=2)
-        assert [each.type async for each in backwards] == shown[::-1]
+        assert [backward.type async for backward in backwards] == shown[::-1]
         with pytest.raises(anthropic.ConflictError, match=fork.id):
             await client.beta.sessions.delete(made.id)
         with pytest.raises(anthropic.BadRequestError, match="cannot fork"):
@@ -331,7 +331,7 @@ async def test_what_is_shown_is_typed_as_the_sdk_says(home: House):
         listed = await (await raw.list()).text()
         AsyncBidirectionalPageCursor[BetaManagedAgentsSession].model_validate_json(listed)
         threads = client.beta.sessions.threads.with_raw_response
-        [main] = [each async for each in client.beta.sessions.threads.list(made.id)]
+        [main] = [item async for item in client.beta.sessions.threads.list(made.id)]
         thread = await (await threads.retrieve(main.id, session_id=made.id)).text()
         BetaManagedAgentsSessionThread.model_validate_json(thread, strict=True)
         events = client.beta.sessions.events.with_raw_response

@@ -8,8 +8,8 @@ from tests.api.sessions_served import (
     House,
     agent_id,
     environment_id,
-    house,
     message,
+    service,
     session,
 )
 
@@ -18,7 +18,7 @@ from mainspring import Scripted, says
 
 @pytest.fixture
 async def home(tmp_path: Path) -> AsyncGenerator[House, None]:
-    async with house(tmp_path, Scripted(otherwise=says("Done."))) as running:
+    async with service(tmp_path, Scripted(otherwise=says("Done."))) as running:
         yield running
 
 
@@ -30,20 +30,20 @@ async def test_pages_are_turned_both_ways(home: House):
             for _ in range(5)
         ]
         newest = made[::-1]
-        assert [each.id async for each in client.beta.sessions.list(limit=2)] == newest
-        assert [each.id async for each in client.beta.sessions.list(limit=2, order="asc")] == made
+        assert [item.id async for item in client.beta.sessions.list(limit=2)] == newest
+        assert [item.id async for item in client.beta.sessions.list(limit=2, order="asc")] == made
         first = await client.beta.sessions.list(limit=2)
         assert first.prev_page is None
         assert first.next_page is not None
         second = await client.beta.sessions.list(limit=2, page=first.next_page)
-        assert [each.id for each in second.data] == newest[2:4]
+        assert [item.id for item in second.data] == newest[2:4]
         assert second.prev_page is not None
         back = await client.beta.sessions.list(limit=2, page=second.prev_page)
-        assert [each.id for each in back.data] == newest[:2]
+        assert [item.id for item in back.data] == newest[:2]
         assert back.prev_page is None
         assert back.next_page is not None
         forth = await client.beta.sessions.list(limit=2, page=back.next_page)
-        assert [each.id for each in forth.data] == newest[2:4]
+        assert [item.id for item in forth.data] == newest[2:4]
         with pytest.raises(anthropic.BadRequestError, match="page"):
             await client.beta.sessions.list(page="nonsense")
 
@@ -64,7 +64,7 @@ async def test_lists_are_filtered(home: House):
 
         async def found(**filters: object) -> list[str]:
             asked: dict[str, Any] = filters
-            return [each.id async for each in client.beta.sessions.list(**asked)]
+            return [item.id async for item in client.beta.sessions.list(**asked)]
 
         assert await found(agent_id=one) == [first.id]
         assert await found(agent_id=one, agent_version=2) == []
@@ -86,8 +86,8 @@ async def test_a_key_of_one_agent_sees_and_makes_only_its_sessions(home: House):
         foreign = await client.beta.sessions.create(agent=other, environment_id=environment)
         async with home.client(f"acme:user:{mine}") as scoped:
             own = await scoped.beta.sessions.create(agent=mine, environment_id=environment)
-            assert [each.id async for each in scoped.beta.sessions.list()] == [own.id]
-            assert [each.id async for each in scoped.beta.sessions.list(agent_id=other)] == []
+            assert [item.id async for item in scoped.beta.sessions.list()] == [own.id]
+            assert [item.id async for item in scoped.beta.sessions.list(agent_id=other)] == []
             with pytest.raises(anthropic.NotFoundError):
                 await scoped.beta.sessions.create(agent=other, environment_id=environment)
             with pytest.raises(anthropic.NotFoundError):
@@ -109,9 +109,9 @@ async def test_a_viewer_may_only_look(home: House):
 async def test_another_tenant_finds_nothing_anywhere(home: House):
     async with home.client() as client, home.client("rival:admin") as rival:
         made = await session(client, resources=[{"type": "file", "file_id": "file_text"}])
-        [resource] = [each async for each in client.beta.sessions.resources.list(made.id)]
+        [resource] = [item async for item in client.beta.sessions.resources.list(made.id)]
         assert resource.type == "file"
-        [thread] = [each async for each in client.beta.sessions.threads.list(made.id)]
+        [thread] = [item async for item in client.beta.sessions.threads.list(made.id)]
         theirs = rival.beta.sessions
         tries = [
             lambda: theirs.retrieve(made.id),
@@ -137,4 +137,4 @@ async def test_another_tenant_finds_nothing_anywhere(home: House):
         for attempt in tries:
             with pytest.raises(anthropic.NotFoundError):
                 await attempt()
-        assert [each async for each in theirs.list()] == []
+        assert [their async for their in theirs.list()] == []

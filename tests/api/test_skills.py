@@ -13,8 +13,8 @@ from anthropic.types.beta import BetaManagedAgentsSession, BetaSkill
 from tests.api.served import Served, served
 
 from mainspring.edges.api.routes.skills import SkillRoutes
-from mainspring.runtime.skills.archive import SkillLimits
-from mainspring.service.describing.skills import Skills
+from mainspring.runtime.skills.skill_upload import SkillLimits
+from mainspring.service.resources.skill_resources import Skills
 
 LIMITS = SkillLimits(max_bytes=100_000, max_files=20)
 MANIFEST = b"---\nname: pdf-forms\ndescription: Fills in PDF forms.\n---\n# How\nCarefully.\n"
@@ -117,7 +117,7 @@ async def test_versions_are_added_listed_and_deleted(api: Served):
             changed = [("renamed/SKILL.md", MANIFEST + note)]
             ids.append((await versions.create(skill.id, files=changed)).id)
         assert (await client.beta.skills.retrieve(skill.id)).latest_version_id == ids[2]
-        assert [each.id async for each in versions.list(skill.id, limit=2)] == ids[::-1]
+        assert [version.id async for version in versions.list(skill.id, limit=2)] == ids[::-1]
         gone = await versions.delete(ids[2], skill_id=skill.id)
         assert (gone.id, gone.type) == (ids[2], "skill_version_deleted")
         assert (await versions.retrieve("latest", skill_id=skill.id)).id == ids[1]
@@ -143,9 +143,9 @@ async def test_a_version_keeps_the_name_of_its_skill(api: Served):
 async def test_skills_are_listed_newest_first_and_by_source(api: Served):
     async with api.client() as client:
         made = [(await uploaded(client)).id for _ in range(3)]
-        assert [each.id async for each in client.beta.skills.list(limit=2)] == made[::-1]
-        assert len([each async for each in client.beta.skills.list(source="custom")]) == 3
-        assert [each async for each in client.beta.skills.list(source="anthropic")] == []
+        assert [skill.id async for skill in client.beta.skills.list(limit=2)] == made[::-1]
+        assert len([skill async for skill in client.beta.skills.list(source="custom")]) == 3
+        assert [skill async for skill in client.beta.skills.list(source="anthropic")] == []
         with pytest.raises(anthropic.BadRequestError, match="limit"):
             await client.beta.skills.list(limit=1001)
 
@@ -175,7 +175,7 @@ async def test_what_is_no_skill_is_refused_with_the_file_and_the_reason(api: Ser
             with pytest.raises(anthropic.APIStatusError) as refusal:
                 await client.beta.skills.create(files=files)
             assert refusal.value.status_code == 413
-        assert [each async for each in client.beta.skills.list()] == []
+        assert [skill async for skill in client.beta.skills.list()] == []
 
 
 async def test_another_tenant_finds_nothing(api: Served):
@@ -199,7 +199,7 @@ async def test_another_tenant_finds_nothing(api: Served):
         own = await uploaded(rival)
         with pytest.raises(anthropic.NotFoundError):
             await theirs.versions.retrieve(version, skill_id=own.id)
-        assert [each.id async for each in theirs.list()] == [own.id]
+        assert [their.id async for their in theirs.list()] == [own.id]
 
 
 async def test_a_user_may_look_and_an_operator_may_change(api: Served):

@@ -45,7 +45,7 @@ def said(client: anthropic.Anthropic, session_id: str, text: str):
 
 
 def results(events: list) -> list[str]:
-    return [each.content[0].text for each in events if each.type == "agent.tool_result"]
+    return [event.content[0].text for event in events if event.type == "agent.tool_result"]
 
 
 def test_a_session_has_the_skills_of_its_agent(client: anthropic.Anthropic):
@@ -69,12 +69,12 @@ def test_a_session_has_the_skills_of_its_agent(client: anthropic.Anthropic):
     events = said(client, session.id, f'call bash {{"command": "cd {folder}; {writing}"}}')
     assert "ead-only" in results(events)[0] or "denied" in results(events)[0]
     events = said(client, session.id, "/tea-making lemon")
-    assert [each.content[0].text for each in events if each.type == "agent.message"] == [
+    assert [event.content[0].text for event in events if event.type == "agent.message"] == [
         "Tea with lemon."
     ]
     path = f"/v1/sessions/{session.id}/events?include=internal&types=skill.used"
     used = client.get(path, cast_to=object)["data"]
-    assert [(each["name"], each["by"]) for each in used] == [
+    assert [(item["name"], item["by"]) for item in used] == [
         ("tea-making", "model"),
         ("tea-making", "user"),
     ]
@@ -89,7 +89,7 @@ def test_commands_are_listed_and_given(client: anthropic.Anthropic):
         body = {"name": name, "arguments": arguments}
         return client.post(path, cast_to=object, body=body)["reply"]
 
-    names = [each["name"] for each in client.get(path, cast_to=object)["data"]]
+    names = [item["name"] for item in client.get(path, cast_to=object)["data"]]
     assert {"compact", "cost", "plan", "tea-making"} <= set(names)
     events = said(client, session.id, "/etc is a folder\nsay Indeed.")
     assert events[-1].stop_reason.type == "end_turn"

@@ -11,7 +11,16 @@ import anyio
 import pytest
 from anthropic import AsyncStream
 from anthropic.lib.sessions import accumulate_managed_agents_event
-from tests.api.streaming import CLERK, Held, eventually, frames, grown, station, studio, until_idle
+from tests.api.streaming import (
+    CLERK,
+    Held,
+    eventually,
+    frames,
+    grown,
+    studio,
+    thread_workspace,
+    until_idle,
+)
 from tests.harness.stage import echo
 from tests.log.stories import asks, opened, tell, texts, told
 
@@ -19,9 +28,9 @@ from mainspring import Scripted, calls, says
 from mainspring.capabilities.providers.scripted import thinks
 from mainspring.core.events import ThreadCreated
 from mainspring.core.tool import Traits
-from mainspring.edges.api.sse import Pace
-from mainspring.service.sessions.deltas import Began
-from mainspring.service.sessions.streams import StreamLimits
+from mainspring.edges.api.sse import StreamTiming
+from mainspring.service.sessions.event_streams import StreamLimits
+from mainspring.service.sessions.preview_deltas import PreviewStarted
 
 WORDS = "The quick brown fox jumps over the lazy dog, and then it sleeps."
 
@@ -31,7 +40,7 @@ async def test_a_stream_shows_what_happens_after_it_was_opened(tmp_path: Path):
         session_id = await here.start()
         await here.run(session_id, "first")
         async with (
-            here.station.client() as client,
+            here.thread_workspace.client() as client,
             await client.beta.sessions.events.stream(session_id) as stream,
         ):
             await here.run(session_id, "second")
@@ -51,7 +60,7 @@ async def test_a_stream_shows_what_happens_after_it_was_opened(tmp_path: Path):
 async def test_deltas_add_up_to_the_event_that_they_announce(tmp_path: Path):
     model = Held(Scripted(thinks("hm, what now") + says(WORDS), chunk_chars=7))
     seen: list[Any] = []
-    async with studio(tmp_path, model) as here, here.station.client() as client:
+    async with studio(tmp_path, model) as here, here.thread_workspace.client() as client:
         session_id = await here.start()
         async with (
             await client.beta.sessions.events.stream(
@@ -78,7 +87,7 @@ async def test_deltas_add_up_to_the_event_that_they_announce(tmp_path: Path):
 
 async def test_deltas_that_were_not_asked_for_do_not_come(tmp_path: Path):
     model = Scripted(thinks("hm") + says(WORDS), says(WORDS))
-    async with studio(tmp_path, model) as here, here.station.client() as client:
+    async with studio(tmp_path, model) as here, here.thread_workspace.client() as client:
         session_id = await here.start()
         async with await client.beta.sessions.events.stream(session_id) as stream:
             await here.run(session_id, "go")
@@ -95,9 +104,9 @@ async def test_words_before_a_call_are_whole_before_the_call_is(tmp_path: Path):
     model = Scripted(says("Let me look.") + calls("nothing") + says("Or not."), says("Done."))
     async with studio(tmp_path, model) as here:
         session_id = await here.start()
-        pieces = await here.overheard(session_id, "go")
+        pieces = await here.side_events(session_id, "go")
         events = await here.runtime.log.read(session_id, types=["agent.message"])
-    begun = [piece.event_id for piece in pieces if isinstance(piece, Began)]
+    begun = [piece.event_id for piece in pieces if isinstance(piece, PreviewStarted)]
     assert begun == [event.id for event in events]
     assert texts(events) == ["Let me look.", "Or not.", "Done."]
     assert grown(pieces, begun[0]) == "Let me look."
@@ -108,7 +117,7 @@ async def test_who_comes_late_gets_no_half_event(tmp_path: Path):
         Scripted(says("The first half and the second."), chunk_chars=15), at="and the second."
     )
     kinds: list[str] = []
-    async with studio(tmp_path, model) as here, here.station.client() as client:
+    async with studio(tmp_path, model) as here, here.thread_workspace.client() as client:
         session_id = await here.start()
         async with anyio.create_task_group() as group:
             group.start_soon(here.run, session_id, "go")
@@ -127,7 +136,7 @@ async def test_an_interrupted_reply_keeps_the_id_it_was_announced_with(tmp_path:
         Scripted(says("The first half and the second."), chunk_chars=15), at="and the second."
     )
     seen: list[Any] = []
-    async with studio(tmp_path, model) as here, here.station.client() as client:
+    async with studio(tmp_path, model) as here, here.thread_workspace.client() as client:
         session_id = await here.start()
         async with (
             await client.beta.sessions.events.stream(
@@ -149,7 +158,7 @@ async def test_an_interrupted_reply_keeps_the_id_it_was_announced_with(tmp_path:
 async def test_a_call_is_shown_with_what_the_gates_said_of_it(tmp_path: Path):
     model = Scripted(calls("erase", text="all"))
     eraser = replace(CLERK, tools=[echo("erase", Traits(needs_person=True))])
-    async with studio(tmp_path, model) as here, here.station.client() as client:
+    async with studio(tmp_path, model) as here, here.thread_workspace.client() as client:
         session = await here.runtime.start(eraser)
         async with await client.beta.sessions.events.stream(session.id) as stream:
             await session.send("go")
@@ -170,7 +179,7 @@ async def test_a_secret_split_over_deltas_is_not_shown(tmp_path: Path, size: int
     model = Scripted(*map(says, lines), chunk_chars=size)
     async with studio(tmp_path, model, secrets={"WORD": SECRET}) as here:
         session_id = await here.start()
-        shown = [grown(await here.overheard(session_id, "say it")) for _ in lines]
+        shown = [grown(await here.side_events(session_id, "say it")) for _ in lines]
         said = texts(await here.runtime.log.read(session_id, types=["agent.message"]))
     assert said[0] == "Now it is [WORD], twice [WORD]."
     assert shown[0].startswith("Now it is ")
@@ -180,7 +189,7 @@ async def test_a_secret_split_over_deltas_is_not_shown(tmp_path: Path, size: int
 
 
 async def test_a_deleted_session_ends_its_streams_and_is_found_no_more(tmp_path: Path):
-    async with studio(tmp_path, Scripted()) as here, here.station.client() as client:
+    async with studio(tmp_path, Scripted()) as here, here.thread_workspace.client() as client:
         session_id = await here.start()
         async with await client.beta.sessions.events.stream(session_id) as stream:
             await here.runtime.log.delete(session_id)
@@ -193,7 +202,7 @@ async def test_a_deleted_session_ends_its_streams_and_is_found_no_more(tmp_path:
 
 
 async def test_nobody_streams_what_is_not_theirs_or_not_there(tmp_path: Path):
-    async with opened(tmp_path / "log.db") as log, station(log) as there:
+    async with opened(tmp_path / "log.db") as log, thread_workspace(log) as there:
         session_id = await told(log, "hello")
         async with there.client("rival:admin") as rival, there.client() as client:
             with pytest.raises(anthropic.NotFoundError):
@@ -207,7 +216,11 @@ async def test_nobody_streams_what_is_not_theirs_or_not_there(tmp_path: Path):
 
 
 async def test_a_thread_is_streamed_by_itself(tmp_path: Path):
-    async with opened(tmp_path / "log.db") as log, station(log) as there, there.client() as client:
+    async with (
+        opened(tmp_path / "log.db") as log,
+        thread_workspace(log) as there,
+        there.client() as client,
+    ):
         session = await log.create()
         writer = await log.hold(session.id, owner="test")
         await writer.append(ThreadCreated(session_thread_id="sthr_other", agent_name="helper"))
@@ -236,8 +249,8 @@ async def _heard(stream: AsyncStream[Any], count: int) -> list[str]:
 
 
 async def test_an_idle_stream_says_that_it_is_there(tmp_path: Path):
-    pace = Pace(heartbeat_seconds=0.02, patience_seconds=5)
-    async with opened(tmp_path / "log.db") as log, station(log, pace=pace) as there:
+    pace = StreamTiming(heartbeat_seconds=0.02, patience_seconds=5)
+    async with opened(tmp_path / "log.db") as log, thread_workspace(log, pace=pace) as there:
         session_id = await told(log, "hello")
         async with there.raw(session_id) as response:
             assert response.headers["content-type"].startswith("text/event-stream")
@@ -248,7 +261,7 @@ async def test_an_idle_stream_says_that_it_is_there(tmp_path: Path):
 
 async def test_there_are_only_so_many_streams(tmp_path: Path):
     limits = StreamLimits(in_process=3, of_tenant=2)
-    async with opened(tmp_path / "log.db") as log, station(log, limits=limits) as there:
+    async with opened(tmp_path / "log.db") as log, thread_workspace(log, limits=limits) as there:
         session_id = await told(log, "hello")
         async with there.client() as client, there.raw(session_id) as one, there.raw(session_id):
             with pytest.raises(anthropic.RateLimitError, match="2 streams"):
@@ -261,11 +274,11 @@ async def test_there_are_only_so_many_streams(tmp_path: Path):
 
 
 async def test_streams_end_when_the_service_does(tmp_path: Path):
-    async with opened(tmp_path / "log.db") as log, station(log) as there:
+    async with opened(tmp_path / "log.db") as log, thread_workspace(log) as there:
         session_id = await told(log, "hello")
         async with there.raw(session_id, after="0") as response, there.raw(session_id) as idle:
             assert idle.headers["request-id"].startswith("req_")
             there.streams.close()
             with anyio.fail_after(10):
-                assert [each.name async for each in frames(idle)] == []
-                assert {each.name async for each in frames(response)} <= {"agent.message"}
+                assert [frame.name async for frame in frames(idle)] == []
+                assert {frame.name async for frame in frames(response)} <= {"agent.message"}

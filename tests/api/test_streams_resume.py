@@ -8,7 +8,7 @@ from random import Random
 import anyio
 import anyio.lowlevel
 import pytest
-from tests.api.streaming import Station, frames, station
+from tests.api.streaming import Station, frames, thread_workspace
 from tests.log.stories import asks, opened, says, tell, told
 
 from mainspring.core.content import TextBlock
@@ -24,10 +24,10 @@ async def read_some(there: Station, session_id: str, last: int, count: int) -> l
     seen: list[int] = []
     async with there.raw(session_id, last=last) as response:
         assert response.status == 200
-        async for each in frames(response):
-            assert each.seq is not None
-            seen.append(each.seq)
-            if len(seen) == count or each.name == "session.status_idle":
+        async for frame in frames(response):
+            assert frame.seq is not None
+            seen.append(frame.seq)
+            if len(seen) == count or frame.name == "session.status_idle":
                 break
     return seen
 
@@ -55,8 +55,8 @@ async def test_a_stream_that_breaks_anywhere_is_resumed_anywhere(tmp_path: Path,
     async with opened(path) as one, opened(path) as other, opened(path) as worker:
         session_id = (await one.create()).id
         async with (
-            station(one) as first,
-            station(other) as second,
+            thread_workspace(one) as first,
+            thread_workspace(other) as second,
             anyio.create_task_group() as group,
         ):
             group.start_soon(write, worker, session_id, chance)
@@ -65,7 +65,7 @@ async def test_a_stream_that_breaks_anywhere_is_resumed_anywhere(tmp_path: Path,
                     there = chance.choice([first, second])
                     last = seen[-1] if seen else 0
                     seen += await read_some(there, session_id, last, chance.randint(1, 80))
-        public = [each.seq for each in await one.read(session_id) if _is_public(each.type)]
+        public = [item.seq for item in await one.read(session_id) if _is_public(item.type)]
     assert seen == public
 
 
@@ -86,7 +86,7 @@ async def test_a_restarted_service_goes_on_where_the_stream_was(tmp_path: Path):
     async with opened(path) as log:
         session_id = await told(log, *"abcdefgh")
     for _ in range(3):
-        async with opened(path) as log, station(log) as there:
+        async with opened(path) as log, thread_workspace(log) as there:
             await tell(log, session_id, "more")
             with anyio.fail_after(10):
                 seen += await read_some(there, session_id, seen[-1] if seen else 0, 3)
@@ -94,7 +94,7 @@ async def test_a_restarted_service_goes_on_where_the_stream_was(tmp_path: Path):
 
 
 async def test_a_cursor_may_stand_in_the_address_and_the_header_wins(tmp_path: Path):
-    async with opened(tmp_path / "log.db") as log, station(log) as there:
+    async with opened(tmp_path / "log.db") as log, thread_workspace(log) as there:
         session_id = await told(log, *"abcd")
         with anyio.fail_after(10):
             async with there.raw(session_id, after="0") as response:
@@ -107,7 +107,7 @@ async def test_a_cursor_may_stand_in_the_address_and_the_header_wins(tmp_path: P
 
 @pytest.mark.parametrize("last", ["99", "-1", "x", "1e3", "9" * 40])
 async def test_a_cursor_that_cannot_be_is_refused(tmp_path: Path, last: str):
-    async with opened(tmp_path / "log.db") as log, station(log) as there:
+    async with opened(tmp_path / "log.db") as log, thread_workspace(log) as there:
         session_id = await told(log, "hello")
         async with there.raw(session_id, last=last) as response:
             assert response.status == 400
@@ -115,7 +115,7 @@ async def test_a_cursor_that_cannot_be_is_refused(tmp_path: Path, last: str):
 
 
 async def test_internal_facts_are_shown_to_who_asks(tmp_path: Path):
-    async with opened(tmp_path / "log.db") as log, station(log) as there:
+    async with opened(tmp_path / "log.db") as log, thread_workspace(log) as there:
         session = await log.create()
         writer = await log.hold(session.id, owner="test")
         await writer.append(asks("hello"), LoopContinued(reason="next_turn"), END)
@@ -127,7 +127,7 @@ async def test_internal_facts_are_shown_to_who_asks(tmp_path: Path):
 
 
 async def test_a_fork_is_streamed_with_what_it_began_with(tmp_path: Path):
-    async with opened(tmp_path / "log.db") as log, station(log) as there:
+    async with opened(tmp_path / "log.db") as log, thread_workspace(log) as there:
         fork = await log.fork(await told(log, *"abcd"), at=3)
         await tell(log, fork.id, "own")
         with anyio.fail_after(10):
@@ -136,7 +136,11 @@ async def test_a_fork_is_streamed_with_what_it_began_with(tmp_path: Path):
 
 async def test_text_with_line_ends_stays_one_event(tmp_path: Path):
     text = "one\ntwo\r\n\r\n\u2028three\x00\n\ndata: no"
-    async with opened(tmp_path / "log.db") as log, station(log) as there, there.client() as client:
+    async with (
+        opened(tmp_path / "log.db") as log,
+        thread_workspace(log) as there,
+        there.client() as client,
+    ):
         session = await log.create()
         async with await client.beta.sessions.events.stream(session.id) as stream:
             writer = await log.hold(session.id, owner="test")

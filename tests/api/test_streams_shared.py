@@ -6,17 +6,17 @@ from functools import partial
 from typing import Any
 
 import anyio
-from tests.api.streaming import CLERK, Held, frames, station, until_idle
+from tests.api.streaming import CLERK, Held, frames, thread_workspace, until_idle
 from tests.fixtures_postgres import Postgres
 from tests.log.stories import says as says_it
 from tests.log.stories import told
 
 from mainspring import Scripted, open_runtime, says
-from mainspring.log.patience import patiently
 from mainspring.log.postgres import open_postgres
 from mainspring.log.postgres.broadcast import open_broadcast
 from mainspring.log.session_log import SessionLog
-from mainspring.service.sessions.deltas import Previews, SharedDeltas
+from mainspring.log.task_groups import retry_unavailable
+from mainspring.service.sessions.preview_deltas import PreviewPublisher, SharedDeltas
 
 
 async def test_deltas_of_a_worker_reach_a_stream_of_the_api(postgres_url: str):
@@ -28,7 +28,7 @@ async def test_deltas_of_a_worker_reach_a_stream_of_the_api(postgres_url: str):
         open_broadcast(postgres_url) as broadcast,
         open_postgres(postgres_url) as store,
         open_broadcast(postgres_url) as other,
-        station(SessionLog(store), deltas=SharedDeltas(other)) as there,
+        thread_workspace(SessionLog(store), deltas=SharedDeltas(other)) as there,
         there.client() as client,
     ):
         runtime.models.put(CLERK.model, model)
@@ -44,7 +44,7 @@ async def test_deltas_of_a_worker_reach_a_stream_of_the_api(postgres_url: str):
                 await other.tuned()
             await session.send("go")
             row = await runtime.log.session(session.id)
-            previews = Previews(deltas, row, scrub=runtime.log.scrub)
+            previews = PreviewPublisher(deltas, row, scrub=runtime.log.scrub)
             group.start_soon(partial(session.run, previews.emit, tell=previews.tell))
             seen += await until_idle(stream, held=model)
     kinds = [event.type for event in seen]
@@ -64,7 +64,7 @@ async def test_a_stream_outlives_the_connections_of_the_database(
     async with (
         open_postgres(postgres_url) as worker,
         open_postgres(postgres_url) as store,
-        station(SessionLog(store)) as there,
+        thread_workspace(SessionLog(store)) as there,
     ):
         log = SessionLog(worker)
         session_id = await told(log, "one")
@@ -73,14 +73,14 @@ async def test_a_stream_outlives_the_connections_of_the_database(
             with anyio.fail_after(20):
                 first = await anext(shown)
                 postgres.disconnect()
-                writer = await patiently(partial(log.hold, session_id, owner="other"))
+                writer = await retry_unavailable(partial(log.hold, session_id, owner="other"))
                 await writer.append(says_it("two"))
                 second = await anext(shown)
         assert [first.seq, second.seq] == [2, 3]
 
 
 async def test_a_stream_says_when_the_database_stays_away(postgres: Postgres, postgres_url: str):
-    async with open_postgres(postgres_url) as store, station(SessionLog(store)) as there:
+    async with open_postgres(postgres_url) as store, thread_workspace(SessionLog(store)) as there:
         session_id = await told(SessionLog(store), "one")
         async with there.raw(session_id, after="0") as response:
             shown = frames(response)
@@ -89,7 +89,7 @@ async def test_a_stream_says_when_the_database_stays_away(postgres: Postgres, po
                 postgres.stop()
                 try:
                     store.signals.poke([session_id])
-                    last = [each async for each in shown][-1]
+                    last = [item async for item in shown][-1]
                 finally:
                     postgres.start()
         assert last.name == "error"

@@ -10,14 +10,14 @@ from urllib.parse import urlsplit
 
 import anyio
 from aiohttp import ClientResponse
-from tests.api.streaming import Frame, Station, eventually, frames, station
+from tests.api.streaming import Frame, Station, eventually, frames, thread_workspace
 from tests.log.stories import opened, says, tell, told
 
-from mainspring.edges.api.sse import Pace
+from mainspring.edges.api.sse import StreamTiming
 from mainspring.log.session_log import SessionLog
 
 LONG = "x" * 200_000
-IMPATIENT = Pace(heartbeat_seconds=15, patience_seconds=0.2)
+IMPATIENT = StreamTiming(heartbeat_seconds=15, patience_seconds=0.2)
 
 
 @contextmanager
@@ -57,7 +57,7 @@ async def write_much(log: SessionLog, count: int) -> str:
 
 
 async def test_a_reader_that_does_not_read_is_cut_and_can_resume(tmp_path: Path):
-    async with opened(tmp_path / "log.db") as log, station(log, pace=IMPATIENT) as there:
+    async with opened(tmp_path / "log.db") as log, thread_workspace(log, pace=IMPATIENT) as there:
         session_id = await write_much(log, 60)
         with unread(there, session_id) as raw, anyio.fail_after(20):
             await eventually(lambda: there.streams.count == 1)
@@ -65,12 +65,12 @@ async def test_a_reader_that_does_not_read_is_cut_and_can_resume(tmp_path: Path)
             assert len(await rest(raw)) < 60 * len(LONG)  # it was not all kept for it
         with anyio.fail_after(20):
             async with there.raw(session_id, last=1) as response:
-                seqs = [each.seq async for each in _first(response, 60)]
+                seqs = [item.seq async for item in _first(response, 60)]
         assert seqs == list(range(2, 62))
 
 
 async def test_a_reader_that_reads_again_in_time_is_told_how_to_resume(tmp_path: Path):
-    async with opened(tmp_path / "log.db") as log, station(log, pace=IMPATIENT) as there:
+    async with opened(tmp_path / "log.db") as log, thread_workspace(log, pace=IMPATIENT) as there:
         session_id = await write_much(log, 60)
         with unread(there, session_id) as raw, anyio.fail_after(20):
             await eventually(lambda: there.streams.count == 1)
@@ -83,21 +83,21 @@ async def test_a_reader_that_reads_again_in_time_is_told_how_to_resume(tmp_path:
 
 
 async def test_nobody_waits_for_a_reader_that_does_not_read(tmp_path: Path):
-    async with opened(tmp_path / "log.db") as log, station(log) as there:
+    async with opened(tmp_path / "log.db") as log, thread_workspace(log) as there:
         large, small = await write_much(log, 60), await told(log, "hello")
         async with there.raw(small) as response:
             with unread(there, large), anyio.fail_after(10):
                 await eventually(lambda: there.streams.count == 2)
                 for word in ("one", "two", "three"):
                     await tell(log, small, word)
-                    [each] = [each async for each in _first(response, 1)]
+                    [each] = [item async for item in _first(response, 1)]
                     assert each.data["content"][0]["text"] == word
                 await tell(log, large, "and the log itself is written on")
 
 
 async def _first(response: ClientResponse, count: int) -> AsyncGenerator[Frame, None]:
-    async for each in frames(response):
-        yield each
+    async for frame in frames(response):
+        yield frame
         count -= 1
         if not count:
             break

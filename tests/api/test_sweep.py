@@ -80,14 +80,14 @@ def told(answer: Answer, ids: Mapping[str, str]) -> tuple[int, str]:
 
 async def everything(api: Whole, tenant: str) -> dict[tuple[str, str], object]:
     """All that a tenant has, as it is stored, but for when its keys were used."""
-    store = api.house.ground.store
+    store = api.service.infrastructure.store
     found: dict[tuple[str, str], object] = {}
     after = None
     while page := await store.records.everything(after=after):
         after = page[-1]
-        for each in page:
-            if each.tenant == tenant and each.kind != "api_key":
-                found[each.kind, each.id] = each
+        for item in page:
+            if item.tenant == tenant and item.kind != "api_key":
+                found[item.kind, item.id] = item
     session = api.ids[tenant]["session_id"]
     found["log", session] = await store.session(session)
     found["inbox", session] = await store.pending(session)
@@ -136,7 +136,9 @@ async def test_a_thing_of_anothers_is_not_found_under_a_thing_of_ones_own(api: W
 
 async def test_ones_own_things_are_found(api: Whole):
     """Else all of the above would hold for nothing."""
-    looks = [route for route in named(api) if route.method == "GET" and route.answer is not None]
+    looks = [
+        route for route in named(api) if route.method == "GET" and route.response_type is not None
+    ]
     for route in looks:
         answer = await ask(api, route, api.ids[THEIRS], key=api.keys[THEIRS, "admin"])
         assert answer.status == 200, (route.operation, answer.body)

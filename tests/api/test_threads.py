@@ -4,8 +4,8 @@ from pathlib import Path
 import anthropic
 import anyio
 import pytest
-from tests.api.sessions_served import House, house, message, session
-from tests.api.streaming import station
+from tests.api.sessions_served import House, message, service, session
+from tests.api.streaming import thread_workspace
 from tests.log.stories import opened
 
 from mainspring import Scripted, says
@@ -25,7 +25,7 @@ ENDED = StatusIdle(stop_reason=StopReason(type="end_turn"))
 
 @pytest.fixture
 async def home(tmp_path: Path) -> AsyncGenerator[House, None]:
-    async with house(tmp_path, Scripted(otherwise=says("Done."))) as running:
+    async with service(tmp_path, Scripted(otherwise=says("Done."))) as running:
         yield running
 
 
@@ -49,11 +49,11 @@ async def with_child(home: House, session_id: str) -> str:
 async def test_the_main_thread_tells_what_it_has_done(home: House):
     async with home.client() as client:
         made = await session(client)
-        [fresh] = [each async for each in client.beta.sessions.threads.list(made.id)]
+        [fresh] = [thread async for thread in client.beta.sessions.threads.list(made.id)]
         assert (fresh.status, fresh.stats, fresh.usage) == ("idle", None, None)
         await client.beta.sessions.events.send(made.id, events=[message("go")])
         await home.worker.settled()
-        [main] = [each async for each in client.beta.sessions.threads.list(made.id)]
+        [main] = [thread async for thread in client.beta.sessions.threads.list(made.id)]
         assert (main.type, main.session_id, main.parent_thread_id) == (
             "session_thread",
             made.id,
@@ -67,12 +67,12 @@ async def test_the_main_thread_tells_what_it_has_done(home: House):
         again = await client.beta.sessions.threads.retrieve(main.id, session_id=made.id)
         assert again.usage == main.usage
         shown = [
-            each.type
-            async for each in client.beta.sessions.threads.events.list(
+            event.type
+            async for event in client.beta.sessions.threads.events.list(
                 main.id, session_id=made.id, limit=2
             )
         ]
-        assert shown == [each.type async for each in client.beta.sessions.events.list(made.id)]
+        assert shown == [event.type async for event in client.beta.sessions.events.list(made.id)]
 
 
 async def test_threads_are_listed_by_status_and_in_pages(home: House):
@@ -80,11 +80,11 @@ async def test_threads_are_listed_by_status_and_in_pages(home: House):
         made = await session(client)
         child = await with_child(home, made.id)
         threads = client.beta.sessions.threads
-        paged = [each async for each in threads.list(made.id, limit=1)]
-        assert [each.id for each in paged][1:] == [child]
+        paged = [thread async for thread in threads.list(made.id, limit=1)]
+        assert [item.id for item in paged][1:] == [child]
         assert paged[1].parent_thread_id == paged[0].id
-        running = [each async for each in threads.list(made.id, statuses=["running"])]
-        assert [each.id for each in running] == [child]
+        running = [thread async for thread in threads.list(made.id, statuses=["running"])]
+        assert [item.id for item in running] == [child]
         whole = await client.beta.sessions.retrieve(made.id)
         assert (whole.status, whole.usage.input_tokens) == ("running", 7)
         with pytest.raises(anthropic.BadRequestError, match="page"):
@@ -112,7 +112,7 @@ async def test_a_thread_is_archived_when_it_is_still_and_takes_no_more(home: Hou
             await client.beta.sessions.events.send(
                 made.id, events=[{"type": "user.interrupt", "session_thread_id": child}]
             )
-        [main, _] = [each async for each in threads.list(made.id)]
+        [main, _] = [thread async for thread in threads.list(made.id)]
         with pytest.raises(anthropic.BadRequestError, match="main thread"):
             await threads.archive(main.id, session_id=made.id)
 
@@ -130,7 +130,11 @@ async def test_a_thread_that_is_not_there_is_not_found(home: House):
 
 
 async def test_how_a_thread_stands_is_told_on_its_stream_and_on_the_sessions(tmp_path: Path):
-    async with opened(tmp_path / "log.db") as log, station(log) as there, there.client() as client:
+    async with (
+        opened(tmp_path / "log.db") as log,
+        thread_workspace(log) as there,
+        there.client() as client,
+    ):
         session = await log.create()
         writer = await log.hold(session.id, owner="test")
         await writer.append(ThreadCreated(session_thread_id="sthr_2", agent_name="scout"))
@@ -145,12 +149,12 @@ async def test_how_a_thread_stands_is_told_on_its_stream_and_on_the_sessions(tmp
             with anyio.fail_after(10):
                 theirs = [await anext(own) for _ in range(3)]
                 ours = [await anext(whole) for _ in range(3)]
-    assert [each.type for each in theirs] == [
+    assert [their.type for their in theirs] == [
         "session.thread_status_running",
         "agent.message",
         "session.thread_status_idle",
     ]
-    assert [each.type for each in ours] == [
+    assert [our.type for our in ours] == [
         "session.thread_status_running",
         "session.thread_status_idle",
         "session.status_idle",

@@ -10,10 +10,10 @@ import pytest
 from tests.api.served import Served, Tags
 from tests.service.timed import Works, works
 
-from mainspring.edges.api.app import Api, serving
+from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.routes.triggers import TriggerRoutes
-from mainspring.service.calendar.intake import MAX_PAYLOAD_BYTES
-from mainspring.service.mail.signing import signed_headers
+from mainspring.service.schedules.trigger_intake import MAX_PAYLOAD_BYTES
+from mainspring.service.webhooks.webhook_signing import signed_headers
 
 TRIGGERS = "/v1/mainspring/triggers"
 BODY = json.dumps({"issue": {"number": 7}}).encode()
@@ -48,7 +48,7 @@ class Scene(Served):
 async def api(tmp_path: Path) -> AsyncGenerator[Scene, None]:
     async with works(tmp_path) as made:
         routes = TriggerRoutes(made.triggers, made.intake).routes()
-        async with serving(Api(routes, doorkeeper=Tags()).application()) as url:
+        async with http_server(Api(routes, access_control=Tags()).application()) as url:
             yield Scene(url, made.records, made)
 
 
@@ -85,7 +85,7 @@ async def test_no_answer_tells_an_unknown_trigger_from_a_bad_signature(api: Scen
         ]
         for _, body in answers:
             body.pop("request_id")
-        assert all(each == answers[0] for each in answers)
+        assert all(answer == answers[0] for answer in answers)
         assert answers[0][0] == 401
         assert api.works.sessions.starts == 0
 

@@ -91,19 +91,19 @@ async def test_no_secret_gets_out_by_any_door(
     caplog.set_level(logging.DEBUG, logger="mainspring")
     NOTICES.clear()
     secrets = [f"planted-secret-{n}-zQ7" for n in range(8)]
-    ear = Ear()
+    subscription = Ear()
     async with served(tmp_path, routes) as api, api.client() as client:
         vault = await client.beta.vaults.create(display_name="Ada")
-        await plant(client, vault.id, oauth, secrets, ear)
+        await plant(client, vault.id, oauth, secrets, subscription)
         listed = client.beta.vaults.credentials.list(vault.id, include_archived=True)
-        ear.heard.extend([each.to_json() async for each in listed])
-        live = b"".join(each.read_bytes() for each in tmp_path.iterdir())
+        subscription.heard.extend([item.to_json() async for item in listed])
+        live = b"".join(item.read_bytes() for item in tmp_path.iterdir())
         await client.beta.vaults.archive(vault.id)
-    left = b"".join(each.read_bytes() for each in tmp_path.iterdir())
+    left = b"".join(item.read_bytes() for item in tmp_path.iterdir())
     assert b"API_KEY" in live  # it was there to be found
     assert "refresh_failed" in repr(NOTICES)
     for secret in secrets:
-        assert secret not in "".join(ear.heard)
+        assert secret not in "".join(subscription.heard)
         assert secret not in caplog.text
         assert secret not in repr(NOTICES)
         assert secret.encode() not in live
@@ -111,14 +111,18 @@ async def test_no_secret_gets_out_by_any_door(
 
 
 async def plant(
-    client: AsyncAnthropic, vault_id: str, oauth: Provider, secrets: Sequence[str], ear: Ear
+    client: AsyncAnthropic,
+    vault_id: str,
+    oauth: Provider,
+    secrets: Sequence[str],
+    subscription: Ear,
 ) -> None:
     credentials = client.beta.vaults.credentials
     value, token, access, refresh, client_secret, bad, new, late = secrets
-    variables = await ear.answer(credentials.create(vault_id, auth=variable(value=value)))
-    await ear.answer(credentials.create(vault_id, auth=static(token=token)))
+    variables = await subscription.answer(credentials.create(vault_id, auth=variable(value=value)))
+    await subscription.answer(credentials.create(vault_id, auth=static(token=token)))
     auth = oauth_auth(oauth.url, access=access, refresh=refresh, client_secret=client_secret)
-    made = await ear.answer(credentials.create(vault_id, auth=auth))
+    made = await subscription.answer(credentials.create(vault_id, auth=auth))
     for wrong in (
         variable(value=bad),
         static("nowhere", bad),
@@ -127,25 +131,25 @@ async def plant(
         variable(bad, bad),
         cast("Auth", {"type": "static_bearer", "token": [bad]}),
     ):
-        await ear.refusal(credentials.create(vault_id, auth=wrong))
-    await ear.refusal(
+        await subscription.refusal(credentials.create(vault_id, auth=wrong))
+    await subscription.refusal(
         credentials.update(made.id, vault_id=vault_id, auth={"type": "static_bearer", "token": bad})
     )
     # sent to servers that say it all again, and kept anew
-    await ear.answer(credentials.mcp_oauth_validate(made.id, vault_id=vault_id))
-    await ear.answer(
+    await subscription.answer(credentials.mcp_oauth_validate(made.id, vault_id=vault_id))
+    await subscription.answer(
         credentials.update(
             variables.id,
             vault_id=vault_id,
             auth={"type": "environment_variable", "secret_value": new},
         )
     )
-    await ear.answer(
+    await subscription.answer(
         credentials.update(
             made.id, vault_id=vault_id, auth={"type": "mcp_oauth", "access_token": late}
         )
     )
-    await ear.answer(credentials.retrieve(made.id, vault_id=vault_id))
+    await subscription.answer(credentials.retrieve(made.id, vault_id=vault_id))
 
 
 @pytest.mark.parametrize("value", ["swordfish", "ghp_" + "aB3dE5gH7jK9mN1pQ3sT5vW7xY9zA1cE3gI5"])

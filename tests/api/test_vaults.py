@@ -35,9 +35,9 @@ async def test_a_vault_is_made_read_changed_archived_and_deleted(api: Served):
         archived = await client.beta.vaults.archive(made.id)
         assert archived.archived_at is not None
         assert await client.beta.vaults.archive(made.id) == archived
-        assert [each.id async for each in client.beta.vaults.list()] == []
+        assert [vault.id async for vault in client.beta.vaults.list()] == []
         listed = client.beta.vaults.list(include_archived=True)
-        assert [each.id async for each in listed] == [made.id]
+        assert [item.id async for item in listed] == [made.id]
         with pytest.raises(anthropic.BadRequestError, match="archived"):
             await client.beta.vaults.update(made.id, display_name="x")
         gone = await client.beta.vaults.delete(made.id)
@@ -49,17 +49,19 @@ async def test_a_vault_is_made_read_changed_archived_and_deleted(api: Served):
 async def test_vaults_and_credentials_are_listed_in_pages_newest_first(api: Served):
     async with api.client() as client:
         vaults = [(await client.beta.vaults.create(display_name=f"v{n}")).id for n in range(5)]
-        assert [each.id async for each in client.beta.vaults.list(limit=2)] == vaults[::-1]
+        assert [vault.id async for vault in client.beta.vaults.list(limit=2)] == vaults[::-1]
         credentials = client.beta.vaults.credentials
         made = [
             (await credentials.create(vaults[0], auth=variable(f"KEY_{n}"))).id for n in range(5)
         ]
-        assert [each.id async for each in credentials.list(vaults[0], limit=2)] == made[::-1]
-        assert [each.id async for each in credentials.list(vaults[1])] == []
+        assert [credential.id async for credential in credentials.list(vaults[0], limit=2)] == made[
+            ::-1
+        ]
+        assert [credential.id async for credential in credentials.list(vaults[1])] == []
         await credentials.archive(made[2], vault_id=vaults[0])
-        assert made[2] not in [each.id async for each in credentials.list(vaults[0])]
+        assert made[2] not in [credential.id async for credential in credentials.list(vaults[0])]
         everything = credentials.list(vaults[0], include_archived=True)
-        assert [each.id async for each in everything] == made[::-1]
+        assert [item.id async for item in everything] == made[::-1]
         with pytest.raises(anthropic.BadRequestError, match="page"):
             await credentials.list(vaults[0], page="nonsense")
         with pytest.raises(anthropic.BadRequestError, match="limit"):
@@ -98,8 +100,8 @@ async def test_every_kind_of_credential_is_told_without_its_secrets(api: Served)
             "networking": limited,
             "injection_location": {"header": True, "body": False},
         }
-        for each in (bearer, oauth, variables):
-            assert await credentials.retrieve(each.id, vault_id=vault.id) == each
+        for item in (bearer, oauth, variables):
+            assert await credentials.retrieve(item.id, vault_id=vault.id) == item
 
 
 async def test_secrets_and_what_is_not_fixed_can_be_changed(api: Served):
@@ -221,7 +223,7 @@ async def test_a_vault_has_twenty_credentials_at_most_whoever_is_first(api: Serv
                     group.start_soon(put, n)
         assert len(refused) == 3
         listed = client.beta.vaults.credentials.list(vault.id, limit=100)
-        assert len([each async for each in listed]) == 20
+        assert len([item async for item in listed]) == 20
 
 
 async def test_archiving_or_deleting_a_vault_takes_its_secrets_along(api: Served):
@@ -242,7 +244,7 @@ async def test_archiving_or_deleting_a_vault_takes_its_secrets_along(api: Served
             await credentials.retrieve(two.id, vault_id=gone.id)
         with pytest.raises(anthropic.NotFoundError):
             await credentials.list(gone.id)
-        told = [(each.type, each.id) for each in NOTICES if not each.type.endswith("created")]
+        told = [(item.type, item.id) for item in NOTICES if not item.type.endswith("created")]
         assert told == [
             ("vault.archived", kept.id),
             ("vault_credential.archived", one.id),
@@ -265,7 +267,7 @@ async def test_a_credential_is_validated_against_its_server(api: Served, oauth: 
         assert bad.status == "invalid"
         assert bad.refresh is not None
         assert bad.refresh.status == "failed"
-        assert [each.type for each in NOTICES][-1] == "vault_credential.refresh_failed"
+        assert [item.type for item in NOTICES][-1] == "vault_credential.refresh_failed"
         other = await credentials.create(vault.id, auth=variable())
         with pytest.raises(anthropic.BadRequestError, match="mcp_oauth"):
             await credentials.mcp_oauth_validate(other.id, vault_id=vault.id)
@@ -302,7 +304,7 @@ async def test_another_tenant_or_vault_finds_nothing(api: Served):
         for ask in asks:
             with pytest.raises(anthropic.NotFoundError):
                 await ask(vault.id)
-        assert [each.id async for each in vaults.list()] == [own.id]
+        assert [item.id async for item in vaults.list()] == [own.id]
 
 
 async def test_users_see_that_there_are_vaults_and_operators_manage_them(api: Served):
@@ -313,7 +315,7 @@ async def test_users_see_that_there_are_vaults_and_operators_manage_them(api: Se
     ):
         vault = await operator.beta.vaults.create(display_name="Ada")
         made = await operator.beta.vaults.credentials.create(vault.id, auth=static())
-        assert [each.id async for each in user.beta.vaults.list()] == [vault.id]
+        assert [item.id async for item in user.beta.vaults.list()] == [vault.id]
         assert await user.beta.vaults.credentials.retrieve(made.id, vault_id=vault.id) == made
         with pytest.raises(anthropic.PermissionDeniedError):
             await user.beta.vaults.credentials.create(vault.id, auth=variable())

@@ -78,6 +78,6 @@ async def test_only_urls_of_allowed_sources_are_fetched(tmp_path: Path):
             )
         await served.until_done(session.id)
         read = await served.log.read(session.id, types=["agent.tool_result"])
-        results = [each.payload for each in read if isinstance(each.payload, AgentToolResult)]
-        texts = [plain_text(each.content) for each in results][1:]
-    assert [FORBIDDEN in each for each in texts] == [True, True, False, False, True, True], texts
+        results = [item.payload for item in read if isinstance(item.payload, AgentToolResult)]
+        texts = [plain_text(result.content) for result in results][1:]
+    assert [FORBIDDEN in text for text in texts] == [True, True, False, False, True, True], texts

@@ -11,11 +11,11 @@ from tests.service.receiver import Receiver, holds, receiving
 from tests.service.timed import LOOPBACK, Works, works
 
 from mainspring.core import clock
-from mainspring.edges.api.app import Api, serving
+from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.routes.webhooks import WebhookRoutes
-from mainspring.service.keeping.notice import Notice
-from mainspring.service.mail.events import EVENT_TYPES
-from mainspring.wiring.posting import HttpPoster
+from mainspring.service.storage.notifications import Notification
+from mainspring.service.webhooks.webhook_events import EVENT_TYPES
+from mainspring.wiring.outbound_http import HttpPoster
 
 HOOKS = "/v1/mainspring/webhooks"
 
@@ -46,7 +46,7 @@ async def api(tmp_path: Path) -> AsyncGenerator[Scene, None]:
     async with works(tmp_path, poster=poster) as made, receiving() as receiver:
         made.clock.now = clock.now()  # the official client looks at the real clock
         routes = WebhookRoutes(made.webhooks, made.outbox, made.deliveries).routes()
-        async with serving(Api(routes, doorkeeper=Tags()).application()) as url:
+        async with http_server(Api(routes, access_control=Tags()).application()) as url:
             yield Scene(url, made.records, made, receiver)
 
 
@@ -56,7 +56,7 @@ async def test_the_official_client_verifies_and_understands_every_event(api: Sce
         webhook = await api.create(client)
         for index, type_ in enumerate(EVENT_TYPES):
             vault_id = "vlt_1" if type_.startswith("vault_credential.") else None
-            notice = Notice(tenant="acme", type=type_, id=f"id_{index}", vault_id=vault_id)
+            notice = Notification(tenant="acme", type=type_, id=f"id_{index}", vault_id=vault_id)
             await api.works.outbox.notify(notice)
         await api.works.deliver_due()
         seen: set[str] = set()
@@ -75,7 +75,7 @@ async def test_every_event_is_one_that_the_official_client_knows(api: Scene):
     async with api.client() as client:
         webhook = await api.create(client)
         for type_ in EVENT_TYPES:
-            await api.works.outbox.notify(Notice(tenant="acme", type=type_, id="x"))
+            await api.works.outbox.notify(Notification(tenant="acme", type=type_, id="x"))
         await api.works.deliver_due()
         assert len(api.receiver.got) == len(EVENT_TYPES)
         for headers, body in api.receiver.got:
@@ -116,7 +116,7 @@ async def test_a_ping_says_what_came_of_it_and_deliveries_are_listed_and_sent_ag
         failed = await post(client, f"{one}/ping")
         assert (failed["status"], failed["last_attempt"]["status"]) == ("pending", 410)
         waiting = await get(client, f"{one}/deliveries?status=pending")
-        assert [each["id"] for each in waiting["data"]] == [failed["id"]]
+        assert [item["id"] for item in waiting["data"]] == [failed["id"]]
         assert len((await get(client, f"{one}/deliveries"))["data"]) == 2
         api.receiver.status = 200
         again = await post(client, f"/v1/mainspring/webhook_deliveries/{pinged['id']}/resend")

@@ -10,7 +10,7 @@ from anthropic.types.beta.environments import BetaHeartbeatPreconditionFailedErr
 from tests.api.work_served import Site, hosted, site
 
 from mainspring import Scripted, calls, says
-from mainspring.service.access.keys import CreateKey, Keys
+from mainspring.service.access.api_keys import CreateKey, Keys
 from mainspring.service.access.principal import Principal
 from mainspring.service.access.tenants import CreateTenant, Tenants
 
@@ -92,8 +92,8 @@ async def test_an_item_is_marked_stopped_and_listed(tmp_path: Path):
             assert over.state == "stopped"
             with pytest.raises(anthropic.ConflictError):
                 await work.stop(item.id, environment_id=env, force=True)
-            listed = [each async for each in work.list(env, limit=1)]
-            assert [each.state for each in listed] == ["queued", "stopped"]  # the session goes on
+            listed = [entry async for entry in work.list(env, limit=1)]
+            assert [entry.state for entry in listed] == ["queued", "stopped"]  # the session goes on
             assert (await work.retrieve(item.id, environment_id=env)).stopped_at == over.stopped_at
 
 

@@ -37,7 +37,7 @@ async def test_a_token_is_for_its_item_and_its_session(tmp_path: Path):
         async with bearing(here, token) as client:
             work = client.beta.environments.work
             assert (await client.beta.sessions.retrieve(mine.id)).id == mine.id
-            assert [each async for each in client.beta.sessions.events.list(mine.id)]
+            assert [event async for event in client.beta.sessions.events.list(mine.id)]
             await work.ack(work_id, environment_id=env)
             await work.heartbeat(work_id, environment_id=env)
             other, _ = await token_of(admin, theirs.environment_id)
@@ -80,7 +80,7 @@ async def test_a_worker_needs_nothing_but_the_secret_of_its_item(tmp_path: Path)
             drain=True,
             auto_stop=False,
         )
-        [item] = [each async for each in poller]
+        [item] = [entry async for entry in poller]
         async with here.client("no key of ours") as client:
             worker = client.beta.environments.work.worker(workdir=workdir, max_idle=0.2)
             with anyio.fail_after(20):
@@ -99,7 +99,7 @@ async def test_a_worker_needs_nothing_but_the_secret_of_its_item(tmp_path: Path)
 async def test_a_token_opens_the_memory_of_its_session_and_no_other(tmp_path: Path):
     async with site(tmp_path, Scripted(says("Hi."))) as here, here.client() as admin:
         stores = [await admin.beta.memory_stores.create(name=name) for name in ("a", "b", "c")]
-        mine, readable, foreign = [each.id for each in stores]
+        mine, readable, foreign = [store.id for store in stores]
         attached: list[Any] = [
             {"type": "memory_store", "memory_store_id": mine},
             {"type": "memory_store", "memory_store_id": readable, "access": "read_only"},
@@ -112,11 +112,11 @@ async def test_a_token_opens_the_memory_of_its_session_and_no_other(tmp_path: Pa
             found = await memories.retrieve(kept.id, memory_store_id=mine, view="full")
             assert found.content == "green"
             changed = await memories.update(kept.id, memory_store_id=mine, content="black")
-            assert [each.path async for each in memories.list(mine)] == [kept.path]
+            assert [memory.path async for memory in memories.list(mine)] == [kept.path]
             await memories.delete(
                 kept.id, memory_store_id=mine, expected_content_sha256=changed.content_sha256
             )
-            assert [each async for each in memories.list(readable)] == []
+            assert [memory async for memory in memories.list(readable)] == []
             with pytest.raises(anthropic.PermissionDeniedError):
                 await memories.create(readable, path="/x.md", content="x")
             with pytest.raises(anthropic.NotFoundError):

@@ -17,7 +17,7 @@ from tests.api.streaming import eventually
 from tests.api.work_served import CAREFUL, hosted, site
 
 from mainspring import Scripted, calls, says
-from mainspring.service.self_hosted.item import Leases
+from mainspring.service.self_hosted.work_item import LeaseTimes
 
 WORKER = """
 import sys
@@ -59,16 +59,16 @@ async def test_a_worker_does_what_the_session_asks_for(tmp_path: Path):
         async with here.worker(made.environment_id, workdir, tools=everything):
             await here.until_done(made.id)
         assert (workdir / "note.txt").read_text() == "made by hand\n"
-        shown = [each async for each in client.beta.sessions.events.list(made.id)]
-        results = [each for each in shown if each.type == "user.tool_result"]
+        shown = [event async for event in client.beta.sessions.events.list(made.id)]
+        results = [item for item in shown if item.type == "user.tool_result"]
         assert len(results) == 3
         assert "MADE BY HAND" in str(results[1].content)
-        [answer] = [each for each in shown if each.type == "user.custom_tool_result"]
+        [answer] = [item for item in shown if item.type == "user.custom_tool_result"]
         assert "yes to tea" in str(answer.content)
-        uses = [each for each in shown if each.type == "agent.tool_use"]
-        assert {each.evaluated_permission for each in uses} == {"allow"}
-        work = [each async for each in client.beta.environments.work.list(made.environment_id)]
-        assert {each.data.id for each in work} == {made.id}
+        uses = [item for item in shown if item.type == "agent.tool_use"]
+        assert {use.evaluated_permission for use in uses} == {"allow"}
+        work = [item async for item in client.beta.environments.work.list(made.environment_id)]
+        assert {item.data.id for item in work} == {made.id}
 
 
 async def test_a_worker_waits_for_a_yes_and_never_does_what_got_a_no(tmp_path: Path):
@@ -82,8 +82,8 @@ async def test_a_worker_waits_for_a_yes_and_never_does_what_got_a_no(tmp_path: P
         made = await hosted(client, "go", tools=[CAREFUL])
         async with here.worker(made.environment_id, workdir):
             await here.until(made.id, "session.status_idle")
-            shown = [each async for each in client.beta.sessions.events.list(made.id)]
-            first, second = [each for each in shown if each.type == "agent.tool_use"]
+            shown = [event async for event in client.beta.sessions.events.list(made.id)]
+            first, second = [item for item in shown if item.type == "agent.tool_use"]
             assert (first.evaluated_permission, second.evaluated_permission) == ("ask", "ask")
             assert not (workdir / "done").exists()
             await client.beta.sessions.events.send(
@@ -146,7 +146,7 @@ async def test_a_worker_that_is_killed_is_replaced(tmp_path: Path):
     workdir.mkdir()
     command = "if [ -e begun ]; then echo again >> log; else touch begun; sleep 5; fi"
     model = Scripted(calls("bash", command=command), says("Done."))
-    brief = Leases(start_seconds=2, ttl_seconds=2)
+    brief = LeaseTimes(start_seconds=2, ttl_seconds=2)
     async with site(tmp_path, model, leases=brief) as here, here.client() as client:
         made = await hosted(client, "go")
         environment_id = made.environment_id
@@ -202,8 +202,8 @@ async def test_a_result_counts_once_and_not_before_the_yes(tmp_path: Path):
         made = await hosted(client, "go", tools=[CAREFUL])
         await here.until(made.id, "session.status_idle")
         send = client.beta.sessions.events.send
-        shown = [each async for each in client.beta.sessions.events.list(made.id)]
-        [call_id] = [each.id for each in shown if each.type == "agent.tool_use"]
+        shown = [event async for event in client.beta.sessions.events.list(made.id)]
+        [call_id] = [item.id for item in shown if item.type == "agent.tool_use"]
         result: Any = {
             "type": "user.tool_result",
             "tool_use_id": call_id,

@@ -14,30 +14,32 @@ from anthropic.types.beta.vaults.credential_create_params import Auth
 from mainspring.edges.api.route import Route
 from mainspring.edges.api.routes.vaults import CredentialRoutes, VaultRoutes
 from mainspring.log.records import Records
-from mainspring.service.keeping.notice import Notice
+from mainspring.service.storage.notifications import Notification
+from mainspring.service.vaults.credential_validation import CredentialValidator
 from mainspring.service.vaults.credentials import Credentials
-from mainspring.service.vaults.refreshing import Refresher
-from mainspring.service.vaults.validating import Validator
+from mainspring.service.vaults.token_refresh import Refresher
 from mainspring.service.vaults.vaults import Vaults
-from mainspring.wiring.asking import Asker, Greeting
-from mainspring.wiring.seals import AesSeal
+from mainspring.wiring.aes_seal import AesSeal
+from mainspring.wiring.outbound_http import McpInitializeProbe, OutboundHttpClient
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
 
 
-NOTICES: list[Notice] = []
+NOTICES: list[Notification] = []
 
 
-async def notify(notice: Notice) -> None:
+async def notify(notice: Notification) -> None:
     NOTICES.append(notice)
 
 
 def routes(records: Records) -> Sequence[Route]:
-    asker = Asker(allowed=(ip_network("127.0.0.0/8"),), seconds=5)
+    http_client = OutboundHttpClient(allowed=(ip_network("127.0.0.0/8"),), seconds=5)
     vaults = Vaults(records, notify=notify)
     credentials = Credentials(records, AesSeal(bytes(32)), vaults, notify=notify)
-    refresher = Refresher(credentials, asker, notify=notify)
-    validator = Validator(credentials, probe=Greeting(asker), refresher=refresher)
+    refresher = Refresher(credentials, http_client, notify=notify)
+    validator = CredentialValidator(
+        credentials, probe=McpInitializeProbe(http_client), refresher=refresher
+    )
     return (*VaultRoutes(vaults).routes(), *CredentialRoutes(credentials, validator).routes())
 
 

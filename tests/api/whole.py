@@ -14,24 +14,24 @@ import aiohttp
 
 from mainspring.config import read_settings
 from mainspring.core import clock, ids
-from mainspring.edges.api.app import Api, serving, unwitnessed
-from mainspring.edges.api.assembly import routes_of
-from mainspring.edges.api.auditing import AuditWitness
+from mainspring.edges.api.app import Api, http_server, ignore_request
+from mainspring.edges.api.request_observers import AuditObserver
 from mainspring.edges.api.route import Route
+from mainspring.edges.api.route_table import all_routes
 from mainspring.edges.api.routes.health import HealthRoutes, MetricsRoutes
+from mainspring.service.access.api_keys import CreateKey, Keys, ensure_first_key
 from mainspring.service.access.audit import Audit
-from mainspring.service.access.door import Door, Rates
-from mainspring.service.access.keys import CreateKey, Keys, ensure_first_key
+from mainspring.service.access.authentication import Authenticator, RateLimits
 from mainspring.service.access.principal import ROLES, Principal, Role
-from mainspring.service.access.rates import Rate
+from mainspring.service.access.rate_limits import Rate
 from mainspring.service.access.tenants import CreateTenant, Tenants
-from mainspring.service.approvals.record import Approval, MayAnswer
-from mainspring.service.keeping.drawer import Drawer
-from mainspring.service.watching.health import Health
-from mainspring.service.watching.metrics import Metrics
-from mainspring.service.work.parking import KIND as PARKED
-from mainspring.service.work.parking import Parked
-from mainspring.wiring.house import House, open_house
+from mainspring.service.approvals.approval_record import Approval, MayAnswer
+from mainspring.service.jobs.parking import KIND as PARKED
+from mainspring.service.jobs.parking import ParkedSession
+from mainspring.service.storage.repository import Repository
+from mainspring.service.telemetry.health import Health
+from mainspring.service.telemetry.metrics import Metrics
+from mainspring.wiring.service_assembly import Service, open_service
 
 TENANTS = ("acme", "rival")
 MANIFEST = b"---\nname: pdf-forms\ndescription: Fills in PDF forms.\n---\nCarefully.\n"
@@ -52,7 +52,7 @@ class Answer:
 @dataclass(frozen=True, slots=True)
 class Whole:
     url: str
-    house: House
+    service: Service
     routes: Sequence[Route]
     keys: Mapping[tuple[str, Role], str]
     root: str
@@ -104,34 +104,38 @@ async def whole(folder: Path, *, is_audited: bool = False) -> AsyncGenerator[Who
     settings = read_settings(
         store=str(folder / "mainspring.db"), environ={"MAINSPRING_VAULT": str(folder / "vault")}
     )
-    async with open_house(settings) as house:
-        records = house.ground.store.records
+    async with open_service(settings) as service:
+        records = service.infrastructure.store.records
         root = await ensure_first_key(records)
         assert root is not None
         for tenant in TENANTS:
             await Tenants(records).create(CreateTenant(id=tenant))
         keys: dict[tuple[str, Role], str] = {
-            (tenant, role): await _key(house, tenant, role) for tenant in TENANTS for role in ROLES
+            (tenant, role): await _key(service, tenant, role)
+            for tenant in TENANTS
+            for role in ROLES
         }
-        routes = routes_of(
-            house,
+        routes = all_routes(
+            service,
             *HealthRoutes(Health({})).routes(),
             *MetricsRoutes(Metrics(version="1"), _looked).routes(),
         )
-        door = Door(records, rates=Rates(key=Rate(1_000_000), tenant=Rate(1_000_000)))
-        witness = AuditWitness(Audit(records)) if is_audited else unwitnessed
+        door = Authenticator(
+            records, rate_limits=RateLimits(key=Rate(1_000_000), tenant=Rate(1_000_000))
+        )
+        witness = AuditObserver(Audit(records)) if is_audited else ignore_request
         async with (
-            serving(
+            http_server(
                 Api(
                     routes,
-                    doorkeeper=door,
-                    witness=witness,
-                    repeated=house.gatehouse.repeated,
+                    access_control=door,
+                    request_observer=witness,
+                    repeated=service.access.repeated,
                 ).application()
             ) as url,
             aiohttp.ClientSession(url, timeout=aiohttp.ClientTimeout(total=20)) as http,
         ):
-            made = Whole(url, house, routes, keys, root, http)
+            made = Whole(url, service, routes, keys, root, http)
             for tenant in TENANTS:
                 made.ids[tenant] = await one_of_each(made, tenant)
             yield made
@@ -141,9 +145,11 @@ async def _looked() -> None:
     pass
 
 
-async def _key(house: House, tenant: str, role: Role) -> str:
+async def _key(service: Service, tenant: str, role: Role) -> str:
     who = Principal(tenant=tenant, key_id="cli", role="admin", name="olga")
-    made = await Keys(house.ground.store.records).create(who, CreateKey(name=role, role=role))
+    made = await Keys(service.infrastructure.store.records).create(
+        who, CreateKey(name=role, role=role)
+    )
     return made.key
 
 
@@ -196,7 +202,7 @@ async def one_of_each(api: Whole, tenant: str) -> dict[str, str]:
     await _park(api, tenant, session["id"])
     work = f"/v1/environments/{environment['id']}/work"
     elsewhere = await make("/v1/sessions", agent=agent["id"], environment_id=environment["id"])
-    await api.house.talk.work.offer(tenant, environment["id"], elsewhere["id"])
+    await api.service.sessions.work.offer(tenant, environment["id"], elsewhere["id"])
     offered, *_ = (await _get(api, tenant, work))["data"]
     approval = await _ask(api, tenant, session["id"], thread["id"], agent["id"])
     return {
@@ -230,7 +236,7 @@ async def _get(api: Whole, tenant: str, path: str) -> Any:  # noqa: ANN401 (JSON
 
 
 async def _ask(api: Whole, tenant: str, session_id: str, thread_id: str, agent_id: str) -> Approval:
-    return await api.house.talk.approvals.keeper.drawer.put(
+    return await api.service.sessions.approvals.keeper.repository.put(
         tenant,
         Approval(
             id=ids.new_id("appr"),
@@ -252,7 +258,7 @@ async def _ask(api: Whole, tenant: str, session_id: str, thread_id: str, agent_i
 
 
 async def _park(api: Whole, tenant: str, session_id: str) -> None:
-    drawer = Drawer(api.house.ground.store.records, PARKED, Parked)
+    repository = Repository(api.service.infrastructure.store.records, PARKED, ParkedSession)
     now = clock.now()
-    parked = Parked(id=session_id, reason="broken", failures=5, parked_at=now, is_told=False)
-    await drawer.put(tenant, parked)
+    parked = ParkedSession(id=session_id, reason="broken", failures=5, parked_at=now, is_told=False)
+    await repository.put(tenant, parked)

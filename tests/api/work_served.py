@@ -21,46 +21,44 @@ from tests.api.agents_served import CUSTOM, MODEL
 
 from mainspring import Model
 from mainspring.config import read_settings
-from mainspring.edges.api.app import Api, serving
+from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route import Route
 from mainspring.edges.api.routes.agents import AgentRoutes
 from mainspring.edges.api.routes.environments import EnvironmentRoutes
-from mainspring.edges.api.routes.events import EventRoutes
+from mainspring.edges.api.routes.events import EventRoutes, StreamRoutes
 from mainspring.edges.api.routes.sessions import SessionRoutes
 from mainspring.edges.api.routes.skills import SkillRoutes
-from mainspring.edges.api.routes.streams import StreamRoutes
 from mainspring.edges.api.routes.work import WorkRoutes
-from mainspring.harness.gates import OpenGates
+from mainspring.harness.authorizer import AllowAll
 from mainspring.log.session_log import SessionLog
-from mainspring.runtime.kit import Opening
-from mainspring.runtime.sessions import Runtime, Session
-from mainspring.service.access.door import Door
-from mainspring.service.access.keys import CreateKey, Keys, ensure_first_key
+from mainspring.runtime.session.session import Runtime, Session
+from mainspring.runtime.session.toolbox import SetupRequest
+from mainspring.service.access.api_keys import CreateKey, Keys, ensure_first_key
+from mainspring.service.access.authentication import Authenticator
 from mainspring.service.access.principal import Principal
-from mainspring.service.describing.agents import Agents
-from mainspring.service.describing.environments import Environments, SelfHostedConfig
-from mainspring.service.describing.skills import Skills
-from mainspring.service.keeping.drawer import Listing
-from mainspring.service.memory.stores import MemoryStores
-from mainspring.service.self_hosted.item import Leases
-from mainspring.service.self_hosted.queue import Terms, WorkQueue
-from mainspring.service.self_hosted.tokens import WorkTokens
-from mainspring.service.self_hosted.wanted import wanted_by
-from mainspring.service.sessions.deltas import LocalDeltas
+from mainspring.service.memory_stores.memory_stores import MemoryStores
+from mainspring.service.resources.agents import Agents
+from mainspring.service.resources.environments import Environments, SelfHostedConfig
+from mainspring.service.resources.skill_resources import Skills
+from mainspring.service.self_hosted.work_item import LeaseTimes
+from mainspring.service.self_hosted.work_queue import WorkQueue, WorkQueueOptions, needs_worker
+from mainspring.service.self_hosted.work_tokens import WorkTokens
+from mainspring.service.sessions.dependencies import SessionDependencies
 from mainspring.service.sessions.event_pages import EventPages
-from mainspring.service.sessions.premises import Premises
-from mainspring.service.sessions.record import KIND, SessionRecord
-from mainspring.service.sessions.sending import Sending
+from mainspring.service.sessions.event_sender import EventSender
+from mainspring.service.sessions.event_streams import EventStreams
+from mainspring.service.sessions.preview_deltas import LocalDeltas
+from mainspring.service.sessions.resource_lookups import MemoryStoreInfo, ResourceLookups
+from mainspring.service.sessions.session_record import KIND, SessionRecord
 from mainspring.service.sessions.sessions import Sessions
-from mainspring.service.sessions.streams import Streams
-from mainspring.service.sessions.surroundings import StoreName, Surroundings
-from mainspring.wiring.casting import Part, cast_for
-from mainspring.wiring.hands import Bench
-from mainspring.wiring.outfit import Outfitter
-from mainspring.wiring.runtime import open_shelf
-from mainspring.wiring.seals import AesSeal
+from mainspring.service.storage.repository import ListQuery
+from mainspring.wiring.aes_seal import AesSeal
+from mainspring.wiring.agent_mapper import SessionSpec, map_session
+from mainspring.wiring.run_options import RunOptions
+from mainspring.wiring.runtime_assembly import open_model_registry
+from mainspring.wiring.sandbox_pool import SandboxPool
 from mainspring.wiring.stores import open_log
-from mainspring.wiring.wish import Wish
+from mainspring.wiring.toolbox_builder import ToolboxBuilder
 
 TOOLSET: dict[str, Any] = {
     "type": "agent_toolset_20260401",
@@ -79,15 +77,15 @@ class Runner:
 
     workspaces: Path
     group: TaskGroup
-    outfit: Any = None
+    toolbox_factory: Any = None
     shelf: Any = None
     log: Any = None
     queue: Any = None
-    wishes: dict[str, Wish] = field(default_factory=dict[str, Wish])
+    options_for: dict[str, RunOptions] = field(default_factory=dict[str, RunOptions])
     locks: dict[str, anyio.Lock] = field(default_factory=lambda: defaultdict(anyio.Lock))
 
-    def wish(self, opening: Opening) -> Wish:
-        return self.wishes[opening.writer.session_id]
+    def options(self, opening: SetupRequest) -> RunOptions:
+        return self.options_for[opening.writer.session_id]
 
     async def wake(self, tenant: str, session_id: str) -> None:
         await self._offer(tenant, await self._record(session_id))
@@ -96,12 +94,12 @@ class Runner:
     async def _run(self, tenant: str, session_id: str) -> None:
         record = await self._record(session_id)
         workspace = self.workspaces / session_id
-        part = Part(agent=record.agent, environment=record.environment, workspace=workspace)
-        cast = cast_for(part)
+        part = SessionSpec(agent=record.agent, environment=record.environment, workspace=workspace)
+        cast = map_session(part)
         workspace.mkdir(parents=True, exist_ok=True)
         async with self.locks[session_id]:
-            self.wishes[session_id] = cast.wish
-            runtime = Runtime(self.log, self.shelf, outfit=self.outfit)
+            self.options_for[session_id] = cast.options
+            runtime = Runtime(self.log, self.shelf, toolbox_factory=self.toolbox_factory)
             await Session(runtime, cast.agent, session_id).run()
         await self._offer(tenant, record)
 
@@ -142,7 +140,7 @@ class Site:
 
     async def until_work_is(self, environment_id: str, state: str) -> None:
         """Wait for the newest item to be in a state."""
-        listing = Listing(parent=environment_id, include_archived=True, limit=1)
+        listing = ListQuery(parent=environment_id, include_archived=True, limit=1)
 
         async def newest() -> str:
             return (await self.queue.page("default", environment_id, listing)).data[0].state
@@ -182,13 +180,13 @@ class Site:
 
 
 def routes(
-    log: SessionLog, sessions: Sessions, agents: Agents, streams: Streams, queue: WorkQueue
+    log: SessionLog, sessions: Sessions, agents: Agents, streams: EventStreams, queue: WorkQueue
 ) -> tuple[Route, ...]:
     return (
         *AgentRoutes(agents).routes(),
-        *EnvironmentRoutes(sessions.premises.environments).routes(),
+        *EnvironmentRoutes(sessions.dependencies.environments).routes(),
         *SessionRoutes(sessions).routes(),
-        *EventRoutes(sessions, Sending(sessions), EventPages(log)).routes(),
+        *EventRoutes(sessions, EventSender(sessions), EventPages(log)).routes(),
         *StreamRoutes(streams, sessions.find).routes(),
         *SkillRoutes(Skills(log.store.records)).routes(),
         *memory_api.routes(log.store.records),
@@ -198,13 +196,13 @@ def routes(
 
 @asynccontextmanager
 async def site(
-    folder: Path, model: Model, *, leases: Leases | None = None
+    folder: Path, model: Model, *, leases: LeaseTimes | None = None
 ) -> AsyncGenerator[Site, None]:
     settings = read_settings(store=str(folder / "log.db"))
     async with (
         open_log(settings) as log,
-        open_shelf(settings) as shelf,
-        Bench(settings, is_unsandboxed=False) as bench,
+        open_model_registry(settings) as shelf,
+        SandboxPool(settings, is_unsandboxed=False) as sandbox_pool,
         anyio.create_task_group() as group,
     ):
         records = log.store.records
@@ -214,27 +212,34 @@ async def site(
         agents, environments = Agents(records), Environments(records)
         stores, seal = MemoryStores(records), AesSeal(b"k" * 32)
 
-        async def store_name(tenant: str, store_id: str) -> StoreName:
-            return StoreName(name=(await stores.get(tenant, store_id)).name)
+        async def store_name(tenant: str, store_id: str) -> MemoryStoreInfo:
+            return MemoryStoreInfo(name=(await stores.get(tenant, store_id)).name)
 
         runner = Runner(folder / "workspaces", group, shelf=shelf, log=log)
-        runner.outfit = Outfitter(settings, shelf, bench, runner.wish, OpenGates())
-        premises = Premises(
+        runner.toolbox_factory = ToolboxBuilder(
+            settings, shelf, sandbox_pool, runner.options, AllowAll()
+        )
+        dependencies = SessionDependencies(
             agents=agents,
             environments=environments,
-            around=Surroundings(seal=seal, memory_store=store_name),
-            wake=runner.wake,
+            lookups=ResourceLookups(seal=seal, memory_store=store_name),
+            wake_session=runner.wake,
         )
-        sessions = Sessions(log, premises)
+        sessions = Sessions(log, dependencies)
         tokens = WorkTokens(records, seal)
-        terms = Terms(is_wanted=wanted_by(sessions), issue=tokens.secret, leases=leases or Leases())
+        terms = WorkQueueOptions(
+            needs_worker=needs_worker(sessions),
+            issue_token=tokens.secret,
+            lease_times=leases or LeaseTimes(),
+        )
         queue = WorkQueue(records, environments, terms)
         runner.queue = queue
-        streams = Streams(log, LocalDeltas())
+        streams = EventStreams(log, LocalDeltas())
         api = Api(
-            routes(log, sessions, agents, streams, queue), doorkeeper=Door(records, tokens=tokens)
+            routes(log, sessions, agents, streams, queue),
+            access_control=Authenticator(records, token_verifier=tokens),
         )
-        async with serving(api.application()) as url:
+        async with http_server(api.application()) as url:
             try:
                 yield Site(url, log, queue, root)
             finally:

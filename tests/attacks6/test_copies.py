@@ -14,9 +14,9 @@ import pytest
 from tests.repositories import repository
 
 from mainspring.core.errors import InvalidInput
-from mainspring.harness.permissions.policy import HeldRule, Policy, is_hidden, moved
-from mainspring.runtime.folder.manifest import read_manifest
-from mainspring.runtime.folder.versions import diff, record, rollback
+from mainspring.harness.permissions.policy import Policy, PolicyRule, is_hidden, relocate_policy
+from mainspring.runtime.agent_folder.folder_versions import diff_versions, record_version, rollback
+from mainspring.runtime.agent_folder.manifest import read_manifest
 from mainspring.wiring.worktrees import GitWorktrees
 
 COPY = "/home/ada/proj/.mainspring/worktrees/s/one"
@@ -36,9 +36,9 @@ def now() -> datetime:
     ],
 )
 def test_what_may_not_be_read_may_not_be_read_in_a_worktree(text: str, folder: str):
-    rule = HeldRule(text=text, behavior="deny", scope="project", folder=folder)
+    rule = PolicyRule(text=text, behavior="deny", scope="project", folder=folder)
     policy = Policy(workspace="/home/ada/proj", home="/home/ada", rules=(rule,))
-    elsewhere = moved(policy, COPY)
+    elsewhere = relocate_policy(policy, COPY)
     assert elsewhere.workspace == COPY
     for place in (COPY, *(("/home/ada/proj",) if "ada" in text or "~" in text else ())):
         assert is_hidden(elsewhere, f"{place}/secrets/key", f"{place}/secrets/key")
@@ -64,7 +64,7 @@ def folder(tmp_path: Path) -> Path:
     made = tmp_path / "agent"
     made.mkdir()
     (made / "AGENTS.md").write_text("Be good.")
-    record(made, now)
+    record_version(made, now)
     return made
 
 
@@ -92,7 +92,7 @@ def test_no_version_is_written_where_something_else_stands(
     lead(folder / ".mainspring/versions", elsewhere)
     (folder / "AGENTS.md").write_text("Be better.")
     with pytest.raises(InvalidInput, match=r"a link is in the way|not a file"):
-        record(folder, now)
+        record_version(folder, now)
     assert not elsewhere.exists() or not any(elsewhere.iterdir())
 
 
@@ -105,7 +105,7 @@ def test_a_version_that_somebody_made_up_is_no_version(folder: Path, listing: by
     file.write_bytes(listing)
     version = {"number": 1, "hash": name, "time": "2026-05-01T00:00:00Z"}
     (store / "index.json").write_text(json.dumps({"versions": [version]}))
-    for act in (lambda: rollback(folder, 1, now), lambda: diff(folder, 1)):
+    for act in (lambda: rollback(folder, 1, now), lambda: diff_versions(folder, 1)):
         with pytest.raises(InvalidInput):
             act()
     assert (folder / "AGENTS.md").read_text() == "Be good."

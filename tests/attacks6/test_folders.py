@@ -15,7 +15,7 @@ FREE = ("--mode", "bypassPermissions")
 
 def results(upstream: Upstream) -> str:
     messages: list[dict[str, Any]] = upstream.requests[-1]["messages"]
-    return "\n".join(str(each["content"]) for each in messages if each["role"] == "tool")
+    return "\n".join(str(message["content"]) for message in messages if message["role"] == "tool")
 
 
 def test_a_link_in_the_place_of_a_skill_leads_nowhere(

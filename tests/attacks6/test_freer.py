@@ -13,12 +13,11 @@ from tests.harness.stage import echo
 from tests.runtime.crew.troupe import LEAD, newest, staged, troupe, turn_of
 
 from mainspring import calls, says
-from mainspring.capabilities.providers.scripted import Answer, Line, Scripted
+from mainspring.capabilities.providers.scripted import ScriptAnswer, Scripted, ScriptLine
 from mainspring.core.model import Request
 from mainspring.harness.permissions.policy import Mode
-from mainspring.runtime.crew.built_in import GENERAL
-from mainspring.runtime.crew.subagent import Subagent
-from mainspring.runtime.kit import Kit, Opening
+from mainspring.runtime.session.toolbox import SetupRequest, Toolbox
+from mainspring.runtime.subagents.subagent import GENERAL, Subagent
 
 READER = Subagent(
     name="reader",
@@ -36,7 +35,7 @@ async def test_whom_a_strict_subagent_calls_is_as_strict_and_its_fork_has_its_to
 
     ran: list[str] = []
 
-    def reader(request: Request) -> Answer:
+    def reader(request: Request) -> ScriptAnswer:
         if "as a fork" in newest(request):
             return calls("echo", x="freer")
         if turn_of(request):
@@ -46,7 +45,7 @@ async def test_whom_a_strict_subagent_calls_is_as_strict_and_its_fork_has_its_to
             calls("agent", subagent_type="general", description="g", prompt="as another"),
         )[0 if "one" in str(request.messages[0]) else 1]
 
-    def lead(request: Request) -> Answer:
+    def lead(request: Request) -> ScriptAnswer:
         kinds = ("one", "two")
         if turn_of(request) < len(kinds):
             task = f"task {kinds[turn_of(request)]}"
@@ -55,31 +54,31 @@ async def test_whom_a_strict_subagent_calls_is_as_strict_and_its_fork_has_its_to
 
     model = troupe({"begin": lead, "as another": lambda _: says("ok"), "task": reader})
     async with staged(tmp_path, model) as runtime:
-        usual = runtime.outfit
+        usual = runtime.toolbox_factory
 
         @asynccontextmanager
-        async def for_thread(opening: Opening) -> AsyncGenerator[Kit, None]:
+        async def for_thread(opening: SetupRequest) -> AsyncGenerator[Toolbox, None]:
             modes[str(opening.subagent)] = opening.mode
-            async with usual(opening) as kit:
-                yield replace(kit, tools=[echo(ran=ran)])
+            async with usual(opening) as toolbox:
+                yield replace(toolbox, tools=[echo(ran=ran)])
 
         @asynccontextmanager
-        async def outfit(opening: Opening) -> AsyncGenerator[Kit, None]:
-            async with usual(opening) as kit:
-                yield replace(kit, tools=[echo(ran=ran)], for_thread=for_thread)
+        async def toolbox_factory(opening: SetupRequest) -> AsyncGenerator[Toolbox, None]:
+            async with usual(opening) as toolbox:
+                yield replace(toolbox, tools=[echo(ran=ran)], for_thread=for_thread)
 
-        runtime.outfit = outfit
+        runtime.toolbox_factory = toolbox_factory
         session = await runtime.start(replace(LEAD, subagents=(READER, GENERAL)))
         await session.send("begin")
         with anyio.fail_after(10):
             await session.run()
     assert modes == {"reader": "plan", "fork": "plan", "general": "plan"}
-    assert any("echo" in newest(each) for each in model.requests)  # it was told that there is none
+    assert any("echo" in newest(item) for item in model.requests)  # it was told that there is none
     assert ran == []
 
 
 async def test_no_call_gets_another_model_where_there_is_to_be_one(tmp_path: Path):
-    def lead(request: Request) -> Answer:
+    def lead(request: Request) -> ScriptAnswer:
         if turn_of(request):
             return says("done")
         return calls("agent", description="g", prompt="task", model="dear")
@@ -98,7 +97,7 @@ async def test_no_call_gets_another_model_where_there_is_to_be_one(tmp_path: Pat
 async def test_no_more_are_woken_than_may_be_at_work(tmp_path: Path):
     told: list[str] = []
 
-    def lead(request: Request) -> Answer:
+    def lead(request: Request) -> ScriptAnswer:
         told.append(newest(request))
         match turn_of(request):
             case 0:
@@ -107,8 +106,8 @@ async def test_no_more_are_woken_than_may_be_at_work(tmp_path: Path):
                 return calls("agent", description="two", prompt="task two")
             case 2:
                 ids = dict.fromkeys(re.findall(r"sthr_\w+", str(request.messages)))
-                sent = [calls("send_message", to=each, message="again") for each in ids]
-                return Line(tuple(block for each in sent for block in each.content))
+                sent = [calls("send_message", to=item, message="again") for item in ids]
+                return ScriptLine(tuple(block for item in sent for block in item.content))
             case _:
                 return says("done")
 

@@ -13,7 +13,7 @@ from mainspring.config import Settings, read_settings
 from mainspring.core.clock import now
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli import agents_acts
-from mainspring.runtime.folder.versions import record, versions
+from mainspring.runtime.agent_folder.folder_versions import list_versions, record_version
 
 Run: TypeAlias = Callable[..., CompletedProcess[str]]
 Out: TypeAlias = pytest.CaptureFixture[str]
@@ -40,7 +40,7 @@ async def test_agents_below_a_folder_are_listed_with_their_versions(
     put(tmp_path, "team/poet/agent.yaml", "name: bard\ndescription: Rhymes.\nmodel: opus\n")
     put(tmp_path, "team/plain/AGENTS.md", "Be plain.")
     put(tmp_path, "node_modules/x/AGENTS.md", "not ours")
-    record(tmp_path / "team/poet", now)
+    record_version(tmp_path / "team/poet", now)
     put(tmp_path, "team/poet/AGENTS.md", "Rhyme.")
     await agents_acts.ls(settings, json=False)
     [_, plain, poet] = capsys.readouterr().out.splitlines()
@@ -48,7 +48,7 @@ async def test_agents_below_a_folder_are_listed_with_their_versions(
     assert poet.split() == ["bard", "team/poet", "1,", "changed", "since", "opus", "Rhymes."]
     await agents_acts.ls(settings, json=True)
     views = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [(each["name"], each["version"], each["is_changed"]) for each in views] == [
+    assert [(view["name"], view["version"], view["is_changed"]) for view in views] == [
         ("plain", None, True),
         ("bard", 1, True),
     ]
@@ -57,7 +57,7 @@ async def test_agents_below_a_folder_are_listed_with_their_versions(
 async def test_an_agent_is_shown_as_it_would_run(settings: Settings, tmp_path: Path, capsys: Out):
     shutil.copytree(CLAUDE_PROJECT, tmp_path / "shop")
     put(tmp_path, "shop/agent.yaml", "limits: {max_turns: 5}\nrules: [Never push.]\n")
-    record(tmp_path / "shop", now)
+    record_version(tmp_path / "shop", now)
     await agents_acts.show(settings, folder="shop", json=False)
     shown = {line[:14].strip(): line[14:] for line in capsys.readouterr().out.splitlines()}
     assert shown["name"] == "shop"
@@ -79,7 +79,7 @@ async def test_versions_are_compared_and_gone_back_to(
     put(tmp_path, "a/AGENTS.md", "One.\n")
     with pytest.raises(InvalidInput, match="there are no versions yet"):
         await agents_acts.diff(settings, folder="a", before=None, after=None)
-    record(tmp_path / "a", now)
+    record_version(tmp_path / "a", now)
     await agents_acts.diff(settings, folder="a", before=None, after=None)
     assert "no difference between version 1 and the files now" in capsys.readouterr().err
     put(tmp_path, "a/AGENTS.md", "Two.\n")
@@ -90,7 +90,7 @@ async def test_versions_are_compared_and_gone_back_to(
     assert told.out == "back to version 1, now version 3\n"
     assert told.err == "what it was before is kept as version 2\n"
     assert (tmp_path / "a/AGENTS.md").read_text() == "One.\n"
-    assert [each.number for each in versions(tmp_path / "a")] == [1, 2, 3]
+    assert [list_version.number for list_version in list_versions(tmp_path / "a")] == [1, 2, 3]
     await agents_acts.rollback(settings, folder="a", number=1)
     assert capsys.readouterr().out == "it is as it was in version 1 already\n"
 

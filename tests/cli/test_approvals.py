@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import anyio
 import pytest
-from tests.api.sessions_served import house, session
+from tests.api.sessions_served import service, session
 from tests.cli.terminal import at_terminal
 
 from mainspring import Scripted
@@ -30,7 +30,7 @@ from mainspring.log.upcast import read_payload
 from mainspring.service.access.audit import Audit
 from mainspring.service.access.tenants import Tenants
 from mainspring.service.approvals.approvals import Approvals
-from mainspring.service.keeping.drawer import Listing
+from mainspring.service.storage.repository import ListQuery
 
 Run: TypeAlias = Callable[..., "CompletedProcess[str]"]
 T = TypeVar("T")
@@ -49,7 +49,7 @@ def waiting(store: Path) -> str:
 
 
 async def _asked(folder: Path) -> str:
-    async with house(folder, Scripted()) as home, home.client("default:admin") as client:
+    async with service(folder, Scripted()) as home, home.client("default:admin") as client:
         home.worker.is_asleep = True
         await Tenants(home.log.store.records).ensure_root()
         made = await session(client)
@@ -84,8 +84,8 @@ def on_store(store: Path, look: Callable[[SessionLog], Awaitable[T]]) -> T:
 def inbox(store: Path, session_id: str) -> list[UserToolConfirmation]:
     async def look(log: SessionLog) -> list[UserToolConfirmation]:
         items = await log.store.pending(session_id)
-        payloads = [read_payload(each.type, each.body, each.version) for each in items]
-        return [each for each in payloads if isinstance(each, UserToolConfirmation)]
+        payloads = [read_payload(item.type, item.body, item.version) for item in items]
+        return [payload for payload in payloads if isinstance(payload, UserToolConfirmation)]
 
     return on_store(store, look)
 
@@ -128,8 +128,8 @@ def test_an_answer_goes_into_the_inbox_with_who_it_was(mainspring: Run, store: P
     assert len(inbox(store, waiting)) == 1
 
     async def noted(log: SessionLog) -> list[str]:
-        page = await Audit(log.store.records).page("default", Listing())
-        return [each.operation for each in page.data]
+        page = await Audit(log.store.records).page("default", ListQuery())
+        return [item.operation for item in page.data]
 
     assert on_store(store, noted) == ["cli approvals deny"]
 
@@ -137,7 +137,7 @@ def test_an_answer_goes_into_the_inbox_with_who_it_was(mainspring: Run, store: P
 def test_several_are_shown_before_they_are_answered(
     mainspring: Run, store: Path, waiting: str, place: Path, environ: dict[str, str]
 ):
-    ids = [each["id"] for each in listed(mainspring)]
+    ids = [item["id"] for item in listed(mainspring)]
     refused = mainspring("approvals", "allow", *ids)
     assert refused.returncode == 1
     assert "+new words" in refused.stderr
@@ -152,7 +152,7 @@ def test_several_are_shown_before_they_are_answered(
     allowed = mainspring("approvals", "allow", *ids, "--yes", "--json")
     assert allowed.returncode == 0, allowed.stderr
     assert [json.loads(line)["id"] for line in allowed.stdout.splitlines()] == ids
-    assert [each.result for each in inbox(store, waiting)] == ["allow", "allow"]
+    assert [item.result for item in inbox(store, waiting)] == ["allow", "allow"]
 
 
 def test_what_cannot_be_is_refused_with_a_reason(mainspring: Run, waiting: str):

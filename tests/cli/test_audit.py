@@ -24,11 +24,11 @@ def test_what_is_done_at_the_machine_is_in_the_audit_without_secrets(mainspring:
     exported = mainspring("audit", "export").stdout
     assert made["key"] not in exported
     entries = [json.loads(line) for line in exported.splitlines()]
-    assert [(each["seq"], each["operation"]) for each in entries] == [
+    assert [(entry["seq"], entry["operation"]) for entry in entries] == [
         (1, "cli keys create"),
         (2, "cli keys revoke"),
     ]
-    assert {each["made"] for each in entries} == {made["id"]}
+    assert {entry["made"] for entry in entries} == {made["id"]}
 
 
 def test_a_forged_entry_and_a_lost_end_are_found(mainspring: Run, store: Path):

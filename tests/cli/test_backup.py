@@ -9,20 +9,22 @@ from typing import TypeAlias
 
 import anyio
 
-from mainspring.log.records import Put, Record
+from mainspring.log.records import Put, RecordRow
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.sqlite.connect import prepare
 from mainspring.log.sqlite.schema import MIGRATIONS
 
 Run: TypeAlias = Callable[..., CompletedProcess[str]]
-AGENT = Record(tenant="t", kind="agent", id="agent_1", created=1, updated=1, body=b'{"name":"a"}')
+AGENT = RecordRow(
+    tenant="t", kind="agent", id="agent_1", created=1, updated=1, body=b'{"name":"a"}'
+)
 NEWEST = MIGRATIONS[-1].version
 
 
 def keep_records(store: Path) -> None:
     async def keep() -> None:
         async with open_sqlite(store) as opened:
-            await opened.records.write(Put(record=AGENT, content=b"content"))
+            await opened.records.write(Put(record_row=AGENT, content=b"content"))
             await opened.records.tally([("spent", 5)])
 
     anyio.run(keep)
@@ -39,7 +41,7 @@ def test_what_was_backed_up_is_restored_into_another_file(
     )
     assert "vault" in made.stderr
     assert (place / "all.backup").stat().st_mode & 0o777 == 0o600
-    assert sorted(each.name for each in place.iterdir()) == [".mainspring", "all.backup"]
+    assert sorted(item.name for item in place.iterdir()) == [".mainspring", "all.backup"]
     done = mainspring("restore", "all.backup", "--into", "new.db", "--json")
     assert json.loads(done.stdout) == {
         "file": "all.backup",
@@ -88,7 +90,7 @@ def test_a_bad_backup_is_refused_and_a_failed_one_leaves_the_old(
     db.close()
     assert mainspring("backup", "bad.backup").returncode == 1
     assert bad.read_text(encoding="utf-8") == "what was there before"
-    assert not [each for each in place.iterdir() if each.name.startswith(".bad")]
+    assert not [item for item in place.iterdir() if item.name.startswith(".bad")]
 
 
 def test_a_damaged_session_is_named_and_the_status_tells(

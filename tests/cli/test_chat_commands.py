@@ -34,7 +34,7 @@ def told(request: dict[str, Any]) -> str:
     return json.dumps(request["messages"])
 
 
-def crew(go_on: threading.Event) -> Callable[[dict[str, Any]], tuple[Part, ...]]:
+def supervisor(go_on: threading.Event) -> Callable[[dict[str, Any]], tuple[Part, ...]]:
     """An agent that calls two; the second one touches a file, the first waits for the test."""
 
     def answer(request: dict[str, Any]) -> tuple[Part, ...]:
@@ -59,7 +59,7 @@ def test_subagents_are_a_tree_that_lives_and_what_they_ask_says_who_asks(
     chat: Chat, upstream: Upstream, place: Path
 ):
     go_on = threading.Event()
-    upstream.otherwise = crew(go_on)
+    upstream.otherwise = supervisor(go_on)
     with chat(NO_COLOR="1") as terminal:
         terminal.type("go\r")
         terminal.watch("├ explore  thinking · 0 turns, $0.00 · look at one")
@@ -154,7 +154,9 @@ def test_a_plan_without_a_terminal_says_how_it_is_carried_out(mainspring: Run, u
     upstream.says("First this, then that.")
     result = mainspring("run", "--mode", "plan", "think", **upstream.variables)
     assert (result.returncode, result.stdout) == (0, "First this, then that.\n")
-    [line] = [each for each in result.stderr.splitlines() if "carry the plan out" in each]
+    [line] = [
+        splitline for splitline in result.stderr.splitlines() if "carry the plan out" in splitline
+    ]
     session = line.split("--resume ")[1].split()[0]
     assert line.endswith(f'mainspring run --resume {session} --mode default "go"')
     again = mainspring("run", "--resume", session, "--mode", "default", "go", **upstream.variables)

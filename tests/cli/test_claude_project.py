@@ -63,7 +63,7 @@ def run_project(place: Path, mainspring: Run, upstream: Upstream) -> list[dict[s
 def test_a_claude_code_project_runs_unchanged(run_project: list[dict[str, Any]], place: Path):
     main = [request for request in run_project if not is_reviewer(request)]
     first, last = told(main[0]), told(main[-1])
-    names = {each["function"]["name"] for each in main[0]["tools"]}
+    names = {item["function"]["name"] for item in main[0]["tools"]}
     assert "prices are in cents, everywhere" in first  # CLAUDE.md
     assert (PROJECT / "docs" / "style.md").read_text(encoding="utf-8").split("\n")[0] in first
     assert "Notes for people" not in first  # a comment
@@ -83,5 +83,5 @@ def test_a_claude_code_project_runs_unchanged(run_project: list[dict[str, Any]],
 
 def test_a_subagent_of_the_project_has_its_own_prompt_and_tools(run_project: list[dict[str, Any]]):
     [request] = [request for request in run_project if is_reviewer(request)]
-    names = {each["function"]["name"] for each in request["tools"]}
+    names = {item["function"]["name"] for item in request["tools"]}
     assert names == {"bash", "glob", "grep", "history_read", "history_search", "read"}

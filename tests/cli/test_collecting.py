@@ -8,12 +8,12 @@ import anyio
 import pytest
 from tests.cli.conftest import Run, opened
 
+from mainspring.capabilities.sandbox.readonly_mounts import open_readonly_mount, remove_folder
+from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
-from mainspring.capabilities.workspace.tree import Tree
 from mainspring.config import Settings, read_settings
 from mainspring.core.facts import SandboxOpened, SessionCreated, WorkspaceSnapshotted
-from mainspring.wiring.environment import places_of
-from mainspring.wiring.shares import open_share, remove_below
+from mainspring.wiring.sandbox_environment import session_paths
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="snapshots are not for Windows")
 
@@ -32,8 +32,10 @@ async def _session(settings: Settings, store: Path, states: tuple[str, ...]) -> 
     workspace = Path(settings.folder)
     async with opened(store) as log:
         made = await log.create(SessionCreated(agent_name="hand"))
-        places = places_of(settings, workspace, made.id)
-        snapshots = WorkspaceSnapshots(Tree(workspace, hidden=places.hidden), places.snapshots)
+        places = session_paths(settings, workspace, made.id)
+        snapshots = WorkspaceSnapshots(
+            FolderWorkspace(workspace, hidden=places.hidden), places.snapshots
+        )
         writer = await log.hold(made.id, owner="worker")
         await writer.append(
             SandboxOpened(
@@ -53,11 +55,11 @@ async def _session(settings: Settings, store: Path, states: tuple[str, ...]) -> 
 def contents(store: Path) -> set[str]:
     """What snapshots keep."""
     objects = store.parent.glob("snapshots/*/objects/??/*")
-    return {each.read_text() for each in objects if each.is_file()}
+    return {item.read_text() for item in objects if item.is_file()}
 
 
 def folders(store: Path) -> set[str]:
-    return {each.name for each in (store.parent / "hands").iterdir()}
+    return {item.name for item in (store.parent / "hands").iterdir()}
 
 
 def test_rm_takes_folders_and_the_snapshots_that_nobody_else_names(
@@ -65,7 +67,7 @@ def test_rm_takes_folders_and_the_snapshots_that_nobody_else_names(
 ):
     gone = session(settings, store, "one", "two")
     stays = session(settings, store, "two", "three")
-    share = open_share(gone)
+    share = open_readonly_mount(gone)
     assert contents(store) == {"one", "two", "three"}
     done = mainspring("log", "rm", gone, "--yes")
     assert done.returncode == 0, done.stderr
@@ -102,6 +104,6 @@ def test_links_lead_nowhere(mainspring: Run, settings: Settings, store: Path, tm
 def test_names_lead_nowhere(name: str, tmp_path: Path):
     for folder in ("hands/a/b", "other"):
         (tmp_path / folder).mkdir(parents=True)
-    remove_below(tmp_path / "hands", name)
+    remove_folder(tmp_path / "hands", name)
     assert (tmp_path / "hands/a/b").is_dir()
     assert (tmp_path / "other").is_dir()

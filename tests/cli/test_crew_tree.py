@@ -8,13 +8,13 @@ import pytest
 from tests.runtime.crew.troupe import LEAD, Play, newest, staged, troupe, turn_of
 
 from mainspring import calls, says
-from mainspring.capabilities.providers.scripted import Answer
+from mainspring.capabilities.providers.scripted import ScriptAnswer
 from mainspring.config import read_settings
 from mainspring.core.envelope import Event
 from mainspring.core.events import StatusIdle, StatusRunning, ThreadCreated
 from mainspring.core.model import Request
-from mainspring.edges.cli.crew_tree import CrewTree
-from mainspring.edges.cli.teller import Teller
+from mainspring.edges.cli.renderer import EventRenderer
+from mainspring.edges.cli.subagent_tree import SubagentTree
 
 CHILDREN = ("explore", "general")
 
@@ -22,7 +22,7 @@ CHILDREN = ("explore", "general")
 async def played(folder: Path) -> tuple[list[Event], str]:
     """A session whose agent calls two at once, one of which calls a third."""
 
-    def lead(request: Request) -> Answer:
+    def lead(request: Request) -> ScriptAnswer:
         if turn_of(request):
             return says(f"All of it: {newest(request)[:11]}")
         two = [
@@ -33,7 +33,7 @@ async def played(folder: Path) -> tuple[list[Event], str]:
         ]
         return two[0] + two[1]
 
-    def second(request: Request) -> Answer:
+    def second(request: Request) -> ScriptAnswer:
         if turn_of(request):
             return says("CHILD WORDS")
         return calls("agent", description="deeper", prompt="part deep", subagent_type="verify")
@@ -51,13 +51,13 @@ async def played(folder: Path) -> tuple[list[Event], str]:
         return await session.events(), row.thread_id
 
 
-def text(tree: CrewTree, most: int = 100) -> list[str]:
+def text(tree: SubagentTree, most: int = 100) -> list[str]:
     return ["".join(words for words, _ in line) for line in tree.lines(most)]
 
 
 async def test_a_tree_grows_and_ends_with_a_total(tmp_path: Path):
     log, main = await played(tmp_path)
-    tree = CrewTree(main)
+    tree = SubagentTree(main)
     seen: set[str] = set()
     for event in log:
         tree.apply(event)
@@ -77,22 +77,22 @@ async def test_any_prefix_of_a_log_is_a_tree_and_what_was_put_away_comes_back_wh
 ):
     log, main = await played(tmp_path)
     for end in range(len(log)):
-        tree = CrewTree.of(log[:end], main)
+        tree = SubagentTree.of(log[:end], main)
         assert tree.lines() == []
-        born = [each for each in log[:end] if isinstance(each.payload, ThreadCreated)]
+        born = [item for item in log[:end] if isinstance(item.payload, ThreadCreated)]
         for event in log[end:]:
             tree.apply(event)
         running = [
-            each
-            for each in log[end:]
-            if isinstance(each.payload, StatusRunning | StatusIdle) and each.thread_id != main
+            item
+            for item in log[end:]
+            if isinstance(item.payload, StatusRunning | StatusIdle) and item.thread_id != main
         ]
         assert bool(tree.lines()) == (bool(running) or len(born) < 3)
 
 
 async def test_without_room_for_all_those_at_work_are_shown(tmp_path: Path):
     log, main = await played(tmp_path)
-    tree = CrewTree(main)
+    tree = SubagentTree(main)
     for event in log:
         tree.apply(event)
         lines = text(tree, most=3)
@@ -107,10 +107,10 @@ async def test_elsewhere_than_at_a_terminal_subagents_are_a_line_each_and_their_
 ):
     log, main = await played(tmp_path)
     settings = read_settings(environ={"NO_COLOR": "1"}, folder=tmp_path)
-    teller = Teller(settings, is_live=False, crew=CrewTree(main))
+    renderer = EventRenderer(settings, is_live=False, subagents=SubagentTree(main))
     for event in log:
-        teller.event(event)
-    teller.close()
+        renderer.event(event)
+    renderer.close()
     told = capsys.readouterr()
     assert told.out == "All of it: CHILD WORDS\n"
     lines = told.err.splitlines()
@@ -124,7 +124,7 @@ async def test_elsewhere_than_at_a_terminal_subagents_are_a_line_each_and_their_
 async def test_what_one_in_the_background_reports_is_told_in_a_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    def lead(request: Request) -> Answer:
+    def lead(request: Request) -> ScriptAnswer:
         if turn_of(request) == 0:
             return calls("agent", description="x", prompt="part explore", run_in_background=True)
         return says(f"I heard {turn_of(request)}.")
@@ -134,12 +134,12 @@ async def test_what_one_in_the_background_reports_is_told_in_a_line(
         session = await runtime.start(LEAD, "begin")
         row = await session.log.session(session.id)
         settings = read_settings(environ={"NO_COLOR": "1"}, folder=tmp_path)
-        teller = Teller(settings, own={""}, crew=CrewTree(row.thread_id))
-        await session.run(teller.delta, tell=teller.event)
-        teller.close()
+        renderer = EventRenderer(settings, own={""}, subagents=SubagentTree(row.thread_id))
+        await session.run(renderer.delta, tell=renderer.event)
+        renderer.close()
     told = capsys.readouterr()
     assert "CHILD WORDS" not in told.out
     assert "I heard 2." in told.out
-    [line] = [each for each in told.err.splitlines() if "reports: " in each]
+    [line] = [splitline for splitline in told.err.splitlines() if "reports: " in splitline]
     assert line.startswith("general reports: ")
     assert "CHILD WORDS" in line

@@ -12,11 +12,11 @@ from mainspring.core import clock
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.edges.cli import deployments_acts, webhooks_acts
-from mainspring.service.calendar.model import CreateDeployment, ScheduleAsked
-from mainspring.service.keeping.notice import Notice
-from mainspring.service.mail.webhooks import CreateWebhook
-from mainspring.service.sessions.sending_params import SendMessage
-from mainspring.wiring.posting import HttpPoster
+from mainspring.service.schedules.deployment_types import CreateDeployment, ScheduleParams
+from mainspring.service.sessions.event_params import SendMessage
+from mainspring.service.storage.notifications import Notification
+from mainspring.service.webhooks.webhook_endpoints import CreateWebhook
+from mainspring.wiring.outbound_http import HttpPoster
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ async def deployed(made: Works) -> str:
         environment_id=made.environment_id,
         name="nightly",
         initial_events=(SendMessage(content=(TextBlock("go"),)),),
-        schedule=ScheduleAsked(expression="0 3 * * *", timezone="Europe/Paris"),
+        schedule=ScheduleParams(expression="0 3 * * *", timezone="Europe/Paris"),
     )
     return (await made.deployments.create(TENANT, asked)).id
 
@@ -92,7 +92,7 @@ async def test_webhooks_are_listed_and_what_was_given_up_is_sent_again(
     webhook = await made.webhooks.create(
         TENANT, CreateWebhook(url="https://example.com/", event_types=("agent.created",))
     )
-    await made.outbox.notify(Notice(tenant=TENANT, type="agent.created", id="agent_1"))
+    await made.outbox.notify(Notification(tenant=TENANT, type="agent.created", id="agent_1"))
     out = await printed(webhooks_acts.ls(settings, tenant=TENANT, json=False), capfd)
     assert webhook.id in out
     assert webhook.secret not in out

@@ -53,7 +53,7 @@ def test_a_store_that_cannot_be_made_fails(mainspring: Run):
     place = "/proc/x.db" if os.geteuid() == 0 else "/x.db"  # where even root cannot write
     result = mainspring("doctor", "--store", place, "--json")
     assert result.returncode == 1, result.stdout
-    [store] = [each for each in json.loads(result.stdout)["findings"] if each["name"] == "store"]
+    [store] = [load for load in json.loads(result.stdout)["findings"] if load["name"] == "store"]
     assert store["status"] == "missing"
 
 
@@ -72,7 +72,7 @@ def test_protections_of_the_operators_own_files_are_told(
     report = json.loads(
         mainspring("doctor", "--json", MAINSPRING_WORKSPACES=str(store.parent)).stdout
     )
-    findings = {each["name"]: each for each in report["findings"]}
+    findings = {item["name"]: item for item in report["findings"]}
     assert findings["user"]["status"] == ("warn" if os.geteuid() == 0 else "ok")
     if os.geteuid() != 0:
         assert findings["uid per session"]["status"] == "warn"

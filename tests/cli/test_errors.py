@@ -35,9 +35,11 @@ def test_each_says_what_to_do(mainspring: Run, place: Path):
         (("run",), "nothing was asked", "mainspring run 'what to do'"),
     ):
         ended = mainspring(*arguments)
-        first, *hints = [each for each in ended.stderr.splitlines() if not each.startswith("warn")]
+        first, *hints = [
+            splitline for splitline in ended.stderr.splitlines() if not splitline.startswith("warn")
+        ]
         assert (ended.returncode, first[:7], what in first) == (1, "error: ", True), arguments
-        assert any(each.startswith("hint: ") and fix in each for each in hints), ended.stderr
+        assert any(hint.startswith("hint: ") and fix in hint for hint in hints), ended.stderr
 
 
 def test_a_limit_says_how_to_go_on(mainspring: Run, place: Path):
@@ -46,7 +48,9 @@ def test_a_limit_says_how_to_go_on(mainspring: Run, place: Path):
     script = ("--model", "scripted:play.yaml")
     ended = mainspring("run", "look", *script, "--max-turns", "1")
     assert ended.returncode == 4
-    [hint] = [each for each in ended.stderr.splitlines() if each.startswith("hint: ")]
+    [hint] = [
+        splitline for splitline in ended.stderr.splitlines() if splitline.startswith("hint: ")
+    ]
     session = hint.partition("--resume ")[2].split()[0]
     again = mainspring("run", "on", *script, "--resume", session, "--max-turns", "9")
     assert (again.returncode, again.stdout) == (0, "Done\n"), again.stderr

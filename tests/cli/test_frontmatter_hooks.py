@@ -138,7 +138,9 @@ def test_a_skill_s_model_and_effort_and_the_word_ultrathink_hold_for_their_turn(
         assert ran.returncode == 0, ran.stderr
         nonlocal session
         session = json.loads(ran.stdout.splitlines()[-1])["session_id"]
-        return [(each["model"], each.get("reasoning_effort")) for each in upstream.requests]
+        return [
+            (request["model"], request.get("reasoning_effort")) for request in upstream.requests
+        ]
 
     upstream.says(call("skill", name="deep"))
     assert asked("go") == [("test", None), ("deep", "medium")]

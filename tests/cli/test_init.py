@@ -13,9 +13,9 @@ from tests.cli.terminal import at_terminal
 from mainspring.config import Settings, read_settings
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli import init_acts
-from mainspring.runtime.folder.manifest import Permissions, read_manifest
-from mainspring.wiring.found_models import find_models
-from mainspring.wiring.policies import load_policy
+from mainspring.edges.cli.model_discovery import find_models
+from mainspring.runtime.agent_folder.manifest import Permissions, read_manifest
+from mainspring.wiring.policy_loader import load_policy
 
 Run: TypeAlias = Callable[..., CompletedProcess[str]]
 NOBODY = {f"{name}_BASE_URL": "http://127.0.0.1:9/v1" for name in ("OLLAMA", "VLLM", "LMSTUDIO")}
@@ -32,10 +32,10 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 async def test_a_new_agent_is_written_trusted_and_kept_as_its_first_version(
     settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    wanted = init_acts.Wanted(
+    wanted = init_acts.InitOptions(
         purpose="Mends tests.", tools="Read, grep", mode="acceptEdits", is_asked=False
     )
-    assert await init_acts.init(settings, folder="fixer", wanted=wanted, json=True) == 0
+    assert await init_acts.init(settings, folder="fixer", init_options=wanted, json=True) == 0
     said = json.loads(capsys.readouterr().out)
     assert said == {
         "folder": str(tmp_path / "fixer"),
@@ -58,8 +58,8 @@ async def test_a_folder_whose_settings_nobody_trusts_does_not_become_trusted_by_
 ):
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude/settings.json").write_text('{"permissions": {"allow": ["Bash"]}}')
-    wanted = init_acts.Wanted(mode="acceptEdits", is_asked=False)
-    await init_acts.init(settings, folder=None, wanted=wanted, json=True)
+    wanted = init_acts.InitOptions(mode="acceptEdits", is_asked=False)
+    await init_acts.init(settings, folder=None, init_options=wanted, json=True)
     loaded = load_policy(tmp_path, home=Path(settings.home))
     assert (loaded.policy.mode, loaded.policy.rules, loaded.is_trusted) == (None, (), False)
 
@@ -67,16 +67,16 @@ async def test_a_folder_whose_settings_nobody_trusts_does_not_become_trusted_by_
 @pytest.mark.parametrize(
     ("wanted", "why"),
     [
-        (init_acts.Wanted(tools="raed", is_asked=False), "there is no tool raed"),
-        (init_acts.Wanted(model="opuss", is_asked=False), "did you mean opus?"),
-        (init_acts.Wanted(), "there is no terminal to ask at"),
+        (init_acts.InitOptions(tools="raed", is_asked=False), "there is no tool raed"),
+        (init_acts.InitOptions(model="opuss", is_asked=False), "did you mean opus?"),
+        (init_acts.InitOptions(), "there is no terminal to ask at"),
     ],
 )
 async def test_what_cannot_be_is_refused_and_nothing_written(
-    settings: Settings, tmp_path: Path, wanted: init_acts.Wanted, why: str
+    settings: Settings, tmp_path: Path, wanted: init_acts.InitOptions, why: str
 ):
     with pytest.raises(InvalidInput, match=why):
-        await init_acts.init(settings, folder="new", wanted=wanted, json=False)
+        await init_acts.init(settings, folder="new", init_options=wanted, json=False)
     assert not (tmp_path / "new").exists()
 
 
@@ -100,8 +100,8 @@ async def test_models_are_found_by_keys_and_by_local_servers(tmp_path: Path):
             "ollama:qwen3:8b",
         ]
         settings = read_settings(environ=local, folder=tmp_path)
-        wanted = init_acts.Wanted(is_asked=False)
-        await init_acts.init(settings, folder="agent", wanted=wanted, json=True)
+        wanted = init_acts.InitOptions(is_asked=False)
+        await init_acts.init(settings, folder="agent", init_options=wanted, json=True)
     finally:
         await runner.cleanup()
     assert read_manifest(tmp_path / "agent/agent.yaml").model == "ollama:qwen3:8b"

@@ -21,11 +21,11 @@ from mainspring.core.events import (
 )
 from mainspring.core.facts import AgentAdopted, SessionCreated, SkillUsed, ToolCallAuthorized
 from mainspring.core.model import ToolSpec
-from mainspring.core.sender import Origin, at_machine
-from mainspring.harness.context.view import Prefix
+from mainspring.core.sender import Origin, local_user
+from mainspring.harness.context.request_builder import PromptPrefix
 from mainspring.log.session_log import SessionLog
 from mainspring.log.writer import Writer
-from mainspring.runtime.folder.definition import Definition
+from mainspring.runtime.session.pinned_agent import AgentDefinition
 from mainspring.runtime.skills.skill import Skill
 
 FOREIGN = Path(__file__).parent.parent / "fixtures" / "foreign_sessions"
@@ -95,11 +95,11 @@ async def write_sessions(store: Path) -> None:
 
 async def write_session(log: SessionLog, number: int, said: str) -> None:
     session = await log.create(SessionCreated())
-    sender = at_machine("ada")
+    sender = local_user("ada")
     await log.submit(session.id, UserMessage(content=(TextBlock(said),)), sender=sender)
-    prefix = Prefix(model="m", system=("You are.",), tools=TOOLS)
+    prefix = PromptPrefix(model="m", system=("You are.",), tools=TOOLS)
     kept = await log.put_blob(session.id, prefix.encoded, media_type="application/json")
-    defined = msgspec.json.encode(Definition(name="a", skills=SKILLS))
+    defined = msgspec.json.encode(AgentDefinition(name="a", skills=SKILLS))
     definition = await log.put_blob(session.id, defined, media_type="application/json")
     writer = await log.hold(session.id, owner="w")
     await writer.fold_inbox()
@@ -133,7 +133,7 @@ def test_insights_name_waste_failures_missing_rules_and_what_is_unused_with_thei
     mainspring("sessions", "import", str(FOREIGN))
     report = json.loads(mainspring("insights", "--json").stdout)
     assert (report["sessions"], report["imported"]) == (8, 5)
-    found = {(each["topic"], each["title"].partition(": ")[2]): each for each in report["insights"]}
+    found = {(item["topic"], item["title"].partition(": ")[2]): item for item in report["insights"]}
     expected = {
         ("repeated_call", "read notes.md"): (3, 3),
         ("huge_result", "bash cat big.log"): (3, 3),
@@ -158,7 +158,7 @@ def test_insights_name_waste_failures_missing_rules_and_what_is_unused_with_thei
     assert found["cache_miss", "compaction"]["sessions"] == 1  # of an imported session
     assert report["insights"] == json.loads(mainspring("insights", "--json").stdout)["insights"]
 
-    [place] = [each for each in found["failing_command", "npm test"]["places"]][:1]
+    [place] = [item for item in found["failing_command", "npm test"]["places"]][:1]
     shown = mainspring("log", "show", place["session_id"], "--json").stdout.splitlines()
     assert "npm ERR!" in shown[place["events"][0] - 1]
 

@@ -12,7 +12,7 @@ import anyio
 from tests.api.guarded import add_record
 
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.access.keys import Key, Keys, digest_of
+from mainspring.service.access.api_keys import Key, Keys, digest_of
 
 Run: TypeAlias = Callable[..., "CompletedProcess[str]"]
 

@@ -42,7 +42,7 @@ def test_verify_all_as_json_reports_every_session(
     tamper(store)
     result = mainspring("log", "verify", "--all", "--json")
     assert result.returncode == 1
-    reports = {each["session_id"]: each for each in map(json.loads, result.stdout.splitlines())}
+    reports = {item["session_id"]: item for item in map(json.loads, result.stdout.splitlines())}
     assert reports.keys() == {session_id, fork_id}
     assert not reports[session_id]["ok"]
     assert reports[session_id]["problems"][0]["seq"] == 3
@@ -90,7 +90,7 @@ def test_a_failed_export_leaves_the_file_as_it_was(mainspring: Run, session_id: 
     file.write_text("what was there before", encoding="utf-8")
     assert mainspring("log", "export", session_id, "-o", str(file)).returncode == 1
     assert file.read_text(encoding="utf-8") == "what was there before"
-    assert not [each for each in store.parent.iterdir() if each.name.startswith(".")]
+    assert not [item for item in store.parent.iterdir() if item.name.startswith(".")]
 
 
 def test_import_names_the_line_that_is_wrong(mainspring: Run, session_id: str, place: Path):

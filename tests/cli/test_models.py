@@ -66,7 +66,7 @@ def test_a_price_that_has_ended_is_shown_and_told_once(
         for name in ("ollama:old", "ollama:old", "ollama:new")
     ]
     warning = "warning: ollama:old: the price in the catalogue held until 2020-01-31"
-    assert [warning in each for each in told] == [True, False, False]
+    assert [warning in item for item in told] == [True, False, False]
     assert "write today's price into .mainspring/models.toml" in told[0]
 
 
@@ -134,12 +134,12 @@ def session(mainspring: Run, upstream: Upstream) -> str:
 
 def test_context_shows_every_call_in_parts(mainspring: Run, session: str):
     calls = lines(mainspring("context", "show", session, "--json"))
-    assert [each["call"] for each in calls] == [1, 2, 3]
-    assert [each["cache_break"] for each in calls] == [None, None, "model changed"]
-    for each in calls:
-        assert sum(each["parts"][part] for part in PARTS) == 1000
-        assert each["tokens_are_measured"] is True
-    assert [each["kept_messages"] for each in calls] == [0, 1, 3]
+    assert [entry["call"] for entry in calls] == [1, 2, 3]
+    assert [entry["cache_break"] for entry in calls] == [None, None, "model changed"]
+    for item in calls:
+        assert sum(item["parts"][part] for part in PARTS) == 1000
+        assert item["tokens_are_measured"] is True
+    assert [item["kept_messages"] for item in calls] == [0, 1, 3]
     listing = mainspring("context", "show", session).stdout
     assert "model changed" in listing
     detail = mainspring("context", "show", session, "--call", "3").stdout
@@ -164,7 +164,7 @@ def test_a_raw_request_is_what_was_sent(mainspring: Run, upstream: Upstream, ses
             for part in message["content"]
             if part["type"] == "text"
         ]
-        said = [each["content"] for each in sent["messages"] if each["role"] == "user"]
+        said = [item["content"] for item in sent["messages"] if item["role"] == "user"]
         assert texts == said
         assert [tool["name"] for tool in rebuilt["tools"]] == [
             tool["function"]["name"] for tool in sent["tools"]

@@ -59,8 +59,8 @@ def test_hooks_hold_from_the_beginning_to_the_end_of_a_session(
     assert again.returncode == 0, again.stderr
     assert "never on my watch" in results(upstream)[-1]
     assert not (place / "made.txt").exists()
-    ran = [each.payload for each in anyio.run(events_of, store)]
-    assert [each.outcome for each in ran if isinstance(each, HookRan)] == ["blocked"] * 2
+    ran = [item.payload for item in anyio.run(events_of, store)]
+    assert [item.outcome for item in ran if isinstance(item, HookRan)] == ["blocked"] * 2
 
 
 def test_a_shell_that_is_used_for_the_first_time_late_in_a_session_has_lost_nothing(
@@ -91,11 +91,11 @@ def test_a_network_that_is_given_is_reached_through_the_proxy_only(
     offered = [tool["function"]["name"] for tool in upstream.requests[0]["tools"]]
     assert "web_fetch" in offered
     requested = [
-        each.payload
-        for each in anyio.run(events_of, store)
-        if isinstance(each.payload, NetworkRequested)
+        item.payload
+        for item in anyio.run(events_of, store)
+        if isinstance(item.payload, NetworkRequested)
     ]
-    assert [(each.host, each.decision) for each in requested] == [("forbidden.test", "deny")]
+    assert [(item.host, item.decision) for item in requested] == [("forbidden.test", "deny")]
 
 
 def test_without_a_network_there_is_no_tool_for_it(mainspring: Run, upstream: Upstream):

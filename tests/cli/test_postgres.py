@@ -29,7 +29,7 @@ def test_an_empty_server_says_so(mainspring: Run, postgres_url: str):
 def test_doctor_reaches_the_server(mainspring: Run, postgres_url: str):
     result = mainspring("doctor", "--store", postgres_url, "--json")
     assert result.returncode == 0, result.stdout
-    [store] = [each for each in json.loads(result.stdout)["findings"] if each["name"] == "store"]
+    [store] = [load for load in json.loads(result.stdout)["findings"] if load["name"] == "store"]
     assert "(PostgreSQL " in store["found"]
 
 

@@ -14,10 +14,10 @@ from tests.cli.terminal import at_terminal
 from mainspring.core.content import TextBlock
 from mainspring.core.events import UserMessage
 from mainspring.core.facts import SessionCreated
-from mainspring.edges.cli.printable import clean, escaped, one_line
+from mainspring.edges.cli.printing import escape_json, sanitize_line, sanitize_text
 
 STEERING = "\u009b31m\u0085\u202e\u2066\u200e\u061c\u200b\u2028\ufeff\x1b]0;x\x07\x7f"
-CONTROLS = {each for each in STEERING if not each.isprintable()}
+CONTROLS = {item for item in STEERING if not item.isprintable()}
 FAMILY = (
     "👩\u200d👩\u200d👧 ❤️ 🏳️\u200d🌈 नमस्\u200dते می\u200cخواهم"
     " 🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f"
@@ -28,7 +28,7 @@ FAMILY = (
 def test_json_at_a_terminal_has_the_same_value_and_steers_nothing(text: str):
     encoded = json.dumps({"a": [text, f"{text}{STEERING}"]}, ensure_ascii=False)
     try:
-        shown = escaped(encoded.encode()).decode()
+        shown = escape_json(encoded.encode()).decode()
     except UnicodeEncodeError:  # half a character: no JSON of ours has one
         return
     assert json.loads(shown) == json.loads(encoded)
@@ -37,17 +37,17 @@ def test_json_at_a_terminal_has_the_same_value_and_steers_nothing(text: str):
 
 @given(st.text(alphabet=st.sampled_from(f"{STEERING}ab\n\té\u200d\u200c👩\u202e")))
 def test_no_text_steers_a_terminal(text: str):
-    for shown in (one_line(text), clean(text)):
+    for shown in (sanitize_line(text), sanitize_text(text)):
         assert not set(shown) & CONTROLS
-    assert "\n" not in one_line(text)
+    assert "\n" not in sanitize_line(text)
 
 
-@pytest.mark.parametrize("show", [one_line, clean])
+@pytest.mark.parametrize("show", [sanitize_line, sanitize_text])
 def test_what_joins_emoji_and_letters_is_kept_and_hides_nothing_elsewhere(show: object):
     assert callable(show)
     assert show(FAMILY) == FAMILY
     assert show("a\u200db \u200d") == "a\ufffdb \ufffd"
-    assert escaped(FAMILY.encode()) == FAMILY.encode()
+    assert escape_json(FAMILY.encode()) == FAMILY.encode()
 
 
 def test_export_and_json_are_exact_in_a_pipe_and_harmless_at_a_terminal(

@@ -52,18 +52,18 @@ def test_in_bypass_with_nobody_there_writes_that_could_run_later_are_denied_with
     assert ended.returncode == 0, ended.stderr
     *denied, fine = results(upstream)
     assert "Made fine.txt" in fine
-    for each in denied:
-        assert "protected" in each
-        assert "--allow-protected" in each
-        assert "tell the user" in each
+    for item in denied:
+        assert "protected" in item
+        assert "--allow-protected" in item
+        assert "tell the user" in item
     assert not (repository / ".git" / "hooks" / "pre-commit").exists()
     assert not (repository / ".git" / "hooks" / "post-commit").exists()
     assert not (repository / ".claude").exists()
     assert not (repository / ".cursor").exists()
     assert (repository / ".git" / "config").read_bytes() == config
-    said = [each.payload for each in anyio.run(events_of, store)]
-    decided = [each for each in said if isinstance(each, ToolCallAuthorized)]
-    assert [each.decision for each in decided] == ["deny"] * 4 + ["allow"]
+    said = [item.payload for item in anyio.run(events_of, store)]
+    decided = [item for item in said if isinstance(item, ToolCallAuthorized)]
+    assert [item.decision for item in decided] == ["deny"] * 4 + ["allow"]
 
 
 def test_what_the_operator_allows_is_recorded_holds_after_a_resume_and_is_that_path_alone(
@@ -83,9 +83,9 @@ def test_what_the_operator_allows_is_recorded_holds_after_a_resume_and_is_that_p
     again = mainspring("run", "again", "--resume", session, *FREE, **upstream.variables)
     assert again.returncode == 0, again.stderr
     assert "Made .vscode/settings.json" in results(upstream)[-1]
-    said = [each.payload for each in anyio.run(events_of, store)]
-    updates = [each for each in said if isinstance(each, PermissionUpdated)]
-    paths = [(each.by, update.paths) for each in updates for update in each.updates if update.paths]
+    said = [item.payload for item in anyio.run(events_of, store)]
+    updates = [item for item in said if isinstance(item, PermissionUpdated)]
+    paths = [(item.by, update.paths) for item in updates for update in item.updates if update.paths]
     assert paths == [("operator", (f"{place.resolve()}/.vscode/settings.json",))]
 
 

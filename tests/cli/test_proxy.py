@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 from tests.cli.upstream import Upstream
 
-from mainspring.capabilities.network.authority import Authority
+from mainspring.capabilities.network.certificate_authority import CertificateAuthority
 from mainspring.core import clock
 
 Run: TypeAlias = Callable[..., CompletedProcess[str]]
@@ -21,15 +21,17 @@ NAME = "models.test"
 
 
 @pytest.fixture
-def authority(tmp_path: Path) -> tuple[Authority, Path]:
-    made = Authority(clock.now)
+def authority(tmp_path: Path) -> tuple[CertificateAuthority, Path]:
+    made = CertificateAuthority(clock.now)
     file = tmp_path / "authority.pem"
     file.write_bytes(made.certificate)
     return made, file
 
 
 @contextmanager
-def proxying(upstream: Upstream, authority: Authority) -> Generator[tuple[str, list[str]]]:
+def proxying(
+    upstream: Upstream, authority: CertificateAuthority
+) -> Generator[tuple[str, list[str]]]:
     """A proxy that is `models.test` itself; its address, and whom it was asked for."""
     port = urlsplit(upstream.url).port
     asked: list[str] = []
@@ -61,7 +63,7 @@ def pump(source: socket.socket, sink: socket.socket) -> None:
 
 
 def test_a_model_is_asked_through_the_proxy_with_the_authority_that_is_named(
-    mainspring_from_nothing: Run, upstream: Upstream, authority: tuple[Authority, Path]
+    mainspring_from_nothing: Run, upstream: Upstream, authority: tuple[CertificateAuthority, Path]
 ):
     ours, file = authority
     with proxying(upstream, ours) as (proxy, asked):

@@ -12,12 +12,12 @@ import pytest
 from tests.cli.conftest import opened
 from tests.cli.terminal import at_terminal
 
-from mainspring.capabilities.providers.scripted import Line, Scripted, calls, says
+from mainspring.capabilities.providers.scripted import Scripted, ScriptLine, calls, says
 from mainspring.config import Settings, read_settings
 from mainspring.core.events import UserMessage
 from mainspring.runtime.agent import Agent
-from mainspring.wiring.runtime import open_runtime
-from mainspring.wiring.wish import Wish
+from mainspring.wiring.run_options import RunOptions
+from mainspring.wiring.runtime_assembly import open_runtime
 
 Run: TypeAlias = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -30,11 +30,11 @@ def settings(place: Path, environ: dict[str, str]) -> Settings:
 
 
 async def _work(
-    settings: Settings, session_id: str | None, *asked: str, replies: tuple[Line, ...]
+    settings: Settings, session_id: str | None, *asked: str, replies: tuple[ScriptLine, ...]
 ) -> str:
     """Ask for several things in turn; the session they were asked in."""
-    wish = Wish(workspace=Path(settings.folder), mode="acceptEdits")
-    async with open_runtime(settings, wish=wish) as runtime:
+    options = RunOptions(workspace=Path(settings.folder), mode="acceptEdits")
+    async with open_runtime(settings, options=options) as runtime:
         runtime.models.put("scripted:test", Scripted(*replies))
         if session_id is None:
             session = await runtime.start(WORKER)
@@ -88,7 +88,7 @@ def test_a_rewind_takes_files_and_conversation_back_and_can_be_undone(
     (place / "own.txt").write_text("mine, edited since")
     view = rewound(mainspring, worked[-8:], "--yes")
     assert files(place) == MADE
-    assert {each["path"]: each["change"] for each in view["changed"]} == {
+    assert {item["path"]: item["change"] for item in view["changed"]} == {
         "a.txt": "modified", "deep/b.txt": "removed", "own.txt": "modified",
     }  # fmt: skip
     shown = mainspring("sessions", "show", view["fork"]).stdout

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.access.keys import Keys
+from mainspring.service.access.api_keys import Keys
 
 Run: TypeAlias = Callable[..., "CompletedProcess[str]"]
 
@@ -20,7 +20,7 @@ Run: TypeAlias = Callable[..., "CompletedProcess[str]"]
 def test_a_start_that_fails_takes_no_key_along(mainspring: Run, store: Path):
     async def has_key() -> bool:
         async with open_sqlite(store) as opened:
-            return await Keys(opened.records).is_any()
+            return await Keys(opened.records).has_any()
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

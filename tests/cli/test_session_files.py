@@ -44,7 +44,7 @@ def kinds(lines: list[dict[str, Any]]) -> list[str]:
     found: list[str] = []
     for line in lines:
         content = line.get("message", {}).get("content", line["type"])
-        found += ["text"] if isinstance(content, str) else [each["type"] for each in content]
+        found += ["text"] if isinstance(content, str) else [item["type"] for item in content]
     return found
 
 
@@ -63,7 +63,7 @@ def test_hooks_read_a_transcript_that_is_written_while_the_session_runs(
     upstream.says("All done.")
     assert mainspring("run", "look", **upstream.variables).returncode == 0
     told = read_lines(file.read_text(encoding="utf-8"))
-    by_event = {each["hook_event_name"]: each for each in told}
+    by_event = {item["hook_event_name"]: item for item in told}
 
     before = read_lines(told[0]["texts"][0])
     assert kinds(before) == ["text", "text", "tool_use"]

@@ -15,13 +15,13 @@ import pytest
 from tests.cli.conftest import opened
 from tests.cli.upstream import Upstream, call
 
-from mainspring.capabilities.providers.scripted import Line, Scripted, calls, says
+from mainspring.capabilities.providers.scripted import Scripted, ScriptLine, calls, says
 from mainspring.core.model import ToolSpec
-from mainspring.core.tool import Call, Outcome, Tool, Traits
-from mainspring.harness.gates import Decision, OpenGates
+from mainspring.core.tool import Call, Tool, ToolResult, Traits
+from mainspring.harness.authorizer import AllowAll, Decision
 from mainspring.runtime.agent import Agent
-from mainspring.runtime.sessions import Result
-from mainspring.wiring.runtime import open_runtime
+from mainspring.runtime.session.session import Result
+from mainspring.wiring.runtime_assembly import open_runtime
 
 Run: TypeAlias = Callable[..., CompletedProcess[str]]
 
@@ -136,13 +136,13 @@ def test_rm_deletes(mainspring: Run, session_id: str):
     assert listed(mainspring) == []
 
 
-class Asking(OpenGates):
+class Asking(AllowAll):
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
         return Decision(decision="ask", gate="mode")
 
 
-async def _deploy(call: Call) -> Outcome:
-    return Outcome.text("deployed")
+async def _deploy(call: Call) -> ToolResult:
+    return ToolResult.text("deployed")
 
 
 DEPLOYER = Agent(
@@ -156,8 +156,8 @@ DEPLOYER = Agent(
 )
 
 
-async def _play(store: Path, session_id: str | None, *steps: Line) -> Result:
-    async with open_runtime(store=str(store), gates=Asking()) as runtime:
+async def _play(store: Path, session_id: str | None, *steps: ScriptLine) -> Result:
+    async with open_runtime(store=str(store), authorizer=Asking()) as runtime:
         runtime.models.put("scripted:test", Scripted(*steps))
         if session_id is None:
             session = await runtime.start(DEPLOYER, "ship it")

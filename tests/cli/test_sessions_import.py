@@ -11,7 +11,7 @@ from tests.cli.conftest import Run, opened
 from tests.cli.upstream import Upstream
 from tests.vault.planted import planted
 
-from mainspring.runtime.import_sessions.plan import UNKNOWN_RESULT
+from mainspring.runtime.import_sessions.import_plan import UNKNOWN_RESULT
 
 FOREIGN = Path(__file__).parent.parent / "fixtures" / "foreign_sessions"
 CLAUDE = FOREIGN / "claude/projects/-home-ada-shop/7c1e0a52-0000-4000-8000-000000000001.jsonl"
@@ -127,7 +127,7 @@ def test_what_a_file_says_permits_nothing_and_keeps_no_secret(
         {"type": "user", "uuid": "3", "parentUuid": "2", "message": {"content": "Well?"}},
     ]
     file = place / "hostile.jsonl"
-    file.write_text("\n".join(json.dumps({**each, "sessionId": "hostile"}) for each in lines))
+    file.write_text("\n".join(json.dumps({**line, "sessionId": "hostile"}) for line in lines))
     [view] = imported(mainspring, str(file))
     upstream.says({"name": "bash", "arguments": json.dumps({"command": "touch made"})})
     done = mainspring("run", "--resume", str(view["session_id"]), "go on", **upstream.variables)

@@ -11,7 +11,7 @@ import pytest
 from tests.cli.terminal import at_terminal
 
 from mainspring.config import Settings, read_settings
-from mainspring.core.errors import AlreadyThere, InvalidInput, NotFound
+from mainspring.core.errors import AlreadyExists, InvalidInput, NotFound
 from mainspring.core.facts import SkillUsed
 from mainspring.edges.cli import skill_acts as acts
 from mainspring.edges.cli import skill_install as installing
@@ -47,8 +47,8 @@ def skill_at(folder: Path, text: str = PLAIN, name: str = "pdf") -> Path:
 
 def wanted(
     source: Path, consent: acts.Consent = YES, *, is_project: bool = False, replaces: bool = False
-) -> installing.Installation:
-    return installing.Installation(
+) -> installing.InstallRequest:
+    return installing.InstallRequest(
         source=str(source), is_project=is_project, replaces=replaces, consent=consent
     )
 
@@ -91,21 +91,21 @@ async def test_an_installed_skill_is_shown_with_its_scan_before_it_is_kept(
 ):
     source = skill_at(tmp_path / "src", POWERFUL)
     with pytest.raises(InvalidInput, match="no terminal to ask at") as refused:
-        await installing.install(settings, installation=wanted(source, UNASKED), json=False)
+        await installing.install(settings, install_request=wanted(source, UNASKED), json=False)
     assert "--yes" in refused.value.__notes__[0]
     out = capsys.readouterr().out
     assert "any-command" in out
     assert "a scan is not a proof" in out
     assert not (home / ".mainspring/skills/pdf").exists()
-    assert await installing.install(settings, installation=wanted(source), json=True) == 0
+    assert await installing.install(settings, install_request=wanted(source), json=True) == 0
     view = json.loads(capsys.readouterr().out)
     assert (view["installed"], view["source"]) == ("pdf", str(source))
     assert {hit["rule"] for hit in view["report"]["hits"]} == {"any-command"}
-    with pytest.raises(AlreadyThere) as taken:
-        await installing.install(settings, installation=wanted(source), json=True)
+    with pytest.raises(AlreadyExists) as taken:
+        await installing.install(settings, install_request=wanted(source), json=True)
     assert "--replace" in taken.value.__notes__[0]
     assert (
-        await installing.install(settings, installation=wanted(source, replaces=True), json=True)
+        await installing.install(settings, install_request=wanted(source, replaces=True), json=True)
         == 0
     )
 
@@ -115,13 +115,15 @@ async def test_what_is_dangerous_is_kept_only_if_that_is_said(
 ):
     source = skill_at(tmp_path / "src", WORSE)
     with pytest.raises(InvalidInput, match="dangerous") as refused:
-        await installing.install(settings, installation=wanted(source, is_project=True), json=True)
+        await installing.install(
+            settings, install_request=wanted(source, is_project=True), json=True
+        )
     assert "--trust-anyway" in refused.value.__notes__[0]
     kept = place / ".mainspring/skills/pdf"
     assert not kept.exists()
     assert (
         await installing.install(
-            settings, installation=wanted(source, ANYWAY, is_project=True), json=True
+            settings, install_request=wanted(source, ANYWAY, is_project=True), json=True
         )
         == 0
     )
@@ -134,7 +136,7 @@ async def test_nothing_is_written_through_a_link_that_a_project_brings(
     (place / ".mainspring").symlink_to(home)
     with pytest.raises(InvalidInput, match="leads out of the project"):
         await installing.install(
-            settings, installation=wanted(skill_at(tmp_path / "src"), is_project=True), json=True
+            settings, install_request=wanted(skill_at(tmp_path / "src"), is_project=True), json=True
         )
     with pytest.raises(InvalidInput, match="leads out of the project"):
         await acts.new(settings, name="a", description=None, is_project=True, json=True)
@@ -160,7 +162,9 @@ async def test_a_projects_skill_is_trusted_by_a_scan_until_it_changes(
 async def test_an_installed_skill_that_changes_is_not_trusted_any_more(
     settings: Settings, home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    await installing.install(settings, installation=wanted(skill_at(tmp_path / "src")), json=True)
+    await installing.install(
+        settings, install_request=wanted(skill_at(tmp_path / "src")), json=True
+    )
     [view] = await listed(settings, capsys)
     assert (view["trust"], view["source"]) == ("trusted", str(tmp_path / "src"))
     (home / ".mainspring/skills/pdf/SKILL.md").write_text(POWERFUL)

@@ -5,9 +5,14 @@ from time import perf_counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.edges.cli.blocks import Blocks, CodeLine, Piece, Prose
-from mainspring.edges.cli.speech import clean
-from mainspring.edges.cli.teller import key_argument
+from mainspring.edges.cli.markdown_stream import (
+    BlockSplitter,
+    CodeLine,
+    MarkdownBlock,
+    MarkdownPiece,
+    sanitize_text,
+)
+from mainspring.edges.cli.renderer import key_argument
 
 LINES = st.sampled_from(
     [
@@ -26,8 +31,8 @@ LINES = st.sampled_from(
 )
 
 
-def pieces(*chunks: str) -> list[Piece]:
-    blocks = Blocks()
+def pieces(*chunks: str) -> list[MarkdownPiece]:
+    blocks = BlockSplitter()
     found = [piece for chunk in chunks for piece in blocks.feed(chunk)]
     return found + blocks.close()
 
@@ -35,29 +40,29 @@ def pieces(*chunks: str) -> list[Piece]:
 def test_blocks_end_at_empty_lines_and_code_comes_line_by_line():
     text = "# Head\n\npara\nmore\n\n```py\nx = 1\n\ny = 2\n```\nafter"
     assert pieces(text) == [
-        Prose("# Head"),
-        Prose("para\nmore"),
+        MarkdownBlock("# Head"),
+        MarkdownBlock("para\nmore"),
         CodeLine("x = 1", "py", True),
         CodeLine("", "py", False),
         CodeLine("y = 2", "py", False),
-        Prose("after"),
+        MarkdownBlock("after"),
     ]
 
 
 def test_a_list_is_one_block_with_all_that_belongs_to_its_items():
     text = "1. one\n\n   more\n\n   ```\n   code\n\n   ```\n2. two\n\nafter\n"
     whole, after = pieces(text)
-    assert whole == Prose("1. one\n\n   more\n\n   ```\n   code\n\n   ```\n2. two")
-    assert after == Prose("after")
+    assert whole == MarkdownBlock("1. one\n\n   more\n\n   ```\n   code\n\n   ```\n2. two")
+    assert after == MarkdownBlock("after")
 
 
 def test_what_is_complete_is_given_out_at_once():
-    blocks = Blocks()
+    blocks = BlockSplitter()
     assert blocks.feed("a paragraph\n") == []
     assert blocks.tail == "a paragraph "
-    assert blocks.feed("\nnext") == [Prose("a paragraph")]
+    assert blocks.feed("\nnext") == [MarkdownBlock("a paragraph")]
     assert blocks.tail == "next"
-    assert blocks.feed("\n\n```\ncode\n") == [Prose("next"), CodeLine("code", "", True)]
+    assert blocks.feed("\n\n```\ncode\n") == [MarkdownBlock("next"), CodeLine("code", "", True)]
 
 
 @given(st.lists(LINES, max_size=20), st.integers(1, 9))
@@ -90,7 +95,7 @@ def _timed(chunks: list[str]) -> float:
 
 
 def test_what_could_steer_a_terminal_is_replaced():
-    assert clean("a\x1b[2J\tb\r\nc\x07") == "a\ufffd[2J\tb\nc\ufffd"
+    assert sanitize_text("a\x1b[2J\tb\r\nc\x07") == "a\ufffd[2J\tb\nc\ufffd"
 
 
 def test_the_argument_that_tells_most_is_shown():

@@ -13,8 +13,8 @@ import pytest
 from mainspring import __version__
 from mainspring.config import Settings
 from mainspring.edges import cli
-from mainspring.edges.cli.main import hoisted
-from mainspring.edges.cli.perform import perform
+from mainspring.edges.cli.action_runner import run_action
+from mainspring.edges.cli.main import hoist_global_options
 
 Run: TypeAlias = Callable[..., CompletedProcess[str]]
 
@@ -101,7 +101,7 @@ def test_an_offline_run_without_hooks_does_not_wait_for_what_it_does_not_use(
         "cryptography",
         "mainspring.capabilities.hooks",
         "mainspring.capabilities.network",
-        "mainspring.capabilities.vault.sealed",
+        "mainspring.capabilities.vault.vault_file",
         "psycopg",
         "pydantic_monty",
     }
@@ -156,11 +156,16 @@ def test_a_mistyped_command_is_a_usage_error_with_a_suggestion(mainspring: Run):
 
 
 def test_global_options_are_understood_anywhere():
-    assert hoisted(["log", "ls", "--store", "x", "--json", "--debug"]) == [
+    assert hoist_global_options(["log", "ls", "--store", "x", "--json", "--debug"]) == [
         "--store", "x", "--debug", "log", "ls", "--json",
     ]  # fmt: skip
-    assert hoisted(["log", "ls", "--store=x"]) == ["--store=x", "log", "ls"]
-    assert hoisted(["log", "search", "--", "--store"]) == ["log", "search", "--", "--store"]
+    assert hoist_global_options(["log", "ls", "--store=x"]) == ["--store=x", "log", "ls"]
+    assert hoist_global_options(["log", "search", "--", "--store"]) == [
+        "log",
+        "search",
+        "--",
+        "--store",
+    ]
 
 
 def test_an_expected_failure_is_one_line_and_a_hint(mainspring: Run, session_id: str):
@@ -193,15 +198,15 @@ def test_a_bug_is_told_shortly_and_with_a_traceback_on_demand(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.delenv("MAINSPRING_DEBUG", raising=False)
-    assert perform(broken, store="x.db", debug=False) == 1
+    assert run_action(broken, store="x.db", debug=False) == 1
     short = capsys.readouterr().err
     assert short.startswith("error: ZeroDivisionError")
     assert "MAINSPRING_DEBUG=1" in short
     assert "Traceback" not in short
-    assert perform(broken, store="x.db", debug=True) == 1
+    assert run_action(broken, store="x.db", debug=True) == 1
     assert "Traceback" in capsys.readouterr().err
     monkeypatch.setenv("MAINSPRING_DEBUG", "1")
-    assert perform(broken, store="x.db", debug=False) == 1
+    assert run_action(broken, store="x.db", debug=False) == 1
     assert "Traceback" in capsys.readouterr().err
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from mainspring.config import Settings, read_settings
 from mainspring.edges.cli import validate_acts
-from mainspring.wiring.trust import trust
-from mainspring.wiring.validating import validate
+from mainspring.wiring.folder_validation import validate
+from mainspring.wiring.project_trust import trust
 
 Run: TypeAlias = Callable[..., CompletedProcess[str]]
 CLAUDE_PROJECT = Path(__file__).parents[1] / "fixtures/claude_project"
@@ -45,12 +45,12 @@ async def checked(
 
 
 def part(report: dict[str, Any], name: str) -> dict[str, Any]:
-    [found] = [each for each in report["parts"] if each["name"] == name]
+    [found] = [item for item in report["parts"] if item["name"] == name]
     return found
 
 
 def not_honoured(report: dict[str, Any], name: str) -> dict[str, str]:
-    return {each["what"]: each["why"] for each in part(report, name)["not_honoured"]}
+    return {item["what"]: item["why"] for item in part(report, name)["not_honoured"]}
 
 
 async def test_a_claude_code_project_is_told_what_is_honoured_and_what_is_not_and_why(
@@ -65,7 +65,7 @@ async def test_a_claude_code_project_is_told_what_is_honoured_and_what_is_not_an
         "docs/testing.md (project)",
     ]
     assert ".claude/rules/prices.md: for shop/**/*.txt" in told
-    assert [each.partition(":")[0] for each in part(report, "subagents")["honoured"][:2]] == [
+    assert [item.partition(":")[0] for item in part(report, "subagents")["honoured"][:2]] == [
         "reviewer",
         "test-runner",
     ]
@@ -129,7 +129,7 @@ async def test_models_and_tools_that_there_are_not_are_told(
     why = not_honoured(report, "subagents")
     assert why["reader: tool WebSerch"] == "there is none here; did you mean WebSearch?"
     assert why["reader: model sonet"].startswith("it has its parent's")
-    assert not [each for each in why if each.startswith("other") or "mcp__" in each]
+    assert not [item for item in why if item.startswith("other") or "mcp__" in item]
 
 
 async def test_hooks_of_a_plugin_that_nobody_vouches_for_are_told_with_the_way_to_do_it(
@@ -174,7 +174,7 @@ def test_nothing_in_a_folder_is_fatal_to_the_look_at_it(settings: Settings, proj
     put(project, "hooks.json", "{}")
     report = validate(settings)
     assert {"agent.yaml", ".claude/settings.json", ".mcp.json"} == {
-        each.file for each in report.problems if each.level == "error"
+        problem.file for problem in report.problems if problem.level == "error"
     }
 
 
@@ -193,7 +193,7 @@ async def test_instructions_that_are_long_or_contradict_each_other_are_warned_ab
     put(project, "AGENTS.md", "# Style\n\n- Always use tabs.\n- Never push.\n" + "word " * 9_000)
     put(project, ".claude/rules/style.md", "Be brief.\n\n* **Never** use the tabs!\n")
     _, report = await checked(settings, capsys)
-    whats = [each["what"] for each in part(report, "instructions")["findings"]]
+    whats = [item["what"] for item in part(report, "instructions")["findings"]]
     assert "contradicts AGENTS.md:3" in whats
     assert [what for what in whats if "characters, all of them in every request" in what]
 

@@ -35,7 +35,7 @@ def test_a_secret_is_kept_listed_and_removed_and_its_value_never_shown(mainsprin
     assert "empty" in mainspring("vault", "ls").stderr
     said = kept.stdout + kept.stderr + listed.stdout + listed.stderr
     assert VALUE not in said
-    assert VALUE.encode() not in b"".join(each.read_bytes() for each in own.parent.iterdir())
+    assert VALUE.encode() not in b"".join(item.read_bytes() for item in own.parent.iterdir())
 
 
 def test_a_value_is_asked_for_at_a_terminal_and_not_echoed(

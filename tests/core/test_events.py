@@ -27,7 +27,7 @@ from mainspring.core.envelope import (
     AnyPayload,
     Event,
     EventLine,
-    Unknown,
+    UnknownPayload,
     decode_payload,
     encode_line,
     encode_payload,
@@ -58,7 +58,7 @@ def test_an_event_is_written_as_its_golden_file_says(kind: str):
 def test_every_released_format_is_still_understood(path: Path):
     version = int(path.parent.name.removeprefix("v"))
     payload = read_payload(path.stem, path.read_bytes(), version)
-    assert not isinstance(payload, Unknown)
+    assert not isinstance(payload, UnknownPayload)
     if version == FORMAT:
         assert encode_payload(payload) == path.read_bytes()
 
@@ -82,14 +82,14 @@ def test_the_official_sdk_understands_our_events(kind: str):
 def test_a_type_from_a_newer_version_is_kept_with_its_exact_bytes():
     body = b'{"type":"agent.dreamt","of":["electric sheep"],"n":1.0}'
     payload = decode_payload(body)
-    assert payload == Unknown(type="agent.dreamt")
+    assert payload == UnknownPayload(type="agent.dreamt")
     event = made(body=body, payload=payload)
     assert read_line(msgspec.json.decode(encode_line(event), type=EventLine)) == event
 
 
 def test_a_known_type_in_a_newer_shape_is_kept_and_in_ours_refused():
     body = b'{"type":"user.message","content":[{"type":"hologram","data":"x"}]}'
-    assert read_payload("user.message", body, FORMAT + 1) == Unknown(type="user.message")
+    assert read_payload("user.message", body, FORMAT + 1) == UnknownPayload(type="user.message")
     with pytest.raises(MalformedEvent, match="hologram"):
         read_payload("user.message", body, FORMAT)
 

@@ -3,19 +3,19 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.latest import Latest
+from mainspring.core.lru_cache import LruCache
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 9))), st.integers(1, 4))
 def test_it_keeps_those_that_were_put_in_or_asked_for_last(uses: list[tuple[bool, int]], most: int):
-    latest: Latest[int, int] = Latest(most)
+    latest: LruCache[int, int] = LruCache(most)
     order: list[int] = []
     for is_put, key in uses:
         if is_put:
             latest.put(key, -key)
         elif latest.get(key) is None:
             continue
-        order = [*(each for each in order if each != key), key][-most:]
+        order = [*(item for item in order if item != key), key][-most:]
     assert [key for key in range(10) if key in latest] == sorted(order)
     assert len(latest) == len(order)
     assert all(latest.get(key) == -key for key in order)

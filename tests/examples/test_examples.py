@@ -19,7 +19,7 @@ import pytest
 from tests import nursery
 from tests.cli.conftest import environ
 
-from mainspring.runtime.skills.strict import check_strict
+from mainspring.runtime.skills.strict_validation import check_strict
 
 __all__ = ["environ"]
 

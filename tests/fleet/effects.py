@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.harness.standin import Ledger, told, tools
 
 from mainspring import Agent
-from mainspring.capabilities.providers.scripted import Line, calls, says
+from mainspring.capabilities.providers.scripted import ScriptLine, calls, says
 from mainspring.core.model import Request
 from mainspring.harness.limits import Limits
 
@@ -44,11 +44,11 @@ def steps(count: int, *, is_gentle: bool) -> dict[str, str]:
     }
 
 
-def answering(plan: dict[str, str]) -> Callable[[Request], Line]:
+def answering(plan: dict[str, str]) -> Callable[[Request], ScriptLine]:
     """Look at what is unknown, repeat what is missing, go on with what was not done yet."""
 
-    def answer(request: Request) -> Line:
-        states = {each.step: each.state for each in told(request)}
+    def answer(request: Request) -> ScriptLine:
+        states = {item.step: item.state for item in told(request)}
         for step, tool in plan.items():
             match states.get(step):
                 case "done":

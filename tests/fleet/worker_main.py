@@ -22,13 +22,13 @@ from msgspec import Struct
 from tests.fleet.effects import answering, clerk, steps
 
 from mainspring import Runtime, Scripted, open_runtime
-from mainspring.log.background import running
-from mainspring.runtime import holding
-from mainspring.service.work.dispatch import Dispatcher
-from mainspring.service.work.embedded import EmbeddedDispatcher
-from mainspring.service.work.worker import Pace, Worker
+from mainspring.log.task_groups import run_in_background
+from mainspring.runtime.session import lease
+from mainspring.service.jobs.dispatcher import Dispatcher
+from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
+from mainspring.service.jobs.postgres_dispatcher import open_fleet
+from mainspring.service.jobs.worker import Worker, WorkerSettings
 from mainspring.testing.crash.stores import is_sqlite, preload
-from mainspring.wiring.fleet import open_fleet
 
 
 class Order(Struct, frozen=True, kw_only=True):
@@ -59,7 +59,7 @@ def _cannot_tell(owner: str) -> bool:
 
 async def main(order: Order) -> None:
     if order.is_blind:
-        holding.is_dead = _cannot_tell
+        lease.is_dead = _cannot_tell
     model = Scripted(
         otherwise=answering(steps(order.steps, is_gentle=order.is_gentle)),
         latency_seconds=order.latency_seconds,
@@ -78,11 +78,11 @@ async def main(order: Order) -> None:
     async with (
         open_runtime(store=order.url) as runtime,
         open_dispatcher(order.url, runtime) as dispatcher,
-        running(listen),
+        run_in_background(listen),
     ):
         runtime.models.put("scripted:clerk", model)
-        pace = Pace(concurrency=order.concurrency, drain_seconds=0.2)
-        await Worker(dispatcher, runtime.log, run, pace=pace).work(closing)
+        pace = WorkerSettings(concurrency=order.concurrency, drain_seconds=0.2)
+        await Worker(dispatcher, runtime.log, run, worker_settings=pace).work(closing)
 
 
 def serve() -> None:

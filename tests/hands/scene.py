@@ -11,18 +11,18 @@ from typing import TypeVar
 
 import anyio
 
-from mainspring.capabilities.providers.scripted import Scripted, Step, says
+from mainspring.capabilities.providers.scripted import Scripted, ScriptStep, says
 from mainspring.config import read_settings
 from mainspring.core.content import TextBlock, plain_text
 from mainspring.core.events import AgentMcpToolResult, AgentToolResult, PermissionUpdate, RuleText
 from mainspring.core.facts import ToolCallAuthorized
-from mainspring.core.model import Request, ToolResult, User
+from mainspring.core.model import Request, ToolResultBlock, User
 from mainspring.core.tool import Tool
 from mainspring.harness.permissions.policy import Mode
 from mainspring.runtime.agent import Agent
-from mainspring.runtime.sessions import Result, Runtime, Session
-from mainspring.wiring.runtime import open_runtime
-from mainspring.wiring.wish import Wish
+from mainspring.runtime.session.session import Result, Runtime, Session
+from mainspring.wiring.run_options import RunOptions
+from mainspring.wiring.runtime_assembly import open_runtime
 
 P = TypeVar("P")
 MODEL = "anthropic:claude-sonnet-5"
@@ -60,23 +60,24 @@ class Play:
 
     async def results(self) -> list[str]:
         """What came of its calls, in the order of their asking."""
-        told = {each.tool_use_id: each.content for each in await self.events(AgentToolResult)}
-        for each in await self.events(AgentMcpToolResult):
-            told[each.mcp_tool_use_id] = each.content
+        told = {entry.tool_use_id: entry.content for entry in await self.events(AgentToolResult)}
+        for item in await self.events(AgentMcpToolResult):
+            told[item.mcp_tool_use_id] = item.content
         events = await self.session.events()
         return [plain_text(told[event.id]) for event in events if event.id in told]
 
     async def decisions(self) -> list[tuple[str, str, str | None]]:
         """What was decided about calls, by which gate, by which rule."""
         return [
-            (each.decision, each.gate, each.rule) for each in await self.events(ToolCallAuthorized)
+            (event.decision, event.gate, event.rule)
+            for event in await self.events(ToolCallAuthorized)
         ]
 
     async def asked(self) -> ToolCallAuthorized:
         """The newest question."""
-        return [each for each in await self.events(ToolCallAuthorized) if each.decision == "ask"][
-            -1
-        ]
+        return [
+            event for event in await self.events(ToolCallAuthorized) if event.decision == "ask"
+        ][-1]
 
     async def allow(self, result: Result) -> Result:
         for call_id in result.waiting_for:
@@ -121,14 +122,14 @@ class Scene:
             folder=self.workspace,
             environ=environ or {"HOME": str(self.home), "PATH": "/usr/local/bin:/usr/bin:/bin"},
         )
-        wish = Wish(workspace=self.workspace, mode=mode, warn=self.warnings.append)
-        async with open_runtime(settings, wish=wish) as runtime:
+        options = RunOptions(workspace=self.workspace, mode=mode, warn=self.warnings.append)
+        async with open_runtime(settings, options=options) as runtime:
             yield runtime
 
     @asynccontextmanager
     async def play(
         self,
-        *steps: Step,
+        *steps: ScriptStep,
         mode: Mode | None = None,
         tools: Sequence[Tool] = (),
         environ: Mapping[str, str] | None = None,
@@ -140,7 +141,7 @@ class Scene:
 
 
 async def begin(
-    runtime: Runtime, *steps: Step, tools: Sequence[Tool] = (), go_on: str | None = None
+    runtime: Runtime, *steps: ScriptStep, tools: Sequence[Tool] = (), go_on: str | None = None
 ) -> Play:
     model = Scripted(*steps, otherwise=DONE)
     runtime.models.put(MODEL, model)
@@ -178,7 +179,7 @@ def read_results(request: Request) -> list[str]:
         for message in request.messages
         if isinstance(message, User)
         for part in message.content
-        if isinstance(part, ToolResult)
+        if isinstance(part, ToolResultBlock)
     ]
 
 

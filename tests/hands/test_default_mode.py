@@ -12,9 +12,9 @@ from mainspring.core.events import ModelRequestEnded, PermissionUpdate
 from mainspring.core.facts import SandboxOpened, ToolCallStarted
 from mainspring.core.model import Request
 from mainspring.core.tool import Tool
-from mainspring.harness.permissions.classify import SYSTEM
-from mainspring.wiring.policies import add_local_rules
-from mainspring.wiring.trust import trust
+from mainspring.harness.permissions.classifier import SYSTEM
+from mainspring.wiring.policy_loader import add_local_rules
+from mainspring.wiring.project_trust import trust
 
 
 def looking(looked: list[str]) -> Tool:
@@ -53,7 +53,7 @@ async def test_what_only_reads_runs_unasked(scene: Scene):
         [opened] = await play.events(SandboxOpened)
         assert (opened.level, opened.workspace) == ("isolated", str(scene.workspace))
         started = await play.events(ToolCallStarted)
-        assert all(opened.backend in (each.sandbox or "") for each in started)
+        assert all(opened.backend in (item.sandbox or "") for item in started)
 
 
 async def test_an_edit_waits_with_its_diff_and_then_does_exactly_that(scene: Scene):
@@ -213,7 +213,7 @@ async def test_dont_ask_denies_what_would_be_asked_about(scene: Scene):
         calls("bash", command="touch good"), calls("bash", command="touch bad"), mode="dontAsk"
     ) as play:
         assert (await play.run()).ok
-        assert [each[0] for each in await play.decisions()] == ["allow", "deny"]
+        assert [decision[0] for decision in await play.decisions()] == ["allow", "deny"]
         assert (scene.workspace / "good").exists()
         assert not (scene.workspace / "bad").exists()
 
@@ -257,10 +257,10 @@ async def test_auto_asks_a_model_and_after_three_refusals_a_person(scene: Scene)
         assert spoken(questions[0]).count("<action>") == 1
         assert spoken(questions[3]).count("<action>") == 4  # with what it did before
         ended = await play.events(ModelRequestEnded)
-        judgements = [each for each in ended if each.purpose == "judgement"]
+        judgements = [item for item in ended if item.purpose == "judgement"]
         assert len(judgements) == 4
-        assert all(float(each.cost_usd or 0) > 0 for each in judgements)
-        total = sum(float(each.cost_usd or 0) for each in ended)
+        assert all(float(judgement.cost_usd or 0) > 0 for judgement in judgements)
+        total = sum(float(item.cost_usd or 0) for item in ended)
         assert float(result.cost_usd) == pytest.approx(total)
         assert (await play.allow(result)).ok
         assert (scene.workspace / "f4").exists()
@@ -290,7 +290,7 @@ async def test_a_grant_for_a_read_is_used_up_also_when_calls_begin_early(scene: 
         result = await play.run()
         assert looked == ["a"]
         assert result.reason == "requires_action"
-        assert [each[0] for each in await play.decisions()] == ["allow", "ask", "ask"]
+        assert [decision[0] for decision in await play.decisions()] == ["allow", "ask", "ask"]
 
 
 async def test_a_grant_that_has_expired_or_was_revoked_gives_no_leave(scene: Scene):
@@ -333,6 +333,6 @@ async def test_a_rule_that_denies_a_whole_tool_hides_it(scene: Scene):
         offered = {spec.name for spec in play.model.requests[0].tools}
         assert "read" in offered
         assert offered.isdisjoint({"bash", "service_start", "mcp__zoo__look"})
-        assert all(each != "x" for each in await play.results())
+        assert all(result != "x" for result in await play.results())
         assert looked == []
     assert play.session.agent.model == MODEL

@@ -38,7 +38,7 @@ async def test_tools_of_servers_are_loaded_before_they_are_called(scene: Scene):
         assert measured == "7 is 3 large"
         assert [spec.name for spec in last.tools][-1] == "mcp__zoo__tool_7"
         assert last.tools[: len(first.tools)] == first.tools
-        assert [each.names for each in await play.events(ToolsLoaded)] == [("mcp__zoo__tool_7",)]
+        assert [event.names for event in await play.events(ToolsLoaded)] == [("mcp__zoo__tool_7",)]
     async with scene.play(go_on=play.session.id, tools=[*own, *theirs]) as play:
         await play.run("and now?")
         assert "mcp__zoo__tool_7" in {spec.name for spec in play.model.requests[0].tools}

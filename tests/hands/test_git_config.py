@@ -52,7 +52,7 @@ async def test_neither_programs_nor_tools_change_what_the_configuration_names(co
         assert "set aside" in (await play.results())[0]
     async with scene.play(*edits, mode="dontAsk") as play:
         await play.run()
-        assert [("protected" in each) for each in await play.results()] == [True] * len(edits)
+        assert [("protected" in result) for result in await play.results()] == [True] * len(edits)
     assert {file: _content(scene, file) for file in files} == before
 
 
@@ -99,7 +99,7 @@ async def test_a_nested_repository_is_protected_like_the_workspace(scene: Scene)
         await play.run()
         (told,) = await play.results()
     assert "sub/.Cursor, sub/.npmrc, sub/h" in told
-    assert sorted(each.name for each in (scene.workspace / "sub").iterdir()) == [".git"]
+    assert sorted(item.name for item in (scene.workspace / "sub").iterdir()) == [".git"]
 
 
 async def test_a_configuration_that_cannot_be_read_stops_the_session(scene: Scene):

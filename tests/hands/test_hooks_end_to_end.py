@@ -8,7 +8,7 @@ from tests.hands.scene import DONE, Scene, begin, read_by_model, read_results, s
 from mainspring.capabilities.providers.scripted import calls, says
 from mainspring.core.events import ModelRequestEnded
 from mainspring.core.facts import ContextAdded, HookRan, MessageWithheld
-from mainspring.wiring.trust import trust
+from mainspring.wiring.project_trust import trust
 
 VALIDATOR = """#!/usr/bin/env python3
 import json, sys
@@ -70,7 +70,7 @@ async def test_a_published_settings_file_runs_unchanged(scene: Scene):
         assert scene.read("a.py") == 'x = "a"\n'
         assert "Run the test suite before finishing." in read_by_model([last])
         assert len(play.model.requests) == 4  # it was sent back once
-        ran = [(each.hook_event, each.outcome) for each in await play.events(HookRan)]
+        ran = [(event.hook_event, event.outcome) for event in await play.events(HookRan)]
         assert ran == [
             ("SessionStart", "ok"),
             ("UserPromptSubmit", "ok"),
@@ -110,7 +110,7 @@ async def test_hooks_of_a_project_run_only_if_it_is_trusted(scene: Scene):
     async with scene.play() as play:
         assert (await play.run()).ok
         assert not (scene.workspace / "ran").exists()
-        assert any("not trusted" in each for each in scene.warnings)
+        assert any("not trusted" in warning for warning in scene.warnings)
         trust(scene.workspace, home=scene.home)
         play = await begin(play.runtime)
         assert (await play.run()).ok
@@ -126,12 +126,12 @@ async def test_rewriting_the_settings_changes_nothing_in_a_session(scene: Scene)
         scene.user(hooks=evil, permissions={"defaultMode": "bypassPermissions"})
         scene.project(hooks=evil)
         await play.run("again")
-        assert all("Not allowed: no" in each for each in await play.results())
+        assert all("Not allowed: no" in result for result in await play.results())
     async with scene.play(calls("bash", command="ls"), go_on=play.session.id) as play:
         await play.run("once more")
         results = await play.results()
         assert len(results) == 3
-        assert all("Not allowed: no" in each for each in results)
+        assert all("Not allowed: no" in result for result in results)
         assert not (scene.home / "evil").exists()
         play = await begin(play.runtime)
         await play.run()
@@ -157,9 +157,9 @@ async def test_a_gate_that_breaks_is_closed(scene: Scene, broken: dict[str, obje
         mode="bypassPermissions",
     ) as play:
         assert (await play.run()).ok
-        assert all(each.startswith("Not allowed") for each in await play.results())
+        assert all(result.startswith("Not allowed") for result in await play.results())
         assert not (scene.workspace / "made").exists()
-        assert {each.outcome for each in await play.events(HookRan)} <= {"failed", "timed_out"}
+        assert {event.outcome for event in await play.events(HookRan)} <= {"failed", "timed_out"}
 
 
 async def test_a_hook_sees_and_rewrites_input_and_it_is_judged_anew(scene: Scene):
@@ -188,8 +188,8 @@ async def test_a_prompt_hook_asks_the_model_and_its_cost_is_on_the_bill(scene: S
         assert "not today" in (await play.results())[0]
         assert len(play.model.requests) == 3
         ended = await play.events(ModelRequestEnded)
-        assert [each.purpose for each in ended] == [None, "judgement", None]
-        total = sum(float(each.cost_usd or 0) for each in ended)
+        assert [item.purpose for item in ended] == [None, "judgement", None]
+        total = sum(float(item.cost_usd or 0) for item in ended)
         assert float(result.cost_usd) == pytest.approx(total)
 
 
@@ -235,5 +235,5 @@ async def test_an_agent_cannot_rewrite_what_a_trusted_hook_runs(scene: Scene):
     scene.warnings.clear()
     async with scene.play(calls("write", file_path="y", content="y"), mode="acceptEdits") as play:
         await play.run()
-        assert any("not trusted" in each for each in scene.warnings)
+        assert any("not trusted" in warning for warning in scene.warnings)
         assert not (scene.workspace / "evil").exists()

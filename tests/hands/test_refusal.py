@@ -64,8 +64,8 @@ def reachable(monkeypatch: pytest.MonkeyPatch) -> Generator[Scene, None, None]:
         root = Path(folder)
         root.chmod(0o755)
         scene = Scene(home=root / "home", workspace=root / "project", outside=root)
-        for each in (scene.home, scene.workspace):
-            each.mkdir()
+        for item in (scene.home, scene.workspace):
+            item.mkdir()
         monkeypatch.setenv("HOME", str(scene.home))
         yield scene
 

@@ -3,7 +3,7 @@
 import pytest
 from tests.hands.scene import Scene
 
-from mainspring.capabilities.providers.scripted import Step, calls
+from mainspring.capabilities.providers.scripted import ScriptStep, calls
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
@@ -15,7 +15,7 @@ TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
         calls("bash", command=f"echo {TOKEN} > made.txt"),
     ],
 )
-async def test_a_call_that_lost_a_secret_on_its_way_is_refused(scene: Scene, step: Step):
+async def test_a_call_that_lost_a_secret_on_its_way_is_refused(scene: Scene, step: ScriptStep):
     async with scene.play(step, mode="acceptEdits") as play:
         assert (await play.run()).reason == "completed"
         [told] = await play.results()

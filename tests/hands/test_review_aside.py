@@ -10,7 +10,11 @@ from tests.hands.scene import Scene
 
 from mainspring.capabilities.providers.scripted import calls
 from mainspring.core.errors import InvalidInput
-from mainspring.wiring.lookout import Lookout, Repositories, find_repositories
+from mainspring.harness.permissions.protected_path_watcher import (
+    GitRepositories,
+    ProtectedPathWatcher,
+    find_repositories,
+)
 
 MADE = (
     *(".envrc", ".mcp.json", ".gitmodules", ".claude/settings.json", ".vscode/tasks.json"),
@@ -138,13 +142,13 @@ def test_a_link_is_moved_and_never_followed(tmp_path: Path):
     work, outside = tmp_path / "work", tmp_path / "outside"
     git(outside, "init", "-q")
     work.mkdir()
-    lookout = Lookout(
+    watcher = ProtectedPathWatcher(
         work, (found := find_repositories(work, ())).steering, found, tmp_path / "state"
     )
-    lookout.begin()
+    watcher.begin()
     (work / ".git").symlink_to(outside / ".git")
     (outside / ".git/commondir").write_text("x")
-    assert lookout.end() == [".git"]
+    assert watcher.end() == [".git"]
     assert not (work / ".git").is_symlink()
     assert (outside / ".git/commondir").exists()
 
@@ -152,11 +156,11 @@ def test_a_link_is_moved_and_never_followed(tmp_path: Path):
 def test_what_cannot_leave_its_folder_gets_another_name_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    lookout = Lookout(tmp_path / "work", (), Repositories(), tmp_path / "state")
-    lookout.workspace.mkdir()
-    lookout.begin()
-    (lookout.workspace / ".envrc").write_text("x")
-    lookout.workspace.chmod(0o555)
+    watcher = ProtectedPathWatcher(tmp_path / "work", (), GitRepositories(), tmp_path / "state")
+    watcher.workspace.mkdir()
+    watcher.begin()
+    (watcher.workspace / ".envrc").write_text("x")
+    watcher.workspace.chmod(0o555)
     rename = os.rename
 
     def refuse_to_leave(source: str, target: str | Path, **folders: int) -> None:
@@ -165,8 +169,8 @@ def test_what_cannot_leave_its_folder_gets_another_name_there(
         rename(source, target, **folders)
 
     monkeypatch.setattr(os, "rename", refuse_to_leave)
-    assert lookout.end() == [".envrc"]
-    (left,) = lookout.workspace.iterdir()
+    assert watcher.end() == [".envrc"]
+    (left,) = watcher.workspace.iterdir()
     assert left.name.endswith("-.envrc")
 
 
@@ -174,21 +178,21 @@ def test_what_was_a_link_must_lead_where_it_did(tmp_path: Path):
     work = tmp_path / "work"
     (work / "real").mkdir(parents=True)
     (work / ".claude").symlink_to("real")
-    lookout = Lookout(work, (), Repositories(), tmp_path / "state")
-    lookout.begin()
-    assert lookout.end() == []
-    lookout.begin()
+    watcher = ProtectedPathWatcher(work, (), GitRepositories(), tmp_path / "state")
+    watcher.begin()
+    assert watcher.end() == []
+    watcher.begin()
     (work / ".claude").unlink()
     (work / ".claude").symlink_to("evil")
-    assert lookout.end() == [".claude"]
+    assert watcher.end() == [".claude"]
 
 
 def test_a_program_cannot_make_another_ones_work_pass_for_somebody_elses(tmp_path: Path):
-    lookout = Lookout(tmp_path / "work", (), Repositories(), tmp_path / "state")
-    lookout.workspace.mkdir()
-    lookout.begin()
-    (lookout.workspace / ".envrc").touch()
-    lookout.begin()  # the next one waits for its turn meanwhile
-    assert lookout.end() == [".envrc"]
-    (lookout.workspace / ".envrc").touch()
-    assert lookout.end() == [".envrc"]
+    watcher = ProtectedPathWatcher(tmp_path / "work", (), GitRepositories(), tmp_path / "state")
+    watcher.workspace.mkdir()
+    watcher.begin()
+    (watcher.workspace / ".envrc").touch()
+    watcher.begin()  # the next one waits for its turn meanwhile
+    assert watcher.end() == [".envrc"]
+    (watcher.workspace / ".envrc").touch()
+    assert watcher.end() == [".envrc"]

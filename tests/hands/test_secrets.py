@@ -14,7 +14,7 @@ from mainspring.capabilities.providers.scripted import calls
 from mainspring.config import read_settings
 from mainspring.core.facts import NetworkRequested
 from mainspring.core.model import Delta
-from mainspring.wiring.vaults import open_vault
+from mainspring.wiring.user_vault import open_vault
 
 BYPASS = "bypassPermissions"
 VAULTED = "plain words of a vault 4711"
@@ -29,7 +29,7 @@ def needles(secrets: Iterable[str]) -> list[str]:
 
 def found(text: str | bytes, secrets: Iterable[str]) -> list[str]:
     content = text.encode() if isinstance(text, str) else text
-    return [each for each in secrets if each.encode() in content]
+    return [secret for secret in secrets if secret.encode() in content]
 
 
 def kept(folder: Path) -> dict[str, bytes]:
@@ -136,7 +136,7 @@ async def test_a_program_uses_a_secret_of_the_vault_and_never_sees_it(
     assert "not" in told
     assert len(server.asked) == 1
     assert f"Bearer {secret}".encode() in server.asked[0]
-    assert [(each.host, each.decision, each.credential) for each in requested] == [
+    assert [(item.host, item.decision, item.credential) for item in requested] == [
         ("localhost", "allow", "TOKEN"),
         ("elsewhere.test", "deny", None),
         ("elsewhere.test", "deny", None),

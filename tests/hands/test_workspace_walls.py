@@ -8,13 +8,13 @@ import pytest
 from tests.hands.scene import DONE, Scene, begin, read_by_model
 from tests.harness.stage import echo
 
-from mainspring.capabilities.providers.scripted import Line, calls
+from mainspring.capabilities.providers.scripted import ScriptLine, calls
+from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
-from mainspring.capabilities.workspace.tree import Tree
 from mainspring.core import ids
 from mainspring.core.errors import InvalidInput
 from mainspring.core.facts import WorkspaceSnapshotted
-from mainspring.wiring.environment import PROTECTED
+from mainspring.wiring.sandbox_environment import PROTECTED_PATHS
 
 SECRET = "what stands outside"
 
@@ -32,9 +32,11 @@ async def test_writes_outside_of_the_workspace_come_to_nothing(scene: Scene):
     name = ids.new_id("mark")
     targets = [f"{scene.home}/{name}", f"/etc/{name}", f"/tmp/{name}", f"/var/tmp/{name}"]
     targets += [f"{scene.outside}/{name}", f"/dev/shm/{name}", f"../{name}", f"~/{name}"]
-    steps = [calls("write", file_path=each, content="x") for each in targets]
-    steps += [calls("bash", command=f"touch {each}; echo x > {each}; true") for each in targets]
-    steps += [calls("python", code=f"open({each!r}, 'w').write('x')") for each in targets[:4]]
+    steps = [calls("write", file_path=target, content="x") for target in targets]
+    steps += [
+        calls("bash", command=f"touch {target}; echo x > {target}; true") for target in targets
+    ]
+    steps += [calls("python", code=f"open({target!r}, 'w').write('x')") for target in targets[:4]]
     before = state(scene.home)
     async with scene.play(*steps, mode="bypassPermissions") as play:
         await play.run()
@@ -70,7 +72,7 @@ async def test_the_log_of_a_session_is_out_of_its_reach(scene: Scene):
     connection.close()
 
 
-def through(link: str, file: str) -> list[Line]:
+def through(link: str, file: str) -> list[ScriptLine]:
     """Every tool that takes a path, on one that leads out."""
     return [
         calls("read", file_path=f"{link}/{file}"),
@@ -121,24 +123,24 @@ async def test_a_hard_link_from_before_is_not_written_through(scene: Scene):
 
 
 async def test_what_runs_later_is_not_changed_by_programs(scene: Scene):
-    for name in PROTECTED:
+    for name in PROTECTED_PATHS:
         scene.write(f"{name}/file" if "." not in name.rpartition("/")[2][1:] else name, "mine")
-    before = {name: state(scene.workspace / name) for name in PROTECTED}
+    before = {name: state(scene.workspace / name) for name in PROTECTED_PATHS}
     tries = "; ".join(
         f"echo x > {name}; echo x > {name}/file; echo x > {name}/new; rm -rf {name};"
         f" mv {name} {name}.old; chmod 777 {name}"
-        for name in PROTECTED
+        for name in PROTECTED_PATHS
     )
     scene.write("tries.sh", tries.replace("; ", "\n"))
     scene.write("move.sh", "mv .git .git.old\nmkdir -p .git/hooks\necho x > .git/hooks/pre-commit")
     async with scene.play(
-        *(calls("bash", command=f"sh {each}.sh") for each in ("tries", "move")),
+        *(calls("bash", command=f"sh {item}.sh") for item in ("tries", "move")),
         mode="bypassPermissions",
     ) as play:
         await play.run()
         assert "Read-only file system" in (await play.results())[0]
-    assert {name: state(scene.workspace / name) for name in PROTECTED} == before
-    assert all((scene.workspace / name).exists() for name in PROTECTED)
+    assert {name: state(scene.workspace / name) for name in PROTECTED_PATHS} == before
+    assert all((scene.workspace / name).exists() for name in PROTECTED_PATHS)
 
 
 async def test_what_a_rule_forbids_to_read_is_hidden_from_programs(scene: Scene):
@@ -173,10 +175,12 @@ async def test_every_turn_with_effects_can_be_gone_back_to(scene: Scene):
         mode="bypassPermissions",
     ) as play:
         await play.run()
-        taken = [each.snapshot for each in await play.events(WorkspaceSnapshotted)]
+        taken = [event.snapshot for event in await play.events(WorkspaceSnapshotted)]
         assert len(taken) == 3  # before the first effect, and after each turn with one
         store = next((scene.workspace / ".mainspring/snapshots").iterdir())
-        snapshots = WorkspaceSnapshots(Tree(scene.workspace, hidden=[".mainspring"]), store)
+        snapshots = WorkspaceSnapshots(
+            FolderWorkspace(scene.workspace, hidden=[".mainspring"]), store
+        )
         await snapshots.restore(taken[1])
         assert (scene.read("a.txt"), scene.read("d/b.txt")) == ("second\n", "new\n")
         await snapshots.restore(taken[0])
@@ -193,7 +197,7 @@ async def test_the_home_of_a_user_is_no_workspace(tmp_path: Path, monkeypatch: p
         play = await begin(runtime, calls("bash", command="touch x"))
         await play.run()
         assert not any(spec.name == "bash" for spec in play.model.requests[0].tools)
-        assert any("is not a project" in each for each in narrow.warnings)
+        assert any("is not a project" in warning for warning in narrow.warnings)
         assert not (narrow.workspace / "x").exists()
         play = await begin(runtime, calls("look"), tools=[echo("look")])
         with pytest.raises(InvalidInput, match="is not a project"):

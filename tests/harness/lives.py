@@ -146,7 +146,7 @@ async def live(order: Order, fuse: Fuse) -> None:
             model=Streaming(Scripted(otherwise=answer), fuse),
             tools=tools(ledger),
             custom_tools=frozenset({"fetch"}),
-            gates=AsksFirst(),
+            authorizer=AsksFirst(),
         )
         while True:
             await stage.play()

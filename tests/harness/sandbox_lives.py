@@ -22,16 +22,16 @@ from msgspec import Struct
 from tests.harness.lives import Fuse, Fused, Streaming, begin, ended, serve
 from tests.harness.standin import Told, told
 
-from mainspring.capabilities.providers.scripted import Line, Scripted, calls, says
+from mainspring.capabilities.providers.scripted import Scripted, ScriptLine, calls, says
 from mainspring.capabilities.sandbox.wire import SOCKET
 from mainspring.capabilities.tools.session_files import READ_AGAIN
 from mainspring.config import Settings, read_settings
 from mainspring.core.model import Delta, Request, ToolOutput, ToolUse
 from mainspring.log.store import Store
 from mainspring.runtime.agent import Agent
-from mainspring.wiring.environment import Places, places_of
-from mainspring.wiring.runtime import open_runtime
-from mainspring.wiring.wish import Wish
+from mainspring.wiring.run_options import RunOptions
+from mainspring.wiring.runtime_assembly import open_runtime
+from mainspring.wiring.sandbox_environment import SessionPaths, session_paths
 
 AGENT = Agent(name="worker", model="scripted:sweep", built_ins=("*",))
 MILLISECONDS = "milliseconds"
@@ -58,8 +58,8 @@ class Order(Struct, frozen=True, kw_only=True):
         return settings_of(Path(self.folder))
 
     @property
-    def places(self) -> Places:
-        return places_of(self.settings, Path(self.workspace), self.session_id)
+    def places(self) -> SessionPaths:
+        return session_paths(self.settings, Path(self.workspace), self.session_id)
 
 
 def settings_of(folder: Path) -> Settings:
@@ -71,13 +71,13 @@ def settings_of(folder: Path) -> Settings:
     )
 
 
-def appends(*lines: str, between: str = "") -> Line:
+def appends(*lines: str, between: str = "") -> ScriptLine:
     """A command that adds lines to a file, and tells of the first."""
     steps = [f"echo {line} >> effects.txt" for line in lines]
     return calls("bash", command=f"{steps[0]}; echo began; {between}{'; '.join(steps[1:])}")
 
 
-def _edits(name: str, line: str) -> Line:
+def _edits(name: str, line: str) -> ScriptLine:
     return calls("edit", file_path=name, old_string="end", new_string=f"{line}\nend")
 
 
@@ -115,14 +115,14 @@ def state(each: Told) -> Literal["done", "unknown", "unread", "undone"]:
 
 def states(request: Request) -> dict[bytes, str]:
     """What the model knows of the calls that it has made."""
-    return {key(each.use): state(each) for each in told(request)}
+    return {key(item.use): state(item) for item in told(request)}
 
 
 def key(use: ToolUse) -> bytes:
     return msgspec.json.encode((use.name, use.input), order="deterministic")
 
 
-def answer(request: Request) -> Line:
+def answer(request: Request) -> ScriptLine:
     """The next of the plan that is not done; what is not known is left as it is, never repeated."""
     known = states(request)
     for line in PLAN:
@@ -131,15 +131,15 @@ def answer(request: Request) -> Line:
         if left and known.get(key(left[0])) == "unread":
             return _read_first(request, left[0])
         if left:
-            return Line(tuple(left))
+            return ScriptLine(tuple(left))
     return says("All of it is done.")
 
 
-def _read_first(request: Request, use: ToolUse) -> Line:
+def _read_first(request: Request, use: ToolUse) -> ScriptLine:
     name = use.input["file_path"]
     last = told(request)[-1].use
     if (last.name, last.input) == ("read", {"file_path": name}):
-        return Line((use,))
+        return ScriptLine((use,))
     return calls("read", file_path=name)
 
 
@@ -150,8 +150,8 @@ async def live(order: Order, fuse: Fuse) -> None:
         if isinstance(delta, ToolOutput):
             fuse.near("output")
 
-    wish = Wish(workspace=Path(order.workspace), mode="bypassPermissions")
-    async with open_runtime(order.settings, wish=wish) as runtime:
+    options = RunOptions(workspace=Path(order.workspace), mode="bypassPermissions")
+    async with open_runtime(order.settings, options=options) as runtime:
         runtime.log.store = cast("Store", Fused(runtime.log.store, fuse))
         runtime.models.put(AGENT.model, Streaming(Scripted(otherwise=answer), fuse))
         session = await runtime.resume(AGENT, order.session_id)

@@ -9,23 +9,23 @@ from pathlib import Path
 from typing import TypeVar
 
 from mainspring.core import ids
-from mainspring.core.catalog import ModelFacts
 from mainspring.core.content import TextBlock
 from mainspring.core.envelope import Event
 from mainspring.core.events import ClientPayload, StatusIdle, UserMessage
 from mainspring.core.facts import LoopContinued
-from mainspring.core.hands import Snapshots
 from mainspring.core.model import Delta, Model, ToolSpec
-from mainspring.core.tool import Call, Outcome, Tool, Traits
-from mainspring.harness.context.prompt import system_prompt
-from mainspring.harness.context.view import Prefix, specs
-from mainspring.harness.desk import Desk
-from mainspring.harness.ensemble import Ensemble
-from mainspring.harness.gates import Gates, OpenGates
+from mainspring.core.model_facts import ModelFacts
+from mainspring.core.ports import Snapshots
+from mainspring.core.tool import Call, Tool, ToolResult, Traits
+from mainspring.harness.authorizer import AllowAll, Authorizer
+from mainspring.harness.context.prompts import system_prompt
+from mainspring.harness.context.request_builder import PromptPrefix, sorted_specs
+from mainspring.harness.event_sink import EventSink
 from mainspring.harness.limits import Limits
 from mainspring.harness.loop import run
-from mainspring.harness.reasons import Ended
-from mainspring.harness.record import Record
+from mainspring.harness.state.thread_tree import ThreadTree
+from mainspring.harness.stop_reasons import Ended
+from mainspring.harness.thread_context import ThreadContext
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.testing.senders import TESTER
@@ -37,10 +37,10 @@ FACTS = ModelFacts(id="scripted:test", window=200_000, max_output=64_000)
 def echo(name: str = "echo", traits: Traits | None = None, ran: list[str] | None = None) -> Tool:
     """A tool that says what it was given, and notes that it ran."""
 
-    async def answer(call: Call) -> Outcome:
+    async def answer(call: Call) -> ToolResult:
         if ran is not None:
             ran.append(call.id)
-        return Outcome.text(f"echo {call.input.get('x', '')}")
+        return ToolResult.text(f"echo {call.input.get('x', '')}")
 
     return Tool(
         spec=ToolSpec(name=name, description="Says it again.", input_schema={"type": "object"}),
@@ -66,7 +66,7 @@ class Stage:
     deferred: frozenset[str] = frozenset()
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     snapshots: Snapshots | None = None
-    gates: Gates = field(default_factory=OpenGates)
+    authorizer: Authorizer = field(default_factory=AllowAll)
     limits: Limits = field(default_factory=Limits)
     facts: ModelFacts = FACTS
     rules: tuple[str, ...] = ()
@@ -79,21 +79,21 @@ class Stage:
                 payload = UserMessage(content=(TextBlock(payload),))
             await self.log.submit(self.session_id, payload, sender=TESTER)
 
-    async def desk(self) -> Desk:
+    async def context(self) -> ThreadContext:
         session = await self.log.session(self.session_id)
         seen = None if session.owner is None else (session.owner, session.epoch)
         writer = await self.log.hold(self.session_id, owner="worker", instead_of=seen)
         log = await self.log.read(self.session_id)
-        record = Record(writer=writer, ensemble=Ensemble.of(log, writer.thread_id))
-        desk = Desk(
-            record=record,
-            thread=record.ensemble.main.thread,
+        record = EventSink(writer=writer, thread_tree=ThreadTree.of(log, writer.thread_id))
+        context = ThreadContext(
+            event_sink=record,
+            thread=record.thread_tree.main.thread,
             model=self.model,
             facts=self.facts,
-            prefix=Prefix(
+            prompt_prefix=PromptPrefix(
                 model=self.facts.id,
                 system=system_prompt(rules=self.rules),
-                tools=specs(
+                tools=sorted_specs(
                     tool.spec for name, tool in self.tools.items() if name not in self.deferred
                 ),
             ),
@@ -103,16 +103,16 @@ class Stage:
             aliases=self.aliases,
             snapshots=self.snapshots,
             limits=self.limits,
-            gates=self.gates,
+            authorizer=self.authorizer,
             emit=self.emit or self.deltas.append,
             new_id=ids.new_id,
         )
-        desk.load(desk.thread.gear.loaded)
-        return desk
+        context.load(context.thread.session_state.loaded_tools)
+        return context
 
     async def play(self, *payloads: ClientPayload | str) -> Ended | None:
         await self.send(*payloads)
-        return await run(await self.desk())
+        return await run(await self.context())
 
     async def events(self) -> list[Event]:
         return await self.log.read(self.session_id)

@@ -14,12 +14,12 @@ from typing import NamedTuple
 import anyio
 import anyio.lowlevel
 
-from mainspring.capabilities.providers.scripted import Line, calls, says
+from mainspring.capabilities.providers.scripted import ScriptLine, calls, says
 from mainspring.core.content import plain_text
-from mainspring.core.model import Request, ToolResult, ToolSpec, ToolUse, User
-from mainspring.core.tool import SAFE_READ, Call, InDoubt, Outcome, Tool, Traits
-from mainspring.harness.gates import Decision, OpenGates
-from mainspring.harness.pipeline import UNKNOWN
+from mainspring.core.model import Request, ToolResultBlock, ToolSpec, ToolUse, User
+from mainspring.core.tool import SAFE_READ, Call, InDoubtPolicy, Tool, ToolResult, Traits
+from mainspring.harness.authorizer import AllowAll, Decision
+from mainspring.harness.tool_pipeline import IN_DOUBT_TEXT
 
 
 class Deed(NamedTuple):
@@ -66,24 +66,24 @@ class Ledger:
 def tools(ledger: Ledger) -> dict[str, Tool]:
     """One for each way to be in doubt, and a read that tells a model what it may repeat."""
 
-    async def act(call: Call) -> Outcome:
+    async def act(call: Call) -> ToolResult:
         step = _step(call)
         if beside := call.input.get("beside"):
             await ledger.partner_settled(str(beside))
         await ledger.do(step, call.idempotency_key)
         return _did(call)
 
-    async def found(call: Call) -> Outcome | None:
+    async def found(call: Call) -> ToolResult | None:
         known = {deed.key for deed in ledger.deeds()}
         return _did(call) if call.idempotency_key in known else None
 
-    async def look(_: Call) -> Outcome:
-        return Outcome.text(f"{len(ledger.deeds())} things were done so far")
+    async def look(_: Call) -> ToolResult:
+        return ToolResult.text(f"{len(ledger.deeds())} things were done so far")
 
-    async def check(call: Call) -> Outcome:
-        return Outcome.text("done" if ledger.has(_step(call)) else "missing")
+    async def check(call: Call) -> ToolResult:
+        return ToolResult.text("done" if ledger.has(_step(call)) else "missing")
 
-    def acting(name: str, policy: InDoubt) -> Tool:
+    def acting(name: str, policy: InDoubtPolicy) -> Tool:
         def traits(given: Mapping[str, object]) -> Traits:
             return Traits(in_doubt=policy, concurrent=bool(given.get("together")))
 
@@ -108,11 +108,11 @@ def _step(call: Call) -> str:
     return str(call.input["step"])
 
 
-def _did(call: Call) -> Outcome:
-    return Outcome.text(f"{call.name} {_step(call)}: done")
+def _did(call: Call) -> ToolResult:
+    return ToolResult.text(f"{call.name} {_step(call)}: done")
 
 
-class AsksFirst(OpenGates):
+class AsksFirst(AllowAll):
     """A person must allow what is marked so."""
 
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
@@ -123,9 +123,9 @@ class AsksFirst(OpenGates):
 ROUNDS = 19
 
 
-def plan() -> list[Line]:
+def plan() -> list[ScriptLine]:
     """The calls of each round. With the last word, that makes twenty turns."""
-    rounds: list[Line] = []
+    rounds: list[ScriptLine] = []
     while len(rounds) < ROUNDS:
         at = str(len(rounds))
         match len(rounds) % 7:
@@ -160,7 +160,7 @@ class Told(NamedTuple):
     """A call that was made and what came of it."""
 
     use: ToolUse
-    result: ToolResult
+    result: ToolResultBlock
 
     @property
     def step(self) -> str:
@@ -174,7 +174,7 @@ class Told(NamedTuple):
     def state(self) -> str:
         if self.use.name == "check":
             return self.text
-        return "unknown" if self.result.is_error and UNKNOWN in self.text else "done"
+        return "unknown" if self.result.is_error and IN_DOUBT_TEXT in self.text else "done"
 
 
 def told(request: Request) -> list[Told]:
@@ -184,7 +184,7 @@ def told(request: Request) -> list[Told]:
         for message in request.messages
         if isinstance(message, User)
         for part in message.content
-        if isinstance(part, ToolResult)
+        if isinstance(part, ToolResultBlock)
     }
     return [
         Told(part, results[part.id])
@@ -194,15 +194,15 @@ def told(request: Request) -> list[Told]:
     ]
 
 
-def answer(request: Request) -> Line:
+def answer(request: Request) -> ScriptLine:
     """What to say is seen from what was said: look at what is unknown, repeat what is missing."""
     states: dict[str, str] = {}
-    for each in told(request):
-        states[each.step] = each.state
+    for item in told(request):
+        states[item.step] = item.state
     if unknown := [step for step, state in states.items() if state == "unknown"]:
         return _together([calls("check", step=step) for step in unknown])
     if missing := {step for step, state in states.items() if state == "missing"}:
-        return _together([Line((use,)) for use in USES if use.input["step"] in missing])
+        return _together([ScriptLine((use,)) for use in USES if use.input["step"] in missing])
     for line in PLAN:
         uses = [part for part in line.content if isinstance(part, ToolUse)]
         if any(use.input["step"] not in states for use in uses):
@@ -210,7 +210,7 @@ def answer(request: Request) -> Line:
     return says("All of it is done.")
 
 
-def _together(lines: list[Line]) -> Line:
+def _together(lines: list[ScriptLine]) -> ScriptLine:
     whole = lines[0]
     for line in lines[1:]:
         whole += line

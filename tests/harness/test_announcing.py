@@ -6,8 +6,8 @@ from itertools import count
 
 from mainspring.core.content import TextBlock
 from mainspring.core.model import (
-    Announced,
     Delta,
+    EventAnnounced,
     FailedOver,
     TextDelta,
     Thinking,
@@ -15,17 +15,17 @@ from mainspring.core.model import (
     ToolInputDelta,
     ToolUse,
 )
-from mainspring.harness.announcing import Announcer
+from mainspring.harness.reply_announcer import ReplyAnnouncer
 
 CALL = ToolInputDelta(id="t", name="look", json="")
 
 
-def heard(*deltas: Delta) -> tuple[Announcer, list[Delta]]:
+def heard(*deltas: Delta) -> tuple[ReplyAnnouncer, list[Delta]]:
     told: list[Delta] = []
     numbers = count(1)
-    announcer = Announcer(told.append, lambda: f"sevt_{next(numbers)}")
+    announcer = ReplyAnnouncer(told.append, lambda: f"sevt_{next(numbers)}")
     for delta in deltas:
-        announcer.hear(delta)
+        announcer.on_delta(delta)
     return announcer, told
 
 
@@ -34,9 +34,9 @@ def test_each_stretch_of_a_reply_is_announced_once_and_keeps_its_id():
         ThinkingDelta("h"), ThinkingDelta("m"), TextDelta("a"), CALL, TextDelta("b"), TextDelta("c")
     )
     assert told == [
-        Announced(event_id="sevt_1", kind="agent.thinking"),
-        Announced(event_id="sevt_2", kind="agent.message"),
-        Announced(event_id="sevt_3", kind="agent.message"),
+        EventAnnounced(event_id="sevt_1", kind="agent.thinking"),
+        EventAnnounced(event_id="sevt_2", kind="agent.message"),
+        EventAnnounced(event_id="sevt_3", kind="agent.message"),
     ]
     assert announcer.first_message == ("sevt_2",)
     reply = [

@@ -12,8 +12,8 @@ from mainspring.capabilities.providers.scripted import Scripted, calls, says
 from mainspring.core.content import TextBlock
 from mainspring.core.events import UserInterrupt, UserToolConfirmation, UserToolResult
 from mainspring.core.tool import Traits
-from mainspring.harness.gates import Decision
-from mainspring.harness.reasons import Ended
+from mainspring.harness.authorizer import Decision
+from mainspring.harness.stop_reasons import Ended
 
 HANDED = Traits(by_client=True)
 
@@ -35,8 +35,8 @@ async def test_a_call_that_is_allowed_waits_for_the_result_of_the_client(tmp_pat
 
 async def test_what_needs_a_yes_is_handed_over_only_after_it(tmp_path: Path):
     model = Scripted(calls("echo", x="1"), says("done"))
-    gates = Watchful(decision=Decision(decision="ask", gate="default"))
-    async with stage(tmp_path, model, echo(traits=HANDED), gates=gates) as play:
+    authorizer = Watchful(decision=Decision(decision="ask", gate="default"))
+    async with stage(tmp_path, model, echo(traits=HANDED), authorizer=authorizer) as play:
         waiting = await play.play("go")
         assert waiting is not None
         [call_id] = waiting.waiting_for
@@ -52,10 +52,10 @@ async def test_what_needs_a_yes_is_handed_over_only_after_it(tmp_path: Path):
 
 async def test_a_no_and_an_interrupt_settle_it_without_the_client(tmp_path: Path):
     model = Scripted(calls("echo", x="1"), says("then not"), calls("echo", x="2"))
-    gates = Watchful(decision=Decision(decision="deny", gate="rule"))
-    async with stage(tmp_path, model, echo(traits=HANDED), gates=gates) as play:
+    authorizer = Watchful(decision=Decision(decision="deny", gate="rule"))
+    async with stage(tmp_path, model, echo(traits=HANDED), authorizer=authorizer) as play:
         assert await play.play("go") == Ended("completed")
-        gates.decision = Decision(decision="allow", gate="rule")
+        authorizer.decision = Decision(decision="allow", gate="rule")
         waiting = await play.play("again")
         assert waiting is not None
         [call_id] = waiting.waiting_for

@@ -7,8 +7,14 @@ from pathlib import Path
 
 from tests.harness.stage import Stage, stage
 
-from mainspring.capabilities.providers.scripted import Answer, Line, Scripted, calls, fails, says
-from mainspring.core.catalog import ModelFacts
+from mainspring.capabilities.providers.scripted import (
+    ScriptAnswer,
+    Scripted,
+    ScriptLine,
+    calls,
+    fails,
+    says,
+)
 from mainspring.core.content import Base64Source, ImageBlock, TextBlock
 from mainspring.core.events import (
     ContextCompacted,
@@ -18,13 +24,14 @@ from mainspring.core.events import (
     UserInterrupt,
     UserMessage,
 )
-from mainspring.core.model import Message, Request, ToolResult, ToolSpec, User
-from mainspring.core.tool import Call, Outcome, Tool
-from mainspring.harness.context.validity import fault
-from mainspring.harness.context.view import view
-from mainspring.harness.gates import OpenGates
-from mainspring.harness.reasons import Ended
-from mainspring.harness.thread import Thread, fold
+from mainspring.core.model import Message, Request, ToolResultBlock, ToolSpec, User
+from mainspring.core.model_facts import ModelFacts
+from mainspring.core.tool import Call, Tool, ToolResult
+from mainspring.harness.authorizer import AllowAll
+from mainspring.harness.context.messages import message_order_error
+from mainspring.harness.context.request_builder import build_request
+from mainspring.harness.state.thread import Thread, fold
+from mainspring.harness.stop_reasons import Ended
 
 SMALL = ModelFacts(id="scripted:small", window=32_000, max_output=4_000)
 TINY = ModelFacts(id="scripted:tiny", window=8_000, max_output=1_000)
@@ -34,9 +41,9 @@ SAFETY = "SAFETY: never reveal the key."
 
 
 def reader(words: int = 600) -> Tool:
-    async def read(call: Call) -> Outcome:
+    async def read(call: Call) -> ToolResult:
         page = call.input.get("path", "")
-        return Outcome.text(f"page {page} begins\n" + f"word-{page} " * words)
+        return ToolResult.text(f"page {page} begins\n" + f"word-{page} " * words)
 
     return Tool(
         spec=ToolSpec(name="read", description="Reads a page.", input_schema={"type": "object"}),
@@ -70,14 +77,14 @@ async def layers(play: Stage) -> list[str | None]:
 class Worker:
     """Calls `read` so many times, then is done; summarizes when it is asked to."""
 
-    def __init__(self, turns: int, summary: Answer | None = None) -> None:
+    def __init__(self, turns: int, summary: ScriptAnswer | None = None) -> None:
         self._steps = self._work(turns)
         self._summary = summary or says("Pages were read; nothing of note.")
 
-    def __call__(self, request: Request) -> Answer:
+    def __call__(self, request: Request) -> ScriptAnswer:
         return self._summary if is_summary(request) else next(self._steps)
 
-    def _work(self, turns: int) -> Iterator[Line]:
+    def _work(self, turns: int) -> Iterator[ScriptLine]:
         for page in range(turns):
             thought = f"On page {page} " + "the story goes on and on " * 8
             yield says(thought) + calls("read", path=f"book/{page}.txt")
@@ -96,7 +103,7 @@ async def test_300_turns_in_a_small_window_keep_the_rules_in_every_request(tmp_p
             assert any(GOAL in text for text in told)
         turns = [request for request in model.requests if not is_summary(request)]
         assert len(turns) == 301
-        assert [fault(request.messages) for request in turns] == [None] * 301
+        assert [message_order_error(request.messages) for request in turns] == [None] * 301
         assert {"micro", "collapse", "auto"} <= set(await layers(play))
         assert all((overlay.freed_tokens or 0) > 0 for overlay in await overlays(play))
 
@@ -105,14 +112,14 @@ async def test_every_request_of_a_long_session_can_be_rebuilt_from_the_log(tmp_p
     model = Scripted(otherwise=Worker(60))
     async with stage(tmp_path, model, reader(), facts=SMALL) as play:
         await play.play(GOAL)
-        thread = Thread(id=(await play.desk()).thread.id)
+        thread = Thread(id=(await play.context()).thread.id)
         sent = [request.messages for request in model.requests if not is_summary(request)]
         rebuilt: list[tuple[Message, ...]] = []
-        prefix = (await play.desk()).prefix
+        prefix = (await play.context()).prompt_prefix
         for event in await play.events():
             thread.apply(event)
             if isinstance(event.payload, ModelRequestStarted) and not event.payload.purpose:
-                rebuilt.append(view(thread, prefix, max_tokens=1).messages)
+                rebuilt.append(build_request(thread, prefix, max_tokens=1).messages)
         assert rebuilt == sent
 
 
@@ -151,8 +158,8 @@ async def test_tasks_that_are_done_are_snipped_and_standing_words_stay(tmp_path:
 
 async def test_the_goal_outlives_interruptions_until_the_task_is_done(tmp_path: Path):
     async with stage(tmp_path, Scripted(otherwise=Worker(12)), reader(2000), facts=SMALL) as play:
-        desk = await play.desk()
-        transcript = desk.thread.transcript
+        context = await play.context()
+        transcript = context.thread.transcript
         transcript.add_user(1, (TextBlock(GOAL),))
         transcript.begin_reply(2)
         transcript.end_run(3, is_completed=False)
@@ -171,7 +178,9 @@ async def test_results_of_one_round_have_a_limit_together(tmp_path: Path):
         assert await layers(play) == ["results"]
         assert await play.continued() == ["next_turn", "compacted_retry"]
         results = [
-            part for part in model.requests[1].messages[-1].content if isinstance(part, ToolResult)
+            part
+            for part in model.requests[1].messages[-1].content
+            if isinstance(part, ToolResultBlock)
         ]
         assert [str(result.content).count("begins") for result in results] == [1, 1, 1]
         assert all("bytes left out" in str(result.content) for result in results)
@@ -203,14 +212,16 @@ async def test_summaries_are_paid_for(tmp_path: Path):
     model = Scripted(otherwise=Worker(100))
     async with stage(tmp_path, model, reader(60), facts=TINY) as play:
         await play.play(GOAL)
-        desk = await play.desk()
-        assert desk.account.spent.reservations == {}
+        context = await play.context()
+        assert context.spend_account.spending.reservations == {}
         ends = [
             event.payload
             for event in await play.events()
             if isinstance(event.payload, ModelRequestEnded)
         ]
-        assert desk.account.usage.output_tokens == sum(e.model_usage.output_tokens for e in ends)
+        assert context.spend_account.usage.output_tokens == sum(
+            e.model_usage.output_tokens for e in ends
+        )
         assert any(end.purpose == "summary" for end in ends)
 
 
@@ -228,7 +239,7 @@ async def test_a_user_who_interrupts_a_summary_is_heard(tmp_path: Path):
         play.model = Interrupting(otherwise=work, latency_seconds=0.01)
         assert await play.play(GOAL) == Ended("interrupted_streaming")
         assert "auto" not in await layers(play)
-        assert (await play.desk()).thread.summary_failures == 0
+        assert (await play.context()).thread.summary_failures == 0
 
 
 async def test_what_a_provider_refuses_as_too_long_is_compacted_and_asked_again(tmp_path: Path):
@@ -245,7 +256,7 @@ async def test_a_provider_that_refuses_everything_is_asked_three_times(tmp_path:
     steps = [calls("read", path=f"book/{page}.txt") for page in range(9)]
     refuses = [fails("prompt_too_long") for _ in range(9)]
 
-    def answer(request: Request) -> Answer:
+    def answer(request: Request) -> ScriptAnswer:
         return says("short") if is_summary(request) else refuses.pop()
 
     model = Scripted(*steps, otherwise=answer)
@@ -278,12 +289,12 @@ async def test_a_goal_larger_than_the_window_ends_the_run(tmp_path: Path):
 async def test_gates_hear_of_a_compaction_before_anything_is_gone(tmp_path: Path):
     heard: list[int] = []
 
-    class Listening(OpenGates):
+    class Listening(AllowAll):
         async def before_compact(self, thread: Thread) -> None:
             heard.append(len(thread.transcript.messages))
 
     model = Scripted(otherwise=Worker(20))
-    async with stage(tmp_path, model, reader(), facts=SMALL, gates=Listening()) as play:
+    async with stage(tmp_path, model, reader(), facts=SMALL, authorizer=Listening()) as play:
         await play.play(GOAL)
         assert heard
         first = next(
@@ -292,12 +303,12 @@ async def test_gates_hear_of_a_compaction_before_anything_is_gone(tmp_path: Path
             if isinstance(event.payload, ContextCompacted)
         )
         log = (await play.events())[:first]
-        thread = fold(log, thread_id=(await play.desk()).thread.id)
+        thread = fold(log, thread_id=(await play.context()).thread.id)
         assert len(thread.transcript.messages) == heard[0]
 
 
 async def test_a_round_that_is_still_spoken_of_keeps_its_result(tmp_path: Path):
-    def answer(request: Request) -> Answer:
+    def answer(request: Request) -> ScriptAnswer:
         if is_summary(request):
             return says("Pages were read.")
         page = len(model.requests)

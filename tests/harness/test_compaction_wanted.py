@@ -14,15 +14,15 @@ from mainspring.core.events import (
     UserInterrupt,
 )
 from mainspring.core.model import ToolSpec
-from mainspring.core.tool import Call, Outcome, Tool
-from mainspring.harness.reasons import Ended
+from mainspring.core.tool import Call, Tool, ToolResult
+from mainspring.harness.stop_reasons import Ended
 
 SUMMARY = "Three pages were read."
 
 
 def reader() -> Tool:
-    async def read(call: Call) -> Outcome:
-        return Outcome.text(f"page {call.input.get('path')} " + "word " * 400)
+    async def read(call: Call) -> ToolResult:
+        return ToolResult.text(f"page {call.input.get('path')} " + "word " * 400)
 
     return Tool(
         spec=ToolSpec(name="read", description="Reads.", input_schema={"type": "object"}), run=read
@@ -34,7 +34,7 @@ def pages():
 
 
 def kept(layers: list[object]) -> list[str | None]:
-    return [each.layer for each in layers if isinstance(each, ContextCompacted)]
+    return [layer.layer for layer in layers if isinstance(layer, ContextCompacted)]
 
 
 async def test_what_is_old_is_summed_up_at_once_and_nothing_else_is_done(tmp_path: Path):
@@ -85,4 +85,4 @@ async def test_an_interrupt_takes_back_what_was_asked_for(tmp_path: Path):
         await play.play("read them")
         await play.play(CompactionRequested(), UserInterrupt())
         assert kept([event.payload for event in await play.events()]) == []
-        assert (await play.desk()).thread.wanted_compaction is None
+        assert (await play.context()).thread.pending_compaction is None

@@ -13,9 +13,9 @@ from mainspring.core.content import TextBlock
 from mainspring.core.errors import ProviderFailed
 from mainspring.core.events import Usage
 from mainspring.core.model import Delta, Reply, Request, ToolUse, ToolUseReady
-from mainspring.core.tool import SAFE_READ, Call, Outcome, Tool, Traits
-from mainspring.harness.gates import Decision, OpenGates
-from mainspring.harness.reasons import Ended
+from mainspring.core.tool import SAFE_READ, Call, Tool, ToolResult, Traits
+from mainspring.harness.authorizer import AllowAll, Decision
+from mainspring.harness.stop_reasons import Ended
 
 
 class Streaming:
@@ -47,11 +47,11 @@ def use(name: str, number: int) -> ToolUse:
 
 
 def reading(ran: list[str], go_on: anyio.Event, *, after: int = 1) -> Tool:
-    async def run(call: Call) -> Outcome:
+    async def run(call: Call) -> ToolResult:
         ran.append(str(call.input["x"]))
         if len(ran) >= after:
             go_on.set()  # the stream ends only once the reads have begun
-        return Outcome.text(f"read {call.input['x']}")
+        return ToolResult.text(f"read {call.input['x']}")
 
     return replace(echo("read"), run=run, traits=always(SAFE_READ))
 
@@ -78,9 +78,9 @@ async def test_nothing_begins_early_behind_a_call_that_must_run_alone(tmp_path: 
     go_on = anyio.Event()
     go_on.set()
 
-    async def write(call: Call) -> Outcome:
+    async def write(call: Call) -> ToolResult:
         ran.append("write")
-        return Outcome.text("written")
+        return ToolResult.text("written")
 
     writing = replace(echo("write"), run=write, traits=always(Traits()))
     model = Streaming(use("write", 1), use("read", 2), go_on=go_on)
@@ -91,7 +91,7 @@ async def test_nothing_begins_early_behind_a_call_that_must_run_alone(tmp_path: 
 
 
 async def test_a_call_that_is_not_allowed_does_not_begin(tmp_path: Path):
-    class Denies(OpenGates):
+    class Denies(AllowAll):
         asked = 0
 
         async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
@@ -101,13 +101,13 @@ async def test_a_call_that_is_not_allowed_does_not_begin(tmp_path: Path):
     ran: list[str] = []
     go_on = anyio.Event()
     go_on.set()
-    gates = Denies()
+    authorizer = Denies()
     async with stage(
-        tmp_path, Streaming(use("read", 1), go_on=go_on), reading(ran, go_on), gates=gates
+        tmp_path, Streaming(use("read", 1), go_on=go_on), reading(ran, go_on), authorizer=authorizer
     ) as play:
         with anyio.fail_after(10):
             await play.play("go")
-        assert (ran, gates.asked) == ([], 1)
+        assert (ran, authorizer.asked) == ([], 1)
         assert texts(await play.events(), "agent.tool_result") == ["Not allowed: no."]
 
 

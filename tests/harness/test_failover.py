@@ -8,19 +8,19 @@ from tests.harness.stage import Stage, echo, stage
 from tests.providers.fleet import Time
 
 from mainspring.capabilities.providers.router import Router
-from mainspring.capabilities.providers.routing import Candidate, Routing
+from mainspring.capabilities.providers.routing_rules import ModelCandidate, Routing
 from mainspring.capabilities.providers.scripted import Scripted, calls, fails, says
 from mainspring.core.content import TextBlock
 from mainspring.core.events import ModelRequestEnded
 from mainspring.core.facts import ProviderFailedOver
-from mainspring.core.model import ToolResult, ToolUse, User
-from mainspring.harness.reasons import Ended
+from mainspring.core.model import ToolResultBlock, ToolUse, User
+from mainspring.harness.stop_reasons import Ended
 
 MAIN, SPARE = "scripted:main", "scripted:spare"
 
 
 def router(main: Scripted, spare: Scripted) -> Router:
-    candidates = (Candidate(id=MAIN, model=main), Candidate(id=SPARE, model=spare))
+    candidates = (ModelCandidate(id=MAIN, model=main), ModelCandidate(id=SPARE, model=spare))
     return Router(Routing({"main": candidates}), timing=Time().timing())
 
 
@@ -53,7 +53,9 @@ async def test_a_key_that_is_revoked_in_the_middle_of_a_tool_round_does_not_end_
         assert len(ran) == 3, "no call was repeated for the second model"
         given = spare.requests[0].messages
         uses = [part.id for m in given for part in m.content if isinstance(part, ToolUse)]
-        results = [p.tool_use_id for m in given for p in m.content if isinstance(p, ToolResult)]
+        results = [
+            p.tool_use_id for m in given for p in m.content if isinstance(p, ToolResultBlock)
+        ]
         assert uses == results == ran[:2]
         assert len(main.requests) == 2, "a revoked key is not tried again"
 

@@ -7,13 +7,13 @@ from typing import Literal
 import pytest
 from tests.harness.stage import echo
 
-from mainspring.core.hook import Occasion, Ruling
+from mainspring.core.hook import HookEvent, HookResult
 from mainspring.core.tool import Call, Traits
-from mainspring.harness.gatekeeper import Gatekeeper
-from mainspring.harness.gates import Decision
-from mainspring.harness.permissions.judged import Place
-from mainspring.harness.permissions.policy import HeldRule, Policy
-from mainspring.harness.thread import Thread
+from mainspring.harness.authorizer import Decision
+from mainspring.harness.permissions.call_analysis import CallLocation
+from mainspring.harness.permissions.engine import PermissionEngine
+from mainspring.harness.permissions.policy import Policy, PolicyRule
+from mainspring.harness.state.thread import Thread
 
 
 class Changing:
@@ -23,21 +23,21 @@ class Changing:
         self.command = command
         self.permission: Literal["allow"] | None = permission
 
-    async def run(self, occasion: Occasion) -> Ruling:
-        if occasion.event != "PermissionRequest":
-            return Ruling()
-        return Ruling(permission=self.permission, updated_input={"command": self.command})
+    async def run(self, hook_event: HookEvent) -> HookResult:
+        if hook_event.event != "PermissionRequest":
+            return HookResult()
+        return HookResult(permission=self.permission, updated_input={"command": self.command})
 
 
 async def asked(hooks: Changing) -> Decision:
     rules = (
-        HeldRule(text="Bash(rm *)", behavior="deny"),
-        HeldRule(text="Bash(git push *)", behavior="ask"),
+        PolicyRule(text="Bash(rm *)", behavior="deny"),
+        PolicyRule(text="Bash(git push *)", behavior="ask"),
     )
-    gates = Gatekeeper(
+    authorizer = PermissionEngine(
         thread=Thread(id="sthr_1"),
         policy=Policy(workspace="/w", rules=rules),
-        place=lambda: Place(workspace="/w", cwd="/w", home="/", resolve=os.path.normpath),
+        location=lambda: CallLocation(workspace="/w", cwd="/w", home="/", resolve=os.path.normpath),
         clock=lambda: datetime(2026, 5, 1, tzinfo=UTC),
         is_sandboxed=True,
         hooks=hooks,
@@ -50,7 +50,7 @@ async def asked(hooks: Changing) -> Decision:
         session_id="s",
         thread_id="sthr_1",
     )
-    return await gates.authorize(call, echo("bash"), Traits())
+    return await authorizer.authorize(call, echo("bash"), Traits())
 
 
 @pytest.mark.parametrize(
@@ -74,10 +74,10 @@ class Agreeable:
     def __init__(self, before: Literal["allow", "ask"]) -> None:
         self.before: Literal["allow", "ask"] = before
 
-    async def run(self, occasion: Occasion) -> Ruling:
-        if occasion.event == "PreToolUse":
-            return Ruling(permission=self.before)
-        return Ruling(permission="allow")
+    async def run(self, hook_event: HookEvent) -> HookResult:
+        if hook_event.event == "PreToolUse":
+            return HookResult(permission=self.before)
+        return HookResult(permission="allow")
 
 
 @pytest.mark.parametrize("is_headless", [True, False])
@@ -85,10 +85,10 @@ class Agreeable:
 async def test_no_hook_lets_a_protected_path_be_changed(
     before: Literal["allow", "ask"], is_headless: bool
 ):
-    gates = Gatekeeper(
+    authorizer = PermissionEngine(
         thread=Thread(id="sthr_1"),
         policy=Policy(workspace="/w", mode="bypassPermissions"),
-        place=lambda: Place(workspace="/w", cwd="/w", home="/", resolve=os.path.normpath),
+        location=lambda: CallLocation(workspace="/w", cwd="/w", home="/", resolve=os.path.normpath),
         clock=lambda: datetime(2026, 5, 1, tzinfo=UTC),
         is_sandboxed=True,
         is_headless=is_headless,
@@ -102,6 +102,6 @@ async def test_no_hook_lets_a_protected_path_be_changed(
         session_id="s",
         thread_id="sthr_1",
     )
-    decided = await gates.authorize(call, echo("write"), Traits())
+    decided = await authorizer.authorize(call, echo("write"), Traits())
     assert decided.decision == ("deny" if is_headless else "ask")
     assert ("tell the user" in (decided.reason or "")) is is_headless

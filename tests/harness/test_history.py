@@ -6,21 +6,21 @@ from pathlib import Path
 
 from tests.log.stories import opened, told
 
-from mainspring.core.tool import Call, Outcome, Tool
-from mainspring.harness.context.history import history_search
+from mainspring.core.tool import Call, Tool, ToolResult
+from mainspring.harness.context.history_tools import history_search
 from mainspring.log.search import search
 from mainspring.log.session_log import SessionLog
-from mainspring.log.store import Hit
+from mainspring.log.store import SearchHit
 
 
 def tool_for(log: SessionLog, session_id: str) -> Tool:
-    async def look(query: str, limit: int) -> list[Hit]:
+    async def look(query: str, limit: int) -> list[SearchHit]:
         return await search(log, query, session_id=session_id, limit=limit)
 
     return history_search(look)
 
 
-async def ask(tool: Tool, **given: object) -> Outcome:
+async def ask(tool: Tool, **given: object) -> ToolResult:
     return await tool.run(
         Call(
             id="sevt_1",
@@ -53,7 +53,11 @@ async def test_it_is_a_safe_read_and_checks_its_input(tmp_path: Path):
     async with opened(tmp_path / "log.db") as log:
         tool = tool_for(log, await told(log))
         traits = tool.traits({"query": "x"})
-        assert (traits.read_only, traits.concurrent, traits.in_doubt) == (True, True, "retry")
+        assert (traits.read_only, traits.concurrent, traits.in_doubt) == (
+            True,
+            True,
+            "retry",
+        )
         assert tool.invalid({"query": "x", "limit": 5}) is None
         for wrong in ({}, {"query": 1}, {"query": "x", "limit": 0}, {"query": "x", "limit": True}):
             assert tool.invalid(wrong)

@@ -8,24 +8,24 @@ from tests.harness.stage import Stage, stage
 
 from mainspring.capabilities.providers.scripted import Scripted, says
 from mainspring.core.facts import ContextAdded
-from mainspring.core.hook import NOTHING_SAID, Occasion, Ruling
-from mainspring.harness.gates import OpenGates
-from mainspring.harness.reasons import Ended
-from mainspring.harness.thread import Thread
+from mainspring.core.hook import EMPTY_HOOK_RESULT, HookEvent, HookResult
+from mainspring.harness.authorizer import AllowAll
+from mainspring.harness.state.thread import Thread
+from mainspring.harness.stop_reasons import Ended
 
 
 async def start_hook(play: Stage) -> None:
-    desk = await play.desk()
-    desk.note(ContextAdded(text="The branch is main.", source="SessionStart hook"))
-    await desk.commit()
-    await desk.writer.release()
+    context = await play.context()
+    context.note(ContextAdded(text="The branch is main.", source="SessionStart hook"))
+    await context.commit()
+    await context.writer.release()
 
 
-class Withholding(OpenGates):
-    async def tell(self, thread: Thread, occasion: Occasion) -> Ruling:
-        if "secret" in str(occasion.fields.get("prompt")):
-            return Ruling(blocked=True, reason="a secret", context=("No secrets here.",))
-        return NOTHING_SAID
+class Withholding(AllowAll):
+    async def tell(self, thread: Thread, hook_event: HookEvent) -> HookResult:
+        if "secret" in str(hook_event.fields.get("prompt")):
+            return HookResult(blocked=True, reason="a secret", context=("No secrets here.",))
+        return EMPTY_HOOK_RESULT
 
 
 async def test_a_session_that_is_opened_and_told_nothing_asks_no_model(tmp_path: Path):
@@ -40,7 +40,7 @@ async def test_a_session_that_is_opened_and_told_nothing_asks_no_model(tmp_path:
 
 async def test_nothing_is_owed_after_a_message_was_withheld(tmp_path: Path):
     model = Scripted(says("hello"))
-    async with stage(tmp_path, model, gates=Withholding()) as play:
+    async with stage(tmp_path, model, authorizer=Withholding()) as play:
         await start_hook(play)
         assert await play.play("my secret") == Ended("hook_stopped", "a secret")
         assert await play.play() is None

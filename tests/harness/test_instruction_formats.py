@@ -4,8 +4,13 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from mainspring.harness.context.disk import Disk
-from mainspring.harness.context.instructions import Limits, Places, load, rules_for
+from mainspring.harness.context.instruction_files import DiskInstructionFiles
+from mainspring.harness.context.instructions import (
+    InstructionLimits,
+    InstructionRoots,
+    load,
+    rules_for,
+)
 
 
 class Project:
@@ -17,11 +22,11 @@ class Project:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
 
-    def load(self, limits: Limits | None = None):
+    def load(self, limits: InstructionLimits | None = None):
         folder = PurePosixPath(self.root)
-        return load(Disk(), Places(project=folder, cwd=folder), limits)
+        return load(DiskInstructionFiles(), InstructionRoots(project=folder, cwd=folder), limits)
 
-    def texts(self, limits: Limits | None = None) -> list[str]:
+    def texts(self, limits: InstructionLimits | None = None) -> list[str]:
         return [section.text for section in self.load(limits).sections]
 
 
@@ -33,15 +38,15 @@ def project(tmp_path: Path) -> Project:
 def test_a_long_file_is_cut_before_a_heading(project: Project):
     parts = [f"## Part {number}\n" + "word " * 20 for number in range(9)]
     project.write("AGENTS.md", "\n".join(parts))
-    [text] = project.texts(Limits(max_chars=600))
+    [text] = project.texts(InstructionLimits(max_chars=600))
     kept, _, notice = text.rpartition("\n")
     assert kept == "\n".join(parts[:5]).rstrip()
     assert notice.startswith("[AGENTS.md is too long")
 
 
 def test_instructions_may_take_a_share_of_the_window():
-    assert Limits.of_window(200_000) == Limits()
-    assert Limits.of_window(32_000).max_chars == 16_800
+    assert InstructionLimits.of_window(200_000) == InstructionLimits()
+    assert InstructionLimits.of_window(32_000).max_chars == 16_800
 
 
 def test_rules_of_cursor_hold_always_for_files_or_are_offered(project: Project):
@@ -85,7 +90,7 @@ def test_a_name_of_an_npm_package_is_no_import(project: Project):
 
 def test_a_long_file_is_cut_at_a_line_and_says_so(project: Project):
     project.write("AGENTS.md", "line\n" * 100)
-    found = project.load(Limits(max_chars=23))
+    found = project.load(InstructionLimits(max_chars=23))
     assert [section.text for section in found.sections] == [
         "line\nline\nline\nline\n[AGENTS.md is too long and was cut here; the rest is in the file]"
     ]

@@ -4,8 +4,14 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from mainspring.harness.context.disk import Disk
-from mainspring.harness.context.instructions import Instructions, Oddity, Places, load, rules_for
+from mainspring.harness.context.instruction_files import DiskInstructionFiles
+from mainspring.harness.context.instructions import (
+    InstructionIssue,
+    InstructionRoots,
+    Instructions,
+    load,
+    rules_for,
+)
 
 
 def write(root: Path, *places: str, text: str | None = None) -> None:
@@ -18,22 +24,22 @@ def write(root: Path, *places: str, text: str | None = None) -> None:
 def read(root: Path, *, cwd: str = "project", agent: str | None = "project") -> Instructions:
     (root / "project").mkdir(exist_ok=True)
     at = PurePosixPath(root)
-    places = Places(
+    places = InstructionRoots(
         project=at / "project",
         cwd=at / cwd,
         agent=None if agent is None else at / agent,
         home=at / "home",
         managed=(at / "foreign", at / "managed"),
     )
-    return load(Disk(), places)
+    return load(DiskInstructionFiles(), places)
 
 
 def sources(found: Instructions) -> list[str]:
     return [section.source for section in found.sections]
 
 
-def notes(found: Instructions) -> list[Oddity]:
-    return [oddity for oddity in found.oddities if oddity.is_note]
+def notes(found: Instructions) -> list[InstructionIssue]:
+    return [oddity for oddity in found.issues if oddity.is_note]
 
 
 def test_every_scope_has_its_places_and_the_closest_comes_last(tmp_path: Path):
@@ -70,7 +76,7 @@ def test_every_scope_has_its_places_and_the_closest_comes_last(tmp_path: Path):
         *["user"] * 5,
         *["project"] * 14,
     ]
-    assert found.oddities == ()
+    assert found.issues == ()
 
 
 def test_rules_are_found_in_folders_of_rules_too(tmp_path: Path):
@@ -217,7 +223,7 @@ def test_a_steering_file_with_a_pattern_holds_for_such_files(
 ):
     steer(tmp_path, "web", f"inclusion: fileMatch\nfileMatchPattern: {pattern}", "be careful")
     found = read(tmp_path)
-    assert (found.sections, found.oddities) == ((), ())
+    assert (found.sections, found.issues) == ((), ())
     assert [rule.text for rule in rules_for(found, [path])] == ["be careful"] * holds
 
 
@@ -228,7 +234,7 @@ def test_a_steering_file_with_an_odd_head_is_read_and_warned_about(tmp_path: Pat
     steer(tmp_path, "odd", head, "the text")
     found = read(tmp_path)
     assert [section.text for section in found.sections] == ["the text"]
-    places = {(oddity.file, oddity.line, oddity.is_note) for oddity in found.oddities}
+    places = {(oddity.file, oddity.line, oddity.is_note) for oddity in found.issues}
     assert places == {(".kiro/steering/odd.md", 2, False)}
 
 
@@ -241,7 +247,7 @@ def test_a_steering_file_refers_to_files_of_the_project(tmp_path: Path):
     steer(tmp_path, "api", "inclusion: always", body)
     found = read(tmp_path)
     assert sources(found) == [".kiro/steering/api.md", "api/openapi.yaml", "docs/b.md"]
-    assert [(each.line, each.what) for each in found.oddities] == [
+    assert [(issue.line, issue.what) for issue in found.issues] == [
         (7, "#[[file:gone]] is not there to import"),
         (8, "#[[file:../../../outside.md]] leads out of the project: not read"),
     ]
@@ -260,7 +266,7 @@ def test_what_the_user_refers_to_in_a_project_is_still_the_projects(tmp_path: Pa
 def test_an_oddity_of_an_import_says_in_which_line_it_stands(tmp_path: Path):
     text = "<!-- a\ncomment -->\n```\n@docs/x.md\n```\n\nread @docs/x.md.\n"
     write(tmp_path, "project/CLAUDE.md", text=text)
-    (oddity,) = read(tmp_path).oddities
+    (oddity,) = read(tmp_path).issues
     assert (oddity.file, oddity.line) == ("CLAUDE.md", 7)
     assert str(oddity) == "CLAUDE.md:7: @docs/x.md is not there to import"
     assert oddity.fix is not None
@@ -271,11 +277,11 @@ def test_what_is_hidden_is_not_read_whoever_imports_it(tmp_path: Path):
     write(tmp_path, "project/CLAUDE.md", text="x @.env @docs/a.md @docs/link")
     (tmp_path / "project/docs/link").symlink_to(tmp_path / "project/.env")
     at = PurePosixPath(tmp_path / "project")
-    disk = Disk(is_hidden=lambda path: path.name == ".env")
-    assert sources(load(disk, Places(project=at, cwd=at))) == ["CLAUDE.md", "docs/a.md"]
+    disk = DiskInstructionFiles(is_hidden=lambda path: path.name == ".env")
+    assert sources(load(disk, InstructionRoots(project=at, cwd=at))) == ["CLAUDE.md", "docs/a.md"]
 
 
-class Swapped(Disk):
+class Swapped(DiskInstructionFiles):
     """A program that puts a link into the place of a file, once it was looked at."""
 
     def read(self, path: PurePosixPath, max_bytes: int) -> bytes | None:
@@ -289,4 +295,4 @@ class Swapped(Disk):
 def test_a_link_that_comes_in_between_is_not_followed(tmp_path: Path):
     write(tmp_path, "project/app/AGENTS.md", "outside/AGENTS.md")
     at = PurePosixPath(tmp_path / "project/app")
-    assert load(Swapped(), Places(project=at, cwd=at)).sections == ()
+    assert load(Swapped(), InstructionRoots(project=at, cwd=at)).sections == ()

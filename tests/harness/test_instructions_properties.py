@@ -6,8 +6,8 @@ from pathlib import Path, PurePosixPath
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainspring.harness.context.disk import Disk
-from mainspring.harness.context.instructions import Instructions, Places, load, render
+from mainspring.harness.context.instruction_files import DiskInstructionFiles
+from mainspring.harness.context.instructions import InstructionRoots, Instructions, load, render
 
 FOLDERS = ("", "app/", "app/web/", "docs/")
 NAMES = (
@@ -31,8 +31,8 @@ HEADS = (
 )
 TARGETS = [*PLACES, "../secret.md", "/secret.md", "~/secret.md", "link/secret.md", "gone.md"]
 
-spellings = st.sampled_from([f"@{each}" for each in TARGETS]) | st.sampled_from(
-    [f"#[[file:{each}]]" for each in TARGETS]
+spellings = st.sampled_from([f"@{item}" for item in TARGETS]) | st.sampled_from(
+    [f"#[[file:{item}]]" for item in TARGETS]
 )
 texts = st.tuples(st.sampled_from(HEADS), st.lists(spellings, max_size=3))
 trees = st.dictionaries(st.sampled_from(PLACES), texts | st.just("a link out"), max_size=7)
@@ -40,8 +40,8 @@ trees = st.dictionaries(st.sampled_from(PLACES), texts | st.just("a link out"), 
 
 def read(root: Path) -> Instructions:
     project = PurePosixPath(root / "project")
-    places = Places(project=project, cwd=project / "app/web", agent=project)
-    return load(Disk(), places)
+    places = InstructionRoots(project=project, cwd=project / "app/web", agent=project)
+    return load(DiskInstructionFiles(), places)
 
 
 @settings(max_examples=60, deadline=None)
@@ -72,4 +72,4 @@ def test_a_tree_of_files_is_read_once_alike_and_without_leaving_it(
         assert not {rule.source for rule in found.scoped} & set(sources)
         everything = [rendered, *(rule.text for rule in found.scoped)]
         assert not any("SECRET" in text for text in everything)
-        assert all(oddity.file for oddity in found.oddities)
+        assert all(oddity.file for oddity in found.issues)

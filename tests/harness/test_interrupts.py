@@ -12,8 +12,8 @@ from tests.harness.stage import stage, texts
 from mainspring.capabilities.providers.scripted import Scripted, calls, says
 from mainspring.core.events import UserInterrupt
 from mainspring.core.model import Delta, Reply, Request, TextDelta, ToolSpec
-from mainspring.core.tool import Call, Outcome, Tool
-from mainspring.harness.reasons import Ended
+from mainspring.core.tool import Call, Tool, ToolResult
+from mainspring.harness.stop_reasons import Ended
 
 
 async def test_an_interrupt_while_the_model_speaks_keeps_what_it_said(tmp_path: Path):
@@ -49,10 +49,10 @@ async def test_an_interrupt_while_the_model_speaks_keeps_what_it_said(tmp_path: 
 async def test_an_interrupt_while_tools_run_settles_every_call(tmp_path: Path):
     started = anyio.Event()
 
-    async def hang(call: Call) -> Outcome:
+    async def hang(call: Call) -> ToolResult:
         started.set()
         await anyio.sleep_forever()
-        return Outcome.text("never")
+        return ToolResult.text("never")
 
     tool = Tool(spec=ToolSpec(name="hang", description="", input_schema={}), run=hang)
     model = Scripted(calls("hang") + calls("hang"), says("stopped"))
@@ -76,9 +76,9 @@ async def test_an_interrupt_while_tools_run_settles_every_call(tmp_path: Path):
 
 
 async def test_a_message_that_comes_during_a_tool_round_waits_for_its_end(tmp_path: Path):
-    async def answer(call: Call) -> Outcome:
+    async def answer(call: Call) -> ToolResult:
         await play.send("by the way")
-        return Outcome.text("ok")
+        return ToolResult.text("ok")
 
     tool = Tool(spec=ToolSpec(name="act", description="", input_schema={}), run=answer)
     model = Scripted(calls("act"), says("done"))

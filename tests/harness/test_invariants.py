@@ -15,14 +15,21 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.harness.world import CUSTOM, POLICIES, Happening, World
 
-from mainspring.capabilities.providers.scripted import Answer, Line, Scripted, calls, fails, says
+from mainspring.capabilities.providers.scripted import (
+    ScriptAnswer,
+    Scripted,
+    ScriptLine,
+    calls,
+    fails,
+    says,
+)
 from mainspring.core.content import TextBlock, plain_text
 from mainspring.core.envelope import AnyPayload, Event
 from mainspring.core.events import ContextCompacted, UserInterrupt, UserToolConfirmation
-from mainspring.core.model import Assistant, Message, Request, ToolResult, ToolUse, User
+from mainspring.core.model import Assistant, Message, Request, ToolResultBlock, ToolUse, User
 from mainspring.harness.context import xray
-from mainspring.harness.reasons import Ended
-from mainspring.harness.thread import Thread, fold
+from mainspring.harness.state.thread import Thread, fold
+from mainspring.harness.stop_reasons import Ended
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.verify import verify
@@ -32,7 +39,7 @@ NAMES = st.sampled_from([*POLICIES, CUSTOM, "nowhere"])
 
 
 @st.composite
-def some_calls(draw: st.DrawFn) -> Line:
+def some_calls(draw: st.DrawFn) -> ScriptLine:
     line = says(draw(st.sampled_from(["First", "Then", ""])))
     for _ in range(draw(st.integers(1, 4))):
         given_: dict[str, object] = {
@@ -47,12 +54,12 @@ def some_calls(draw: st.DrawFn) -> Line:
     return line
 
 
-def cut(line: Line) -> Line:
-    return Line(line.content, "max_tokens")
+def cut(line: ScriptLine) -> ScriptLine:
+    return ScriptLine(line.content, "max_tokens")
 
 
 KINDS = st.sampled_from(["overloaded", "stalled", "forbidden", "prompt_too_long", "malformed"])
-OTHERS: st.SearchStrategy[Answer] = st.one_of(
+OTHERS: st.SearchStrategy[ScriptAnswer] = st.one_of(
     st.just(says("Well then.")),
     some_calls().map(cut),
     st.just(says("It goes on and", reason="max_tokens")),
@@ -62,7 +69,7 @@ OTHERS: st.SearchStrategy[Answer] = st.one_of(
 
 
 @st.composite
-def steps(draw: st.DrawFn) -> Answer:
+def steps(draw: st.DrawFn) -> ScriptAnswer:
     """Calls, most of the time."""
     return draw(some_calls() if draw(st.sampled_from([*[True] * 7, False])) else OTHERS)
 
@@ -117,7 +124,7 @@ def check_requests(requests: Sequence[Request]) -> None:
         for message in request.messages:
             assert type(message) is not role, "roles alternate, the user begins"
             role = type(message)
-            results = [part for part in message.content if isinstance(part, ToolResult)]
+            results = [part for part in message.content if isinstance(part, ToolResultBlock)]
             assert [result.tool_use_id for result in results] == open_calls
             assert list(message.content[: len(results)]) == results, "results stand first"
             open_calls = [part.id for part in message.content if isinstance(part, ToolUse)]
@@ -142,7 +149,7 @@ def check_folds(events: Sequence[Event], live: Thread) -> None:
     for event in events:
         thread.apply(event)
         encoded(thread)
-        assert all(not call.settled for call in thread.unsettled())
+        assert all(not call.settled for call in thread.unsettled_calls())
     assert encoded(thread) == encoded(live)
     assert encoded(fold(events, thread_id=live.id)) == encoded(live)
     assert (thread.round, thread.running, thread.turns) == (live.round, live.running, live.turns)
@@ -154,7 +161,7 @@ async def check_xray(world: World, events: Sequence[Event], thread_id: str) -> N
         digest: xray.decode_prefix(await world.log.blob(digest))
         for digest in xray.prefix_digests(events)
     }
-    shots = xray.shots(events, thread_id=thread_id, prefixes=prefixes)
+    shots = xray.model_calls(events, thread_id=thread_id, prefixes=prefixes)
     told = {shot.request.request_id: msgspec.json.encode(shot.request) for shot in shots}
     assert len(told) == len(shots)
     for request in world.requests:
@@ -202,7 +209,7 @@ async def play(world: World, *, allows: bool) -> Ended | None:
 
 async def check_world(
     folder: Path,
-    script: list[Answer],
+    script: list[ScriptAnswer],
     happenings: dict[int, list[Happening]],
     deaths: dict[int, bool],
     allows: bool,
@@ -250,7 +257,7 @@ STORY = {
 @given(**STORY)
 async def test_the_invariants_hold_whatever_happens(
     folder: Path,
-    script: list[Answer],
+    script: list[ScriptAnswer],
     happenings: dict[int, list[Happening]],
     deaths: dict[int, bool],
     allows: bool,
@@ -264,7 +271,7 @@ async def test_the_invariants_hold_whatever_happens(
 @given(**STORY)
 async def test_the_invariants_hold_in_two_thousand_worlds(
     folder: Path,
-    script: list[Answer],
+    script: list[ScriptAnswer],
     happenings: dict[int, list[Happening]],
     deaths: dict[int, bool],
     allows: bool,

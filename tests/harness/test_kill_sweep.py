@@ -60,14 +60,14 @@ class Ending:
     @property
     def has_detour(self) -> bool:
         """Whether the model was told that it is not known what a call did."""
-        return any(each.state == "unknown" for each in told(self.request))
+        return any(item.state == "unknown" for item in told(self.request))
 
     def outcome(self) -> dict[str, tuple[str, str]]:
         """What came of each step in the end, whatever it took to get there."""
-        known = {each.step: (each.use.name, each.text) for each in told(self.request)}
+        known = {item.step: (item.use.name, item.text) for item in told(self.request)}
         for step, (name, _) in known.items():
             if name == "check":  # it had been done, and the model saw that it had
-                made = next(each.use for each in told(self.request) if each.step == step)
+                made = next(item.use for item in told(self.request) if item.step == step)
                 known[step] = (made.name, f"{made.name} {step}: done")
         return known
 
@@ -128,7 +128,7 @@ class Sweep:
             for digest in xray.prefix_digests(events)
         }
         thread_id = (await self._log.session(order.session_id)).thread_id
-        shots = xray.shots(events, thread_id=thread_id, prefixes=prefixes)
+        shots = xray.model_calls(events, thread_id=thread_id, prefixes=prefixes)
         return Ending(events, shots[-1].request, Ledger(Path(order.ledger)).deeds())
 
     def check(self, ending: Ending) -> None:
@@ -141,7 +141,9 @@ class Sweep:
         if ending.has_detour:
             assert ending.outcome() == self.expected.outcome()
             return
-        assert xray.canonical(ending.request) == xray.canonical(self.expected.request)
+        assert xray.canonical_request(ending.request) == xray.canonical_request(
+            self.expected.request
+        )
         assert ending.kinds() == self.expected.kinds()
 
 

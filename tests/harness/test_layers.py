@@ -33,27 +33,39 @@ from mainspring.core.events import (
     Usage,
     UserMessage,
 )
-from mainspring.core.model import Message, ToolResult
-from mainspring.harness.context.compact import is_harmless
-from mainspring.harness.context.digest import EARLIER
-from mainspring.harness.context.layers import (
-    Sheet,
-    collapse,
+from mainspring.core.model import Message, ToolResultBlock
+from mainspring.harness.context.compaction import is_harmless
+from mainspring.harness.context.compaction_layers import (
+    CompactionInput,
+    collapse_rounds,
+    drop_finished_tasks,
     drop_media,
+    drop_old_results,
+    first_kept_message,
     limit_results,
-    micro,
-    snip,
+    referenced_rounds,
+    removable_ranges,
 )
-from mainspring.harness.context.overlay import is_media
-from mainspring.harness.context.sizes import message_bytes
-from mainspring.harness.context.stretches import newest, referred, stretches
-from mainspring.harness.context.validity import fault, missing
-from mainspring.harness.thread import Thread, fold
+from mainspring.harness.context.conversation_digest import DIGEST_HEADING
+from mainspring.harness.context.messages import (
+    is_media,
+    message_bytes,
+    message_order_error,
+    missing_pins,
+)
+from mainspring.harness.state.thread import Thread, fold
 
 THREAD = "sthr_1"
 PICTURE = ImageBlock(source=Base64Source(media_type="image/png", data="aGk="))
 WORDS = st.sampled_from(
-    ("go on", "never push", "look at src/a.py", "again, sevt_9", "Grüße " * 100, EARLIER + "x")
+    (
+        "go on",
+        "never push",
+        "look at src/a.py",
+        "again, sevt_9",
+        "Grüße " * 100,
+        DIGEST_HEADING + "x",
+    )
 )
 PATHS = st.sampled_from(("src/a.py", "src/b.py", "notes.md", "ls -la"))
 SIZES = st.integers(0, 3_000)
@@ -90,8 +102,8 @@ class Tale:
         transcript = self.thread.transcript
         messages = transcript.upcoming()
         pinned = [block for block in transcript.pins.blocks() if not is_media(block)]
-        assert fault(messages) is None
-        assert missing(pinned, messages) == []
+        assert message_order_error(messages) is None
+        assert missing_pins(pinned, messages) == []
         assert transcript.bytes == sum(map(message_bytes, messages))
         self.requests[len(self.log)] = messages
 
@@ -132,11 +144,11 @@ def turn(tale: Tale, draw: st.DrawFn) -> None:
         say(tale, draw)
 
 
-def auto(sheet: Sheet) -> list[ContextCompacted]:
+def auto(sheet: CompactionInput) -> list[ContextCompacted]:
     overlays: list[ContextCompacted] = []
-    for part in stretches(0, sheet.upto, sheet.kept):
+    for part in removable_ranges(0, sheet.upto, sheet.kept):
         first, last = sheet.span(part)
-        summary = None if overlays else f"{EARLIER}a summary"
+        summary = None if overlays else f"{DIGEST_HEADING}a summary"
         overlays.append(
             ContextCompacted(layer="auto", first_seq=first, last_seq=last, summary=summary)
         )
@@ -153,7 +165,7 @@ def anything(tale: Tale, draw: st.DrawFn) -> list[ContextCompacted]:
 
 def compact(tale: Tale, draw: st.DrawFn) -> None:
     transcript = tale.thread.transcript
-    sheet = Sheet(
+    sheet = CompactionInput(
         transcript,
         excess_bytes=draw(st.integers(1, 40_000)),
         rounds=draw(st.integers(1, 4)),
@@ -167,7 +179,7 @@ def compact(tale: Tale, draw: st.DrawFn) -> None:
     elif layer == 2:
         tale.tell(*anything(tale, draw))
     else:
-        tale.tell(*(snip, micro, collapse, auto)[layer - 3](sheet))
+        tale.tell(*(drop_finished_tasks, drop_old_results, collapse_rounds, auto)[layer - 3](sheet))
 
 
 @st.composite
@@ -213,12 +225,12 @@ def test_any_prefix_of_a_log_folds_and_goes_on_to_the_same_state(tale: Tale, dat
 @given(tales(), st.integers(1, 4), st.integers(0, 20_000))
 def test_what_the_newest_messages_speak_of_is_in_no_stretch(tale: Tale, rounds: int, size: int):
     transcript = tale.thread.transcript
-    upto = newest(transcript, rounds=rounds, max_bytes=size)
-    kept = referred(transcript, upto, max_bytes=size)
-    covered = [index for part in stretches(0, upto, kept) for index in part]
+    upto = first_kept_message(transcript, rounds=rounds, max_bytes=size)
+    kept = referenced_rounds(transcript, upto, max_bytes=size)
+    covered = [index for part in removable_ranges(0, upto, kept) for index in part]
     assert sorted([*covered, *kept]) == list(range(upto))
     for index in kept:
-        results = [p for p in transcript.messages[index].content if isinstance(p, ToolResult)]
+        results = [p for p in transcript.messages[index].content if isinstance(p, ToolResultBlock)]
         assert not results or index - 1 in kept
 
 
@@ -231,7 +243,7 @@ def test_a_compaction_that_would_lose_a_pin_is_found_out(tale: Tale):
     changed = broken.compact(
         ContextCompacted(first_seq=first, last_seq=len(tale.log), summary="all is well")
     )
-    lost = missing(
+    lost = missing_pins(
         [block for block in transcript.pins.blocks() if not is_media(block)], broken.upcoming()
     )
     assert not (changed and lost and is_harmless(transcript, broken))

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.catalog import ModelFacts, Price
 from mainspring.core.envelope import KnownPayload
 from mainspring.core.events import (
     AgentCustomToolUse,
@@ -29,25 +28,20 @@ from mainspring.core.facts import (
     SessionForked,
     SessionWoken,
 )
-from mainspring.harness.budget import (
-    Charge,
-    DailyLimits,
-    MemoryLedger,
-    SpendRate,
-    status_block,
-)
+from mainspring.core.model_facts import ModelFacts, Price
+from mainspring.harness.budget import Charge, DailyLimits, InMemoryLedger, SpendRate, status_block
 from mainspring.harness.limits import (
     Limits,
-    Spent,
+    Spending,
     affordable_output,
     calls_over,
     continuation,
     fold,
-    reached,
+    limit_reached,
     reserve,
     worst_cost,
 )
-from mainspring.harness.reasons import Ended
+from mainspring.harness.stop_reasons import Ended
 
 PRICE = Price(
     input=Decimal(2),
@@ -81,15 +75,15 @@ def ended(output: int = 0, **tokens: int) -> ModelRequestEnded:
     )
 
 
-def told(*payloads: KnownPayload) -> Spent:
-    spent = Spent()
+def told(*payloads: KnownPayload) -> Spending:
+    spent = Spending()
     for payload in payloads:
         spent = fold(spent, payload)
     return spent
 
 
-def told_at(*moments: tuple[int, KnownPayload]) -> Spent:
-    spent = Spent()
+def told_at(*moments: tuple[int, KnownPayload]) -> Spending:
+    spent = Spending()
     for second, payload in moments:
         spent = fold(spent, payload, NOON + timedelta(seconds=second))
     return spent
@@ -164,7 +158,7 @@ any_event = st.one_of(
 def test_every_prefix_of_any_log_folds_to_a_valid_state_that_never_shrinks(
     story: list[tuple[int, KnownPayload]],
 ):
-    spent, now = Spent(), NOON
+    spent, now = Spending(), NOON
     for seconds, payload in story:
         now += timedelta(seconds=seconds)
         before, spent = spent, fold(spent, payload, now)
@@ -189,7 +183,7 @@ def test_settling_all_reservations_in_any_order_leaves_the_sum_of_the_costs(
 
 
 def test_a_call_is_reserved_for_at_the_dearest_class_and_all_the_output_it_may_have():
-    amount = reserve(Spent(), Limits(), FACTS, input_tokens=1_000_000, output_tokens=100_000)
+    amount = reserve(Spending(), Limits(), FACTS, input_tokens=1_000_000, output_tokens=100_000)
     assert amount == Decimal("3.5")
 
 
@@ -202,7 +196,7 @@ def test_what_is_reserved_and_spent_together_never_passes_the_limit(
     calls: list[tuple[int, int, int]], max_usd: Decimal, max_tokens: int
 ):
     limits = Limits(max_cost_usd=max_usd, max_input_tokens=max_tokens)
-    spent = Spent()
+    spent = Spending()
     for number, (input_tokens, output_tokens, used_percent) in enumerate(calls):
         amount = reserve(
             spent, limits, FACTS, input_tokens=input_tokens, output_tokens=output_tokens
@@ -250,7 +244,7 @@ def test_what_is_reserved_and_spent_together_never_passes_the_limit(
     ],
 )
 def test_each_limit_stops_the_next_call_and_is_named(
-    limits: Limits, spent: Spent, reason: str, names: str
+    limits: Limits, spent: Spending, reason: str, names: str
 ):
     stop = reserve(spent, limits, FACTS, input_tokens=1000, output_tokens=100)
     assert isinstance(stop, Ended)
@@ -260,13 +254,13 @@ def test_each_limit_stops_the_next_call_and_is_named(
 
 def test_a_limit_of_no_dollars_lets_a_free_model_work():
     limits = Limits(max_cost_usd=Decimal(0))
-    assert reserve(Spent(), limits, FREE, input_tokens=10, output_tokens=10) == 0
-    assert isinstance(reserve(Spent(), limits, FACTS, input_tokens=10, output_tokens=10), Ended)
+    assert reserve(Spending(), limits, FREE, input_tokens=10, output_tokens=10) == 0
+    assert isinstance(reserve(Spending(), limits, FACTS, input_tokens=10, output_tokens=10), Ended)
 
 
 def test_a_call_that_cost_more_than_was_reserved_stops_everything():
     spent = told(reserved("r", Decimal(1)), settled("r", Decimal(2)))
-    assert reached(spent, Limits(max_cost_usd=Decimal(1))) is not None
+    assert limit_reached(spent, Limits(max_cost_usd=Decimal(1))) is not None
 
 
 @given(cents, st.integers(0, 100_000), st.integers(0, 64_000), st.integers(0, 64_000))
@@ -275,7 +269,7 @@ def test_the_affordable_output_is_the_longest_that_can_be_reserved(
 ):
     limits = Limits(max_cost_usd=max_usd, max_output_tokens=max_output)
     output = affordable_output(
-        Spent(), limits, FACTS, input_tokens=input_tokens, output_tokens=wanted
+        Spending(), limits, FACTS, input_tokens=input_tokens, output_tokens=wanted
     )
     assert 0 <= output <= wanted
     if output:
@@ -306,19 +300,19 @@ def test_a_model_that_has_nothing_more_to_say_may_stop():
 
 
 def test_nothing_is_said_of_a_budget_without_limits():
-    assert status_block(Spent(turns=5), Limits(target_tokens=5)) is None
+    assert status_block(Spending(turns=5), Limits(target_tokens=5)) is None
 
 
 def test_the_status_changes_only_at_a_few_steps():
     limits = Limits(max_turns=100)
-    said = [status_block(Spent(turns=turns), limits) for turns in range(101)]
+    said = [status_block(Spending(turns=turns), limits) for turns in range(101)]
     changes = [turns for turns in range(1, 101) if said[turns] != said[turns - 1]]
     assert changes == [26, 51, 76, 91]
 
 
 def test_the_status_is_about_what_runs_out_first():
     limits = Limits(max_turns=100, max_cost_usd=Decimal(1))
-    spent = Spent(turns=1, cost_usd=Decimal("0.95"))
+    spent = Spending(turns=1, cost_usd=Decimal("0.95"))
     assert status_block(spent, limits) == (
         "Budget: less than 10 % of your money is left."
         " Finish now: say what is done, what is verified and what is missing."
@@ -328,7 +322,7 @@ def test_the_status_is_about_what_runs_out_first():
 def test_reservations_of_other_threads_do_not_change_the_status():
     limits = Limits(max_cost_usd=Decimal(10))
     busy = told(reserved("other", Decimal(9)))
-    assert status_block(busy, limits) == status_block(Spent(), limits)
+    assert status_block(busy, limits) == status_block(Spending(), limits)
 
 
 def test_money_that_goes_too_fast_trips_the_breaker_until_it_is_reset():
@@ -352,7 +346,7 @@ def charge(id_: str, cost: str) -> Charge:
 
 
 async def test_a_day_s_limit_holds_over_all_sessions_and_names_who_reached_it():
-    ledger = MemoryLedger(DailyLimits(user_usd=Decimal(1)), lambda: NOON)
+    ledger = InMemoryLedger(DailyLimits(user_usd=Decimal(1)), lambda: NOON)
     assert await ledger.reserve(charge("a", "0.7")) is None
     assert "user ann" in (await ledger.reserve(charge("b", "0.7")) or "")
     assert ledger.committed("agent", "scout") == Decimal("0.7"), "refused: nothing is set aside"
@@ -361,7 +355,7 @@ async def test_a_day_s_limit_holds_over_all_sessions_and_names_who_reached_it():
 
 
 async def test_a_reservation_made_again_after_a_crash_is_counted_once():
-    ledger = MemoryLedger(DailyLimits(agent_usd=Decimal(1)), lambda: NOON)
+    ledger = InMemoryLedger(DailyLimits(agent_usd=Decimal(1)), lambda: NOON)
     assert await ledger.reserve(charge("a", "0.7")) is None
     assert await ledger.reserve(charge("a", "0.7")) is None
     await ledger.settle("a", Decimal("0.7"))
@@ -371,7 +365,7 @@ async def test_a_reservation_made_again_after_a_crash_is_counted_once():
 
 async def test_a_new_day_begins_at_nothing_and_a_late_settlement_belongs_to_the_day_it_was_made():
     now = [NOON]
-    ledger = MemoryLedger(DailyLimits(tenant_usd=Decimal(1)), lambda: now[0])
+    ledger = InMemoryLedger(DailyLimits(tenant_usd=Decimal(1)), lambda: now[0])
     assert await ledger.reserve(charge("a", "1")) is None
     now[0] = NOON + timedelta(days=1)
     assert await ledger.reserve(charge("b", "1")) is None

@@ -13,18 +13,15 @@ import pytest
 from tests.harness.stage import echo, stage, texts
 
 from mainspring.capabilities.providers.scripted import Scripted, calls, fails, says
-from mainspring.core.catalog import ModelFacts, Price
 from mainspring.core.content import TextBlock
-from mainspring.core.events import (
-    UserCustomToolResult,
-    UserToolConfirmation,
-)
+from mainspring.core.events import UserCustomToolResult, UserToolConfirmation
 from mainspring.core.model import Delta, Reply, Request, TextDelta, ToolSpec
-from mainspring.core.tool import Call, Outcome, Tool, Traits
-from mainspring.harness.gates import Decision, OpenGates
+from mainspring.core.model_facts import ModelFacts, Price
+from mainspring.core.tool import Call, Tool, ToolResult, Traits
+from mainspring.harness.authorizer import AllowAll, Decision
 from mainspring.harness.limits import Limits
-from mainspring.harness.reasons import Continue, Ended
-from mainspring.harness.thread import Thread
+from mainspring.harness.state.thread import Thread
+from mainspring.harness.stop_reasons import Continue, Ended
 
 
 async def test_a_message_is_answered(tmp_path: Path):
@@ -66,12 +63,12 @@ async def test_a_call_is_run_and_its_result_given_to_the_model(tmp_path: Path):
 async def test_results_stand_in_the_order_asked_whatever_finishes_first(tmp_path: Path):
     first_may_finish = anyio.Event()
 
-    async def answer(call: Call) -> Outcome:
+    async def answer(call: Call) -> ToolResult:
         if call.input["x"] == "slow":
             await first_may_finish.wait()
         else:
             first_may_finish.set()
-        return Outcome.text(f"did {call.input['x']}")
+        return ToolResult.text(f"did {call.input['x']}")
 
     tool = Tool(
         spec=ToolSpec(name="act", description="", input_schema={}),
@@ -90,12 +87,12 @@ async def test_results_stand_in_the_order_asked_whatever_finishes_first(tmp_path
 async def test_calls_that_are_not_safe_together_run_one_after_the_other(tmp_path: Path):
     under_way: list[str] = []
 
-    async def answer(call: Call) -> Outcome:
+    async def answer(call: Call) -> ToolResult:
         assert not under_way
         under_way.append(call.id)
         await anyio.lowlevel.checkpoint()
         under_way.clear()
-        return Outcome.text("ok")
+        return ToolResult.text("ok")
 
     tool = Tool(spec=ToolSpec(name="act", description="", input_schema={}), run=answer)
     model = Scripted(calls("act", n=1) + calls("act", n=2) + calls("act", n=3), says("done"))
@@ -112,7 +109,7 @@ async def test_a_tool_that_does_not_exist_is_told_to_the_model(tmp_path: Path):
         ]
 
 
-class Gatekeeper(OpenGates):
+class Gatekeeper(AllowAll):
     """Asks or denies by the call's `x`."""
 
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
@@ -128,7 +125,7 @@ class Gatekeeper(OpenGates):
 async def test_a_denied_call_is_told_to_the_model_and_the_turn_goes_on(tmp_path: Path):
     ran: list[str] = []
     model = Scripted(calls("echo", x="deny"), says("understood"))
-    async with stage(tmp_path, model, echo(ran=ran), gates=Gatekeeper()) as play:
+    async with stage(tmp_path, model, echo(ran=ran), authorizer=Gatekeeper()) as play:
         assert await play.play("go") == Ended("completed")
         assert texts(await play.events(), "agent.tool_result") == ["Not allowed: never that."]
         assert ran == []
@@ -140,7 +137,7 @@ async def test_a_call_that_must_be_asked_waits_for_its_answer(
 ):
     ran: list[str] = []
     model = Scripted(calls("echo", x="ask"), says("done"))
-    async with stage(tmp_path, model, echo(ran=ran), gates=Gatekeeper()) as play:
+    async with stage(tmp_path, model, echo(ran=ran), authorizer=Gatekeeper()) as play:
         waiting = await play.play("go")
         assert waiting is not None
         assert waiting.reason == "requires_action"
@@ -157,7 +154,7 @@ async def test_a_call_that_must_be_asked_waits_for_its_answer(
 
 async def test_answering_some_calls_leaves_the_rest_waiting(tmp_path: Path):
     model = Scripted(calls("echo", x="ask", n=1) + calls("echo", x="ask", n=2), says("done"))
-    async with stage(tmp_path, model, echo(), gates=Gatekeeper()) as play:
+    async with stage(tmp_path, model, echo(), authorizer=Gatekeeper()) as play:
         waiting = await play.play("go")
         assert waiting is not None
         first, second = waiting.waiting_for
@@ -258,7 +255,7 @@ async def test_the_same_call_again_and_again_is_nudged_then_stopped(tmp_path: Pa
         assert "session.error" in await play.kinds()
 
 
-class StopGate(OpenGates):
+class StopGate(AllowAll):
     def __init__(self, *verdicts: Continue | Ended | None) -> None:
         self.verdicts = list(verdicts)
 
@@ -274,24 +271,24 @@ async def test_a_gate_sends_the_model_back_to_work(tmp_path: Path, reason: str):
         else Continue("stop_hook_feedback", "cite sources")
     )
     model = Scripted(says("done"), says("really done"))
-    async with stage(tmp_path, model, gates=StopGate(verdict)) as play:
+    async with stage(tmp_path, model, authorizer=StopGate(verdict)) as play:
         assert await play.play("go") == Ended("completed")
         assert await play.continued() == [reason]
         assert b"cite sources" in msgspec.json.encode(model.requests[1].messages[-1])
 
 
 async def test_a_stop_gate_may_end_it(tmp_path: Path):
-    gates = StopGate(Ended("stop_hook_prevented", "wait for me"))
-    async with stage(tmp_path, Scripted(says("done")), gates=gates) as play:
+    authorizer = StopGate(Ended("stop_hook_prevented", "wait for me"))
+    async with stage(tmp_path, Scripted(says("done")), authorizer=authorizer) as play:
         assert await play.play("go") == Ended("stop_hook_prevented", "wait for me")
 
 
 async def test_a_gate_after_the_tools_may_end_it(tmp_path: Path):
-    class After(OpenGates):
+    class After(AllowAll):
         async def after_round(self, thread: Thread) -> Ended | None:
             return Ended("hook_stopped", "enough")
 
-    async with stage(tmp_path, Scripted(calls("echo")), echo(), gates=After()) as play:
+    async with stage(tmp_path, Scripted(calls("echo")), echo(), authorizer=After()) as play:
         assert await play.play("go") == Ended("hook_stopped", "enough")
 
 

@@ -13,7 +13,7 @@ from tests.harness.stage import echo, stage, texts
 from mainspring.capabilities.providers.scripted import Scripted, calls, says
 from mainspring.core.errors import StoreFull
 from mainspring.core.tool import Traits
-from mainspring.harness.reasons import Ended
+from mainspring.harness.stop_reasons import Ended
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Append, Store
 

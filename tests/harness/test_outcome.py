@@ -6,7 +6,7 @@ from tests.harness.stage import stage
 
 from mainspring.capabilities.providers.scripted import Scripted, calls, says
 from mainspring.core.events import FileRubric, TextRubric, UserDefineOutcome
-from mainspring.harness.reasons import Ended
+from mainspring.harness.stop_reasons import Ended
 
 DEFINED = UserDefineOutcome(
     description="A table of rates", rubric=TextRubric(content="Every rate has a source.")

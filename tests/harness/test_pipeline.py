@@ -16,39 +16,39 @@ from mainspring.core import events, facts
 from mainspring.core.content import BlobBlock
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.events import UserToolConfirmation
-from mainspring.core.hook import NOTHING_SAID, Occasion, Ruling
-from mainspring.core.tool import SAFE_READ, Call, Outcome, Tool, Traits
-from mainspring.harness.gates import Decision, OpenGates
-from mainspring.harness.pipeline import VOID
-from mainspring.harness.reasons import Ended
-from mainspring.harness.thread import Thread
+from mainspring.core.hook import EMPTY_HOOK_RESULT, HookEvent, HookResult
+from mainspring.core.tool import SAFE_READ, Call, Tool, ToolResult, Traits
+from mainspring.harness.authorizer import AllowAll, Decision
+from mainspring.harness.state.thread import Thread
+from mainspring.harness.stop_reasons import Ended
+from mainspring.harness.tool_pipeline import APPROVAL_VOID_REASON
 
 
 @dataclass
-class Watchful(OpenGates):
+class Watchful(AllowAll):
     """Gates that say what they are told to, and remember what they saw."""
 
     decision: Decision = field(default_factory=lambda: Decision(decision="allow", gate="default"))
-    rulings: Mapping[str, Ruling] = field(default_factory=dict[str, Ruling])
+    hook_results: Mapping[str, HookResult] = field(default_factory=dict[str, HookResult])
     seen: list[Call] = field(default_factory=list[Call])
-    occasions: list[Occasion] = field(default_factory=list[Occasion])
+    occasions: list[HookEvent] = field(default_factory=list[HookEvent])
 
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
         self.seen.append(call)
         return self.decision
 
-    async def tell(self, thread: Thread, occasion: Occasion) -> Ruling:
-        self.occasions.append(occasion)
-        return self.rulings.get(occasion.event, NOTHING_SAID)
+    async def tell(self, thread: Thread, hook_event: HookEvent) -> HookResult:
+        self.occasions.append(hook_event)
+        return self.hook_results.get(hook_event.event, EMPTY_HOOK_RESULT)
 
-    def heard(self, event: str) -> list[Occasion]:
-        return [occasion for occasion in self.occasions if occasion.event == event]
+    def heard(self, event: str) -> list[HookEvent]:
+        return [hook_event for hook_event in self.occasions if hook_event.event == event]
 
 
 def failing(name: str = "bash", *, concurrent: bool = False) -> Tool:
-    async def run(call: Call) -> Outcome:
+    async def run(call: Call) -> ToolResult:
         is_bad = call.input.get("x") == "bad"
-        return Outcome.text(f"ran {call.input.get('x')}", ok=not is_bad)
+        return ToolResult.text(f"ran {call.input.get('x')}", ok=not is_bad)
 
     return replace(echo(name), run=run, traits=always(Traits(cascades=True, concurrent=concurrent)))
 
@@ -73,13 +73,15 @@ async def test_a_tool_is_found_by_the_name_that_others_give_it(tmp_path: Path):
 
 async def test_a_wrong_input_is_told_and_nothing_runs_or_is_asked(tmp_path: Path):
     ran: list[str] = []
-    gates = Watchful()
+    authorizer = Watchful()
     tool = replace(echo(ran=ran), invalid=always("x: expected a number"))
-    async with stage(tmp_path, Scripted(calls("echo"), says("ok")), tool, gates=gates) as play:
+    async with stage(
+        tmp_path, Scripted(calls("echo"), says("ok")), tool, authorizer=authorizer
+    ) as play:
         await play.play("go")
         [result] = [e.payload for e in await play.events() if e.type == "agent.tool_result"]
         assert isinstance(result, events.AgentToolResult)
-        assert (result.error, ran, gates.seen) == ("invalid", [], [])
+        assert (result.error, ran, authorizer.seen) == ("invalid", [], [])
         assert texts(await play.events(), "agent.tool_result") == ["x: expected a number"]
 
 
@@ -95,8 +97,8 @@ async def test_a_deferred_tool_with_a_wrong_input_says_how_to_load_it(tmp_path: 
 
 
 async def test_loading_a_tool_gives_the_model_its_definition_and_moves_nothing(tmp_path: Path):
-    async def load(call: Call) -> Outcome:
-        return replace(Outcome.text("loaded"), facts=(facts.ToolsLoaded(names=("far",)),))
+    async def load(call: Call) -> ToolResult:
+        return replace(ToolResult.text("loaded"), facts=(facts.ToolsLoaded(names=("far",)),))
 
     search = replace(echo("tool_search"), run=load)
     model = Scripted(calls("tool_search"), calls("far", x="2"), says("ok"), says("again"))
@@ -112,12 +114,14 @@ async def test_an_objection_comes_before_anybody_is_asked(tmp_path: Path):
     async def object_to(_: Call) -> str | None:
         return "read the file first"
 
-    gates = Watchful(decision=ASK)
+    authorizer = Watchful(decision=ASK)
     tool = replace(echo(), objection=object_to)
-    async with stage(tmp_path, Scripted(calls("echo"), says("ok")), tool, gates=gates) as play:
+    async with stage(
+        tmp_path, Scripted(calls("echo"), says("ok")), tool, authorizer=authorizer
+    ) as play:
         assert await play.play("go") == Ended("completed")
         assert texts(await play.events(), "agent.tool_result") == ["read the file first"]
-        assert gates.seen == []
+        assert authorizer.seen == []
 
 
 async def test_what_an_earlier_call_of_the_turn_does_is_there_when_a_later_one_is_judged(
@@ -128,9 +132,9 @@ async def test_what_an_earlier_call_of_the_turn_does_is_there_when_a_later_one_i
     async def object_to(_: Call) -> str | None:
         return None if seen else "read it first"
 
-    async def look(call: Call) -> Outcome:
+    async def look(call: Call) -> ToolResult:
         seen.append(call.id)
-        return Outcome.text("seen")
+        return ToolResult.text("seen")
 
     read = replace(echo("read"), run=look, traits=always(SAFE_READ))
     edit = replace(echo("edit"), objection=object_to)
@@ -141,13 +145,13 @@ async def test_what_an_earlier_call_of_the_turn_does_is_there_when_a_later_one_i
 
 
 async def test_gates_see_whole_paths_and_the_log_keeps_what_was_asked(tmp_path: Path):
-    gates = Watchful()
+    authorizer = Watchful()
     tool = replace(echo(), judged=whole_path)
     async with stage(
-        tmp_path, Scripted(calls("echo", x="a"), says("ok")), tool, gates=gates
+        tmp_path, Scripted(calls("echo", x="a"), says("ok")), tool, authorizer=authorizer
     ) as play:
         await play.play("go")
-        assert gates.seen[0].input == {"x": "/w/a"}
+        assert authorizer.seen[0].input == {"x": "/w/a"}
         assert texts(await play.events(), "agent.tool_result") == ["echo a"]
 
 
@@ -159,9 +163,9 @@ async def test_what_a_gate_makes_of_an_input_is_what_runs(tmp_path: Path):
         context=("made safe",),
         facts=(facts.HookRan(hook_event="PreToolUse", handler="h", outcome="ok"),),
     )
-    gates = Watchful(decision=changed)
+    authorizer = Watchful(decision=changed)
     async with stage(
-        tmp_path, Scripted(calls("echo", x="a"), says("ok")), echo(), gates=gates
+        tmp_path, Scripted(calls("echo", x="a"), says("ok")), echo(), authorizer=authorizer
     ) as play:
         await play.play("go")
         assert texts(await play.events(), "agent.tool_result") == [
@@ -174,9 +178,9 @@ async def test_what_a_gate_makes_of_an_input_must_be_one_that_the_tool_takes(tmp
     ran: list[str] = []
     changed = Decision(decision="allow", gate="hook", updated_input={"y": 1})
     tool = replace(echo(ran=ran), invalid=without_x)
-    gates = Watchful(decision=changed)
+    authorizer = Watchful(decision=changed)
     async with stage(
-        tmp_path, Scripted(calls("echo", x="a"), says("ok")), tool, gates=gates
+        tmp_path, Scripted(calls("echo", x="a"), says("ok")), tool, authorizer=authorizer
     ) as play:
         await play.play("go")
         [told] = texts(await play.events(), "agent.tool_result")
@@ -192,7 +196,7 @@ async def test_a_person_sees_what_would_happen_and_approves_just_that(tmp_path: 
 
     tool = replace(echo(), preview=preview)
     model = Scripted(calls("echo", x="new"), says("ok"))
-    async with stage(tmp_path, model, tool, gates=Watchful(decision=ASK)) as play:
+    async with stage(tmp_path, model, tool, authorizer=Watchful(decision=ASK)) as play:
         waits = await play.play("go")
         assert waits is not None
         [call_id] = waits.waiting_for
@@ -207,7 +211,7 @@ async def test_a_person_sees_what_would_happen_and_approves_just_that(tmp_path: 
         assert isinstance(last, facts.ToolCallAuthorized)
         assert (last.decision, last.reason, last.preview) == (
             "ask",
-            VOID,
+            APPROVAL_VOID_REASON,
             "-changed meanwhile\n+new",
         )
 
@@ -232,13 +236,13 @@ async def test_a_tool_that_wants_a_person_to_agree_is_asked_about_without_any_ru
 async def test_a_denial_is_told_to_the_model_and_to_hooks(tmp_path: Path):
     ran: list[str] = []
     deny = Decision(decision="deny", gate="rule", rule="Bash(rm *)", reason="no rm here")
-    gates = Watchful(decision=deny)
+    authorizer = Watchful(decision=deny)
     async with stage(
-        tmp_path, Scripted(calls("echo", x="a"), says("ok")), echo(ran=ran), gates=gates
+        tmp_path, Scripted(calls("echo", x="a"), says("ok")), echo(ran=ran), authorizer=authorizer
     ) as play:
         assert await play.play("go") == Ended("completed")
         assert texts(await play.events(), "agent.tool_result") == ["Not allowed: no rm here."]
-        [told] = gates.heard("PermissionDenied")
+        [told] = authorizer.heard("PermissionDenied")
         assert (told.subject, told.fields["reason"], ran) == ("echo", "no rm here", [])
 
 
@@ -249,7 +253,7 @@ async def test_the_mode_plan_says_what_would_have_been_done(tmp_path: Path):
     deny = Decision(decision="deny", gate="mode", rule="plan", reason="in plan nothing is changed")
     tool = replace(echo(), preview=preview)
     async with stage(
-        tmp_path, Scripted(calls("echo"), says("ok")), tool, gates=Watchful(decision=deny)
+        tmp_path, Scripted(calls("echo"), says("ok")), tool, authorizer=Watchful(decision=deny)
     ) as play:
         await play.play("go")
         [told] = texts(await play.events(), "agent.tool_result")
@@ -257,23 +261,25 @@ async def test_the_mode_plan_says_what_would_have_been_done(tmp_path: Path):
 
 
 async def test_hooks_may_add_to_a_result_replace_it_and_stop_the_run(tmp_path: Path):
-    gates = Watchful(
-        rulings={
-            "PostToolUse": Ruling(
+    authorizer = Watchful(
+        hook_results={
+            "PostToolUse": HookResult(
                 updated_output="cleaned", context=("lint is red",), stop="enough for today"
             )
         }
     )
-    async with stage(tmp_path, Scripted(calls("echo", x="a")), echo(), gates=gates) as play:
+    async with stage(
+        tmp_path, Scripted(calls("echo", x="a")), echo(), authorizer=authorizer
+    ) as play:
         assert await play.play("go") == Ended("hook_stopped", "enough for today")
         [told] = texts(await play.events(), "agent.tool_result")
         assert told == "cleaned<hook>lint is red</hook>"
-        assert gates.heard("PostToolUse")[0].fields["tool_response"] == "echo a"
+        assert authorizer.heard("PostToolUse")[0].fields["tool_response"] == "echo a"
 
 
 async def test_results_of_a_turn_are_capped_together(tmp_path: Path):
-    async def long(_: Call) -> Outcome:
-        return Outcome.text("x" * 90_000)
+    async def long(_: Call) -> ToolResult:
+        return ToolResult.text("x" * 90_000)
 
     tool = replace(echo(), run=long, traits=always(Traits(max_chars=100_000)))
     model = Scripted(calls("echo") + calls("echo") + calls("echo") + calls("echo"), says("ok"))
@@ -292,13 +298,13 @@ async def test_a_failing_call_cancels_later_ones_of_its_tool_and_no_others(
 ):
     began = anyio.Event()
 
-    async def patient(call: Call) -> Outcome:
+    async def patient(call: Call) -> ToolResult:
         if call.input["x"] == "bad":
             await began.wait()
-            return Outcome.text("it broke", ok=False, error="failed")
+            return ToolResult.text("it broke", ok=False, error="failed")
         began.set()
         await anyio.sleep_forever()
-        return Outcome.text("never")
+        return ToolResult.text("never")
 
     tool = failing(concurrent=concurrent)
     if concurrent:
@@ -317,7 +323,7 @@ async def test_a_failing_call_cancels_later_ones_of_its_tool_and_no_others(
 
 
 async def test_hands_that_fail_are_a_value_that_the_model_reads(tmp_path: Path):
-    async def run(_: Call) -> Outcome:
+    async def run(_: Call) -> ToolResult:
         raise SandboxFailed("no isolation here: install bubblewrap")
 
     async with stage(
@@ -330,7 +336,7 @@ async def test_hands_that_fail_are_a_value_that_the_model_reads(tmp_path: Path):
 
 
 async def test_whatever_a_tool_raises_is_a_value_that_the_model_reads(tmp_path: Path):
-    async def run(_: Call) -> Outcome:
+    async def run(_: Call) -> ToolResult:
         raise KeyError("oops")
 
     tool = replace(echo(), run=run, traits=always(SAFE_READ))
@@ -341,13 +347,13 @@ async def test_whatever_a_tool_raises_is_a_value_that_the_model_reads(tmp_path: 
 
 async def test_a_message_that_a_hook_blocks_never_reaches_the_model(tmp_path: Path):
     class Guard(Watchful):
-        async def tell(self, thread: Thread, occasion: Occasion) -> Ruling:
-            if occasion.fields.get("prompt") == "my password is hunter2":
-                return Ruling(blocked=True, reason="it holds a secret")
-            return NOTHING_SAID
+        async def tell(self, thread: Thread, hook_event: HookEvent) -> HookResult:
+            if hook_event.fields.get("prompt") == "my password is hunter2":
+                return HookResult(blocked=True, reason="it holds a secret")
+            return EMPTY_HOOK_RESULT
 
     model = Scripted(says("hello"))
-    async with stage(tmp_path, model, gates=Guard()) as play:
+    async with stage(tmp_path, model, authorizer=Guard()) as play:
         assert await play.play("my password is hunter2") == Ended(
             "hook_stopped", "it holds a secret"
         )
@@ -357,20 +363,22 @@ async def test_a_message_that_a_hook_blocks_never_reaches_the_model(tmp_path: Pa
 
 
 async def test_what_hooks_say_to_a_message_is_told_to_the_model(tmp_path: Path):
-    gates = Watchful(rulings={"UserPromptSubmit": Ruling(context=("the build is red",))})
+    authorizer = Watchful(
+        hook_results={"UserPromptSubmit": HookResult(context=("the build is red",))}
+    )
     model = Scripted(says("hello"))
-    async with stage(tmp_path, model, gates=gates) as play:
+    async with stage(tmp_path, model, authorizer=authorizer) as play:
         await play.play("hi")
         assert "the build is red" in repr(model.requests[0].messages)
 
 
 async def test_a_stop_hook_sends_the_model_back_or_ends_the_run(tmp_path: Path):
-    gates = Watchful(rulings={"Stop": Ruling(blocked=True, reason="run the tests")})
+    authorizer = Watchful(hook_results={"Stop": HookResult(blocked=True, reason="run the tests")})
     model = Scripted(otherwise=says("done"))
-    async with stage(tmp_path, model, gates=gates) as play:
+    async with stage(tmp_path, model, authorizer=authorizer) as play:
         assert await play.play("go") == Ended("completed")
         assert "run the tests" in repr(model.requests[1].messages)
-        told = [occasion.fields["stop_hook_active"] for occasion in gates.heard("Stop")]
+        told = [hook_event.fields["stop_hook_active"] for hook_event in authorizer.heard("Stop")]
         assert told[:2] == [False, True]
 
 

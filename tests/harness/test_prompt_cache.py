@@ -9,16 +9,21 @@ import msgspec
 from tests.harness.stage import Stage, echo, stage
 
 from mainspring.capabilities.providers.anthropic.request import encode
-from mainspring.capabilities.providers.prompt_cache import PromptCache
 from mainspring.capabilities.providers.quirks import Quirks
-from mainspring.capabilities.providers.scripted import Scripted, calls, fails, says
-from mainspring.core.catalog import ModelFacts
+from mainspring.capabilities.providers.scripted import (
+    Scripted,
+    SimulatedPromptCache,
+    calls,
+    fails,
+    says,
+)
 from mainspring.core.events import ModelRequestStarted, Usage, UserToolConfirmation
 from mainspring.core.model import Request, ToolSpec
-from mainspring.core.tool import Call, Outcome, Tool, Traits
-from mainspring.harness.gates import Decision, OpenGates
+from mainspring.core.model_facts import ModelFacts
+from mainspring.core.tool import Call, Tool, ToolResult, Traits
+from mainspring.harness.authorizer import AllowAll, Decision
 from mainspring.harness.limits import Limits
-from mainspring.harness.reasons import Ended
+from mainspring.harness.stop_reasons import Ended
 
 MARKER = b',"cache_control":{"type":"ephemeral"}'
 RULES = tuple(
@@ -33,9 +38,9 @@ TURNS = 15
 def tool(name: str) -> Tool:
     """With a description and results of the sizes that real ones have."""
 
-    async def run(call: Call) -> Outcome:
+    async def run(call: Call) -> ToolResult:
         path = call.input.get("path")
-        return Outcome.text("\n".join(f"{path}:{line}: return total" for line in range(22)))
+        return ToolResult.text("\n".join(f"{path}:{line}: return total" for line in range(22)))
 
     parameters = ("path", "pattern", "limit", "offset", "mode")
     properties: dict[str, object] = {
@@ -77,7 +82,7 @@ def is_extended(before: Request, after: Request) -> bool:
 
 def usages(requests: Sequence[Request]) -> list[Usage]:
     """What a provider would count for these calls, from the first on."""
-    cache = PromptCache()
+    cache = SimulatedPromptCache()
     return [cache.usage(request, output_tokens=0) for request in requests]
 
 
@@ -132,7 +137,7 @@ async def test_a_worker_that_takes_over_sends_the_bytes_that_the_one_before_it_s
         assert await breaks(play) == [None] * len(requests)
 
 
-class AsksOften(OpenGates):
+class AsksOften(AllowAll):
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
         decision = "ask" if call.input.get("x") == "ask" else "allow"
         return Decision(decision=decision, gate="rule")
@@ -151,7 +156,7 @@ async def test_questions_failures_cut_replies_and_budgets_do_not_break_the_cache
         otherwise=says("Done."),
     )
     limits = Limits(max_turns=40, max_tool_calls=50)
-    async with stage(tmp_path, model, echo(), gates=AsksOften(), limits=limits) as play:
+    async with stage(tmp_path, model, echo(), authorizer=AsksOften(), limits=limits) as play:
         waiting = await play.play("Begin.")
         assert waiting is not None
         [call_id] = waiting.waiting_for

@@ -16,7 +16,7 @@ from mainspring.core.events import (
     UserMessage,
 )
 from mainspring.core.facts import LoopContinued
-from mainspring.harness.repetition import NUDGE, Repetition, Tolerance, fold
+from mainspring.harness.state.repetition import NUDGE, Repetition, Tolerance, fold
 
 NUDGED = LoopContinued(reason="next_turn", detail=NUDGE)
 SPOKE = UserMessage(content=(TextBlock("go on"),))

@@ -32,17 +32,17 @@ from tests.harness.sandbox_lives import (
 )
 from tests.harness.test_kill_sweep import orphans
 
+from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
-from mainspring.capabilities.workspace.tree import Tree
 from mainspring.core.content import plain_text
 from mainspring.core.envelope import Event
 from mainspring.core.events import AgentToolResult, AgentToolUse, StatusIdle
 from mainspring.core.facts import SandboxOpened, ToolCallInDoubt
-from mainspring.harness.thread import fold
+from mainspring.harness.state.thread import fold
 from mainspring.log.verify import verify
-from mainspring.runtime.sessions import Runtime
+from mainspring.runtime.session.session import Runtime
 from mainspring.testing.replay import replay
-from mainspring.wiring.runtime import open_runtime
+from mainspring.wiring.runtime_assembly import open_runtime
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are killed as on Linux")
 
@@ -127,9 +127,9 @@ class Sweep:
         events = await log.read(order.session_id)
         thread_id = (await log.session(order.session_id)).thread_id
         workspace = Path(order.workspace)
-        snapshot = fold(events, thread_id=thread_id).gear.snapshot
+        snapshot = fold(events, thread_id=thread_id).session_state.snapshot
         assert snapshot is not None
-        kept = WorkspaceSnapshots(Tree(workspace), order.places.snapshots)
+        kept = WorkspaceSnapshots(FolderWorkspace(workspace), order.places.snapshots)
         assert await kept.diff(snapshot) == [], "the newest snapshot is of something else"
         keeper = keeper_of(order.places.state)
         assert keeper is None or ends_within(keeper, _PARTING_MS), "the sandbox was left behind"

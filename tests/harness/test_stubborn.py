@@ -18,11 +18,11 @@ from mainspring.core.events import (
     UserToolConfirmation,
 )
 from mainspring.core.model import Delta, Reply, Request, TextDelta
-from mainspring.core.tool import Call, Outcome, Tool, Traits
-from mainspring.harness.gates import Decision, OpenGates
+from mainspring.core.tool import Call, Tool, ToolResult, Traits
+from mainspring.harness.authorizer import AllowAll, Decision
 from mainspring.harness.limits import Limits
-from mainspring.harness.reasons import Continue, Ended
-from mainspring.harness.thread import Thread
+from mainspring.harness.state.thread import Thread
+from mainspring.harness.stop_reasons import Continue, Ended
 
 
 async def test_a_model_that_pauses_for_ever_is_stopped(tmp_path: Path):
@@ -34,12 +34,12 @@ async def test_a_model_that_pauses_for_ever_is_stopped(tmp_path: Path):
 
 
 async def test_a_gate_that_is_never_content_gives_in(tmp_path: Path):
-    class Never(OpenGates):
+    class Never(AllowAll):
         async def before_stop(self, thread: Thread) -> Continue | Ended | None:
             return Continue("stop_hook_feedback", "not good enough")
 
     model = Scripted(otherwise=says("done"))
-    async with stage(tmp_path, model, gates=Never()) as play:
+    async with stage(tmp_path, model, authorizer=Never()) as play:
         with anyio.fail_after(10):
             assert await play.play("go") == Ended("completed")
         assert len(model.requests) == 4
@@ -73,11 +73,11 @@ async def test_a_confirmation_is_no_result_of_a_clients_own_tool(tmp_path: Path)
 
 
 async def test_a_client_cannot_answer_for_a_tool_that_is_not_its_own(tmp_path: Path):
-    class Ask(OpenGates):
+    class Ask(AllowAll):
         async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
             return Decision(decision="ask", gate="rule")
 
-    async with stage(tmp_path, Scripted(calls("echo")), echo(), gates=Ask()) as play:
+    async with stage(tmp_path, Scripted(calls("echo")), echo(), authorizer=Ask()) as play:
         waiting = await play.play("go")
         assert waiting is not None
         [call_id] = waiting.waiting_for
@@ -110,13 +110,13 @@ async def test_what_was_interrupted_before_it_began_is_not_begun(tmp_path: Path)
 
 
 async def test_a_session_that_waits_for_an_answer_can_be_interrupted(tmp_path: Path):
-    class Ask(OpenGates):
+    class Ask(AllowAll):
         async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
             return Decision(decision="ask", gate="rule")
 
     ran: list[str] = []
     model = Scripted(calls("echo"), says("all right"))
-    async with stage(tmp_path, model, echo(ran=ran), gates=Ask()) as play:
+    async with stage(tmp_path, model, echo(ran=ran), authorizer=Ask()) as play:
         await play.play("go")
         assert await play.play(UserInterrupt()) == Ended("interrupted_tools")
         assert await play.play("something else") == Ended("completed")
@@ -136,12 +136,12 @@ async def test_an_interrupt_for_another_thread_stops_nothing_here(tmp_path: Path
     finish = anyio.Event()
     runs: list[str] = []
 
-    async def answer(call: Call) -> Outcome:
+    async def answer(call: Call) -> ToolResult:
         runs.append(call.id)
         await play.send(UserInterrupt(session_thread_id="sthr_other"))
         with anyio.move_on_after(0.2):
             await finish.wait()
-        return Outcome.text("done")
+        return ToolResult.text("done")
 
     model = Scripted(calls("act"), says("done"))
     tool = Tool(spec=echo("act").spec, run=answer)
@@ -160,10 +160,10 @@ async def test_a_fork_in_the_middle_of_a_run_owes_nothing_of_its_parents(tmp_pat
         before = len(ran)
         forked = await play.log.fork(play.session_id, at=at)
         play.session_id = forked.id
-        desk = await play.desk()
-        assert not desk.thread.running
-        assert desk.thread.open_reservation is None
-        await desk.writer.release()
+        context = await play.context()
+        assert not context.thread.running
+        assert context.thread.open_reservation is None
+        await context.writer.release()
         with anyio.fail_after(10):
             ended = await play.play(UserMessage(content=(TextBlock("and here?"),)))
         assert ended == Ended("completed")

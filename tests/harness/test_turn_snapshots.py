@@ -14,31 +14,33 @@ from tests.testing.test_replay import Stop, killed
 from mainspring.capabilities.providers.scripted import Scripted, calls, says
 from mainspring.core.events import UserInterrupt
 from mainspring.core.facts import WorkspaceSnapshotted
-from mainspring.core.tool import SAFE_READ, Call, Outcome, Tool, Traits
-from mainspring.harness.reasons import Ended
+from mainspring.core.tool import SAFE_READ, Call, Tool, ToolResult, Traits
+from mainspring.harness.stop_reasons import Ended
 
 
 async def snapshots(play: Stage) -> list[str]:
     payloads = [event.payload for event in await play.events()]
-    return [each.snapshot for each in payloads if isinstance(each, WorkspaceSnapshotted)]
+    return [payload.snapshot for payload in payloads if isinstance(payload, WorkspaceSnapshotted)]
 
 
 def dying(name: str, traits: Traits) -> Tool:
     lives = [Stop()]
 
-    async def run(call: Call) -> Outcome:
+    async def run(call: Call) -> ToolResult:
         if lives:
             raise lives.pop()
-        return Outcome.text("did it")
+        return ToolResult.text("did it")
 
-    async def found(call: Call) -> Outcome | None:
-        return Outcome.text("it was done")
+    async def found(call: Call) -> ToolResult | None:
+        return ToolResult.text("it was done")
 
     return replace(echo(name), run=run, traits=always(traits), probe=found)
 
 
 @pytest.mark.parametrize(
-    "dies", [dying("act", Traits(in_doubt="probe")), dying("read", SAFE_READ)], ids=["in", "after"]
+    "dies",
+    [dying("act", Traits(in_doubt="probe")), dying("read", SAFE_READ)],
+    ids=["in", "after"],
 )
 async def test_effects_before_a_crash_are_in_the_snapshot_of_their_turn(tmp_path: Path, dies: Tool):
     """The worker dies in a call with an effect, or in a read after it."""
@@ -53,10 +55,10 @@ async def test_effects_before_a_crash_are_in_the_snapshot_of_their_turn(tmp_path
 
 
 async def test_an_interrupted_turn_has_a_snapshot_of_what_it_has_done(tmp_path: Path):
-    async def hang(call: Call) -> Outcome:
+    async def hang(call: Call) -> ToolResult:
         await play.send(UserInterrupt())
         await anyio.sleep_forever()
-        return Outcome.text("never")
+        return ToolResult.text("never")
 
     tool = replace(echo("hang"), run=hang)
     async with stage(tmp_path, Scripted(calls("hang")), tool, snapshots=Counting()) as play:

@@ -15,22 +15,24 @@ from mainspring.core.content import TextBlock
 from mainspring.core.events import UserInterrupt, UserMessage, UserToolConfirmation
 from mainspring.core.facts import ToolCallInDoubt
 from mainspring.core.model import Delta, Reply, Request, TextDelta, ToolSpec
-from mainspring.core.tool import Call, InDoubt, Outcome, Tool, Traits
-from mainspring.harness.gates import Decision, OpenGates
+from mainspring.core.tool import Call, InDoubtPolicy, Tool, ToolResult, Traits
+from mainspring.harness.authorizer import AllowAll, Decision
 from mainspring.harness.loop import run
-from mainspring.harness.reasons import Continue, Ended
-from mainspring.harness.thread import Thread
+from mainspring.harness.state.thread import Thread
+from mainspring.harness.stop_reasons import Continue, Ended
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Append, Store
 
 
-class AsksFor(OpenGates):
+class AsksFor(AllowAll):
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
         decision = "ask" if call.input.get("x") == "ask" else "allow"
         return Decision(decision=decision, gate="rule")
 
 
-def acting(run: Callable[[Call], Awaitable[Outcome]], in_doubt: InDoubt = "report") -> Tool:
+def acting(
+    run: Callable[[Call], Awaitable[ToolResult]], in_doubt: InDoubtPolicy = "report"
+) -> Tool:
     return Tool(
         spec=ToolSpec(name="act", description="", input_schema={}),
         run=run,
@@ -57,14 +59,14 @@ async def test_what_changes_nothing_is_taken_out_of_the_inbox_all_the_same(tmp_p
 
 
 async def test_a_message_that_comes_as_the_run_ends_is_answered_by_it(tmp_path: Path):
-    class Slow(OpenGates):
+    class Slow(AllowAll):
         async def before_stop(self, thread: Thread) -> Continue | Ended | None:
             if len(model.requests) == 1:
                 await play.send("one more thing")
             return None
 
     model = Scripted(says("done"), says("that too"))
-    async with stage(tmp_path, model, gates=Slow()) as play:
+    async with stage(tmp_path, model, authorizer=Slow()) as play:
         assert await play.play("go") == Ended("completed")
         assert texts(await play.events(), "agent.message") == ["done", "that too"]
         assert await play.continued() == ["inbox_message"]
@@ -72,7 +74,7 @@ async def test_a_message_that_comes_as_the_run_ends_is_answered_by_it(tmp_path: 
 
 
 async def test_an_answer_that_comes_while_other_calls_still_run_is_not_overlooked(tmp_path: Path):
-    async def answer(call: Call) -> Outcome:
+    async def answer(call: Call) -> ToolResult:
         if call.input.get("x") != "ask":
             [asked] = [
                 event.id
@@ -80,10 +82,10 @@ async def test_an_answer_that_comes_while_other_calls_still_run_is_not_overlooke
                 if event.type == "agent.tool_use" and b'"ask"' in event.body
             ]
             await play.send(UserToolConfirmation(tool_use_id=asked, result="allow"))
-        return Outcome.text("ok")
+        return ToolResult.text("ok")
 
     model = Scripted(calls("act", x="1") + calls("act", x="ask"), says("done"))
-    async with stage(tmp_path, model, acting(answer), gates=AsksFor()) as play:
+    async with stage(tmp_path, model, acting(answer), authorizer=AsksFor()) as play:
         assert await play.play("go") == Ended("completed")
         assert await play.ended() == ["completed"]
 
@@ -107,10 +109,10 @@ async def test_an_interrupt_with_a_message_turns_the_agent_to_the_message(tmp_pa
 
 
 async def test_an_interrupt_with_a_message_settles_the_calls_that_run(tmp_path: Path):
-    async def hang(call: Call) -> Outcome:
+    async def hang(call: Call) -> ToolResult:
         await change_of_mind(play)
         await anyio.sleep_forever()
-        return Outcome.text("never")
+        return ToolResult.text("never")
 
     model = Scripted(calls("act") + calls("act"), says("something else then"))
     async with stage(tmp_path, model, acting(hang)) as play:
@@ -128,23 +130,23 @@ class PowerCut(BaseException):
 async def test_a_permission_is_not_taken_for_the_answer_to_a_call_in_doubt(tmp_path: Path):
     ran: list[str] = []
 
-    async def sign(call: Call) -> Outcome:
+    async def sign(call: Call) -> ToolResult:
         ran.append(call.id)
         if len(ran) <= 2:
             raise PowerCut
-        return Outcome.text("signed")
+        return ToolResult.text("signed")
 
     async def die(*payloads: UserToolConfirmation) -> None:
         await play.send(*payloads)
         cut = False
         try:
-            await run(await play.desk())
+            await run(await play.context())
         except* PowerCut:
             cut = True
         assert cut
 
     model = Scripted(calls("act", x="ask"), says("done"))
-    async with stage(tmp_path, model, acting(sign, "ask"), gates=AsksFor()) as play:
+    async with stage(tmp_path, model, acting(sign, "ask"), authorizer=AsksFor()) as play:
         waiting = await play.play("go")
         assert waiting is not None
         [call_id] = waiting.waiting_for
@@ -162,10 +164,10 @@ async def test_a_permission_is_not_taken_for_the_answer_to_a_call_in_doubt(tmp_p
 
 
 async def test_an_interrupt_takes_back_the_messages_before_it(tmp_path: Path):
-    async def hang(call: Call) -> Outcome:
+    async def hang(call: Call) -> ToolResult:
         await play.send(UserMessage(content=(TextBlock("and then this"),)), UserInterrupt())
         await anyio.sleep_forever()
-        return Outcome.text("never")
+        return ToolResult.text("never")
 
     async with stage(tmp_path, Scripted(calls("act"), says("well")), acting(hang)) as play:
         with anyio.fail_after(5):

@@ -26,16 +26,16 @@ from mainspring.core.events import (
     UserToolConfirmation,
 )
 from mainspring.core.model import Delta, Reply, Request, ToolSpec
-from mainspring.core.tool import Call, InDoubt, Outcome, Tool, Traits
-from mainspring.harness.gates import Decision, OpenGates
+from mainspring.core.tool import Call, InDoubtPolicy, Tool, ToolResult, Traits
+from mainspring.harness.authorizer import AllowAll, Decision
 from mainspring.harness.loop import run
-from mainspring.harness.reasons import Ended
-from mainspring.harness.thread import Thread
+from mainspring.harness.state.thread import Thread
+from mainspring.harness.stop_reasons import Ended
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Append, Store
 from mainspring.testing.senders import TESTER
 
-POLICIES: Mapping[str, InDoubt] = {
+POLICIES: Mapping[str, InDoubtPolicy] = {
     "act": "report",
     "find": "probe",
     "again": "retry",
@@ -135,15 +135,15 @@ class World:
         while True:
             self.life = Life()
             self._racing.clear()
-            desk = await self._stage(Mortal(self.log.store, self, self.life)).desk()
+            context = await self._stage(Mortal(self.log.store, self, self.life)).context()
             ended: Ended | None = None
             try:
                 with anyio.fail_after(20):
-                    ended = await run(desk)
+                    ended = await run(context)
             except* Killed:
                 assert self.life.is_dead
             if not self.life.is_dead:
-                self.thread = desk.thread
+                self.thread = context.thread
                 return ended
 
     def _stage(self, store: Mortal | None = None) -> Stage:
@@ -154,7 +154,7 @@ class World:
             model=self,
             tools=self._tools(),
             custom_tools=frozenset({CUSTOM}),
-            gates=ByInput(),
+            authorizer=ByInput(),
         )
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
@@ -179,7 +179,7 @@ class World:
         made = [self._tool(name, policy) for name, policy in POLICIES.items()]
         return {tool.spec.name: tool for tool in made}
 
-    def _tool(self, name: str, policy: InDoubt) -> Tool:
+    def _tool(self, name: str, policy: InDoubtPolicy) -> Tool:
         def traits(given: Mapping[str, object]) -> Traits:
             return Traits(
                 concurrent=bool(given.get("together")),
@@ -187,7 +187,7 @@ class World:
                 on_interrupt="block" if given.get("blocks") else "cancel",
             )
 
-        async def find(call: Call) -> Outcome | None:
+        async def find(call: Call) -> ToolResult | None:
             is_done = (name, call.id) in self.effects
             return self._outcome(call) if is_done else None
 
@@ -199,7 +199,7 @@ class World:
             invalid=lambda given: "This is wrong." if given.get("wrong") else None,
         )
 
-    async def _run(self, call: Call) -> Outcome:
+    async def _run(self, call: Call) -> ToolResult:
         """In a race, the one with the lowest rank is first to do its effect and to end."""
         life = self.life
         rank = cast("int", call.input.get("rank", 0))
@@ -220,8 +220,8 @@ class World:
             self._finished = anyio.Event()
 
     @staticmethod
-    def _outcome(call: Call) -> Outcome:
-        return Outcome.text(f"{call.name} {call.input}", ok=not call.input.get("fails"))
+    def _outcome(call: Call) -> ToolResult:
+        return ToolResult.text(f"{call.name} {call.input}", ok=not call.input.get("fails"))
 
 
 class Mortal:
@@ -240,7 +240,7 @@ class Mortal:
         await self._world.write(append, self._life)
 
 
-class ByInput(OpenGates):
+class ByInput(AllowAll):
     """Judges a call by what it says of itself."""
 
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:

@@ -10,17 +10,17 @@ from pathlib import Path
 import msgspec
 
 from mainspring.capabilities.hooks import (
+    HandlerPorts,
     HookConfig,
+    HookEnvironment,
+    HookPolicy,
     HookRunner,
-    Policy,
-    Ports,
+    HookSession,
     PythonHook,
     Scope,
-    Session,
-    Surroundings,
     parse_hooks,
 )
-from mainspring.core.hook import HookEvent, Occasion
+from mainspring.core.hook import HookEvent, HookEventName
 
 PUBLISHED = Path(__file__).parent / "published"
 ALIASES = {"Bash": "bash", "Edit": "edit", "Write": "write", "Agent": "agent", "Task": "agent"}
@@ -37,8 +37,8 @@ def command(text: str, **more: object) -> dict[str, object]:
     return {"type": "command", "command": text, **more}
 
 
-def before(tool: str = "bash", **given: object) -> Occasion:
-    return Occasion(
+def before(tool: str = "bash", **given: object) -> HookEvent:
+    return HookEvent(
         event="PreToolUse",
         subject=tool,
         fields={"tool_name": tool, "tool_input": given},
@@ -46,8 +46,8 @@ def before(tool: str = "bash", **given: object) -> Occasion:
     )
 
 
-def at(event: HookEvent, subject: str = "", **fields: object) -> Occasion:
-    return Occasion(event=event, subject=subject, fields=fields)
+def at(event: HookEventName, subject: str = "", **fields: object) -> HookEvent:
+    return HookEvent(event=event, subject=subject, fields=fields)
 
 
 @dataclass
@@ -89,21 +89,21 @@ class Project:
     def runner(
         self,
         *configs: HookConfig,
-        policy: Policy | None = None,
+        policy: HookPolicy | None = None,
         python: Sequence[PythonHook] = (),
-        session: Session | None = None,
-        ports: Ports | None = None,
+        session: HookSession | None = None,
+        ports: HandlerPorts | None = None,
     ) -> HookRunner:
         return HookRunner(
             configs,
-            session or Session(told=self.told),
-            ports or Ports(surroundings=self.surroundings()),
-            policy=policy or Policy(aliases=ALIASES),
+            session or HookSession(told=self.told),
+            ports or HandlerPorts(hook_environment=self.surroundings()),
+            hook_policy=policy or HookPolicy(aliases=ALIASES),
             python=python,
         )
 
-    def surroundings(self) -> Surroundings:
-        return Surroundings(project=self.root, environment=self.environment)
+    def surroundings(self) -> HookEnvironment:
+        return HookEnvironment(project=self.root, environment=self.environment)
 
     def told(self) -> dict[str, object]:
         return {

@@ -9,11 +9,11 @@ import anyio
 import pytest
 from tests.hooks.stage import Project, at, before, command, configured
 
-from mainspring.capabilities.hooks import Ports, Surroundings
-from mainspring.core.hook import Ruling
+from mainspring.capabilities.hooks import HandlerPorts, HookEnvironment
+from mainspring.core.hook import HookResult
 
 
-async def gate(project: Project, text: str, **more: object) -> Ruling:
+async def gate(project: Project, text: str, **more: object) -> HookResult:
     runner = project.runner(configured("PreToolUse", command(text, **more)))
     with anyio.fail_after(30):
         return await runner.run(before())
@@ -32,7 +32,7 @@ async def test_a_program_reads_what_happens(project: Project):
 
 
 async def test_arguments_are_passed_without_a_shell(project: Project):
-    ruling = await gate(
+    hook_result = await gate(
         project,
         "python3",
         args=[
@@ -42,13 +42,13 @@ async def test_arguments_are_passed_without_a_shell(project: Project):
             "ls *",
         ],
     )
-    assert ruling.blocked is False, ruling.reason
+    assert hook_result.blocked is False, hook_result.reason
 
 
 async def test_the_project_is_named_in_arguments(project: Project):
     (project.root / "hook.py").write_text("import sys; sys.stderr.write('found'); sys.exit(2)")
-    ruling = await gate(project, "python3", args=["${CLAUDE_PROJECT_DIR}/hook.py"])
-    assert ruling.reason == "found"
+    hook_result = await gate(project, "python3", args=["${CLAUDE_PROJECT_DIR}/hook.py"])
+    assert hook_result.reason == "found"
 
 
 async def test_a_program_gets_no_secret_of_ours(project: Project):
@@ -60,14 +60,16 @@ async def test_a_program_gets_no_secret_of_ours(project: Project):
         "LD_PRELOAD": "",
         "WANTED": "given",
     }
-    around = Surroundings(
+    around = HookEnvironment(
         project=project.root,
         environment={**project.environment, "LC_ALL": "C.UTF-8", **secrets},
         also_passed=frozenset(("WANTED",)),
     )
     config = configured("SessionStart", command("env", args=[]))
-    ruling = await project.runner(config, ports=Ports(surroundings=around)).run(at("SessionStart"))
-    assert {line.partition("=")[0] for line in ruling.context[0].splitlines()} == {
+    hook_result = await project.runner(config, ports=HandlerPorts(hook_environment=around)).run(
+        at("SessionStart")
+    )
+    assert {line.partition("=")[0] for line in hook_result.context[0].splitlines()} == {
         *("PATH", "HOME", "LC_ALL", "WANTED"),
         *("CLAUDE_PROJECT_DIR", "MAINSPRING_PROJECT_DIR", "MAINSPRING_HOOK_EVENT"),
     }
@@ -101,18 +103,18 @@ async def test_a_program_gets_no_secret_of_ours(project: Project):
 async def test_a_program_that_fails_has_said_no(
     project: Project, text: str, more: dict[str, object], reason: str | None
 ):
-    ruling = await gate(project, text, **more)
+    hook_result = await gate(project, text, **more)
     if reason is None:
-        assert ruling.permission is None  # words that nobody asked for are not garbage
+        assert hook_result.permission is None  # words that nobody asked for are not garbage
         return
-    assert ruling.permission == "deny"
-    assert reason in (ruling.reason or "")
-    assert f"hook {text.split(maxsplit=1)[0]}"[:8] in (ruling.reason or "")
+    assert hook_result.permission == "deny"
+    assert reason in (hook_result.reason or "")
+    assert f"hook {text.split(maxsplit=1)[0]}"[:8] in (hook_result.reason or "")
 
 
 async def test_a_failure_says_how_it_failed(project: Project):
     outcomes = [
-        (await gate(project, text, timeout=timeout)).ran[0].outcome
+        (await gate(project, text, timeout=timeout)).hook_runs[0].outcome
         for text, timeout in [("exit 0", 20), ("exit 2", 20), ("exit 1", 20), ("sleep 60", 0.1)]
     ]
     assert outcomes == ["ok", "blocked", "failed", "timed_out"]
@@ -120,15 +122,15 @@ async def test_a_failure_says_how_it_failed(project: Project):
 
 async def test_a_folder_that_is_gone_is_a_failure(project: Project):
     project.root.rmdir()
-    ruling = await gate(project, "true")
-    assert "could not be started" in (ruling.reason or "")
+    hook_result = await gate(project, "true")
+    assert "could not be started" in (hook_result.reason or "")
 
 
 async def test_a_program_that_never_reads_is_not_waited_for(project: Project):
     runner = project.runner(configured("PreToolUse", command("exit 0")))
     with anyio.fail_after(20):
-        ruling = await runner.run(before(content="x" * 5_000_000))
-    assert ruling.blocked is False
+        hook_result = await runner.run(before(content="x" * 5_000_000))
+    assert hook_result.blocked is False
 
 
 async def test_bytes_that_are_no_text_become_text(project: Project):
@@ -138,10 +140,10 @@ async def test_bytes_that_are_no_text_become_text(project: Project):
 
 async def test_what_a_program_leaves_behind_cannot_hold_its_answer_back(project: Project):
     text = 'sleep 600 & echo $! > left; echo \'{"systemMessage": "done"}\''
-    ruling = await gate(project, text)
+    hook_result = await gate(project, text)
     # It is still there: an orderly end leaves it alone.
     os.kill(int((project.root / "left").read_text()), signal.SIGKILL)
-    assert ruling.messages == ("done",)
+    assert hook_result.messages == ("done",)
 
 
 async def test_cancelling_kills_a_program_and_all_it_has_started(project: Project):

@@ -5,7 +5,7 @@ import pytest
 from tests.hooks.stage import command, configured
 
 from mainspring.capabilities.hooks import HookConfig, parse_hooks, parse_kiro
-from mainspring.capabilities.hooks.config import Command, Http, Remind, in_order
+from mainspring.capabilities.hooks.config import CommandHook, HttpHook, ReminderHook, sort_by_scope
 from mainspring.core.errors import InvalidInput
 
 
@@ -87,7 +87,7 @@ def test_what_is_not_known_is_warned_about_and_the_rest_is_read():
         }
     }
     config = parse_hooks(raw, scope="user", source="s")
-    assert [hook.handler for hook in config.hooks] == [Command(command="y")]
+    assert [hook.handler for hook in config.hooks] == [CommandHook(command="y")]
     assert [warning.split(":", 1)[1] for warning in config.warnings] == [
         " hooks.PreToolUs: PreToolUs is no event that is known, so its hooks do not run; "
         "did you mean PreToolUse?",
@@ -108,12 +108,12 @@ def test_files_are_put_in_the_order_of_their_scopes():
         configured("Stop", scope="project"),
         configured("Stop", scope="user"),
     )
-    assert [c.scope for c in in_order(configs)] == ["managed", "user", "project", "local"]
+    assert [c.scope for c in sort_by_scope(configs)] == ["managed", "user", "project", "local"]
 
 
 def test_a_label_shows_no_user_no_query_and_no_end_of_a_long_command():
-    assert Http(url="https://me:pw@host:8443/a?token=1").label == "https://host:8443/a"
-    assert len(Command(command="x" * 5000).label) == 100
+    assert HttpHook(url="https://me:pw@host:8443/a?token=1").label == "https://host:8443/a"
+    assert len(CommandHook(command="x" * 5000).label) == 100
 
 
 KIRO: dict[str, Any] = {
@@ -155,9 +155,9 @@ def test_kiro_files_are_read():
         (
             "PreToolUse",
             "fs_write|str_replace",
-            Remind(text="Ensure tests are updated for this change"),
+            ReminderHook(text="Ensure tests are updated for this change"),
         ),
-        ("PreToolUse", "", Command(command="./guard.sh", timeout_seconds=5)),
+        ("PreToolUse", "", CommandHook(command="./guard.sh", timeout_seconds=5)),
     ]
     assert "PostFileSave is no event that is known" in config.warnings[0]
 

@@ -6,13 +6,13 @@ import anyio
 import pytest
 from tests.hooks.stage import Project, at, before, configured
 
-from mainspring.capabilities.hooks import Ports, PythonHook, on, parse_kiro
-from mainspring.capabilities.hooks.prompt import Ask
+from mainspring.capabilities.hooks import HandlerPorts, PythonHook, on, parse_kiro
+from mainspring.capabilities.hooks.handlers import AskModel
 from mainspring.core.errors import MainspringError
-from mainspring.core.hook import NOTHING_SAID, Occasion, Ruling
+from mainspring.core.hook import EMPTY_HOOK_RESULT, HookEvent, HookResult
 
 
-def answering(answer: str, heard: list[tuple[str, str | None]] | None = None) -> Ask:
+def answering(answer: str, heard: list[tuple[str, str | None]] | None = None) -> AskModel:
     async def ask(prompt: str, model: str | None) -> str:
         if heard is not None:
             heard.append((prompt, model))
@@ -21,8 +21,10 @@ def answering(answer: str, heard: list[tuple[str, str | None]] | None = None) ->
     return ask
 
 
-async def judged(project: Project, handler: Mapping[str, object], ask: Ask | None) -> Ruling:
-    ports = Ports(surroundings=project.surroundings(), ask=ask, run_agent=ask)
+async def judged(
+    project: Project, handler: Mapping[str, object], ask: AskModel | None
+) -> HookResult:
+    ports = HandlerPorts(hook_environment=project.surroundings(), ask_model=ask, run_hook_agent=ask)
     return await project.runner(configured("PreToolUse", handler), ports=ports).run(before())
 
 
@@ -30,8 +32,8 @@ async def judged(project: Project, handler: Mapping[str, object], ask: Ask | Non
 async def test_a_model_is_asked_and_says_no(project: Project, kind: str):
     heard: list[tuple[str, str | None]] = []
     handler = {"type": kind, "prompt": "Is this safe? $ARGUMENTS", "model": "small"}
-    ruling = await judged(project, handler, answering('{"ok": false, "reason": "no"}', heard))
-    assert (ruling.permission, ruling.reason) == ("deny", "no")
+    hook_result = await judged(project, handler, answering('{"ok": false, "reason": "no"}', heard))
+    assert (hook_result.permission, hook_result.reason) == ("deny", "no")
     [(prompt, model)] = heard
     assert model == "small"
     assert prompt.startswith('Is this safe? {"session_id":"sesn_1"')
@@ -39,10 +41,10 @@ async def test_a_model_is_asked_and_says_no(project: Project, kind: str):
 
 async def test_a_prompt_without_a_place_for_it_gets_what_happens_at_its_end(project: Project):
     heard: list[tuple[str, str | None]] = []
-    ruling = await judged(
+    hook_result = await judged(
         project, {"type": "prompt", "prompt": "Safe?"}, answering('{"ok": true}', heard)
     )
-    assert ruling.blocked is False
+    assert hook_result.blocked is False
     assert '"hook_event_name":"PreToolUse"' in heard[0][0]
 
 
@@ -52,9 +54,9 @@ async def test_a_model_that_does_not_judge_closes_the_gate(
     project: Project, kind: str, answer: str | None
 ):
     ask = None if answer is None else answering(answer)
-    ruling = await judged(project, {"type": kind, "prompt": "Safe?"}, ask)
-    assert ruling.permission == "deny"
-    assert f"hook {kind}: Safe?" in (ruling.reason or "")
+    hook_result = await judged(project, {"type": kind, "prompt": "Safe?"}, ask)
+    assert hook_result.permission == "deny"
+    assert f"hook {kind}: Safe?" in (hook_result.reason or "")
 
 
 async def test_a_tool_of_a_server_is_called_with_what_happens(project: Project):
@@ -66,10 +68,10 @@ async def test_a_tool_of_a_server_is_called_with_what_happens(project: Project):
 
     given = {"a": ["${tool_input.path}", 1], "b": {"c": "${tool_input.n}-${no.such}"}, "d": True}
     handler = {"type": "mcp_tool", "server": "s", "tool": "t", "input": given}
-    ports = Ports(surroundings=project.surroundings(), call_tool=call_tool)
+    ports = HandlerPorts(hook_environment=project.surroundings(), call_tool=call_tool)
     runner = project.runner(configured("PreToolUse", handler), ports=ports)
-    ruling = await runner.run(before("write", path="/x", n=[1]))
-    assert ruling.reason == "scanned"
+    hook_result = await runner.run(before("write", path="/x", n=[1]))
+    assert hook_result.reason == "scanned"
     assert heard == [("s", "t", {"a": ["/x", 1], "b": {"c": "[1]-"}, "d": True})]
 
 
@@ -79,52 +81,59 @@ async def test_a_tool_that_fails_or_is_missing_closes_the_gate(project: Project)
 
     config = configured("PreToolUse", {"type": "mcp_tool", "server": "s", "tool": "t"})
     around = project.surroundings()
-    for ports in (Ports(surroundings=around, call_tool=call_tool), Ports(surroundings=around)):
-        ruling = await project.runner(config, ports=ports).run(before())
-        assert ruling.permission == "deny"
-        assert "hook mcp__s__t " in (ruling.reason or "")
+    for ports in (
+        HandlerPorts(hook_environment=around, call_tool=call_tool),
+        HandlerPorts(hook_environment=around),
+    ):
+        hook_result = await project.runner(config, ports=ports).run(before())
+        assert hook_result.permission == "deny"
+        assert "hook mcp__s__t " in (hook_result.reason or "")
 
 
 @on("PreToolUse", "bash")
-async def no_sudo(occasion: Occasion) -> Ruling | None:
-    given = occasion.fields["tool_input"]
+async def no_sudo(hook_event: HookEvent) -> HookResult | None:
+    given = hook_event.fields["tool_input"]
     if isinstance(given, dict) and "sudo" in str(given):  # pyright: ignore[reportUnknownArgumentType] (any JSON)
-        return Ruling(permission="deny", reason="no sudo")
+        return HookResult(permission="deny", reason="no sudo")
     return None
 
 
 async def test_a_function_is_a_hook(project: Project):
     runner = project.runner(python=[no_sudo])
-    ruling = await runner.run(before("bash", command="sudo ls"))
-    assert (ruling.permission, ruling.blocked, ruling.reason) == ("deny", True, "no sudo")
-    assert [fact.handler for fact in ruling.ran] == ["python: no_sudo"]
+    hook_result = await runner.run(before("bash", command="sudo ls"))
+    assert (hook_result.permission, hook_result.blocked, hook_result.reason) == (
+        "deny",
+        True,
+        "no sudo",
+    )
+    assert [fact.handler for fact in hook_result.hook_runs] == ["python: no_sudo"]
     assert (await runner.run(before("bash", command="ls"))).blocked is False
-    assert await runner.run(before("read")) == NOTHING_SAID
+    assert await runner.run(before("read")) == EMPTY_HOOK_RESULT
 
 
-async def raising(_: Occasion) -> Ruling | None:
+async def raising(_: HookEvent) -> HookResult | None:
     raise RuntimeError("with a secret in it")
 
 
-async def hanging(_: Occasion) -> Ruling | None:
+async def hanging(_: HookEvent) -> HookResult | None:
     await anyio.sleep_forever()
 
 
-async def saying_true(_: Occasion) -> Ruling | None:
+async def saying_true(_: HookEvent) -> HookResult | None:
     return True  # pyright: ignore[reportReturnType] (that is the mistake)
 
 
-async def saying_nonsense(_: Occasion) -> Ruling | None:
-    return Ruling(context=7)  # pyright: ignore[reportArgumentType] (that is the mistake)
+async def saying_nonsense(_: HookEvent) -> HookResult | None:
+    return HookResult(context=7)  # pyright: ignore[reportArgumentType] (that is the mistake)
 
 
 @pytest.mark.parametrize("function", [raising, hanging, saying_true, saying_nonsense])
 async def test_a_function_that_fails_closes_the_gate(project: Project, function: object):
-    hook = PythonHook(event="PreToolUse", function=function, timeout_seconds=0.1)  # pyright: ignore[reportArgumentType] (parametrized)
+    hook = PythonHook(event="PreToolUse", hook_function=function, timeout_seconds=0.1)  # pyright: ignore[reportArgumentType] (parametrized)
     with anyio.fail_after(20):
-        ruling = await project.runner(python=[hook]).run(before())
-    assert ruling.permission == "deny"
-    assert "secret" not in repr(ruling)
+        hook_result = await project.runner(python=[hook]).run(before())
+    assert hook_result.permission == "deny"
+    assert "secret" not in repr(hook_result)
 
 
 async def test_the_model_reads_what_kiro_reminds_it_of(project: Project):
@@ -140,4 +149,4 @@ async def test_the_model_reads_what_kiro_reminds_it_of(project: Project):
     }
     runner = project.runner(parse_kiro(raw, scope="user", source="k"))
     assert (await runner.run(before("fs_write"))).context == ("!",)
-    assert await runner.run(at("Stop")) == NOTHING_SAID
+    assert await runner.run(at("Stop")) == EMPTY_HOOK_RESULT

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 from tests.hooks.stage import Project, at, before, configured
 
-from mainspring.core.hook import Ruling
+from mainspring.core.hook import HookResult
 
 Serve = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -30,7 +30,7 @@ async def serving(serve: Serve) -> AsyncGenerator[str]:
         await runner.cleanup()
 
 
-async def asked(project: Project, url: str, **more: object) -> Ruling:
+async def asked(project: Project, url: str, **more: object) -> HookResult:
     handler = {"type": "http", "url": url, **more}
     with anyio.fail_after(30):
         return await project.runner(configured("PreToolUse", handler)).run(before(command="ls"))
@@ -44,8 +44,8 @@ async def test_a_server_is_told_what_happens_and_may_refuse_it(project: Project)
         return web.json_response({"decision": "block", "reason": "not today"})
 
     async with serving(serve) as url:
-        ruling = await asked(project, f"{url}/hook")
-    assert (ruling.permission, ruling.reason) == ("deny", "not today")
+        hook_result = await asked(project, f"{url}/hook")
+    assert (hook_result.permission, hook_result.reason) == ("deny", "not today")
     told = {**project.told(), "hook_event_name": "PreToolUse", "tool_name": "Bash"}
     told |= {"tool_input": {"command": "ls"}, "tool_use_id": "toolu_1"}
     assert heard == [("POST", "application/json", told)]
@@ -56,8 +56,8 @@ async def test_an_empty_answer_says_nothing(project: Project):
         return web.Response(status=204)
 
     async with serving(serve) as url:
-        ruling = await asked(project, url)
-    assert (ruling.permission, ruling.blocked) == (None, False)
+        hook_result = await asked(project, url)
+    assert (hook_result.permission, hook_result.blocked) == (None, False)
 
 
 async def test_words_are_context_where_words_are(project: Project):
@@ -90,9 +90,11 @@ async def test_only_variables_that_are_allowed_go_into_headers(project: Project)
 async def test_a_header_that_cannot_be_sent_fails_without_showing_it(project: Project):
     project.environment["TOKEN"] = "geheim\r\nX-Injected: 1"
     headers = {"Authorization": "$TOKEN"}
-    ruling = await asked(project, "http://127.0.0.1:9/", headers=headers, allowedEnvVars=["TOKEN"])
-    assert ruling.permission == "deny"
-    assert "geheim" not in repr(ruling)
+    hook_result = await asked(
+        project, "http://127.0.0.1:9/", headers=headers, allowedEnvVars=["TOKEN"]
+    )
+    assert hook_result.permission == "deny"
+    assert "geheim" not in repr(hook_result)
 
 
 @pytest.mark.parametrize("status", [302, 401, 404, 500, 503])
@@ -105,19 +107,19 @@ async def test_an_answer_that_is_no_success_closes_the_gate(project: Project, st
         return web.Response(status=status, headers={"location": "/elsewhere"}, text=body)
 
     async with serving(serve) as url:
-        ruling = await asked(project, f"{url}/hook")
-    assert ruling.permission == "deny"
-    assert f"answered with status {status}" in (ruling.reason or "")
+        hook_result = await asked(project, f"{url}/hook")
+    assert hook_result.permission == "deny"
+    assert f"answered with status {status}" in (hook_result.reason or "")
     assert asked_for == ["/hook"]
 
 
 async def test_a_server_that_is_not_there_closes_the_gate(project: Project):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen
-        ruling = await asked(project, f"http://127.0.0.1:{taken.getsockname()[1]}/?key=geheim")
-    assert ruling.permission == "deny"
-    assert "could not be asked" in (ruling.reason or "")
-    assert "geheim" not in repr(ruling)
+        hook_result = await asked(project, f"http://127.0.0.1:{taken.getsockname()[1]}/?key=geheim")
+    assert hook_result.permission == "deny"
+    assert "could not be asked" in (hook_result.reason or "")
+    assert "geheim" not in repr(hook_result)
 
 
 async def test_a_server_that_never_answers_closes_the_gate(project: Project):
@@ -126,8 +128,8 @@ async def test_a_server_that_never_answers_closes_the_gate(project: Project):
         return web.Response()
 
     async with serving(serve) as url:
-        ruling = await asked(project, url, timeout=0.2)
-    assert (ruling.permission, ruling.ran[0].outcome) == ("deny", "timed_out")
+        hook_result = await asked(project, url, timeout=0.2)
+    assert (hook_result.permission, hook_result.hook_runs[0].outcome) == ("deny", "timed_out")
 
 
 async def test_an_answer_without_end_closes_the_gate(project: Project):
@@ -141,9 +143,9 @@ async def test_an_answer_without_end_closes_the_gate(project: Project):
             return response
 
     async with serving(serve) as url:
-        ruling = await asked(project, url)
-    assert ruling.permission == "deny"
-    assert "more than 1000000 bytes" in (ruling.reason or "")
+        hook_result = await asked(project, url)
+    assert hook_result.permission == "deny"
+    assert "more than 1000000 bytes" in (hook_result.reason or "")
 
 
 @pytest.mark.parametrize("body", [b"{", b'{"decision": 1}', b"\x80{", b'{"decision": "\xff"}'])
@@ -152,5 +154,5 @@ async def test_garbage_closes_the_gate_if_it_means_to_be_json(project: Project, 
         return web.Response(body=body, content_type="application/json")
 
     async with serving(serve) as url:
-        ruling = await asked(project, url)
-    assert ruling.blocked is body.startswith(b"{")
+        hook_result = await asked(project, url)
+    assert hook_result.blocked is body.startswith(b"{")

@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.hooks.stage import ALIASES
 
-from mainspring.capabilities.hooks.matcher import compile_matcher, spellings
+from mainspring.capabilities.hooks.matcher import compile_matcher, names_with_aliases
 from mainspring.core.errors import InvalidInput
 
 
@@ -32,7 +32,7 @@ from mainspring.core.errors import InvalidInput
     ],
 )
 def test_a_matcher_means_names_in_both_spellings(matcher: str, name: str, meant: bool):
-    assert compile_matcher(matcher)(spellings(name, ALIASES)) is meant
+    assert compile_matcher(matcher)(names_with_aliases(name, ALIASES)) is meant
 
 
 @pytest.mark.parametrize("matcher", ["(", "^(?!Read)", "(a)\\1", "[", ",", " | ", "\ud800"])

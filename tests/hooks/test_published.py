@@ -5,35 +5,35 @@ import shutil
 import pytest
 from tests.hooks.stage import ALIASES, Project, at, before
 
-from mainspring.capabilities.hooks import Policy
-from mainspring.core.hook import NOTHING_SAID, Occasion
+from mainspring.capabilities.hooks import HookPolicy
+from mainspring.core.hook import EMPTY_HOOK_RESULT, HookEvent
 
-TRUSTING = Policy(
+TRUSTING = HookPolicy(
     trusted=frozenset(("managed", "user", "project")), aliases={**ALIASES, "MultiEdit": "edit"}
 )
 
 
 async def test_a_command_validator_stops_what_its_author_did_not_want(project: Project):
     runner = project.runner(project.install("validator"), policy=TRUSTING)
-    ruling = await runner.run(before("bash", command="rm -rf build"))
-    assert ruling.permission == "deny"
-    assert ruling.reason == "• rm -rf is not allowed here"
-    assert [fact.outcome for fact in ruling.ran] == ["blocked"]
-    assert ruling.ran[0].tool_use_id == "toolu_1"
+    hook_result = await runner.run(before("bash", command="rm -rf build"))
+    assert hook_result.permission == "deny"
+    assert hook_result.reason == "• rm -rf is not allowed here"
+    assert [fact.outcome for fact in hook_result.hook_runs] == ["blocked"]
+    assert hook_result.hook_runs[0].tool_use_id == "toolu_1"
 
 
 async def test_a_command_validator_lets_other_commands_pass(project: Project):
     runner = project.runner(project.install("validator"), policy=TRUSTING)
-    ruling = await runner.run(before("bash", command="ls"))
-    assert (ruling.permission, ruling.blocked) == (None, False)
-    assert [fact.outcome for fact in ruling.ran] == ["ok"]
+    hook_result = await runner.run(before("bash", command="ls"))
+    assert (hook_result.permission, hook_result.blocked) == (None, False)
+    assert [fact.outcome for fact in hook_result.hook_runs] == ["ok"]
 
 
 @pytest.mark.parametrize(("path", "blocked"), [(".env", True), ("main.py", False)])
 async def test_a_guard_of_files_in_one_line_of_python(project: Project, path: str, blocked: bool):
     runner = project.runner(project.install("validator"), policy=TRUSTING)
-    ruling = await runner.run(before("write", file_path=path, content="x"))
-    assert ruling.blocked is blocked
+    hook_result = await runner.run(before("write", file_path=path, content="x"))
+    assert hook_result.blocked is blocked
 
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="the published command uses jq")
@@ -43,7 +43,7 @@ async def test_a_formatter_runs_on_the_files_that_were_edited(project: Project):
     edited = project.root / "app.ts"
     for tool, path in [("edit", edited), ("write", project.root / "app.py"), ("bash", edited)]:
         fields = {"tool_name": tool, "tool_input": {"file_path": str(path)}, "tool_response": {}}
-        await runner.run(Occasion(event="PostToolUse", subject=tool, fields=fields))
+        await runner.run(HookEvent(event="PostToolUse", subject=tool, fields=fields))
     assert edited.read_text() == "formatted\n"
     assert not (project.root / "app.py").exists()
 
@@ -55,8 +55,8 @@ async def test_notifications_and_sounds_are_played(project: Project):
     config = project.install("sounds")
     runner = project.runner(config, policy=TRUSTING)
     await runner.run(at("Notification", "permission_prompt", message="?"))
-    ruling = await runner.run(at("Stop", stop_hook_active=False))
-    assert ruling.blocked is False
+    hook_result = await runner.run(at("Stop", stop_hook_active=False))
+    assert hook_result.blocked is False
     assert played.read_text().splitlines() == [
         "Claude Code: Awaiting your input",
         "/System/Library/Sounds/Glass.aiff",
@@ -66,39 +66,49 @@ async def test_notifications_and_sounds_are_played(project: Project):
 
 async def test_a_player_that_is_not_there_bothers_nobody_but_is_reported(project: Project):
     runner = project.runner(project.install("sounds"), policy=TRUSTING)
-    ruling = await runner.run(at("Stop", stop_hook_active=False))
-    assert (ruling.blocked, [fact.outcome for fact in ruling.ran]) == (False, ["failed"])
-    assert "exited with 127" in ruling.messages[0]
+    hook_result = await runner.run(at("Stop", stop_hook_active=False))
+    assert (hook_result.blocked, [fact.outcome for fact in hook_result.hook_runs]) == (
+        False,
+        ["failed"],
+    )
+    assert "exited with 127" in hook_result.messages[0]
 
 
 async def test_a_session_starts_with_what_the_script_prints(project: Project):
     runner = project.runner(project.install("workday"), policy=TRUSTING)
-    ruling = await runner.run(at("SessionStart", "startup", source="startup"))
-    assert ruling.context == ("Branch: main\nOpen issues: 3",)
-    assert await runner.run(at("SessionStart", "compact")) == NOTHING_SAID
+    hook_result = await runner.run(at("SessionStart", "startup", source="startup"))
+    assert hook_result.context == ("Branch: main\nOpen issues: 3",)
+    assert await runner.run(at("SessionStart", "compact")) == EMPTY_HOOK_RESULT
 
 
 async def test_a_prompt_gets_context_or_is_refused(project: Project):
     runner = project.runner(project.install("workday"), policy=TRUSTING)
-    ruling = await runner.run(at("UserPromptSubmit", prompt="fix the build"))
-    assert (ruling.blocked, ruling.context) == (False, ("Current sprint: 42",))
-    ruling = await runner.run(at("UserPromptSubmit", prompt="my password: 1234"))
-    assert ruling.blocked
-    assert ruling.reason == "Security policy violation: prompt contains potential secrets."
+    hook_result = await runner.run(at("UserPromptSubmit", prompt="fix the build"))
+    assert (hook_result.blocked, hook_result.context) == (False, ("Current sprint: 42",))
+    hook_result = await runner.run(at("UserPromptSubmit", prompt="my password: 1234"))
+    assert hook_result.blocked
+    assert hook_result.reason == "Security policy violation: prompt contains potential secrets."
 
 
 async def test_a_stop_hook_sends_the_agent_back_once(project: Project):
     runner = project.runner(project.install("workday"), policy=TRUSTING)
-    ruling = await runner.run(at("Stop", stop_hook_active=False))
-    assert (ruling.blocked, ruling.reason) == (True, "Run the test suite before finishing.")
-    ruling = await runner.run(at("Stop", stop_hook_active=True))
-    assert ruling.blocked is False
+    hook_result = await runner.run(at("Stop", stop_hook_active=False))
+    assert (hook_result.blocked, hook_result.reason) == (
+        True,
+        "Run the test suite before finishing.",
+    )
+    hook_result = await runner.run(at("Stop", stop_hook_active=True))
+    assert hook_result.blocked is False
 
 
 async def test_settings_of_a_project_that_is_not_trusted_never_run(project: Project):
     runner = project.runner(project.install("workday"))
-    for occasion in (at("SessionStart", "startup"), at("UserPromptSubmit", prompt="x"), at("Stop")):
-        assert await runner.run(occasion) == NOTHING_SAID
+    for hook_event in (
+        at("SessionStart", "startup"),
+        at("UserPromptSubmit", prompt="x"),
+        at("Stop"),
+    ):
+        assert await runner.run(hook_event) == EMPTY_HOOK_RESULT
     assert (
         "its 3 hooks do not run: files of the scope project are not trusted" in runner.warnings[0]
     )

@@ -8,14 +8,14 @@ import anyio
 import pytest
 from tests.hooks.stage import Project, at, before, command, configured
 
-from mainspring.capabilities.hooks import HookRunner, Policy, Scope, Session
-from mainspring.capabilities.hooks.verdict import GATES
+from mainspring.capabilities.hooks import HookPolicy, HookRunner, HookSession, Scope
+from mainspring.capabilities.hooks.verdict import GATE_EVENTS
 from mainspring.core.facts import HookRan
-from mainspring.core.hook import NOTHING_SAID, HookEvent, Hooks, Occasion, Ruling
+from mainspring.core.hook import EMPTY_HOOK_RESULT, HookEvent, HookEventName, HookResult, Hooks
 
-OPEN = Policy(fail_open=True)
-TRUSTING = Policy(trusted=frozenset(("managed", "user", "project", "local")))
-EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
+OPEN = HookPolicy(fail_open=True)
+TRUSTING = HookPolicy(trusted=frozenset(("managed", "user", "project", "local")))
+EVENTS: tuple[HookEventName, ...] = get_args(HookEventName)
 
 
 def lines(project: Project) -> list[str]:
@@ -30,30 +30,30 @@ def decides(decision: str) -> dict[str, object]:
 
 async def test_a_runner_is_what_the_harness_asks(project: Project):
     hooks: Hooks = project.runner()
-    assert await hooks.run(before()) == NOTHING_SAID
+    assert await hooks.run(before()) == EMPTY_HOOK_RESULT
 
 
 @pytest.mark.parametrize("event", EVENTS)
 async def test_failures_close_gates_and_are_only_reported_elsewhere(
-    project: Project, event: HookEvent
+    project: Project, event: HookEventName
 ):
     runner = project.runner(configured(event, command("exit 1")))
-    ruling = await runner.run(at(event))
-    assert ruling.blocked is (event in GATES)
-    assert [fact.outcome for fact in ruling.ran] == ["failed"]
-    if event not in GATES:
-        assert ruling.messages == ("hook exit 1 exited with 1",)
+    hook_result = await runner.run(at(event))
+    assert hook_result.blocked is (event in GATE_EVENTS)
+    assert [fact.outcome for fact in hook_result.hook_runs] == ["failed"]
+    if event not in GATE_EVENTS:
+        assert hook_result.messages == ("hook exit 1 exited with 1",)
 
 
-@pytest.mark.parametrize("event", sorted(GATES))
+@pytest.mark.parametrize("event", sorted(GATE_EVENTS))
 @pytest.mark.parametrize("text", ["exit 1", "echo '{'", "sleep 60"])
 async def test_with_the_compatibility_switch_a_failing_gate_is_open(
-    project: Project, event: HookEvent, text: str
+    project: Project, event: HookEventName, text: str
 ):
     runner = project.runner(configured(event, command(text, timeout=0.1)), policy=OPEN)
-    ruling = await runner.run(at(event))
-    assert (ruling.blocked, ruling.permission) == (False, None)
-    assert ruling.messages[0].startswith(f"hook {text} ")
+    hook_result = await runner.run(at(event))
+    assert (hook_result.blocked, hook_result.permission) == (False, None)
+    assert hook_result.messages[0].startswith(f"hook {text} ")
 
 
 async def test_the_switch_does_not_open_a_gate_that_a_hook_closed(project: Project):
@@ -84,8 +84,8 @@ async def test_hooks_run_at_the_same_time(project: Project):
     second = command(meet + "read x < a; echo 1 > b")
     runner = project.runner(configured("PostToolUse", first, second))
     with anyio.fail_after(30):
-        ruling = await runner.run(at("PostToolUse", "bash"))
-    assert [fact.outcome for fact in ruling.ran] == ["ok", "ok"]
+        hook_result = await runner.run(at("PostToolUse", "bash"))
+    assert [fact.outcome for fact in hook_result.hook_runs] == ["ok", "ok"]
 
 
 async def test_the_first_rewritten_input_counts_and_contexts_add_up(project: Project):
@@ -95,8 +95,8 @@ async def test_the_first_rewritten_input_counts_and_contexts_add_up(project: Pro
 
     user = configured("PreToolUse", says(3))
     managed = configured("PreToolUse", says(1), says(2), scope="managed")
-    ruling = await project.runner(user, managed).run(before())
-    assert (ruling.updated_input, ruling.context) == ({"n": 1}, ("1", "2", "3"))
+    hook_result = await project.runner(user, managed).run(before())
+    assert (hook_result.updated_input, hook_result.context) == ({"n": 1}, ("1", "2", "3"))
 
 
 async def test_the_same_handler_runs_once_however_often_it_is_configured(project: Project):
@@ -119,7 +119,7 @@ async def test_hooks_of_an_untrusted_scope_never_run(project: Project, scope: Sc
     ]
     config = configured("PreToolUse", command("echo x >> ran"), *others, scope=scope)
     runner = project.runner(config)
-    assert await runner.run(before()) == NOTHING_SAID
+    assert await runner.run(before()) == EMPTY_HOOK_RESULT
     assert lines(project) == []
     assert runner.warnings == (
         f"{scope}/settings.json: its 4 hooks do not run: "
@@ -137,8 +137,8 @@ async def test_a_condition_decides_with_the_rules_of_permissions(project: Projec
         return given.get("command") == "git push"
 
     config = configured("PreToolUse", command("exit 2", **{"if": "Bash(git push *)"}))
-    runner = project.runner(config, session=Session(told=project.told, matches_rule=matches))
-    assert await runner.run(before(command="ls")) == NOTHING_SAID
+    runner = project.runner(config, session=HookSession(told=project.told, matches_rule=matches))
+    assert await runner.run(before(command="ls")) == EMPTY_HOOK_RESULT
     assert (await runner.run(before(command="git push"))).blocked
     assert heard[1] == ("Bash(git push *)", "bash", {"command": "git push"})
 
@@ -148,22 +148,22 @@ async def test_a_condition_that_cannot_be_judged_holds(project: Project):
         raise RuntimeError
 
     config = configured("PreToolUse", command("exit 2", **{"if": "Bash(("}))
-    runner = project.runner(config, session=Session(told=project.told, matches_rule=matches))
+    runner = project.runner(config, session=HookSession(told=project.told, matches_rule=matches))
     assert (await runner.run(before())).blocked
 
 
 async def test_a_condition_is_about_calls_only(project: Project):
     config = configured("Stop", command("exit 2", **{"if": "Bash(ls)"}))
-    assert await project.runner(config).run(at("Stop")) == NOTHING_SAID
+    assert await project.runner(config).run(at("Stop")) == EMPTY_HOOK_RESULT
 
 
 async def test_once_is_once_also_after_a_restart(project: Project):
     config = configured("PreToolUse", command("echo x >> ran", once=True))
     runner = project.runner(config)
-    ran = (await runner.run(before())).ran
-    assert await runner.run(before()) == NOTHING_SAID
-    session = Session(told=project.told, ran_before=[(f.hook_event, f.handler) for f in ran])
-    assert await project.runner(config, session=session).run(before()) == NOTHING_SAID
+    ran = (await runner.run(before())).hook_runs
+    assert await runner.run(before()) == EMPTY_HOOK_RESULT
+    session = HookSession(told=project.told, ran_before=[(f.hook_event, f.handler) for f in ran])
+    assert await project.runner(config, session=session).run(before()) == EMPTY_HOOK_RESULT
     assert lines(project) == ["x"]
 
 
@@ -182,35 +182,35 @@ async def test_events_without_a_subject_reach_every_hook(project: Project):
 
 
 async def test_no_handler_takes_longer_than_the_ceiling(project: Project):
-    policy = Policy(max_seconds=0.1)
+    policy = HookPolicy(max_seconds=0.1)
     runner = project.runner(
         configured("PreToolUse", command("sleep 60", timeout=50)), policy=policy
     )
     with anyio.fail_after(30):
-        assert (await runner.run(before())).ran[0].outcome == "timed_out"
+        assert (await runner.run(before())).hook_runs[0].outcome == "timed_out"
 
 
 async def test_what_cannot_be_told_closes_the_gate(project: Project):
-    occasion = replace(before(), fields={"tool_input": object()})
-    ruling = await project.runner(configured("PreToolUse", command("true"))).run(occasion)
-    assert ruling.permission == "deny"
-    assert "could not be told" in (ruling.reason or "")
+    hook_event = replace(before(), fields={"tool_input": object()})
+    hook_result = await project.runner(configured("PreToolUse", command("true"))).run(hook_event)
+    assert hook_result.permission == "deny"
+    assert "could not be told" in (hook_result.reason or "")
 
 
 async def test_a_hook_cannot_be_told_another_event_by_its_fields(project: Project):
     runner = project.runner(configured("SessionStart", command("cat")))
-    ruling = await runner.run(at("SessionStart", hook_event_name="Stop"))
-    assert ruling.messages == ()
-    assert [fact.outcome for fact in ruling.ran] == ["ok"]
+    hook_result = await runner.run(at("SessionStart", hook_event_name="Stop"))
+    assert hook_result.messages == ()
+    assert [fact.outcome for fact in hook_result.hook_runs] == ["ok"]
 
 
-async def later(runner: HookRunner, occasion: Occasion) -> Ruling:
+async def later(runner: HookRunner, hook_event: HookEvent) -> HookResult:
     """What comes of hooks in the background, asked for as a session does: by going on."""
     with anyio.fail_after(30):
         while True:
-            ruling = await runner.run(occasion)
-            if any("async" in fact.handler for fact in ruling.ran):
-                return ruling
+            hook_result = await runner.run(hook_event)
+            if any("async" in fact.handler for fact in hook_result.hook_runs):
+                return hook_result
 
 
 ASYNC = (
@@ -222,9 +222,9 @@ async def test_a_hook_in_the_background_is_heard_of_later(project: Project):
     config = configured("PostToolUse", command(ASYNC, **{"async": True}))
     going_on = configured("PreToolUse", command("true"))
     async with project.runner(config, going_on) as runner:
-        assert (await runner.run(at("PostToolUse", "bash"))) == NOTHING_SAID
-        ruling = await later(runner, before())
-    assert (ruling.messages, ruling.context) == (("done",), ("c",))
+        assert (await runner.run(at("PostToolUse", "bash"))) == EMPTY_HOOK_RESULT
+        hook_result = await later(runner, before())
+    assert (hook_result.messages, hook_result.context) == (("done",), ("c",))
 
 
 async def test_words_for_the_model_wait_until_the_model_is_told_something(project: Project):
@@ -232,14 +232,14 @@ async def test_words_for_the_model_wait_until_the_model_is_told_something(projec
     going_on = configured("Notification", command("true"))
     async with project.runner(config, going_on) as runner:
         await runner.run(at("PostToolUse", "bash"))
-        ruling = await later(runner, at("Notification"))
-        assert (ruling.messages, ruling.context) == (("done",), ())
+        hook_result = await later(runner, at("Notification"))
+        assert (hook_result.messages, hook_result.context) == (("done",), ())
         assert (await runner.run(before())).context == ("c",)
-        assert await runner.run(before()) == NOTHING_SAID
+        assert await runner.run(before()) == EMPTY_HOOK_RESULT
 
 
 @pytest.mark.parametrize("event", ["PostToolUse", "PreToolUse", "Stop"])
-async def test_a_no_from_the_background_wakes_the_session(project: Project, event: HookEvent):
+async def test_a_no_from_the_background_wakes_the_session(project: Project, event: HookEventName):
     woken: list[str] = []
     awake = anyio.Event()
 
@@ -248,7 +248,7 @@ async def test_a_no_from_the_background_wakes_the_session(project: Project, even
         awake.set()
 
     config = configured(event, command("echo failed >&2; exit 2", asyncRewake=True))
-    session = Session(told=project.told, wake=wake)
+    session = HookSession(told=project.told, wake=wake)
     async with project.runner(config, session=session) as runner:
         assert (await runner.run(at(event, "bash"))).blocked is False
         with anyio.fail_after(30):
@@ -262,9 +262,9 @@ async def test_without_anyone_to_wake_it_is_read_when_the_session_goes_on(projec
     going_on = configured("PreToolUse", command("true"))
     async with project.runner(config, going_on) as runner:
         await runner.run(at("PostToolUse", "bash"))
-        ruling = await later(runner, before())
-    assert (ruling.context, ruling.blocked) == (("failed",), False)
-    assert [fact.outcome for fact in ruling.ran] == ["ok", "ok"]
+        hook_result = await later(runner, before())
+    assert (hook_result.context, hook_result.blocked) == (("failed",), False)
+    assert [fact.outcome for fact in hook_result.hook_runs] == ["ok", "ok"]
 
 
 async def test_hooks_in_the_background_are_bounded_and_end_with_the_runner(project: Project):
@@ -273,7 +273,7 @@ async def test_hooks_in_the_background_are_bounded_and_end_with_the_runner(proje
     with anyio.fail_after(30):
         async with project.runner(config) as runner:
             for _ in range(18):
-                facts.extend((await runner.run(at("Notification"))).ran)
+                facts.extend((await runner.run(at("Notification"))).hook_runs)
     assert [fact.reason for fact in facts] == ["was not started: 16 are running already"]
 
 
@@ -281,6 +281,6 @@ async def test_a_runner_that_is_not_open_starts_nothing_in_the_background(projec
     config = configured("PreToolUse", command("echo x >> ran", **{"async": True}))
     runner = project.runner(config)
     assert (await runner.run(before())).blocked is False
-    [fact] = (await runner.run(at("Stop"))).ran
+    [fact] = (await runner.run(at("Stop"))).hook_runs
     assert fact.outcome == "failed"
     assert lines(project) == []

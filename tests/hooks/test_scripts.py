@@ -7,22 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.capabilities.hooks.ask import Ports
-from mainspring.capabilities.hooks.command import Surroundings, run_command
-from mainspring.capabilities.hooks.config import Command, Hook, HookConfig, HookFolder
-from mainspring.capabilities.hooks.folder_copy import FolderCopies
-from mainspring.capabilities.hooks.runner import HookRunner, Policy, Session
+from mainspring.capabilities.hooks.command import HookEnvironment, run_command
+from mainspring.capabilities.hooks.config import CommandHook, Hook, HookConfig, HookFolder
+from mainspring.capabilities.hooks.folder_copies import FolderCopies
+from mainspring.capabilities.hooks.handlers import HandlerPorts
+from mainspring.capabilities.hooks.runner import HookPolicy, HookRunner, HookSession
 from mainspring.capabilities.hooks.scripts import Scripts, digest, read_scripts
-from mainspring.capabilities.hooks.verdict import Failed
-from mainspring.core.hook import Occasion, Ruling
+from mainspring.capabilities.hooks.verdict import HookFailure
+from mainspring.core.hook import HookEvent, HookResult
 
 SAYS = '#!/bin/sh\necho "$0 ${1-}" > "$CLAUDE_PROJECT_DIR/told"\n'
 
 
-def vouch(project: Path, *commands: str) -> Surroundings:
+def vouch(project: Path, *commands: str) -> HookEnvironment:
     read = read_scripts(commands, project, project=project)
     files = {str(project / name): digest(content) for name, content in read.items()}
-    return Surroundings(
+    return HookEnvironment(
         project=project,
         environment={"PATH": "/usr/local/bin:/usr/bin:/bin"},
         scripts=Scripts(roots=(str(project),), files=files),
@@ -55,28 +55,28 @@ COMMANDS = [
 
 @pytest.mark.parametrize(
     "command",
-    [each.replace("${CLAUDE_PROJECT_DIR:-.}", '"${CLAUDE_PROJECT_DIR:-.}"') for each in COMMANDS],
+    [item.replace("${CLAUDE_PROJECT_DIR:-.}", '"${CLAUDE_PROJECT_DIR:-.}"') for item in COMMANDS],
 )
 async def test_a_script_runs_from_a_copy_of_what_was_vouched_for_and_not_once_it_has_changed(
     project: Path, command: str
 ):
     file = script(project / ".claude/hooks/check.sh")
     around = vouch(project, command)
-    reply = await run_command(Command(command=command), "PreToolUse", b"{}", around)
-    assert isinstance(reply, Ruling), reply
+    reply = await run_command(CommandHook(command=command), "PreToolUse", b"{}", around)
+    assert isinstance(reply, HookResult), reply
     told = (project / "told").read_text()
     assert told.endswith((" \n", "now\n"))
     assert not told.startswith(str(project))  # what ran was not the file that an agent could swap
     (project / "told").unlink()
     file.write_text(f"{SAYS}# changed\n")
-    reply = await run_command(Command(command=command), "PreToolUse", b"{}", around)
-    assert isinstance(reply, Failed)
+    reply = await run_command(CommandHook(command=command), "PreToolUse", b"{}", around)
+    assert isinstance(reply, HookFailure)
     assert reply.is_changed
     assert "has changed since it was trusted" in reply.reason
     assert "mainspring policy trust" in reply.reason
     file.unlink()
-    reply = await run_command(Command(command=command), "PreToolUse", b"{}", around)
-    assert isinstance(reply, Failed)
+    reply = await run_command(CommandHook(command=command), "PreToolUse", b"{}", around)
+    assert isinstance(reply, HookFailure)
     assert not (project / "told").exists()
 
 
@@ -124,19 +124,19 @@ async def test_what_a_script_brings_in_is_vouched_for_with_it_and_a_gate_stays_c
         scope="project",
         source="x",
         hooks=tuple(
-            Hook(event="PreToolUse", handler=Command(command=command)) for command in commands
+            Hook(event="PreToolUse", handler=CommandHook(command=command)) for command in commands
         ),
     )
-    ports = Ports(surroundings=vouch(project, *commands))
-    policy = Policy(trusted=frozenset(("project",)), fail_open=fail_open)
-    occasion = Occasion(event="PreToolUse", subject="bash", fields={"tool_input": {}})
-    async with HookRunner([config], Session(told=dict), ports, policy=policy) as runner:
-        before = await runner.run(occasion)
+    ports = HandlerPorts(hook_environment=vouch(project, *commands))
+    policy = HookPolicy(trusted=frozenset(("project",)), fail_open=fail_open)
+    hook_event = HookEvent(event="PreToolUse", subject="bash", fields={"tool_input": {}})
+    async with HookRunner([config], HookSession(told=dict), ports, hook_policy=policy) as runner:
+        before = await runner.run(hook_event)
         assert not before.blocked, before.reason
         attack(project)
-        ruling = await runner.run(occasion)
-        assert ruling.blocked
-        assert "mainspring policy trust" in (ruling.reason or "")
+        hook_result = await runner.run(hook_event)
+        assert hook_result.blocked
+        assert "mainspring policy trust" in (hook_result.reason or "")
 
 
 @pytest.mark.parametrize(
@@ -160,11 +160,11 @@ async def test_a_module_or_a_library_without_a_suffix_is_vouched_for_with_its_sc
     (project / rewritten).parent.mkdir(parents=True, exist_ok=True)
     (project / rewritten).write_text("")
     around = vouch(project, command)
-    reply = await run_command(Command(command=command), "PreToolUse", b"{}", around)
-    assert isinstance(reply, Ruling), reply
+    reply = await run_command(CommandHook(command=command), "PreToolUse", b"{}", around)
+    assert isinstance(reply, HookResult), reply
     (project / rewritten).write_text("exit\n")
-    reply = await run_command(Command(command=command), "PreToolUse", b"{}", around)
-    assert isinstance(reply, Failed)
+    reply = await run_command(CommandHook(command=command), "PreToolUse", b"{}", around)
+    assert isinstance(reply, HookFailure)
     assert f"{rewritten}, which has changed since it was trusted" in reply.reason
 
 
@@ -172,11 +172,12 @@ async def test_a_script_that_nobody_has_seen_does_not_run(project: Path):
     project.mkdir()
     around = vouch(project, "./later.sh")
     assert isinstance(
-        await run_command(Command(command="./later.sh || true"), "PreToolUse", b"", around), Ruling
+        await run_command(CommandHook(command="./later.sh || true"), "PreToolUse", b"", around),
+        HookResult,
     )
     script(project / "later.sh")
-    reply = await run_command(Command(command="./later.sh || true"), "PreToolUse", b"", around)
-    assert isinstance(reply, Failed)
+    reply = await run_command(CommandHook(command="./later.sh || true"), "PreToolUse", b"", around)
+    assert isinstance(reply, HookFailure)
     assert "nobody has vouched for" in reply.reason
     assert not (project / "told").exists()
 
@@ -186,7 +187,9 @@ async def test_what_a_command_writes_to_and_plain_data_need_nobodys_word(project
     command = 'cat package.json >> "$CLAUDE_PROJECT_DIR"/.claude/hooks.log'
     around = vouch(project, command)
     (project / "package.json").write_text("{}\n")
-    assert isinstance(await run_command(Command(command=command), "Stop", b"", around), Ruling)
+    assert isinstance(
+        await run_command(CommandHook(command=command), "Stop", b"", around), HookResult
+    )
     assert (project / ".claude/hooks.log").read_text() == "old\n{}\n"
 
 
@@ -197,12 +200,12 @@ async def test_without_a_shell_and_from_a_plugin_it_is_the_same(project: Path, t
     pinned = {str(file): digest(file.read_bytes())}
     scripts = Scripts(roots=(str(project), str(plugin)), files=pinned)
     around = replace(vouch(project), scripts=scripts)
-    handler = Command(command="sh", args=(str(file), "now"))
-    assert isinstance(await run_command(handler, "PreToolUse", b"", around), Ruling)
+    handler = CommandHook(command="sh", args=(str(file), "now"))
+    assert isinstance(await run_command(handler, "PreToolUse", b"", around), HookResult)
     assert not (project / "told").read_text().startswith(str(plugin))
     file.write_text("exit 0\n")
     reply = await run_command(handler, "PreToolUse", b"", around)
-    assert isinstance(reply, Failed)
+    assert isinstance(reply, HookFailure)
     assert os.fspath(file) in reply.reason
 
 
@@ -217,7 +220,7 @@ async def test_a_plugin_s_hook_finds_trusted_bytes_only_by_its_variables(
     pinned = {str(file): digest(file.read_bytes()) for file in (main, look)}
     folder = HookFolder(name="guard", root=str(plugin), data=str(tmp_path / "data"), plugin="guard")
 
-    def around() -> Surroundings:
+    def around() -> HookEnvironment:
         scripts = Scripts(roots=(str(project), str(plugin)), files=pinned)
         return replace(vouch(project), scripts=scripts, folder=folder, copies=FolderCopies())
 
@@ -228,18 +231,18 @@ async def test_a_plugin_s_hook_finds_trusted_bytes_only_by_its_variables(
         f"cd '{plugin}/hooks'; . ./run.sh",
     ]
     for command in commands:
-        reply = await run_command(Command(command=command), "PreToolUse", b"", first)
-        assert isinstance(reply, Ruling), reply
+        reply = await run_command(CommandHook(command=command), "PreToolUse", b"", first)
+        assert isinstance(reply, HookResult), reply
         assert reply.reason is not None
         assert reply.reason.startswith("TRUSTED ")
         assert str(plugin) not in reply.reason
         assert reply.reason.endswith(str(tmp_path / "data"))
     look.write_text("echo OTHER >&2\nexit 2\n")
-    reply = await run_command(Command(command=commands[0]), "PreToolUse", b"", first)
-    assert isinstance(reply, Ruling)  # the copy of before
+    reply = await run_command(CommandHook(command=commands[0]), "PreToolUse", b"", first)
+    assert isinstance(reply, HookResult)  # the copy of before
     assert "TRUSTED" in (reply.reason or "")
-    reply = await run_command(Command(command=commands[0]), "PreToolUse", b"", around())
-    assert isinstance(reply, Failed)
+    reply = await run_command(CommandHook(command=commands[0]), "PreToolUse", b"", around())
+    assert isinstance(reply, HookFailure)
     assert reply.is_changed
     assert os.fspath(look) in reply.reason
     assert first.copies is not None
@@ -257,13 +260,13 @@ async def test_a_plugins_own_path_in_an_argument_is_not_taken_for_a_file_of_the_
     )
     folder = HookFolder(name="kit", root=str(plugin), data=str(tmp_path / "data"), plugin="kit")
     around = replace(vouch(project), scripts=scripts, folder=folder, copies=FolderCopies())
-    command = Command(command='f=scripts/told.sh; sh "$CLAUDE_PLUGIN_ROOT/$f" scripts/told.sh')
+    command = CommandHook(command='f=scripts/told.sh; sh "$CLAUDE_PLUGIN_ROOT/$f" scripts/told.sh')
     reply = await run_command(command, "PreToolUse", b"", around)
-    assert isinstance(reply, Ruling), reply
+    assert isinstance(reply, HookResult), reply
     assert reply.reason == "TRUSTED scripts/told.sh"
     script(project / "scripts/told.sh", "exit 0\n")  # now it may be the project's, unread
     reply = await run_command(command, "PreToolUse", b"", around)
-    assert isinstance(reply, Failed)
+    assert isinstance(reply, HookFailure)
     assert "nobody has vouched for" in reply.reason
     assert around.copies is not None
     around.copies.close()

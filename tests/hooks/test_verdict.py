@@ -8,35 +8,37 @@ from hypothesis import strategies as st
 
 from mainspring.capabilities.hooks.verdict import (
     CAN_BLOCK,
-    GATES,
-    Failed,
+    GATE_EVENTS,
+    HookFailure,
     combine,
     read_exit,
     read_judgement,
     read_output,
 )
 from mainspring.core.events import PermissionUpdate, RuleText
-from mainspring.core.hook import NOTHING_SAID, HookEvent, Ruling
+from mainspring.core.hook import EMPTY_HOOK_RESULT, HookEventName, HookResult
 
-EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
+EVENTS: tuple[HookEventName, ...] = get_args(HookEventName)
 STRICTNESS = [None, "allow", "ask", "defer", "deny"]
 
 
-def said(event: HookEvent, **output: object) -> Ruling:
+def said(event: HookEventName, **output: object) -> HookResult:
     reply = read_output(event, json.dumps(output).encode())
-    assert isinstance(reply, Ruling), reply
+    assert isinstance(reply, HookResult), reply
     return reply
 
 
-def specific(event: HookEvent, **output: object) -> Ruling:
+def specific(event: HookEventName, **output: object) -> HookResult:
     return said(event, hookSpecificOutput={"hookEventName": event, **output})
 
 
 @pytest.mark.parametrize("decision", ["allow", "deny", "ask", "defer"])
 def test_a_permission_decision_is_passed_on(decision: str):
-    ruling = specific("PreToolUse", permissionDecision=decision, permissionDecisionReason="why")
-    assert (ruling.permission, ruling.reason) == (decision, "why")
-    assert ruling.blocked is (decision == "deny")
+    hook_result = specific(
+        "PreToolUse", permissionDecision=decision, permissionDecisionReason="why"
+    )
+    assert (hook_result.permission, hook_result.reason) == (decision, "why")
+    assert hook_result.blocked is (decision == "deny")
 
 
 def test_the_older_words_still_count():
@@ -45,8 +47,8 @@ def test_the_older_words_still_count():
 
 
 def test_an_input_can_be_rewritten():
-    ruling = specific("PreToolUse", permissionDecision="allow", updatedInput={"command": "ls"})
-    assert ruling.updated_input == {"command": "ls"}
+    hook_result = specific("PreToolUse", permissionDecision="allow", updatedInput={"command": "ls"})
+    assert hook_result.updated_input == {"command": "ls"}
 
 
 def test_a_permission_request_is_answered_with_rules():
@@ -62,39 +64,49 @@ def test_a_permission_request_is_answered_with_rules():
             }
         ],
     }
-    ruling = specific("PermissionRequest", decision=decision)
-    assert (ruling.permission, ruling.updated_input) == ("allow", {"a": 1})
+    hook_result = specific("PermissionRequest", decision=decision)
+    assert (hook_result.permission, hook_result.updated_input) == ("allow", {"a": 1})
     rule = RuleText(tool_name="Bash", rule_content="ls:*")
-    assert ruling.updates == (PermissionUpdate(type="addRules", rules=(rule,), behavior="allow"),)
+    assert hook_result.updates == (
+        PermissionUpdate(type="addRules", rules=(rule,), behavior="allow"),
+    )
 
 
 def test_a_permission_request_is_refused_and_the_run_interrupted():
     decision = {"behavior": "deny", "message": "never", "interrupt": True}
-    ruling = specific("PermissionRequest", decision=decision)
-    assert (ruling.permission, ruling.reason, ruling.interrupt) == ("deny", "never", True)
+    hook_result = specific("PermissionRequest", decision=decision)
+    assert (hook_result.permission, hook_result.reason, hook_result.interrupt) == (
+        "deny",
+        "never",
+        True,
+    )
 
 
 def test_rules_that_came_with_a_yes_are_void_when_another_says_no():
     update = PermissionUpdate(type="setMode", mode="bypassPermissions")
-    yes = Ruling(permission="allow", updates=(update,), updated_input={"a": 1})
-    both = combine("PermissionRequest", [yes, Ruling(permission="deny", reason="no")])
+    yes = HookResult(permission="allow", updates=(update,), updated_input={"a": 1})
+    both = combine("PermissionRequest", [yes, HookResult(permission="deny", reason="no")])
     assert (both.permission, both.updates, both.updated_input) == ("deny", (), None)
-    assert combine("PermissionRequest", [yes, Ruling(permission="ask")]).updates == ()
+    assert combine("PermissionRequest", [yes, HookResult(permission="ask")]).updates == ()
     assert combine("PermissionRequest", [replace(yes, permission="ask")]).updates == ()
 
 
 def test_continue_false_ends_the_run_and_closes_a_gate():
-    ruling = said("PreToolUse", **{"continue": False}, stopReason="enough")
-    assert (ruling.stop, ruling.permission, ruling.reason) == ("enough", "deny", "enough")
-    ruling = said("PostToolUse", **{"continue": False})
-    assert (ruling.stop, ruling.blocked) == ("a hook ended the run", False)
+    hook_result = said("PreToolUse", **{"continue": False}, stopReason="enough")
+    assert (hook_result.stop, hook_result.permission, hook_result.reason) == (
+        "enough",
+        "deny",
+        "enough",
+    )
+    hook_result = said("PostToolUse", **{"continue": False})
+    assert (hook_result.stop, hook_result.blocked) == ("a hook ended the run", False)
 
 
 def test_a_system_message_is_for_people_and_context_for_the_model():
-    ruling = said(
+    hook_result = said(
         "PostToolUse", systemMessage="hi", hookSpecificOutput={"additionalContext": "read this"}
     )
-    assert (ruling.messages, ruling.context) == (("hi",), ("read this",))
+    assert (hook_result.messages, hook_result.context) == (("hi",), ("read this",))
 
 
 @pytest.mark.parametrize(("given", "read"), [("text", "text"), ({"a": [1]}, '{"a":[1]}')])
@@ -107,19 +119,19 @@ def test_a_denied_call_may_be_tried_again():
 
 
 def test_no_to_what_has_happened_is_told_to_the_model():
-    ruling = said("PostToolUse", decision="block", reason="lint failed")
-    assert (ruling.blocked, ruling.context) == (False, ("lint failed",))
+    hook_result = said("PostToolUse", decision="block", reason="lint failed")
+    assert (hook_result.blocked, hook_result.context) == (False, ("lint failed",))
 
 
 def test_no_to_what_cannot_be_helped_is_told_to_people():
-    ruling = said("SessionEnd", decision="block", reason="stay")
-    assert (ruling.blocked, ruling.messages) == (False, ("stay",))
+    hook_result = said("SessionEnd", decision="block", reason="stay")
+    assert (hook_result.blocked, hook_result.messages) == (False, ("stay",))
 
 
 @pytest.mark.parametrize("event", EVENTS)
-def test_plain_words_are_context_only_where_the_convention_says_so(event: HookEvent):
+def test_plain_words_are_context_only_where_the_convention_says_so(event: HookEventName):
     reply = read_output(event, b" hello\n")
-    assert isinstance(reply, Ruling)
+    assert isinstance(reply, HookResult)
     is_context = event in ("SessionStart", "UserPromptSubmit")
     assert reply.context == (("hello",) if is_context else ())
     assert bool(reply.ignored) is not is_context  # what has no effect is reported
@@ -127,25 +139,25 @@ def test_plain_words_are_context_only_where_the_convention_says_so(event: HookEv
 
 def test_a_byte_order_mark_does_not_make_json_plain():
     reply = read_output("PreToolUse", b'\xef\xbb\xbf{"decision": "block"}')
-    assert isinstance(reply, Ruling)
+    assert isinstance(reply, HookResult)
     assert reply.blocked
 
 
 def test_the_output_of_a_refusal_is_not_read():
     reply = read_exit("PreToolUse", 2, stdout=b'{"decision": "approve"}', stderr=b"no\n")
-    assert reply == Ruling(blocked=True, reason="no")
+    assert reply == HookResult(blocked=True, reason="no")
 
 
 @pytest.mark.parametrize(
     ("status", "reason"), [(1, "exited with 1: boom"), (-9, "was killed by signal 9: boom")]
 )
 def test_another_status_is_a_failure(status: int, reason: str):
-    assert read_exit("Stop", status, stdout=b"", stderr=b"boom\nmore") == Failed(reason)
+    assert read_exit("Stop", status, stdout=b"", stderr=b"boom\nmore") == HookFailure(reason)
 
 
 def test_an_answer_to_another_event_is_a_failure():
     wrong = b'{"hookSpecificOutput": {"hookEventName": "Stop", "permissionDecision": "allow"}}'
-    assert isinstance(read_output("PreToolUse", wrong), Failed)
+    assert isinstance(read_output("PreToolUse", wrong), HookFailure)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +178,7 @@ def test_an_answer_to_another_event_is_a_failure():
     ],
 )
 def test_garbage_is_a_failure(garbage: bytes):
-    assert isinstance(read_output("PreToolUse", garbage), Failed)
+    assert isinstance(read_output("PreToolUse", garbage), HookFailure)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +191,7 @@ def test_garbage_is_a_failure(garbage: bytes):
     ],
 )
 def test_a_judgement_is_yes_or_no(answer: str, blocked: bool):
-    expected = Ruling(blocked=True, reason="no") if blocked else NOTHING_SAID
+    expected = HookResult(blocked=True, reason="no") if blocked else EMPTY_HOOK_RESULT
     assert read_judgement(answer) == expected
 
 
@@ -200,13 +212,13 @@ def test_a_judgement_is_yes_or_no(answer: str, blocked: bool):
     ],
 )
 def test_any_other_judgement_is_a_failure(answer: str):
-    assert isinstance(read_judgement(answer), Failed)
+    assert isinstance(read_judgement(answer), HookFailure)
 
 
 def test_words_of_a_hook_are_cut_to_what_a_prompt_can_bear():
-    ruling = read_output("SessionStart", b"x" * 1_000_000)
-    assert isinstance(ruling, Ruling)
-    assert len(ruling.context[0]) == 10_000
+    hook_result = read_output("SessionStart", b"x" * 1_000_000)
+    assert isinstance(hook_result, HookResult)
+    assert len(hook_result.context[0]) == 10_000
 
 
 json_values = st.recursive(
@@ -238,36 +250,36 @@ events = st.sampled_from(EVENTS)
 
 @given(events, st.integers(-64, 255), st.binary(), st.binary())
 def test_whatever_a_program_says_is_a_ruling_or_a_failure(
-    event: HookEvent, status: int, stdout: bytes, stderr: bytes
+    event: HookEventName, status: int, stdout: bytes, stderr: bytes
 ):
     reply = read_exit(event, status, stdout=stdout, stderr=stderr)
     if status not in (0, 2):
-        assert isinstance(reply, Failed)
+        assert isinstance(reply, HookFailure)
     elif status == 2:
-        assert isinstance(reply, Ruling)
+        assert isinstance(reply, HookResult)
         assert combine(event, [reply]).blocked is (event in CAN_BLOCK)
 
 
-@given(st.sampled_from(sorted(GATES)), outputs)
+@given(st.sampled_from(sorted(GATE_EVENTS)), outputs)
 def test_json_of_any_types_never_opens_a_gate_that_it_meant_to_close(
-    event: HookEvent, output: dict[str, Any]
+    event: HookEventName, output: dict[str, Any]
 ):
     reply = read_output(event, json.dumps(output).encode(errors="replace"))
     specific = output.get("hookSpecificOutput")
     means_no = output.get("decision") == "block" or output.get("continue") is False
     if isinstance(specific, dict):
         means_no |= cast("dict[str, object]", specific).get("permissionDecision") == "deny"
-    if isinstance(reply, Ruling) and means_no:
+    if isinstance(reply, HookResult) and means_no:
         assert combine(event, [reply]).blocked
 
 
 @given(events, st.binary(min_size=1))
-def test_braces_with_garbage_in_them_are_a_failure(event: HookEvent, garbage: bytes):
-    assert isinstance(read_output(event, b"{" + garbage.replace(b"}", b"") + b"{"), Failed)
+def test_braces_with_garbage_in_them_are_a_failure(event: HookEventName, garbage: bytes):
+    assert isinstance(read_output(event, b"{" + garbage.replace(b"}", b"") + b"{"), HookFailure)
 
 
-rulings = st.builds(
-    Ruling,
+hook_results = st.builds(
+    HookResult,
     permission=st.sampled_from([None, "allow", "ask", "defer", "deny"]),
     reason=st.none() | st.text(max_size=5),
     blocked=st.booleans(),
@@ -279,9 +291,9 @@ rulings = st.builds(
 )
 
 
-@given(events, st.lists(rulings, max_size=4), rulings)
+@given(events, st.lists(hook_results, max_size=4), hook_results)
 def test_another_hook_never_makes_the_answer_milder(
-    event: HookEvent, some: list[Ruling], more: Ruling
+    event: HookEventName, some: list[HookResult], more: HookResult
 ):
     fewer, all_of_them = combine(event, some), combine(event, [*some, more])
     assert all_of_them.blocked >= fewer.blocked
@@ -289,12 +301,14 @@ def test_another_hook_never_makes_the_answer_milder(
     assert all_of_them.context[: len(fewer.context)] == fewer.context or event not in CAN_BLOCK
 
 
-@given(events, st.lists(rulings, max_size=4))
-def test_a_combined_ruling_is_consistent_and_stays_what_it_is(event: HookEvent, some: list[Ruling]):
-    ruling = combine(event, some)
-    assert combine(event, [ruling]) == ruling
-    assert not ruling.blocked or event in CAN_BLOCK
+@given(events, st.lists(hook_results, max_size=4))
+def test_a_combined_ruling_is_consistent_and_stays_what_it_is(
+    event: HookEventName, some: list[HookResult]
+):
+    hook_result = combine(event, some)
+    assert combine(event, [hook_result]) == hook_result
+    assert not hook_result.blocked or event in CAN_BLOCK
     if event in ("PreToolUse", "PermissionRequest"):
-        assert ruling.blocked is (ruling.permission == "deny")
+        assert hook_result.blocked is (hook_result.permission == "deny")
     else:
-        assert ruling.permission is None
+        assert hook_result.permission is None

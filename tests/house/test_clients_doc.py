@@ -15,7 +15,7 @@ from tests.api.conftest import Platform, platform
 from tests.cli.upstream import Part, call
 
 from mainspring.core import clock
-from mainspring.service.mail.signing import signed_headers
+from mainspring.service.webhooks.webhook_signing import signed_headers
 
 ROOT = Path(__file__).parents[2]
 CLIENTS = ROOT / "docs/clients.md"
@@ -38,8 +38,8 @@ def clerk(request: dict[str, Any]) -> tuple[Part, ...]:
     messages = request["messages"]
     last = max(at for at, each in enumerate(messages) if each["role"] == "user")
     content = messages[last]["content"]
-    asked = content if isinstance(content, str) else "\n".join(each["text"] for each in content)
-    has_called = any(each["role"] == "assistant" for each in messages[last:])
+    asked = content if isinstance(content, str) else "\n".join(item["text"] for item in content)
+    has_called = any(message["role"] == "assistant" for message in messages[last:])
     for words, (tool_call, reply) in ANSWERS.items():
         if words in asked:
             return (reply,) if has_called else (tool_call,)

@@ -28,9 +28,9 @@ MANIFESTS: list[dict[str, Any]] = [
     for manifest in yaml.safe_load_all(path.read_text(encoding="utf-8"))
 ]
 PODS: dict[str, dict[str, Any]] = {
-    each["metadata"]["name"]: each["spec"]["template"]["spec"]
-    for each in MANIFESTS
-    if each["kind"] == "Deployment"
+    item["metadata"]["name"]: item["spec"]["template"]["spec"]
+    for item in MANIFESTS
+    if item["kind"] == "Deployment"
 }
 COMMANDS = cast("click.Group", typer.main.get_command(app)).commands
 OURS = f"mainspring:{mainspring.__version__}"
@@ -38,7 +38,7 @@ API, OPERATIONS = 8700, 9700
 
 
 def containers() -> dict[str, dict[str, Any]]:
-    return {each["name"]: each for pod in PODS.values() for each in pod["containers"]}
+    return {item["name"]: item for pod in PODS.values() for item in pod["containers"]}
 
 
 def command_lines() -> Iterator[tuple[str, list[str]]]:
@@ -71,14 +71,18 @@ def variables() -> Iterator[str]:
     for service in SERVICES.values():
         yield from service.get("environment", {})
     for container in containers().values():
-        yield from (each["name"] for each in container["env"])
+        yield from (item["name"] for item in container["env"])
     for path in (DEPLOY / "env.example", KUBERNETES / "secret.example.env"):
         yield from re.findall(r"^(\w+)=", path.read_text(encoding="utf-8"), re.MULTILINE)
 
 
 def test_every_variable_is_one_that_somebody_reads():
     read = (ROOT / "src/mainspring/config.py").read_text(encoding="utf-8")
-    ours = {*re.findall(r'"(MAINSPRING_\w+)"', read), *config.KEYS, "MAINSPRING_LOG_LEVEL"}
+    ours = {
+        *re.findall(r'"(MAINSPRING_\w+)"', read),
+        *config.API_KEY_VARIABLES,
+        "MAINSPRING_LOG_LEVEL",
+    }
     theirs = {"POSTGRES_USER", "POSTGRES_DB", "POSTGRES_PASSWORD"}
     assert set(variables()) - ours - theirs == set()
 
@@ -95,8 +99,8 @@ def test_no_secret_is_written_down():
 
 def images() -> Iterator[str]:
     yield from re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)
-    yield from (each["image"] for each in SERVICES.values())
-    yield from (each["image"] for each in containers().values())
+    yield from (item["image"] for item in SERVICES.values())
+    yield from (container["image"] for container in containers().values())
 
 
 @pytest.mark.parametrize("image", sorted(set(images())))
@@ -108,7 +112,7 @@ def test_every_image_has_a_tag_that_stays_and_no_host(image: str):
 
 
 def test_kustomize_and_the_dockerfile_name_this_version():
-    [kustomization] = [each for each in MANIFESTS if each["kind"] == "Kustomization"]
+    [kustomization] = [item for item in MANIFESTS if item["kind"] == "Kustomization"]
     assert kustomization["images"] == [{"name": "mainspring", "newTag": mainspring.__version__}]
     assert f"-t {OURS} " in DOCKERFILE
     named = {*kustomization["resources"], "kustomization.yaml"}
@@ -132,7 +136,7 @@ def test_nothing_of_ours_runs_as_root():
 
 
 def asked(container: dict[str, Any], probe: str) -> tuple[str, int]:
-    ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+    ports = {item["name"]: item["containerPort"] for item in container["ports"]}
     get = container[probe]["httpGet"]
     return get["path"], ports[get["port"]]
 
@@ -148,9 +152,9 @@ def test_probes_ask_what_there_is(name: str, port: int):
 
 
 def test_metrics_are_scraped_where_they_are():
-    for each in MANIFESTS:
-        if each["kind"] == "Deployment":
-            notes = each["spec"]["template"]["metadata"]["annotations"]
+    for item in MANIFESTS:
+        if item["kind"] == "Deployment":
+            notes = item["spec"]["template"]["metadata"]["annotations"]
             assert notes["prometheus.io/path"] == METRICS
             assert notes["prometheus.io/port"] == str(OPERATIONS)
 
@@ -167,20 +171,20 @@ def test_nobody_is_killed_before_it_has_drained(name: str):
 
 def test_everything_that_is_selected_is_there():
     labels = [
-        each["spec"]["template"]["metadata"]["labels"]
-        for each in MANIFESTS
-        if each["kind"] == "Deployment"
+        entry["spec"]["template"]["metadata"]["labels"]
+        for entry in MANIFESTS
+        if entry["kind"] == "Deployment"
     ]
-    for each in MANIFESTS:
-        spec = each.get("spec", {})
+    for item in MANIFESTS:
+        spec = item.get("spec", {})
         selector: dict[str, Any] = spec.get("podSelector") or spec.get("selector") or {}
         wanted = selector.get("matchLabels", selector)
-        assert not wanted or wanted in labels, each["metadata"]["name"]
-        if each["kind"] == "HorizontalPodAutoscaler":
+        assert not wanted or wanted in labels, item["metadata"]["name"]
+        if item["kind"] == "HorizontalPodAutoscaler":
             assert spec["scaleTargetRef"]["name"] in PODS
-    claims = {each["metadata"]["name"] for each in MANIFESTS if "Claim" in each["kind"]}
+    claims = {item["metadata"]["name"] for item in MANIFESTS if "Claim" in item["kind"]}
     for pod in PODS.values():
-        volumes = {each["name"]: each for each in pod["volumes"]}
+        volumes = {item["name"]: item for item in pod["volumes"]}
         for mount in pod["containers"][0]["volumeMounts"]:
             volume = volumes[mount["name"]]
             claim = volume.get("persistentVolumeClaim", {}).get("claimName")
@@ -192,13 +196,16 @@ def test_workers_share_their_workspaces():
         re.findall(r"MAINSPRING_WORKSPACES=(\S+)", DOCKERFILE)[0],
         SERVICES["worker"]["environment"]["MAINSPRING_WORKSPACES"],
         *(
-            each["value"]
-            for each in containers()["worker"]["env"]
-            if each["name"] == "MAINSPRING_WORKSPACES"
+            container["value"]
+            for container in containers()["worker"]["env"]
+            if container["name"] == "MAINSPRING_WORKSPACES"
         ),
     }
     assert f"workspaces:{place}" in SERVICES["worker"]["volumes"]
-    mounts = {each["name"]: each["mountPath"] for each in containers()["worker"]["volumeMounts"]}
+    mounts = {
+        container["name"]: container["mountPath"]
+        for container in containers()["worker"]["volumeMounts"]
+    }
     assert mounts["workspaces"] == place
 
 

@@ -11,25 +11,25 @@ import pytest
 
 import mainspring
 from mainspring import Agent, Scripted, Tool, Traits, run, says
-from mainspring.capabilities.providers.catalog import Catalog, Listing
-from mainspring.capabilities.sandbox.choose import BackendName
+from mainspring.capabilities.providers.catalog import Catalog, ModelListing
+from mainspring.capabilities.sandbox.backend_selection import BackendName
 from mainspring.capabilities.tools.define import ToolOptions
 from mainspring.config import read_settings
 from mainspring.core import error_table
 from mainspring.core.envelope import PAYLOAD_TYPES
 from mainspring.core.error_table import ErrorEntry
 from mainspring.core.events import Failure
-from mainspring.edges.api.assembly import routes_of
+from mainspring.edges.api.route_table import all_routes
 from mainspring.edges.cli.app import app
 from mainspring.harness.limits import Limits
 from mainspring.harness.permissions.policy import MODES
-from mainspring.harness.reasons import Onward, Terminal
-from mainspring.service.approvals.policy import SetApprovalPolicy
-from mainspring.service.calendar.schedules import Policy
-from mainspring.service.mail.events import EVENT_TYPES
-from mainspring.wiring.environment import Environment
-from mainspring.wiring.house import open_house
-from mainspring.wiring.models import PROVIDERS
+from mainspring.harness.stop_reasons import ContinueReason, EndReason
+from mainspring.service.approvals.approval_policy import SetApprovalPolicy
+from mainspring.service.schedules.cron import SchedulePolicy
+from mainspring.service.webhooks.webhook_events import EVENT_TYPES
+from mainspring.wiring.model_registry import PROVIDERS
+from mainspring.wiring.sandbox_environment import SandboxEnvironment
+from mainspring.wiring.service_assembly import open_service
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -45,9 +45,9 @@ def test_the_page_of_errors_is_the_table_and_python_is_told_no_options():
     page = runpy.run_path(str(ROOT / "tools/errors_page.py"))["page"]()
     written = (ROOT / "docs/errors.md").read_text(encoding="utf-8")
     assert written == page, "run: python tools/errors_page.py"
-    entries = [each for each in vars(error_table).values() if isinstance(each, ErrorEntry)]
+    entries = [var for var in vars(error_table).values() if isinstance(var, ErrorEntry)]
     assert len(entries) > 30
-    in_python = [words for each in entries for words in (each.in_python or each.fix)]
+    in_python = [words for entry in entries for words in (entry.in_python or entry.fix)]
     assert [words for words in in_python if "--" in words] == []
 
 
@@ -58,7 +58,7 @@ def test_every_event_type_is_documented_and_no_other():
 @pytest.mark.parametrize("kind", PAYLOAD_TYPES)
 def test_every_field_of_an_event_is_documented(kind: str):
     fields = msgspec.structs.fields(PAYLOAD_TYPES[kind])
-    expected = [f"`{each.encode_name}`{'' if each.required else '?'} " for each in fields]
+    expected = [f"`{item.encode_name}`{'' if item.required else '?'} " for item in fields]
     assert [field for field in expected if field not in rows()[kind]] == []
 
 
@@ -67,23 +67,27 @@ def test_every_field_of_an_event_is_documented(kind: str):
     [
         pytest.param("python.md", mainspring.__all__, id="public names"),
         pytest.param("python.md", ToolOptions.__annotations__, id="options of a tool"),
-        pytest.param("harness.md", get_args(Terminal), id="terminal reasons"),
-        pytest.param("harness.md", get_args(Onward), id="continue reasons"),
+        pytest.param("harness.md", get_args(EndReason), id="terminal reasons"),
+        pytest.param("harness.md", get_args(ContinueReason), id="continue reasons"),
         pytest.param("tools.md", Tool.__slots__, id="parts of a tool"),
         pytest.param("tools.md", Traits.__slots__, id="traits of a call"),
         pytest.param("tools.md", get_args(Failure), id="failures"),
         pytest.param("permissions.md", MODES, id="modes"),
         pytest.param("sandbox.md", get_args(BackendName), id="backends"),
-        pytest.param("sandbox.md", Environment.__struct_encode_fields__, id="sandbox settings"),
         pytest.param(
-            "sandbox.md", type(Environment().limits).__struct_encode_fields__, id="sandbox limits"
+            "sandbox.md", SandboxEnvironment.__struct_encode_fields__, id="sandbox settings"
         ),
-        pytest.param("schedules.md", Policy.__struct_fields__, id="policy of a schedule"),
+        pytest.param(
+            "sandbox.md",
+            type(SandboxEnvironment().limits).__struct_encode_fields__,
+            id="sandbox limits",
+        ),
+        pytest.param("schedules.md", SchedulePolicy.__struct_fields__, id="policy of a schedule"),
         pytest.param(
             "extensions.md", SetApprovalPolicy.__struct_fields__, id="policy of approvals"
         ),
         pytest.param("models.md", PROVIDERS, id="providers"),
-        pytest.param("models.md", Listing.__struct_fields__, id="facts about a model"),
+        pytest.param("models.md", ModelListing.__struct_fields__, id="facts about a model"),
     ],
 )
 def test_every_name_has_its_place_in_a_table(document: str, names: Iterable[str]):
@@ -110,8 +114,8 @@ def test_every_limit_is_documented():
 
 async def test_every_endpoint_is_documented_with_the_role_that_it_needs(tmp_path: Path):
     settings = read_settings(store=str(tmp_path / "house.db"), environ={}, folder=tmp_path)
-    async with open_house(settings) as house:
-        routes = routes_of(house)
+    async with open_service(settings) as service:
+        routes = all_routes(service)
     served = {False: set[tuple[str, ...]](), True: set[tuple[str, ...]]()}
     for route in routes:
         role = "none" if route.is_open else route.role
@@ -141,7 +145,10 @@ def test_every_event_of_webhooks_is_documented():
 def test_every_command_is_documented():
     text = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
     titles = "\n".join(re.findall(r"^## .+$", text, re.MULTILINE))
-    commands = [each.name for each in (*app.registered_commands, *app.registered_groups)]
+    commands = [
+        registered_command.name
+        for registered_command in (*app.registered_commands, *app.registered_groups)
+    ]
     assert [name for name in commands if f"`mainspring {name}" not in titles] == []
 
 

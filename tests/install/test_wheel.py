@@ -39,8 +39,8 @@ def run(
 def test_the_wheel_has_all_that_is_read_at_run_time_and_no_tests(wheel: Path):
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-        [points] = [archive.read(each).decode() for each in names if "entry_points" in each]
-        [about] = [archive.read(each).decode() for each in names if each.endswith("/METADATA")]
+        [points] = [archive.read(name).decode() for name in names if "entry_points" in name]
+        [about] = [archive.read(name).decode() for name in names if name.endswith("/METADATA")]
     package = ROOT / "src"
     kept = {
         file.relative_to(package).as_posix()
@@ -48,7 +48,7 @@ def test_the_wheel_has_all_that_is_read_at_run_time_and_no_tests(wheel: Path):
         if file.is_file() and "__pycache__" not in file.parts
     }
     assert kept <= names
-    assert {each.partition("/")[0] for each in names} == {
+    assert {name.partition("/")[0] for name in names} == {
         "mainspring",
         f"mainspring-{__version__}.dist-info",
     }
@@ -59,7 +59,7 @@ def test_the_wheel_has_all_that_is_read_at_run_time_and_no_tests(wheel: Path):
 @pytest.fixture(scope="module")
 def wheels() -> Path:
     """Those that it needs, fetched when the tests were set up."""
-    found = [each for each in (ROOT / ".venv").glob("wheels-*") if each.suffix != ".new"]
+    found = [item for item in (ROOT / ".venv").glob("wheels-*") if item.suffix != ".new"]
     assert found, "there are no wheels to install from; fetch them: make wheels"
     return found[0]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from mainspring.core.content import TextBlock, plain_text
 from mainspring.core.envelope import Event
 from mainspring.core.events import AgentMessage, UserMessage
-from mainspring.log.chain import Scrub, unscrubbed
+from mainspring.log.event_chain import Scrub, no_scrub
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 
@@ -33,7 +33,7 @@ def texts(events: Iterable[Event]) -> list[str]:
 
 
 @asynccontextmanager
-async def opened(path: Path, *, scrub: Scrub = unscrubbed) -> AsyncGenerator[SessionLog, None]:
+async def opened(path: Path, *, scrub: Scrub = no_scrub) -> AsyncGenerator[SessionLog, None]:
     async with open_sqlite(path) as store:
         yield SessionLog(store, scrub=scrub)
 

@@ -17,7 +17,7 @@ from mainspring.log import transfer
 from mainspring.log.backup import Counts, restore_backup, write_backup
 from mainspring.log.blobs import digest_of
 from mainspring.log.postgres import open_postgres
-from mainspring.log.records import Put, Record, Replace
+from mainspring.log.records import Put, RecordRow, Replace
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.store import Store
@@ -33,8 +33,8 @@ def quiet(_: Counts) -> None:
     pass
 
 
-def record(id_: str, **fields: object) -> Record:
-    plain = Record(tenant="t", kind="file", id=id_, created=1, updated=2, body=b'{"a": 1}')
+def record(id_: str, **fields: object) -> RecordRow:
+    plain = RecordRow(tenant="t", kind="file", id=id_, created=1, updated=2, body=b'{"a": 1}')
     return replace(plain, **fields)
 
 
@@ -51,11 +51,11 @@ async def filled(store: Store) -> str:
     writer = await log.hold(root, owner="worker")
     await writer.fold_inbox()
     await writer.release()
-    [first] = await store.records.write(Put(record=record("a", name="n", due=5), content=BIG))
-    await store.records.write(Replace(record=first))
+    [first] = await store.records.write(Put(record_row=record("a", name="n", due=5), content=BIG))
+    await store.records.write(Replace(record_row=first))
     await store.records.write(
-        Put(record=record("b", body=b"\xff\n", parent="p", label="l", is_archived=True)),
-        Put(record=record("c", name="größe"), content=b""),
+        Put(record_row=record("b", body=b"\xff\n", parent="p", label="l", is_archived=True)),
+        Put(record_row=record("c", name="größe"), content=b""),
     )
     await store.records.tally([("spent", 7), ("debt", -3)])
     return leaf.id
@@ -69,19 +69,19 @@ async def dump(store: Store) -> object:
         [line async for line in transfer.export_lines(log, session.id)] for session in sessions
     ]
     records = store.records
-    kept = [await records.whole(each.kind, each.id) for each in await records.everything()]
-    waiting = {each.id: await store.pending(each.id) for each in sessions}
+    kept = [await records.whole(item.kind, item.id) for item in await records.everything()]
+    waiting = {item.id: await store.pending(item.id) for item in sessions}
     return exported, kept, await records.tallies(), waiting
 
 
 async def backed_up(store: Store) -> bytes:
     file = io.BytesIO()
-    await write_backup(store, file, time=NOON, tell=quiet)
+    await write_backup(store, file, time=NOON, report_progress=quiet)
     return file.getvalue()
 
 
 async def restored(store: Store, archive: bytes) -> Counts:
-    return await restore_backup(store, io.BytesIO(archive), tell=quiet)
+    return await restore_backup(store, io.BytesIO(archive), report_progress=quiet)
 
 
 @asynccontextmanager
@@ -116,8 +116,8 @@ async def test_a_backup_is_of_one_moment_while_others_write(tmp_path: Path):
         async def meanwhile() -> None:
             log = SessionLog(here)
             first = await here.records.get("file", "a")
-            renamed = Replace(record=replace(first, name="another"))
-            await here.records.write(renamed, Put(record=record("z", name="n")))
+            renamed = Replace(record_row=replace(first, name="another"))
+            await here.records.write(renamed, Put(record_row=record("z", name="n")))
             await tell(log, leaf, "later")
             await told(log, "a new session")
             changes.append(await here.records.tally([("spent", 100)]))
@@ -128,7 +128,7 @@ async def test_a_backup_is_of_one_moment_while_others_write(tmp_path: Path):
                 group.start_soon(meanwhile)
 
         async with anyio.create_task_group() as group:
-            await write_backup(here, file, time=NOON, tell=once)
+            await write_backup(here, file, time=NOON, report_progress=once)
         assert len(changes) == 2
         await restored(there, file.getvalue())
         assert await dump(there) == before
@@ -147,7 +147,7 @@ async def test_a_session_that_was_at_work_goes_on_where_it_is_restored(
         async with opened as new:
             await restored(new, archive)
             assert await new.runnable() == [at_work]
-            assert {each.id for each in await new.sessions()} == {at_rest, at_work}
+            assert {session.id for session in await new.sessions()} == {at_rest, at_work}
 
 
 async def test_only_an_empty_store_is_restored_into(tmp_path: Path):
@@ -190,17 +190,17 @@ BROKEN: dict[str, Callable[[bytes], bytes]] = {
     "no seal": edited(lambda lines: lines[:-1]),
     "more after the seal": edited(lambda lines: [*lines, lines[-2]]),
     "a line less": edited(lambda lines: [*lines[:2], *lines[3:]]),
-    "a record less": edited(lambda lines: [each for each in lines if b'"id":"b"' not in each]),
-    "a counter changed": edited(lambda lines: [each.replace(b":7}", b":8}") for each in lines]),
-    "an event changed": edited(lambda lines: [each.replace(b'"one"', b'"1"') for each in lines]),
+    "a record less": edited(lambda lines: [line for line in lines if b'"id":"b"' not in line]),
+    "a counter changed": edited(lambda lines: [line.replace(b":7}", b":8}") for line in lines]),
+    "an event changed": edited(lambda lines: [line.replace(b'"one"', b'"1"') for line in lines]),
     "content without a record": edited(
-        lambda lines: [each for each in lines if b'"id":"a"' not in each]
+        lambda lines: [line for line in lines if b'"id":"a"' not in line]
     ),
     "less content": edited(
         lambda lines: [each for n, each in enumerate(lines) if b'"content"' not in lines[n - 1]]
     ),
     "a record twice": edited(
-        lambda lines: [line for each in lines for line in [each] * (1 + (b'"id":"b"' in each))]
+        lambda lines: [line for item in lines for line in [item] * (1 + (b'"id":"b"' in item))]
     ),
     "a newer format": edited(lambda lines: [lines[0].replace(b":1,", b":9,"), *lines[1:]]),
 }
@@ -240,10 +240,10 @@ async def test_a_damaged_session_and_its_forks_are_left_out_and_named(tmp_path: 
         fork = await log.fork(spoiled, at=1)
         meddle(tmp_path / "here.db", "update event set body = replace(body, 'spoiled', 'fine')")
         file = io.BytesIO()
-        counts = await write_backup(here, file, time=NOON, tell=quiet)
+        counts = await write_backup(here, file, time=NOON, report_progress=quiet)
         assert (counts.sessions, counts.damaged) == (1, [spoiled, fork.id])
         await restored(there, file.getvalue())
-        assert [each.id for each in await there.sessions()] == [sound]
+        assert [session.id for session in await there.sessions()] == [sound]
 
 
 async def test_a_client_event_folded_during_an_export_is_not_lost(tmp_path: Path):

@@ -8,8 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.fixtures_postgres import Postgres
 
-from mainspring.log.postgres.broadcast import Broadcast, letters, open_broadcast
-from mainspring.service.sessions.deltas import Began, Grew, Piece, SharedDeltas
+from mainspring.log.postgres.broadcast import Broadcast, open_broadcast, pack_messages
+from mainspring.service.sessions.preview_deltas import (
+    PreviewPiece,
+    PreviewStarted,
+    PreviewText,
+    SharedDeltas,
+)
 
 LISTENERS = "select count(*) from pg_stat_activity where query = 'listen mainspring_deltas'"
 
@@ -89,16 +94,16 @@ async def test_it_goes_on_after_the_server_was_away(postgres: Postgres, postgres
 
 
 async def test_deltas_reach_the_streams_of_another_process(postgres_url: str):
-    began = Began(thread_id="sthr_1", after=3, event_id="sevt_1", kind="agent.message")
-    pieces: list[Piece] = [began]
+    began = PreviewStarted(thread_id="sthr_1", after=3, event_id="sevt_1", kind="agent.message")
+    pieces: list[PreviewPiece] = [began]
     for n in range(300):
         pieces.append(_grew(n))
     async with open_broadcast(postgres_url) as one, open_broadcast(postgres_url) as other:
         worker, api = SharedDeltas(one), SharedDeltas(other)
         came = Heard()
-        got: list[Piece] = []
+        got: list[PreviewPiece] = []
         with (
-            api.listen("sesn_1", lambda: came("")) as ear,
+            api.listen("sesn_1", lambda: came("")) as subscription,
             worker.listen("sesn_1", lambda: None) as own,
         ):
             await tuned(other)
@@ -107,19 +112,19 @@ async def test_deltas_reach_the_streams_of_another_process(postgres_url: str):
                 worker.publish("sesn_1", piece)
             assert own.take() == pieces
             await came.count(len(pieces))
-            got += ear.take()
+            got += subscription.take()
         assert got == pieces
         assert own.take() == []
 
 
-def _grew(n: int) -> Grew:
+def _grew(n: int) -> PreviewText:
     text = f"word {n} \n\x00"
-    return Grew(thread_id="sthr_1", after=3, event_id="sevt_1", at=n, text=text)
+    return PreviewText(thread_id="sthr_1", after=3, event_id="sevt_1", at=n, text=text)
 
 
 @given(st.lists(st.text(max_size=3000).map(lambda text: text.replace("\n", " "))))
 def test_letters_are_short_enough_and_lose_only_what_cannot_fit(said: list[str]):
-    packed = list(letters("wrk_1", said))
+    packed = list(pack_messages("wrk_1", said))
     assert all(len(letter.encode(errors="surrogatepass")) < 8000 for letter in packed)
     fit = [text for text in said if len(text.encode(errors="surrogatepass")) < 7890]
     assert [line for letter in packed for line in letter.split("\n")[1:]] == fit

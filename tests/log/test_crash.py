@@ -20,7 +20,7 @@ async def test_nothing_that_sqlite_acknowledged_is_lost_when_processes_are_kille
     assert report.acknowledged > 2000
     assert {"append", "hold", "submit", "fold", "fork", "create"} <= report.in_flight.keys()
     died_before = " ".join(report.statements)
-    assert all(each in died_before for each in ("begin", "insert into event", "update", "commit"))
+    assert all(item in died_before for item in ("begin", "insert into event", "update", "commit"))
 
 
 async def test_nothing_that_postgres_acknowledged_is_lost_when_processes_are_killed(

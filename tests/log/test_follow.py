@@ -15,7 +15,7 @@ from tests.log.stories import opened, says, tell, texts, told
 from mainspring.core.envelope import Event
 from mainspring.core.errors import SessionNotFound
 from mainspring.log.session_log import SessionLog
-from mainspring.log.signals import Signals, Watch
+from mainspring.log.wakeup_signals import Signals, Watch
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,8 +10,8 @@ import pytest
 from tests.log.stories import meddle, opened, texts, told
 
 from mainspring.core.errors import InvalidInput, StoreMismatch
-from mainspring.log.migrate import Migration, Standing
-from mainspring.log.records import Put, Record
+from mainspring.log.migrate import Migration, SchemaStatus
+from mainspring.log.records import Put, RecordRow
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.sqlite.connect import migrate, prepare, standing
 from mainspring.log.sqlite.schema import MIGRATIONS
@@ -38,7 +38,7 @@ MOODY = (*NOTED, MOODS)
 FINISHED = (*MOODY, FINAL)
 FIRST = MIGRATIONS[:1]
 KEPT = ("session", "event", "inbox", "blob", "blob_use")
-AGENT = Record(tenant="t", kind="agent", id="agent_1", created=1, updated=1, body=b"{}")
+AGENT = RecordRow(tenant="t", kind="agent", id="agent_1", created=1, updated=1, body=b"{}")
 
 
 def version(path: Path) -> object:
@@ -110,7 +110,7 @@ def test_there_is_no_version_that_nobody_wrote(tmp_path: Path):
     for target in (-1, NEWEST + 1):
         with pytest.raises(InvalidInput, match=f"no version {target}"):
             migrate(path, target)
-    assert standing(path) == Standing(NEWEST, NEWEST)
+    assert standing(path) == SchemaStatus(NEWEST, NEWEST)
 
 
 async def test_a_file_of_version_1_keeps_all_it_held_and_gets_records(tmp_path: Path):
@@ -126,20 +126,20 @@ async def test_a_file_of_version_1_keeps_all_it_held_and_gets_records(tmp_path: 
     )
     before = {table: ask(path, f"select * from {table}") for table in KEPT}
     before["inbox"] = [(*row, None) for row in before["inbox"]]  # nobody noted who sent it
-    assert standing(path) == Standing(1, NEWEST)
+    assert standing(path) == SchemaStatus(1, NEWEST)
     async with open_sqlite(path) as store:
         assert (await store.session("sesn_1")).thread_id == "sthr_1"
         assert await store.runnable() == ["sesn_1"]
         assert await store.blob("sha256:0") == b"\1\2"
-        await store.records.write(Put(record=AGENT))
-    assert standing(path) == Standing(NEWEST, NEWEST)
+        await store.records.write(Put(record_row=AGENT))
+    assert standing(path) == SchemaStatus(NEWEST, NEWEST)
     assert {table: ask(path, f"select * from {table}") for table in KEPT} == before
 
 
 async def test_going_back_would_lose_the_records_and_is_refused(tmp_path: Path):
     path = tmp_path / "log.db"
     async with open_sqlite(path) as store:
-        await store.records.write(Put(record=AGENT))
+        await store.records.write(Put(record_row=AGENT))
         with pytest.raises(StoreMismatch, match="cannot go back from 3: that would lose data"):
             migrate(path, 1)
         assert (await store.records.get("agent", "agent_1")).rev == 1
@@ -150,7 +150,7 @@ async def test_a_new_file_and_its_folder_are_their_owners_only(tmp_path: Path):
     path = tmp_path / ".mainspring" / "log.db"
     async with opened(path) as log:
         await told(log, "in confidence")
-        modes = {each.name: each.stat().st_mode & 0o777 for each in path.parent.iterdir()}
+        modes = {item.name: item.stat().st_mode & 0o777 for item in path.parent.iterdir()}
     assert path.parent.stat().st_mode & 0o777 == 0o700
     assert modes == {"log.db": 0o600, "log.db-wal": 0o600, "log.db-shm": 0o600}
 

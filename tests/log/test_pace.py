@@ -6,7 +6,7 @@ from collections.abc import Callable
 import anyio
 import pytest
 
-from mainspring.log.pace import Pace
+from mainspring.log.sqlite.commits import AdaptiveThreads
 
 HERE = threading.get_ident
 
@@ -16,25 +16,25 @@ def slow() -> int:
     return HERE()
 
 
-async def places(pace: Pace, count: int, work: Callable[[], int] = HERE) -> str:
+async def places(pace: AdaptiveThreads, count: int, work: Callable[[], int] = HERE) -> str:
     """`h` for each call made here, `t` for each made in a thread."""
     return "".join(["h" if await pace.run(work) == HERE() else "t" for _ in range(count)])
 
 
 async def test_quick_calls_stay_here():
     with anyio.fail_after(5):
-        assert await places(Pace(), 50) == "h" * 50
+        assert await places(AdaptiveThreads(), 50) == "h" * 50
 
 
 async def test_a_slow_call_sends_the_next_to_a_thread_and_then_they_come_back():
-    pace = Pace()
+    pace = AdaptiveThreads()
     with anyio.fail_after(5):
         assert await places(pace, 1, slow) == "h"
         assert await places(pace, 10) == "t" * 8 + "hh"
 
 
 async def test_each_further_slow_call_sends_twice_as_many():
-    pace = Pace()
+    pace = AdaptiveThreads()
     with anyio.fail_after(5):
         for threads in (8, 16, 32):
             assert await places(pace, 1, slow) == "h"
@@ -42,7 +42,7 @@ async def test_each_further_slow_call_sends_twice_as_many():
 
 
 async def test_quick_calls_make_up_for_slow_ones():
-    pace = Pace()
+    pace = AdaptiveThreads()
     with anyio.fail_after(5):
         assert await places(pace, 1, slow) == "h"
         assert await places(pace, 8 + 20) == "t" * 8 + "h" * 20
@@ -54,7 +54,7 @@ async def test_an_error_comes_out_as_it_is_from_both_places():
     def fail() -> int:
         raise LookupError("not here")
 
-    pace = Pace()
+    pace = AdaptiveThreads()
     with anyio.fail_after(5):
         with pytest.raises(LookupError):
             await pace.run(fail)
@@ -64,7 +64,7 @@ async def test_an_error_comes_out_as_it_is_from_both_places():
 
 
 async def test_a_call_in_a_thread_is_finished_though_its_caller_is_cancelled():
-    pace = Pace()
+    pace = AdaptiveThreads()
     finished: list[bool] = []
     begun, may_finish = anyio.Event(), threading.Event()
 

@@ -23,8 +23,7 @@ from mainspring.core.errors import (
 )
 from mainspring.core.events import AgentMessage
 from mainspring.log.postgres import PostgresStore, open_postgres, wakeups
-from mainspring.log.postgres.connect import Address
-from mainspring.log.postgres.pool import Pool
+from mainspring.log.postgres.connect import Address, Pool
 from mainspring.log.session_log import SessionLog
 from mainspring.log.verify import verify
 from mainspring.log.writer import Writer
@@ -189,7 +188,7 @@ async def test_a_restart_while_idle_goes_unnoticed(postgres: Postgres, postgres_
 async def test_a_server_that_stays_away_is_unavailable_until_it_is_back(
     postgres: Postgres, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("mainspring.log.patience.RETRY_SECONDS", (0.01, 0.01))
+    monkeypatch.setattr("mainspring.log.task_groups.RETRY_SECONDS", (0.01, 0.01))
     async with writing(postgres_url) as (log, writer):
         await anyio.to_thread.run_sync(postgres.stop)
         try:
@@ -264,7 +263,7 @@ async def test_many_sessions_are_announced_in_few_notifications(postgres_url: st
         async with open_postgres(postgres_url) as store:
             log = SessionLog(store)
             made = [await log.create() for _ in range(400)]
-            writing_all = [await log.hold(each.id, owner="me", seconds=60) for each in made]
+            writing_all = [await log.hold(item.id, owner="me", seconds=60) for item in made]
             async with anyio.create_task_group() as group:
                 for writer in writing_all:
                     group.start_soon(writer.append, says("hello"))

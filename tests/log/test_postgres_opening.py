@@ -15,16 +15,15 @@ from mainspring.core.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from mainspring.log.migrate import Migration, Standing
+from mainspring.log.migrate import Migration, SchemaStatus
 from mainspring.log.postgres import migrate as migrated
 from mainspring.log.postgres import open_postgres, standing
 from mainspring.log.postgres.connect import Address
-from mainspring.log.postgres.migrations import prepare
-from mainspring.log.postgres.schema import MIGRATIONS
-from mainspring.log.records import Put, Record
+from mainspring.log.postgres.migrations import MIGRATIONS, prepare
+from mainspring.log.records import Put, RecordRow
 from mainspring.log.session_log import SessionLog
 
-AGENT = Record(tenant="t", kind="agent", id="agent_1", created=1, updated=1, body=b"{}")
+AGENT = RecordRow(tenant="t", kind="agent", id="agent_1", created=1, updated=1, body=b"{}")
 PASSWORD = "correct-horse-battery"
 
 NEWEST = MIGRATIONS[-1].version
@@ -99,21 +98,21 @@ async def test_a_database_of_version_1_keeps_all_it_held_and_gets_records(
         "blob_use values (1, 'sha256:0')",
     ):
         postgres.execute(f"insert into mainspring.{statement}")
-    assert await standing(postgres_url) == Standing(1, NEWEST)
+    assert await standing(postgres_url) == SchemaStatus(1, NEWEST)
     async with open_postgres(postgres_url) as store:
         assert (await store.session("sesn_1")).thread_id == "sthr_1"
         assert await store.runnable() == ["sesn_1"]
         [item] = await store.pending("sesn_1")
         assert item.client_id == "c"
         assert await store.blob("sha256:0") == b"\1\2"
-        await store.records.write(Put(record=AGENT))
-    assert await standing(postgres_url) == Standing(NEWEST, NEWEST)
+        await store.records.write(Put(record_row=AGENT))
+    assert await standing(postgres_url) == SchemaStatus(NEWEST, NEWEST)
     with pytest.raises(StoreMismatch, match="cannot go back from 3: that would lose data"):
         await migrated(postgres_url, 1)
 
 
 async def test_looking_at_a_database_leaves_nothing_in_it(postgres_url: str):
-    assert await standing(postgres_url) == Standing(0, NEWEST)
+    assert await standing(postgres_url) == SchemaStatus(0, NEWEST)
     assert await tables(postgres_url) == set()
 
 

@@ -9,32 +9,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.log.stories import says
 
-from mainspring.core.errors import InvalidInput, Stale
-from mainspring.log.records import Put, Record, Replace, Wanted
+from mainspring.core.errors import InvalidInput, StaleVersion
+from mainspring.log.records import Put, RecordQuery, RecordRow, Replace
 from mainspring.log.session_log import SessionLog
+from mainspring.log.sql_rows import prefix_end
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.sqlite import queries as sqlite_queries
 from mainspring.log.sqlite.connect import prepare
-from mainspring.log.wanted import beyond
 
 
-def record(id_: str, rev: int = 0) -> Record:
-    return Record(tenant="t", kind="k", id=id_, created=1, updated=1, body=b"{}", rev=rev)
+def record(id_: str, rev: int = 0) -> RecordRow:
+    return RecordRow(tenant="t", kind="k", id=id_, created=1, updated=1, body=b"{}", rev=rev)
 
 
 async def test_what_is_refused_in_a_shared_commit_leaves_the_others_alone(tmp_path: Path):
     async with open_sqlite(tmp_path / "log.db") as store:
         log = SessionLog(store)
         writer = await log.hold((await log.create()).id, owner="worker")
-        await store.records.write(Put(record=record("taken")))
+        await store.records.write(Put(record_row=record("taken")))
         refused: list[str] = []
 
         async def write(number: int) -> None:
-            outdated = Replace(record=record("taken", rev=9))
-            last = outdated if number % 2 else Put(record=record(f"last {number:02}"))
+            outdated = Replace(record_row=record("taken", rev=9))
+            last = outdated if number % 2 else Put(record_row=record(f"last {number:02}"))
             try:
-                await store.records.write(Put(record=record(f"first {number:02}")), last)
-            except Stale:
+                await store.records.write(Put(record_row=record(f"first {number:02}")), last)
+            except StaleVersion:
                 refused.append(f"first {number:02}")
 
         async def overflow() -> None:
@@ -50,7 +50,7 @@ async def test_what_is_refused_in_a_shared_commit_leaves_the_others_alone(tmp_pa
             group.start_soon(writer.append, says("undisturbed"))
         odd = [f"first {number:02}" for number in range(1, 20, 2)]
         assert sorted(refused) == [*odd, "spent"]
-        kept = [each.id for each in await store.records.list(Wanted(kind="k", order="asc"))]
+        kept = [item.id for item in await store.records.list(RecordQuery(kind="k", order="asc"))]
         even = range(0, 20, 2)
         expected = [f"{which} {number:02}" for which in ("first", "last") for number in even]
         assert kept == [*expected, "taken"]
@@ -60,7 +60,7 @@ async def test_what_is_refused_in_a_shared_commit_leaves_the_others_alone(tmp_pa
 
 @given(prefix=st.text(max_size=3), rest=st.text(max_size=3), other=st.text(max_size=4))
 def test_what_begins_so_lies_before_what_is_beyond(prefix: str, rest: str, other: str):
-    end = beyond(prefix)
+    end = prefix_end(prefix)
 
     def is_within(text: str) -> bool:
         return prefix <= text and (end is None or text < end)

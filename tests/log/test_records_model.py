@@ -18,9 +18,18 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from mainspring.core.errors import AlreadyThere, NotFound, ServiceError, Stale
+from mainspring.core.errors import AlreadyExists, NotFound, ServiceError, StaleVersion
 from mainspring.log.postgres import open_postgres
-from mainspring.log.records import Change, Put, Record, Records, Remove, Replace, Wanted, Whole
+from mainspring.log.records import (
+    Put,
+    RecordChange,
+    RecordQuery,
+    RecordRow,
+    Records,
+    RecordWithContent,
+    Remove,
+    Replace,
+)
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.store import Store
 
@@ -34,7 +43,7 @@ words = st.sampled_from(["", "p", "q"])
 moments = st.integers(-2, 3)
 contents = st.none() | st.binary(max_size=3)
 records = st.builds(
-    Record,
+    RecordRow,
     tenant=st.sampled_from(["t", "u"]),
     kind=kinds,
     id=ids,
@@ -54,7 +63,7 @@ changes = (
     | st.builds(Remove, record=records)
 )
 listings = st.builds(
-    Wanted,
+    RecordQuery,
     kind=kinds,
     tenant=st.none() | st.sampled_from(["t", "u"]),
     parent=st.none() | words,
@@ -73,10 +82,10 @@ class Model:
     """What `log/records.py` promises, in as few words as possible."""
 
     def __init__(self) -> None:
-        self.kept: dict[tuple[str, str], Whole] = {}
+        self.kept: dict[tuple[str, str], RecordWithContent] = {}
         self.tallies: dict[str, int] = {}
 
-    def write(self, *given: Change) -> tuple[Record, ...]:
+    def write(self, *given: RecordChange) -> tuple[RecordRow, ...]:
         before = dict(self.kept)
         try:
             written = [self._apply(change) for change in given]
@@ -85,31 +94,33 @@ class Model:
             raise
         return tuple(record for record in written if record is not None)
 
-    def _apply(self, change: Change) -> Record | None:
-        new = change.record
+    def _apply(self, change: RecordChange) -> RecordRow | None:
+        new = change.record_row
         found = self.kept.get((new.kind, new.id))
         if isinstance(change, Put):
             if found is not None:
-                raise AlreadyThere(new.id)
+                raise AlreadyExists(new.id)
         elif found is None:
             raise NotFound(new.kind, new.id)
-        elif found.record.rev != new.rev:
-            raise Stale(new.id)
+        elif found.record_row.rev != new.rev:
+            raise StaleVersion(new.id)
         if isinstance(change, Remove):
             del self.kept[new.kind, new.id]
             return None
         if new.name is not None and any(map(_is_namesake(new), self.kept.values())):
-            raise AlreadyThere(new.name)
+            raise AlreadyExists(new.name)
         kept = replace(new, rev=new.rev + 1)
         content = change.content
         if content is None and found is not None:
             content = found.content
-        self.kept[new.kind, new.id] = Whole(record=kept, content=content)
+        self.kept[new.kind, new.id] = RecordWithContent(record_row=kept, content=content)
         return kept
 
-    def listed(self, wanted: Wanted) -> list[Record]:
+    def listed(self, wanted: RecordQuery) -> list[RecordRow]:
         """All pages of it."""
-        found = [whole.record for whole in self.kept.values() if _fits(whole.record, wanted)]
+        found = [
+            whole.record_row for whole in self.kept.values() if _fits(whole.record_row, wanted)
+        ]
         if wanted.due_upto is not None:
             return sorted(found, key=lambda each: (each.due or 0, each.id))
         if wanted.name_from is not None:
@@ -118,14 +129,14 @@ class Model:
         return sorted(found, key=lambda each: (each.created, each.id), reverse=newest_first)
 
 
-def _is_namesake(new: Record) -> Callable[[Whole], bool]:
-    def place(record: Record) -> tuple[str, str, str, str | None]:
+def _is_namesake(new: RecordRow) -> Callable[[RecordWithContent], bool]:
+    def place(record: RecordRow) -> tuple[str, str, str, str | None]:
         return record.tenant, record.kind, record.parent, record.name
 
-    return lambda whole: whole.record.id != new.id and place(whole.record) == place(new)
+    return lambda whole: whole.record_row.id != new.id and place(whole.record_row) == place(new)
 
 
-def _fits(record: Record, wanted: Wanted) -> bool:
+def _fits(record: RecordRow, wanted: RecordQuery) -> bool:
     same = ("kind", "tenant", "parent", "label", "is_archived")
     return (
         all(getattr(wanted, name) in (None, getattr(record, name)) for name in same)
@@ -160,7 +171,7 @@ class RecordsMachine(RuleBasedStateMachine):
         self._stack.close()
 
     @rule(given=st.lists(changes, min_size=1, max_size=4))
-    def write(self, given: list[Change]) -> None:
+    def write(self, given: list[RecordChange]) -> None:
         expected: object
         try:
             expected = self.model.write(*given)
@@ -178,16 +189,20 @@ class RecordsMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def change_what_is_there(self, data: st.DataObject) -> None:
         if self.model.kept:
-            there = data.draw(st.sampled_from([each.record for each in self.model.kept.values()]))
+            there = data.draw(
+                st.sampled_from([item.record_row for item in self.model.kept.values()])
+            )
             new = data.draw(records)
             moved = replace(new, kind=there.kind, id=there.id, rev=there.rev)
-            change = data.draw(st.sampled_from([Replace(record=moved), Remove(record=there)]))
+            change = data.draw(
+                st.sampled_from([Replace(record_row=moved), Remove(record_row=there)])
+            )
             self.write([change])
 
     @rule(wanted=listings)
-    def pages(self, wanted: Wanted) -> None:
-        async def paged(kept: Records) -> tuple[list[Record], int]:
-            seen: list[Record] = []
+    def pages(self, wanted: RecordQuery) -> None:
+        async def paged(kept: Records) -> tuple[list[RecordRow], int]:
+            seen: list[RecordRow] = []
             while page := await kept.list(replace(wanted, after=seen[-1] if seen else None)):
                 seen += page
             return seen, await kept.count(wanted)
@@ -210,8 +225,8 @@ class RecordsMachine(RuleBasedStateMachine):
 
     @invariant()
     def everything_is_there(self) -> None:
-        async def everything(kept: Records) -> list[Whole]:
-            return [await kept.whole(each.kind, each.id) for each in await kept.everything()]
+        async def everything(kept: Records) -> list[RecordWithContent]:
+            return [await kept.whole(item.kind, item.id) for item in await kept.everything()]
 
         expected = [whole for _, whole in sorted(self.model.kept.items())]
         assert self.ask(everything) == expected
@@ -219,7 +234,7 @@ class RecordsMachine(RuleBasedStateMachine):
 
 async def _emptied(kept: Records) -> None:
     while some := await kept.everything():
-        await kept.write(*[Remove(record=each) for each in some])
+        await kept.write(*[Remove(record_row=item) for item in some])
     await kept.forget_tallies("")
 
 

@@ -13,7 +13,7 @@ from mainspring.core.errors import MalformedEvent
 from mainspring.core.events import AgentMessage, AgentToolUse
 from mainspring.core.facts import SessionCreated
 from mainspring.log.blobs import digest_of
-from mainspring.log.chain import Scrub
+from mainspring.log.event_chain import Scrub
 from mainspring.log.session_log import SessionLog
 from mainspring.log.verify import verify
 from mainspring.testing.senders import TESTER

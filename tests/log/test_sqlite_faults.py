@@ -44,7 +44,7 @@ sys.stdin.read()
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give up at once on what lasts for longer than the test."""
-    monkeypatch.setattr("mainspring.log.patience.RETRY_SECONDS", ())
+    monkeypatch.setattr("mainspring.log.task_groups.RETRY_SECONDS", ())
 
 
 @pytest.fixture

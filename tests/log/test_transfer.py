@@ -277,8 +277,8 @@ async def test_a_broken_fork_is_refused_and_its_whole_ancestors_are_kept(
         lines = await exported(here, fork.id)
         with pytest.raises(InvalidInput, match=f"^{complaint}"):
             await import_lines(there, each(lines[kept]))
-        assert all([(await verify(there, each.id)).ok for each in await there.sessions()])
-        assert fork.id not in {each.id for each in await there.sessions()}
+        assert all([(await verify(there, session.id)).ok for session in await there.sessions()])
+        assert fork.id not in {session.id for session in await there.sessions()}
 
 
 async def test_a_fork_on_an_ancestor_that_differs_here_is_refused(tmp_path: Path):

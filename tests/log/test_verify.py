@@ -10,7 +10,7 @@ import pytest
 from tests.log.stories import meddle, opened, tell, told
 
 from mainspring.core.content import BlobBlock
-from mainspring.core.envelope import GENESIS, Event, Unknown
+from mainspring.core.envelope import GENESIS, Event, UnknownPayload
 from mainspring.core.events import AgentMessage
 from mainspring.log.verify import Problem, verify
 
@@ -137,7 +137,7 @@ def test_no_field_can_be_moved_into_another_without_a_new_hash():
             seq=2,
             thread_id=thread_id,
             time=datetime(2026, 1, 2, tzinfo=UTC),
-            payload=Unknown(type="x"),
+            payload=UnknownPayload(type="x"),
             body=b'{"type":"x"}',
             version=1,
             prev=GENESIS,

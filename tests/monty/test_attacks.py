@@ -9,11 +9,13 @@ from pathlib import Path
 import anyio
 import pytest
 
-from mainspring.capabilities.monty.interpreter import Interpreter, Limits
-from mainspring.capabilities.workspace.tree import Tree
+from mainspring.capabilities.monty.interpreter import Interpreter, InterpreterLimits
+from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 
 CANARY = "canary-5f1e"
-LIMITS = Limits(seconds=0.5, memory_bytes=20_000_000, sleep_seconds=0.2, output_bytes=20_000)
+LIMITS = InterpreterLimits(
+    seconds=0.5, memory_bytes=20_000_000, sleep_seconds=0.2, output_bytes=20_000
+)
 
 READS = (
     "open('{secret}').read()",
@@ -191,35 +193,35 @@ def field(tmp_path_factory: pytest.TempPathFactory) -> Generator[Field]:
 
 @pytest.fixture(scope="module")
 async def interpreter() -> AsyncGenerator[Interpreter]:
-    async with Interpreter(limits=LIMITS) as made:
+    async with Interpreter(interpreter_limits=LIMITS) as made:
         yield made
 
 
 @pytest.mark.parametrize("snippet", READS + WALKS)
 async def test_nothing_of_the_host_is_read(interpreter: Interpreter, field: Field, snippet: str):
     with anyio.fail_after(20):
-        finished = await interpreter.run(field.armed(snippet), Tree(field.folder / "ws"))
+        finished = await interpreter.run(field.armed(snippet), FolderWorkspace(field.folder / "ws"))
     shown = finished.output + finished.value + finished.message
     lines = [line for line in shown.splitlines() if "secret" not in line]  # the program's own
     assert CANARY not in shown
     assert "root:" not in shown
     assert not any(os.sep + "usr" in line for line in lines)
-    assert finished.ended != "crashed"
+    assert finished.run_end != "crashed"
     assert field.is_untouched()
 
 
 @pytest.mark.parametrize("snippet", EFFECTS)
 async def test_nothing_is_done_to_the_host(interpreter: Interpreter, field: Field, snippet: str):
     with anyio.fail_after(20):
-        finished = await interpreter.run(field.armed(snippet), Tree(field.folder / "ws"))
-    assert finished.ended != "done"
+        finished = await interpreter.run(field.armed(snippet), FolderWorkspace(field.folder / "ws"))
+    assert finished.run_end != "done"
     assert field.is_untouched()
 
 
 @pytest.mark.parametrize("snippet", FLOODS, ids=lambda snippet: ascii(snippet[:30]))
 async def test_no_program_outstays_its_limits(interpreter: Interpreter, field: Field, snippet: str):
     with anyio.fail_after(20):
-        finished = await interpreter.run(field.armed(snippet), Tree(field.folder / "ws"))
+        finished = await interpreter.run(field.armed(snippet), FolderWorkspace(field.folder / "ws"))
         assert len(finished.output) <= LIMITS.output_bytes
         assert len(finished.value) + len(finished.message) <= 60_000
         assert (await interpreter.run("1 + 1")).value == "2"

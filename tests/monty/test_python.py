@@ -9,16 +9,16 @@ import pytest
 from tests.tools.open_sandbox import OpenSandbox
 from tests.tools.samples import call
 
-from mainspring.capabilities.monty.interpreter import Interpreter, Limits
-from mainspring.capabilities.monty.python import needs_full_python, python
-from mainspring.capabilities.workspace.tree import Tree
+from mainspring.capabilities.monty.interpreter import Interpreter, InterpreterLimits
+from mainspring.capabilities.monty.python_tool import needs_full_python, python
+from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.core.content import plain_text
-from mainspring.core.tool import SAFE_READ, Outcome, Tool
+from mainspring.core.tool import SAFE_READ, Tool, ToolResult
 
 
 @pytest.fixture(scope="module")
 async def interpreter() -> AsyncGenerator[Interpreter]:
-    async with Interpreter(limits=Limits(seconds=0.5)) as made:
+    async with Interpreter(interpreter_limits=InterpreterLimits(seconds=0.5)) as made:
         yield made
 
 
@@ -27,7 +27,7 @@ def sandbox(tmp_path: Path) -> OpenSandbox:
     return OpenSandbox(tmp_path)
 
 
-async def used(made: Tool, **given: object) -> Outcome:
+async def used(made: Tool, **given: object) -> ToolResult:
     with anyio.fail_after(20):
         return await made.run(call(**given))
 
@@ -50,7 +50,7 @@ async def test_nothing_is_left_for_the_next_program(interpreter: Interpreter):
 
 async def test_files_of_the_workspace_are_read(interpreter: Interpreter, tmp_path: Path):
     (tmp_path / "a.json").write_text('{"a": [1, 2]}')
-    made = python(interpreter, None, Tree(tmp_path))
+    made = python(interpreter, None, FolderWorkspace(tmp_path))
     assert await text(made, "import json\nsum(json.loads(open('a.json').read())['a'])") == "3"
     assert "no such file" in await text(made, "open('b.json').read()")
 
@@ -122,7 +122,11 @@ async def test_what_may_climb_is_judged_as_what_may_write(
     made = python(interpreter, sandbox)
     for given in ({"code": "import os"}, {"code": "1", "full": True}):
         traits = made.traits(given)
-        assert (traits.read_only, traits.concurrent, traits.in_doubt) == (False, False, "probe")
+        assert (traits.read_only, traits.concurrent, traits.in_doubt) == (
+            False,
+            False,
+            "probe",
+        )
     assert python(interpreter).traits({"code": "import os"}) == SAFE_READ
 
 

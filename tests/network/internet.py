@@ -14,20 +14,24 @@ import anyio
 from anyio.abc import ByteStream, SocketAttribute
 from anyio.streams.tls import TLSListener, TLSStream
 
-from mainspring.capabilities.network.authority import Authority
-from mainspring.capabilities.network.http1 import Caps
+from mainspring.capabilities.network.certificate_authority import CertificateAuthority
+from mainspring.capabilities.network.egress_proxy import (
+    EgressProxy,
+    UpstreamSettings,
+    loopback_socket,
+)
+from mainspring.capabilities.network.http1 import ProxyLimits
 from mainspring.capabilities.network.placeholders import Credential, Placeholders
-from mainspring.capabilities.network.proxy import EgressProxy, Outside, loopback_socket
-from mainspring.capabilities.network.rules import Rule, Rules
-from mainspring.capabilities.vault.encodings import KnownValues
+from mainspring.capabilities.network.rules import EgressRule, EgressRules
+from mainspring.capabilities.vault.known_values import KnownValues
 from mainspring.core import clock
 from mainspring.core.facts import NetworkRequested
 
 Answer: TypeAlias = Callable[[bytes], Awaitable[Sequence[bytes]]]
 LOOPBACK = (ip_network("127.0.0.0/8"),)
-PUBLIC = Authority(clock.now)
+PUBLIC = CertificateAuthority(clock.now)
 """What everybody outside believes."""
-SESSION = Authority(clock.now)
+SESSION = CertificateAuthority(clock.now)
 """What only the sandbox believes."""
 SECRET = 'gh"real/secret+value=123'
 
@@ -171,11 +175,11 @@ async def at_home(_: str) -> list[str]:
 
 @asynccontextmanager
 async def internet(
-    *rules: Rule,
+    *rules: EgressRule,
     resolver: Callable[[str], Awaitable[Sequence[str]]] = at_home,
     credentials: Sequence[Credential] | None = None,
-    caps: Caps | None = None,
-    trust: Authority = PUBLIC,
+    caps: ProxyLimits | None = None,
+    trust: CertificateAuthority = PUBLIC,
 ) -> AsyncGenerator[Internet, None]:
     """`api.test` is the secret's host; `other.test` and `*.wide.test` can be reached too."""
     secure, plain = Origin(), Origin()
@@ -194,20 +198,20 @@ async def internet(
     plain.port = clear.extra(SocketAttribute.local_port)
     ports = frozenset((secure.port, plain.port))
     default = tuple(
-        Rule(host=host, ports=ports, addresses=LOOPBACK, plain_http=host == "other.test")
+        EgressRule(host=host, ports=ports, addresses=LOOPBACK, plain_http=host == "other.test")
         for host in ("api.test", "other.test", "*.wide.test")
     )
     known = [Credential(name="TOKEN", value=SECRET, hosts=("api.test",))]
     audit: list[NetworkRequested] = []
     proxy = EgressProxy(
-        Rules(tuple(_at(rule, ports) for rule in rules) or default),
+        EgressRules(tuple(_at(rule, ports) for rule in rules) or default),
         Placeholders(known if credentials is None else credentials, KnownValues),
         SESSION,
         audit.append,
-        outside=Outside(
+        upstream_settings=UpstreamSettings(
             resolver=resolver,
             trust=ssl.create_default_context(cadata=trust.certificate.decode()),
-            caps=caps or Caps(),
+            proxy_limits=caps or ProxyLimits(),
         ),
     )
     listening = loopback_socket()
@@ -220,8 +224,8 @@ async def internet(
         group.cancel_scope.cancel()
 
 
-def _at(rule: Rule, ports: frozenset[int]) -> Rule:
-    return Rule(
+def _at(rule: EgressRule, ports: frozenset[int]) -> EgressRule:
+    return EgressRule(
         host=rule.host,
         methods=rule.methods,
         paths=rule.paths,

@@ -7,9 +7,9 @@ import anyio
 import pytest
 from tests.network.internet import LOOPBACK, internet, ok
 
-from mainspring.capabilities.network.http1 import Caps
+from mainspring.capabilities.network.http1 import ProxyLimits
 from mainspring.capabilities.network.placeholders import Credential
-from mainspring.capabilities.network.rules import Rule
+from mainspring.capabilities.network.rules import EgressRule
 
 GOOD = "Host: api.test:{port}"
 MALFORMED = {
@@ -111,7 +111,7 @@ async def test_a_name_that_changes_its_address_is_dialled_where_it_was_judged():
     async def rebinding(_: str) -> Sequence[str]:
         return answers.pop(0)
 
-    rule = Rule(host="api.test", addresses=(ip_network("127.0.0.1/32"),))
+    rule = EgressRule(host="api.test", addresses=(ip_network("127.0.0.1/32"),))
     async with internet(rule, resolver=rebinding) as net:
         request = f"GET / HTTP/1.1\r\nHost: api.test:{net.secure.port}\r\n"
         await net.send("api.test", f"{request}\r\n{request}Connection: close\r\n\r\n".encode())
@@ -163,7 +163,7 @@ async def test_a_name_that_leads_to_no_public_address_is_refused(address: str):
     async def inside(_: str) -> Sequence[str]:
         return [address]
 
-    async with internet(Rule(host="*"), resolver=inside) as net:
+    async with internet(EgressRule(host="*"), resolver=inside) as net:
         said = await net.raw(f"CONNECT metadata.test:{net.secure.port} HTTP/1.1\r\n\r\n".encode())
         assert said.startswith(b"HTTP/1.1 403")
         assert [fact.decision for fact in net.audit] == ["deny"]
@@ -190,7 +190,7 @@ async def test_a_redirect_inward_is_only_told_of():
         assert said.startswith(b"HTTP/1.1 403")
 
 
-SMALL = Caps(head_bytes=2000, headers=10, request_bytes=1000, response_bytes=3000)
+SMALL = ProxyLimits(head_bytes=2000, headers=10, request_bytes=1000, response_bytes=3000)
 
 
 async def test_what_is_too_long_is_refused():
@@ -217,7 +217,7 @@ async def test_an_answer_that_is_too_long_is_cut_off():
     [b"zz\r\nabc\r\n", b"5\r\nabc\r\n0\r\n\r\n", b"2\r\nabc\r\n0\r\n\r\n", b"3\nabc\n", b"-1\r\n"],
 )
 async def test_chunks_that_are_none_are_refused(body: bytes):
-    async with internet(caps=Caps(idle_seconds=0.3)) as net:
+    async with internet(caps=ProxyLimits(idle_seconds=0.3)) as net:
         host = f"Host: api.test:{net.secure.port}"
         head = f"PUT / HTTP/1.1\r\n{host}\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
         reply = await net.send("api.test", head + body)
@@ -225,7 +225,7 @@ async def test_chunks_that_are_none_are_refused(body: bytes):
 
 
 async def test_who_drips_is_not_waited_for():
-    async with internet(caps=Caps(head_seconds=0.2, connections=2)) as net:
+    async with internet(caps=ProxyLimits(head_seconds=0.2, connections=2)) as net:
         assert await net.raw(b"CONNECT api.test:") == b""
         with anyio.fail_after(10):
             async with anyio.create_task_group() as group:
@@ -262,8 +262,8 @@ async def test_a_secret_that_does_not_fit_into_a_header_stays_out_of_it():
 
 
 async def test_a_wide_rule_still_reaches_nothing_but_public_addresses_and_named_ranges():
-    async with internet(Rule(host="*", addresses=LOOPBACK)) as net:
+    async with internet(EgressRule(host="*", addresses=LOOPBACK)) as net:
         assert (await net.get("api.test")).status == 200
-    async with internet(Rule(host="*")) as net:
+    async with internet(EgressRule(host="*")) as net:
         said = await net.raw(f"CONNECT api.test:{net.secure.port} HTTP/1.1\r\n\r\n".encode())
         assert said.startswith(b"HTTP/1.1 403")

@@ -8,17 +8,17 @@ import pytest
 from tests.network.internet import LOOPBACK, PUBLIC, Internet, at_home, internet, ok
 
 from mainspring.capabilities.network.addresses import Resolver
-from mainspring.capabilities.network.fetch import WebFetch
-from mainspring.capabilities.network.rules import EVERY_HOST, Rule, Rules
+from mainspring.capabilities.network.rules import ALL_HOSTS, EgressRule, EgressRules
+from mainspring.capabilities.network.web_client import WebFetch
 from mainspring.core.errors import NetworkRefused
 
 
-def fetching(net: Internet, *rules: Rule, resolver: Resolver = at_home) -> WebFetch:
+def fetching(net: Internet, *rules: EgressRule, resolver: Resolver = at_home) -> WebFetch:
     ports = frozenset((net.secure.port, net.plain.port))
-    usual = (Rule(host="api.test", ports=ports, addresses=LOOPBACK),)
+    usual = (EgressRule(host="api.test", ports=ports, addresses=LOOPBACK),)
     trust = ssl.create_default_context(cadata=PUBLIC.certificate.decode())
     return WebFetch(
-        Rules(rules or usual), net.audit.append, resolver=resolver, trust=trust, seconds=10
+        EgressRules(rules or usual), net.audit.append, resolver=resolver, trust=trust, seconds=10
     )
 
 
@@ -74,7 +74,7 @@ async def test_what_is_not_allowed_is_not_fetched(url: str):
 
 async def test_a_name_at_a_private_address_is_not_fetched_even_when_every_host_is_allowed():
     async with internet() as net:
-        fetch = fetching(net, *EVERY_HOST.rules)
+        fetch = fetching(net, *ALL_HOSTS.rules)
         with pytest.raises(NetworkRefused, match="no public address"):
             await fetch("https://api.test/", max_bytes=1000)
         assert [fact.decision for fact in net.audit] == ["deny"]
@@ -105,7 +105,7 @@ async def test_a_redirect_within_the_host_is_followed_under_the_rules():
         net.secure.answer = answer
         page = await fetching(net)(f"https://api.test:{net.secure.port}/a", max_bytes=10)
         assert (page.url, page.content) == (f"https://api.test:{net.secure.port}/b", b"here")
-        rule = Rule(
+        rule = EgressRule(
             host="api.test", ports=frozenset((net.secure.port,)), addresses=LOOPBACK, paths=("/a",)
         )
         with pytest.raises(NetworkRefused):
@@ -142,8 +142,12 @@ async def test_a_redirect_to_plain_http_is_not_followed():
 async def test_a_certificate_that_is_not_believed_is_said_to_be_the_reason():
     async with internet() as net:
         fetch = WebFetch(
-            Rules(
-                (Rule(host="api.test", ports=frozenset((net.secure.port,)), addresses=LOOPBACK),)
+            EgressRules(
+                (
+                    EgressRule(
+                        host="api.test", ports=frozenset((net.secure.port,)), addresses=LOOPBACK
+                    ),
+                )
             ),
             net.audit.append,
             resolver=at_home,

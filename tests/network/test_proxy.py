@@ -11,7 +11,7 @@ import pytest
 from tests.network.internet import LOOPBACK, SECRET, SESSION, internet, ok
 from tests.vault.encoded import SINGLE
 
-from mainspring.capabilities.network.rules import Rule
+from mainspring.capabilities.network.rules import EgressRule
 
 
 async def test_a_placeholder_becomes_the_secret_only_in_headers_for_its_own_host():
@@ -94,14 +94,14 @@ async def test_only_the_ports_of_a_rule_can_be_reached():
     ["127.0.0.1", "127.1", "2130706433", "0x7f000001", "0177.0.0.1", "[::1]", "[::ffff:127.0.0.1]"],
 )
 async def test_an_address_is_no_name(literal: str):
-    async with internet(Rule(host="*", addresses=LOOPBACK)) as net:
+    async with internet(EgressRule(host="*", addresses=LOOPBACK)) as net:
         said = await net.raw(f"CONNECT {literal}:{net.secure.port} HTTP/1.1\r\n\r\n".encode())
         assert said.startswith(b"HTTP/1.1 403")
         assert [fact.decision for fact in net.audit] == ["deny"]
 
 
 async def test_methods_and_paths_of_a_rule_hold():
-    rule = Rule(
+    rule = EgressRule(
         host="api.test", methods=frozenset(("GET",)), paths=("/repos/*/x",), addresses=LOOPBACK
     )
     async with internet(rule) as net:
@@ -121,7 +121,7 @@ async def test_a_server_whose_certificate_is_not_believed_is_not_asked():
 
 
 async def test_the_certificate_of_another_host_is_not_believed():
-    async with internet(Rule(host="imposter.test", addresses=LOOPBACK)) as net:
+    async with internet(EgressRule(host="imposter.test", addresses=LOOPBACK)) as net:
         reply = await net.get("imposter.test")
         assert reply.status == 502
         assert net.secure.asked == []
@@ -285,7 +285,7 @@ async def test_an_ordinary_program_needs_nothing_but_its_variables(tmp_path: Pat
     async with internet() as net:
         net.secure.pieces = [ok(f"you sent {SECRET}".encode())]
         bundle = tmp_path / "bundle.pem"
-        net.proxy.authority.write_bundle(bundle)
+        net.proxy.certificate_authority.write_bundle(bundle)
         variables = net.proxy.environment(
             ["TOKEN", "UNKNOWN"], address=f"127.0.0.1:{net.port}", bundle=bundle
         )

@@ -10,18 +10,26 @@ from tests.network.internet import SESSION
 
 from mainspring.capabilities.network.addresses import is_public
 from mainspring.capabilities.network.placeholders import Credential, Placeholders
-from mainspring.capabilities.network.rules import EVERY_HOST, Rule, Wish, host_name, parse_rules
-from mainspring.capabilities.vault.encodings import KnownValues
+from mainspring.capabilities.network.rules import (
+    ALL_HOSTS,
+    EgressRequest,
+    EgressRule,
+    host_name,
+    parse_rules,
+)
+from mainspring.capabilities.vault.known_values import KnownValues
 from mainspring.core.errors import InvalidInput
 
 
-def wish(host: str = "api.test", path: str = "/", method: str = "GET", port: int = 443) -> Wish:
-    return Wish("https", host, port, method, path)
+def options(
+    host: str = "api.test", path: str = "/", method: str = "GET", port: int = 443
+) -> EgressRequest:
+    return EgressRequest("https", host, port, method, path)
 
 
 def test_nothing_said_is_nothing_allowed():
     for settings in ({}, {"type": "limited"}, {"allowed_hosts": ()}):
-        assert parse_rules(settings).allowing(wish()) is None
+        assert parse_rules(settings).allowing(options()) is None
 
 
 def test_hosts_are_listed_by_name_or_with_more():
@@ -30,25 +38,25 @@ def test_hosts_are_listed_by_name_or_with_more():
         {"host": "*.x.test", "methods": ["GET"], "paths": ["/a/**"], "ports": [8443]},
     ]
     rules = parse_rules({"type": "limited", "allowed_hosts": listed, "allow_mcp_servers": True})
-    assert rules.allowing(wish()) == Rule(host="api.test")
-    assert rules.allowing(wish("b.x.test", "/a/b/c", port=8443)) is not None
+    assert rules.allowing(options()) == EgressRule(host="api.test")
+    assert rules.allowing(options("b.x.test", "/a/b/c", port=8443)) is not None
     for refused in (
-        wish("x.test", "/a/b"),
-        wish("b.x.test", "/b"),
-        wish("b.x.test", "/a/b", "PUT"),
-        wish("b.x.test", "/a/b", port=22),
-        wish(method="CONNECT"),
-        wish(method="TRACE"),
-        Wish("http", "api.test", 80),
+        options("x.test", "/a/b"),
+        options("b.x.test", "/b"),
+        options("b.x.test", "/a/b", "PUT"),
+        options("b.x.test", "/a/b", port=22),
+        options(method="CONNECT"),
+        options(method="TRACE"),
+        EgressRequest("http", "api.test", 80),
     ):
         assert rules.allowing(refused) is None
 
 
 def test_unrestricted_is_every_host_at_the_usual_ports():
     rules = parse_rules({"type": "unrestricted"})
-    assert rules == EVERY_HOST
-    assert rules.allowing(wish("any.test")) is not None
-    assert rules.allowing(wish("any.test", port=25)) is None
+    assert rules == ALL_HOSTS
+    assert rules.allowing(options("any.test")) is not None
+    assert rules.allowing(options("any.test", port=25)) is None
     assert rules.addresses("any.test", 443, "https") == ()
 
 
@@ -105,9 +113,9 @@ def test_no_address_is_a_name_and_what_is_public_is_global(address: object):
 
 @given(st.text(max_size=40), st.sampled_from(["/a/*", "/a/**", "/a/*/c", "/**/x"]))
 def test_a_path_that_is_allowed_stays_below_the_folder_it_is_allowed_in(rest: str, glob: str):
-    rule = Rule(host="api.test", paths=(glob,))
+    rule = EgressRule(host="api.test", paths=(glob,))
     path = f"/a/{rest}"
-    if rule.allows(wish(path=path)):
+    if rule.allows(options(path=path)):
         assert ".." not in path.split("/")
         assert "%2e" not in path.lower() or "/." not in path
 
@@ -124,7 +132,7 @@ def test_cutting_an_answer_into_pieces_changes_nothing_of_what_is_cleaned(
 ):
     numbers = iter(range(10))
     placeholders = Placeholders(
-        [Credential(name=each, value=each, hosts=()) for each in SECRETS],
+        [Credential(name=item, value=item, hosts=()) for item in SECRETS],
         KnownValues,
         lambda: f"<{next(numbers)}>",
     )

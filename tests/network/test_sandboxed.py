@@ -7,11 +7,10 @@ import anyio
 import pytest
 from tests.network.internet import SECRET, internet, ok
 
+from mainspring.capabilities.sandbox.backend import SandboxSpec, find_agent_interpreter
 from mainspring.capabilities.sandbox.bwrap import Bubblewrap, find_bubblewrap
-from mainspring.capabilities.sandbox.cage import Site
-from mainspring.capabilities.sandbox.client import KeptSandbox
-from mainspring.capabilities.sandbox.interpreter import agent_interpreter
-from mainspring.core.hands import Exec
+from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
+from mainspring.core.ports import ExecRequest
 
 PROGRAM = """
 import glob, os, socket, sys, urllib.request
@@ -45,7 +44,7 @@ async def test_a_program_in_a_sandbox_uses_a_secret_and_never_sees_it(tmp_path: 
         pytest.skip("no bubblewrap here")
     for name in ("workspace", "share"):
         (tmp_path / name).mkdir()
-    site = Site(
+    site = SandboxSpec(
         session_id="test",
         workspace=tmp_path / "workspace",
         state=tmp_path / "state",
@@ -54,18 +53,18 @@ async def test_a_program_in_a_sandbox_uses_a_secret_and_never_sees_it(tmp_path: 
     )
     (site.workspace / "program.py").write_text(PROGRAM)
     bundle = tmp_path / "share" / "bundle.pem"
-    async with internet() as net, KeptSandbox(site, Bubblewrap(path=path)) as sandbox:
+    async with internet() as net, KeeperSandbox(site, Bubblewrap(path=path)) as sandbox:
         net.secure.pieces = [ok(f"you sent {SECRET}".encode())]
-        net.proxy.authority.write_bundle(bundle)
+        net.proxy.certificate_authority.write_bundle(bundle)
         listening = await sandbox.listener()
         assert listening is not None
         variables = net.proxy.environment(["TOKEN"], address="127.0.0.1:3128", bundle=bundle)
         urls = (f"https://api.test:{net.secure.port}/", f"https://evil.test:{net.secure.port}/")
-        argv = (str(agent_interpreter().path), "program.py", *urls, str(net.port))
+        argv = (str(find_agent_interpreter().path), "program.py", *urls, str(net.port))
         async with anyio.create_task_group() as group:
             group.start_soon(net.proxy.serve, listening)
             with anyio.fail_after(60):
-                ran = await sandbox.run(Exec(key="k", argv=argv, env=variables))
+                ran = await sandbox.run(ExecRequest(key="k", argv=argv, env=variables))
             assert ran.status == 0, ran.stderr
             said = (ran.stdout.head + ran.stdout.tail).decode()
             assert f"you sent {net.placeholder}" in said

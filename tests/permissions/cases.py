@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 
 from mainspring.core.events import Permission
 from mainspring.core.tool import SAFE_READ, Traits
-from mainspring.harness.gates import Decision
+from mainspring.harness.authorizer import Decision
+from mainspring.harness.permissions.call_analysis import AnalyzedCall, CallLocation, analyze_call
 from mainspring.harness.permissions.decide import decide
-from mainspring.harness.permissions.judged import Judged, Place, judged_call
-from mainspring.harness.permissions.policy import HeldRule, Policy
-from mainspring.harness.permissions.standing import Standing
+from mainspring.harness.permissions.grant_state import GrantState
+from mainspring.harness.permissions.policy import Policy, PolicyRule
 
 WORKSPACE = "/home/me/project"
 HOME = "/home/me"
@@ -17,9 +17,9 @@ NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 READS = frozenset(("read", "glob", "grep"))
 
 
-def place(links: Mapping[str, str] | None = None, aliases: tuple[str, ...] = ()) -> Place:
+def place(links: Mapping[str, str] | None = None, aliases: tuple[str, ...] = ()) -> CallLocation:
     known = links or {}
-    return Place(
+    return CallLocation(
         workspace=WORKSPACE,
         cwd=WORKSPACE,
         home=HOME,
@@ -34,14 +34,15 @@ def call(
     links: Mapping[str, str] | None = None,
     traits: Traits | None = None,
     **given: object,
-) -> Judged:
+) -> AnalyzedCall:
     usual = SAFE_READ if tool in READS else Traits()
-    return judged_call(tool, given, traits or usual, place(links))
+    return analyze_call(tool, given, traits or usual, place(links))
 
 
-def held(behavior: Permission, *texts: str) -> tuple[HeldRule, ...]:
+def held(behavior: Permission, *texts: str) -> tuple[PolicyRule, ...]:
     return tuple(
-        HeldRule(text=text, behavior=behavior, scope="project", folder=WORKSPACE) for text in texts
+        PolicyRule(text=text, behavior=behavior, scope="project", folder=WORKSPACE)
+        for text in texts
     )
 
 
@@ -56,13 +57,13 @@ def rules(
 
 
 def decided(
-    judged: Judged,
+    judged: AnalyzedCall,
     policy: Policy | None = None,
-    standing: Standing | None = None,
+    standing: GrantState | None = None,
     *,
     is_sandboxed: bool = False,
     now: datetime = NOW,
 ) -> Decision:
     return decide(
-        judged, policy or rules(), standing or Standing(), now=now, is_sandboxed=is_sandboxed
+        judged, policy or rules(), standing or GrantState(), now=now, is_sandboxed=is_sandboxed
     )

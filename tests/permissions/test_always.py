@@ -4,10 +4,10 @@ import pytest
 from msgspec.structs import replace
 from tests.permissions.cases import HOME, WORKSPACE, call, decided, rules
 
-from mainspring.harness.permissions.always import always, update_of
-from mainspring.harness.permissions.judged import Judged
-from mainspring.harness.permissions.rules import written
-from mainspring.harness.permissions.standing import check_updates
+from mainspring.harness.permissions.always_allow import always_allow_rule, rule_update
+from mainspring.harness.permissions.call_analysis import AnalyzedCall
+from mainspring.harness.permissions.grant_state import check_updates
+from mainspring.harness.permissions.rule import rule_text
 
 
 @pytest.mark.parametrize(
@@ -22,14 +22,14 @@ from mainspring.harness.permissions.standing import check_updates
         (call("web_search", query="x"), "WebSearch"),
         (call("mcp__gh__get"), "mcp__gh__get"),
     ],
-    ids=lambda each: each.tool if isinstance(each, Judged) else "",
+    ids=lambda each: each.tool if isinstance(each, AnalyzedCall) else "",
 )
-def test_the_rule_that_is_offered_allows_the_call(judged: Judged, rule: str | None):
-    offered = always(judged.tool, judged.input)
+def test_the_rule_that_is_offered_allows_the_call(judged: AnalyzedCall, rule: str | None):
+    offered = always_allow_rule(judged.tool, judged.input)
     assert offered is not None
-    assert rule in (None, written(offered))
-    check_updates((update_of(offered),))
-    policy = replace(rules(allow=(written(offered),)), workspace=f"{WORKSPACE}/elsewhere")
+    assert rule in (None, rule_text(offered))
+    check_updates((rule_update(offered),))
+    policy = replace(rules(allow=(rule_text(offered),)), workspace=f"{WORKSPACE}/elsewhere")
     assert decided(judged, policy).gate == "rule"
 
 
@@ -45,5 +45,5 @@ def test_the_rule_that_is_offered_allows_the_call(judged: Judged, rule: str | No
         call("bash", command='ls "'),
     ],
 )
-def test_no_rule_is_offered_where_none_would_be_narrow(judged: Judged):
-    assert always(judged.tool, judged.input) is None
+def test_no_rule_is_offered_where_none_would_be_narrow(judged: AnalyzedCall):
+    assert always_allow_rule(judged.tool, judged.input) is None

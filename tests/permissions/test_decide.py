@@ -8,7 +8,8 @@ from tests.permissions.cases import HOME, WORKSPACE, call, decided, held, place,
 
 from mainspring.core.events import Permission
 from mainspring.core.tool import SAFE_READ, Traits
-from mainspring.harness.permissions.judged import Judged, judged_call
+from mainspring.harness.permissions.call_analysis import AnalyzedCall, analyze_call
+from mainspring.harness.permissions.grant_state import GrantState
 from mainspring.harness.permissions.policy import (
     MODES,
     Mode,
@@ -16,10 +17,9 @@ from mainspring.harness.permissions.policy import (
     decode_policy,
     encode_policy,
     is_hidden,
-    merge,
+    merge_policies,
     remove_denied,
 )
-from mainspring.harness.permissions.standing import Standing
 
 OUTSIDE = "/etc/hosts"
 
@@ -31,7 +31,11 @@ def in_mode(mode: Mode, policy: Policy | None = None) -> Policy:
 def test_a_deny_wins_over_ask_and_allow_and_is_named():
     policy = rules(allow=("Read",), ask=("Read",), deny=("Read(.env)",))
     decision = decided(call("read", file_path=".env"), policy)
-    assert (decision.decision, decision.gate, decision.rule) == ("deny", "rule", "Read(.env)")
+    assert (decision.decision, decision.gate, decision.rule) == (
+        "deny",
+        "rule",
+        "Read(.env)",
+    )
     assert "Read(.env)" in (decision.reason or "")
 
 
@@ -54,7 +58,7 @@ def test_an_ask_wins_over_allow():
     ],
     ids=lambda judged: judged.tool,
 )
-def test_what_only_reads_in_the_workspace_needs_no_rule(judged: Judged):
+def test_what_only_reads_in_the_workspace_needs_no_rule(judged: AnalyzedCall):
     decision = decided(judged)
     assert (decision.decision, decision.gate) == ("allow", "default")
 
@@ -79,7 +83,7 @@ def test_what_only_reads_in_the_workspace_needs_no_rule(judged: Judged):
         call("unheard_of", file_path=7, path=None),
     ],
 )
-def test_what_is_not_known_to_be_harmless_is_asked_about(judged: Judged):
+def test_what_is_not_known_to_be_harmless_is_asked_about(judged: AnalyzedCall):
     decision = decided(judged)
     assert (decision.decision, decision.asks) == ("ask", "person")
     assert decision.reason
@@ -90,7 +94,7 @@ def test_a_path_that_cannot_be_resolved_is_outside():
         raise ValueError(path)
 
     lost = dataclasses.replace(place(), resolve=broken)
-    judged = judged_call("read", {"file_path": "a"}, SAFE_READ, lost)
+    judged = analyze_call("read", {"file_path": "a"}, SAFE_READ, lost)
     assert decided(judged, replace(rules(), directories=("/",))).decision == "ask"
 
 
@@ -109,7 +113,7 @@ def test_a_path_that_cannot_be_resolved_is_outside():
         ("mcp__gh", call("mcp__gh__get")),
     ],
 )
-def test_an_allow_rule_lets_pass_what_it_names(rule: str, judged: Judged):
+def test_an_allow_rule_lets_pass_what_it_names(rule: str, judged: AnalyzedCall):
     decision = decided(judged, rules(allow=(rule,)))
     assert (decision.decision, decision.gate, decision.rule) == ("allow", "rule", rule)
 
@@ -127,7 +131,7 @@ def test_an_allow_rule_lets_pass_what_it_names(rule: str, judged: Judged):
         ("Edit", call("bash", command="python3 x.py")),
     ],
 )
-def test_an_allow_rule_lets_nothing_else_pass(rule: str, judged: Judged):
+def test_an_allow_rule_lets_nothing_else_pass(rule: str, judged: AnalyzedCall):
     assert decided(judged, rules(allow=(rule,))).decision == "ask"
 
 
@@ -219,7 +223,7 @@ PROTECTED = [
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("judged", PROTECTED, ids=lambda judged: str(judged.input))
-def test_a_protected_path_is_asked_about_in_every_mode(judged: Judged, mode: Mode):
+def test_a_protected_path_is_asked_about_in_every_mode(judged: AnalyzedCall, mode: Mode):
     policy = in_mode(mode, rules(allow=("Edit", "Bash")))
     policy = replace(policy, sandbox_allows_bash=True, directories=(HOME,))
     decision = decided(judged, policy, is_sandboxed=True)
@@ -239,7 +243,11 @@ def test_plan_lets_only_looking_pass_whatever_is_allowed():
         call("mcp__gh__put"),
     ):
         decision = decided(judged, policy, is_sandboxed=True)
-        assert (decision.decision, decision.gate, decision.rule) == ("deny", "mode", "plan")
+        assert (decision.decision, decision.gate, decision.rule) == (
+            "deny",
+            "mode",
+            "plan",
+        )
 
 
 def test_accept_edits_lets_edits_in_the_workspace_pass():
@@ -250,7 +258,11 @@ def test_accept_edits_lets_edits_in_the_workspace_pass():
         call("bash", command="mkdir -p out && cp a out/b"),
     ):
         decision = decided(judged, policy)
-        assert (decision.decision, decision.gate, decision.rule) == ("allow", "mode", "acceptEdits")
+        assert (decision.decision, decision.gate, decision.rule) == (
+            "allow",
+            "mode",
+            "acceptEdits",
+        )
     for judged in (
         call("edit", file_path="/etc/x"),
         call("edit", file_path="a", links={f"{WORKSPACE}/a": "/etc/x"}),
@@ -267,11 +279,15 @@ def test_auto_asks_the_classifier_where_nothing_else_decides():
     assert decided(call("bash", command="npm test"), policy).gate == "rule"
     assert decided(call("edit", file_path="a"), policy).decision == "allow"
     decision = decided(call("bash", command="npm install x"), policy)
-    assert (decision.decision, decision.gate, decision.asks) == ("ask", "mode", "classifier")
+    assert (decision.decision, decision.gate, decision.asks) == (
+        "ask",
+        "mode",
+        "classifier",
+    )
 
 
 def test_auto_asks_a_person_when_the_classifier_says_no_too_often():
-    for standing in (Standing(blocks_in_a_row=3), Standing(blocks=20)):
+    for standing in (GrantState(blocks_in_a_row=3), GrantState(blocks=20)):
         decision = decided(call("bash", command="npm install x"), in_mode("auto"), standing)
         assert (decision.decision, decision.asks) == ("ask", "person")
         assert "too often" in (decision.reason or "")
@@ -279,7 +295,11 @@ def test_auto_asks_a_person_when_the_classifier_says_no_too_often():
 
 def test_dont_ask_denies_instead():
     decision = decided(call("unheard_of"), in_mode("dontAsk"))
-    assert (decision.decision, decision.gate, decision.rule) == ("deny", "mode", "dontAsk")
+    assert (decision.decision, decision.gate, decision.rule) == (
+        "deny",
+        "mode",
+        "dontAsk",
+    )
     assert decided(call("read", file_path="a"), in_mode("dontAsk")).decision == "allow"
 
 
@@ -311,7 +331,7 @@ def test_a_sandbox_may_answer_for_commands():
 def test_the_mode_that_was_set_last_holds():
     policy = in_mode("bypassPermissions")
     decision = decided(
-        call("edit", file_path="a"), policy, Standing(mode="plan"), is_sandboxed=True
+        call("edit", file_path="a"), policy, GrantState(mode="plan"), is_sandboxed=True
     )
     assert decision.rule == "plan"
 
@@ -346,10 +366,10 @@ def test_a_policy_survives_the_log():
 def test_merging_keeps_every_rule_and_the_last_word():
     under = replace(rules(deny=("Read",)), mode="plan", directories=("/a",), bypass="never")
     over = replace(rules(allow=("Bash",)), mode="auto", directories=("/b", "/a"), bypass="anywhere")
-    merged = merge(under, over)
+    merged = merge_policies(under, over)
     assert [rule.text for rule in merged.rules] == ["Read", "Bash"]
     assert (merged.mode, merged.directories, merged.bypass) == ("auto", ("/a", "/b"), "never")
-    assert merge(under, rules()).mode == "plan"
+    assert merge_policies(under, rules()).mode == "plan"
 
 
 def test_a_tool_that_is_denied_whole_is_not_told_to_the_model():
@@ -384,6 +404,6 @@ def test_denying_the_shell_denies_services_too():
         call("python", code="open('keys/a').read()", traits=SAFE_READ),
     ],
 )
-def test_files_to_be_asked_about_are_so_whatever_the_tool_that_reads_them(judged: Judged):
+def test_files_to_be_asked_about_are_so_whatever_the_tool_that_reads_them(judged: AnalyzedCall):
     policy = rules(ask=("Read(keys/**)",), allow=("artifact",))
     assert decided(judged, policy).decision == "ask"

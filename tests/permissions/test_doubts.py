@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 from tests.permissions.cases import call, decided, held, rules
 
-from mainspring.harness.permissions.standing import Grant, Standing
+from mainspring.harness.permissions.grant_state import Grant, GrantState
 
 SECRETS = ("Read(./secrets/**)", "Read(.env)", "Read(id_rsa)")
 NO_PUSH = ("Bash(rm:*)", "Bash(git push:*)")
@@ -208,7 +208,7 @@ def test_a_rule_for_the_program_settles_what_it_may_run_but_not_what_bash_makes_
     policy = rules(deny=NO_PUSH, allow=("Bash(npm test:*)", "Bash(git:*)"))
     assert decided(call("bash", command="npm test"), policy).decision == "allow"
     assert decided(call("bash", command="git p{u,}sh"), policy).decision == "ask"
-    granted = Standing(grants={"g": Grant(id="g", rules=held("allow", "Bash(make)"))})
+    granted = GrantState(grants={"g": Grant(id="g", rules=held("allow", "Bash(make)"))})
     everything = rules(deny=NO_PUSH, allow=("Bash",))
     assert decided(call("bash", command="make"), everything).decision == "ask"
     assert decided(call("bash", command="make"), everything, granted).decision == "allow"
@@ -229,5 +229,5 @@ def test_a_host_that_may_not_be_fetched_is_asked_about_in_commands():
 
 @pytest.mark.parametrize("command", ["rm -rf ~+", "touch ~+/../out", "touch ~-/x", "mv a ~root"])
 def test_a_folder_that_only_the_shell_knows_is_not_taken_for_the_workspace(command: str):
-    judged, standing = call("bash", command=command), Standing(mode="acceptEdits")
+    judged, standing = call("bash", command=command), GrantState(mode="acceptEdits")
     assert decided(judged, standing=standing, is_sandboxed=True).decision == "ask"

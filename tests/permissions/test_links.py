@@ -7,10 +7,10 @@ import pytest
 from tests.permissions.cases import decided, rules
 
 from mainspring.core.tool import Traits
-from mainspring.harness.permissions.judged import after, judged_call
+from mainspring.harness.permissions.call_analysis import analyze_call, location_after
+from mainspring.harness.permissions.command_location import read_command_location
+from mainspring.harness.permissions.grant_state import GrantState
 from mainspring.harness.permissions.policy import Policy
-from mainspring.harness.permissions.standing import Standing
-from mainspring.wiring.command_place import place_of
 
 
 @pytest.fixture
@@ -33,9 +33,9 @@ def policy(tmp_path: Path) -> Policy:
     )
 
 
-def decision_on(policy: Policy, *commands: str, mode: Standing | None = None) -> str:
-    place = after(commands[:-1], place_of(policy))
-    judged = judged_call("bash", {"command": commands[-1]}, Traits(), place)
+def decision_on(policy: Policy, *commands: str, mode: GrantState | None = None) -> str:
+    place = location_after(commands[:-1], read_command_location(policy))
+    judged = analyze_call("bash", {"command": commands[-1]}, Traits(), place)
     return decided(judged, policy, mode).decision
 
 
@@ -69,7 +69,7 @@ def test_what_leads_to_a_denied_file_or_away_does_not_pass(
     ["touch src/deep/../../z", "cp x away/../z", "rm -rf src/deep/../../work", "touch here/z"],
 )
 def test_edits_that_lead_away_do_not_pass(policy: Policy, command: str):
-    assert decision_on(policy, command, mode=Standing(mode="acceptEdits")) == "ask"
+    assert decision_on(policy, command, mode=GrantState(mode="acceptEdits")) == "ask"
 
 
 @pytest.mark.parametrize(

@@ -4,22 +4,22 @@ import pytest
 from tests.permissions.cases import HOME, WORKSPACE, place
 
 from mainspring.core.tool import SAFE_READ
-from mainspring.harness.permissions.judged import judged_call
-from mainspring.harness.permissions.paths import (
-    Roots,
-    Touched,
-    absolute,
-    is_hit,
+from mainspring.harness.permissions.call_analysis import analyze_call
+from mainspring.harness.permissions.path_rules import (
+    PathAccess,
+    PatternRoots,
+    absolute_path,
+    forbids_path,
     is_inside,
-    is_meant,
+    permits_path,
 )
-from mainspring.harness.permissions.protected import is_protected
+from mainspring.harness.permissions.protected_files import is_protected
 
-ROOTS = Roots(folder="/srv/rules", cwd=WORKSPACE, home=HOME)
+ROOTS = PatternRoots(folder="/srv/rules", cwd=WORKSPACE, home=HOME)
 
 
-def touched(link: str, target: str | None = None, *, is_folder: bool = False) -> Touched:
-    return Touched(link=link, target=target or link, access="read", is_folder=is_folder)
+def touched(link: str, target: str | None = None, *, is_folder: bool = False) -> PathAccess:
+    return PathAccess(link=link, target=target or link, access="read", is_folder=is_folder)
 
 
 @pytest.mark.parametrize(
@@ -38,8 +38,8 @@ def touched(link: str, target: str | None = None, *, is_folder: bool = False) ->
     ],
 )
 def test_a_pattern_is_relative_to_what_it_begins_with(specifier: str, path: str):
-    assert is_meant(specifier, touched(path), ROOTS)
-    assert is_hit(specifier, touched(path), ROOTS)
+    assert permits_path(specifier, touched(path), ROOTS)
+    assert forbids_path(specifier, touched(path), ROOTS)
 
 
 @pytest.mark.parametrize(
@@ -54,29 +54,29 @@ def test_a_pattern_is_relative_to_what_it_begins_with(specifier: str, path: str)
     ],
 )
 def test_a_pattern_means_nothing_elsewhere(specifier: str, path: str):
-    assert not is_meant(specifier, touched(path), ROOTS)
+    assert not permits_path(specifier, touched(path), ROOTS)
 
 
 def test_a_link_is_allowed_with_its_target_and_denied_with_either():
     out = touched(f"{WORKSPACE}/link", "/etc/shadow")
     back = touched("/elsewhere/link", f"{WORKSPACE}/a")
-    assert not is_meant("**", out, ROOTS)
-    assert not is_meant("**", back, ROOTS)
-    assert is_hit("//etc/**", out, ROOTS)
-    assert is_hit("link", out, ROOTS)
+    assert not permits_path("**", out, ROOTS)
+    assert not permits_path("**", back, ROOTS)
+    assert forbids_path("//etc/**", out, ROOTS)
+    assert forbids_path("link", out, ROOTS)
 
 
 def test_what_forbids_is_read_widely():
-    assert is_hit("Secrets/", touched(f"{WORKSPACE}/sEcrets"), ROOTS)
-    assert is_hit("secrets/**", touched(f"{WORKSPACE}/secrets"), ROOTS)
-    assert not is_meant("Secrets/**", touched(f"{WORKSPACE}/secrets/a"), ROOTS)
+    assert forbids_path("Secrets/", touched(f"{WORKSPACE}/sEcrets"), ROOTS)
+    assert forbids_path("secrets/**", touched(f"{WORKSPACE}/secrets"), ROOTS)
+    assert not permits_path("Secrets/**", touched(f"{WORKSPACE}/secrets/a"), ROOTS)
 
 
 def test_searching_a_folder_is_meant_if_all_in_it_is():
     folder = touched(f"{WORKSPACE}/docs", is_folder=True)
-    assert is_meant("docs/**", folder, ROOTS)
-    assert is_meant("docs", folder, ROOTS)
-    assert not is_meant("docs/*.md", folder, ROOTS)
+    assert permits_path("docs/**", folder, ROOTS)
+    assert permits_path("docs", folder, ROOTS)
+    assert not permits_path("docs/*.md", folder, ROOTS)
 
 
 @pytest.mark.parametrize(
@@ -116,9 +116,9 @@ def test_other_paths_are_not_protected(path: str):
 
 
 def test_a_path_is_made_absolute_by_its_words_alone():
-    assert absolute("a/../../b", cwd="/x/y", home=HOME) == "/x/b"
-    assert absolute("~/a", cwd="/x", home=HOME) == f"{HOME}/a"
-    assert absolute("//etc//x", cwd="/x", home=HOME) == "/etc/x"
+    assert absolute_path("a/../../b", cwd="/x/y", home=HOME) == "/x/b"
+    assert absolute_path("~/a", cwd="/x", home=HOME) == f"{HOME}/a"
+    assert absolute_path("//etc//x", cwd="/x", home=HOME) == "/etc/x"
 
 
 def test_a_folder_is_not_inside_one_whose_name_it_begins_with():
@@ -143,5 +143,5 @@ def test_a_folder_is_not_inside_one_whose_name_it_begins_with():
     ],
 )
 def test_a_glob_touches_the_folder_that_it_begins_in(given: dict[str, str], expected: str):
-    [found] = judged_call("glob", given, SAFE_READ, place()).paths
+    [found] = analyze_call("glob", given, SAFE_READ, place()).paths
     assert (found.link, found.is_folder) == (expected, True)

@@ -9,8 +9,8 @@ from typing import TypeAlias
 import pytest
 
 from mainspring.core.errors import InvalidInput
-from mainspring.wiring.policies import LoadedPolicy, add_local_rules, load_policy, read_policy
-from mainspring.wiring.trust import TRUSTED_FILE, distrust, trust
+from mainspring.wiring.policy_loader import LoadedPolicy, add_local_rules, load_policy, read_policy
+from mainspring.wiring.project_trust import TRUSTED_FILE, distrust, trust
 
 Json: TypeAlias = dict[str, object]
 HOOKS: Json = {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "x"}]}]}
@@ -243,7 +243,7 @@ def test_always_allow_is_written_and_holds_next_time(machine: Machine):
     loaded = machine.load()
     assert loaded.is_trusted
     assert [rule.scope for rule in loaded.policy.rules] == ["local", "local"]
-    assert [each.name for each in file.parent.iterdir()] == [file.name]
+    assert [item.name for item in file.parent.iterdir()] == [file.name]
 
 
 def test_always_allow_keeps_what_is_there_and_makes_nothing_trusted(machine: Machine):

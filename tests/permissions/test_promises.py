@@ -9,10 +9,10 @@ from tests.permissions.cases import HOME, NOW, WORKSPACE, place
 
 from mainspring.core.events import Permission
 from mainspring.core.tool import SAFE_READ, Traits
+from mainspring.harness.permissions.call_analysis import AnalyzedCall, analyze_call
 from mainspring.harness.permissions.decide import decide
-from mainspring.harness.permissions.judged import Judged, judged_call
-from mainspring.harness.permissions.policy import MODES, HeldRule, Policy
-from mainspring.harness.permissions.standing import Grant, Standing
+from mainspring.harness.permissions.grant_state import Grant, GrantState
+from mainspring.harness.permissions.policy import MODES, Policy, PolicyRule
 
 LENIENCY: dict[Permission, int] = {"deny": 0, "ask": 1, "allow": 2}
 
@@ -34,7 +34,7 @@ LINKS = {f"{WORKSPACE}/link": "/etc/x"}
 
 
 @st.composite
-def calls(draw: st.DrawFn) -> Judged:
+def calls(draw: st.DrawFn) -> AnalyzedCall:
     tool = draw(
         st.sampled_from(
             ["bash", "service_start", "read", "grep", "glob", "edit", "write", "web_fetch", "agent",
@@ -55,12 +55,12 @@ def calls(draw: st.DrawFn) -> Judged:
         },
     )
     traits = draw(st.sampled_from([Traits(), SAFE_READ]))
-    return judged_call(tool, draw(inputs), traits, place(LINKS))
+    return analyze_call(tool, draw(inputs), traits, place(LINKS))
 
 
-def held(*behaviors: Permission) -> st.SearchStrategy[HeldRule]:
+def held(*behaviors: Permission) -> st.SearchStrategy[PolicyRule]:
     return st.builds(
-        HeldRule,
+        PolicyRule,
         text=st.sampled_from(RULES),
         behavior=st.sampled_from(behaviors),
         scope=st.sampled_from(["managed", "user", "project", "local"]),
@@ -79,7 +79,7 @@ POLICIES = st.builds(
     bypass=st.sampled_from([None, "anywhere", "never"]),
 )
 STANDINGS = st.builds(
-    Standing,
+    GrantState,
     mode=st.sampled_from([None, None, *MODES]),
     rules=st.lists(held("allow", "ask", "deny"), max_size=2).map(tuple),
     grants=st.lists(held("allow"), max_size=2).map(
@@ -89,7 +89,9 @@ STANDINGS = st.builds(
 )
 
 
-def outcome(judged: Judged, policy: Policy, standing: Standing, is_sandboxed: bool) -> Permission:
+def outcome(
+    judged: AnalyzedCall, policy: Policy, standing: GrantState, is_sandboxed: bool
+) -> Permission:
     decision = decide(judged, policy, standing, now=NOW, is_sandboxed=is_sandboxed)
     assert decision.reason
     return decision.decision
@@ -98,7 +100,7 @@ def outcome(judged: Judged, policy: Policy, standing: Standing, is_sandboxed: bo
 @given(calls(), POLICIES, STANDINGS, st.booleans(), held("deny"))
 @settings(max_examples=150, deadline=None)
 def test_adding_a_deny_rule_never_allows_more(
-    judged: Judged, policy: Policy, standing: Standing, is_sandboxed: bool, rule: HeldRule
+    judged: AnalyzedCall, policy: Policy, standing: GrantState, is_sandboxed: bool, rule: PolicyRule
 ):
     before = outcome(judged, policy, standing, is_sandboxed)
     for rules in ((*policy.rules, rule), (rule, *policy.rules)):
@@ -109,7 +111,7 @@ def test_adding_a_deny_rule_never_allows_more(
 @given(calls(), POLICIES, STANDINGS, st.booleans(), held("ask"))
 @settings(max_examples=150, deadline=None)
 def test_adding_an_ask_rule_never_allows_more(
-    judged: Judged, policy: Policy, standing: Standing, is_sandboxed: bool, rule: HeldRule
+    judged: AnalyzedCall, policy: Policy, standing: GrantState, is_sandboxed: bool, rule: PolicyRule
 ):
     before = outcome(judged, policy, standing, is_sandboxed)
     more = replace(policy, rules=(rule, *policy.rules))
@@ -119,7 +121,7 @@ def test_adding_an_ask_rule_never_allows_more(
 @given(calls(), POLICIES, STANDINGS, st.booleans())
 @settings(max_examples=150, deadline=None)
 def test_removing_allow_rules_never_allows_more(
-    judged: Judged, policy: Policy, standing: Standing, is_sandboxed: bool
+    judged: AnalyzedCall, policy: Policy, standing: GrantState, is_sandboxed: bool
 ):
     before = outcome(judged, policy, standing, is_sandboxed)
     kept = tuple(rule for rule in policy.rules if rule.behavior != "allow")
@@ -130,9 +132,9 @@ def test_removing_allow_rules_never_allows_more(
 @given(calls(), POLICIES, STANDINGS, st.booleans())
 @settings(max_examples=150, deadline=None)
 def test_whatever_the_mode_and_rules_deny_wins(
-    judged: Judged, policy: Policy, standing: Standing, is_sandboxed: bool
+    judged: AnalyzedCall, policy: Policy, standing: GrantState, is_sandboxed: bool
 ):
-    everything = HeldRule(text="*", behavior="deny", scope="user")
+    everything = PolicyRule(text="*", behavior="deny", scope="user")
     for rules in ((*policy.rules, everything), (everything, *policy.rules)):
         assert outcome(judged, replace(policy, rules=rules), standing, is_sandboxed) == "deny"
 
@@ -140,7 +142,7 @@ def test_whatever_the_mode_and_rules_deny_wins(
 @given(calls(), POLICIES, STANDINGS, st.booleans())
 @settings(max_examples=150, deadline=None)
 def test_grants_that_have_ended_give_no_leave(
-    judged: Judged, policy: Policy, standing: Standing, is_sandboxed: bool
+    judged: AnalyzedCall, policy: Policy, standing: GrantState, is_sandboxed: bool
 ):
     ended = {
         name: Grant(id=name, rules=grant.rules, expires_at=NOW - timedelta(seconds=1))
@@ -150,10 +152,10 @@ def test_grants_that_have_ended_give_no_leave(
         name: Grant(id=name, rules=grant.rules, max_uses=1, uses=1)
         for name, grant in standing.grants.items()
     }
-    without = Standing(mode=standing.mode, rules=standing.rules, blocks=standing.blocks)
+    without = GrantState(mode=standing.mode, rules=standing.rules, blocks=standing.blocks)
     expected = outcome(judged, policy, without, is_sandboxed)
     for grants in (ended, spent):
-        over = Standing(
+        over = GrantState(
             mode=standing.mode, rules=standing.rules, blocks=standing.blocks, grants=grants
         )
         assert outcome(judged, policy, over, is_sandboxed) == expected
@@ -175,11 +177,11 @@ def test_nothing_that_is_called_or_ruled_breaks_the_decision(
 ):
     behaviors: tuple[Permission, ...] = ("allow", "ask", "deny")
     rules = tuple(
-        HeldRule(text=text, behavior=behavior) for text in texts for behavior in behaviors
+        PolicyRule(text=text, behavior=behavior) for text in texts for behavior in behaviors
     )
     policy = Policy(workspace=WORKSPACE, home=HOME, rules=rules)
-    judged = judged_call(tool, given, Traits(), place())
-    standing = Standing(mode=next(each for each in MODES if each == mode))
+    judged = analyze_call(tool, given, Traits(), place())
+    standing = GrantState(mode=next(item for item in MODES if item == mode))
     assert outcome(judged, policy, standing, False) in LENIENCY
 
 
@@ -188,7 +190,7 @@ PROTECTED_PATHS = [".git/config", ".GIT/hooks/x", ".claude/settings.json", "sub/
 
 
 @st.composite
-def protected_writes(draw: st.DrawFn) -> Judged:
+def protected_writes(draw: st.DrawFn) -> AnalyzedCall:
     path = draw(st.sampled_from(PROTECTED_PATHS))
     given: dict[str, dict[str, object]] = {
         "write": {"file_path": path, "content": ""},
@@ -205,13 +207,13 @@ def protected_writes(draw: st.DrawFn) -> Judged:
         "deploy": {"target": [f"file://{WORKSPACE}/{path}"]},
     }
     tool = draw(st.sampled_from(sorted(given)))
-    return judged_call(tool, given[tool], Traits(), place(LINKS))
+    return analyze_call(tool, given[tool], Traits(), place(LINKS))
 
 
 @given(protected_writes(), POLICIES, STANDINGS, st.booleans())
 @settings(max_examples=150, deadline=None)
 def test_a_write_to_a_protected_path_is_never_allowed_whatever_the_mode_and_the_rules(
-    judged: Judged, policy: Policy, standing: Standing, is_sandboxed: bool
+    judged: AnalyzedCall, policy: Policy, standing: GrantState, is_sandboxed: bool
 ):
     own = replace(policy, protected=(f"{WORKSPACE}/tools/hook.sh",))
     assert outcome(judged, own, standing, is_sandboxed) != "allow"
@@ -223,12 +225,12 @@ def test_only_the_very_path_is_let_be_changed_by_file_tools_and_by_its_own_name(
     path: str, way: str
 ):
     other = f"{WORKSPACE}/other"
-    by_link = judged_call(
+    by_link = analyze_call(
         "edit", {"file_path": "link"}, Traits(), place({f"{WORKSPACE}/link": other})
     )
     judged = {
-        "edit": judged_call("edit", {"file_path": path.upper()}, Traits(), place()),
-        "bash": judged_call("bash", {"command": f"echo x > {path}"}, Traits(), place()),
+        "edit": analyze_call("edit", {"file_path": path.upper()}, Traits(), place()),
+        "bash": analyze_call("bash", {"command": f"echo x > {path}"}, Traits(), place()),
         "link": by_link,
     }[way]
     free = Policy(
@@ -237,7 +239,7 @@ def test_only_the_very_path_is_let_be_changed_by_file_tools_and_by_its_own_name(
         mode="bypassPermissions",
         protected=(other, f"{WORKSPACE}/tools/hook.sh"),
     )
-    leave = Standing(allowed_protected=frozenset((f"{WORKSPACE}/{path}", f"{WORKSPACE}/link")))
+    leave = GrantState(allowed_protected=frozenset((f"{WORKSPACE}/{path}", f"{WORKSPACE}/link")))
     assert outcome(judged, free, leave, True) == "ask"
-    named = judged_call("edit", {"file_path": path}, Traits(), place())
+    named = analyze_call("edit", {"file_path": path}, Traits(), place())
     assert outcome(named, free, leave, True) == "allow"

@@ -17,7 +17,7 @@ from mainspring.core.events import (
 )
 from mainspring.core.facts import PolicyAdopted, SandboxOpened, ToolCallAuthorized
 from mainspring.harness.permissions.policy import Policy
-from mainspring.harness.permissions.retrial import Retried, retry_calls
+from mainspring.harness.permissions.replay_decisions import ReplayedDecision, replay_decisions
 
 
 @dataclass
@@ -46,8 +46,8 @@ class Past:
         if person is not None:
             self.add(ToolCallAuthorized(tool_use_id=call_id, decision=person, gate="person"))
 
-    def judged(self, policy: Policy) -> list[Retried]:
-        return retry_calls(self.events, policy)
+    def judged(self, policy: Policy) -> list[ReplayedDecision]:
+        return replay_decisions(self.events, policy)
 
 
 def test_what_was_is_held_against_what_would_be():
@@ -56,12 +56,12 @@ def test_what_was_is_held_against_what_would_be():
     past.bash("git push", "allow")
     past.bash("ls", "allow")
     found = past.judged(rules(allow=("Bash(npm test)",), deny=("Bash(git push *)",)))
-    assert [(each.was, each.person, each.now.decision) for each in found] == [
+    assert [(item.was, item.person, item.now.decision) for item in found] == [
         ("ask", "allow", "allow"),
         ("allow", None, "deny"),
         ("allow", None, "allow"),
     ]
-    assert [each.is_changed for each in found] == [True, True, False]
+    assert [item.is_changed for item in found] == [True, True, False]
 
 
 def test_a_call_that_nobody_judged_is_judged_now():
@@ -69,7 +69,7 @@ def test_a_call_that_nobody_judged_is_judged_now():
     past.add(AgentMcpToolUse(mcp_server_name="gh", name="get", input={}))
     past.add(AgentMcpToolUse(mcp_server_name="gh", name="mcp__gh__get", input={}))
     found = past.judged(rules(deny=("mcp__gh__get",)))
-    assert [(each.was, each.now.decision) for each in found] == [(None, "deny"), (None, "deny")]
+    assert [(item.was, item.now.decision) for item in found] == [(None, "deny"), (None, "deny")]
 
 
 def test_modes_and_grants_are_those_of_then():
@@ -85,10 +85,10 @@ def test_modes_and_grants_are_those_of_then():
     past.add(PermissionUpdated(updates=(granted,)))
     past.bash("make", "allow")
     past.bash("make", "deny")
-    decisions = [each.now.decision for each in past.judged(rules())]
+    decisions = [item.now.decision for item in past.judged(rules())]
     assert decisions == ["deny", "allow", "deny"]
     others = past.judged(replace(rules(), mode="default"))
-    assert [each.now.decision for each in others] == ["ask", "allow", "ask"]
+    assert [other.now.decision for other in others] == ["ask", "allow", "ask"]
 
 
 def test_the_workspace_and_the_sandbox_are_those_of_then():
@@ -99,4 +99,4 @@ def test_the_workspace_and_the_sandbox_are_those_of_then():
     past.add(read)
     past.bash("make", "allow")
     found = past.judged(replace(rules(), sandbox_allows_bash=True))
-    assert [each.now.decision for each in found] == ["ask", "allow", "allow"]
+    assert [item.now.decision for item in found] == ["ask", "allow", "allow"]

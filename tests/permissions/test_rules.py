@@ -7,12 +7,12 @@ from tests.permissions.cases import HOME, WORKSPACE, call
 
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Permission, RuleText
-from mainspring.harness.permissions.judged import Judged
-from mainspring.harness.permissions.names import ALIASES, ours, theirs
-from mainspring.harness.permissions.paths import Roots
-from mainspring.harness.permissions.rules import Rule, forbids, parse_rule, permits, written
+from mainspring.harness.permissions.call_analysis import AnalyzedCall
+from mainspring.harness.permissions.path_rules import PatternRoots
+from mainspring.harness.permissions.rule import Rule, forbids, parse_rule, permits, rule_text
+from mainspring.harness.permissions.tool_names import ALIASES, canonical_name, claude_code_name
 
-ROOTS = Roots(folder=WORKSPACE, cwd=WORKSPACE, home=HOME)
+ROOTS = PatternRoots(folder=WORKSPACE, cwd=WORKSPACE, home=HOME)
 KINDS = [
     "Bash", "bash", "Bash(npm run *)", "Bash(git:*)", "Bash(*)", "Read(./.env)", "Read(//etc/**)",
     "Edit(~/notes/*.md)", "Write(/src/**)", "WebFetch(domain:*.x.com)", "WebFetch(domain:x.com)",
@@ -72,15 +72,16 @@ def test_after_a_literal_server_a_glob_may_allow():
 
 
 def test_the_names_of_claude_code_are_ours():
-    assert (ours("Bash"), ours("TodoWrite"), ours("Task"), ours("mine")) == (
-        "bash", "todo", "agent", "mine",
-    )  # fmt: skip
-    assert {ours(theirs(name)) for name in ALIASES.values()} == set(ALIASES.values())
+    names = [canonical_name(name) for name in ("Bash", "TodoWrite", "Task", "mine")]
+    assert names == ["bash", "todo", "agent", "mine"]
+    assert {canonical_name(claude_code_name(name)) for name in ALIASES.values()} == set(
+        ALIASES.values()
+    )
 
 
 def test_a_rule_of_an_update_is_written_as_in_settings():
-    assert written(RuleText(tool_name="Bash", rule_content="ls *")) == "Bash(ls *)"
-    assert written(RuleText(tool_name="Bash")) == "Bash"
+    assert rule_text(RuleText(tool_name="Bash", rule_content="ls *")) == "Bash(ls *)"
+    assert rule_text(RuleText(tool_name="Bash")) == "Bash"
 
 
 SPOKEN_FOR = [
@@ -109,7 +110,7 @@ SPOKEN_FOR = [
 
 
 @pytest.mark.parametrize(("text", "judged"), SPOKEN_FOR, ids=[text for text, _ in SPOKEN_FOR])
-def test_a_rule_forbids_what_it_names(text: str, judged: Judged):
+def test_a_rule_forbids_what_it_names(text: str, judged: AnalyzedCall):
     assert forbids(parse_rule(text), judged, ROOTS, "deny")
 
 
@@ -133,7 +134,7 @@ NOT_SPOKEN_FOR = [
 
 
 @pytest.mark.parametrize(("text", "judged"), NOT_SPOKEN_FOR, ids=[t for t, _ in NOT_SPOKEN_FOR])
-def test_a_rule_forbids_nothing_else(text: str, judged: Judged):
+def test_a_rule_forbids_nothing_else(text: str, judged: AnalyzedCall):
     assert not forbids(parse_rule(text), judged, ROOTS, "deny")
 
 
@@ -147,7 +148,9 @@ def test_a_rule_forbids_nothing_else(text: str, judged: Judged):
         ("Agent(Explore)", call("agent", subagent_type="Explore"), True),
     ],
 )
-def test_a_rule_permits_what_it_names_and_nothing_else(text: str, judged: Judged, expected: bool):
+def test_a_rule_permits_what_it_names_and_nothing_else(
+    text: str, judged: AnalyzedCall, expected: bool
+):
     assert permits(parse_rule(text, behavior="allow"), judged) is expected
 
 

@@ -11,15 +11,15 @@ from tests.permissions.cases import NOW, WORKSPACE, call, decided, rules
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import PermissionUpdate, PermissionUpdated, RuleText, UserMessage
 from mainspring.core.facts import SessionForked, ToolCallAuthorized
-from mainspring.harness.permissions.standing import Standing, apply, check_updates
+from mainspring.harness.permissions.grant_state import GrantState, apply, check_updates
 
 FETCH = call("web_fetch", url="https://x.com/")
 X_COM = (RuleText(tool_name="WebFetch", rule_content="domain:x.com"),)
 SOON = (NOW + timedelta(hours=1)).isoformat()
 
 
-def updated(*updates: PermissionUpdate, onto: Standing | None = None) -> Standing:
-    return apply(onto or Standing(), PermissionUpdated(updates=updates))
+def updated(*updates: PermissionUpdate, onto: GrantState | None = None) -> GrantState:
+    return apply(onto or GrantState(), PermissionUpdated(updates=updates))
 
 
 def add(**fields: object) -> PermissionUpdate:
@@ -154,7 +154,7 @@ def blocked() -> ToolCallAuthorized:
 
 
 def test_three_blocks_in_a_row_are_too_many_until_a_person_approves():
-    standing = Standing(mode="auto")
+    standing = GrantState(mode="auto")
     for _ in range(3):
         assert not standing.is_mistrusted
         standing = apply(standing, blocked())
@@ -164,7 +164,7 @@ def test_three_blocks_in_a_row_are_too_many_until_a_person_approves():
 
 
 def test_twenty_blocks_in_all_are_too_many_until_the_mode_is_set_anew():
-    standing = Standing(mode="auto")
+    standing = GrantState(mode="auto")
     allowed = ToolCallAuthorized(tool_use_id="x", decision="allow", gate="mode", rule="auto")
     for _ in range(20):
         assert not standing.is_mistrusted
@@ -175,7 +175,7 @@ def test_twenty_blocks_in_all_are_too_many_until_the_mode_is_set_anew():
 
 def test_a_denial_by_a_rule_is_no_block():
     denied = ToolCallAuthorized(tool_use_id="x", decision="deny", gate="rule", rule="auto")
-    assert apply(Standing(), denied) == Standing()
+    assert apply(GrantState(), denied) == GrantState()
 
 
 def test_a_mode_that_is_not_known_changes_nothing():

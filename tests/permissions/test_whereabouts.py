@@ -8,19 +8,21 @@ from tests.permissions.cases import WORKSPACE, decided, place, rules
 
 from mainspring.core.events import AgentToolUse
 from mainspring.core.tool import Traits
-from mainspring.harness.gear import Gear
-from mainspring.harness.permissions.judged import Judged, after, judged_call
-from mainspring.harness.permissions.standing import Standing
+from mainspring.harness.permissions.call_analysis import AnalyzedCall, analyze_call, location_after
+from mainspring.harness.permissions.grant_state import GrantState
+from mainspring.harness.state.session_state import SessionState
 
-EDITS = Standing(mode="acceptEdits")
+EDITS = GrantState(mode="acceptEdits")
 FOLDERS = frozenset(f"{WORKSPACE}/{name}" for name in (".git", "src"))
 
 
-def judged_after(before: str, command: str) -> Judged:
-    gear = Gear()
-    gear.apply(AgentToolUse(name="Bash", input={"command": before}))
+def judged_after(before: str, command: str) -> AnalyzedCall:
+    state = SessionState()
+    state.apply(AgentToolUse(name="Bash", input={"command": before}))
     here = replace(place(), is_folder=FOLDERS.__contains__)
-    return judged_call("bash", {"command": command}, Traits(), after(gear.commands, here))
+    return analyze_call(
+        "bash", {"command": command}, Traits(), location_after(state.commands, here)
+    )
 
 
 @pytest.mark.parametrize(
@@ -71,19 +73,21 @@ REPOSITORIES = {
 
 
 def decision_on(
-    *commands: str, names: Mapping[str, set[str]] = REPOSITORIES, standing: Standing | None = None
+    *commands: str, names: Mapping[str, set[str]] = REPOSITORIES, standing: GrantState | None = None
 ) -> str:
     """On the last one, after the others."""
-    gear = Gear()
+    state = SessionState()
     for before in commands[:-1]:
-        gear.apply(AgentToolUse(name="Bash", input={"command": before}))
-    folders = {f"{WORKSPACE}/{each}" for each in ("src", "nest", "nest/deep", "bare")}
+        state.apply(AgentToolUse(name="Bash", input={"command": before}))
+    folders = {f"{WORKSPACE}/{item}" for item in ("src", "nest", "nest/deep", "bare")}
 
     def names_in(folder: str) -> set[str]:
         return names.get(folder, set())
 
     here = replace(place(), names=names_in, is_folder=folders.__contains__)
-    judged = judged_call("bash", {"command": commands[-1]}, Traits(), after(gear.commands, here))
+    judged = analyze_call(
+        "bash", {"command": commands[-1]}, Traits(), location_after(state.commands, here)
+    )
     policy = rules(allow=("Bash(git status:*)",))
     return decided(judged, policy, standing, is_sandboxed=True).decision
 

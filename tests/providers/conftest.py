@@ -3,7 +3,7 @@ from collections.abc import AsyncGenerator
 import pytest
 from tests.providers.loopback import Loopback, serving
 
-from mainspring.capabilities.providers.http import Http
+from mainspring.capabilities.providers.http_client import HttpClient
 
 
 @pytest.fixture
@@ -13,6 +13,6 @@ async def server() -> AsyncGenerator[Loopback, None]:
 
 
 @pytest.fixture
-async def http() -> AsyncGenerator[Http, None]:
-    async with Http() as opened:
+async def http() -> AsyncGenerator[HttpClient, None]:
+    async with HttpClient() as opened:
         yield opened

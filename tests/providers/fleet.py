@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from mainspring.capabilities.providers.breaker import BreakerSettings
+from mainspring.capabilities.providers.circuit_breaker import BreakerSettings
+from mainspring.capabilities.providers.retry import Timing
 from mainspring.capabilities.providers.router import Router, RouterSettings
-from mainspring.capabilities.providers.routing import Candidate, Routing, Rule
-from mainspring.capabilities.providers.timing import Timing
+from mainspring.capabilities.providers.routing_rules import ModelCandidate, Routing, RoutingRule
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import ProviderFailed, ProviderFailure
 from mainspring.core.events import Usage
@@ -82,10 +82,10 @@ def fleet(
     models: dict[str, Fake],
     time: Time | None = None,
     settings: RouterSettings | None = None,
-    rules: Sequence[Rule] = (),
+    rules: Sequence[RoutingRule] = (),
 ) -> Router:
     """A router whose role `main` has these models, in this order."""
-    main = [Candidate(id=id_, model=model) for id_, model in models.items()]
+    main = [ModelCandidate(id=id_, model=model) for id_, model in models.items()]
     return Router(Routing({"main": main}, rules), settings, (time or Time()).timing())
 
 

@@ -31,7 +31,7 @@ from mainspring.core.model import (
     Message,
     Request,
     Thinking,
-    ToolResult,
+    ToolResultBlock,
     ToolUse,
     User,
 )
@@ -55,8 +55,8 @@ EVERYTHING: tuple[Message, ...] = (
     ),
     User(
         (
-            ToolResult(tool_use_id="toolu_1", content=(TextBlock("a.txt"), PNG)),
-            ToolResult(tool_use_id="functions.bash:1", content=(), is_error=True),
+            ToolResultBlock(tool_use_id="toolu_1", content=(TextBlock("a.txt"), PNG)),
+            ToolResultBlock(tool_use_id="functions.bash:1", content=(), is_error=True),
             DocumentBlock(source=PlainTextSource(data="notes"), context="old"),
             DocumentBlock(source=Base64Source(media_type="text/markdown", data="IyBIaQ==")),
             DocumentBlock(source=UrlSource(url="https://x.test/a.pdf")),
@@ -123,7 +123,7 @@ def test_breakpoints_stand_after_tools_static_system_and_marked_messages():
     sent = body(asks(*EVERYTHING, cache_messages=(0, 2)))
     assert "cache_control" in sent["tools"][-1]
     assert ["cache_control" in part for part in sent["system"]] == [True, False]
-    marked = [["cache_control" in block for block in each["content"]] for each in sent["messages"]]
+    marked = [["cache_control" in block for block in item["content"]] for item in sent["messages"]]
     assert [sum(blocks) for blocks in marked] == [1, 0, 1]
     assert marked[0][-1]
     assert marked[2][-1]
@@ -238,4 +238,4 @@ def test_what_a_model_cannot_see_is_named_in_words():
 
 def test_messages_that_say_nothing_are_left_out():
     sent = body(asks(User((TextBlock("a"),)), Assistant(()), User((TextBlock(" "),))))
-    assert [each["role"] for each in sent["messages"]] == ["user"]
+    assert [item["role"] for item in sent["messages"]] == ["user"]

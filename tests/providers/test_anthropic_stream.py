@@ -11,9 +11,9 @@ from tests.providers.test_sse import cut
 from tests.providers.wire import asks, collect, told
 
 from mainspring.capabilities.providers.anthropic import AnthropicModel
-from mainspring.capabilities.providers.anthropic.stream import MessageParser
-from mainspring.capabilities.providers.http import Http
-from mainspring.capabilities.providers.sse import Splitter
+from mainspring.capabilities.providers.anthropic.client import MessageParser
+from mainspring.capabilities.providers.http_client import HttpClient
+from mainspring.capabilities.providers.sse_decoder import SseDecoder
 from mainspring.core.content import TextBlock
 from mainspring.core.events import Usage
 from mainspring.core.model import (
@@ -39,12 +39,12 @@ RICH = wire.message(
 
 
 @pytest.fixture
-def model(http: Http, server: Loopback) -> AnthropicModel:
+def model(http: HttpClient, server: Loopback) -> AnthropicModel:
     return AnthropicModel(http, key=KEY, url=f"{server.url}/v1")
 
 
 def parse(chunks: list[bytes]) -> tuple[list[Delta], Reply]:
-    splitter, parser = Splitter(), MessageParser(asks(), "anthropic")
+    splitter, parser = SseDecoder(), MessageParser(asks(), "anthropic")
     events = [event for chunk in chunks for event in splitter.feed(chunk)]
     deltas = [delta for event in events for delta in parser.feed(event)]
     assert parser.is_over

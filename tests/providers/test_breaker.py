@@ -4,7 +4,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from mainspring.capabilities.providers.breaker import Admission, Breaker, BreakerSettings
+from mainspring.capabilities.providers.circuit_breaker import (
+    BreakerPermit,
+    BreakerSettings,
+    CircuitBreaker,
+)
 from mainspring.core.errors import ProviderFailed
 
 DOWN = ProviderFailed("fake", "server", "it is down")
@@ -15,15 +19,15 @@ class Clock:
     now: float = 0.0
 
 
-def admitted(breaker: Breaker) -> Admission:
+def admitted(breaker: CircuitBreaker) -> BreakerPermit:
     admission = breaker.admit()
     assert admission is not None
     return admission
 
 
-def half_open_with_a_late_call() -> tuple[Breaker, Admission]:
+def half_open_with_a_late_call() -> tuple[CircuitBreaker, BreakerPermit]:
     clock = Clock()
-    breaker = Breaker(BreakerSettings(failures=1, cooldown_seconds=30), lambda: clock.now)
+    breaker = CircuitBreaker(BreakerSettings(failures=1, cooldown_seconds=30), lambda: clock.now)
     late, first = admitted(breaker), admitted(breaker)
     first.fail(DOWN)
     clock.now = 30
@@ -67,7 +71,7 @@ def test_a_probe_that_is_let_go_makes_room_for_another():
 
 
 def test_calls_of_a_closed_breaker_do_not_disturb_each_other():
-    breaker = Breaker(BreakerSettings(failures=2), lambda: 0.0)
+    breaker = CircuitBreaker(BreakerSettings(failures=2), lambda: 0.0)
     calls = [admitted(breaker) for _ in range(3)]
     calls[0].fail(DOWN)
     calls[1].succeed()

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.capabilities.providers.catalog import Catalog, lookup, shipped
+from mainspring.capabilities.providers.catalog import Catalog, bundled_catalog, lookup
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Usage
 
 
-@pytest.mark.parametrize("model", shipped().ids)
+@pytest.mark.parametrize("model", bundled_catalog().ids)
 def test_every_listed_model_is_whole(model: str):
-    facts, listing = lookup(model), shipped().listing(model)
+    facts, listing = lookup(model), bundled_catalog().listing(model)
     assert 0 < facts.max_output <= facts.window
     assert 2 <= facts.bytes_per_token <= 4
     assert listing.tokenizer != "unknown"
@@ -35,7 +35,7 @@ def test_an_alias_is_the_newest_of_its_family(family: str):
     prefix = f"anthropic:claude-{family}-"
     versions = [
         [int(part) for part in model.removeprefix(prefix).split("-")]
-        for model in shipped().ids
+        for model in bundled_catalog().ids
         if model.startswith(prefix)
     ]
     newest = "-".join(map(str, max(versions)))
@@ -43,7 +43,7 @@ def test_an_alias_is_the_newest_of_its_family(family: str):
 
 
 def test_every_alias_leads_to_a_listed_model():
-    assert set(shipped().aliases.values()) <= set(shipped().ids)
+    assert set(bundled_catalog().aliases.values()) <= set(bundled_catalog().ids)
 
 
 def test_a_bare_name_is_enough_when_only_one_provider_has_it():
@@ -119,14 +119,14 @@ def test_a_name_like_nothing_is_told_how_names_are_written():
 
 def test_a_long_prompt_is_charged_by_its_own_tariff_and_reserved_by_the_dearer():
     short, long = Usage(input_tokens=100_000), Usage(input_tokens=100_001)
-    catalog = shipped()
+    catalog = bundled_catalog()
     assert catalog.cost("haiku", short) == Decimal("0.01")
     assert catalog.cost("haiku", long) == Decimal("0.0500005")
     assert catalog.lookup("haiku").price.input == Decimal("0.50")
 
 
 def test_the_adapter_is_told_what_the_catalog_knows():
-    quirks = shipped().quirks("opus")
+    quirks = bundled_catalog().quirks("opus")
     assert quirks.thinking == "adaptive"
     assert quirks.efforts == lookup("opus").efforts
     assert quirks.max_output == 128_000
@@ -156,7 +156,7 @@ def test_users_add_models_correct_prices_and_name_servers(tmp_path: Path):
 
 
 def test_a_missing_file_adds_nothing(tmp_path: Path):
-    assert Catalog.load(tmp_path / "models.toml").ids == shipped().ids
+    assert Catalog.load(tmp_path / "models.toml").ids == bundled_catalog().ids
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,14 @@ from tests.providers.loopback import Loopback, Responder, event, never, says, st
 from tests.providers.wire import asks, collect, drain
 
 from mainspring.capabilities.providers.anthropic import AnthropicModel
-from mainspring.capabilities.providers.http import Http, Limits
+from mainspring.capabilities.providers.http_client import HttpClient, HttpLimits
 from mainspring.capabilities.providers.openai_chat import ChatModel
 from mainspring.capabilities.providers.openai_responses import ResponsesModel
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import InvalidInput, ProviderFailed, ProviderFailure
 from mainspring.core.model import Model, Request, Stalled, TextDelta
 
-Make: TypeAlias = Callable[[Http, str], Model]
+Make: TypeAlias = Callable[[HttpClient, str], Model]
 
 KEY = "sk-very-secret"
 NOW = datetime(2026, 11, 15, 12, 0, 0, tzinfo=UTC)
@@ -48,11 +48,11 @@ async def failure(
     server: Loopback,
     responder: Responder,
     *,
-    limits: Limits | None = None,
+    limits: HttpLimits | None = None,
     request: Request | None = None,
 ) -> ProviderFailed:
     server.answers(responder)
-    async with Http(limits, clock=lambda: NOW) as http:
+    async with HttpClient(limits, clock=lambda: NOW) as http:
         model = MODELS[api](http, server.url)
         with pytest.raises(ProviderFailed) as failed:
             await drain(model.stream(request or asks()))
@@ -175,7 +175,7 @@ async def test_a_connection_reset_in_mid_stream_is_a_failed_connection(server: L
     assert failed.kind == "connection"
 
 
-async def test_a_reply_that_has_ended_survives_the_connection(server: Loopback, http: Http):
+async def test_a_reply_that_has_ended_survives_the_connection(server: Loopback, http: HttpClient):
     server.answers(streams(GOOD["chat"][:-2], then="reset"))
     _, reply = await collect(MODELS["chat"](http, server.url))
     assert reply.content == (TextBlock("fine"),)
@@ -210,7 +210,7 @@ async def test_a_reply_that_has_ended_survives_the_connection(server: Loopback, 
     ],
 )
 async def test_an_error_in_mid_stream_has_its_kind_and_what_came_before_is_told(
-    server: Loopback, http: Http, api_: str, error: object, kind: ProviderFailure
+    server: Loopback, http: HttpClient, api_: str, error: object, kind: ProviderFailure
 ):
     begun = GOOD[api_][: [b"fine" in chunk for chunk in GOOD[api_]].index(True) + 1]
     server.answers(streams([*begun, event(error)]))
@@ -233,7 +233,7 @@ async def test_a_key_told_back_in_mid_stream_is_not_shown(server: Loopback, api:
     assert KEY[:6] not in str(failed)
 
 
-TINY = Limits(stall_seconds=0.05, abort_seconds=0.15, whole_seconds=0.1)
+TINY = HttpLimits(stall_seconds=0.05, abort_seconds=0.15, whole_seconds=0.1)
 
 
 @pytest.mark.parametrize("begun", [None, 0, 2])
@@ -245,7 +245,7 @@ async def test_silence_is_reported_and_then_given_up(server: Loopback, api: str,
         async for part in model.stream(asks()):
             heard.append(part)
 
-    async with Http(TINY) as http:
+    async with HttpClient(TINY) as http:
         with (
             anyio.fail_after(5),
             pytest.raises(ProviderFailed, match=r"nothing came for 0\.15 s") as failed,
@@ -269,20 +269,20 @@ async def test_slow_headers_stall_and_then_the_reply_comes(server: Loopback):
         return await good(request)  # pyright: ignore[reportArgumentType]
 
     server.answers(slow)  # pyright: ignore[reportArgumentType]
-    async with Http(Limits(stall_seconds=0.05, abort_seconds=5)) as http:
+    async with HttpClient(HttpLimits(stall_seconds=0.05, abort_seconds=5)) as http:
         deltas, reply = await collect(MODELS["anthropic"](http, server.url))
     assert deltas == [Stalled(seconds=0.05), TextDelta("fine")]
     assert reply.content == (TextBlock("fine"),)
 
 
-async def test_nobody_there_is_a_failed_connection(http: Http):
+async def test_nobody_there_is_a_failed_connection(http: HttpClient):
     model = MODELS["anthropic"](http, "http://127.0.0.1:1")
     with pytest.raises(ProviderFailed) as failed:
         await collect(model)
     assert failed.value.kind == "connection"
 
 
-async def test_a_url_that_is_none_is_an_invalid_request(http: Http):
+async def test_a_url_that_is_none_is_an_invalid_request(http: HttpClient):
     with pytest.raises(ProviderFailed) as failed:
         await collect(MODELS["chat"](http, "nonsense"))
     assert failed.value.kind == "invalid_request"
@@ -291,7 +291,7 @@ async def test_a_url_that_is_none_is_an_invalid_request(http: Http):
 @pytest.mark.parametrize(
     "url", ["http://ada:pa55word@[::1", "ftp://ada:pa55word@models", "ada:pa55/word@models"]
 )
-async def test_a_url_that_is_none_is_told_without_its_password(http: Http, url: str):
+async def test_a_url_that_is_none_is_told_without_its_password(http: HttpClient, url: str):
     with pytest.raises(ProviderFailed) as failed:
         await collect(MODELS["chat"](http, url))
     assert "pa55" not in "".join(traceback.format_exception(failed.value))
@@ -299,18 +299,20 @@ async def test_a_url_that_is_none_is_told_without_its_password(http: Http, url: 
 
 async def test_limits_on_size_hold(server: Loopback, api: str):
     endless = streams([b"data: " + b"x" * 5000] * 20)
-    for limits in (Limits(max_event_bytes=10_000), Limits(max_answer_bytes=10_000)):
+    for limits in (HttpLimits(max_event_bytes=10_000), HttpLimits(max_answer_bytes=10_000)):
         failed = await failure(api, server, endless, limits=limits)
         assert failed.kind == "malformed"
 
 
 async def test_a_client_without_an_open_session_says_what_is_missing():
-    model = MODELS["anthropic"](Http(), "http://127.0.0.1:1")
+    model = MODELS["anthropic"](HttpClient(), "http://127.0.0.1:1")
     with pytest.raises(InvalidInput, match="not open"):
         await collect(model)
 
 
-async def test_calls_one_after_the_other_share_a_connection(server: Loopback, http: Http, api: str):
+async def test_calls_one_after_the_other_share_a_connection(
+    server: Loopback, http: HttpClient, api: str
+):
     server.answers(streams(GOOD[api]))
     for _ in range(5):
         await collect(MODELS[api](http, server.url))
@@ -319,7 +321,7 @@ async def test_calls_one_after_the_other_share_a_connection(server: Loopback, ht
 
 
 async def test_an_answer_that_is_abandoned_leaves_nothing_behind(
-    server: Loopback, http: Http, api: str
+    server: Loopback, http: HttpClient, api: str
 ):
     server.answers(never(), streams(GOOD[api][:2], then="silent"), streams(GOOD[api]))
     model = MODELS[api](http, server.url)
@@ -330,14 +332,14 @@ async def test_an_answer_that_is_abandoned_leaves_nothing_behind(
     assert reply.content == (TextBlock("fine"),)
 
 
-async def test_ten_megabytes_in_one_event_come_through(server: Loopback, http: Http):
+async def test_ten_megabytes_in_one_event_come_through(server: Loopback, http: HttpClient):
     words = "ż" * 5_000_000
     server.answers(streams(wire.message(wire.text(0, words))))
     _, reply = await collect(MODELS["anthropic"](http, server.url))
     assert reply.content == (TextBlock(words),)
 
 
-async def test_many_calls_at_once_do_not_mix(server: Loopback, http: Http):
+async def test_many_calls_at_once_do_not_mix(server: Loopback, http: HttpClient):
     server.answers(*(streams(wire.chat({"content": str(number)})) for number in range(20)))
     said: set[str] = set()
 

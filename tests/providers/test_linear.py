@@ -10,11 +10,11 @@ from tests.providers import wire
 from tests.providers.wire import asks
 
 from mainspring.capabilities.providers import tool_calls
-from mainspring.capabilities.providers.anthropic.stream import MessageParser
-from mainspring.capabilities.providers.conversation import Parser
-from mainspring.capabilities.providers.openai_chat.stream import ChatParser
-from mainspring.capabilities.providers.openai_responses.stream import ResponseParser
-from mainspring.capabilities.providers.sse import Splitter
+from mainspring.capabilities.providers.adapter import ReplyParser
+from mainspring.capabilities.providers.anthropic.client import MessageParser
+from mainspring.capabilities.providers.openai_chat.client import ChatParser
+from mainspring.capabilities.providers.openai_responses.client import ResponseParser
+from mainspring.capabilities.providers.sse_decoder import SseDecoder
 from mainspring.core.model import ToolUse
 
 Story: TypeAlias = Callable[[Sequence[str]], list[bytes]]
@@ -37,7 +37,7 @@ def responses(pieces: Sequence[str]) -> list[bytes]:
     return wire.response(wire.response_call("t", "write", "".join(pieces)), deltas=deltas)
 
 
-STORIES: dict[str, tuple[Story, Callable[[], Parser]]] = {
+STORIES: dict[str, tuple[Story, Callable[[], ReplyParser]]] = {
     "anthropic": (anthropic, lambda: MessageParser(asks(), "anthropic")),
     "chat": (chat, lambda: ChatParser(asks(), "chat")),
     "responses": (responses, lambda: ResponseParser(asks(), "openai")),
@@ -53,7 +53,7 @@ class Counter:
 
     def __call__(self, frame: Any, event: str, _argument: object) -> None:  # noqa: ANN401
         self.calls += event in ("call", "c_call")
-        is_parse = frame.f_code is tool_calls.parsed_input.__code__
+        is_parse = frame.f_code is tool_calls.parse_input.__code__
         self.inputs_parsed += event == "call" and is_parse
 
 
@@ -65,7 +65,7 @@ def work(
     written = json.dumps({"text": "x" * size})
     stream = b"".join(story([written[at : at + 16] for at in range(0, len(written), 16)]))
     chunks = [stream[at : at + chunk] for at in range(0, len(stream), chunk)]
-    splitter, parser, counter = Splitter(), make(), Counter()
+    splitter, parser, counter = SseDecoder(), make(), Counter()
     sys.setprofile(counter if is_counted else None)
     try:
         for piece in chunks:
@@ -101,7 +101,7 @@ def test_a_long_line_is_joined_once_however_many_pieces_it_comes_in():
         if event == "c_call" and getattr(argument, "__name__", "") == "join":
             joins.append(1)
 
-    splitter = Splitter()
+    splitter = SseDecoder()
     sys.setprofile(count)
     try:
         splitter.feed(b"data: ")

@@ -8,11 +8,11 @@ from tests import nursery
 from tests.cli.conftest import environ
 from tests.providers.wire import asks, collect
 
-from mainspring.capabilities.providers.offline import offline_model, read_script
+from mainspring.capabilities.providers.script_file import offline_model, read_script
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import InvalidInput, ProviderFailed
-from mainspring.core.model import Assistant, Message, Reply, ToolResult, ToolUse, User
-from mainspring.wiring.models import scripts_of
+from mainspring.core.model import Assistant, Message, Reply, ToolResultBlock, ToolUse, User
+from mainspring.wiring.model_registry import scripted_models
 
 __all__ = ["environ"]
 
@@ -37,7 +37,7 @@ def said(text: str) -> User:
 
 def results(text: str, *, note: str = "") -> User:
     notes = (TextBlock(f"<system-note>\n{note}\n</system-note>"),) if note else ()
-    return User((ToolResult(tool_use_id="t1", content=(TextBlock(text),)), *notes))
+    return User((ToolResultBlock(tool_use_id="t1", content=(TextBlock(text),)), *notes))
 
 
 def used() -> Assistant:
@@ -53,7 +53,7 @@ def words(reply: Reply) -> str:
 
 
 def uses(reply: Reply) -> list[tuple[str, object]]:
-    return [(each.name, each.input) for each in reply.content if isinstance(each, ToolUse)]
+    return [(item.name, item.input) for item in reply.content if isinstance(item, ToolUse)]
 
 
 async def test_a_part_is_for_whoever_is_asked_something_with_its_words():
@@ -116,13 +116,13 @@ def test_a_script_lies_in_the_agent_s_folder_and_nowhere_else(tmp_path: Path):
     (tmp_path / "outside.yaml").write_text(SCRIPT)
     (folder / "inside.yaml").write_text(SCRIPT)
     (folder / "link.yaml").symlink_to(tmp_path / "outside.yaml")
-    assert list(scripts_of("scripted:inside.yaml, sonnet", folder)) == ["scripted:inside.yaml"]
-    assert scripts_of("scripted:demo,ollama:x", folder) == {}
+    assert list(scripted_models("scripted:inside.yaml, sonnet", folder)) == ["scripted:inside.yaml"]
+    assert scripted_models("scripted:demo,ollama:x", folder) == {}
     for name in ("../outside.yaml", str(tmp_path / "outside.yaml"), "link.yaml"):
         with pytest.raises(InvalidInput, match="inside the agent's folder"):
-            scripts_of(f"scripted:{name}", folder)
+            scripted_models(f"scripted:{name}", folder)
     with pytest.raises(InvalidInput, match=r"missing.yaml: there is no such script"):
-        scripts_of("scripted:missing.yaml", folder)
+        scripted_models("scripted:missing.yaml", folder)
 
 
 def test_a_folder_s_own_script_answers_and_again_when_it_is_resumed(

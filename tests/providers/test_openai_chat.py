@@ -9,12 +9,12 @@ from tests.providers.loopback import Loopback, event, says, streams
 from tests.providers.test_sse import cut
 from tests.providers.wire import asks, chat_call, collect, told
 
-from mainspring.capabilities.providers.http import Http
+from mainspring.capabilities.providers.http_client import HttpClient
 from mainspring.capabilities.providers.openai_chat import ChatModel
+from mainspring.capabilities.providers.openai_chat.client import ChatParser
 from mainspring.capabilities.providers.openai_chat.request import encode
-from mainspring.capabilities.providers.openai_chat.stream import ChatParser
 from mainspring.capabilities.providers.quirks import Quirks
-from mainspring.capabilities.providers.sse import Splitter
+from mainspring.capabilities.providers.sse_decoder import SseDecoder
 from mainspring.core.content import (
     Base64Source,
     BlobSource,
@@ -33,7 +33,7 @@ from mainspring.core.model import (
     Reply,
     Request,
     Thinking,
-    ToolResult,
+    ToolResultBlock,
     ToolUse,
     ToolUseReady,
     User,
@@ -54,7 +54,7 @@ RICH = wire.chat(
 
 
 def parse(chunks: list[bytes], request: Request | None = None) -> tuple[list[Delta], Reply]:
-    splitter, parser = Splitter(), ChatParser(request or asks(), "local")
+    splitter, parser = SseDecoder(), ChatParser(request or asks(), "local")
     events = [event for chunk in chunks for event in splitter.feed(chunk)]
     deltas = [delta for event in events for delta in parser.feed(event)]
     assert parser.is_complete
@@ -69,7 +69,7 @@ def body(request: Request, quirks: Quirks | None = None) -> dict[str, Any]:
     return json.loads(encode(request, quirks or Quirks(), "local"))
 
 
-async def test_a_rich_reply_comes_whole_and_in_order(server: Loopback, http: Http):
+async def test_a_rich_reply_comes_whole_and_in_order(server: Loopback, http: HttpClient):
     server.answers(streams(RICH, headers={"x-request-id": "req_9"}))
     model = ChatModel(http, url=f"{server.url}/v1/", provider="local", key="k")
     deltas, reply = await collect(model)
@@ -104,7 +104,9 @@ def test_any_cut_of_the_stream_gives_the_same_deltas_and_reply(places: list[int]
     assert parse(cut(stream, places)) == parse([stream])
 
 
-async def test_a_whole_answer_gives_the_same_reply_as_the_stream(server: Loopback, http: Http):
+async def test_a_whole_answer_gives_the_same_reply_as_the_stream(
+    server: Loopback, http: HttpClient
+):
     calls = [
         {
             "id": "call_a",
@@ -285,11 +287,11 @@ def test_a_conversation_in_the_shape_of_chat_completions():
             ),
             User(
                 (
-                    ToolResult(tool_use_id="c1", content=(TextBlock("done"), PNG)),
-                    ToolResult(
+                    ToolResultBlock(tool_use_id="c1", content=(TextBlock("done"), PNG)),
+                    ToolResultBlock(
                         tool_use_id="c2", content=(TextBlock("no such file"),), is_error=True
                     ),
-                    ToolResult(tool_use_id="c3", content=()),
+                    ToolResultBlock(tool_use_id="c3", content=()),
                     TextBlock("go on"),
                     DocumentBlock(source=PlainTextSource(data="notes"), title="N"),
                 )

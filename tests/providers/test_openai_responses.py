@@ -9,12 +9,12 @@ from tests.providers.loopback import Loopback, says, streams
 from tests.providers.test_sse import cut
 from tests.providers.wire import asks, collect, response_call, response_text, told
 
-from mainspring.capabilities.providers.http import Http
+from mainspring.capabilities.providers.http_client import HttpClient
 from mainspring.capabilities.providers.openai_responses import ResponsesModel
+from mainspring.capabilities.providers.openai_responses.client import ResponseParser
 from mainspring.capabilities.providers.openai_responses.request import encode
-from mainspring.capabilities.providers.openai_responses.stream import ResponseParser
 from mainspring.capabilities.providers.quirks import Quirks
-from mainspring.capabilities.providers.sse import Splitter
+from mainspring.capabilities.providers.sse_decoder import SseDecoder
 from mainspring.core.content import Base64Source, DocumentBlock, ImageBlock, TextBlock, UrlSource
 from mainspring.core.events import Usage
 from mainspring.core.model import (
@@ -24,7 +24,7 @@ from mainspring.core.model import (
     Reply,
     Request,
     Thinking,
-    ToolResult,
+    ToolResultBlock,
     ToolUse,
     ToolUseReady,
     User,
@@ -64,7 +64,7 @@ RICH = wire.response(
 
 
 def parse(chunks: list[bytes]) -> tuple[list[Delta], Reply]:
-    splitter, parser = Splitter(), ResponseParser(asks(), "openai")
+    splitter, parser = SseDecoder(), ResponseParser(asks(), "openai")
     events = [event for chunk in chunks for event in splitter.feed(chunk)]
     deltas = [delta for event in events for delta in parser.feed(event)]
     assert parser.is_over
@@ -75,7 +75,7 @@ def body(request: Request, quirks: Quirks = REASONS) -> dict[str, Any]:
     return json.loads(encode(request, quirks))
 
 
-async def test_a_rich_reply_comes_whole_and_in_order(server: Loopback, http: Http):
+async def test_a_rich_reply_comes_whole_and_in_order(server: Loopback, http: HttpClient):
     server.answers(streams(RICH, headers={"x-request-id": "req_9"}))
     deltas, reply = await collect(ResponsesModel(http, key="k", url=server.url))
     calls = [
@@ -100,7 +100,7 @@ async def test_a_rich_reply_comes_whole_and_in_order(server: Loopback, http: Htt
         "call_a": '{"command": "ls"}',
         "call_b": "",
     }
-    assert [each for each in deltas if isinstance(each, ToolUseReady)] == [
+    assert [delta for delta in deltas if isinstance(delta, ToolUseReady)] == [
         *map(ToolUseReady, calls)
     ]
     assert server.received[0].path == "/responses"
@@ -112,7 +112,9 @@ def test_any_cut_of_the_stream_gives_the_same_deltas_and_reply(places: list[int]
     assert parse(cut(stream, places)) == parse([stream])
 
 
-async def test_a_whole_answer_gives_the_same_reply_as_the_stream(server: Loopback, http: Http):
+async def test_a_whole_answer_gives_the_same_reply_as_the_stream(
+    server: Loopback, http: HttpClient
+):
     server.answers(says(200, wire.response_body(*ITEMS)))
     model = ResponsesModel(http, key="k", url=server.url)
     assert await collect(model, asks(stream=False)) == ([], parse(RICH)[1])
@@ -150,8 +152,8 @@ def test_a_conversation_in_the_shape_of_the_responses_api():
     said = Assistant((*parse(RICH)[1].content[:3], Thinking(text="x", signature="anthropic:s")))
     given = User(
         (
-            ToolResult(tool_use_id="call_a", content=(TextBlock("done"), PNG)),
-            ToolResult(tool_use_id="call_b", content=(TextBlock("no"),), is_error=True),
+            ToolResultBlock(tool_use_id="call_a", content=(TextBlock("done"), PNG)),
+            ToolResultBlock(tool_use_id="call_b", content=(TextBlock("no"),), is_error=True),
             TextBlock("go on"),
         )
     )

@@ -16,8 +16,8 @@ from tests.providers.fleet import (
     says,
 )
 
-from mainspring.capabilities.providers.pacing import PaceSettings
-from mainspring.capabilities.providers.retry import Backoff
+from mainspring.capabilities.providers.rate_limit import RateLimitSettings
+from mainspring.capabilities.providers.retry import RetryPolicy
 from mainspring.capabilities.providers.router import RouterSettings
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import InvalidInput, ProviderFailed, ProviderFailure
@@ -26,7 +26,7 @@ from mainspring.core.model import (
     FailedOver,
     Stalled,
     TextDelta,
-    ToolResult,
+    ToolResultBlock,
     ToolSpec,
     ToolUse,
     ToolUseReady,
@@ -51,7 +51,7 @@ async def test_a_key_revoked_in_the_middle_of_a_conversation_hands_all_of_it_to_
         messages=(
             User((TextBlock("read it"),)),
             Assistant((ToolUse(id="t1", name="read", input={"path": "a"}),)),
-            User((ToolResult(tool_use_id="t1", content=(TextBlock("contents"),)),)),
+            User((ToolResultBlock(tool_use_id="t1", content=(TextBlock("contents"),)),)),
         ),
         tools=(READ,),
     )
@@ -183,7 +183,7 @@ async def test_all_models_down_is_one_error_that_names_each():
         SPARE: Fake(fails("server")),
         THIRD: Fake(fails("rate_limited", retry_after=45.0)),
     }
-    settings = RouterSettings(backoff=Backoff(attempts=1))
+    settings = RouterSettings(retry_policy=RetryPolicy(attempts=1))
     with pytest.raises(ProviderFailed) as caught:
         await ask(fleet(models, settings=settings))
     text = str(caught.value)
@@ -207,7 +207,7 @@ async def test_the_breaker_opens_after_failures_in_a_row_and_one_probe_closes_it
     time = Time()
     main = Fake(fails("server"), fails("server"), says("back"))
     settings = RouterSettings(
-        backoff=Backoff(attempts=1), breaker=quick_to_open(failures=2).breaker
+        retry_policy=RetryPolicy(attempts=1), breaker=quick_to_open(failures=2).breaker
     )
     router = fleet({MAIN: main, SPARE: Fake(says("ok"))}, time, settings)
     route = router.route()
@@ -227,7 +227,7 @@ async def test_the_breaker_opens_after_failures_in_a_row_and_one_probe_closes_it
 async def test_only_one_call_probes_a_half_open_breaker():
     time = Time()
     main, spare = Fake(fails("server"), says("back")), Fake(says("ok"))
-    settings = RouterSettings(backoff=Backoff(attempts=1), breaker=quick_to_open().breaker)
+    settings = RouterSettings(retry_policy=RetryPolicy(attempts=1), breaker=quick_to_open().breaker)
     router = fleet({MAIN: main, SPARE: spare}, time, settings)
     await ask(router)
     time.now += 30
@@ -244,7 +244,7 @@ async def test_only_one_call_probes_a_half_open_breaker():
 async def test_a_failed_probe_is_not_an_event_and_doubles_the_cooldown():
     time = Time()
     main = Fake(fails("server"))
-    settings = RouterSettings(backoff=Backoff(attempts=1), breaker=quick_to_open().breaker)
+    settings = RouterSettings(retry_policy=RetryPolicy(attempts=1), breaker=quick_to_open().breaker)
     router = fleet({MAIN: main, SPARE: Fake(says("ok"))}, time, settings)
     route = router.route()
     await ask(route)
@@ -257,7 +257,7 @@ async def test_a_failed_probe_is_not_an_event_and_doubles_the_cooldown():
 async def test_a_cancelled_probe_leaves_the_breaker_ready_for_another():
     time = Time()
     main = Fake(fails("server"), says("back"))
-    settings = RouterSettings(backoff=Backoff(attempts=1), breaker=quick_to_open().breaker)
+    settings = RouterSettings(retry_policy=RetryPolicy(attempts=1), breaker=quick_to_open().breaker)
     router = fleet({MAIN: main, SPARE: Fake(says("ok"))}, time, settings)
     await ask(router)
     time.now += 30
@@ -272,7 +272,7 @@ async def test_a_cancelled_probe_leaves_the_breaker_ready_for_another():
 async def test_a_lone_model_is_waited_for_through_a_short_cooldown():
     time = Time()
     main = Fake(fails("server"), says("back"))
-    settings = RouterSettings(backoff=Backoff(attempts=1), breaker=quick_to_open().breaker)
+    settings = RouterSettings(retry_policy=RetryPolicy(attempts=1), breaker=quick_to_open().breaker)
     router = fleet({MAIN: main}, time, settings)
     with pytest.raises(ProviderFailed):
         await ask(router)
@@ -283,7 +283,7 @@ async def test_a_lone_model_is_waited_for_through_a_short_cooldown():
 async def test_no_more_calls_run_at_once_than_the_provider_allows():
     main = Fake(says("ok"))
     main.gate = anyio.Event()
-    router = fleet({MAIN: main}, settings=RouterSettings(pace=PaceSettings(max_concurrent=2)))
+    router = fleet({MAIN: main}, settings=RouterSettings(pace=RateLimitSettings(max_concurrent=2)))
     with anyio.fail_after(5):
         async with anyio.create_task_group() as group:
             for _ in range(5):
@@ -300,7 +300,7 @@ async def test_requests_a_minute_are_spread_out():
     router = fleet(
         {MAIN: Fake(says("ok"))},
         time,
-        RouterSettings(paces={"anthropic": PaceSettings(requests_per_minute=2)}),
+        RouterSettings(paces={"anthropic": RateLimitSettings(requests_per_minute=2)}),
     )
     for _ in range(4):
         await ask(router)
@@ -312,7 +312,7 @@ async def test_tokens_a_minute_are_counted_as_the_provider_counted_them():
     router = fleet(
         {MAIN: Fake(says("ok", tokens=1199))},
         time,
-        RouterSettings(pace=PaceSettings(tokens_per_minute=1200)),
+        RouterSettings(pace=RateLimitSettings(tokens_per_minute=1200)),
     )
     await ask(router)
     await ask(router)

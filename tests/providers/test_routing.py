@@ -8,7 +8,12 @@ import pytest
 from tests.providers.fleet import Fake, answer, fails, fleet, request, says
 
 from mainspring.capabilities.providers.router import Router
-from mainspring.capabilities.providers.routing import Candidate, Routing, Rule, Task
+from mainspring.capabilities.providers.routing_rules import (
+    ModelCandidate,
+    Routing,
+    RoutingRule,
+    RoutingTask,
+)
 from mainspring.core.errors import InvalidInput
 from mainspring.core.model import Request, ToolSpec
 
@@ -19,19 +24,19 @@ READ = ToolSpec(name="read", description="", input_schema={})
 @pytest.mark.parametrize(
     ("task", "tools", "answers"),
     [
-        (Task(), 0, SPARE),
-        (Task(agent="reviewer-go"), 3, THIRD),
-        (Task(skills=("pdf", "summarize")), 3, SPARE),
-        (Task(), 3, MAIN),
+        (RoutingTask(), 0, SPARE),
+        (RoutingTask(agent="reviewer-go"), 3, THIRD),
+        (RoutingTask(skills=("pdf", "summarize")), 3, SPARE),
+        (RoutingTask(), 3, MAIN),
     ],
 )
 async def test_rules_choose_by_agent_skill_and_number_of_tools(
-    task: Task, tools: int, answers: str
+    task: RoutingTask, tools: int, answers: str
 ):
     rules = [
-        Rule(use=THIRD, agent="reviewer-*"),
-        Rule(use=SPARE, skill="summarize"),
-        Rule(use=SPARE, max_tools=0),
+        RoutingRule(use=THIRD, agent="reviewer-*"),
+        RoutingRule(use=SPARE, skill="summarize"),
+        RoutingRule(use=SPARE, max_tools=0),
     ]
     models = {name: Fake(says(name)) for name in (MAIN, SPARE, THIRD)}
     route = fleet(models, rules=rules).route(task)
@@ -40,33 +45,33 @@ async def test_rules_choose_by_agent_skill_and_number_of_tools(
 
 async def test_a_chosen_model_that_fails_falls_back_to_the_others():
     models = {MAIN: Fake(says("ok")), SPARE: Fake(fails("forbidden"))}
-    route = fleet(models, rules=[Rule(use=SPARE)]).route()
+    route = fleet(models, rules=[RoutingRule(use=SPARE)]).route()
     assert (await answer(route)).model == MAIN
 
 
 async def test_a_classifier_is_asked_once_in_the_life_of_a_route():
     asked: list[str] = []
 
-    async def classify(task: Task, _request: Request) -> str:
+    async def classify(task: RoutingTask, _request: Request) -> str:
         asked.append(task.agent)
         return "small"
 
     routing = Routing(
         {
-            "main": [Candidate(id=MAIN, model=Fake(says("no")))],
-            "small": [Candidate(id=SPARE, model=Fake(says("ok")))],
+            "main": [ModelCandidate(id=MAIN, model=Fake(says("no")))],
+            "small": [ModelCandidate(id=SPARE, model=Fake(says("ok")))],
         },
         classifier=classify,
     )
-    route = Router(routing).route(Task(agent="a"))
+    route = Router(routing).route(RoutingTask(agent="a"))
     assert (await answer(route)).model == SPARE
     assert (await answer(route)).model == SPARE
     assert asked == ["a"]
 
 
 def _unknown() -> Routing:
-    candidate = Candidate(id=MAIN, model=Fake(says("ok")))
-    return Routing({"main": [candidate]}, [Rule(use="nobody")])
+    candidate = ModelCandidate(id=MAIN, model=Fake(says("ok")))
+    return Routing({"main": [candidate]}, [RoutingRule(use="nobody")])
 
 
 @pytest.mark.parametrize("make", [_unknown, lambda: Routing({"main": []})])
@@ -76,5 +81,5 @@ def test_a_routing_that_leads_nowhere_is_refused(make: Callable[[], Routing]):
 
 
 async def test_a_role_without_models_uses_those_of_main():
-    route = fleet({MAIN: Fake(says("ok"))}).route(Task(role="judge"))
+    route = fleet({MAIN: Fake(says("ok"))}).route(RoutingTask(role="judge"))
     assert (await answer(route)).model == MAIN

@@ -1,9 +1,15 @@
 import pytest
 from tests.providers.wire import asks, collect, told
 
-from mainspring.capabilities.providers.prompt_cache import PromptCache
-from mainspring.capabilities.providers.replay import Replay, fingerprint
-from mainspring.capabilities.providers.scripted import Scripted, calls, fails, says, thinks
+from mainspring.capabilities.providers.replay_model import ReplayModel, request_fingerprint
+from mainspring.capabilities.providers.scripted import (
+    Scripted,
+    SimulatedPromptCache,
+    calls,
+    fails,
+    says,
+    thinks,
+)
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import ProviderFailed
 from mainspring.core.events import Usage
@@ -14,7 +20,7 @@ from mainspring.core.model import (
     Request,
     TextDelta,
     Thinking,
-    ToolResult,
+    ToolResultBlock,
     ToolUse,
     ToolUseReady,
     User,
@@ -48,7 +54,7 @@ async def test_lines_put_together_are_one_reply_told_in_deltas():
         first.id: '{"command":"ls"}',
         second.id: "{}",
     }
-    assert [each.use for each in deltas if isinstance(each, ToolUseReady)] == [first, second]
+    assert [delta.use for delta in deltas if isinstance(delta, ToolUseReady)] == [first, second]
     assert deltas[1:4] == [TextDelta("Loo"), TextDelta("kin"), TextDelta("g.")]
 
 
@@ -66,7 +72,7 @@ async def test_ids_of_calls_do_not_repeat_in_a_conversation():
     for _ in range(5):
         _, reply = await collect(model, asks(*messages))
         [use] = [block for block in reply.content if isinstance(block, ToolUse)]
-        result = ToolResult(tool_use_id=use.id, content=())
+        result = ToolResultBlock(tool_use_id=use.id, content=())
         messages += [Assistant(reply.content), User((result,))]
     ids = [m.content[0].id for m in messages if isinstance(m.content[0], ToolUse)]
     assert len(set(ids)) == 5
@@ -114,7 +120,7 @@ async def test_each_request_reads_from_the_simulated_cache_what_the_one_before_i
 
 
 def test_a_changed_prefix_misses_the_simulated_cache():
-    cache = PromptCache()
+    cache = SimulatedPromptCache()
     request = asks(*conversation(3), cache_messages=(6,))
     first = cache.usage(request, output_tokens=1)
     again = cache.usage(request, output_tokens=1)
@@ -123,15 +129,15 @@ def test_a_changed_prefix_misses_the_simulated_cache():
     assert (again.cache_creation_input_tokens, again.input_tokens) == (0, 0)
     changed = cache.usage(asks(*conversation(3), tools=(), cache_messages=(6,)), output_tokens=1)
     assert changed.cache_read_input_tokens == 0
-    short = PromptCache(min_tokens=100_000).usage(request, output_tokens=1)
+    short = SimulatedPromptCache(min_tokens=100_000).usage(request, output_tokens=1)
     assert (short.cache_creation_input_tokens, short.cache_read_input_tokens) == (0, 0)
 
 
 async def test_a_replay_gives_the_recorded_replies_to_the_recorded_requests():
     live = Scripted(says("one"), says("two") + calls("bash"))
     requests = [asks(request_id="a"), asks(*conversation(1), request_id="b")]
-    recorded = [(fingerprint(each), (await collect(live, each))[1]) for each in requests]
-    replay = Replay(recorded)
+    recorded = [(request_fingerprint(item), (await collect(live, item))[1]) for item in requests]
+    replay = ReplayModel(recorded)
     for request, (_, reply) in zip(requests, recorded, strict=True):
         resent = asks(*request.messages, request_id="other", cache_messages=(0,))
         assert (await collect(replay, resent))[1] == reply
@@ -143,7 +149,7 @@ async def test_a_replay_gives_the_recorded_replies_to_the_recorded_requests():
 
 async def test_a_replay_stops_at_the_first_difference_and_stays_stopped():
     reply = Reply(content=(TextBlock("x"),), usage=Usage(), reason="end_turn", model="m")
-    replay = Replay([(fingerprint(asks()), reply)])
+    replay = ReplayModel([(request_fingerprint(asks()), reply)])
     for request in (asks(system=("other",)), asks()):
         with pytest.raises(ProviderFailed, match="request 1 is not the recorded one"):
             await collect(replay, request)
@@ -156,7 +162,7 @@ async def test_a_replay_goes_on_live_from_the_first_difference():
     def same_model(recorded: str, request: Request) -> str | None:
         return None if recorded == request.model else f"model {request.model}"
 
-    replay = Replay([("m-1", reply), ("m-1", reply)], compare=same_model, live=live)
+    replay = ReplayModel([("m-1", reply), ("m-1", reply)], compare=same_model, live=live)
     requests = [asks(), asks(model="m-2"), asks()]
     said = [words((await collect(replay, request))[1]) for request in requests]
     assert said == ["old", "new", "newer"]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.capabilities.providers.sse import EventTooLarge, Splitter
+from mainspring.capabilities.providers.sse_decoder import EventTooLarge, SseDecoder
 
 STREAM = (
     'event: a\ndata: {"x": "żółć 🦊"}\n\n: comment\ndata:two\ndata: lines\nid: 7\n\ndata: 3\n\n'
@@ -13,7 +13,7 @@ EVENTS = ['{"x": "żółć 🦊"}'.encode(), b"two\nlines", b"3"]
 
 
 def split(chunks: list[bytes], **limits: int) -> list[bytes]:
-    splitter = Splitter(**limits)
+    splitter = SseDecoder(**limits)
     events = [event for chunk in chunks for event in splitter.feed(chunk)]
     return events + splitter.end()
 

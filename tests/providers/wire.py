@@ -125,7 +125,7 @@ def named(data: dict[str, Any]) -> bytes:
 
 def block(index: int, start: dict[str, Any], *deltas: dict[str, Any]) -> bytes:
     events = [{"type": "content_block_start", "index": index, "content_block": start}]
-    events += [{"type": "content_block_delta", "index": index, "delta": each} for each in deltas]
+    events += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
     return b"".join(map(named, [*events, {"type": "content_block_stop", "index": index}]))
 
 
@@ -188,10 +188,10 @@ def response(
     for index, item in enumerate(items):
         begun: dict[str, Any] = {**item, "arguments": "", "content": [], "summary": []}
         events.append({"type": "response.output_item.added", "output_index": index, "item": begun})
-        events += [each for each in deltas if each["output_index"] == index]
+        events += [delta for delta in deltas if delta["output_index"] == index]
         events.append({"type": "response.output_item.done", "output_index": index, "item": item})
     events.append({"type": kind, "response": whole})
-    return [event(each, each["type"]) for each in events]
+    return [event(entry, entry["type"]) for entry in events]
 
 
 def response_body(*items: dict[str, Any], **ending: object) -> dict[str, Any]:

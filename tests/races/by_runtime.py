@@ -13,15 +13,15 @@ from tests.races.hostile import FILES, FOLDERS
 from tests.races.scene import SECONDS, Scene
 
 from mainspring import Agent, calls, open_runtime, says
-from mainspring.capabilities.providers.scripted import Answer, Line, Scripted
+from mainspring.capabilities.providers.scripted import ScriptAnswer, Scripted, ScriptLine
 from mainspring.config import Settings, read_settings
 from mainspring.core.errors import MainspringError
 from mainspring.core.model import Assistant, Request
-from mainspring.runtime.crew.built_in import BUILT_IN
-from mainspring.runtime.rewinding import read_past
-from mainspring.runtime.sessions import Runtime, Session
-from mainspring.wiring.snapshots import open_snapshots
-from mainspring.wiring.wish import Wish
+from mainspring.runtime.session.rewind import read_rewind_history
+from mainspring.runtime.session.session import Runtime, Session
+from mainspring.runtime.subagents.subagent import BUILT_IN_SUBAGENTS
+from mainspring.wiring.run_options import RunOptions
+from mainspring.wiring.session_snapshots import open_snapshots
 
 _MODEL = "scripted:x"
 _OPENED = 5
@@ -42,11 +42,11 @@ async def race_runtime(scene: Scene, until: float) -> None:
 
 async def _session(scene: Scene, settings: Settings, workspace: Path, until: float) -> None:
     sandbox: Mapping[str, object] = {"backend": scene.sandbox, "allowDegraded": True}
-    wish = Wish(workspace=workspace, mode="bypassPermissions", sandbox=sandbox)
-    lead = Agent(name="lead", model=_MODEL, built_ins=("*",), subagents=BUILT_IN)
+    options = RunOptions(workspace=workspace, mode="bypassPermissions", sandbox=sandbox)
+    lead = Agent(name="lead", model=_MODEL, built_ins=("*",), subagents=BUILT_IN_SUBAGENTS)
     model = Scripted(otherwise=lambda request: _answer(scene, request))
     try:
-        async with open_runtime(settings, wish=wish) as runtime:
+        async with open_runtime(settings, options=options) as runtime:
             runtime.models.put(_MODEL, model)
             session = await runtime.start(lead, "begin")
             await _run(scene, session)
@@ -91,12 +91,12 @@ async def _run(scene: Scene, session: Session) -> None:
 
 async def _rewind(scene: Scene, settings: Settings, runtime: Runtime, session: Session) -> None:
     """Both ways that `sessions rewind` goes: the files of an earlier state, and what differs."""
-    past = await read_past(runtime.log, await runtime.log.session(session.id))
-    if not past.kept:
+    past = await read_rewind_history(runtime.log, await runtime.log.session(session.id))
+    if not past.checkpoints:
         return
     try:
         snapshots = await open_snapshots(settings, runtime.log, past)
-        kept = scene.random.choice(past.kept).snapshot
+        kept = scene.random.choice(past.checkpoints).snapshot
         await snapshots.diff(kept)
         await snapshots.restore(kept)
         scene.counts["rewound"] += 1
@@ -112,9 +112,9 @@ async def _look(scene: Scene, session: Session, model: Scripted, workspace: Path
     await anyio.to_thread.run_sync(scene.look, said, workspace, scene.root / "own")
 
 
-def _answer(scene: Scene, request: Request) -> Answer:
+def _answer(scene: Scene, request: Request) -> ScriptAnswer:
     task = str(request.messages[0])
-    turns = sum(isinstance(each, Assistant) for each in request.messages)
+    turns = sum(isinstance(message, Assistant) for message in request.messages)
     if "probe" in task or "apart" in task:
         changes = "echo more >> src/main.py; mkdir -p fresh; echo x > fresh/$$; "
         return says("done") if turns else calls("bash", command=changes + scene.probe())
@@ -128,7 +128,7 @@ def _answer(scene: Scene, request: Request) -> Answer:
     return _round(scene) if "play a round" in last else says("done")
 
 
-def _round(scene: Scene) -> Line:
+def _round(scene: Scene) -> ScriptLine:
     """All at once."""
     choice = scene.random.choice
     file = choice((*FILES, "src/prompt.txt", "data/server.db", "skills/prompt.txt"))

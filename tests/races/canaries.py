@@ -36,7 +36,7 @@ class Canaries:
         (root / "repository/prompt.txt").write_text(self.token)
         git(root / "repository", "add", ".")
         git(root / "repository", "commit", "--quiet", "--message", self.token)
-        self.folders = [str(each) for each in (tenant, server, root / "repository/.git")]
+        self.folders = [str(item) for item in (tenant, server, root / "repository/.git")]
         self.before = self.now()
 
     def _fill(self, place: Path, at: int) -> None:

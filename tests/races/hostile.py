@@ -117,7 +117,7 @@ class Hostile:
     def _swap_repository(self, folder: int, name: str, path: str) -> None:
         """With the same part of another one, for as long as some step of git's may take."""
         twin = f"twin-of-{name}"
-        victim = next(each for each in self._victims if each.endswith("/.git"))
+        victim = next(item for item in self._victims if item.endswith("/.git"))
         with suppress(FileExistsError):
             os.symlink(victim + path.removeprefix(".git"), twin, dir_fd=folder)
         if not _is_there(folder, name):
@@ -153,10 +153,10 @@ class Hostile:
         os.mkdir(name, 0o755, dir_fd=folder)
         inner = os.open(name, _HERE, dir_fd=folder)
         try:
-            for each in ("settings.json", "config", "prompt.txt", "SKILL.md", "notes.txt"):
-                _write(inner, each, b"{}\n")
-            for each in ("hooks", "info", "more"):
-                os.mkdir(each, 0o755, dir_fd=inner)
+            for entry in ("settings.json", "config", "prompt.txt", "SKILL.md", "notes.txt"):
+                _write(inner, entry, b"{}\n")
+            for item in ("hooks", "info", "more"):
+                os.mkdir(item, 0o755, dir_fd=inner)
         finally:
             os.close(inner)
 
@@ -261,8 +261,8 @@ def _remove(folder: int, name: str) -> None:
             return
         inner = os.open(name, _HERE, dir_fd=folder)
         try:
-            for each in os.listdir(inner):
-                _remove(inner, each)
+            for item in os.listdir(inner):
+                _remove(inner, item)
         finally:
             os.close(inner)
         os.rmdir(name, dir_fd=folder)

@@ -139,7 +139,7 @@ class Scene:
             if self.canaries.is_in(text):
                 at = text.index(self.canaries.token)
                 self.wins.append(f"read: {text[max(0, at - 200) : at + 60]!r}")
-        self.wins += [f"changed: {each}" for each in self.canaries.changes()]
+        self.wins += [f"changed: {change}" for change in self.canaries.changes()]
         for place in places:
             self._look_in(str(place), str(place))
 
@@ -149,9 +149,9 @@ class Scene:
         with suppress(OSError):
             folder = os.open(name, flags, dir_fd=above)
             try:
-                for each in os.listdir(folder):
-                    self._look_at(f"{place}/{each}", each, folder)
-                    self._look_in(f"{place}/{each}", each, folder)
+                for item in os.listdir(folder):
+                    self._look_at(f"{place}/{item}", item, folder)
+                    self._look_in(f"{place}/{item}", item, folder)
             finally:
                 os.close(folder)
 
@@ -200,8 +200,8 @@ class Scene:
             f" seconds={time.monotonic() - begun:.0f} {counts}"
             f" wins={len(self.wins)} failures={len(self.failures)}",
             *(f"{number} times {why}" for why, number in self.reasons.most_common(_MOST_TOLD)),
-            *(f"WIN {each}" for each in self.wins[:_MOST_TOLD]),
-            *(f"FAILURE {each}" for each in self.failures[:_MOST_TOLD]),
+            *(f"WIN {win}" for win in self.wins[:_MOST_TOLD]),
+            *(f"FAILURE {failure}" for failure in self.failures[:_MOST_TOLD]),
         ]
         return "\n".join(lines)
 

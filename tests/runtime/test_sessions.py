@@ -33,13 +33,13 @@ from mainspring import (
     says,
     tool,
 )
-from mainspring.capabilities.providers.scripted import Line
+from mainspring.capabilities.providers.scripted import ScriptLine
 from mainspring.config import read_settings
 from mainspring.core import clock
-from mainspring.core.catalog import ModelFacts, Price
 from mainspring.core.errors import LeaseHeld, SessionNotFound
 from mainspring.core.events import Usage
-from mainspring.harness.budget import DailyLimits, MemoryLedger, Purse, SpendRate
+from mainspring.core.model_facts import ModelFacts, Price
+from mainspring.harness.budget import Budget, DailyLimits, InMemoryLedger, SpendRate
 
 
 @tool
@@ -53,11 +53,11 @@ CLERK = Agent(name="clerk", instructions="Use the tools.", tools=[add])
 
 @asynccontextmanager
 async def runtime_with(
-    model: Model, folder: Path, *, purse: Purse | None = None
+    model: Model, folder: Path, *, budget: Budget | None = None
 ) -> AsyncGenerator[Runtime, None]:
     async with open_runtime(store=str(folder / "log.db")) as runtime:
         runtime.models.put(CLERK.model, model)
-        runtime.purse = purse or runtime.purse
+        runtime.budget = budget or runtime.budget
         yield runtime
 
 
@@ -147,7 +147,7 @@ async def test_the_session_of_a_killed_process_is_taken_over_at_once(tmp_path: P
     code = inspect.cleandoc("""
         import sys, anyio
         from mainspring import Agent, open_runtime
-        from mainspring.runtime.owner import local_owner
+        from mainspring.runtime.session.lease import local_owner
         async def main():
             async with open_runtime(store=sys.argv[1]) as runtime:
                 await runtime.log.hold(sys.argv[2], owner=local_owner("wrkr"), seconds=600)
@@ -225,9 +225,9 @@ class DearModels:
 
 
 async def test_an_agent_has_a_daily_limit_over_all_its_sessions(tmp_path: Path):
-    ledger = MemoryLedger(DailyLimits(agent_usd=Decimal("3")), clock.now)
-    purse = Purse(ledger=ledger)
-    async with runtime_with(Scripted(), tmp_path, purse=purse) as runtime:
+    ledger = InMemoryLedger(DailyLimits(agent_usd=Decimal("3")), clock.now)
+    budget = Budget(ledger=ledger)
+    async with runtime_with(Scripted(), tmp_path, budget=budget) as runtime:
         runtime.models = DearModels(Scripted(otherwise=says("ok")))
         reasons: list[str] = []
         for _ in range(6):
@@ -241,7 +241,7 @@ async def test_an_agent_has_a_daily_limit_over_all_its_sessions(tmp_path: Path):
 
 async def test_money_that_goes_too_fast_stops_everything(tmp_path: Path):
     rate = SpendRate(Decimal("1"), seconds=60, clock=lambda: 0.0)
-    async with runtime_with(Scripted(), tmp_path, purse=Purse(rate=rate)) as runtime:
+    async with runtime_with(Scripted(), tmp_path, budget=Budget(rate=rate)) as runtime:
         runtime.models = DearModels(Scripted(otherwise=calls("add", a=1, b=1)))
         result = await (await runtime.start(CLERK, "go")).run()
         assert result is not None
@@ -341,7 +341,7 @@ async def test_a_result_over_its_cap_can_be_read_in_full(tmp_path: Path):
         """Say much."""
         return "".join(f"line {number}\n" for number in range(200))
 
-    def read(request: Request) -> Line:
+    def read(request: Request) -> ScriptLine:
         blob = re.findall(r"sha256:[0-9a-f]{64}", str(request.messages[-1]))[0]
         return calls("history_read", blob=blob, offset=1000)
 

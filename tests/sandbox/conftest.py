@@ -10,19 +10,19 @@ from pathlib import Path
 import anyio
 import pytest
 
+from mainspring.capabilities.sandbox.backend import SandboxLimits, SandboxSpec
 from mainspring.capabilities.sandbox.bwrap import Bubblewrap, find_bubblewrap
-from mainspring.capabilities.sandbox.cage import Limits, Site
-from mainspring.capabilities.sandbox.client import KeptSandbox
-from mainspring.core.hands import Exec, Ran
+from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
+from mainspring.core.ports import ExecRequest, ExecResult
 
 _KEYS = itertools.count()
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
+def site(tmp_path: Path) -> SandboxSpec:
     workspace = tmp_path / "workspace"
     workspace.mkdir()
-    return Site(session_id="test", workspace=workspace, state=tmp_path / "state")
+    return SandboxSpec(session_id="test", workspace=workspace, state=tmp_path / "state")
 
 
 @pytest.fixture(scope="session")
@@ -34,19 +34,19 @@ def bubblewrap() -> Bubblewrap:
 
 
 @pytest.fixture
-async def sandbox(site: Site, bubblewrap: Bubblewrap) -> AsyncIterator[KeptSandbox]:
-    async with KeptSandbox(site, bubblewrap) as opened:
+async def sandbox(site: SandboxSpec, bubblewrap: Bubblewrap) -> AsyncIterator[KeeperSandbox]:
+    async with KeeperSandbox(site, bubblewrap) as opened:
         yield opened
 
 
-def limited(site: Site, limits: Limits) -> Site:
+def limited(site: SandboxSpec, limits: SandboxLimits) -> SandboxSpec:
     return replace(site, limits=limits)
 
 
-async def sh(sandbox: KeptSandbox, script: str, *, wall_seconds: float = 20.0) -> Ran:
+async def sh(sandbox: KeeperSandbox, script: str, *, wall_seconds: float = 20.0) -> ExecResult:
     """Run a script under a key of its own."""
     with anyio.fail_after(60):
         key = f"sh-{next(_KEYS)}"
         return await sandbox.run(
-            Exec(key=key, argv=("/bin/sh", "-c", script), wall_seconds=wall_seconds)
+            ExecRequest(key=key, argv=("/bin/sh", "-c", script), wall_seconds=wall_seconds)
         )

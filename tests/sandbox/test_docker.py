@@ -6,26 +6,26 @@ from pathlib import Path
 import anyio
 import pytest
 
-from mainspring.capabilities.sandbox.cage import MIB, Limits, Site
-from mainspring.capabilities.sandbox.client import KeptSandbox
+from mainspring.capabilities.sandbox.backend import MIB, SandboxLimits, SandboxSpec
 from mainspring.capabilities.sandbox.docker import Docker, container_name, run_command
+from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
 from mainspring.core.errors import SandboxFailed
-from mainspring.core.hands import Exec
+from mainspring.core.ports import ExecRequest
 
 BACKEND = Docker(image="tools:1")
 
 
-def site_in(folder: Path) -> Site:
+def site_in(folder: Path) -> SandboxSpec:
     work = folder / "work"
     for name in (".mainspring", ".git/hooks"):
         (work / name).mkdir(parents=True)
-    return Site(
+    return SandboxSpec(
         session_id="one",
         workspace=work,
         state=folder / "state",
         hidden=(work / ".mainspring", work / "absent"),
         protected=(work / ".git/hooks",),
-        limits=Limits(memory_bytes=512 * MIB),
+        sandbox_limits=SandboxLimits(memory_bytes=512 * MIB),
     )
 
 
@@ -78,8 +78,8 @@ async def test_programs_are_started_in_the_container_and_it_is_killed_in_the_end
     site = site_in(tmp_path)
     name = container_name(site)
     with anyio.fail_after(60):
-        async with KeptSandbox(site, Docker(image="tools:1", program=str(engine))) as sandbox:
-            wanted = Exec(key="one", argv=("make", "all"), env={"DOCKER_HOST": "x"})
+        async with KeeperSandbox(site, Docker(image="tools:1", program=str(engine))) as sandbox:
+            wanted = ExecRequest(key="one", argv=("make", "all"), env={"DOCKER_HOST": "x"})
             assert (await sandbox.run(wanted)).status == 7
         while f"kill {name}" not in log.read_text():  # noqa: ASYNC110 -- by another process
             await anyio.sleep(0.02)

@@ -11,28 +11,32 @@ import pytest
 from anyio import to_thread
 from tests.sandbox.conftest import sh
 
+from mainspring.capabilities.sandbox.backend import SandboxSpec
+from mainspring.capabilities.sandbox.background_services import SandboxServices
 from mainspring.capabilities.sandbox.bwrap import Bubblewrap
-from mainspring.capabilities.sandbox.cage import Site
-from mainspring.capabilities.sandbox.client import KeptSandbox
-from mainspring.capabilities.sandbox.services import Services
-from mainspring.capabilities.sandbox.shelf import Shelf
-from mainspring.capabilities.sandbox.start import BEGIN, ROOT, start_keeper
+from mainspring.capabilities.sandbox.execution_records import ExecutionRecords
+from mainspring.capabilities.sandbox.keeper_connection import (
+    KEEPER_CODE,
+    PACKAGE_ROOT,
+    start_keeper,
+)
+from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
 from mainspring.core.errors import SandboxFailed
-from mainspring.core.hands import Exec, Ran
+from mainspring.core.ports import ExecRequest, ExecResult
 
 HARNESS = """
 import anyio, sys
 from pathlib import Path
 from mainspring.capabilities.sandbox.bwrap import Bubblewrap
-from mainspring.capabilities.sandbox.cage import Site
-from mainspring.capabilities.sandbox.client import KeptSandbox
+from mainspring.capabilities.sandbox.backend import SandboxSpec
+from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
 from mainspring.core.errors import SandboxFailed
-from mainspring.core.hands import Exec, Ran
+from mainspring.core.ports import ExecRequest
 
 async def main(bwrap, workspace, state, script):
-    site = Site(session_id="test", workspace=Path(workspace), state=Path(state))
-    sandbox = KeptSandbox(site, Bubblewrap(path=bwrap))
-    await sandbox.run(Exec(key="effect", argv=("sh", "-c", script)))
+    spec = SandboxSpec(session_id="test", workspace=Path(workspace), state=Path(state))
+    sandbox = KeeperSandbox(spec, Bubblewrap(path=bwrap))
+    await sandbox.run(ExecRequest(key="effect", argv=("sh", "-c", script)))
 
 anyio.run(main, *sys.argv[1:])
 """
@@ -52,24 +56,24 @@ def processes(*holding: str) -> list[int]:
     return found
 
 
-def keeper_of(site: Site) -> int:
+def keeper_of(site: SandboxSpec) -> int:
     """The parent of the launcher that is working for this site."""
     launcher = min(processes("bwrap", str(site.workspace)))
     return int(Path(f"/proc/{launcher}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def gates(site: Site) -> None:
+def authorizer(site: SandboxSpec) -> None:
     for name in ("begun", "gate"):
         os.mkfifo(site.workspace / name)
 
 
-async def passed(site: Site, name: str) -> None:
+async def passed(site: SandboxSpec, name: str) -> None:
     """When a program has written to this fifo."""
     with anyio.fail_after(20):
         await to_thread.run_sync((site.workspace / name).read_bytes)
 
 
-async def opened(site: Site) -> None:
+async def opened(site: SandboxSpec) -> None:
     """Let the program go on that reads the gate."""
     with anyio.fail_after(20):
         await to_thread.run_sync((site.workspace / "gate").write_bytes, b"")
@@ -82,33 +86,33 @@ async def gone(is_gone: Callable[[], bool]) -> None:
 
 
 async def test_whatever_a_program_leaves_behind_is_killed_when_it_ends(
-    sandbox: KeptSandbox, site: Site
+    sandbox: KeeperSandbox, site: SandboxSpec
 ):
     left = (
         "sleep 8642 & (setsid sh -c 'setsid sleep 8642 &' &) ; nohup sleep 8642 >/dev/null 2>&1 &"
     )
     ran = await sh(sandbox, left)
-    assert (ran.status, ran.stopped) == (0, None)
+    assert (ran.status, ran.stop_cause) == (0, None)
     assert not [pid for pid in processes("sleep", "8642") if is_ours(pid, site)]
     assert len((await sh(sandbox, "exec ps ax -o pid=")).stdout.head.split()) == 2  # agent, ps
 
 
-def is_ours(pid: int, site: Site) -> bool:
+def is_ours(pid: int, site: SandboxSpec) -> bool:
     return os.path.realpath(f"/proc/{pid}/cwd").startswith(str(site.workspace))
 
 
-async def test_the_same_key_never_runs_twice(sandbox: KeptSandbox, site: Site):
-    wanted = Exec(key="k", argv=("sh", "-c", "echo x >> effects; echo said"))
+async def test_the_same_key_never_runs_twice(sandbox: KeeperSandbox, site: SandboxSpec):
+    wanted = ExecRequest(key="k", argv=("sh", "-c", "echo x >> effects; echo said"))
     first, again = await sandbox.run(wanted), await sandbox.run(wanted)
-    assert first == again == await sandbox.found("k")
+    assert first == again == await sandbox.find_result("k")
     assert (site.workspace / "effects").read_text() == "x\n"
     await sandbox.forget("k")
-    assert await sandbox.found("k") is None
+    assert await sandbox.find_result("k") is None
 
 
-async def test_who_asks_for_a_running_program_joins_it(sandbox: KeptSandbox, site: Site):
-    gates(site)
-    wanted = Exec(key="k", argv=("sh", "-c", ONCE))
+async def test_who_asks_for_a_running_program_joins_it(sandbox: KeeperSandbox, site: SandboxSpec):
+    authorizer(site)
+    wanted = ExecRequest(key="k", argv=("sh", "-c", ONCE))
     statuses: list[tuple[int, bytes]] = []
 
     async def run():
@@ -126,19 +130,19 @@ async def test_who_asks_for_a_running_program_joins_it(sandbox: KeptSandbox, sit
     assert (site.workspace / "effects").read_text() == "done\n"
 
 
-async def test_programs_that_are_asked_for_together_run_one_after_the_other(sandbox: KeptSandbox):
+async def test_programs_that_are_asked_for_together_run_one_after_the_other(sandbox: KeeperSandbox):
     async with anyio.create_task_group() as group:
         for _ in range(4):
             group.start_soon(sh, sandbox, "mkdir taken && rmdir taken || touch overlapped")
     assert (await sh(sandbox, "ls")).stdout.head == b""
 
 
-async def test_output_is_heard_while_the_program_runs(sandbox: KeptSandbox, site: Site):
-    gates(site)
+async def test_output_is_heard_while_the_program_runs(sandbox: KeeperSandbox, site: SandboxSpec):
+    authorizer(site)
     heard: list[bytes] = []
     with anyio.fail_after(30):
         async with anyio.create_task_group() as group:
-            wanted = Exec(key="k", argv=("sh", "-c", ONCE))
+            wanted = ExecRequest(key="k", argv=("sh", "-c", ONCE))
             group.start_soon(sandbox.run, wanted, heard.append)
             await passed(site, "begun")
             await gone(lambda: b"".join(heard) == b"out\n")
@@ -146,36 +150,38 @@ async def test_output_is_heard_while_the_program_runs(sandbox: KeptSandbox, site
     assert b"".join(heard) == b"out\nafter\n"
 
 
-async def test_cancelling_kills_the_program_and_is_on_record(sandbox: KeptSandbox, site: Site):
-    gates(site)
+async def test_cancelling_kills_the_program_and_is_on_record(
+    sandbox: KeeperSandbox, site: SandboxSpec
+):
+    authorizer(site)
     with anyio.fail_after(30):
         async with anyio.create_task_group() as group:
-            group.start_soon(sandbox.run, Exec(key="k", argv=("sh", "-c", ONCE)))
+            group.start_soon(sandbox.run, ExecRequest(key="k", argv=("sh", "-c", ONCE)))
             await passed(site, "begun")
             group.cancel_scope.cancel()
-    ran = await sandbox.found("k")
+    ran = await sandbox.find_result("k")
     assert ran is not None
-    assert (ran.status, ran.stopped, ran.stdout.head) == (137, "cancelled", b"out\n")
+    assert (ran.status, ran.stop_cause, ran.stdout.head) == (137, "cancelled", b"out\n")
     assert (await sh(sandbox, "echo next")).stdout.head == b"next\n"
 
 
 async def test_a_harness_that_is_killed_loses_nothing_and_repeats_nothing(
-    site: Site, bubblewrap: Bubblewrap
+    site: SandboxSpec, bubblewrap: Bubblewrap
 ):
-    gates(site)
+    authorizer(site)
     place = [bubblewrap.path, str(site.workspace), str(site.state)]
     harness = subprocess.Popen([sys.executable, "-c", HARNESS, *place, ONCE])
     await passed(site, "begun")
     harness.kill()
     harness.wait()
-    sandbox = KeptSandbox(site, bubblewrap)
-    collected: list[Ran | None] = []
+    sandbox = KeeperSandbox(site, bubblewrap)
+    collected: list[ExecResult | None] = []
 
     async def collect():
-        collected.append(await sandbox.found("effect"))
-        collected.append(await sandbox.run(Exec(key="effect", argv=("sh", "-c", ONCE))))
+        collected.append(await sandbox.find_result("effect"))
+        collected.append(await sandbox.run(ExecRequest(key="effect", argv=("sh", "-c", ONCE))))
         await sandbox.close()
-        collected.append(await sandbox.found("effect"))  # from its files alone
+        collected.append(await sandbox.find_result("effect"))  # from its files alone
 
     with anyio.fail_after(30):
         async with anyio.create_task_group() as group:
@@ -183,44 +189,44 @@ async def test_a_harness_that_is_killed_loses_nothing_and_repeats_nothing(
             await opened(site)
     found = collected[0]
     assert found is not None
-    assert (found.status, found.stopped, found.stdout.head) == (0, None, b"out\nafter\n")
+    assert (found.status, found.stop_cause, found.stdout.head) == (0, None, b"out\nafter\n")
     assert collected == [found] * 3
     assert (site.workspace / "effects").read_text() == "done\n"
 
 
 async def test_a_program_whose_keeper_is_killed_is_lost_and_not_run_again(
-    sandbox: KeptSandbox, site: Site
+    sandbox: KeeperSandbox, site: SandboxSpec
 ):
-    gates(site)
-    wanted = Exec(key="k", argv=("sh", "-c", ONCE))
+    authorizer(site)
+    wanted = ExecRequest(key="k", argv=("sh", "-c", ONCE))
 
     async def run():
-        assert (await sandbox.run(wanted)).stopped == "lost"
+        assert (await sandbox.run(wanted)).stop_cause == "lost"
 
     with anyio.fail_after(30):
         async with anyio.create_task_group() as group:
             group.start_soon(run)
             await passed(site, "begun")
             os.kill(keeper_of(site), signal.SIGKILL)
-        assert (await sandbox.run(wanted)).stopped == "lost"
-        found = await sandbox.found("k")
+        assert (await sandbox.run(wanted)).stop_cause == "lost"
+        found = await sandbox.find_result("k")
         await gone(lambda: not [pid for pid in processes("cat", "gate") if is_ours(pid, site)])
     assert found is not None
-    assert found.stopped == "lost"
+    assert found.stop_cause == "lost"
     assert (site.workspace / "effects").read_text() == "done\n"
     assert (await sh(sandbox, "echo next")).stdout.head == b"next\n"
 
 
 async def test_a_program_whose_sandbox_dies_is_lost_and_the_next_one_gets_another(
-    sandbox: KeptSandbox, site: Site
+    sandbox: KeeperSandbox, site: SandboxSpec
 ):
-    gates(site)
+    authorizer(site)
     with anyio.fail_after(30):
         async with anyio.create_task_group() as group:
 
             async def run():
-                ran = await sandbox.run(Exec(key="k", argv=("sh", "-c", ONCE)))
-                assert (ran.stopped, ran.stdout.head) == ("lost", b"out\n")
+                ran = await sandbox.run(ExecRequest(key="k", argv=("sh", "-c", ONCE)))
+                assert (ran.stop_cause, ran.stdout.head) == ("lost", b"out\n")
 
             group.start_soon(run)
             await passed(site, "begun")
@@ -229,18 +235,18 @@ async def test_a_program_whose_sandbox_dies_is_lost_and_the_next_one_gets_anothe
 
 
 async def test_nothing_is_proved_by_what_is_missing_after_the_machine_went_down(
-    sandbox: KeptSandbox, site: Site
+    sandbox: KeeperSandbox, site: SandboxSpec
 ):
     await sh(sandbox, "true")
-    assert await sandbox.found("never") is None
+    assert await sandbox.find_result("never") is None
     (site.state / "boot").write_text("another boot")
-    found = await sandbox.found("never")
+    found = await sandbox.find_result("never")
     assert found is not None
-    assert found.stopped == "lost"
+    assert found.stop_cause == "lost"
 
 
 def test_a_shelf_knows_what_was_started_and_not_forgotten_also_after_it_was_tidied(tmp_path: Path):
-    written, read = Shelf(str(tmp_path)), Shelf(str(tmp_path))
+    written, read = ExecutionRecords(str(tmp_path)), ExecutionRecords(str(tmp_path))
     written.make()
     for number in range(9000):
         written.mark_started(f"{number:064}")
@@ -249,7 +255,7 @@ def test_a_shelf_knows_what_was_started_and_not_forgotten_also_after_it_was_tidi
     with (tmp_path / "starts").open("ab") as starts:
         starts.write(b"\n+half a li")  # the disk was full
     size = (tmp_path / "starts").stat().st_size
-    Shelf(str(tmp_path)).tidy()
+    ExecutionRecords(str(tmp_path)).tidy()
     assert (tmp_path / "starts").stat().st_size < size / 50
     written.mark_started("last")
     for number in range(0, 9000, 50):
@@ -258,53 +264,57 @@ def test_a_shelf_knows_what_was_started_and_not_forgotten_also_after_it_was_tidi
 
 
 async def test_there_is_one_keeper_for_a_session(
-    sandbox: KeptSandbox, site: Site, bubblewrap: Bubblewrap
+    sandbox: KeeperSandbox, site: SandboxSpec, bubblewrap: Bubblewrap
 ):
     await sh(sandbox, "touch /tmp/mark")
     start_keeper(site, bubblewrap.launch(site), linger_seconds=30)
-    other = KeptSandbox(site, bubblewrap)
+    other = KeeperSandbox(site, bubblewrap)
     assert (await sh(other, "ls /tmp/mark")).status == 0
     await other.leave()
 
 
-async def test_a_keeper_whose_harness_has_left_lingers_and_goes(site: Site, bubblewrap: Bubblewrap):
-    brief = KeptSandbox(site, bubblewrap, linger_seconds=0.1)
+async def test_a_keeper_whose_harness_has_left_lingers_and_goes(
+    site: SandboxSpec, bubblewrap: Bubblewrap
+):
+    brief = KeeperSandbox(site, bubblewrap, linger_seconds=0.1)
     await sh(brief, "true")
     keeper = keeper_of(site)
     await brief.leave()
     await gone(lambda: not Path(f"/proc/{keeper}").exists())
-    async with KeptSandbox(site, bubblewrap) as next_one:
+    async with KeeperSandbox(site, bubblewrap) as next_one:
         assert (await sh(next_one, "echo again")).stdout.head == b"again\n"
 
 
-async def test_closing_ends_all_that_runs(site: Site, bubblewrap: Bubblewrap):
-    sandbox = KeptSandbox(site, bubblewrap)
-    await sandbox.begin(Exec(key="k", argv=("sleep", "8643")))
+async def test_closing_ends_all_that_runs(site: SandboxSpec, bubblewrap: Bubblewrap):
+    sandbox = KeeperSandbox(site, bubblewrap)
+    await sandbox.begin(ExecRequest(key="k", argv=("sleep", "8643")))
     await sandbox.close()
     assert not processes("bwrap", str(site.workspace))
-    ran = await sandbox.found("k")
+    ran = await sandbox.find_result("k")
     assert ran is not None
-    assert ran.stopped == "cancelled"
+    assert ran.stop_cause == "cancelled"
 
 
-async def test_the_keeper_answers_at_a_path_of_any_length(site: Site, bubblewrap: Bubblewrap):
+async def test_the_keeper_answers_at_a_path_of_any_length(
+    site: SandboxSpec, bubblewrap: Bubblewrap
+):
     far = replace(site, state=site.state / ("long" * 30) / "folder")
-    async with KeptSandbox(far, bubblewrap) as sandbox:
+    async with KeeperSandbox(far, bubblewrap) as sandbox:
         assert (await sh(sandbox, "true")).status == 0
     assert oct(far.state.stat().st_mode)[-3:] == "700"
 
 
-async def test_a_command_that_the_system_could_not_take_is_refused(sandbox: KeptSandbox):
+async def test_a_command_that_the_system_could_not_take_is_refused(sandbox: KeeperSandbox):
     with pytest.raises(SandboxFailed, match="NUL"):
-        await sandbox.run(Exec(key="k", argv=("echo", "a\0b")))
+        await sandbox.run(ExecRequest(key="k", argv=("echo", "a\0b")))
 
 
 async def test_a_service_goes_on_beside_the_session_until_it_is_stopped(
-    site: Site, bubblewrap: Bubblewrap
+    site: SandboxSpec, bubblewrap: Bubblewrap
 ):
-    gates(site)
-    services = Services(site, bubblewrap)
-    wanted = Exec(key="s", argv=("sh", "-c", ONCE), wall_seconds=600)
+    authorizer(site)
+    services = SandboxServices(site, bubblewrap)
+    wanted = ExecRequest(key="s", argv=("sh", "-c", ONCE), wall_seconds=600)
     with anyio.fail_after(30):
         await services.start("web", wanted)
         await passed(site, "begun")
@@ -312,26 +322,28 @@ async def test_a_service_goes_on_beside_the_session_until_it_is_stopped(
         running = await services.output("web")
         with pytest.raises(SandboxFailed, match="already"):
             await services.start("web", replace(wanted, key="another"))
-        async with KeptSandbox(site, bubblewrap) as sandbox:
+        async with KeeperSandbox(site, bubblewrap) as sandbox:
             assert (await sh(sandbox, "echo meanwhile")).stdout.head == b"meanwhile\n"
-        stopped = await Services(site, bubblewrap).stop("web")  # by a harness that came later
+        stopped = await SandboxServices(site, bubblewrap).stop(
+            "web"
+        )  # by a harness that came later
         assert await services.output("web") is None
     assert running is not None
     assert running.is_running
-    assert running.ran.stdout.head == b"out\n"
+    assert running.exec_result.stdout.head == b"out\n"
     assert stopped is not None
-    assert stopped.stopped == "cancelled"
+    assert stopped.stop_cause == "cancelled"
     assert (site.workspace / "effects").read_text() == "done\n"
 
 
-async def test_services_are_few_and_end_with_the_session(site: Site, bubblewrap: Bubblewrap):
-    services = Services(site, bubblewrap)
+async def test_services_are_few_and_end_with_the_session(site: SandboxSpec, bubblewrap: Bubblewrap):
+    services = SandboxServices(site, bubblewrap)
     with anyio.fail_after(30):
         for number in range(4):
-            wanted = Exec(key=str(number), argv=("sleep", "8644"))
+            wanted = ExecRequest(key=str(number), argv=("sleep", "8644"))
             await services.start(f"service {number}", wanted)
         with pytest.raises(SandboxFailed, match="no more than 4"):
-            await services.start("fifth", Exec(key="5", argv=("sleep", "8644")))
+            await services.start("fifth", ExecRequest(key="5", argv=("sleep", "8644")))
         await services.close()
     assert not processes("bwrap", str(site.workspace))
 
@@ -339,7 +351,14 @@ async def test_services_are_few_and_end_with_the_session(site: Site, bubblewrap:
 def test_the_keeper_and_the_agent_import_nothing_that_is_slow_to_import():
     look = "; print(*sys.modules)"
     keeper = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", BEGIN.removesuffix("; main()") + look, str(ROOT)],
+        [
+            sys.executable,
+            "-I",
+            "-S",
+            "-c",
+            KEEPER_CODE.removesuffix("; main()") + look,
+            str(PACKAGE_ROOT),
+        ],
         capture_output=True,
         text=True,
         check=True,
@@ -351,7 +370,7 @@ def test_the_keeper_and_the_agent_import_nothing_that_is_slow_to_import():
             "-S",
             "-c",
             "import sys; sys.path[:0] = sys.argv[1:]; import agent" + look,
-            str(ROOT / "capabilities" / "sandbox"),
+            str(PACKAGE_ROOT / "capabilities" / "sandbox"),
         ],
         capture_output=True,
         text=True,

@@ -3,14 +3,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.sandbox.conftest import limited, sh
 
+from mainspring.capabilities.sandbox.backend import MIB, SandboxLimits, SandboxSpec
 from mainspring.capabilities.sandbox.bwrap import Bubblewrap
-from mainspring.capabilities.sandbox.cage import MIB, Limits, Site
-from mainspring.capabilities.sandbox.client import KeptSandbox
-from mainspring.capabilities.sandbox.execution import Tape
+from mainspring.capabilities.sandbox.execution import HeadTailBuffer
+from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
 from mainspring.capabilities.sandbox.wire import Frames, frame, pack, unpack
-from mainspring.core.hands import Exec, Ran
+from mainspring.core.ports import ExecRequest, ExecResult
 
-TIGHT = Limits(
+TIGHT = SandboxLimits(
     memory_bytes=128 * MIB,
     processes=40,
     file_bytes=8 * MIB,
@@ -23,8 +23,10 @@ TIGHT = Limits(
 TAKE = "import sys; block = bytearray(b'x') * (int(sys.argv[1]) << 20); input()"
 
 
-async def held(site: Site, bubblewrap: Bubblewrap, script: str, wall_seconds: float = 20) -> Ran:
-    async with KeptSandbox(limited(site, TIGHT), bubblewrap) as sandbox:
+async def held(
+    site: SandboxSpec, bubblewrap: Bubblewrap, script: str, wall_seconds: float = 20
+) -> ExecResult:
+    async with KeeperSandbox(limited(site, TIGHT), bubblewrap) as sandbox:
         ran = await sh(sandbox, script, wall_seconds=wall_seconds)
         after = await sh(sandbox, "ps ax -o comm= | sort; echo fine")
     assert after.stdout.head.split()[-1] == b"fine"
@@ -32,57 +34,57 @@ async def held(site: Site, bubblewrap: Bubblewrap, script: str, wall_seconds: fl
     return ran
 
 
-async def test_time(site: Site, bubblewrap: Bubblewrap):
+async def test_time(site: SandboxSpec, bubblewrap: Bubblewrap):
     ran = await held(site, bubblewrap, "echo so far; sleep 60 & sleep 60", wall_seconds=0.3)
-    assert (ran.status, ran.stopped, ran.stdout.head) == (137, "time", b"so far\n")
+    assert (ran.status, ran.stop_cause, ran.stdout.head) == (137, "time", b"so far\n")
     assert 300 <= ran.milliseconds < 10_000
 
 
-async def test_time_of_the_processor(site: Site, bubblewrap: Bubblewrap):
+async def test_time_of_the_processor(site: SandboxSpec, bubblewrap: Bubblewrap):
     ran = await held(site, bubblewrap, "while :; do :; done")
     assert ran.status in (137, 152)
 
 
-async def test_memory_of_one_process(site: Site, bubblewrap: Bubblewrap):
+async def test_memory_of_one_process(site: SandboxSpec, bubblewrap: Bubblewrap):
     ran = await held(site, bubblewrap, f'python3 -c "{TAKE}" 256')
     assert ran.status == 1
     assert b"MemoryError" in ran.stderr.head
 
 
-async def test_memory_of_all_processes_together(site: Site, bubblewrap: Bubblewrap):
+async def test_memory_of_all_processes_together(site: SandboxSpec, bubblewrap: Bubblewrap):
     take = f'python3 -c "{TAKE}" 60'
     ran = await held(
         site,
         bubblewrap,
         f"mkfifo wait; for n in 1 2 3 4; do {take} < wait & done; : > wait; exec 3<>wait; wait",
     )
-    assert ran.stopped == "memory"
+    assert ran.stop_cause == "memory"
 
 
-async def test_memory_that_is_shared_counts_once(site: Site, bubblewrap: Bubblewrap):
+async def test_memory_that_is_shared_counts_once(site: SandboxSpec, bubblewrap: Bubblewrap):
     fork = "import os, time; block = bytearray(b'x') * (60 << 20)\n"
     fork += "for n in range(4): os.fork() or (time.sleep(0.4), os._exit(0))\n"
     fork += "for n in range(4): os.wait()"
     ran = await held(site, bubblewrap, f'python3 -c "{fork}"')
-    assert (ran.status, ran.stopped) == (0, None)
+    assert (ran.status, ran.stop_cause) == (0, None)
 
 
-async def test_processes(site: Site, bubblewrap: Bubblewrap):
+async def test_processes(site: SandboxSpec, bubblewrap: Bubblewrap):
     ran = await held(site, bubblewrap, "bomb() { bomb | bomb & }; bomb; sleep 10")
-    assert ran.stopped in ("processes", None)
+    assert ran.stop_cause in ("processes", None)
 
 
-async def test_the_size_of_a_file(site: Site, bubblewrap: Bubblewrap):
+async def test_the_size_of_a_file(site: SandboxSpec, bubblewrap: Bubblewrap):
     await held(site, bubblewrap, "head -c 64M /dev/zero > big")
     assert (site.workspace / "big").stat().st_size == TIGHT.file_bytes
 
 
-async def test_open_files(site: Site, bubblewrap: Bubblewrap):
+async def test_open_files(site: SandboxSpec, bubblewrap: Bubblewrap):
     ran = await held(site, bubblewrap, "ulimit -n; ulimit -c; ulimit -Hn")
     assert ran.stdout.head.split() == [b"64", b"0", b"64"]
 
 
-async def test_room_for_temporary_files(site: Site, bubblewrap: Bubblewrap):
+async def test_room_for_temporary_files(site: SandboxSpec, bubblewrap: Bubblewrap):
     fill = (
         "head -c 6M /dev/zero > /tmp/big; head -c 40M /dev/zero > /dev/shm/big; stat -c %s /tmp/big"
     )
@@ -99,20 +101,20 @@ async def test_room_for_temporary_files(site: Site, bubblewrap: Bubblewrap):
     ],
     ids=["in many files", "in files without a name"],
 )
-async def test_room_in_the_workspace(site: Site, bubblewrap: Bubblewrap, fill: str):
-    async with KeptSandbox(limited(site, TIGHT), bubblewrap) as sandbox:
-        ran = await sandbox.run(Exec(key="k", argv=("bash", "-c", fill), wall_seconds=20))
-    assert ran.stopped == "disk"
+async def test_room_in_the_workspace(site: SandboxSpec, bubblewrap: Bubblewrap, fill: str):
+    async with KeeperSandbox(limited(site, TIGHT), bubblewrap) as sandbox:
+        ran = await sandbox.run(ExecRequest(key="k", argv=("bash", "-c", fill), wall_seconds=20))
+    assert ran.stop_cause == "disk"
 
 
-async def test_output(site: Site, bubblewrap: Bubblewrap):
+async def test_output(site: SandboxSpec, bubblewrap: Bubblewrap):
     ran = await held(site, bubblewrap, "yes")
-    assert ran.stopped == "output"
+    assert ran.stop_cause == "output"
     assert ran.stdout.size > TIGHT.output_bytes
 
 
-async def test_of_much_output_the_beginning_and_the_end_are_kept(sandbox: KeptSandbox):
-    ran = await sandbox.run(Exec(key="k", argv=("seq", "100000"), max_bytes=100))
+async def test_of_much_output_the_beginning_and_the_end_are_kept(sandbox: KeeperSandbox):
+    ran = await sandbox.run(ExecRequest(key="k", argv=("seq", "100000"), max_bytes=100))
     assert ran.stdout.head.startswith(b"1\n2\n3\n")
     assert ran.stdout.tail.endswith(b"99999\n100000\n")
     assert len(ran.stdout.head) == len(ran.stdout.tail) == 50
@@ -123,7 +125,7 @@ async def test_of_much_output_the_beginning_and_the_end_are_kept(sandbox: KeptSa
 def test_a_tape_keeps_all_of_what_is_short_and_both_ends_of_what_is_long(
     pieces: list[bytes], max_bytes: int
 ):
-    tape = Tape(max_bytes)
+    tape = HeadTailBuffer(max_bytes)
     for piece in pieces:
         tape.add(piece)
     whole, half = b"".join(pieces), max_bytes // 2

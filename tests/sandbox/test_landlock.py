@@ -12,13 +12,13 @@ import anyio
 import pytest
 from tests.sandbox.attacks.scene import fresh_root
 
-from mainspring.capabilities.sandbox.cage import Site
-from mainspring.capabilities.sandbox.client import KeptSandbox
+from mainspring.capabilities.sandbox.backend import SandboxSpec
 from mainspring.capabilities.sandbox.landlock import Landlock
 from mainspring.capabilities.sandbox.landlock_rules import ENOUGH_ABI, landlock_abi
+from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
 from mainspring.capabilities.sandbox.session_uids import session_uid
 from mainspring.core.errors import SandboxFailed
-from mainspring.core.hands import Exec, Ran
+from mainspring.core.ports import ExecRequest, ExecResult
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or landlock_abi() < ENOUGH_ABI, reason="no Landlock to speak of"
@@ -27,7 +27,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a 
 
 
 @pytest.fixture
-def site() -> Generator[Site]:
+def site() -> Generator[SandboxSpec]:
     root = fresh_root()  # pytest's own folders let nobody else pass
     root.chmod(0o755)
     workspace = root / "work"
@@ -35,29 +35,33 @@ def site() -> Generator[Site]:
     (workspace / ".mainspring").mkdir()
     (workspace / ".mainspring/secret").write_text("hidden")
     (workspace / "notes.txt").write_text("notes\n")
-    yield Site(session_id="session", workspace=workspace, state=root / "state")
+    yield SandboxSpec(session_id="session", workspace=workspace, state=root / "state")
     shutil.rmtree(root)
 
 
 @pytest.fixture
-async def sandbox(site: Site) -> AsyncGenerator[KeptSandbox]:
-    hidden = Site(
+async def sandbox(site: SandboxSpec) -> AsyncGenerator[KeeperSandbox]:
+    hidden = SandboxSpec(
         session_id=site.session_id,
         workspace=site.workspace,
         state=site.state,
         hidden=(site.workspace / ".mainspring",),
         protected=(site.workspace / ".git/hooks",),
     )
-    async with KeptSandbox(hidden, Landlock(owns_uid=True)) as opened:
+    async with KeeperSandbox(hidden, Landlock(owns_uid=True)) as opened:
         yield opened
 
 
-async def bash(sandbox: KeptSandbox, command: str) -> Ran:
-    return await sandbox.run(Exec(key=command, argv=("bash", "-c", command), wall_seconds=30))
+async def bash(sandbox: KeeperSandbox, command: str) -> ExecResult:
+    return await sandbox.run(
+        ExecRequest(key=command, argv=("bash", "-c", command), wall_seconds=30)
+    )
 
 
 @needs_root
-async def test_ordinary_work_is_done_under_the_uid_of_the_session(sandbox: KeptSandbox, site: Site):
+async def test_ordinary_work_is_done_under_the_uid_of_the_session(
+    sandbox: KeeperSandbox, site: SandboxSpec
+):
     ran = await bash(
         sandbox,
         "echo more >> notes.txt; mkdir -p a/b; echo x > a/b/c; mv a/b/c d; cat notes.txt;"
@@ -68,7 +72,7 @@ async def test_ordinary_work_is_done_under_the_uid_of_the_session(sandbox: KeptS
 
 
 @needs_root
-async def test_a_hidden_folder_stays_and_stays_hidden(sandbox: KeptSandbox, site: Site):
+async def test_a_hidden_folder_stays_and_stays_hidden(sandbox: KeeperSandbox, site: SandboxSpec):
     await bash(sandbox, "mv .mainspring x; rm -rf .mainspring; chmod 777 .mainspring; true")
     ran = await bash(sandbox, "cat .mainspring/secret x/secret")
     assert b"hidden" not in ran.stdout.head
@@ -78,7 +82,7 @@ async def test_a_hidden_folder_stays_and_stays_hidden(sandbox: KeptSandbox, site
 
 @needs_root
 async def test_a_file_with_another_name_elsewhere_is_not_given_away(
-    sandbox: KeptSandbox, site: Site
+    sandbox: KeeperSandbox, site: SandboxSpec
 ):
     outside = site.workspace.parent / "outside.txt"
     outside.write_text("as it was\n")
@@ -89,9 +93,9 @@ async def test_a_file_with_another_name_elsewhere_is_not_given_away(
 
 
 @needs_root
-async def test_its_temporary_folder_goes_with_it(site: Site):
+async def test_its_temporary_folder_goes_with_it(site: SandboxSpec):
     backend = Landlock(owns_uid=True)
-    async with KeptSandbox(site, backend) as sandbox:
+    async with KeeperSandbox(site, backend) as sandbox:
         ran = await bash(sandbox, "mktemp -d; echo $TMPDIR")
         tmp = Path(ran.stdout.head.decode().splitlines()[-1])
         assert tmp.is_dir()
@@ -100,20 +104,22 @@ async def test_its_temporary_folder_goes_with_it(site: Site):
             await anyio.sleep(0.02)
 
 
-def test_a_network_is_refused_with_a_reason(site: Site):
-    wanted = Site(session_id="session", workspace=site.workspace, state=site.state, network=True)
+def test_a_network_is_refused_with_a_reason(site: SandboxSpec):
+    wanted = SandboxSpec(
+        session_id="session", workspace=site.workspace, state=site.state, network=True
+    )
     with pytest.raises(SandboxFailed, match="turn the network off"):
         Landlock(owns_uid=True).launch(wanted)
 
 
 @needs_root
-def test_without_a_uid_of_its_own_it_never_runs_as_root(site: Site):
+def test_without_a_uid_of_its_own_it_never_runs_as_root(site: SandboxSpec):
     with pytest.raises(SandboxFailed, match="must not run as root"):
         Landlock(owns_uid=False).launch(site)
 
 
 @needs_root
-async def test_links_lead_neither_lending_nor_protecting_out(site: Site):
+async def test_links_lead_neither_lending_nor_protecting_out(site: SandboxSpec):
     """What stands in the place of something hidden, protected or ordinary is itself meant."""
     outside = site.workspace.parent / "outside"
     (outside / "hooks").mkdir(parents=True)
@@ -128,7 +134,7 @@ async def test_links_lead_neither_lending_nor_protecting_out(site: Site):
         protected=tuple(work / name for name in names),
         hidden=(work / ".mainspring", work / "ordinary/hooks"),
     )
-    async with KeptSandbox(guarded, Landlock(owns_uid=True)) as sandbox:
+    async with KeeperSandbox(guarded, Landlock(owns_uid=True)) as sandbox:
         await bash(sandbox, "chmod -R 777 .claude ordinary; echo x > .claude/hooks/pre-commit")
         ran = await bash(sandbox, "cat .claude/hooks/pre-commit; rm .claude; ls -d .claude")
     assert ran.stdout.head == b".claude\n", "a link in the place of something protected stays"
@@ -141,7 +147,7 @@ async def test_links_lead_neither_lending_nor_protecting_out(site: Site):
 
 
 @needs_root
-async def test_what_links_inside_lead_to_is_kept_from_programs_as_well(site: Site):
+async def test_what_links_inside_lead_to_is_kept_from_programs_as_well(site: SandboxSpec):
     work = site.workspace
     (work / "config").mkdir()
     (work / "config/settings").write_text("the user's")
@@ -149,7 +155,7 @@ async def test_what_links_inside_lead_to_is_kept_from_programs_as_well(site: Sit
     (work / ".claude").symlink_to("config")
     (work / ".env").symlink_to(work / "config/key")
     guarded = replace(site, protected=(work / ".claude",), hidden=(work / ".env",))
-    async with KeptSandbox(guarded, Landlock(owns_uid=True)) as sandbox:
+    async with KeeperSandbox(guarded, Landlock(owns_uid=True)) as sandbox:
         command = "cat .env config/key; echo mine > config/settings; mv config aside; rm .claude"
         ran = await bash(sandbox, command)
     assert ran.stdout.head == b""
@@ -157,22 +163,22 @@ async def test_what_links_inside_lead_to_is_kept_from_programs_as_well(site: Sit
 
 
 @needs_root
-async def test_a_hidden_file_with_a_second_name_is_no_reason_to_change_the_other(site: Site):
+async def test_a_hidden_file_with_a_second_name_is_no_reason_to_change_the_other(site: SandboxSpec):
     outside = site.workspace.parent / "outside.txt"
     outside.write_text("SECRET")
     os.link(outside, site.workspace / ".env")
     guarded = replace(site, hidden=(site.workspace / ".env",))
     with pytest.raises(SandboxFailed, match="second name"):
-        async with KeptSandbox(guarded, Landlock(owns_uid=True)) as sandbox:
+        async with KeeperSandbox(guarded, Landlock(owns_uid=True)) as sandbox:
             await bash(sandbox, "cat .env")
     assert outside.stat().st_mode & 0o777 == 0o644
 
 
 @needs_root
-async def test_pipes_and_devices_are_not_waited_for_and_devices_not_given(site: Site):
+async def test_pipes_and_devices_are_not_waited_for_and_devices_not_given(site: SandboxSpec):
     os.mkfifo(site.workspace / "pipe")
     os.mknod(site.workspace / "full", 0o600 | stat.S_IFCHR, os.makedev(1, 7))
-    async with KeptSandbox(site, Landlock(owns_uid=True)) as sandbox:
+    async with KeeperSandbox(site, Landlock(owns_uid=True)) as sandbox:
         await bash(sandbox, "rm -f pipe")
     assert not (site.workspace / "pipe").exists()
     assert (site.workspace / "full").stat().st_uid == 0

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.capabilities.sandbox.cage import Site
+from mainspring.capabilities.sandbox.backend import SandboxSpec
 from mainspring.capabilities.sandbox.macos import profile
 from mainspring.core.errors import SandboxFailed
 
@@ -12,7 +12,7 @@ WORK = Path("/Users/me/work")
 
 
 def made(workspace: Path = WORK) -> str:
-    site = Site(
+    site = SandboxSpec(
         session_id="one",
         workspace=workspace,
         state=Path("/Users/me/state"),

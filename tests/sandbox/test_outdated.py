@@ -12,12 +12,16 @@ from anyio import to_thread
 from tests.sandbox.conftest import sh
 from tests.sandbox.test_keeper import gone, keeper_of
 
+from mainspring.capabilities.sandbox.backend import SandboxSpec
+from mainspring.capabilities.sandbox.background_services import SandboxServices
 from mainspring.capabilities.sandbox.bwrap import Bubblewrap
-from mainspring.capabilities.sandbox.cage import Site
-from mainspring.capabilities.sandbox.client import KeptSandbox
-from mainspring.capabilities.sandbox.outdated import end_keeper_unless, end_outdated_keepers, stamp
-from mainspring.capabilities.sandbox.services import Services
-from mainspring.core.hands import Exec
+from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
+from mainspring.capabilities.sandbox.stale_keepers import (
+    end_keeper_if_stale,
+    end_stale_keepers,
+    stamp,
+)
+from mainspring.core.ports import ExecRequest
 
 
 def is_dead(process: int) -> bool:
@@ -30,9 +34,9 @@ def is_dead(process: int) -> bool:
 
 
 async def test_a_sandbox_that_other_code_has_made_is_not_used_again(
-    site: Site, bubblewrap: Bubblewrap
+    site: SandboxSpec, bubblewrap: Bubblewrap
 ):
-    async with KeptSandbox(site, bubblewrap) as sandbox:
+    async with KeeperSandbox(site, bubblewrap) as sandbox:
         await sh(sandbox, "true")
         before = keeper_of(site)
         assert (await sh(sandbox, "echo again")).stdout.head == b"again\n"
@@ -49,21 +53,21 @@ async def test_a_sandbox_that_other_code_has_made_is_not_used_again(
 
 
 async def test_at_the_start_only_what_other_code_has_made_is_ended(
-    site: Site, bubblewrap: Bubblewrap
+    site: SandboxSpec, bubblewrap: Bubblewrap
 ):
     """A service among them: it would run for as long as an hour in its old sandbox."""
-    hands = site.state / "hands"
-    old, new = (replace(site, state=hands / name) for name in ("old", "new"))
-    async with KeptSandbox(new, bubblewrap) as current:
+    sandbox_session = site.state / "hands"
+    old, new = (replace(site, state=sandbox_session / name) for name in ("old", "new"))
+    async with KeeperSandbox(new, bubblewrap) as current:
         await sh(current, "true")
-        services = Services(old, bubblewrap)
-        begun = Exec(key="service", argv=("sleep", "600"), wall_seconds=600)
+        services = SandboxServices(old, bubblewrap)
+        begun = ExecRequest(key="service", argv=("sleep", "600"), wall_seconds=600)
         await services.start("web", begun)
-        assert await to_thread.run_sync(end_outdated_keepers, hands) == 0
+        assert await to_thread.run_sync(end_stale_keepers, sandbox_session) == 0
         [noted] = old.state.glob("services/*/stamp")
         noted.write_text("another-version 0")
         with anyio.fail_after(60):
-            assert await to_thread.run_sync(end_outdated_keepers, hands) == 1
+            assert await to_thread.run_sync(end_stale_keepers, sandbox_session) == 1
         progress = await services.output("web")
         assert progress is not None
         assert not progress.is_running
@@ -71,17 +75,17 @@ async def test_at_the_start_only_what_other_code_has_made_is_ended(
         await services.close()
 
 
-async def test_a_keeper_that_does_not_answer_is_killed(site: Site, bubblewrap: Bubblewrap):
-    sandbox = KeptSandbox(site, bubblewrap)
+async def test_a_keeper_that_does_not_answer_is_killed(site: SandboxSpec, bubblewrap: Bubblewrap):
+    sandbox = KeeperSandbox(site, bubblewrap)
     await sh(sandbox, "true")
     keeper = keeper_of(site)
     os.kill(keeper, signal.SIGSTOP)
-    await to_thread.run_sync(lambda: end_keeper_unless("another", site.state, seconds=0.2))
+    await to_thread.run_sync(lambda: end_keeper_if_stale("another", site.state, seconds=0.2))
     await gone(lambda: is_dead(keeper))
     await sandbox.leave()
 
 
-def test_a_folder_that_others_can_write_is_left_alone(site: Site):
+def test_a_folder_that_others_can_write_is_left_alone(site: SandboxSpec):
     """Somebody else's socket there could be anybody's: nothing is sent to it."""
     site.state.mkdir(mode=0o700)
     with pytest.MonkeyPatch.context() as patch:
@@ -90,7 +94,7 @@ def test_a_folder_that_others_can_write_is_left_alone(site: Site):
         listener.bind("keeper.sock")
         listener.listen()
     site.state.chmod(0o777)
-    end_keeper_unless(stamp("other"), site.state)
+    end_keeper_if_stale(stamp("other"), site.state)
     listener.setblocking(False)
     with pytest.raises(BlockingIOError):
         listener.accept()

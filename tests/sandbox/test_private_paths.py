@@ -5,19 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.capabilities.sandbox.cage import Site
-from mainspring.capabilities.sandbox.private_paths import refuse_private
+from mainspring.capabilities.sandbox.backend import SandboxSpec, check_private_paths
 from mainspring.core.errors import SandboxFailed
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
+def site(tmp_path: Path) -> SandboxSpec:
     for name in ("work/.mainspring", "home/.mainspring", "tools"):
         (tmp_path / name).mkdir(parents=True)
     store, key = tmp_path / "work/.mainspring/log.db", tmp_path / "home/.mainspring/vault.key"
-    for each in (store, key):
-        each.write_text("private")
-    return Site(
+    for item in (store, key):
+        item.write_text("private")
+    return SandboxSpec(
         session_id="session",
         workspace=tmp_path / "work",
         state=tmp_path / "state",
@@ -27,43 +26,45 @@ def site(tmp_path: Path) -> Site:
     )
 
 
-def test_a_store_that_is_hidden_and_a_key_that_is_elsewhere_are_fine(site: Site):
-    refuse_private(site)
+def test_a_store_that_is_hidden_and_a_key_that_is_elsewhere_are_fine(site: SandboxSpec):
+    check_private_paths(site)
 
 
-def test_a_store_in_the_workspace_has_to_be_hidden(site: Site):
+def test_a_store_in_the_workspace_has_to_be_hidden(site: SandboxSpec):
     with pytest.raises(SandboxFailed, match=r"log\.db is in the workspace"):
-        refuse_private(replace(site, hidden=(site.workspace / "other",)))
+        check_private_paths(replace(site, hidden=(site.workspace / "other",)))
 
 
 @pytest.mark.parametrize("shown", ["home", "home/.mainspring", "home/.mainspring/vault.key", ""])
-def test_no_folder_above_a_key_is_shown(site: Site, tmp_path: Path, shown: str):
+def test_no_folder_above_a_key_is_shown(site: SandboxSpec, tmp_path: Path, shown: str):
     with pytest.raises(SandboxFailed, match="name narrower folders"):
-        refuse_private(replace(site, read_only=(tmp_path / shown,)))
+        check_private_paths(replace(site, read_only=(tmp_path / shown,)))
 
 
 @pytest.mark.parametrize("target", ["home", "home/.mainspring", "home/.mainspring/vault.key"])
-def test_another_name_of_such_a_folder_is_known(site: Site, tmp_path: Path, target: str):
+def test_another_name_of_such_a_folder_is_known(site: SandboxSpec, tmp_path: Path, target: str):
     """As a bind mount is, a link is another name of what it leads to."""
     (tmp_path / "alias").symlink_to(tmp_path / target)
     for shown in ({"read_only": (tmp_path / "alias",)}, {"share": tmp_path / "alias"}):
         with pytest.raises(SandboxFailed, match="is shown to programs"):
-            refuse_private(replace(site, **shown))
+            check_private_paths(replace(site, **shown))
 
 
 @pytest.mark.parametrize("place", ["/usr/local/mainspring", "/lib/mainspring"])
-def test_no_key_is_in_what_every_program_is_shown_of_the_system(site: Site, place: str):
+def test_no_key_is_in_what_every_program_is_shown_of_the_system(site: SandboxSpec, place: str):
     with pytest.raises(SandboxFailed, match="is shown to programs"):
-        refuse_private(replace(site, private=(*site.private, Path(place, "vault.key"))))
+        check_private_paths(replace(site, private=(*site.private, Path(place, "vault.key"))))
 
 
-def test_a_workspace_below_a_folder_of_the_system_hides_its_own_store(site: Site):
+def test_a_workspace_below_a_folder_of_the_system_hides_its_own_store(site: SandboxSpec):
     workspace = Path("/usr/local")
     store = workspace / ".mainspring/log.db"
-    refuse_private(replace(site, workspace=workspace, hidden=(store.parent,), private=(store,)))
+    check_private_paths(
+        replace(site, workspace=workspace, hidden=(store.parent,), private=(store,))
+    )
 
 
-def test_a_second_name_of_the_key_itself_is_known(site: Site, tmp_path: Path):
+def test_a_second_name_of_the_key_itself_is_known(site: SandboxSpec, tmp_path: Path):
     (tmp_path / "copy").hardlink_to(tmp_path / "home/.mainspring/vault.key")
     with pytest.raises(SandboxFailed, match=r"vault\.key is in it"):
-        refuse_private(replace(site, read_only=(tmp_path / "copy",)))
+        check_private_paths(replace(site, read_only=(tmp_path / "copy",)))

@@ -9,11 +9,11 @@ import anyio
 import pytest
 from tests.sandbox.conftest import sh
 
+from mainspring.capabilities.sandbox.backend import SandboxSpec
 from mainspring.capabilities.sandbox.bwrap import Bubblewrap
-from mainspring.capabilities.sandbox.cage import Site
-from mainspring.capabilities.sandbox.client import KeptSandbox
+from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
 from mainspring.core.errors import SandboxFailed
-from mainspring.core.hands import Exec
+from mainspring.core.ports import ExecRequest
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs bubblewrap")
 
@@ -58,7 +58,7 @@ PROTECTED = (".claude", ".git/hooks", ".git/config", "nested/.git/hooks", ".mcp.
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("openings", [12, pytest.param(400, marks=pytest.mark.slow)])
 async def test_names_that_are_exchanged_while_a_sandbox_opens_expose_nothing_of_the_host(
-    site: Site, bubblewrap: Bubblewrap, tmp_path: Path, openings: int
+    site: SandboxSpec, bubblewrap: Bubblewrap, tmp_path: Path, openings: int
 ):
     outside, root = tmp_path / "outside", site.workspace
     (outside / "hooks").mkdir(parents=True)
@@ -73,16 +73,16 @@ async def test_names_that_are_exchanged_while_a_sandbox_opens_expose_nothing_of_
         protected=tuple(map(Path, PROTECTED)),
     )
     refused = 0
-    async with KeptSandbox(guarded, bubblewrap) as hostile, anyio.create_task_group() as group:
+    async with KeeperSandbox(guarded, bubblewrap) as hostile, anyio.create_task_group() as group:
         argv = ("python3", "-c", SWAPS, str(outside))
-        group.start_soon(hostile.run, Exec(key="race", argv=argv, wall_seconds=600))
+        group.start_soon(hostile.run, ExecRequest(key="race", argv=argv, wall_seconds=600))
         with anyio.fail_after(60):
             while not (root / "racing").exists():  # noqa: ASYNC110 -- another process makes it
                 await anyio.sleep(0.01)
         for number in range(openings):
             state = tmp_path / f"state-{number}"
             beside = replace(guarded, state=state, read_only=(root / "skill",))
-            async with KeptSandbox(beside, bubblewrap, linger_seconds=0) as sandbox:
+            async with KeeperSandbox(beside, bubblewrap, linger_seconds=0) as sandbox:
                 with suppress(SandboxFailed):
                     refused += 1
                     said = (await sh(sandbox, LOOK)).stdout

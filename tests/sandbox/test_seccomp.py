@@ -7,10 +7,10 @@ import struct
 
 import pytest
 
-from mainspring.capabilities.sandbox.cage import Site
-from mainspring.capabilities.sandbox.client import KeptSandbox
+from mainspring.capabilities.sandbox.backend import SandboxSpec
+from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
 from mainspring.capabilities.sandbox.seccomp import AF_UNIX, MACHINES, seccomp_program
-from mainspring.core.hands import Exec
+from mainspring.core.ports import ExecRequest
 
 CALL = """
 import ctypes, json, sys
@@ -33,16 +33,16 @@ NEWUSER, NEWNET = 0x10000000, 0x40000000
 x86_only = pytest.mark.skipif(os.uname().machine != "x86_64", reason="numbers of x86_64")
 
 
-async def answers(sandbox: KeptSandbox, *calls: tuple[int, ...]) -> list[int]:
+async def answers(sandbox: KeeperSandbox, *calls: tuple[int, ...]) -> list[int]:
     ran = await sandbox.run(
-        Exec(key="calls", argv=("python3", "-I", "-S", "-c", CALL, json.dumps(calls)))
+        ExecRequest(key="calls", argv=("python3", "-I", "-S", "-c", CALL, json.dumps(calls)))
     )
     assert ran.status == 0, ran.stderr.head
     return json.loads(ran.stdout.head)
 
 
 @x86_only
-async def test_calls_that_change_the_machine_are_refused(sandbox: KeptSandbox):
+async def test_calls_that_change_the_machine_are_refused(sandbox: KeeperSandbox):
     numbers = [MACHINES["x86_64"].calls[name] for name in REFUSED.split()]
     numbers += [428, 429, 430, 431, 432, 433, 438, 442, 443, 447, 457, 458]  # mounts and the like
     found = await answers(sandbox, *((number, 0, 0, 0, 0, 0) for number in numbers))
@@ -50,23 +50,25 @@ async def test_calls_that_change_the_machine_are_refused(sandbox: KeptSandbox):
 
 
 @x86_only
-async def test_no_file_is_given_the_rights_of_its_owner(sandbox: KeptSandbox, site: Site):
+async def test_no_file_is_given_the_rights_of_its_owner(sandbox: KeeperSandbox, site: SandboxSpec):
     made = await sandbox.run(
-        Exec(key="k", argv=("sh", "-c", "cp /bin/true f; chmod 755 f; chmod u+s f; chmod 2755 f"))
+        ExecRequest(
+            key="k", argv=("sh", "-c", "cp /bin/true f; chmod 755 f; chmod u+s f; chmod 2755 f")
+        )
     )
     assert made.stderr.head.count(b"Operation not permitted") == 2
     assert (site.workspace / "f").stat().st_mode & 0o7777 == 0o755
 
 
 @x86_only
-async def test_calls_that_nobody_has_judged_do_not_exist(sandbox: KeptSandbox):
+async def test_calls_that_nobody_has_judged_do_not_exist(sandbox: KeeperSandbox):
     unknown = [(425,), (426,), (427,), (435,), (463,), (467,), (500,), (1000,)]
     assert await answers(sandbox, *unknown) == [errno.ENOSYS] * len(unknown)
 
 
 @x86_only
 async def test_new_namespaces_and_terminal_injection_are_refused_by_their_arguments(
-    sandbox: KeptSandbox,
+    sandbox: KeeperSandbox,
 ):
     clone, ioctl, shmget = 56, 16, 29
     calls = [(clone, NEWUSER | 17), (clone, NEWNET), (ioctl, 0, 0x5412), (ioctl, 0, 0x541C)]
@@ -77,13 +79,13 @@ async def test_new_namespaces_and_terminal_injection_are_refused_by_their_argume
     assert allowed == [errno.ENOTTY, 0]
 
 
-async def answers_of_others(sandbox: KeptSandbox, *calls: tuple[int, ...]) -> list[int]:
+async def answers_of_others(sandbox: KeeperSandbox, *calls: tuple[int, ...]) -> list[int]:
     await sandbox.forget("calls")
     return await answers(sandbox, *calls)
 
 
 @x86_only
-async def test_sockets_are_of_the_ordinary_families_only(sandbox: KeptSandbox):
+async def test_sockets_are_of_the_ordinary_families_only(sandbox: KeeperSandbox):
     stream, raw = 1, 3
     ordinary = [(41, family, stream, 0) for family in (1, 2, 10)] + [(41, 16, raw, 0)]
     others = [(41, family, stream, 0) for family in (3, 17, 29, 31, 38, 40, 44)]
@@ -93,9 +95,9 @@ async def test_sockets_are_of_the_ordinary_families_only(sandbox: KeptSandbox):
 
 
 @x86_only
-async def test_the_calls_of_another_machine_kill(sandbox: KeptSandbox):
+async def test_the_calls_of_another_machine_kill(sandbox: KeeperSandbox):
     x32 = "import ctypes; ctypes.CDLL(None).syscall(0x40000000 + 39)"
-    ran = await sandbox.run(Exec(key="k", argv=("python3", "-I", "-S", "-c", x32)))
+    ran = await sandbox.run(ExecRequest(key="k", argv=("python3", "-I", "-S", "-c", x32)))
     assert ran.status == 128 + 31  # SIGSYS
 
 

@@ -11,11 +11,11 @@ from typing import TypeAlias
 import anyio
 from anyio import Event
 
-from mainspring.log.background import running
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.work.dispatch import Dispatcher, Job
-from mainspring.service.work.embedded import EmbeddedDispatcher
-from mainspring.wiring.fleet import open_fleet
+from mainspring.log.task_groups import run_in_background
+from mainspring.service.jobs.dispatcher import Dispatcher, Job
+from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
+from mainspring.service.jobs.postgres_dispatcher import open_fleet
 
 Open: TypeAlias = Callable[..., AbstractAsyncContextManager[Dispatcher]]
 """Another one on the same database; each stands for a process."""
@@ -86,8 +86,8 @@ async def at_work(
 
     async def work() -> None:
         await dispatcher.work(
-            doing, concurrency=concurrency, closing=closing, on_failed=doing.on_failed
+            doing, concurrency=concurrency, closing=closing, failure_handler=doing.on_failed
         )
 
-    async with running(work):
+    async with run_in_background(work):
         yield closing

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
-from mainspring.edges.api.app import serving
+from mainspring.edges.api.app import http_server
 
 
 @dataclass
@@ -32,7 +32,7 @@ async def receiving() -> AsyncGenerator[Receiver, None]:
     receiver = Receiver()
     app = web.Application()
     app.router.add_route("*", "/{any:.*}", receiver.handle)
-    async with serving(app) as url:
+    async with http_server(app) as url:
         receiver.url = f"{url}/hook"
         yield receiver
 

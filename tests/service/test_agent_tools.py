@@ -5,39 +5,39 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.service.describing.agent_tools import (
+from mainspring.service.resources.agent_tools import (
     BUILTINS,
-    McpServer,
-    Tool,
-    ToolsAsked,
-    resolved_tools,
-    toolset_of,
+    AgentTool,
+    ToolsParams,
+    UrlMcpServer,
+    effective_toolset,
+    resolve_tools,
 )
 
 
 @dataclass(frozen=True)
 class Equipped:
-    tools: tuple[Tool, ...]
-    mcp_servers: tuple[McpServer, ...] = ()
+    tools: tuple[AgentTool, ...]
+    mcp_servers: tuple[UrlMcpServer, ...] = ()
 
 
-def equipped(*tools: dict[str, Any], servers: tuple[McpServer, ...] = ()) -> Equipped:
-    return Equipped(resolved_tools(msgspec.convert(tools, ToolsAsked)), servers)
+def equipped(*tools: dict[str, Any], servers: tuple[UrlMcpServer, ...] = ()) -> Equipped:
+    return Equipped(resolve_tools(msgspec.convert(tools, ToolsParams)), servers)
 
 
 def test_an_agent_without_a_toolset_has_no_tools():
-    toolset = toolset_of(equipped())
+    toolset = effective_toolset(equipped())
     assert (toolset.builtins, toolset.custom, toolset.mcp) == ({}, (), ())
 
 
 def test_a_plain_toolset_has_every_built_in_and_lets_it_through():
-    toolset = toolset_of(equipped({"type": "agent_toolset_20260401"}))
+    toolset = effective_toolset(equipped({"type": "agent_toolset_20260401"}))
     policies = {name: config.permission_policy.type for name, config in toolset.builtins.items()}
     assert policies == dict.fromkeys(BUILTINS, "always_allow")
 
 
 def test_a_config_of_its_own_beats_the_default():
-    toolset = toolset_of(
+    toolset = effective_toolset(
         equipped(
             {
                 "type": "agent_toolset_20260401",
@@ -56,8 +56,8 @@ def test_a_config_of_its_own_beats_the_default():
 
 
 def test_mcp_tools_ask_unless_told_otherwise():
-    server = McpServer(name="docs", url="https://mcp.example.com")
-    toolset = toolset_of(
+    server = UrlMcpServer(name="docs", url="https://mcp.example.com")
+    toolset = effective_toolset(
         equipped(
             {
                 "type": "mcp_toolset",
@@ -80,7 +80,7 @@ def test_mcp_tools_ask_unless_told_otherwise():
 
 def test_custom_tools_keep_their_schema_as_it_was_given():
     schema = {"type": "object", "properties": {"a": {"$ref": "#/x"}}, "x-own": [1, None]}
-    toolset = toolset_of(
+    toolset = effective_toolset(
         equipped({"type": "custom", "name": "t", "description": "d", "input_schema": schema})
     )
     [tool] = toolset.custom
@@ -118,6 +118,6 @@ def test_what_is_on_is_what_the_config_or_else_the_default_says(
     said = {config["name"]: config.get("enabled") for config in configs}
     default = enabled is not False
     wanted = {n for n in BUILTINS if (default if said.get(n) is None else said[n])}
-    assert set(toolset_of(tools).builtins) == wanted
-    again = msgspec.json.decode(msgspec.json.encode(tools.tools), type=tuple[Tool, ...])
+    assert set(effective_toolset(tools).builtins) == wanted
+    again = msgspec.json.decode(msgspec.json.encode(tools.tools), type=tuple[AgentTool, ...])
     assert again == tools.tools

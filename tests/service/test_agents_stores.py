@@ -6,15 +6,15 @@ from pathlib import Path
 import anyio
 import pytest
 
-from mainspring.core.errors import InvalidInput, NotFound, Stale
+from mainspring.core.errors import InvalidInput, NotFound, StaleVersion
 from mainspring.log.postgres import open_postgres
 from mainspring.log.records import Records
 from mainspring.log.sqlite import open_sqlite
-from mainspring.runtime.skills.archive import Upload
-from mainspring.service.describing.agents import Agents, CreateAgent, UpdateAgent, content_hash
-from mainspring.service.describing.files import Files, NewFile
-from mainspring.service.describing.skills import Skills
-from mainspring.service.keeping.drawer import Listing
+from mainspring.runtime.skills.skill_upload import UploadedFile
+from mainspring.service.resources.agents import Agents, CreateAgent, UpdateAgent, content_hash
+from mainspring.service.resources.file_resources import Files, NewFile
+from mainspring.service.resources.skill_resources import Skills
+from mainspring.service.storage.repository import ListQuery
 
 MANIFEST = b"---\nname: pdf\ndescription: Reads PDF files.\n---\nRead."
 
@@ -37,7 +37,7 @@ async def test_changes_at_once_are_all_there_and_every_version_is_whole(records:
         while True:
             try:
                 await agents.update("acme", agent.id, UpdateAgent(metadata={f"k{index}": "x"}))
-            except Stale:
+            except StaleVersion:
                 continue
             return
 
@@ -48,8 +48,8 @@ async def test_changes_at_once_are_all_there_and_every_version_is_whole(records:
     now = await agents.get("acme", agent.id)
     assert now.version == 11
     page = await agents.versions("acme", agent.id, limit=100)
-    assert [each.version for each in page.data] == list(range(11, 0, -1))
-    assert [len(each.metadata) for each in page.data] == list(range(10, -1, -1))
+    assert [item.version for item in page.data] == list(range(11, 0, -1))
+    assert [len(item.metadata) for item in page.data] == list(range(10, -1, -1))
     assert await agents.get("acme", agent.id, 11) == now
 
 
@@ -61,7 +61,7 @@ async def test_one_of_two_who_expect_the_same_version_is_told(records: Records):
     async def rename(name: str) -> None:
         try:
             await agents.update("acme", agent.id, UpdateAgent(name=name, version=1))
-        except Stale:
+        except StaleVersion:
             refused.append(name)
 
     with anyio.fail_after(30):
@@ -84,11 +84,13 @@ async def test_the_hash_is_the_same_for_what_is_defined_alike(records: Records):
 
 async def test_skill_versions_that_come_at_once_are_all_kept_and_go_together(records: Records):
     skills = Skills(records)
-    skill = await skills.create("acme", [Upload(path="pdf/SKILL.md", content=MANIFEST)])
+    skill = await skills.create("acme", [UploadedFile(path="pdf/SKILL.md", content=MANIFEST)])
 
     async def add(index: int) -> None:
         content = MANIFEST + str(index).encode()
-        await skills.add_version("acme", skill.id, [Upload(path="pdf/SKILL.md", content=content)])
+        await skills.add_version(
+            "acme", skill.id, [UploadedFile(path="pdf/SKILL.md", content=content)]
+        )
 
     with anyio.fail_after(30):
         async with anyio.create_task_group() as group:
@@ -110,7 +112,7 @@ async def test_a_file_is_kept_whole_and_listed_by_its_session(records: Records):
     file = await files.create("acme", NewFile(content=content, session_id="sesn_1"))
     await files.create("acme", NewFile(content=b"other"))
     assert await files.content("acme", file.id) == (file, content)
-    page = await files.page("acme", Listing(label="sesn_1"))
+    page = await files.page("acme", ListQuery(label="sesn_1"))
     assert list(page.data) == [file]
     with pytest.raises(InvalidInput, match="filename"):
         await files.create("acme", NewFile(content=b"", filename="n" * 300))

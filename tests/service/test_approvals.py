@@ -2,12 +2,12 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.api.approvals_served import Office, erasing, office, person
+from tests.api.approvals_served import Office, erasing, person, session_context
 from tests.api.sessions_served import session, waiting
 from tests.service.timed import Crash
 
 from mainspring import Scripted, calls, says
-from mainspring.core.errors import Forbidden, Stale
+from mainspring.core.errors import Forbidden, StaleVersion
 from mainspring.core.events import (
     AgentToolResult,
     AgentToolUse,
@@ -15,260 +15,268 @@ from mainspring.core.events import (
     UserToolConfirmation,
 )
 from mainspring.core.facts import ToolCallAuthorized
-from mainspring.log.background import running
-from mainspring.log.records import Change, Wanted
-from mainspring.service.approvals.approvals import Answer, Approvals
-from mainspring.service.approvals.keeping import Untold
-from mainspring.service.approvals.policy import SetApprovalPolicy
-from mainspring.service.approvals.record import MAX_INPUT_BYTES, Approval, shortened
-from mainspring.service.keeping.drawer import Listing
-from mainspring.service.keeping.notice import Notice
-from mainspring.service.sessions.sending import Sending
-from mainspring.service.sessions.sending_params import SendConfirmation, SendInterrupt
+from mainspring.log.records import RecordChange, RecordQuery
+from mainspring.log.task_groups import run_in_background
+from mainspring.service.approvals.approval_policy import SetApprovalPolicy
+from mainspring.service.approvals.approval_record import MAX_INPUT_BYTES, Approval, shorten_input
+from mainspring.service.approvals.approvals import ApprovalAnswer, Approvals
+from mainspring.service.approvals.reconciliation import NoNotifications
+from mainspring.service.jobs.dispatcher import Job
+from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
+from mainspring.service.sessions.event_params import SendConfirmation, SendInterrupt
+from mainspring.service.sessions.event_sender import EventSender
 from mainspring.service.sessions.sessions import ForkSession
-from mainspring.service.work.dispatch import Job
-from mainspring.service.work.embedded import EmbeddedDispatcher
+from mainspring.service.storage.notifications import Notification
+from mainspring.service.storage.repository import ListQuery
 
 BOSS = person("boss", "operator")
-ALLOW, DENY = Answer(result="allow"), Answer(result="deny")
+ALLOW, DENY = ApprovalAnswer(result="allow"), ApprovalAnswer(result="deny")
 
 
-async def approvals_of(desk: Office, *, closed: bool = False) -> list[Approval]:
-    listing = Listing(is_ascending=True, include_archived=closed)
-    return list((await desk.approvals.page(BOSS, listing)).data)
+async def approvals_of(context: Office, *, closed: bool = False) -> list[Approval]:
+    listing = ListQuery(is_ascending=True, include_archived=closed)
+    return list((await context.approvals.page(BOSS, listing)).data)
 
 
-async def answers(desk: Office, session_id: str) -> list[UserToolConfirmation]:
-    found = await desk.home.log.read(session_id, types=["user.tool_confirmation"])
-    return [each.payload for each in found if isinstance(each.payload, UserToolConfirmation)]
+async def answers(context: Office, session_id: str) -> list[UserToolConfirmation]:
+    found = await context.home.log.read(session_id, types=["user.tool_confirmation"])
+    return [item.payload for item in found if isinstance(item.payload, UserToolConfirmation)]
 
 
-async def set_policy(desk: Office, **policy: object) -> None:
-    await desk.approvals.policies.set(BOSS, SetApprovalPolicy(**policy))  # pyright: ignore[reportArgumentType]
+async def set_policy(context: Office, **policy: object) -> None:
+    await context.approvals.policies.set(BOSS, SetApprovalPolicy(**policy))  # pyright: ignore[reportArgumentType]
 
 
 async def test_what_nobody_answers_in_time_is_denied_once_and_the_agent_is_told(tmp_path: Path):
-    async with office(tmp_path, erasing("a")) as desk, desk.home.client() as client:
-        await set_policy(desk, expires_after_seconds=3600)
-        session_id = await desk.asked(client)
-        [approval] = await approvals_of(desk)
+    async with session_context(tmp_path, erasing("a")) as context, context.home.client() as client:
+        await set_policy(context, expires_after_seconds=3600)
+        session_id = await context.asked(client)
+        [approval] = await approvals_of(context)
         assert approval.expires_at is not None
-        assert await desk.attend() == 0
-        desk.later.put_on(hours=2)
-        [job] = desk.jobs.take("approval", desk.later())
+        assert await context.attend() == 0
+        context.later.put_on(hours=2)
+        [job] = context.jobs.take("approval", context.later())
         async with anyio.create_task_group() as group:
             for _ in range(3):
-                group.start_soon(desk.approvals.attend, job)
-        await desk.settled(session_id)
-        [said] = await answers(desk, session_id)
+                group.start_soon(context.approvals.attend, job)
+        await context.settled(session_id)
+        [said] = await answers(context, session_id)
         assert (said.result, said.answered_by) == ("deny", "expired")
-        [result] = await desk.home.log.read(session_id, types=["agent.tool_result"])
+        [result] = await context.home.log.read(session_id, types=["agent.tool_result"])
         assert isinstance(result.payload, AgentToolResult)
         assert "nobody answered within 1 hour" in str(result.payload.content)
-        [closed] = await approvals_of(desk, closed=True)
+        [closed] = await approvals_of(context, closed=True)
         assert (closed.status, closed.answered_by) == ("answered", "expired")
-        expired = [each for each in desk.notices.told_of if each.id == approval.id]
-        assert [each.type for each in expired] == ["mainspring.approval_expired"]
-        with pytest.raises(Stale, match="nobody in time"):
-            await desk.approvals.answer(BOSS, approval.id, ALLOW)
+        expired = [item for item in context.notices.told_of if item.id == approval.id]
+        assert [item.type for item in expired] == ["mainspring.approval_expired"]
+        with pytest.raises(StaleVersion, match="nobody in time"):
+            await context.approvals.answer(BOSS, approval.id, ALLOW)
 
 
 async def test_a_call_of_a_subagent_waits_under_its_name_and_thread(tmp_path: Path):
-    async with office(tmp_path, erasing("a")) as desk, desk.home.client() as client:
+    async with session_context(tmp_path, erasing("a")) as context, context.home.client() as client:
         made = await session(client)
-        desk.home.worker.is_asleep = True
-        writer = await desk.home.log.hold(made.id, owner="test")
+        context.home.worker.is_asleep = True
+        writer = await context.home.log.hold(made.id, owner="test")
         await writer.append(ThreadCreated(session_thread_id="sthr_2", agent_name="scout"))
         [call] = await writer.append(AgentToolUse(name="erase", input={}), thread_id="sthr_2")
         asked = ToolCallAuthorized(tool_use_id=call.id, decision="ask", gate="rule")
         await writer.append(asked, thread_id="sthr_2")
-        await desk.approvals.keeper.catch_up("acme", made.id)
-        [approval] = await approvals_of(desk)
+        await context.approvals.keeper.catch_up("acme", made.id)
+        [approval] = await approvals_of(context)
         assert (approval.subagent, approval.session_thread_id) == ("scout", "sthr_2")
-        await desk.approvals.answer(BOSS, approval.id, ALLOW)
-        [item] = await desk.home.log.store.pending(made.id)
+        await context.approvals.answer(BOSS, approval.id, ALLOW)
+        [item] = await context.home.log.store.pending(made.id)
         assert item.thread_id == "sthr_2"
 
 
 async def test_what_is_left_waits_on_after_its_time(tmp_path: Path):
-    async with office(tmp_path, erasing("a")) as desk, desk.home.client() as client:
-        await set_policy(desk, expires_after_seconds=60, on_expiry="leave")
-        session_id = await desk.asked(client)
-        desk.later.put_on(hours=1)
-        assert await desk.attend() == 0
-        assert await desk.approvals.keeper.sweep() == 0
-        [approval] = await approvals_of(desk)
-        await desk.approvals.answer(BOSS, approval.id, ALLOW)
-        await desk.settled(session_id)
-        assert [each.result for each in await answers(desk, session_id)] == ["allow"]
+    async with session_context(tmp_path, erasing("a")) as context, context.home.client() as client:
+        await set_policy(context, expires_after_seconds=60, on_expiry="leave")
+        session_id = await context.asked(client)
+        context.later.put_on(hours=1)
+        assert await context.attend() == 0
+        assert await context.approvals.keeper.sweep() == 0
+        [approval] = await approvals_of(context)
+        await context.approvals.answer(BOSS, approval.id, ALLOW)
+        await context.settled(session_id)
+        assert [answer.result for answer in await answers(context, session_id)] == ["allow"]
 
 
 async def test_after_a_while_others_are_told_and_it_takes_more_to_answer(tmp_path: Path):
-    async with office(tmp_path, erasing("a")) as desk, desk.home.client() as client:
+    async with session_context(tmp_path, erasing("a")) as context, context.home.client() as client:
         await set_policy(
-            desk,
+            context,
             escalate_after_seconds=600,
             escalate_to="the night shift",
             escalated_role="operator",
             expires_after_seconds=3600,
         )
-        session_id = await desk.asked(client)
-        [approval] = await approvals_of(desk)
+        session_id = await context.asked(client)
+        [approval] = await approvals_of(context)
         assert approval.may_answer.role == "user"
-        desk.later.put_on(minutes=11)
-        [job] = desk.jobs.take("approval", desk.later())
+        context.later.put_on(minutes=11)
+        [job] = context.jobs.take("approval", context.later())
         async with anyio.create_task_group() as group:
             for _ in range(3):
-                group.start_soon(desk.approvals.attend, job)
-        told = [each.type for each in desk.notices.told_of]
+                group.start_soon(context.approvals.attend, job)
+        told = [item.type for item in context.notices.told_of]
         assert told == ["mainspring.approval_escalated"]
-        [escalated] = await approvals_of(desk)
+        [escalated] = await approvals_of(context)
         assert escalated.escalated_at is not None
         assert (escalated.escalate_to, escalated.may_answer.role) == ("the night shift", "operator")
         with pytest.raises(Forbidden, match="role operator"):
-            await desk.approvals.answer(person(), approval.id, ALLOW)
-        sending = Sending(desk.home.sessions)
+            await context.approvals.answer(person(), approval.id, ALLOW)
+        sending = EventSender(context.home.sessions)
         confirm = SendConfirmation(tool_use_id=approval.tool_use_id, result="allow")
         with pytest.raises(Forbidden, match="role operator"):
             await sending.send(person(), session_id, [confirm])
-        desk.later.put_on(hours=1)
-        assert await desk.attend() == 1
-        await desk.settled(session_id)
-        assert [each.answered_by for each in await answers(desk, session_id)] == ["expired"]
+        context.later.put_on(hours=1)
+        assert await context.attend() == 1
+        await context.settled(session_id)
+        assert [answer.answered_by for answer in await answers(context, session_id)] == ["expired"]
 
 
 @pytest.mark.parametrize("dies_at", ["submit", "wake", "close"])
 async def test_an_expiry_that_a_worker_died_over_is_done_once_by_the_next(
     tmp_path: Path, dies_at: str
 ):
-    async with office(tmp_path, erasing("a")) as desk, desk.home.client() as client:
-        await set_policy(desk, expires_after_seconds=60)
-        session_id = await desk.asked(client)
-        [approval] = await approvals_of(desk)
-        desk.later.put_on(hours=1)
+    async with session_context(tmp_path, erasing("a")) as context, context.home.client() as client:
+        await set_policy(context, expires_after_seconds=60)
+        session_id = await context.asked(client)
+        [approval] = await approvals_of(context)
+        context.later.put_on(hours=1)
         job = Job(task="approval", key=approval.id, tenant="acme")
 
         async def die(*_: object, **__: object) -> None:
             raise Crash
 
-        dying = Approvals(desk.home.log, wake=die, clock=desk.later)
+        dying = Approvals(context.home.log, wake_session=die, clock=context.later)
         if dies_at == "submit":
             dying.keeper.sessions.get = die  # pyright: ignore[reportAttributeAccessIssue]
         if dies_at == "close":
-            dying = Approvals(desk.home.log, teller=_Dying(), clock=desk.later)
+            dying = Approvals(context.home.log, notification_writer=_Dying(), clock=context.later)
         with pytest.raises(Crash):
             await dying.attend(job)
-        desk.jobs.waiting.clear()
-        assert await desk.approvals.keeper.sweep() == 1
-        await desk.attend()
-        await desk.home.worker.wake("acme", session_id)
-        await desk.settled(session_id)
-        assert [each.answered_by for each in await answers(desk, session_id)] == ["expired"]
-        assert [each.type for each in desk.notices.told_of] == ["mainspring.approval_expired"]
-        assert await approvals_of(desk) == []
+        context.jobs.waiting.clear()
+        assert await context.approvals.keeper.sweep() == 1
+        await context.attend()
+        await context.home.worker.wake("acme", session_id)
+        await context.settled(session_id)
+        assert [answer.answered_by for answer in await answers(context, session_id)] == ["expired"]
+        assert [item.type for item in context.notices.told_of] == ["mainspring.approval_expired"]
+        assert await approvals_of(context) == []
 
 
-class _Dying(Untold):
-    async def telling(self, *notices: Notice) -> list[Change]:
+class _Dying(NoNotifications):
+    async def telling(self, *notices: Notification) -> list[RecordChange]:
         raise Crash
 
 
 async def test_the_embedded_engine_keeps_the_time(tmp_path: Path):
-    async with office(tmp_path, erasing("a")) as desk, desk.home.client() as client:
-        engine = EmbeddedDispatcher(desk.home.log.store.records, clock=desk.later)
+    async with session_context(tmp_path, erasing("a")) as context, context.home.client() as client:
+        engine = EmbeddedDispatcher(context.home.log.store.records, clock=context.later)
         approvals = Approvals(
-            desk.home.log, wake=desk.home.worker.wake, put=engine.put, clock=desk.later
+            context.home.log,
+            wake_session=context.home.worker.wake,
+            put=engine.put,
+            clock=context.later,
         )
-        await set_policy(desk, expires_after_seconds=3600)
+        await set_policy(context, expires_after_seconds=3600)
         closing = anyio.Event()
 
         async def work() -> None:
             await engine.work(approvals.attend, concurrency=2, closing=closing)
 
-        session_id = await _asked(desk, approvals, client)
-        desk.later.put_on(hours=1)
-        async with running(work):
-            await desk.home.until(session_id, "user.tool_confirmation")
-        await desk.home.worker.settled()
-        assert [each.answered_by for each in await answers(desk, session_id)] == ["expired"]
+        session_id = await _asked(context, approvals, client)
+        context.later.put_on(hours=1)
+        async with run_in_background(work):
+            await context.home.until(session_id, "user.tool_confirmation")
+        await context.home.worker.settled()
+        assert [answer.answered_by for answer in await answers(context, session_id)] == ["expired"]
 
 
-async def _asked(desk: Office, approvals: Approvals, client: object) -> str:
-    session_id = await desk.asked(client)  # pyright: ignore[reportArgumentType]
-    [approval] = await approvals_of(desk)
+async def _asked(context: Office, approvals: Approvals, client: object) -> str:
+    session_id = await context.asked(client)  # pyright: ignore[reportArgumentType]
+    [approval] = await approvals_of(context)
     await approvals.keeper.put_next("acme", approval)
     return session_id
 
 
 async def test_an_interrupt_makes_void_what_waits(tmp_path: Path):
-    async with office(tmp_path, erasing("a", "b")) as desk, desk.home.client() as client:
-        session_id = await desk.asked(client)
-        first, second = await approvals_of(desk)
-        await Sending(desk.home.sessions).send(BOSS, session_id, [SendInterrupt()])
-        await desk.settled(session_id)
-        closed = await approvals_of(desk, closed=True)
-        assert [each.status for each in closed] == ["void", "void"]
-        for each in (first, second):
-            with pytest.raises(Stale, match="waits no more"):
-                await desk.approvals.answer(BOSS, each.id, DENY)
+    async with (
+        session_context(tmp_path, erasing("a", "b")) as context,
+        context.home.client() as client,
+    ):
+        session_id = await context.asked(client)
+        first, second = await approvals_of(context)
+        await EventSender(context.home.sessions).send(BOSS, session_id, [SendInterrupt()])
+        await context.settled(session_id)
+        closed = await approvals_of(context, closed=True)
+        assert [entry.status for entry in closed] == ["void", "void"]
+        for item in (first, second):
+            with pytest.raises(StaleVersion, match="waits no more"):
+                await context.approvals.answer(BOSS, item.id, DENY)
 
 
 async def test_a_record_that_was_lost_or_never_made_is_found_by_looking(tmp_path: Path):
-    async with office(tmp_path, erasing("a")) as desk, desk.home.client() as client:
-        session_id = await desk.asked(client)
-        await desk.approvals.keeper.forget("acme", session_id)
-        assert await approvals_of(desk) == []
-        await desk.approvals.keeper.sweep()
-        [approval] = await approvals_of(desk)
-        await desk.approvals.answer(BOSS, approval.id, ALLOW)
-        await desk.home.worker.settled()
+    async with session_context(tmp_path, erasing("a")) as context, context.home.client() as client:
+        session_id = await context.asked(client)
+        await context.approvals.keeper.forget("acme", session_id)
+        assert await approvals_of(context) == []
+        await context.approvals.keeper.sweep()
+        [approval] = await approvals_of(context)
+        await context.approvals.answer(BOSS, approval.id, ALLOW)
+        await context.home.worker.settled()
         await client.beta.sessions.delete(session_id)
-        await desk.approvals.keeper.catch_up("acme", session_id)
-        assert await approvals_of(desk, closed=True) == []
+        await context.approvals.keeper.catch_up("acme", session_id)
+        assert await approvals_of(context, closed=True) == []
 
 
 async def test_a_fork_asks_for_itself(tmp_path: Path):
     model = Scripted(calls("erase", x="a"), otherwise=says("Done."))
-    async with office(tmp_path, model) as desk, desk.home.client() as client:
-        session_id = await desk.asked(client)
-        forked = await desk.home.sessions.fork(BOSS, session_id, ForkSession())
-        await desk.approvals.keeper.catch_up("acme", forked.id)
-        assert [each.session_id for each in await approvals_of(desk)] == [session_id]
+    async with session_context(tmp_path, model) as context, context.home.client() as client:
+        session_id = await context.asked(client)
+        forked = await context.home.sessions.fork(BOSS, session_id, ForkSession())
+        await context.approvals.keeper.catch_up("acme", forked.id)
+        assert [item.session_id for item in await approvals_of(context)] == [session_id]
         [call] = await waiting(client, forked.id)
         confirm = SendConfirmation(tool_use_id=call, result="allow")
-        await Sending(desk.home.sessions).send(BOSS, forked.id, [confirm])  # of what it inherited
-        await desk.settled(forked.id)
-        own = [each for each in await approvals_of(desk) if each.session_id == forked.id]
-        assert [each.tool_use_id for each in own] == [call]
-        await desk.approvals.answer(BOSS, own[0].id, ALLOW)
-        await desk.settled(forked.id)
-        assert [each.session_id for each in await approvals_of(desk)] == [session_id]
+        await EventSender(context.home.sessions).send(
+            BOSS, forked.id, [confirm]
+        )  # of what it inherited
+        await context.settled(forked.id)
+        own = [item for item in await approvals_of(context) if item.session_id == forked.id]
+        assert [item.tool_use_id for item in own] == [call]
+        await context.approvals.answer(BOSS, own[0].id, ALLOW)
+        await context.settled(forked.id)
+        assert [item.session_id for item in await approvals_of(context)] == [session_id]
 
 
 async def test_an_answer_is_in_the_inbox_and_out_of_the_list_before_anybody_runs(tmp_path: Path):
-    async with office(tmp_path, erasing("a")) as desk, desk.home.client() as client:
-        session_id = await desk.asked(client)
-        [approval] = await approvals_of(desk)
-        desk.home.worker.is_asleep = True
-        answered = await Approvals(desk.home.log).answer(BOSS, approval.id, DENY)
+    async with session_context(tmp_path, erasing("a")) as context, context.home.client() as client:
+        session_id = await context.asked(client)
+        [approval] = await approvals_of(context)
+        context.home.worker.is_asleep = True
+        answered = await Approvals(context.home.log).answer(BOSS, approval.id, DENY)
         assert (answered.status, answered.answered_by) == ("answered", "key_boss:boss")
-        assert await approvals_of(desk) == []
-        await desk.approvals.keeper.catch_up("acme", session_id)
-        assert await approvals_of(desk) == []
-        assert len(await desk.home.log.store.pending(session_id)) == 1
+        assert await approvals_of(context) == []
+        await context.approvals.keeper.catch_up("acme", session_id)
+        assert await approvals_of(context) == []
+        assert len(await context.home.log.store.pending(session_id)) == 1
 
 
 async def test_jobs_of_what_is_gone_do_nothing(tmp_path: Path):
-    async with office(tmp_path, erasing("a")) as desk:
-        await desk.approvals.attend(Job(task="approval", key="appr_none", tenant="acme"))
-        records = desk.home.log.store.records
-        assert await records.list(Wanted(kind="approval")) == []
+    async with session_context(tmp_path, erasing("a")) as context:
+        await context.approvals.attend(Job(task="approval", key="appr_none", tenant="acme"))
+        records = context.home.log.store.records
+        assert await records.list(RecordQuery(kind="approval")) == []
 
 
 def test_a_long_input_is_cut_and_says_so():
     given = {"path": "a.txt", "content": "x" * MAX_INPUT_BYTES, "lines": list(range(1000))}
-    shown, is_cut = shortened(given)
+    shown, is_cut = shorten_input(given)
     assert is_cut
     assert shown["path"] == "a.txt"
     assert len(str(shown)) < 2000
-    assert shortened({"path": "a.txt"}) == ({"path": "a.txt"}, False)
+    assert shorten_input({"path": "a.txt"}) == ({"path": "a.txt"}, False)

@@ -10,18 +10,18 @@ from typing import Literal, TypeAlias
 import anyio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.api.approvals_served import Office, erasing, office, person
+from tests.api.approvals_served import Office, erasing, person, session_context
 
 from mainspring.core.errors import MainspringError
 from mainspring.core.events import AgentToolResult, UserToolConfirmation
 from mainspring.core.facts import ToolCallStarted
-from mainspring.service.approvals.approvals import Answer
-from mainspring.service.approvals.policy import SetApprovalPolicy
-from mainspring.service.approvals.record import Approval
-from mainspring.service.keeping.drawer import Listing
-from mainspring.service.sessions.sending import Sending
-from mainspring.service.sessions.sending_params import SendConfirmation, SendInterrupt
-from mainspring.service.work.dispatch import Job
+from mainspring.service.approvals.approval_policy import SetApprovalPolicy
+from mainspring.service.approvals.approval_record import Approval
+from mainspring.service.approvals.approvals import ApprovalAnswer
+from mainspring.service.jobs.dispatcher import Job
+from mainspring.service.sessions.event_params import SendConfirmation, SendInterrupt
+from mainspring.service.sessions.event_sender import EventSender
+from mainspring.service.storage.repository import ListQuery
 
 Deed: TypeAlias = Literal[
     "allow", "deny", "send", "expire", "interrupt", "run", "catch_up", "sweep"
@@ -41,28 +41,32 @@ BOSS = person("boss", "operator")
 
 
 class Story:
-    def __init__(self, desk: Office, session_id: str, calls: list[Approval]) -> None:
-        self.desk = desk
+    def __init__(self, context: Office, session_id: str, calls: list[Approval]) -> None:
+        self.context = context
         self.session_id = session_id
         self.calls = calls
         self.accepted: list[tuple[str, str, str]] = []
 
     async def do(self, deed: Deed, which: int, name: str) -> None:
-        keeper, approval = self.desk.approvals.keeper, self.calls[which]
+        keeper, approval = self.context.approvals.keeper, self.calls[which]
         match deed:
             case "allow" | "deny":
-                await self.desk.approvals.answer(person(name), approval.id, Answer(result=deed))
+                await self.context.approvals.answer(
+                    person(name), approval.id, ApprovalAnswer(result=deed)
+                )
                 self.accepted.append((approval.tool_use_id, deed, f"key_{name}:{name}"))
             case "send":
                 sent = SendConfirmation(tool_use_id=approval.tool_use_id, result="allow")
-                await Sending(self.desk.home.sessions).send(person(name), self.session_id, [sent])
+                await EventSender(self.context.home.sessions).send(
+                    person(name), self.session_id, [sent]
+                )
                 self.accepted.append((approval.tool_use_id, "allow", f"key_{name}:{name}"))
             case "expire":
-                self.desk.later.put_on(hours=1)
+                self.context.later.put_on(hours=1)
                 job = Job(task="approval", key=approval.id, tenant="acme")
-                await self.desk.approvals.attend(job)
+                await self.context.approvals.attend(job)
             case "interrupt":
-                sending = Sending(self.desk.home.sessions)
+                sending = EventSender(self.context.home.sessions)
                 await sending.send(person(name), self.session_id, [SendInterrupt()])
             case "run":
                 await self.run()
@@ -72,7 +76,7 @@ class Story:
                 await keeper.sweep()
 
     async def run(self) -> None:
-        worker = self.desk.home.worker
+        worker = self.context.home.worker
         worker.is_asleep = False
         await worker.wake("acme", self.session_id)
         await worker.settled()
@@ -80,14 +84,17 @@ class Story:
 
 
 async def play(folder: Path, steps: list[tuple[Deed, int, str]]) -> None:
-    async with office(folder, erasing("a", "b")) as desk, desk.home.client() as client:
-        await desk.approvals.policies.set(BOSS, SetApprovalPolicy(expires_after_seconds=60))
-        session_id = await desk.asked(client)
-        listing = Listing(is_ascending=True, include_archived=True)
-        calls = list((await desk.approvals.page(BOSS, listing)).data)
+    async with (
+        session_context(folder, erasing("a", "b")) as context,
+        context.home.client() as client,
+    ):
+        await context.approvals.policies.set(BOSS, SetApprovalPolicy(expires_after_seconds=60))
+        session_id = await context.asked(client)
+        listing = ListQuery(is_ascending=True, include_archived=True)
+        calls = list((await context.approvals.page(BOSS, listing)).data)
         assert len(calls) == 2
-        desk.home.worker.is_asleep = True
-        story = Story(desk, session_id, calls)
+        context.home.worker.is_asleep = True
+        story = Story(context, session_id, calls)
         for deed, which, name in steps:
             try:
                 await story.do(deed, which, name)
@@ -96,27 +103,27 @@ async def play(folder: Path, steps: list[tuple[Deed, int, str]]) -> None:
         for which in (0, 1):
             await story.do("expire", which, "olga")
         await story.run()
-        await desk.approvals.keeper.catch_up("acme", session_id)
+        await context.approvals.keeper.catch_up("acme", session_id)
         await check(story, listing)
 
 
-async def check(story: Story, listing: Listing) -> None:
-    log = await story.desk.home.log.read(story.session_id)
+async def check(story: Story, listing: ListQuery) -> None:
+    log = await story.context.home.log.read(story.session_id)
     payloads = [event.payload for event in log]
     said = {
-        each.tool_use_id: (each.tool_use_id, each.result, each.answered_by)
-        for each in payloads
-        if isinstance(each, UserToolConfirmation)
+        payload.tool_use_id: (payload.tool_use_id, payload.result, payload.answered_by)
+        for payload in payloads
+        if isinstance(payload, UserToolConfirmation)
     }
     confirmed = Counter(e.tool_use_id for e in payloads if isinstance(e, UserToolConfirmation))
     settled = Counter(e.tool_use_id for e in payloads if isinstance(e, AgentToolResult))
     started = Counter(e.tool_use_id for e in payloads if isinstance(e, ToolCallStarted))
-    ids = {each.tool_use_id for each in story.calls}
+    ids = {call.tool_use_id for call in story.calls}
     assert settled == dict.fromkeys(ids, 1)
     assert set(confirmed.values()) <= {1}
     assert set(started.values()) <= {1}
     assert set(story.accepted) <= set(said.values())
-    for kept in (await story.desk.approvals.page(BOSS, listing)).data:
+    for kept in (await story.context.approvals.page(BOSS, listing)).data:
         told = said.get(kept.tool_use_id)
         assert kept.status == ("void" if told is None else "answered")
         assert told is None or (told[1], told[2]) == (kept.result, kept.answered_by)

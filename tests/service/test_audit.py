@@ -17,19 +17,19 @@ import pytest
 from tests.service.times import Time
 
 from mainspring.core.errors import StoreUnavailable
-from mainspring.edges.api.app import Answered
-from mainspring.edges.api.auditing import AuditWitness
-from mainspring.edges.api.route import Call, Method, Route
+from mainspring.edges.api.app import HandledRequest
+from mainspring.edges.api.request_observers import AuditObserver
+from mainspring.edges.api.route import ApiCall, Method, Route
 from mainspring.log.postgres import open_postgres
-from mainspring.log.records import Change, Record, Records, Remove, Replace, Wanted
+from mainspring.log.records import RecordChange, RecordQuery, RecordRow, Records, Remove, Replace
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.access.audit import Act, Audit, Entry
+from mainspring.service.access.audit import Audit, AuditAction, AuditEntry
 from mainspring.service.access.principal import Principal
 from mainspring.service.access.tenants import CreateTenant, Tenants
-from mainspring.service.keeping.drawer import Listing
-from mainspring.service.work.upkeep import tidy
+from mainspring.service.jobs.daily_cleanup import delete_expired_data
+from mainspring.service.storage.repository import ListQuery
 
-ACT = Act(operation="post /v1/agents", status=200)
+ACT = AuditAction(operation="post /v1/agents", status=200)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -47,12 +47,14 @@ async def noted(audit: Audit, times: int, tenant: str = "acme") -> None:
         await audit.note(tenant, msgspec.structs.replace(ACT, request_id=f"req_{number}"))
 
 
-async def entries(audit: Audit, tenant: str = "acme") -> list[Entry]:
+async def entries(audit: Audit, tenant: str = "acme") -> list[AuditEntry]:
     async with aclosing(audit.entries(tenant)) as found:
         return [entry async for entry in found]
 
 
-async def rewritten(records: Records, seq: int, change: Callable[[Record], Change]) -> None:
+async def rewritten(
+    records: Records, seq: int, change: Callable[[RecordRow], RecordChange]
+) -> None:
     record = await records.named("audit", f"{seq:015d}", tenant="acme")
     await records.write(change(record))
 
@@ -62,12 +64,12 @@ async def test_entries_are_numbered_and_each_has_the_hash_of_the_one_before(reco
     await noted(audit, 3)
     await noted(audit, 1, "rival")
     found = await entries(audit)
-    assert [each.seq for each in found] == [1, 2, 3]
+    assert [item.seq for item in found] == [1, 2, 3]
     assert found[0].previous == "0" * 64
-    assert [each.previous for each in found[1:]] == [each.hash for each in found[:2]]
+    assert [item.previous for item in found[1:]] == [item.hash for item in found[:2]]
     verified = await audit.verify("acme")
     assert (verified.ok, verified.entries, verified.head) == (True, 3, found[-1].hash)
-    assert [each.seq for each in (await audit.page("acme", Listing())).data] == [3, 2, 1]
+    assert [item.seq for item in (await audit.page("acme", ListQuery())).data] == [3, 2, 1]
 
 
 async def test_several_processes_write_one_chain_without_a_gap(records: Records):
@@ -83,7 +85,7 @@ async def test_several_processes_write_one_chain_without_a_gap(records: Records)
     verified = await processes[0].verify("acme")
     assert verified.problems == ()
     assert verified.last_seq == 100
-    assert len({each.request_id for each in await entries(processes[0])}) == 100
+    assert len({entry.request_id for entry in await entries(processes[0])}) == 100
 
 
 async def test_a_clock_that_goes_back_does_not_break_the_order(records: Records):
@@ -94,17 +96,17 @@ async def test_a_clock_that_goes_back_does_not_break_the_order(records: Records)
         time.pass_(-60)
     await Audit(records, clock=time.now).note("acme", ACT)
     found = await entries(audit)
-    assert [each.seq for each in found] == [1, 2, 3, 4]
-    assert [each.time for each in found] == sorted(each.time for each in found)
+    assert [item.seq for item in found] == [1, 2, 3, 4]
+    assert [item.time for item in found] == sorted(item.time for item in found)
 
 
 async def test_a_changed_entry_is_found(records: Records):
     audit = Audit(records)
     await noted(audit, 3)
 
-    def change(record: Record) -> Change:
+    def change(record: RecordRow) -> RecordChange:
         return Replace(
-            record=replace(record, body=record.body.replace(b'"status":200', b'"status":403'))
+            record_row=replace(record, body=record.body.replace(b'"status":200', b'"status":403'))
         )
 
     await rewritten(records, 2, change)
@@ -116,12 +118,12 @@ async def test_a_changed_entry_with_its_hash_made_anew_is_found_by_the_next(reco
     await noted(audit, 3)
     [_, second, _] = await entries(audit)
 
-    def change(record: Record) -> Change:
+    def change(record: RecordRow) -> RecordChange:
         other = msgspec.structs.replace(second, status=403, hash="")
         told = msgspec.json.encode(other, order="sorted")
         digest = hashlib.sha256(told).hexdigest()
         whole = msgspec.structs.replace(other, hash=digest)
-        return Replace(record=replace(record, body=msgspec.json.encode(whole)))
+        return Replace(record_row=replace(record, body=msgspec.json.encode(whole)))
 
     await rewritten(records, 2, change)
     assert (await audit.verify("acme")).problems == ("entry 3 does not go on from 2",)
@@ -130,7 +132,7 @@ async def test_a_changed_entry_with_its_hash_made_anew_is_found_by_the_next(reco
 async def test_a_removed_entry_is_found(records: Records):
     audit = Audit(records)
     await noted(audit, 3)
-    await rewritten(records, 2, lambda record: Remove(record=record))
+    await rewritten(records, 2, lambda record: Remove(record_row=record))
     problems = (await audit.verify("acme")).problems
     assert problems == ("entry 3 follows 1: what was between is gone",)
 
@@ -142,7 +144,7 @@ async def test_a_removed_end_is_found_by_whoever_kept_its_hash(records: Records)
     await noted(audit, 1)
     assert (await audit.verify("acme", head=head)).ok
     for seq in (4, 3):
-        await rewritten(records, seq, lambda record: Remove(record=record))
+        await rewritten(records, seq, lambda record: Remove(record_row=record))
     assert (await audit.verify("acme")).ok
     assert not (await audit.verify("acme", head=head)).ok
 
@@ -163,7 +165,7 @@ async def test_what_is_old_is_let_go_and_the_rest_still_verifies(records: Record
     assert (verified.problems, verified.entries, verified.last_seq) == ((), 1, 8)
 
 
-async def _handle(_call: Call[object, object]) -> None:
+async def _handle(_call: ApiCall[object, object]) -> None:
     raise NotImplementedError
 
 
@@ -172,8 +174,8 @@ HEARTBEAT = replace(POST, path="/v1/environments/{environment_id}/work/{work_id}
 WORKER = Principal(tenant="acme", key_id="key_2", role="user", environment_id="env_1")
 
 
-def answered(method: Method = "POST", status: int = 200) -> Answered:
-    return Answered(
+def answered(method: Method = "POST", status: int = 200) -> HandledRequest:
+    return HandledRequest(
         route=replace(POST, method=method),
         who=Principal(tenant="acme", key_id="key_1", role="admin", name="ci"),
         path={"agent_id": "agent_1"},
@@ -199,30 +201,30 @@ def answered(method: Method = "POST", status: int = 200) -> Answered:
         (replace(answered(status=403), who=WORKER), True),
     ],
 )
-async def test_what_is_noted(tmp_path: Path, asked: Answered, is_noted: bool):
+async def test_what_is_noted(tmp_path: Path, asked: HandledRequest, is_noted: bool):
     async with open_sqlite(tmp_path / "mainspring.db") as store:
-        await AuditWitness(Audit(store.records))(asked)
-        assert await store.records.count(Wanted(kind="audit")) == is_noted
+        await AuditObserver(Audit(store.records))(asked)
+        assert await store.records.count(RecordQuery(kind="audit")) == is_noted
 
 
 async def test_strangers_cannot_fill_the_audit(tmp_path: Path):
     async with open_sqlite(tmp_path / "mainspring.db") as store:
-        witness = AuditWitness(Audit(store.records), monotonic=lambda: 5.0)
+        witness = AuditObserver(Audit(store.records), monotonic=lambda: 5.0)
         for _ in range(100):
             await witness(replace(answered(status=401), who=None))
-        assert await store.records.count(Wanted(kind="audit")) == 20
+        assert await store.records.count(RecordQuery(kind="audit")) == 20
 
 
 async def test_an_entry_that_cannot_be_written_goes_to_the_log_and_raises_an_alarm(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     class Full:
-        async def list(self, wanted: Wanted) -> list[Record]:
+        async def list(self, wanted: RecordQuery) -> list[RecordRow]:
             raise StoreUnavailable(f"no {wanted.kind}")
 
     alarms: list[int] = []
     audit = Audit(Full())  # pyright: ignore[reportArgumentType]
-    witness = AuditWitness(audit, alarm=lambda: alarms.append(1))
+    witness = AuditObserver(audit, alarm=lambda: alarms.append(1))
     with caplog.at_level(logging.ERROR):
         await witness(answered())
     assert alarms == [1]
@@ -240,11 +242,13 @@ async def test_the_daily_upkeep_lets_go_of_what_is_old_of_every_tenant(records: 
         await noted(audit, 2, tenant)
     time.pass_(100 * 86400)
     await noted(audit, 1)
-    await tidy(records, keep_audit=None, clock=time.now)
-    assert await records.count(Wanted(kind="audit")) == 7
+    await delete_expired_data(records, keep_audit=None, clock=time.now)
+    assert await records.count(RecordQuery(kind="audit")) == 7
     with anyio.fail_after(10):
         async with anyio.create_task_group() as group:
             for _ in range(3):
-                group.start_soon(partial(tidy, records, keep_audit=timedelta(90), clock=time.now))
-    assert await records.count(Wanted(kind="audit")) == 1
+                group.start_soon(
+                    partial(delete_expired_data, records, keep_audit=timedelta(90), clock=time.now)
+                )
+    assert await records.count(RecordQuery(kind="audit")) == 1
     assert (await audit.verify("acme")).ok

@@ -13,14 +13,18 @@ from mainspring import Agent
 from mainspring.core.model import ToolSpec
 from mainspring.log.sqlite import open_sqlite
 from mainspring.runtime.agent import prefix_of
-from mainspring.runtime.crew.built_in import GENERAL
-from mainspring.runtime.folder.reading import read_agent
-from mainspring.runtime.folder.scopes import Scopes
+from mainspring.runtime.agent_folder.agent_loader import read_agent
+from mainspring.runtime.agent_folder.scopes import Scopes
+from mainspring.runtime.subagents.subagent import GENERAL
 from mainspring.service.access.principal import Principal
-from mainspring.service.describing.agents import Agents, CreateAgent
-from mainspring.service.describing.environments import CloudConfig
-from mainspring.service.sessions.agent import AgentWithOverrides, SessionAgent, snapshot
-from mainspring.wiring.casting import Cast, Part, cast_for
+from mainspring.service.resources.agents import Agents, CreateAgent
+from mainspring.service.resources.environments import CloudConfig
+from mainspring.service.sessions.session_agent import (
+    AgentWithOverrides,
+    SessionAgent,
+    snapshot_agent,
+)
+from mainspring.wiring.agent_mapper import MappedSession, SessionSpec, map_session
 
 WHO = Principal(tenant="acme", key_id="key_1", role="admin", name="olga")
 TOOLSET = {"type": "agent_toolset_20260401"}
@@ -35,8 +39,8 @@ async def described(agents: Agents, **fields: object) -> str:
     return (await agents.create("acme", asked)).id
 
 
-def cast(agent: SessionAgent, folder: Path) -> Cast:
-    return cast_for(Part(agent=agent, environment=CloudConfig(), workspace=folder))
+def cast(agent: SessionAgent, folder: Path) -> MappedSession:
+    return map_session(SessionSpec(agent=agent, environment=CloudConfig(), workspace=folder))
 
 
 async def test_one_definition_is_one_agent_by_api_by_folder_and_in_python(tmp_path: Path):
@@ -63,11 +67,11 @@ async def test_one_definition_is_one_agent_by_api_by_folder_and_in_python(tmp_pa
             system="Be brief.",
             tools=[{**TOOLSET, "configs": off}],
         )
-        by_api = cast(await snapshot(agents, WHO, made), tmp_path).agent
-    same = [replace(each, client_tools=()) for each in (by_folder, in_python, by_api)]
+        by_api = cast(await snapshot_agent(agents, WHO, made), tmp_path).agent
+    same = [replace(item, client_tools=()) for item in (by_folder, in_python, by_api)]
     assert same[0] == same[1] == same[2]
     tools = [ToolSpec(name="bash", description="Runs.", input_schema={})]
-    assert len({prefix_of(each, tools).digest for each in same}) == 1
+    assert len({prefix_of(item, tools).digest for item in same}) == 1
 
 
 async def test_whom_an_agent_may_call_are_agents_in_their_own_right(tmp_path: Path):
@@ -87,13 +91,13 @@ async def test_whom_an_agent_may_call_are_agents_in_their_own_right(tmp_path: Pa
             system="Lead.",
             multiagent={"type": "coordinator", "agents": [scout, double, {"type": "self"}]},
         )
-        made = cast(await snapshot(agents, WHO, lead), tmp_path).agent
+        made = cast(await snapshot_agent(agents, WHO, lead), tmp_path).agent
     first, second, own = made.subagents
     assert (first.name, second.name, own.name) == ("scout", f"scout ({double})", "lead")
     assert (first.prompt, first.model, first.reads_instructions) == ("Look.", MODEL, False)
     assert first.own is not None
     assert "bash" in first.own.built_ins
-    assert [each.name for each in first.own.client_tools] == ["lookup"]
+    assert [client_tool.name for client_tool in first.own.client_tools] == ["lookup"]
     assert (made.built_ins, made.is_coordinator) == ((), False)
     assert own.prompt == "Lead."
 
@@ -108,8 +112,8 @@ async def test_the_newer_shape_lets_an_agent_call_a_helper_of_ours_too(tmp_path:
             agents, name="off", multiagent={**shape, "subagents": {"type": "disabled"}}
         )
         crews = [
-            cast(await snapshot(agents, WHO, each), tmp_path).agent.subagents
-            for each in (alone, free, off)
+            cast(await snapshot_agent(agents, WHO, item), tmp_path).agent.subagents
+            for item in (alone, free, off)
         ]
     assert crews == [(), (GENERAL,), ()]
 
@@ -137,14 +141,14 @@ async def test_of_what_agents_of_a_session_are_told_about_a_tool_the_strictest_h
             multiagent={"type": "coordinator", "agents": [scout, other]},
         )
         alone = await described(agents, name="alone", tools=[toolset("always_allow")])
-        wish = cast(await snapshot(agents, WHO, lead), tmp_path).wish
-        alone_wish = cast(await snapshot(agents, WHO, alone), tmp_path).wish
-    rules = {rule.text: rule.behavior for rule in wish.rules}
+        options = cast(await snapshot_agent(agents, WHO, lead), tmp_path).options
+        alone_wish = cast(await snapshot_agent(agents, WHO, alone), tmp_path).options
+    rules = {rule.text: rule.behavior for rule in options.rules}
     assert (rules["Write"], rules["Bash"]) == ("ask", "allow")
     assert rules["WebFetch(domain:b.example)"] == "allow"
     assert rules["WebFetch(domain:c.example)"] == "deny"
     assert "WebFetch(domain:a.example)" not in rules
-    assert (wish.mode, alone_wish.mode) == ("default", "bypassPermissions")
+    assert (options.mode, alone_wish.mode) == ("default", "bypassPermissions")
 
 
 async def test_what_is_not_to_be_had_is_said(tmp_path: Path):
@@ -163,6 +167,6 @@ async def test_what_is_not_to_be_had_is_said(tmp_path: Path):
             },
             AgentWithOverrides,
         )
-        notes = cast(await snapshot(agents, WHO, choice), tmp_path).wish.notes
+        notes = cast(await snapshot_agent(agents, WHO, choice), tmp_path).options.notes
     assert any("xlsx" in note for note in notes)
     assert any("advisor" in note for note in notes)

@@ -12,12 +12,10 @@ from tests.service.vault_desk import Desk, bearer, variable
 from mainspring.config import read_settings
 from mainspring.core.errors import InvalidInput, NotFound, StoreCorrupt
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.vaults.credential import KIND
-from mainspring.service.vaults.credential_auth import (
-    server_key,
-)
-from mainspring.service.vaults.usable import Variable, bearer_for
-from mainspring.wiring.seals import AesSeal, open_seal
+from mainspring.service.vaults.credential_auth import server_key
+from mainspring.service.vaults.credential_record import KIND
+from mainspring.service.vaults.session_credentials import SecretVariable, bearer_for
+from mainspring.wiring.aes_seal import AesSeal, open_seal
 
 
 @pytest.fixture
@@ -38,7 +36,7 @@ async def test_a_session_gets_what_its_vaults_have_and_the_first_vault_wins(desk
         bearer("https://MCP.example.com:443/mcp/", "second-token"),
     )
     found = await desk.ready.usable("acme", [first, second])
-    variables = {each.name: each for each in found if isinstance(each, Variable)}
+    variables = {item.name: item for item in found if isinstance(item, SecretVariable)}
     assert {name: each.value for name, each in variables.items()} == {
         "TOKEN": "first-value",
         "OTHER": "other-value",
@@ -59,12 +57,12 @@ async def test_what_is_archived_deleted_or_foreign_is_not_used(desk: Desk):
     vault = await desk.vault(variable("A", "value-of-a"), variable("B", "value-of-b"))
     assert await desk.ready.usable("rival", [vault]) == []
     assert await desk.ready.usable("acme", ["vlt_unknown"]) == []
-    [one, two] = [each for each in await desk.ready.usable("acme", [vault])]
+    [one, two] = [item for item in await desk.ready.usable("acme", [vault])]
     await desk.credentials.archive("acme", vault, one.credential_id)
     await desk.credentials.delete("acme", vault, two.credential_id)
     assert await desk.ready.usable("acme", [vault]) == []
     with pytest.raises(InvalidInput, match="archived"):
-        await desk.credentials.opened("acme", vault, one.credential_id)
+        await desk.credentials.unseal("acme", vault, one.credential_id)
     other = await desk.vault(variable("A", "value-of-a"))
     assert (await desk.vaults.active("acme", other)).id == other
     await desk.vaults.archive("acme", other)
@@ -79,7 +77,7 @@ async def test_a_sealed_secret_opens_for_its_own_credential_and_tenant_only(desk
     vault = await desk.vault(variable("A", "value-of-a"), variable("B", "value-of-b"))
     [one, two] = await desk.ready.usable("acme", [vault])
     stolen = await desk.records.content(KIND, one.credential_id)
-    opened = await desk.credentials.opened("acme", vault, two.credential_id)
+    opened = await desk.credentials.unseal("acme", vault, two.credential_id)
     seal = AesSeal(bytes(32))
     context = msgspec.json.encode(("vault credential", "acme", one.credential_id)).decode()
     assert b"value-of-a" in seal.unseal(stolen, context)

@@ -13,18 +13,20 @@ from tests.service.vault_desk import Desk, Method, oauth_of
 
 from mainspring.core.errors import NetworkRefused
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.vaults.credential_auth import (
-    Secrets,
-)
+from mainspring.service.vaults.credential_auth import Secrets
+from mainspring.service.vaults.credential_validation import CredentialValidator
 from mainspring.service.vaults.credentials import UpdateCredential
-from mainspring.service.vaults.refreshing import Refresher
-from mainspring.service.vaults.token_endpoint import Post, Reply, shown
-from mainspring.service.vaults.validating import Validator
-from mainspring.wiring.asking import Asker, Greeting
+from mainspring.service.vaults.token_refresh import (
+    HttpReply,
+    Refresher,
+    TokenRequest,
+    redacted_response,
+)
+from mainspring.wiring.outbound_http import McpInitializeProbe, OutboundHttpClient
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncGenerator[Desk, None]:
+async def context(tmp_path: Path) -> AsyncGenerator[Desk, None]:
     async with open_sqlite(tmp_path / "mainspring.db") as store:
         yield Desk(store.records)
 
@@ -37,33 +39,33 @@ async def oauth() -> AsyncGenerator[Provider, None]:
 
 @pytest.mark.parametrize("method", ["none", "client_secret_basic", "client_secret_post"])
 async def test_an_expired_token_is_exchanged_for_a_new_one(
-    desk: Desk, oauth: Provider, method: Method
+    context: Desk, oauth: Provider, method: Method
 ):
     oauth.client_secret = None if method == "none" else "the client's secret: 100%"
-    vault = await desk.vault(oauth_of(oauth, method))
-    assert (await desk.token(vault)).token == "access-token-number-0"
-    desk.time.now += timedelta(minutes=59, seconds=30)
-    fresh = await desk.token(vault)
+    vault = await context.vault(oauth_of(oauth, method))
+    assert (await context.token(vault)).token == "access-token-number-0"
+    context.time.now += timedelta(minutes=59, seconds=30)
+    fresh = await context.token(vault)
     assert fresh.token == oauth.access_token == "access-token-number-1"
-    assert fresh.expires_at == desk.time.now + timedelta(hours=1)
+    assert fresh.expires_at == context.time.now + timedelta(hours=1)
     [asked] = oauth.asked
     assert asked["grant_type"] == "refresh_token"
     assert asked["scope"] == "read write"
     assert ("client_id" in asked) == (method != "client_secret_basic")
     assert asked.get("basic_id") == ("client/1" if method == "client_secret_basic" else None)
-    assert (await desk.token(vault)).token == fresh.token
-    desk.time.now += timedelta(hours=2)
-    assert (await desk.token(vault)).token == "access-token-number-2"
-    assert desk.failures() == []
+    assert (await context.token(vault)).token == fresh.token
+    context.time.now += timedelta(hours=2)
+    assert (await context.token(vault)).token == "access-token-number-2"
+    assert context.failures() == []
 
 
-async def test_many_who_ask_at_once_make_one_exchange(desk: Desk, oauth: Provider):
-    vault = await desk.vault(oauth_of(oauth))
-    desk.time.now += timedelta(hours=2)
+async def test_many_who_ask_at_once_make_one_exchange(context: Desk, oauth: Provider):
+    vault = await context.vault(oauth_of(oauth))
+    context.time.now += timedelta(hours=2)
     tokens: list[str] = []
 
     async def ask() -> None:
-        tokens.append((await desk.token(vault)).token)
+        tokens.append((await context.token(vault)).token)
 
     with anyio.fail_after(10):
         async with anyio.create_task_group() as group:
@@ -73,15 +75,17 @@ async def test_many_who_ask_at_once_make_one_exchange(desk: Desk, oauth: Provide
     assert len(oauth.asked) == 1
 
 
-async def test_processes_that_ask_at_once_make_one_exchange(desk: Desk, oauth: Provider):
-    vault = await desk.vault(oauth_of(oauth))
-    [usable] = await desk.ready.usable("acme", [vault])
-    stale = await desk.credentials.opened("acme", vault, usable.credential_id)
+async def test_processes_that_ask_at_once_make_one_exchange(context: Desk, oauth: Provider):
+    vault = await context.vault(oauth_of(oauth))
+    [usable] = await context.ready.usable("acme", [vault])
+    stale = await context.credentials.unseal("acme", vault, usable.credential_id)
     tokens: list[str] = []
 
     async def ask() -> None:  # with locks of its own, as another process has
-        other = Refresher(desk.credentials, desk.asker, notify=desk.notify, clock=desk.time)
-        tokens.append((await other.refresh(stale)).opened.secrets.value)
+        other = Refresher(
+            context.credentials, context.http_client, notify=context.notify, clock=context.time
+        )
+        tokens.append((await other.refresh(stale)).unsealed_credential.secrets.value)
 
     with anyio.fail_after(10):
         async with anyio.create_task_group() as group:
@@ -91,52 +95,54 @@ async def test_processes_that_ask_at_once_make_one_exchange(desk: Desk, oauth: P
     assert len(oauth.asked) == 1
 
 
-async def test_an_exchange_whose_process_died_is_taken_over(desk: Desk, oauth: Provider):
-    vault = await desk.vault(oauth_of(oauth))
-    [usable] = await desk.ready.usable("acme", [vault])
-    opened = await desk.credentials.opened("acme", vault, usable.credential_id)
-    await desk.credentials.claim(opened, desk.time.now + timedelta(seconds=30))
-    desk.time.now += timedelta(hours=2)
+async def test_an_exchange_whose_process_died_is_taken_over(context: Desk, oauth: Provider):
+    vault = await context.vault(oauth_of(oauth))
+    [usable] = await context.ready.usable("acme", [vault])
+    opened = await context.credentials.unseal("acme", vault, usable.credential_id)
+    await context.credentials.claim(opened, context.time.now + timedelta(seconds=30))
+    context.time.now += timedelta(hours=2)
     with anyio.fail_after(10):
-        assert (await desk.token(vault)).token == "access-token-number-1"
+        assert (await context.token(vault)).token == "access-token-number-1"
 
 
-async def test_a_change_during_an_exchange_loses_neither(desk: Desk, oauth: Provider):
-    vault = await desk.vault(oauth_of(oauth))
-    [usable] = await desk.ready.usable("acme", [vault])
-    opened = await desk.credentials.opened("acme", vault, usable.credential_id)
+async def test_a_change_during_an_exchange_loses_neither(context: Desk, oauth: Provider):
+    vault = await context.vault(oauth_of(oauth))
+    [usable] = await context.ready.usable("acme", [vault])
+    opened = await context.credentials.unseal("acme", vault, usable.credential_id)
 
-    async def renamed_meanwhile(post: Post) -> Reply:
-        reply = await desk.asker(post)
+    async def renamed_meanwhile(post: TokenRequest) -> HttpReply:
+        reply = await context.http_client(post)
         asked = UpdateCredential(display_name="Slack")
-        await desk.credentials.update("acme", vault, usable.credential_id, asked)
+        await context.credentials.update("acme", vault, usable.credential_id, asked)
         return reply
 
-    slow = Refresher(desk.credentials, renamed_meanwhile, clock=desk.time)
+    slow = Refresher(context.credentials, renamed_meanwhile, clock=context.time)
     exchange = await slow.refresh(opened)
-    assert exchange.opened.credential.display_name == "Slack"
-    assert exchange.opened.secrets.refresh_token == oauth.refresh_token
+    assert exchange.unsealed_credential.vault_credential.display_name == "Slack"
+    assert exchange.unsealed_credential.secrets.refresh_token == oauth.refresh_token
 
 
-async def test_a_refused_refresh_token_is_told_once_and_not_sent_again(desk: Desk, oauth: Provider):
-    vault = await desk.vault(oauth_of(oauth))
+async def test_a_refused_refresh_token_is_told_once_and_not_sent_again(
+    context: Desk, oauth: Provider
+):
+    vault = await context.vault(oauth_of(oauth))
     oauth.refresh_token = "revoked"
-    desk.time.now += timedelta(hours=2)
-    assert (await desk.token(vault)).token == "access-token-number-0"
-    assert (await desk.token(vault)).token == "access-token-number-0"
+    context.time.now += timedelta(hours=2)
+    assert (await context.token(vault)).token == "access-token-number-0"
+    assert (await context.token(vault)).token == "access-token-number-0"
     assert len(oauth.asked) == 1
-    [notice] = desk.failures()
+    [notice] = context.failures()
     assert (notice.tenant, notice.vault_id) == ("acme", vault)
 
 
-async def test_a_passing_failure_is_tried_again_and_nobody_is_told(desk: Desk, oauth: Provider):
-    vault = await desk.vault(oauth_of(oauth))
-    desk.time.now += timedelta(hours=2)
+async def test_a_passing_failure_is_tried_again_and_nobody_is_told(context: Desk, oauth: Provider):
+    vault = await context.vault(oauth_of(oauth))
+    context.time.now += timedelta(hours=2)
     oauth.answers += [web.Response(status=503), web.Response(status=429)]
     for _ in range(2):
-        assert (await desk.token(vault)).token == "access-token-number-0"
-    assert (await desk.token(vault)).token == "access-token-number-3"
-    assert desk.failures() == []
+        assert (await context.token(vault)).token == "access-token-number-0"
+    assert (await context.token(vault)).token == "access-token-number-3"
+    assert context.failures() == []
 
 
 @pytest.mark.parametrize(
@@ -151,29 +157,32 @@ async def test_a_passing_failure_is_tried_again_and_nobody_is_told(desk: Desk, o
     ],
 )
 async def test_what_is_no_grant_changes_nothing(
-    desk: Desk, oauth: Provider, answer: dict[str, object]
+    context: Desk, oauth: Provider, answer: dict[str, object]
 ):
-    vault = await desk.vault(oauth_of(oauth))
-    desk.time.now += timedelta(hours=2)
+    vault = await context.vault(oauth_of(oauth))
+    context.time.now += timedelta(hours=2)
     oauth.answers.append(web.Response(**answer))  # pyright: ignore[reportArgumentType]
-    assert (await desk.token(vault)).token == "access-token-number-0"
-    assert len(desk.failures()) == 1
+    assert (await context.token(vault)).token == "access-token-number-0"
+    assert len(context.failures()) == 1
 
 
-async def test_a_credential_says_whether_it_works(desk: Desk, oauth: Provider):
-    vault = await desk.vault(oauth_of(oauth))
-    [usable] = await desk.ready.usable("acme", [vault])
-    validator = Validator(
-        desk.credentials, probe=Greeting(desk.asker), refresher=desk.refresher, clock=desk.time
+async def test_a_credential_says_whether_it_works(context: Desk, oauth: Provider):
+    vault = await context.vault(oauth_of(oauth))
+    [usable] = await context.ready.usable("acme", [vault])
+    validator = CredentialValidator(
+        context.credentials,
+        probe=McpInitializeProbe(context.http_client),
+        refresher=context.refresher,
+        clock=context.time,
     )
 
-    async def asked(with_: Validator = validator):
+    async def asked(with_: CredentialValidator = validator):
         return await with_.validate("acme", vault, usable.credential_id)
 
     good = await asked()
     assert (good.status, good.mcp_probe, good.refresh) == ("valid", None, None)
     assert good.has_refresh_token
-    assert (await asked(Validator(desk.credentials))).status == "unknown"
+    assert (await asked(CredentialValidator(context.credentials))).status == "unknown"
 
     oauth.access_token = "another"
     renewed = await asked()
@@ -203,17 +212,21 @@ async def test_a_credential_says_whether_it_works(desk: Desk, oauth: Provider):
     assert told.count("[redacted]") == 2
 
 
-async def test_a_server_that_does_not_answer_leaves_it_open(desk: Desk, oauth: Provider):
-    away = await desk.vault(oauth_of(oauth, mcp_server_url="http://127.0.0.1:9/mcp"))
-    plain = await desk.vault(oauth_of(oauth, refresh=None))
-    validator = Validator(desk.credentials, probe=Greeting(desk.asker), refresher=desk.refresher)
-    [usable] = await desk.ready.usable("acme", [away])
+async def test_a_server_that_does_not_answer_leaves_it_open(context: Desk, oauth: Provider):
+    away = await context.vault(oauth_of(oauth, mcp_server_url="http://127.0.0.1:9/mcp"))
+    plain = await context.vault(oauth_of(oauth, refresh=None))
+    validator = CredentialValidator(
+        context.credentials,
+        probe=McpInitializeProbe(context.http_client),
+        refresher=context.refresher,
+    )
+    [usable] = await context.ready.usable("acme", [away])
     open_ = await validator.validate("acme", away, usable.credential_id)
     assert open_.status == "unknown"
     assert open_.mcp_probe is not None
     assert open_.mcp_probe.http_response is None
     oauth.access_token = "another"
-    [usable] = await desk.ready.usable("acme", [plain])
+    [usable] = await context.ready.usable("acme", [plain])
     gone = await validator.validate("acme", plain, usable.credential_id)
     assert (gone.status, gone.has_refresh_token) == ("invalid", False)
     assert gone.refresh is not None
@@ -221,9 +234,9 @@ async def test_a_server_that_does_not_answer_leaves_it_open(desk: Desk, oauth: P
 
 
 async def test_servers_inside_the_operators_network_are_not_asked(oauth: Provider):
-    asker = Asker()
+    http_client = OutboundHttpClient()
     with pytest.raises(NetworkRefused):
-        await asker(Post(url=f"{oauth.url}/token", headers=(), body=b""))
+        await http_client(TokenRequest(url=f"{oauth.url}/token", headers=(), body=b""))
     assert oauth.asked == []
 
 
@@ -232,7 +245,9 @@ def test_a_told_answer_has_no_secret_in_any_common_writing():
     body = (
         'a \\"quoted\\" token a "quoted" token p%25d%2F%20%2Bx p%25d%2F+%2Bx third-one' + "x" * 9999
     )
-    told = shown(Reply(status=400, content_type="text/plain", body=body.encode()), secrets)
+    told = redacted_response(
+        HttpReply(status=400, content_type="text/plain", body=body.encode()), secrets
+    )
     assert told.body_truncated
     for secret in ("quoted", "p%25d", "third-one"):
         assert secret not in told.body

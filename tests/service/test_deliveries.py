@@ -23,16 +23,20 @@ from mainspring.core.events import (
     ThreadStatusIdle,
 )
 from mainspring.log.store import SessionRow
-from mainspring.service.keeping.drawer import Listing
-from mainspring.service.keeping.notice import Notice
-from mainspring.service.mail.deliveries import Deliveries, Delivery, Patience
-from mainspring.service.mail.events import EVENT_TYPES
-from mainspring.service.mail.webhooks import CreateWebhook, UpdateWebhook, WebhookWithSecret
-from mainspring.service.work.dispatch import Job
-from mainspring.wiring.posting import HttpPoster
+from mainspring.service.jobs.dispatcher import Job
+from mainspring.service.storage.notifications import Notification
+from mainspring.service.storage.repository import ListQuery
+from mainspring.service.webhooks.webhook_deliveries import Deliveries, Delivery, RetryPolicy
+from mainspring.service.webhooks.webhook_endpoints import (
+    CreateWebhook,
+    UpdateWebhook,
+    WebhookWithSecret,
+)
+from mainspring.service.webhooks.webhook_events import EVENT_TYPES
+from mainspring.wiring.outbound_http import HttpPoster
 
 IDLE = StatusIdle(stop_reason=StopReason(type="end_turn"))
-PATIENCE = Patience(attempts=4, disable_after=timedelta(hours=1))
+PATIENCE = RetryPolicy(attempts=4, disable_after=timedelta(hours=1))
 
 
 @dataclass
@@ -42,11 +46,11 @@ class Sending:
     webhook: WebhookWithSecret
 
     async def deliveries(self) -> list[Delivery]:
-        page = await self.works.deliveries.page(TENANT, Listing(limit=1000))
+        page = await self.works.deliveries.page(TENANT, ListQuery(limit=1000))
         return [*page.data]
 
     async def happens(self, type_: str = "vault.created", id_: str = "vlt_1") -> None:
-        await self.works.outbox.notify(Notice(tenant=TENANT, type=type_, id=id_))
+        await self.works.outbox.notify(Notification(tenant=TENANT, type=type_, id=id_))
 
     async def pass_and_deliver(self, **span: float) -> None:
         self.works.clock.pass_by(**span)
@@ -69,7 +73,7 @@ async def sending(tmp_path: Path) -> AsyncGenerator[Sending, None]:
 async def told(sending: Sending) -> list[tuple[str, str]]:
     """Types and subjects of what was received."""
     bodies = [msgspec.json.decode(body)["data"] for _, body in sending.receiver.got]
-    return sorted((each["type"], each["id"]) for each in bodies)
+    return sorted((item["type"], item["id"]) for item in bodies)
 
 
 async def test_what_happens_is_told_once_and_signed(sending: Sending):
@@ -103,7 +107,7 @@ async def test_a_failure_is_tried_again_ever_later_with_the_same_id_and_then_kep
         await sending.pass_and_deliver(minutes=5)
     assert len(sending.receiver.got) == PATIENCE.attempts
     assert len({headers["webhook-id"] for headers, _ in sending.receiver.got}) == 1
-    assert all(holds(sending.webhook.secret, *each) for each in sending.receiver.got)
+    assert all(holds(sending.webhook.secret, *item) for item in sending.receiver.got)
     [delivery] = await sending.deliveries()
     assert (delivery.status, delivery.attempts) == ("dead", 4)
     sending.receiver.status = 204
@@ -135,7 +139,7 @@ async def test_sending_again_ends_also_if_all_of_it_dies_at_once(sending: Sendin
 
 
 def test_pauses_grow_to_a_day_in_all_and_differ_a_little():
-    patience = Patience()
+    patience = RetryPolicy()
     pauses = [patience.pause("whd_1", n) for n in range(1, patience.attempts)]
     assert all(one < other * 1.6 for one, other in pairwise(pauses))
     assert timedelta(hours=20) < sum(pauses, timedelta()) < timedelta(hours=32)
@@ -219,7 +223,9 @@ async def test_an_endpoint_hears_only_what_it_asked_for_and_only_from_then_on(se
     )
     await sending.happens("vault.created")
     await sending.happens("vault.deleted")
-    await sending.works.outbox.notify(Notice(tenant="rival", type="vault.deleted", id="vlt_2"))
+    await sending.works.outbox.notify(
+        Notification(tenant="rival", type="vault.deleted", id="vlt_2")
+    )
     await sending.works.deliver_due()
     assert await told(sending) == [("vault.deleted", "vlt_1")]
 

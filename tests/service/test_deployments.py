@@ -15,26 +15,26 @@ from mainspring.core.errors import (
     RateLimited,
     StoreUnavailable,
 )
-from mainspring.log.records import Change, Record, Records, Remove
-from mainspring.service.calendar.firing import Firing
-from mainspring.service.calendar.keep import DeploymentKeep
-from mainspring.service.calendar.model import (
+from mainspring.log.records import RecordChange, RecordRow, Records, Remove
+from mainspring.service.jobs.dispatcher import Job
+from mainspring.service.resources.environments import Environments
+from mainspring.service.schedules.cron import SchedulePolicy
+from mainspring.service.schedules.deployment_runner import DeploymentRunner
+from mainspring.service.schedules.deployment_runs import RunListing
+from mainspring.service.schedules.deployment_store import DeploymentStore
+from mainspring.service.schedules.deployment_types import (
     CreateDeployment,
     Deployment,
     DeploymentRun,
-    ScheduleAsked,
+    ScheduleParams,
     UpdateDeployment,
 )
-from mainspring.service.calendar.runs import RunListing
-from mainspring.service.calendar.schedules import Policy
-from mainspring.service.describing.environments import Environments
-from mainspring.service.keeping.drawer import Listing
-from mainspring.service.mail.events import EVENT_TYPES
-from mainspring.service.mail.webhooks import CreateWebhook
-from mainspring.service.sessions.mounted import RepositoryAsked
-from mainspring.service.sessions.sending_params import SendMessage
-from mainspring.service.work.dispatch import Job
-from mainspring.wiring.seals import AesSeal
+from mainspring.service.sessions.event_params import SendMessage
+from mainspring.service.sessions.resource_types import RepositoryResourceParams
+from mainspring.service.storage.repository import ListQuery
+from mainspring.service.webhooks.webhook_endpoints import CreateWebhook
+from mainspring.service.webhooks.webhook_events import EVENT_TYPES
+from mainspring.wiring.aes_seal import AesSeal
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ async def works_(tmp_path: Path) -> AsyncGenerator[Works, None]:
 
 
 async def deployed(
-    made: Works, policy: Policy | None = None, expression: str = "0 * * * *"
+    made: Works, policy: SchedulePolicy | None = None, expression: str = "0 * * * *"
 ) -> Deployment:
     return await made.deployments.create(
         TENANT,
@@ -53,8 +53,10 @@ async def deployed(
             environment_id=made.environment_id,
             name="hourly",
             initial_events=(SendMessage(content=(TextBlock("go"),)),),
-            schedule=ScheduleAsked(
-                expression=expression, timezone="UTC", policy=policy or Policy(jitter_seconds=0)
+            schedule=ScheduleParams(
+                expression=expression,
+                timezone="UTC",
+                policy=policy or SchedulePolicy(jitter_seconds=0),
             ),
         ),
     )
@@ -88,7 +90,7 @@ class DyingRecords:
         self._left = n
         self._after = after
 
-    async def write(self, *changes: Change) -> tuple[Record, ...]:
+    async def write(self, *changes: RecordChange) -> tuple[RecordRow, ...]:
         self._left -= 1
         if self._left == 0 and not self._after:
             raise Crash
@@ -109,14 +111,16 @@ async def test_a_worker_that_dies_at_any_write_leaves_one_session_for_one_fire(
     made = await deployed(works_)
     works_.clock.pass_by(minutes=1)
     dying = cast("Records", DyingRecords(works_.records, n=n, after=after))
-    keep = DeploymentKeep(
+    keep = DeploymentStore(
         dying,
         outbox=works_.outbox,
         seal=AesSeal(bytes(32)),
         put=works_.jobs.put,
         clock=works_.clock,
     )
-    doomed = Firing(keep, works_.runs, sessions=works_.sessions, clock=works_.clock)
+    doomed = DeploymentRunner(
+        keep, works_.runs, session_starter=works_.sessions, clock=works_.clock
+    )
     [job] = works_.jobs.take("fire", works_.clock.now)
     with pytest.raises(Crash):
         await doomed.fire(job)
@@ -177,13 +181,13 @@ async def test_two_workers_with_one_job_make_one_run(works_: Works):
 @pytest.mark.parametrize(
     ("policy", "started"),
     [
-        (Policy(missed="skip", jitter_seconds=0), 0),
-        (Policy(missed="once", jitter_seconds=0), 1),
-        (Policy(missed="all", max_missed=3, jitter_seconds=0), 3),
+        (SchedulePolicy(missed="skip", jitter_seconds=0), 0),
+        (SchedulePolicy(missed="once", jitter_seconds=0), 1),
+        (SchedulePolicy(missed="all", max_missed=3, jitter_seconds=0), 3),
     ],
 )
 async def test_what_nobody_was_there_for_is_made_up_for_as_asked(
-    works_: Works, policy: Policy, started: int
+    works_: Works, policy: SchedulePolicy, started: int
 ):
     await deployed(works_, policy)
     works_.clock.pass_by(hours=5, minutes=40)
@@ -194,13 +198,13 @@ async def test_what_nobody_was_there_for_is_made_up_for_as_asked(
 @pytest.mark.parametrize(
     ("policy", "meanwhile", "afterwards"),
     [
-        (Policy(overlap="skip", jitter_seconds=0), 1, 1),
-        (Policy(overlap="queue", jitter_seconds=0), 1, 2),
-        (Policy(overlap="allow", jitter_seconds=0), 2, 2),
+        (SchedulePolicy(overlap="skip", jitter_seconds=0), 1, 1),
+        (SchedulePolicy(overlap="queue", jitter_seconds=0), 1, 2),
+        (SchedulePolicy(overlap="allow", jitter_seconds=0), 2, 2),
     ],
 )
 async def test_a_fire_waits_for_the_session_before_it_or_is_left_out(
-    works_: Works, policy: Policy, meanwhile: int, afterwards: int
+    works_: Works, policy: SchedulePolicy, meanwhile: int, afterwards: int
 ):
     await deployed(works_, policy)
     works_.clock.pass_by(minutes=1)
@@ -216,7 +220,7 @@ async def test_a_fire_waits_for_the_session_before_it_or_is_left_out(
 
 
 async def test_pausing_stops_it_and_what_was_missed_stays_so(works_: Works):
-    made = await deployed(works_, Policy(missed="all", jitter_seconds=0))
+    made = await deployed(works_, SchedulePolicy(missed="all", jitter_seconds=0))
     await works_.deployments.pause(TENANT, made.id)
     works_.clock.pass_by(hours=3)
     await works_.fire_due()
@@ -291,7 +295,7 @@ async def test_an_archived_environment_pauses_a_schedule_but_not_a_run_by_hand(w
 
 async def test_an_agent_that_is_gone_archives_its_deployments_without_a_run(works_: Works):
     made = await deployed(works_)
-    await works_.records.write(Remove(record=await works_.records.get("agent", "agent_1")))
+    await works_.records.write(Remove(record_row=await works_.records.get("agent", "agent_1")))
     works_.clock.pass_by(minutes=1)
     await works_.fire_due()
     assert (await works_.deployments.get(TENANT, made.id)).archived_at
@@ -300,9 +304,9 @@ async def test_an_agent_that_is_gone_archives_its_deployments_without_a_run(work
 
 async def test_an_archived_agent_takes_its_deployments_with_it(works_: Works):
     made = [await deployed(works_) for _ in range(3)]
-    await works_.deployments.archive_those_of(TENANT, "agent_1")
-    for each in made:
-        assert (await works_.deployments.get(TENANT, each.id)).archived_at
+    await works_.deployments.archive_for_agent(TENANT, "agent_1")
+    for item in made:
+        assert (await works_.deployments.get(TENANT, item.id)).archived_at
 
 
 async def test_an_archived_deployment_stays_as_it_is(works_: Works):
@@ -315,7 +319,7 @@ async def test_an_archived_deployment_stays_as_it_is(works_: Works):
     with pytest.raises(InvalidInput, match="archived"):
         await works_.firing.run_now(TENANT, made.id)
     with pytest.raises(InvalidInput, match="archived"):
-        await works_.deployments.ask_run(TENANT, made.id)
+        await works_.deployments.request_run(TENANT, made.id)
 
 
 async def test_a_run_that_was_asked_for_is_done_by_a_worker_with_the_id_that_was_told(
@@ -324,7 +328,7 @@ async def test_a_run_that_was_asked_for_is_done_by_a_worker_with_the_id_that_was
     made = await deployed(works_)
     await works_.deployments.pause(TENANT, made.id)
     works_.jobs.waiting.clear()  # asked for without an engine, as the command line does
-    run_id = await works_.deployments.ask_run(TENANT, made.id)
+    run_id = await works_.deployments.request_run(TENANT, made.id)
     works_.jobs.waiting.clear()
     await works_.firing.sweep()
     await works_.fire_due()
@@ -342,15 +346,15 @@ async def test_a_token_reaches_the_session_and_stands_in_no_record(works_: Works
             name="repo",
             initial_events=(SendMessage(content=(TextBlock("go"),)),),
             resources=(
-                RepositoryAsked(url="https://github.com/a/b", authorization_token=token),
-                RepositoryAsked(url="https://github.com/a/c"),
+                RepositoryResourceParams(url="https://github.com/a/b", authorization_token=token),
+                RepositoryResourceParams(url="https://github.com/a/c"),
             ),
         ),
     )
     run = await works_.firing.run_now(TENANT, made.id)
     first, second = works_.sessions.orders[run.id].resources
-    assert isinstance(first, RepositoryAsked)
-    assert isinstance(second, RepositoryAsked)
+    assert isinstance(first, RepositoryResourceParams)
+    assert isinstance(second, RepositoryResourceParams)
     assert (first.authorization_token, second.authorization_token) == (token, None)
     record = await works_.records.get("deployment", made.id)
     assert token.encode() not in record.body
@@ -365,8 +369,8 @@ async def test_what_becomes_of_deployments_and_runs_is_told_with_the_change_itse
     works_.clock.pass_by(minutes=1)
     await works_.fire_due()
     await works_.deployments.archive(TENANT, made.id)
-    page = await works_.deliveries.page(TENANT, Listing(limit=100))
-    assert sorted(each.event_type for each in page.data) == [
+    page = await works_.deliveries.page(TENANT, ListQuery(limit=100))
+    assert sorted(item.event_type for item in page.data) == [
         "deployment.archived",
         "deployment.created",
         "deployment_run.started",
@@ -380,7 +384,7 @@ async def test_a_new_schedule_forgets_what_the_old_one_would_have_fired(works_: 
     await works_.deployments.update(
         TENANT,
         made.id,
-        UpdateDeployment(schedule=ScheduleAsked(expression="30 * * * *", timezone="UTC")),
+        UpdateDeployment(schedule=ScheduleParams(expression="30 * * * *", timezone="UTC")),
     )
     await works_.fire_due()
     assert works_.sessions.starts == 0

@@ -7,16 +7,16 @@ from mainspring.core.content import TextBlock
 from mainspring.core.events import StatusIdle, StatusRunning, StopReason
 from mainspring.log.postgres import open_postgres
 from mainspring.log.session_log import SessionLog
-from mainspring.service.calendar.model import CreateDeployment, ScheduleAsked
-from mainspring.service.calendar.runs import RunListing
-from mainspring.service.calendar.schedules import Policy
-from mainspring.service.keeping.drawer import Listing
-from mainspring.service.mail.deliveries import Patience
-from mainspring.service.mail.events import EVENT_TYPES
-from mainspring.service.mail.webhooks import CreateWebhook
-from mainspring.service.sessions.sending_params import SendMessage
-from mainspring.service.work.dispatch import Job
-from mainspring.wiring.posting import HttpPoster
+from mainspring.service.jobs.dispatcher import Job
+from mainspring.service.schedules.cron import SchedulePolicy
+from mainspring.service.schedules.deployment_runs import RunListing
+from mainspring.service.schedules.deployment_types import CreateDeployment, ScheduleParams
+from mainspring.service.sessions.event_params import SendMessage
+from mainspring.service.storage.repository import ListQuery
+from mainspring.service.webhooks.webhook_deliveries import RetryPolicy
+from mainspring.service.webhooks.webhook_endpoints import CreateWebhook
+from mainspring.service.webhooks.webhook_events import EVENT_TYPES
+from mainspring.wiring.outbound_http import HttpPoster
 
 
 async def test_workers_that_do_the_same_job_at_once_start_one_session_and_tell_once(
@@ -24,7 +24,7 @@ async def test_workers_that_do_the_same_job_at_once_start_one_session_and_tell_o
 ):
     async with open_postgres(postgres_url) as store:
         log = SessionLog(store)
-        made = assembled(store.records, log, poster=HttpPoster(), patience=Patience())
+        made = assembled(store.records, log, poster=HttpPoster(), patience=RetryPolicy())
         await furnish(made)
         await made.webhooks.create(
             TENANT, CreateWebhook(url="https://example.com/", event_types=EVENT_TYPES)
@@ -36,8 +36,8 @@ async def test_workers_that_do_the_same_job_at_once_start_one_session_and_tell_o
                 environment_id=made.environment_id,
                 name="hourly",
                 initial_events=(SendMessage(content=(TextBlock("go"),)),),
-                schedule=ScheduleAsked(
-                    expression="0 * * * *", timezone="UTC", policy=Policy(jitter_seconds=0)
+                schedule=ScheduleParams(
+                    expression="0 * * * *", timezone="UTC", policy=SchedulePolicy(jitter_seconds=0)
                 ),
             ),
         )
@@ -57,7 +57,7 @@ async def test_workers_that_do_the_same_job_at_once_start_one_session_and_tell_o
             async with anyio.create_task_group() as group:
                 for _ in range(5):
                     group.start_soon(made.news.catch_up, TENANT, session.id)
-        told = (await made.deliveries.page(TENANT, Listing(limit=100))).data
-        assert len([each for each in told if each.event_type.startswith("session.")]) == 4
-        runs = [each for each in told if each.event_type.startswith("deployment_run.")]
+        told = (await made.deliveries.page(TENANT, ListQuery(limit=100))).data
+        assert len([item for item in told if item.event_type.startswith("session.")]) == 4
+        runs = [item for item in told if item.event_type.startswith("deployment_run.")]
         assert len(runs) == 2

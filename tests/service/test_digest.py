@@ -16,7 +16,7 @@ from mainspring.core.content import TextBlock
 from mainspring.core.envelope import GENESIS, Event, KnownPayload, encode_payload
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.sessions.digest import TYPES, Digests, SessionDigest, fold
+from mainspring.service.sessions.session_digest import DIGEST_TYPES, Digests, SessionDigest, fold
 
 START = datetime(2026, 11, 16, 12, tzinfo=UTC)
 USAGE = events.Usage(input_tokens=10, output_tokens=3)
@@ -79,7 +79,7 @@ def test_what_is_not_of_its_types_changes_nothing_but_where_it_stands(
 ):
     log = log_of(drawn)
     whole = reduce(fold, log, SessionDigest())
-    part = reduce(fold, [each for each in log if each.type in TYPES], SessionDigest())
+    part = reduce(fold, [item for item in log if item.type in DIGEST_TYPES], SessionDigest())
     assert (part.status, part.usage, part.outcomes) == (whole.status, whole.usage, whole.outcomes)
     assert part.threads == whole.threads
     assert part.spent.cost_usd == whole.spent.cost_usd

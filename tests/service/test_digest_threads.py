@@ -8,8 +8,8 @@ from tests.service.logs import MAIN, log_of
 
 from mainspring.core import events, facts
 from mainspring.core.envelope import KnownPayload
-from mainspring.service.mail.events import told_by
-from mainspring.service.sessions.digest import SessionDigest, fold
+from mainspring.service.sessions.session_digest import SessionDigest, fold
+from mainspring.service.webhooks.webhook_events import webhook_events_of
 
 CHILD = "sthr_child"
 BORN = events.ThreadCreated(session_thread_id=CHILD, agent_name="scout", parent_thread_id=MAIN)
@@ -66,9 +66,9 @@ def test_each_thread_has_its_own_usage_and_the_session_all_of_it():
 
 def test_webhooks_tell_of_a_thread_as_of_a_thread():
     [*_, child, main] = log_of(BORN, (CHILD, waits("e9")), ENDED)
-    told = told_by(child, tenant="acme", main_thread_id=MAIN)
-    assert [(each.data.type, each.data.session_thread_id) for each in told] == [
+    told = webhook_events_of(child, tenant="acme", main_thread_id=MAIN)
+    assert [(item.data.type, item.data.session_thread_id) for item in told] == [
         ("session.thread_idled", CHILD)
     ]
-    told = told_by(main, tenant="acme", main_thread_id=MAIN)
-    assert [each.data.type for each in told] == ["session.status_idled", "session.idled"]
+    told = webhook_events_of(main, tenant="acme", main_thread_id=MAIN)
+    assert [item.data.type for item in told] == ["session.status_idled", "session.idled"]

@@ -13,7 +13,7 @@ from tests.service.dispatching import Doing, Open, at_work, embedded_in, fleet_a
 
 from mainspring.core import clock
 from mainspring.core.errors import StoreUnavailable
-from mainspring.service.work.dispatch import ATTEMPTS, Job
+from mainspring.service.jobs.dispatcher import ATTEMPTS, Job
 
 
 @pytest.fixture(params=["embedded", "fleet"])

@@ -22,19 +22,28 @@ from mainspring.core.errors import (
 )
 from mainspring.log.records import Records
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.access.door import ACTING_AGENT, KNOWN_SECONDS, Door, Rates, presented
-from mainspring.service.access.halts import SECONDS, CreateHalt, Halts
-from mainspring.service.access.keys import CreateKey, Keys, NewKey
-from mainspring.service.access.knock import Admission, Knock, client_address, joined
+from mainspring.service.access.api_keys import CreateKey, Keys, NewKey
+from mainspring.service.access.authentication import (
+    ACTING_AGENT_HEADER,
+    KEY_CACHE_SECONDS,
+    AuthenticationResult,
+    Authenticator,
+    RateLimits,
+    RequestCredentials,
+    client_address,
+    join_headers,
+    presented_secret,
+)
+from mainspring.service.access.kill_switch import HALT_CACHE_SECONDS, CreateHalt, Halts
 from mainspring.service.access.principal import Principal, Role
-from mainspring.service.access.rates import Rate
+from mainspring.service.access.rate_limits import Rate
 from mainspring.service.access.tenants import CreateTenant, Tenants, UpdateTenant
-from mainspring.service.describing.agent_model import ModelConfig
-from mainspring.service.describing.agents import ServiceAccount
-from mainspring.service.describing.environments import SelfHostedConfig
-from mainspring.service.keeping.drawer import Drawer
-from mainspring.service.sessions.agent import SessionAgent
-from mainspring.service.sessions.record import Maker, SessionRecord
+from mainspring.service.resources.agent_model import ModelConfig
+from mainspring.service.resources.agents import ServiceAccount
+from mainspring.service.resources.environments import SelfHostedConfig
+from mainspring.service.sessions.session_agent import SessionAgent
+from mainspring.service.sessions.session_record import SessionCreator, SessionRecord
+from mainspring.service.storage.repository import Repository
 
 
 @dataclass(frozen=True)
@@ -63,7 +72,7 @@ SESSION = SessionRecord(
     environment=SelfHostedConfig(),
     created_at=NOON,
     updated_at=NOON,
-    created_by=Maker(key_id="key_1", name="ci"),
+    created_by=SessionCreator(key_id="key_1", name="ci"),
 )
 
 
@@ -71,14 +80,14 @@ SESSION = SessionRecord(
 class House:
     records: Records
     time: Time = field(default_factory=Time)
-    rates: Rates = field(default_factory=Rates)
+    rates: RateLimits = field(default_factory=RateLimits)
 
     def __post_init__(self) -> None:
         self.keys = Keys(self.records, clock=self.time.now)
         self.tenants = Tenants(self.records, clock=self.time.now)
-        self.door = Door(
+        self.door = Authenticator(
             self.records,
-            rates=self.rates,
+            rate_limits=self.rates,
             clock=self.time.now,
             monotonic=self.time.monotonic,
         )
@@ -86,7 +95,7 @@ class House:
     async def key(self, asked: CreateKey | None = None, tenant: str = "acme") -> NewKey:
         return await self.keys.create(person(tenant), asked or CreateKey(name="ci"))
 
-    async def knock(
+    async def credentials(
         self,
         key: str,
         gate: Gate | None = None,
@@ -94,34 +103,36 @@ class House:
         path: dict[str, str] | None = None,
         address: str = "192.0.2.1",
         **headers: str,
-    ) -> Admission:
+    ) -> AuthenticationResult:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        knock = Knock(headers={"x-api-key": key, **named}, path=path or {}, address=address)
-        return await self.door.admit(knock, gate or Gate())
+        credentials = RequestCredentials(
+            headers={"x-api-key": key, **named}, path=path or {}, address=address
+        )
+        return await self.door.admit(credentials, gate or Gate())
 
 
 @asynccontextmanager
-async def house_in(folder: Path, rates: Rates | None = None) -> AsyncGenerator[House, None]:
+async def house_in(folder: Path, rates: RateLimits | None = None) -> AsyncGenerator[House, None]:
     async with open_sqlite(folder / "mainspring.db") as store:
-        house = House(store.records, rates=rates or Rates())
+        service = House(store.records, rates=rates or RateLimits())
         for tenant in ("acme", "rival"):
-            await house.tenants.create(CreateTenant(id=tenant))
-        await Drawer(store.records, "session", SessionRecord).put("acme", SESSION)
-        yield house
+            await service.tenants.create(CreateTenant(id=tenant))
+        await Repository(store.records, "session", SessionRecord).put("acme", SESSION)
+        yield service
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncGenerator[House, None]:
+async def service(tmp_path: Path) -> AsyncGenerator[House, None]:
     async with house_in(tmp_path) as made:
         yield made
 
 
-def kind(admission: Admission) -> type[MainspringError] | None:
+def kind(admission: AuthenticationResult) -> type[MainspringError] | None:
     return None if admission.refusal is None else type(admission.refusal)
 
 
-async def test_a_key_comes_in_as_x_api_key_and_as_bearer_in_any_case(house: House):
-    key = await house.key()
+async def test_a_key_comes_in_as_x_api_key_and_as_bearer_in_any_case(service: House):
+    key = await service.key()
     for headers in (
         {"x-api-key": key.key},
         {"x-api-key": f"  {key.key} "},
@@ -129,13 +140,13 @@ async def test_a_key_comes_in_as_x_api_key_and_as_bearer_in_any_case(house: Hous
         {"authorization": f"bearer   {key.key}"},
         {"authorization": f"BEARER {key.key}", "x-api-key": key.key},
     ):
-        admission = await house.door.admit(Knock(headers=headers), Gate())
+        admission = await service.door.admit(RequestCredentials(headers=headers), Gate())
         assert admission.refusal is None
         assert admission.who == Principal(tenant="acme", key_id=key.id, role="user", name="ci")
 
 
-async def test_what_is_no_key_does_not_come_in(house: House):
-    mine, other = await house.key(), await house.key()
+async def test_what_is_no_key_does_not_come_in(service: House):
+    mine, other = await service.key(), await service.key()
     attacks = [
         {},
         {"x-api-key": ""},
@@ -159,80 +170,84 @@ async def test_what_is_no_key_does_not_come_in(house: House):
         {"x-api-key": "\x00"},
         {"x-api-key": mine.key, "authorization": f"Bearer {other.key}"},
         {"x-api-key": f"{mine.key},{other.key}"},
-        joined([("X-Api-Key", mine.key), ("x-api-key", mine.key)]),
-        joined([("Authorization", f"Bearer {mine.key}"), ("authorization", "Bearer x")]),
+        join_headers([("X-Api-Key", mine.key), ("x-api-key", mine.key)]),
+        join_headers([("Authorization", f"Bearer {mine.key}"), ("authorization", "Bearer x")]),
     ]
     for number, headers in enumerate(attacks):
         with pytest.raises(Unauthenticated):
-            await house.door.admit(Knock(headers=headers, address=f"192.0.2.{number}"), Gate())
+            await service.door.admit(
+                RequestCredentials(headers=headers, address=f"192.0.2.{number}"), Gate()
+            )
 
 
 @given(st.dictionaries(st.sampled_from(["x-api-key", "authorization"]), st.text(max_size=80)))
 def test_whatever_stands_in_the_headers_is_read_or_refused(headers: dict[str, str]):
     try:
-        secret, _ = presented(headers)
+        secret, _ = presented_secret(headers)
     except Unauthenticated:
         return
     assert secret == secret.strip() != ""
 
 
-async def test_a_revoked_key_is_out_within_seconds_and_an_expired_one_at_once(house: House):
-    key = await house.key()
-    assert (await house.knock(key.key)).refusal is None
-    await house.keys.revoke("acme", key.id)
-    house.time.pass_(KNOWN_SECONDS)
+async def test_a_revoked_key_is_out_within_seconds_and_an_expired_one_at_once(service: House):
+    key = await service.key()
+    assert (await service.credentials(key.key)).refusal is None
+    await service.keys.revoke("acme", key.id)
+    service.time.pass_(KEY_CACHE_SECONDS)
     with pytest.raises(Unauthenticated, match="revoked"):
-        await house.knock(key.key)
-    brief = await house.key(CreateKey(name="b", expires_at=NOON.replace(hour=13)))
-    assert (await house.knock(brief.key)).refusal is None
-    house.time.pass_(3600)
+        await service.credentials(key.key)
+    brief = await service.key(CreateKey(name="b", expires_at=NOON.replace(hour=13)))
+    assert (await service.credentials(brief.key)).refusal is None
+    service.time.pass_(3600)
     with pytest.raises(Unauthenticated, match="expired"):
-        await house.knock(brief.key)
+        await service.credentials(brief.key)
 
 
-async def test_a_disabled_tenant_is_out_within_seconds_and_the_audit_knows_who_it_was(house: House):
-    key = await house.key()
-    await house.knock(key.key)
-    await house.tenants.disable("acme")
-    house.time.pass_(KNOWN_SECONDS)
-    admission = await house.knock(key.key)
+async def test_a_disabled_tenant_is_out_within_seconds_and_the_audit_knows_who_it_was(
+    service: House,
+):
+    key = await service.key()
+    await service.credentials(key.key)
+    await service.tenants.disable("acme")
+    service.time.pass_(KEY_CACHE_SECONDS)
+    admission = await service.credentials(key.key)
     assert kind(admission) is Forbidden
     assert admission.who.key_id == key.id
-    await house.tenants.enable("acme")
-    house.time.pass_(KNOWN_SECONDS)
-    assert (await house.knock(key.key)).refusal is None
+    await service.tenants.enable("acme")
+    service.time.pass_(KEY_CACHE_SECONDS)
+    assert (await service.credentials(key.key)).refusal is None
 
 
-async def test_a_key_of_a_tenant_that_never_was_stays_out(house: House):
-    key = await house.key(tenant="nobody")
-    assert kind(await house.knock(key.key)) is Forbidden
+async def test_a_key_of_a_tenant_that_never_was_stays_out(service: House):
+    key = await service.key(tenant="nobody")
+    assert kind(await service.credentials(key.key)) is Forbidden
 
 
-async def test_roles_open_what_they_open(house: House):
-    key = await house.key(CreateKey(name="u", role="user"))
+async def test_roles_open_what_they_open(service: House):
+    key = await service.key(CreateKey(name="u", role="user"))
     wanted: list[Role] = ["viewer", "user", "operator", "admin"]
-    opened = [kind(await house.knock(key.key, Gate(role=role))) for role in wanted]
+    opened = [kind(await service.credentials(key.key, Gate(role=role))) for role in wanted]
     assert opened == [None, None, Forbidden, Forbidden]
 
 
-async def test_an_open_route_asks_for_nothing_and_knows_nobody(house: House):
-    admission = await house.door.admit(Knock(headers={}), Gate(is_open=True))
+async def test_an_open_route_asks_for_nothing_and_knows_nobody(service: House):
+    admission = await service.door.admit(RequestCredentials(headers={}), Gate(is_open=True))
     assert (admission.who.tenant, admission.who.key_id) == ("", "")
 
 
-async def test_another_workspace_than_the_keys_is_refused(house: House):
-    key = await house.key()
-    assert (await house.knock(key.key, anthropic_workspace_id="acme")).refusal is None
+async def test_another_workspace_than_the_keys_is_refused(service: House):
+    key = await service.key()
+    assert (await service.credentials(key.key, anthropic_workspace_id="acme")).refusal is None
     for other in ("rival", "wrkspc_01", "ACME"):
-        assert kind(await house.knock(key.key, anthropic_workspace_id=other)) is Forbidden
+        assert kind(await service.credentials(key.key, anthropic_workspace_id=other)) is Forbidden
 
 
-async def test_a_key_of_one_agent_opens_only_what_is_that_agents(house: House):
-    key = await house.key(CreateKey(name="a", role="admin", agent_id="agent_1"))
-    other = await house.key(CreateKey(name="b", role="admin", agent_id="agent_2"))
+async def test_a_key_of_one_agent_opens_only_what_is_that_agents(service: House):
+    key = await service.key(CreateKey(name="a", role="admin", agent_id="agent_1"))
+    other = await service.key(CreateKey(name="b", role="admin", agent_id="agent_2"))
 
     async def tried(secret: str, gate: Gate | None = None, **path: str) -> object:
-        return kind(await house.knock(secret, gate, path=path))
+        return kind(await service.credentials(secret, gate, path=path))
 
     assert await tried(key.key, agent_id="agent_1") is None
     assert await tried(key.key, agent_id="agent_2") is Forbidden
@@ -247,13 +262,13 @@ async def test_a_key_of_one_agent_opens_only_what_is_that_agents(house: House):
     assert await tried(key.key, Gate(for_worker_keys=True)) is Forbidden
 
 
-async def test_a_workers_key_does_the_work_of_its_environment_and_nothing_else(house: House):
-    key = await house.key(CreateKey(name="w", environment_id="env_1"))
-    other = await house.key(CreateKey(name="v", environment_id="env_2"))
+async def test_a_workers_key_does_the_work_of_its_environment_and_nothing_else(service: House):
+    key = await service.key(CreateKey(name="w", environment_id="env_1"))
+    other = await service.key(CreateKey(name="v", environment_id="env_2"))
     work = Gate(role="user", for_worker_keys=True)
 
     async def tried(secret: str, gate: Gate, **path: str) -> object:
-        return kind(await house.knock(secret, gate, path=path))
+        return kind(await service.credentials(secret, gate, path=path))
 
     assert await tried(key.key, work, environment_id="env_1") is None
     assert await tried(key.key, work, environment_id="env_2") is Forbidden
@@ -262,18 +277,18 @@ async def test_a_workers_key_does_the_work_of_its_environment_and_nothing_else(h
     assert await tried(key.key, work, skill_id="skill_1") is Forbidden  # a work item's token may
     assert await tried(key.key, Gate(), environment_id="env_1") is Forbidden
     assert await tried(key.key, Gate(for_agent_keys=True)) is Forbidden
-    who = (await house.knock(key.key, work)).who
+    who = (await service.credentials(key.key, work)).who
     with pytest.raises(Forbidden):
         who.require_human()
 
 
-async def test_an_agents_own_request_is_known_as_such(house: House):
-    key = await house.key()
-    lent = await house.key(CreateKey(name="l", lent_to="agent_1"))
-    plain = (await house.knock(key.key)).who
-    named = (await house.knock(key.key, x_mainspring_agent="agent_2")).who
-    kept = (await house.knock(lent.key)).who
-    disowned = (await house.knock(lent.key, x_mainspring_agent="somebody-else")).who
+async def test_an_agents_own_request_is_known_as_such(service: House):
+    key = await service.key()
+    lent = await service.key(CreateKey(name="l", lent_to="agent_1"))
+    plain = (await service.credentials(key.key)).who
+    named = (await service.credentials(key.key, x_mainspring_agent="agent_2")).who
+    kept = (await service.credentials(lent.key)).who
+    disowned = (await service.credentials(lent.key, x_mainspring_agent="somebody-else")).who
     assert [plain.acting_agent, named.acting_agent] == [None, "agent_2"]
     assert [kept.acting_agent, disowned.acting_agent] == ["agent_1", "agent_1"]
     plain.require_human()
@@ -281,78 +296,78 @@ async def test_an_agents_own_request_is_known_as_such(house: House):
         with pytest.raises(Forbidden):
             agent.require_human()
     for nonsense in ("", "  ", "ä", "a" * 257, "a\nb"):
-        headers = {"x-api-key": key.key, ACTING_AGENT: nonsense}
-        admission = await house.door.admit(Knock(headers=headers), Gate())
+        headers = {"x-api-key": key.key, ACTING_AGENT_HEADER: nonsense}
+        admission = await service.door.admit(RequestCredentials(headers=headers), Gate())
         assert kind(admission) is InvalidInput
 
 
-async def test_agents_of_what_is_stopped_are_refused_and_people_are_not(house: House):
-    lent = await house.key(CreateKey(name="l", lent_to="agent_1"))
-    key = await house.key()
-    assert (await house.knock(lent.key)).refusal is None
-    await Halts(house.records).halt("acme", person(), CreateHalt(agent_id="agent_1"))
-    house.time.pass_(SECONDS)
-    assert kind(await house.knock(lent.key)) is Forbidden
-    assert (await house.knock(key.key)).refusal is None
+async def test_agents_of_what_is_stopped_are_refused_and_people_are_not(service: House):
+    lent = await service.key(CreateKey(name="l", lent_to="agent_1"))
+    key = await service.key()
+    assert (await service.credentials(lent.key)).refusal is None
+    await Halts(service.records).halt("acme", person(), CreateHalt(agent_id="agent_1"))
+    service.time.pass_(HALT_CACHE_SECONDS)
+    assert kind(await service.credentials(lent.key)) is Forbidden
+    assert (await service.credentials(key.key)).refusal is None
 
 
-async def test_a_key_has_its_rate_and_says_how_much_is_left(house: House):
-    key = await house.key(CreateKey(name="r", requests_per_minute=60))
-    other = await house.key()
-    told = [(await house.knock(key.key)) for _ in range(11)]
-    assert [kind(each) for each in told] == [None] * 10 + [RateLimited]
-    left = [each.headers["anthropic-ratelimit-requests-remaining"] for each in told]
+async def test_a_key_has_its_rate_and_says_how_much_is_left(service: House):
+    key = await service.key(CreateKey(name="r", requests_per_minute=60))
+    other = await service.key()
+    told = [(await service.credentials(key.key)) for _ in range(11)]
+    assert [kind(item) for item in told] == [None] * 10 + [RateLimited]
+    left = [item.headers["anthropic-ratelimit-requests-remaining"] for item in told]
     assert left == [*map(str, range(9, -1, -1)), "0"]
     assert told[0].headers["anthropic-ratelimit-requests-limit"] == "60"
     assert told[0].headers["anthropic-ratelimit-requests-reset"] == "2026-11-16T12:00:01Z"
-    assert (await house.knock(other.key)).refusal is None
-    house.time.pass_(1)
-    assert (await house.knock(key.key)).refusal is None
+    assert (await service.credentials(other.key)).refusal is None
+    service.time.pass_(1)
+    assert (await service.credentials(key.key)).refusal is None
 
 
-async def test_all_keys_of_a_tenant_share_its_rate(house: House):
-    await house.tenants.update("acme", UpdateTenant(requests_per_minute=60))
-    keys = [await house.key() for _ in range(4)]
-    rival = await house.key(tenant="rival")
-    told = [kind(await house.knock(keys[number % 4].key)) for number in range(12)]
+async def test_all_keys_of_a_tenant_share_its_rate(service: House):
+    await service.tenants.update("acme", UpdateTenant(requests_per_minute=60))
+    keys = [await service.key() for _ in range(4)]
+    rival = await service.key(tenant="rival")
+    told = [kind(await service.credentials(keys[number % 4].key)) for number in range(12)]
     assert told == [None] * 10 + [RateLimited] * 2
-    assert (await house.knock(rival.key)).refusal is None
+    assert (await service.credentials(rival.key)).refusal is None
 
 
-async def test_refused_requests_count_against_the_rate_too(house: House):
-    key = await house.key(CreateKey(name="r", requests_per_minute=1))
-    told = [kind(await house.knock(key.key, Gate(role="admin"))) for _ in range(6)]
+async def test_refused_requests_count_against_the_rate_too(service: House):
+    key = await service.key(CreateKey(name="r", requests_per_minute=1))
+    told = [kind(await service.credentials(key.key, Gate(role="admin"))) for _ in range(6)]
     assert told == [Forbidden] * 5 + [RateLimited]
 
 
 async def test_who_tries_many_keys_is_slowed_down_but_not_those_beside_them(tmp_path: Path):
-    async with house_in(tmp_path, Rates(failures=Rate(30))) as house:
-        known, unseen = await house.key(), await house.key()
-        assert (await house.knock(known.key)).refusal is None
+    async with house_in(tmp_path, RateLimits(failures=Rate(30))) as service:
+        known, unseen = await service.key(), await service.key()
+        assert (await service.credentials(known.key)).refusal is None
         for number in range(5):
             with pytest.raises(Unauthenticated):
-                await house.knock(f"guess {number}")
+                await service.credentials(f"guess {number}")
         with pytest.raises(RateLimited):
-            await house.knock("guess 6")
+            await service.credentials("guess 6")
         with pytest.raises(RateLimited):  # even the right one, so that nothing is learnt
-            await house.knock(unseen.key)
-        house.time.pass_(KNOWN_SECONDS - 2)
-        assert (await house.knock(known.key)).refusal is None
-        assert (await house.knock(unseen.key, address="192.0.2.77")).refusal is None
-        house.time.pass_(2)
+            await service.credentials(unseen.key)
+        service.time.pass_(KEY_CACHE_SECONDS - 2)
+        assert (await service.credentials(known.key)).refusal is None
+        assert (await service.credentials(unseen.key, address="192.0.2.77")).refusal is None
+        service.time.pass_(2)
         with pytest.raises(Unauthenticated):
-            await house.knock("guess 7")
+            await service.credentials("guess 7")
 
 
 async def test_the_addresses_of_one_household_count_as_one(tmp_path: Path):
-    async with house_in(tmp_path, Rates(failures=Rate(30))) as house:
+    async with house_in(tmp_path, RateLimits(failures=Rate(30))) as service:
         for number in range(5):
             with pytest.raises(Unauthenticated):
-                await house.knock("guess", address=f"2001:db8::{number:x}:1")
+                await service.credentials("guess", address=f"2001:db8::{number:x}:1")
         with pytest.raises(RateLimited):
-            await house.knock("guess", address="2001:db8::ffff:2")
+            await service.credentials("guess", address="2001:db8::ffff:2")
         with pytest.raises(Unauthenticated):
-            await house.knock("guess", address="2001:db8:0:1::1")
+            await service.credentials("guess", address="2001:db8:0:1::1")
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from tests.service.dispatching import Doing, at_work, job
 
 from mainspring.core import clock
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.work.dispatch import ATTEMPTS
-from mainspring.service.work.embedded import EmbeddedDispatcher
-from mainspring.service.work.job_records import HOLD_SECONDS
+from mainspring.service.jobs.dispatcher import ATTEMPTS
+from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
+from mainspring.service.jobs.job_records import HOLD_SECONDS
 
 
 def later() -> datetime:
@@ -41,7 +41,7 @@ async def test_a_job_that_kills_its_processes_is_given_up(tmp_path: Path):
         for _ in range(ATTEMPTS):
             moment += timedelta(seconds=2 * HOLD_SECONDS)
             dying = EmbeddedDispatcher(store.records, clock=now)
-            await dying.look_around()
+            await dying.poll()
             assert await dying.take() is not None
         moment += timedelta(seconds=2 * HOLD_SECONDS)
         async with at_work(EmbeddedDispatcher(store.records, clock=now), doing):
@@ -56,11 +56,11 @@ async def test_a_process_that_was_taken_for_dead_does_not_end_the_job_of_another
         taken = await slow.take()
         assert taken is not None
         other = EmbeddedDispatcher(store.records, clock=later)
-        await other.look_around()
+        await other.poll()
         assert await other.take() is not None
         await slow.finish(taken)
         third = EmbeddedDispatcher(store.records)
-        await third.look_around()
+        await third.poll()
         assert await third.take() is None, "the other still does it"
 
 
@@ -70,7 +70,7 @@ async def test_a_reminder_leaves_no_record(tmp_path: Path):
         dispatcher = EmbeddedDispatcher(store.records)
         await dispatcher.remind([job("a")])
         again = EmbeddedDispatcher(store.records)
-        await again.look_around()
+        await again.poll()
         assert await again.take() is None
         async with at_work(dispatcher, doing):
             await doing.until(lambda: doing.done == ["a"])

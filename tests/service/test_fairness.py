@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.service.work.fairness import Turns
+from mainspring.service.jobs.embedded_dispatcher import FairQueue
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TENANTS = st.sampled_from(["ada", "bob", "cyd", "dan"])
@@ -17,7 +17,7 @@ STEPS = st.lists(st.one_of(TENANTS.map(lambda tenant: ("put", tenant)), st.just(
 
 @given(STEPS)
 def test_while_one_waits_no_other_is_served_twice(steps: list[tuple[str, str]]):
-    turns = Turns()
+    turns = FairQueue()
     waiting: Counter[str] = Counter()
     served: dict[str, Counter[str]] = {}
     for number, (step, tenant) in enumerate([*steps, *[("take", "")] * len(steps)]):
@@ -42,7 +42,7 @@ def test_while_one_waits_no_other_is_served_twice(steps: list[tuple[str, str]]):
 
 @given(st.lists(st.tuples(TENANTS, st.integers(-5, 5)), min_size=1))
 def test_each_tenants_jobs_come_by_their_time_and_not_before(jobs: list[tuple[str, int]]):
-    turns = Turns()
+    turns = FairQueue()
     for number, (tenant, seconds) in enumerate(jobs):
         turns.put(f"{tenant} {seconds} {number}", tenant, NOW + timedelta(seconds=seconds))
     taken: dict[str, list[int]] = {}
@@ -56,14 +56,14 @@ def test_each_tenants_jobs_come_by_their_time_and_not_before(jobs: list[tuple[st
 
 
 def test_one_that_waits_already_has_its_time_changed():
-    turns = Turns()
+    turns = FairQueue()
     turns.put("a", "ada", NOW + timedelta(hours=1))
     turns.put("a", "ada", NOW)
     assert [turns.take(NOW), turns.take(NOW + timedelta(hours=2))] == ["a", None]
 
 
 def test_what_is_discarded_is_not_taken():
-    turns = Turns()
+    turns = FairQueue()
     turns.put("a", "ada", NOW)
     turns.discard("a")
     turns.discard("never was")
@@ -72,7 +72,7 @@ def test_what_is_discarded_is_not_taken():
 
 
 def test_a_full_tenant_is_passed_over():
-    turns = Turns()
+    turns = FairQueue()
     turns.put("a", "ada", NOW)
     turns.put("b", "bob", NOW)
     assert turns.take(NOW, is_full="ada".__eq__) == "b"

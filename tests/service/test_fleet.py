@@ -14,8 +14,8 @@ from tests.service.dispatching import Doing, at_work, job
 
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput
-from mainspring.service.work.dispatch import ATTEMPTS, Job
-from mainspring.wiring.fleet import STALLED_SECONDS, open_fleet
+from mainspring.service.jobs.dispatcher import ATTEMPTS, Job
+from mainspring.service.jobs.postgres_dispatcher import STALLED_SECONDS, open_fleet
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tests.service.times import Time, person
 from mainspring.core.errors import Forbidden, NotFound
 from mainspring.log.records import Records
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.access.halts import EVERYBODY, SECONDS, CreateHalt, Halts
+from mainspring.service.access.kill_switch import ALL_TENANTS, HALT_CACHE_SECONDS, CreateHalt, Halts
 
 
 @pytest.fixture
@@ -32,10 +32,10 @@ async def test_an_agent_a_tenant_or_everything_is_stopped_and_goes_on(records: R
     await halts.halt("acme", person(), CreateHalt())
     assert await halts.is_stopped("acme", "a2")
     assert not await halts.is_stopped("rival", "a1")
-    await halts.halt(EVERYBODY, person(), CreateHalt())
+    await halts.halt(ALL_TENANTS, person(), CreateHalt())
     assert await halts.is_stopped("rival", "a1")
     assert len(await halts.of("rival")) == 1
-    await halts.resume(EVERYBODY, person())
+    await halts.resume(ALL_TENANTS, person())
     await halts.resume("acme", person())
     assert await halts.is_stopped("acme", "a1")
     await halts.resume("acme", person(), "a1")
@@ -56,7 +56,7 @@ async def test_another_process_knows_within_seconds(records: Records):
     here, there = Halts(records), Halts(records, monotonic=time.monotonic)
     assert not await there.is_stopped("acme")
     await here.halt("acme", person(), CreateHalt())
-    time.pass_(SECONDS)
+    time.pass_(HALT_CACHE_SECONDS)
     assert await there.is_stopped("acme")
 
 

@@ -13,12 +13,12 @@ import pytest
 from tests.service.times import NOON, Time, person
 
 from mainspring.core.errors import Forbidden, InvalidInput, NotFound, Unauthenticated
-from mainspring.log.records import Records, Wanted
+from mainspring.log.records import RecordQuery, Records
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.access.keys import CreateKey, Keys, digest_of, ensure_first_key
+from mainspring.service.access.api_keys import CreateKey, Keys, digest_of, ensure_first_key
 from mainspring.service.access.principal import Principal
-from mainspring.service.access.tenants import ROOT, CreateTenant, Tenants, UpdateTenant
-from mainspring.service.keeping.drawer import Listing
+from mainspring.service.access.tenants import ROOT_TENANT, CreateTenant, Tenants, UpdateTenant
+from mainspring.service.storage.repository import ListQuery
 
 STRONG = "kJ3-9fQz_x7Lw2VbN8sTq4RmY6HcD1Ge"
 
@@ -62,7 +62,7 @@ async def test_keys_of_another_tenant_are_not_there(records: Records):
         await keys.get("rival", made.id)
     with pytest.raises(NotFound):
         await keys.revoke("rival", made.id)
-    assert (await keys.page("rival", Listing())).data == []
+    assert (await keys.page("rival", ListQuery())).data == []
 
 
 async def test_revoked_keys_are_listed_only_on_request(records: Records):
@@ -72,8 +72,8 @@ async def test_revoked_keys_are_listed_only_on_request(records: Records):
     again = await keys.revoke("acme", made.id)
     assert revoked.revoked_at is not None
     assert again.revoked_at == revoked.revoked_at
-    assert (await keys.page("acme", Listing())).data == []
-    assert len((await keys.page("acme", Listing(include_archived=True))).data) == 1
+    assert (await keys.page("acme", ListQuery())).data == []
+    assert len((await keys.page("acme", ListQuery(include_archived=True))).data) == 1
 
 
 @pytest.mark.parametrize(
@@ -155,10 +155,10 @@ async def test_the_first_start_makes_a_tenant_and_an_administrator_and_the_secon
     secret = await ensure_first_key(records)
     assert secret is not None
     key = await Keys(records).find(digest_of(secret))
-    assert (key.tenant_id, key.role) == (ROOT, "admin")
-    assert (await Tenants(records).get(ROOT)).disabled_at is None
+    assert (key.tenant_id, key.role) == (ROOT_TENANT, "admin")
+    assert (await Tenants(records).get(ROOT_TENANT)).disabled_at is None
     assert await ensure_first_key(records) is None
-    await Keys(records).revoke(ROOT, key.id)
+    await Keys(records).revoke(ROOT_TENANT, key.id)
     assert await ensure_first_key(records) is None
 
 
@@ -172,8 +172,8 @@ async def test_of_many_that_start_at_once_one_makes_the_key(records: Records):
         async with anyio.create_task_group() as group:
             for _ in range(8):
                 group.start_soon(start)
-    assert sum(each is not None for each in made) == 1
-    assert await records.count(Wanted(kind="api_key")) == 1
+    assert sum(item is not None for item in made) == 1
+    assert await records.count(RecordQuery(kind="api_key")) == 1
 
 
 async def test_a_root_tenant_without_keys_still_gets_its_first(records: Records):
@@ -199,7 +199,7 @@ async def test_a_chosen_key_is_adopted_and_the_one_before_it_revoked(records: Re
 async def test_a_key_that_is_easily_guessed_is_not_adopted(records: Records, weak: str):
     with pytest.raises(InvalidInput, match="MAINSPRING_ADMIN_KEY"):
         await ensure_first_key(records, adopted=weak)
-    assert await records.count(Wanted(kind="api_key")) == 0
+    assert await records.count(RecordQuery(kind="api_key")) == 0
 
 
 async def test_tenants_are_made_changed_disabled_and_enabled_again(records: Records):
@@ -218,4 +218,4 @@ async def test_tenants_are_made_changed_disabled_and_enabled_again(records: Reco
         await tenants.update("acme", UpdateTenant(daily_budget_usd=Decimal("Infinity")))
     await tenants.ensure_root()
     with pytest.raises(InvalidInput):
-        await tenants.disable(ROOT)
+        await tenants.disable(ROOT_TENANT)

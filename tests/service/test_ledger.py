@@ -11,14 +11,14 @@ import pytest
 from tests.service.times import Time, person
 
 from mainspring import Agent, Model, Result, Scripted, open_runtime, says
-from mainspring.core.catalog import ModelFacts, Price
 from mainspring.core.events import Usage
+from mainspring.core.model_facts import ModelFacts, Price
 from mainspring.harness.budget import Charge
 from mainspring.log.postgres import open_postgres
 from mainspring.log.records import Records
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.access.keys import CreateKey, Keys
-from mainspring.service.access.ledger import LIMIT_SECONDS, TallyLedger
+from mainspring.service.access.api_keys import CreateKey, Keys
+from mainspring.service.access.budget_ledger import LIMIT_SECONDS, DailyBudgetLedger
 from mainspring.service.access.tenants import CreateTenant, Tenants, UpdateTenant
 
 
@@ -37,8 +37,8 @@ def time() -> Time:
     return Time()
 
 
-def ledger_of(records: Records, time: Time) -> TallyLedger:
-    return TallyLedger(records, clock=time.now, monotonic=time.monotonic)
+def ledger_of(records: Records, time: Time) -> DailyBudgetLedger:
+    return DailyBudgetLedger(records, clock=time.now, monotonic=time.monotonic)
 
 
 def charge(number: int, cost: str, **payers: str) -> Charge:
@@ -105,7 +105,7 @@ async def test_many_workers_at_once_never_set_aside_more_than_there_is(
     workers = [ledger_of(records, time) for _ in range(5)]
     let_through: list[int] = []
 
-    async def work(worker: TallyLedger, number: int) -> None:
+    async def work(worker: DailyBudgetLedger, number: int) -> None:
         if await worker.reserve(charge(number, "0.30", tenant="acme")) is None:
             let_through.append(number)
 
@@ -130,7 +130,7 @@ async def test_a_new_day_begins_with_nothing_spent_and_old_calls_are_settled_on_
     await ledger.settle("rsrv_1", Decimal("0.5"))
     assert await ledger.spent_usd("acme", "tenant", "acme") == 1
     time.pass_(95 * 86400)
-    await ledger.tidy()
+    await ledger.delete_expired()
     time.pass_(-96 * 86400)
     assert await ledger.spent_usd("acme", "tenant", "acme") == 0
 
@@ -201,14 +201,14 @@ async def test_sessions_stop_when_the_budget_of_the_key_that_made_them_is_reache
         records = runtime.log.store.records
         asked = CreateKey(name="ci", daily_budget_usd=Decimal(3))
         key = await Keys(records).create(person("default"), asked)
-        ledger = TallyLedger(records)
-        runtime.models, runtime.purse = Dear(), ledger.purse("default", key.id)
+        ledger = DailyBudgetLedger(records)
+        runtime.models, runtime.budget = Dear(), ledger.budget("default", key.id)
         results: list[Result] = []
         for _ in range(6):
             result = await (await runtime.start(Agent(name="clerk"), "go")).run()
             assert result is not None
             results.append(result)
-        reasons = [each.reason for each in results]
+        reasons = [item.reason for item in results]
         assert set(reasons) == {"completed", "budget_reached"}
         assert reasons == sorted(reasons, reverse=True)
         assert f"key {key.id}" in (results[-1].detail or "")

@@ -17,22 +17,24 @@ from mainspring.log.postgres import open_postgres
 from mainspring.log.records import Records
 from mainspring.log.sqlite import open_sqlite
 from mainspring.service.access.principal import Principal
-from mainspring.service.memory.memories import Memories, MemoryListing
-from mainspring.service.memory.memory import (
-    Actor,
+from mainspring.service.memory_stores.memories import Memories, MemoryListing
+from mainspring.service.memory_stores.memory_records import (
     ApiActor,
     CreateMemory,
-    Memory,
+    MemoryActor,
+    MemoryObject,
     Precondition,
     SessionActor,
     UpdateMemory,
     UserActor,
     actor_of,
-    digest,
+    check_path,
+    content_digest,
+    folder_at_depth,
+    parent_folders,
 )
-from mainspring.service.memory.path import checked_path, folders, rolled_up
-from mainspring.service.memory.stores import CreateMemoryStore, MemoryStores
-from mainspring.service.memory.versions import MemoryVersions, VersionListing
+from mainspring.service.memory_stores.memory_stores import CreateMemoryStore, MemoryStores
+from mainspring.service.memory_stores.memory_versions import MemoryVersions, VersionListing
 
 ACTOR = ApiActor(api_key_id="apikey_1")
 PATHS = ("/a", "/a/b", "/a/b/c", "/b", "/b/c", "/c")
@@ -92,8 +94,8 @@ class Model:
     def blocks(self, path: str, besides: str = "") -> bool:
         taken = [held for id_, (held, _) in self.held.items() if id_ != besides]
         return any(
-            each == path or each.startswith(f"{path}/") or path.startswith(f"{each}/")
-            for each in taken
+            item == path or item.startswith(f"{path}/") or path.startswith(f"{item}/")
+            for item in taken
         )
 
 
@@ -151,7 +153,7 @@ class Play:
 
     async def delete(self, act: Delete, id_: str) -> None:
         held = self.model.held.get(id_)
-        sha = None if act.expected is None else digest(act.expected.encode())
+        sha = None if act.expected is None else content_digest(act.expected.encode())
         if held is not None and act.expected in (None, held[1]):
             del self.model.held[id_]
             await self.memories.delete("acme", self.store_id, id_, ACTOR, expected_sha256=sha)
@@ -162,7 +164,7 @@ class Play:
     async def redact(self, which: int) -> None:
         page = await self.versions.page("acme", self.store_id, VersionListing(limit=100))
         version = page.data[which % len(page.data)]
-        heads = {each.memory_version_id for each in await self.current()}
+        heads = {item.memory_version_id for item in await self.current()}
         if version.id in heads:
             with pytest.raises(InvalidInput):
                 await self.versions.redact("acme", self.store_id, version.id, ACTOR)
@@ -170,10 +172,10 @@ class Play:
         await self.versions.redact("acme", self.store_id, version.id, ACTOR)
         self.redacted.add(version.id)
 
-    async def current(self) -> list[Memory]:
+    async def current(self) -> list[MemoryObject]:
         listing = MemoryListing(limit=100, view="full")
         page = await self.memories.page("acme", self.store_id, listing)
-        return [each for each in page.data if isinstance(each, Memory)]
+        return [item for item in page.data if isinstance(item, MemoryObject)]
 
     async def replayed(self) -> dict[str, tuple[str, str]]:
         """What the versions alone tell, from the first to the last."""
@@ -194,7 +196,11 @@ class Play:
 
 
 def _is(expected: str | None) -> Precondition | None:
-    return expected if expected is None else Precondition(content_sha256=digest(expected.encode()))
+    return (
+        expected
+        if expected is None
+        else Precondition(content_sha256=content_digest(expected.encode()))
+    )
 
 
 async def play(history: list[Act], opened: Callable[[], Opening]) -> None:
@@ -204,7 +210,7 @@ async def play(history: list[Act], opened: Callable[[], Opening]) -> None:
         game = Play(store.records, made.id, stores)
         for act in history:
             await game.do(act)
-        listed = {each.id: (each.path, each.content) for each in await game.current()}
+        listed = {item.id: (item.path, item.content) for item in await game.current()}
         assert listed == game.model.held
         assert await game.replayed() == game.model.held
 
@@ -235,7 +241,7 @@ segments = st.text(st.characters(codec="utf-8"), min_size=1, max_size=5)
 @example("/" + "é" * 511)
 def test_a_path_that_is_let_through_is_a_safe_one(path: str):
     try:
-        checked_path(path)
+        check_path(path)
     except InvalidInput:
         return
     parts = path.split("/")[1:]
@@ -243,17 +249,17 @@ def test_a_path_that_is_let_through_is_a_safe_one(path: str):
     assert len(path.encode()) <= 1024
     assert not {"", ".", ".."} & set(parts)
     assert path == unicodedata.normalize("NFC", path)
-    assert not any(unicodedata.category(each) in ("Cc", "Cf", "Zl", "Zp") for each in path)
+    assert not any(unicodedata.category(item) in ("Cc", "Cf", "Zl", "Zp") for item in path)
 
 
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=6), st.integers(0, 6))
 def test_a_folder_stands_for_exactly_what_is_deeper(parts: list[str], depth: int):
     path = "/" + "/".join(parts)
-    folder = rolled_up(path, "/", depth)
+    folder = folder_at_depth(path, "/", depth)
     assert (folder is None) == (depth == 0 or len(parts) <= depth)
     if folder is not None:
         assert path.startswith(folder)
-        assert folder.rstrip("/") in folders(path)
+        assert folder.rstrip("/") in parent_folders(path)
         assert folder.count("/") == depth + 1
 
 
@@ -264,7 +270,7 @@ def test_a_folder_stands_for_exactly_what_is_deeper(parts: list[str], depth: int
         ("oidc:ada@example.com", UserActor(user_id="ada@example.com")),
     ],
 )
-def test_people_and_keys_are_different_authors(key: str, actor: Actor):
+def test_people_and_keys_are_different_authors(key: str, actor: MemoryActor):
     assert actor_of(Principal(tenant="acme", key_id=key, role="user")) == actor
 
 

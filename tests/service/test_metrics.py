@@ -16,23 +16,23 @@ from mainspring.core.content import TextBlock
 from mainspring.core.envelope import Event, KnownPayload
 from mainspring.core.errors import StoreUnavailable
 from mainspring.core.events import StopReason, Usage
-from mainspring.log.background import running
-from mainspring.service.mail.deliveries import Posted
-from mainspring.service.watching.metering import (
-    Looks,
+from mainspring.log.task_groups import run_in_background
+from mainspring.service.jobs.dispatcher import Job
+from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
+from mainspring.service.telemetry.instrumentation import (
     MeteredDispatcher,
     MeteredPoster,
     RunMetrics,
-    birth,
+    StoreGauges,
+    created_at_of_id,
 )
-from mainspring.service.watching.metrics import OTHER, Bounded, Metrics
-from mainspring.service.watching.observing import Observers, RunObserver, Subject
-from mainspring.service.watching.spans import SpanFold
-from mainspring.service.work.dispatch import Job
-from mainspring.service.work.embedded import EmbeddedDispatcher
+from mainspring.service.telemetry.metrics import OTHER_LABEL, BoundedLabels, Metrics
+from mainspring.service.telemetry.run_observers import RunObserver, RunObservers, RunSubject
+from mainspring.service.telemetry.session_spans import SpanFold
+from mainspring.service.webhooks.webhook_deliveries import PostResult
 
 ROOT = Path(__file__).parents[2]
-SUBJECT = Subject(session_id=SESSION, tenant="acme", agent_id="agent_1", agent_name="clerk")
+SUBJECT = RunSubject(session_id=SESSION, tenant="acme", agent_id="agent_1", agent_name="clerk")
 
 
 @pytest.fixture
@@ -144,20 +144,28 @@ def test_takeovers_and_answers_of_people_are_counted(metrics: Metrics):
 
 
 def test_an_id_that_is_not_ours_has_no_birth():
-    assert [birth(id_) for id_ in ("", "e1", "sevt_" + "x" * 32, "sevt_" + "f" * 32)] == [None] * 4
+    assert [
+        created_at_of_id(id_) for id_ in ("", "e1", "sevt_" + "x" * 32, "sevt_" + "f" * 32)
+    ] == [None] * 4
 
 
 def test_labels_that_others_choose_are_bounded():
-    label = Bounded(2)
-    assert [label(name) for name in ("a", "b", "c", "a", "d")] == ["a", "b", OTHER, "a", OTHER]
+    label = BoundedLabels(2)
+    assert [label(name) for name in ("a", "b", "c", "a", "d")] == [
+        "a",
+        "b",
+        OTHER_LABEL,
+        "a",
+        OTHER_LABEL,
+    ]
 
 
 def test_a_listener_that_fails_does_not_stop_a_run(caplog: pytest.LogCaptureFixture):
     class Broken:
-        def heard(self, subject: Subject, event: Event) -> None:
+        def heard(self, run_subject: RunSubject, event: Event) -> None:
             raise ZeroDivisionError
 
-        def finished(self, subject: Subject, span: object) -> None: ...
+        def finished(self, run_subject: RunSubject, trace_span: object) -> None: ...
 
     watcher = RunObserver(SUBJECT, SpanFold(), [Broken()])
     tell(watcher, events.StatusRunning())
@@ -175,10 +183,10 @@ async def watched(folder: Path, metrics: Metrics, script: Scripted, *tools: Tool
     agent = Agent(name="clerk", tools=list(tools))
     async with open_runtime(store=str(folder / "log.db")) as runtime:
         runtime.models.put(agent.model, script)
-        observers = Observers(runtime.log, [RunMetrics(metrics)])
+        observers = RunObservers(runtime.log, [RunMetrics(metrics)])
         metrics.follow(metrics.sessions_running, lambda: observers.running)
         session = await runtime.start(agent, "the content of a message")
-        subject = Subject(
+        subject = RunSubject(
             session_id=session.id, tenant="acme", agent_id="agent_1", agent_name="clerk"
         )
         async with observers.run(subject) as watcher:
@@ -203,8 +211,8 @@ async def test_a_model_that_fails_is_counted(tmp_path: Path, metrics: Metrics):
     await watched(tmp_path, metrics, Scripted(fails("unauthorized")))
     [model] = {
         sample.labels["model"]
-        for each in metrics.model_requests.collect()
-        for sample in each.samples
+        for item in metrics.model_requests.collect()
+        for sample in item.samples
     }
     assert value(metrics, "model_requests_total", model=model, outcome="failed") == 1
     assert value(metrics, "runs_total", reason="model_error") == 1
@@ -240,9 +248,9 @@ async def test_jobs_are_counted_by_what_came_of_them(tmp_path: Path, metrics: Me
             over.set()
 
         async def work() -> None:
-            await dispatcher.work(do, concurrency=1, closing=closing, on_failed=failed)
+            await dispatcher.work(do, concurrency=1, closing=closing, failure_handler=failed)
 
-        async with running(work):
+        async with run_in_background(work):
             await dispatcher.put(Job(task="wake", key="good", tenant="acme"))
             await dispatcher.put(Job(task="wake", key="bad", tenant="acme"))
             with anyio.fail_after(20):
@@ -257,16 +265,16 @@ async def test_jobs_are_counted_by_what_came_of_them(tmp_path: Path, metrics: Me
 @pytest.mark.parametrize(
     ("posted", "outcome"),
     [
-        (Posted(status=204), "ok"),
-        (Posted(status=500), "failed"),
-        (Posted(error="no answer"), "failed"),
-        (Posted(error="not public", is_refused=True), "refused"),
+        (PostResult(status=204), "ok"),
+        (PostResult(status=500), "failed"),
+        (PostResult(error="no answer"), "failed"),
+        (PostResult(error="not public", is_refused=True), "refused"),
     ],
 )
 async def test_webhooks_are_counted_by_what_came_of_them(
-    metrics: Metrics, posted: Posted, outcome: str
+    metrics: Metrics, posted: PostResult, outcome: str
 ):
-    async def post(url: str, *, headers: Mapping[str, str], body: bytes) -> Posted:
+    async def post(url: str, *, headers: Mapping[str, str], body: bytes) -> PostResult:
         return posted
 
     poster = MeteredPoster(post, metrics)
@@ -281,7 +289,7 @@ async def test_what_the_store_knows_is_asked_for_and_not_made_up(metrics: Metric
     async def away() -> int:
         raise StoreUnavailable("away")
 
-    await Looks(metrics, sessions_parked=three, approvals_waiting=away)()
+    await StoreGauges(metrics, sessions_parked=three, approvals_waiting=away)()
     assert value(metrics, "sessions_parked") == 3
     assert isnan(value(metrics, "approvals_waiting") or 0)
     assert isnan(value(metrics, "jobs_waiting") or 0)

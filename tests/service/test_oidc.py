@@ -27,13 +27,12 @@ from tests.service.times import Time
 from mainspring.core import clock
 from mainspring.core.errors import Forbidden, InvalidInput, Unauthenticated
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.access.door import Door
-from mainspring.service.access.issuers import Issuer
-from mainspring.service.access.knock import Knock
+from mainspring.service.access.authentication import Authenticator, RequestCredentials
 from mainspring.service.access.oidc import FRESH_SECONDS, RETRY_SECONDS, STALE_SECONDS, IssuedTokens
+from mainspring.service.access.oidc_issuers import OidcIssuer
 from mainspring.service.access.principal import Role
 from mainspring.service.access.tenants import CreateTenant, Tenants
-from mainspring.wiring.identity import open_tokens
+from mainspring.wiring.oidc_tokens import open_tokens
 
 RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 OTHER_RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -41,7 +40,7 @@ EC = ec.generate_private_key(ec.SECP256R1())
 ED = ed25519.Ed25519PrivateKey.generate()
 Private: TypeAlias = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 URL = "https://issuer.test/keys"
-ISSUER = Issuer(
+ISSUER = OidcIssuer(
     issuer="https://issuer.test",
     audience="mainspring",
     jwks_url=URL,
@@ -308,7 +307,7 @@ def test_keys_come_over_a_line_that_nobody_can_change(url: str):
 def test_an_issuer_that_would_let_in_too_many_cannot_be_configured(wrong: dict[str, object]):
     given_ = {**msgspec.to_builtins(ISSUER), **wrong}
     with pytest.raises(msgspec.ValidationError):
-        msgspec.convert(given_, Issuer)
+        msgspec.convert(given_, OidcIssuer)
 
 
 async def test_those_who_come_while_the_keys_are_fetched_wait_for_them():
@@ -349,17 +348,19 @@ async def test_a_token_opens_the_door_as_a_bearer_and_only_while_its_tenant_is_e
     async with open_sqlite(tmp_path / "mainspring.db") as store:
         tenants = Tenants(store.records)
         await tenants.create(CreateTenant(id="acme"))
-        door = Door(store.records, tokens=tokens(), monotonic=time.monotonic)
-        bearer = Knock(headers={"authorization": f"Bearer {token()}"})
+        door = Authenticator(store.records, token_verifier=tokens(), monotonic=time.monotonic)
+        bearer = RequestCredentials(headers={"authorization": f"Bearer {token()}"})
         admission = await door.admit(bearer, Gate())
         assert admission.refusal is None
         assert (admission.who.tenant, admission.who.role) == ("acme", "admin")
         with pytest.raises(Unauthenticated):
-            await door.admit(Knock(headers={"x-api-key": token()}), Gate())
+            await door.admit(RequestCredentials(headers={"x-api-key": token()}), Gate())
         with pytest.raises(Unauthenticated):
-            await Door(store.records).admit(bearer, Gate())
+            await Authenticator(store.records).admit(bearer, Gate())
         staff = token(claims(realm={"roles": "staff"}))
-        refused = await door.admit(Knock(headers={"authorization": f"Bearer {staff}"}), Gate())
+        refused = await door.admit(
+            RequestCredentials(headers={"authorization": f"Bearer {staff}"}), Gate()
+        )
         assert isinstance(refused.refusal, Forbidden)
         await tenants.disable("acme")
         time.pass_(60)

@@ -23,10 +23,10 @@ from mainspring.core.events import (
 from mainspring.core.facts import BudgetReserved
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
-from mainspring.runtime.holding import held
-from mainspring.service.keeping.drawer import Listing
-from mainspring.service.work.dispatch import ATTEMPTS, Do, Job, OnFailed
-from mainspring.service.work.worker import Pace, Worker
+from mainspring.runtime.session.lease import hold_session
+from mainspring.service.jobs.dispatcher import ATTEMPTS, FailureHandler, Job, JobHandler
+from mainspring.service.jobs.worker import Worker, WorkerSettings
+from mainspring.service.storage.repository import ListQuery
 
 
 class ByHand:
@@ -48,16 +48,16 @@ class ByHand:
 
     async def work(
         self,
-        do: Do,
+        job_handler: JobHandler,
         *,
         concurrency: int,
         closing: anyio.Event,
-        on_failed: OnFailed | None = None,
+        failure_handler: FailureHandler | None = None,
     ) -> None:
-        del concurrency, closing, on_failed
+        del concurrency, closing, failure_handler
         while self.jobs:
             self.running, _ = self.jobs.pop(0)
-            await do(self.running)
+            await job_handler(self.running)
             self.running = None
 
 
@@ -68,13 +68,15 @@ class Scene:
         self.by_hand = ByHand()
         self.error: Exception | None = InvalidInput("the agent has two tools called 'add'")
         self.runs = 0
-        self.worker = Worker(self.by_hand, log, self._run, pace=Pace(sweep_seconds=3600))
+        self.worker = Worker(
+            self.by_hand, log, self._run, worker_settings=WorkerSettings(sweep_seconds=3600)
+        )
 
     async def _run(self, session_id: str) -> None:
         self.runs += 1
         if self.error is not None:
             raise self.error
-        async with held(self.log, session_id) as writer:
+        async with hold_session(self.log, session_id) as writer:
             await writer.fold_inbox()
 
     async def wakes(self) -> int:
@@ -99,12 +101,12 @@ async def failing(folder: Path) -> AsyncGenerator[Scene, None]:
 async def test_after_five_failed_wakes_it_is_parked_with_the_reason(tmp_path: Path):
     async with failing(tmp_path) as scene:
         assert await scene.wakes() == ATTEMPTS
-        [parked] = (await scene.worker.parking.page("acme", Listing())).data
+        [parked] = (await scene.worker.parking.page("acme", ListQuery())).data
         assert parked.id == scene.session_id
         assert parked.reason == "the agent has two tools called 'add'"
         assert parked.failures == ATTEMPTS
         assert parked.is_told
-        assert (await scene.worker.parking.page("other", Listing())).data == []
+        assert (await scene.worker.parking.page("other", ListQuery())).data == []
 
 
 async def test_the_log_says_so_too(tmp_path: Path):
@@ -194,7 +196,7 @@ async def test_failures_are_counted_across_processes_and_forgotten_with_success(
 
 async def test_what_a_dead_run_left_open_is_closed(tmp_path: Path):
     async with failing(tmp_path) as scene:
-        async with held(scene.log, scene.session_id) as writer:
+        async with hold_session(scene.log, scene.session_id) as writer:
             await writer.fold_inbox()
             await writer.append(
                 StatusRunning(),
@@ -218,7 +220,9 @@ async def test_a_run_that_leaves_the_inbox_as_it_was_has_failed(tmp_path: Path):
         async def nothing(_: str) -> None:
             scene.runs += 1
 
-        scene.worker = Worker(scene.by_hand, scene.log, nothing, pace=Pace(sweep_seconds=3600))
+        scene.worker = Worker(
+            scene.by_hand, scene.log, nothing, worker_settings=WorkerSettings(sweep_seconds=3600)
+        )
         assert await scene.wakes() == ATTEMPTS
         parked = await scene.worker.parking.get("acme", scene.session_id)
         assert "left its inbox as it was" in parked.reason

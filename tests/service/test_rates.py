@@ -6,16 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.service.times import Time
 
-from mainspring.service.access.rates import Buckets, Rate
+from mainspring.service.access.rate_limits import Rate, TokenBuckets
 
 
 def test_a_burst_is_let_in_then_one_for_each_that_grows_back():
     time = Time()
-    buckets = Buckets(monotonic=time.monotonic)
+    buckets = TokenBuckets(monotonic=time.monotonic)
     rate = Rate(60)  # ten at once, one a second
     standings = [buckets.take(("a", rate))[0] for _ in range(11)]
-    assert [each.is_refused for each in standings] == [False] * 10 + [True]
-    assert [each.remaining for each in standings] == [*range(9, -1, -1), 0]
+    assert [standing.is_refused for standing in standings] == [False] * 10 + [True]
+    assert [standing.remaining for standing in standings] == [*range(9, -1, -1), 0]
     assert 0.99 < standings[-1].wait_seconds <= 1
     time.pass_(1)
     assert not buckets.take(("a", rate))[0].is_refused
@@ -24,7 +24,7 @@ def test_a_burst_is_let_in_then_one_for_each_that_grows_back():
 
 
 def test_when_one_of_two_is_empty_nothing_is_taken_of_the_other():
-    buckets = Buckets(monotonic=lambda: 5.0)
+    buckets = TokenBuckets(monotonic=lambda: 5.0)
     for _ in range(5):
         buckets.take(("tenant", Rate(1)))
     asked = [buckets.take(("key", Rate(60)), ("tenant", Rate(1))) for _ in range(20)]
@@ -33,7 +33,7 @@ def test_when_one_of_two_is_empty_nothing_is_taken_of_the_other():
 
 
 def test_no_more_buckets_are_kept_than_said():
-    buckets = Buckets(most=3, monotonic=lambda: 5.0)
+    buckets = TokenBuckets(most=3, monotonic=lambda: 5.0)
     for number in range(100):
         buckets.take((f"address {number}", Rate(1)))
     assert len(buckets) == 3
@@ -47,7 +47,7 @@ def test_however_requests_come_no_more_are_let_in_than_the_burst_and_what_grew_b
     per_minute: int, gaps: list[float]
 ):
     time = Time()
-    buckets = Buckets(monotonic=time.monotonic)
+    buckets = TokenBuckets(monotonic=time.monotonic)
     rate = Rate(per_minute)
     let_in = 0
     for gap in gaps:
@@ -65,7 +65,7 @@ def test_who_waits_as_long_as_told_is_let_in_however_often_they_asked_before(
     per_minute: int, refused: int
 ):
     time = Time()
-    buckets = Buckets(monotonic=time.monotonic)
+    buckets = TokenBuckets(monotonic=time.monotonic)
     rate = Rate(per_minute)
     while not (standing := buckets.take(("a", rate))[0]).is_refused:
         pass

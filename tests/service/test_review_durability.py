@@ -22,26 +22,26 @@ from mainspring.core import clock
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import InvalidInput, NotFound, StoreCorrupt, StoreUnavailable
 from mainspring.core.sender import Origin, Sender
-from mainspring.log.records import Change, Put, Record, Records, Wanted
+from mainspring.log.records import Put, RecordChange, RecordQuery, RecordRow, Records
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.store import SessionRow
 from mainspring.service.access.principal import Principal
-from mainspring.service.approvals.record import Approval, MayAnswer
-from mainspring.service.describing.agents import CreateAgent
-from mainspring.service.describing.environments import CreateEnvironment
-from mainspring.service.keeping.drawer import Listing
-from mainspring.service.mail.webhooks import DELIVERY_KIND
-from mainspring.service.sessions.deltas import SharedDeltas
-from mainspring.service.sessions.listing import ListSessions
-from mainspring.service.sessions.record import KIND as SESSION
-from mainspring.service.sessions.sending_params import SendMessage
+from mainspring.service.approvals.approval_record import Approval, MayAnswer
+from mainspring.service.jobs.dispatcher import Dispatcher, FailureHandler, Job, JobHandler
+from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
+from mainspring.service.jobs.parking import KIND as PARKED
+from mainspring.service.resources.agents import CreateAgent
+from mainspring.service.resources.environments import CreateEnvironment
+from mainspring.service.sessions.event_params import SendMessage
+from mainspring.service.sessions.preview_deltas import SharedDeltas
+from mainspring.service.sessions.session_listing import ListSessions
+from mainspring.service.sessions.session_record import KIND as SESSION
 from mainspring.service.sessions.sessions import CreateSession, ForkSession, Sessions
-from mainspring.service.work.dispatch import Dispatcher, Do, Job, OnFailed
-from mainspring.service.work.embedded import EmbeddedDispatcher
-from mainspring.service.work.parking import KIND as PARKED
-from mainspring.wiring.house import built, open_house
-from mainspring.wiring.rooms import House
+from mainspring.service.storage.repository import ListQuery
+from mainspring.service.webhooks.webhook_endpoints import DELIVERY_KIND
+from mainspring.wiring.service_assembly import build_service, open_service
+from mainspring.wiring.service_parts import Service
 
 WHO = Principal(tenant=TENANT, key_id="key_1", role="admin", name="olga")
 LONG_AGO = 1
@@ -49,10 +49,10 @@ LONG_AGO = 1
 
 async def spoil(records: Records, kind: str, id_: str) -> None:
     """A record that nobody can read, and that has been due for longest."""
-    record = Record(
+    record = RecordRow(
         tenant=TENANT, kind=kind, id=id_, created=1, updated=1, body=b'{"no', due=LONG_AGO
     )
-    await records.write(Put(record=record))
+    await records.write(Put(record_row=record))
 
 
 async def test_a_job_that_cannot_be_read_does_not_hold_up_the_others(tmp_path: Path):
@@ -72,7 +72,7 @@ class Locked:
         self._records = records
         self.is_locked = False
 
-    async def write(self, *changes: Change) -> tuple[Record, ...]:
+    async def write(self, *changes: RecordChange) -> tuple[RecordRow, ...]:
         if self.is_locked:
             self.is_locked = False
             raise StoreUnavailable("locked")
@@ -90,7 +90,7 @@ async def test_a_job_that_could_not_be_taken_is_taken_later(tmp_path: Path):
         records.is_locked = True
         with pytest.raises(StoreUnavailable):
             await dispatcher.take()
-        await dispatcher.look_around()
+        await dispatcher.poll()
         taken = await dispatcher.take()
         assert taken is not None
         assert taken.job == job("a")
@@ -151,7 +151,7 @@ async def test_that_a_session_was_parked_is_passed_on_while_it_is_held(tmp_path:
 
     async with shop(tmp_path, Scripted(), run=fail) as at:
         session_id = await at.session("hi")
-        at.worker.when_parked(after)
+        at.worker.on_parked(after)
         wake = Job(task="wake", key=session_id, tenant=TENANT)
         for _ in range(5):
             await at.worker.parking.failed(wake, InvalidInput("two tools called 'add'"))
@@ -160,19 +160,21 @@ async def test_that_a_session_was_parked_is_passed_on_while_it_is_held(tmp_path:
 
 
 @asynccontextmanager
-async def house_in(folder: Path) -> AsyncGenerator[House]:
+async def house_in(folder: Path) -> AsyncGenerator[Service]:
     environ = {"MAINSPRING_VAULT": str(folder / "vault")}
-    async with open_house(read_settings(store=str(folder / "log.db"), environ=environ)) as house:
-        yield house
+    async with open_service(
+        read_settings(store=str(folder / "log.db"), environ=environ)
+    ) as service:
+        yield service
 
 
-async def created(house: House) -> str:
-    agent = await house.shelves.agents.create(
+async def created(service: Service) -> str:
+    agent = await service.resources.agents.create(
         TENANT, CreateAgent(name="helper", model="claude-opus-5-5")
     )
-    environment = await house.shelves.environments.create(TENANT, CreateEnvironment(name="ci"))
+    environment = await service.resources.environments.create(TENANT, CreateEnvironment(name="ci"))
     asked = CreateSession(agent=agent.id, environment_id=environment.id)
-    return (await house.talk.sessions.create(WHO, asked, origin=Origin(type="api"))).id
+    return (await service.sessions.sessions.create(WHO, asked, origin=Origin(type="api"))).id
 
 
 class DyingLog(SessionLog):
@@ -198,24 +200,24 @@ class DyingLog(SessionLog):
 async def test_whoever_dies_over_a_fork_leaves_nothing_that_cannot_be_deleted(
     tmp_path: Path, is_forked: bool
 ):
-    async with house_in(tmp_path) as house:
-        session_id = await created(house)
-        log = DyingLog(house.ground.store)
+    async with house_in(tmp_path) as service:
+        session_id = await created(service)
+        log = DyingLog(service.infrastructure.store)
         log.is_forked = is_forked
-        sessions = Sessions(log, house.talk.sessions.premises)
+        sessions = Sessions(log, service.sessions.sessions.dependencies)
         with pytest.raises(Crash):
             await sessions.fork(WHO, session_id, ForkSession())
-        for each in (await house.talk.sessions.page(WHO, ListSessions())).data:
-            await house.talk.sessions.delete(WHO, each.id)
-        assert await house.ground.log.sessions() == []
+        for item in (await service.sessions.sessions.page(WHO, ListSessions())).data:
+            await service.sessions.sessions.delete(WHO, item.id)
+        assert await service.infrastructure.log.sessions() == []
 
 
 async def test_a_fork_that_cannot_be_leaves_no_record(tmp_path: Path):
-    async with house_in(tmp_path) as house:
-        session_id = await created(house)
+    async with house_in(tmp_path) as service:
+        session_id = await created(service)
         with pytest.raises(InvalidInput):
-            await house.talk.sessions.fork(WHO, session_id, ForkSession(at=99))
-        assert await house.ground.store.records.count(Wanted(kind=SESSION)) == 1
+            await service.sessions.sessions.fork(WHO, session_id, ForkSession(at=99))
+        assert await service.infrastructure.store.records.count(RecordQuery(kind=SESSION)) == 1
 
 
 class Away(Dispatcher):
@@ -232,41 +234,43 @@ class Away(Dispatcher):
 
     async def work(
         self,
-        do: Do,
+        job_handler: JobHandler,
         *,
         concurrency: int,
         closing: anyio.Event,
-        on_failed: OnFailed | None = None,
+        failure_handler: FailureHandler | None = None,
     ) -> None:
         raise StoreUnavailable("away")
 
 
 async def test_what_was_taken_is_not_refused_because_nobody_could_be_woken(tmp_path: Path):
-    async with house_in(tmp_path) as house:
-        session_id = await created(house)
-        lonely = built(replace(house.ground, dispatcher=Away()))
-        await lonely.talk.sending.send(WHO, session_id, [SendMessage(content=(TextBlock("once"),))])
-        assert len(await house.ground.store.pending(session_id)) == 1
-        assert await house.ground.store.runnable() == [session_id]
+    async with house_in(tmp_path) as service:
+        session_id = await created(service)
+        lonely = build_service(replace(service.infrastructure, dispatcher=Away()))
+        await lonely.sessions.event_sender.send(
+            WHO, session_id, [SendMessage(content=(TextBlock("once"),))]
+        )
+        assert len(await service.infrastructure.store.pending(session_id)) == 1
+        assert await service.infrastructure.store.runnable() == [session_id]
 
 
 async def test_a_deleted_session_is_no_longer_among_the_parked(tmp_path: Path):
-    async with house_in(tmp_path) as house:
-        session_id = await created(house)
-        parking = house.talk.parking
+    async with house_in(tmp_path) as service:
+        session_id = await created(service)
+        parking = service.sessions.parking
         wake = Job(task="wake", key=session_id, tenant=TENANT)
         for _ in range(5):
             await parking.failed(wake, InvalidInput("broken"))
-        assert [each.id for each in (await parking.page(TENANT, Listing())).data] == [session_id]
-        await house.talk.sessions.delete(WHO, session_id)
-        assert (await parking.page(TENANT, Listing())).data == []
+        assert [item.id for item in (await parking.page(TENANT, ListQuery())).data] == [session_id]
+        await service.sessions.sessions.delete(WHO, session_id)
+        assert (await parking.page(TENANT, ListQuery())).data == []
         with pytest.raises(NotFound):
             await parking.unpark(TENANT, session_id)
 
 
 async def test_what_an_archived_session_has_asked_waits_no_more(tmp_path: Path):
-    async with house_in(tmp_path) as house:
-        session_id = await created(house)
+    async with house_in(tmp_path) as service:
+        session_id = await created(service)
         asked = Approval(
             id="appr_1",
             session_id=session_id,
@@ -283,12 +287,12 @@ async def test_what_an_archived_session_has_asked_waits_no_more(tmp_path: Path):
             asked_at=clock.now(),
             may_answer=MayAnswer(role="user", four_eyes=False),
         )
-        await house.talk.approvals.keeper.drawer.put(TENANT, asked)
-        await house.talk.sessions.archive(WHO, session_id)
-        assert (await house.talk.approvals.get(WHO, asked.id)).status == "void"
-        await house.talk.sessions.delete(WHO, session_id)
+        await service.sessions.approvals.keeper.repository.put(TENANT, asked)
+        await service.sessions.sessions.archive(WHO, session_id)
+        assert (await service.sessions.approvals.get(WHO, asked.id)).status == "void"
+        await service.sessions.sessions.delete(WHO, session_id)
         with pytest.raises(NotFound):
-            await house.talk.approvals.get(WHO, asked.id)
+            await service.sessions.approvals.get(WHO, asked.id)
 
 
 class OneTopic:
@@ -308,9 +312,9 @@ class OneTopic:
 
 
 def test_a_delta_of_a_newer_version_is_passed_over():
-    radio = OneTopic()
-    with SharedDeltas(radio).listen("sesn_1", lambda: None) as ear:
-        assert radio.heard is not None
-        radio.heard('{"type":"shrank"}')
-        radio.heard("not even JSON")
-        assert ear.take() == []
+    pubsub = OneTopic()
+    with SharedDeltas(pubsub).listen("sesn_1", lambda: None) as subscription:
+        assert pubsub.heard is not None
+        pubsub.heard('{"type":"shrank"}')
+        pubsub.heard("not even JSON")
+        assert subscription.take() == []

@@ -7,22 +7,22 @@ from pathlib import Path
 from tests.service.times import person
 
 from mainspring.core import clock
-from mainspring.log.records import Put, Record
+from mainspring.log.records import Put, RecordRow
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.access.halts import EVERYBODY, CreateHalt, Halts
+from mainspring.service.access.kill_switch import ALL_TENANTS, CreateHalt, Halts
 
 
 async def test_a_halt_holds_however_many_another_tenant_has(tmp_path: Path):
     async with open_sqlite(tmp_path / "mainspring.db") as store:
         halts = Halts(store.records)
         await halts.halt("acme", person(), CreateHalt(agent_id="a1"))
-        await halts.halt(EVERYBODY, person(), CreateHalt())
+        await halts.halt(ALL_TENANTS, person(), CreateHalt())
         template = await halts.halt("rival", person("rival"), CreateHalt(agent_id="b"))
         now = round(clock.now().timestamp() * 1e6)
         await store.records.write(
             *(
                 Put(
-                    record=Record(
+                    record_row=RecordRow(
                         tenant="rival",
                         kind="halt",
                         id=f"{template.id}{number}",
@@ -36,8 +36,8 @@ async def test_a_halt_holds_however_many_another_tenant_has(tmp_path: Path):
         )
         anew = Halts(store.records)
         assert await anew.is_stopped("third", "c")
-        await halts.resume(EVERYBODY, person())
+        await halts.resume(ALL_TENANTS, person())
         later = Halts(store.records)
         assert await later.is_stopped("acme", "a1")
         assert not await later.is_stopped("acme", "a2")
-        assert [each.agent_id for each in await later.of("acme")] == ["a1"]
+        assert [item.agent_id for item in await later.of("acme")] == ["a1"]

@@ -8,8 +8,8 @@ import anyio
 
 from mainspring.capabilities.network.placeholders import Credential
 from mainspring.config import read_settings
-from mainspring.wiring.environment import places_of, read_environment
-from mainspring.wiring.hands import Bench
+from mainspring.wiring.sandbox_environment import read_environment, session_paths
+from mainspring.wiring.sandbox_pool import SandboxPool
 
 NETWORKED = {"networking": {"type": "limited", "allowed_hosts": ["example.com"]}}
 
@@ -18,15 +18,17 @@ async def test_a_credential_that_was_taken_away_is_not_used_in_the_next_run(tmp_
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     settings = read_settings(folder=tmp_path, environ={"HOME": str(tmp_path / "home")})
-    places = places_of(settings, workspace, "s1")
+    places = session_paths(settings, workspace, "s1")
     environment = read_environment(NETWORKED)
     credential = Credential(name="API_KEY", value="a-secret-value", hosts=("example.com",))
     with anyio.fail_after(60):
-        async with Bench(settings) as bench:
-            before = await bench.hands("s1", places, environment, (credential,))
+        async with SandboxPool(settings) as sandbox_pool:
+            before = await sandbox_pool.open_session("s1", places, environment, (credential,))
             assert "API_KEY" in before.variables
-            await bench.rest("s1")
-            assert await bench.hands("s1", places, environment, (credential,)) is before
-            await bench.rest("s1")
-            after = await bench.hands("s1", places, environment, ())
+            await sandbox_pool.release("s1")
+            assert (
+                await sandbox_pool.open_session("s1", places, environment, (credential,)) is before
+            )
+            await sandbox_pool.release("s1")
+            after = await sandbox_pool.open_session("s1", places, environment, ())
             assert "API_KEY" not in after.variables

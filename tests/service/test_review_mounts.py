@@ -16,10 +16,14 @@ import pytest
 
 from mainspring.core.clock import now
 from mainspring.core.errors import NotFound
-from mainspring.service.sessions.mounted import FileResource, RepositoryResource, Resource
-from mainspring.service.sessions.surroundings import FileContent
-from mainspring.wiring.cloning import Cloning
-from mainspring.wiring.mounts import Mounts
+from mainspring.service.sessions.resource_lookups import FileContent
+from mainspring.service.sessions.resource_types import (
+    FileResource,
+    RepositoryResource,
+    SessionResource,
+)
+from mainspring.wiring.git_clone import GitCloner
+from mainspring.wiring.workspace_setup import Mounts
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
 TOKEN = "a-token-for-one-host-only"
@@ -109,10 +113,12 @@ def file(path: str) -> FileResource:
 
 def inside(max_bytes: int = 1 << 20) -> Mounts:
     """Of an operator who allows addresses of this machine."""
-    return Mounts(file_content=no_file, cloning=Cloning(networks=LOOPBACK, max_bytes=max_bytes))
+    return Mounts(
+        file_content=no_file, git_cloner=GitCloner(networks=LOOPBACK, max_bytes=max_bytes)
+    )
 
 
-async def prepared(mounts: Mounts, workspace: Path, resource: Resource) -> str:
+async def prepared(mounts: Mounts, workspace: Path, resource: SessionResource) -> str:
     [said] = await mounts.prepare(workspace, [resource], tenant="acme", tokens={resource.id: TOKEN})
     return said
 
@@ -201,7 +207,7 @@ async def test_a_repository_that_is_too_large_is_given_up(tmp_path: Path, publis
         said = await prepared(mounts, tmp_path / "ws", repository(f"{host.url}/tool.git"))
     assert "more than" in said
     assert not (tmp_path / "ws" / "tool").exists()
-    assert [each.name for each in tmp_path.iterdir() if "clone" in each.name] == []
+    assert [item.name for item in tmp_path.iterdir() if "clone" in item.name] == []
 
 
 async def test_git_dials_the_address_that_was_judged_whatever_the_name_says_later(
@@ -210,11 +216,11 @@ async def test_git_dials_the_address_that_was_judged_whatever_the_name_says_late
     async def resolved(_host: str) -> list[str]:
         return ["127.0.0.1"]
 
-    cloning = Cloning(networks=LOOPBACK, resolver=resolved)
+    cloning = GitCloner(networks=LOOPBACK, resolver=resolved)
     with hosted(published) as host:
         named = host.url.replace("127.0.0.1", "repository.invalid")  # nobody else knows it
         said = await prepared(
-            Mounts(file_content=no_file, cloning=cloning),
+            Mounts(file_content=no_file, git_cloner=cloning),
             tmp_path / "ws",
             repository(f"{named}/tool.git"),
         )

@@ -39,7 +39,7 @@ def run(client: Anthropic, agent_id: str, environment_id: str, command: str) -> 
         )
         for event in stream:
             if event.type == "agent.tool_result":
-                said += "".join(each.text for each in event.content or () if each.type == "text")
+                said += "".join(item.text for item in event.content or () if item.type == "text")
             if event.type == "session.status_idle":
                 break
     return session.id, said

@@ -8,17 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.core.errors import InvalidInput
-from mainspring.service.calendar.schedules import (
-    Cron,
-    Policy,
+from mainspring.service.schedules.cron import (
+    CronSchedule,
     QuietHours,
-    checked,
-    chosen,
-    fires,
+    SchedulePolicy,
+    check_cron,
+    fire_times,
     jitter,
-    latest,
-    next_fire,
-    upcoming,
+    latest_fire_times,
+    next_fire_time,
+    select_missed,
+    upcoming_fire_times,
 )
 
 NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
@@ -43,31 +43,33 @@ CHANGES = (  # moments near which some of these zones set their clocks
 )
 
 
-def cron(expression: str, timezone: str = "UTC", policy: Policy | None = None) -> Cron:
-    return Cron(expression=expression, timezone=timezone, policy=policy or Policy())
+def cron(
+    expression: str, timezone: str = "UTC", policy: SchedulePolicy | None = None
+) -> CronSchedule:
+    return CronSchedule(expression=expression, timezone=timezone, policy=policy or SchedulePolicy())
 
 
-def until(schedule: Cron, after: datetime, upto: datetime) -> Iterator[datetime]:
-    return takewhile(lambda each: each <= upto, fires(schedule, after))
+def until(schedule: CronSchedule, after: datetime, upto: datetime) -> Iterator[datetime]:
+    return takewhile(lambda each: each <= upto, fire_times(schedule, after))
 
 
 def shown(moments: list[datetime]) -> list[str]:
-    return [each.strftime("%m-%d %H:%M") for each in moments]
+    return [moment.strftime("%m-%d %H:%M") for moment in moments]
 
 
 def test_a_weekday_morning_is_the_same_by_the_clock_in_summer_and_winter():
     morning = cron("0 9 * * 1-5", "America/New_York")
-    assert next_fire(morning, datetime(2026, 3, 6, tzinfo=UTC)) == datetime(
+    assert next_fire_time(morning, datetime(2026, 3, 6, tzinfo=UTC)) == datetime(
         2026, 3, 6, 14, tzinfo=UTC
     )
-    assert next_fire(morning, datetime(2026, 3, 6, 14, tzinfo=UTC)) == datetime(
+    assert next_fire_time(morning, datetime(2026, 3, 6, 14, tzinfo=UTC)) == datetime(
         2026, 3, 9, 13, tzinfo=UTC
     )
 
 
 def test_a_time_that_the_clock_leaves_out_does_not_fire():
     night = cron("30 2 * * *", "America/New_York")
-    assert shown(upcoming(night, datetime(2026, 3, 7, tzinfo=UTC), 2)) == [
+    assert shown(upcoming_fire_times(night, datetime(2026, 3, 7, tzinfo=UTC), 2)) == [
         "03-07 07:30",
         "03-09 06:30",
     ]
@@ -75,7 +77,7 @@ def test_a_time_that_the_clock_leaves_out_does_not_fire():
 
 def test_a_time_that_the_clock_repeats_fires_twice():
     night = cron("30 1 * * *", "America/New_York")
-    assert shown(upcoming(night, datetime(2026, 10, 31, 12, tzinfo=UTC), 3)) == [
+    assert shown(upcoming_fire_times(night, datetime(2026, 10, 31, 12, tzinfo=UTC), 3)) == [
         "11-01 05:30",
         "11-01 06:30",
         "11-02 06:30",
@@ -84,7 +86,7 @@ def test_a_time_that_the_clock_repeats_fires_twice():
 
 def test_fires_within_a_repeated_hour_come_in_order():
     often = cron("*/30 1 * * *", "America/New_York")
-    assert shown(upcoming(often, datetime(2026, 11, 1, 4, tzinfo=UTC), 4)) == [
+    assert shown(upcoming_fire_times(often, datetime(2026, 11, 1, 4, tzinfo=UTC), 4)) == [
         "11-01 05:00",
         "11-01 05:30",
         "11-01 06:00",
@@ -159,7 +161,7 @@ def test_the_latest_fires_are_the_last_of_all(
 ):
     schedule = cron(" ".join(fields), zone)
     upto = change + timedelta(hours=hours)
-    assert latest(schedule, change, upto, n) == list(until(schedule, change, upto))[-n:]
+    assert latest_fire_times(schedule, change, upto, n) == list(until(schedule, change, upto))[-n:]
 
 
 @pytest.mark.parametrize(
@@ -185,57 +187,57 @@ def test_the_latest_fires_are_the_last_of_all(
 )
 def test_what_is_no_posix_cron_is_refused(expression: str):
     with pytest.raises(InvalidInput, match="expression"):
-        checked(cron(expression), now=NOW)
+        check_cron(cron(expression), now=NOW)
 
 
 @pytest.mark.parametrize("zone", ["Mars/Base", "", "../../etc/passwd", "/etc/passwd", "a" * 300])
 def test_what_is_no_time_zone_is_refused(zone: str):
     with pytest.raises(InvalidInput, match="timezone"):
-        checked(cron("0 9 * * *", zone), now=NOW)
+        check_cron(cron("0 9 * * *", zone), now=NOW)
 
 
 @pytest.mark.parametrize(
     "expression", ["0 9 * * MON-FRI", "*/5 0-6,20-23 1,15 JAN *", "0 0 29 2 *"]
 )
 def test_names_lists_and_leap_days_are_understood(expression: str):
-    assert checked(cron(expression), now=NOW)
+    assert check_cron(cron(expression), now=NOW)
 
 
 def test_nothing_fires_in_quiet_hours():
-    policy = Policy(quiet_hours=QuietHours(start=time(22), end=time(7)))
+    policy = SchedulePolicy(quiet_hours=QuietHours(start=time(22), end=time(7)))
     hourly = cron("0 * * * *", "Europe/Paris", policy)
-    found = upcoming(hourly, NOW, 48)
-    hours = {each.astimezone(ZoneInfo("Europe/Paris")).hour for each in found}
+    found = upcoming_fire_times(hourly, NOW, 48)
+    hours = {item.astimezone(ZoneInfo("Europe/Paris")).hour for item in found}
     assert hours == set(range(7, 22))
 
 
 def test_a_schedule_that_is_always_quiet_is_refused():
-    policy = Policy(quiet_hours=QuietHours(start=time(8), end=time(10)))
+    policy = SchedulePolicy(quiet_hours=QuietHours(start=time(8), end=time(10)))
     with pytest.raises(InvalidInput, match="never fires"):
-        checked(cron("0 9 * * *", policy=policy), now=NOW)
+        check_cron(cron("0 9 * * *", policy=policy), now=NOW)
 
 
 @pytest.mark.parametrize(
     ("policy", "minutes_ago", "left"),
     [
-        (Policy(missed="skip"), [180, 120, 5], [5]),
-        (Policy(missed="skip"), [180, 120], []),
-        (Policy(missed="once"), [180, 120], [120]),
-        (Policy(missed="once"), [180, 120, 5], [5]),
-        (Policy(missed="all"), [180, 120, 5], [180, 120, 5]),
-        (Policy(missed="all", max_missed=2), [180, 120, 5], [120, 5]),
-        (Policy(missed="skip", grace_seconds=0), [1], []),
+        (SchedulePolicy(missed="skip"), [180, 120, 5], [5]),
+        (SchedulePolicy(missed="skip"), [180, 120], []),
+        (SchedulePolicy(missed="once"), [180, 120], [120]),
+        (SchedulePolicy(missed="once"), [180, 120, 5], [5]),
+        (SchedulePolicy(missed="all"), [180, 120, 5], [180, 120, 5]),
+        (SchedulePolicy(missed="all", max_missed=2), [180, 120, 5], [120, 5]),
+        (SchedulePolicy(missed="skip", grace_seconds=0), [1], []),
     ],
 )
 def test_missed_fires_happen_as_the_policy_says(
-    policy: Policy, minutes_ago: list[int], left: list[int]
+    policy: SchedulePolicy, minutes_ago: list[int], left: list[int]
 ):
-    due = [NOW - timedelta(minutes=each) for each in minutes_ago]
-    assert chosen(policy, due, now=NOW) == [NOW - timedelta(minutes=each) for each in left]
+    due = [NOW - timedelta(minutes=item) for item in minutes_ago]
+    assert select_missed(policy, due, now=NOW) == [NOW - timedelta(minutes=item) for item in left]
 
 
 @given(st.text(min_size=1, max_size=40), st.integers(min_value=0, max_value=3600))
 def test_jitter_is_always_the_same_and_within_its_bound(id_: str, seconds: int):
-    schedule = cron("* * * * *", policy=Policy(jitter_seconds=seconds))
+    schedule = cron("* * * * *", policy=SchedulePolicy(jitter_seconds=seconds))
     assert jitter(schedule, id_) == jitter(schedule, id_)
     assert timedelta() <= jitter(schedule, id_) <= timedelta(seconds=seconds)

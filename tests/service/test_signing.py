@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.core.errors import InvalidInput
-from mainspring.service.mail.signing import (
-    Delivered,
-    GitHub,
-    PlainHmac,
-    Scheme,
-    Slack,
-    StandardWebhooks,
+from mainspring.service.webhooks.webhook_signing import (
+    GitHubSignature,
+    HmacSignature,
+    SignatureScheme,
+    SignedRequest,
+    SlackSignature,
+    StandardWebhooksSignature,
     delivery_key,
     is_genuine,
     new_secret,
@@ -36,23 +36,23 @@ def standard(body: bytes = BODY, now: datetime = NOW) -> dict[str, str]:
     return signed_headers("msg_1", body, secrets=[SECRET], now=now)
 
 
-GENUINE: list[tuple[Scheme, dict[str, str]]] = [
-    (StandardWebhooks(), standard()),
-    (GitHub(), {"x-hub-signature-256": f"sha256={mac(BODY).hex()}"}),
+GENUINE: list[tuple[SignatureScheme, dict[str, str]]] = [
+    (StandardWebhooksSignature(), standard()),
+    (GitHubSignature(), {"x-hub-signature-256": f"sha256={mac(BODY).hex()}"}),
     (
-        Slack(),
+        SlackSignature(),
         {
             "x-slack-request-timestamp": STAMP,
             "x-slack-signature": f"v0={mac(b'v0:' + STAMP.encode() + b':' + BODY).hex()}",
         },
     ),
-    (PlainHmac(header="X-Sign"), {"x-sign": mac(BODY).hex()}),
+    (HmacSignature(header="X-Sign"), {"x-sign": mac(BODY).hex()}),
     (
-        PlainHmac(header="X-Sign", encoding="base64", prefix="v1="),
+        HmacSignature(header="X-Sign", encoding="base64", prefix="v1="),
         {"x-sign": f"v1={base64.b64encode(mac(BODY)).decode()}"},
     ),
     (
-        PlainHmac(header="X-Sign", timestamp_header="X-Time"),
+        HmacSignature(header="X-Sign", timestamp_header="X-Time"),
         {"x-time": STAMP, "x-sign": mac(STAMP.encode() + b"." + BODY).hex()},
     ),
 ]
@@ -60,20 +60,20 @@ TIMED = [GENUINE[0], GENUINE[2], GENUINE[5]]
 
 
 def holds(
-    scheme: Scheme,
+    scheme: SignatureScheme,
     headers: dict[str, str],
     *,
     body: bytes = BODY,
     secret: str = SECRET,
     now: datetime = NOW,
 ) -> bool:
-    delivered = Delivered(headers=headers, body=body)
+    delivered = SignedRequest(headers=headers, body=body)
     return is_genuine(scheme, delivered, secret=secret, now=now)
 
 
 @pytest.mark.parametrize(("scheme", "headers"), GENUINE)
 def test_what_was_signed_holds_and_nothing_that_was_changed(
-    scheme: Scheme, headers: dict[str, str]
+    scheme: SignatureScheme, headers: dict[str, str]
 ):
     assert holds(scheme, headers)
     assert not holds(scheme, headers, body=b'{"a":2}')
@@ -88,7 +88,7 @@ def test_what_was_signed_holds_and_nothing_that_was_changed(
 
 @pytest.mark.parametrize(("scheme", "headers"), TIMED)
 def test_what_was_signed_long_ago_or_in_the_future_does_not_hold(
-    scheme: Scheme, headers: dict[str, str]
+    scheme: SignatureScheme, headers: dict[str, str]
 ):
     assert holds(scheme, headers, now=NOW + timedelta(minutes=5))
     assert not holds(scheme, headers, now=NOW + timedelta(minutes=5, seconds=1))
@@ -103,23 +103,23 @@ def test_what_was_signed_long_ago_or_in_the_future_does_not_hold(
     st.binary(),
 )
 def test_whatever_headers_say_it_does_not_hold_and_nothing_breaks(
-    scheme: Scheme, headers: dict[str, str], body: bytes
+    scheme: SignatureScheme, headers: dict[str, str], body: bytes
 ):
     assert not holds(scheme, headers, body=body)
 
 
 def test_one_of_several_signatures_is_enough():
     headers = signed_headers("m", BODY, secrets=[new_secret(bytes(32)), SECRET], now=NOW)
-    assert holds(StandardWebhooks(), headers)
+    assert holds(StandardWebhooksSignature(), headers)
 
 
 def test_a_delivery_is_known_by_what_is_signed_only():
-    body = Delivered(headers={"x-github-delivery": "1"}, body=BODY)
-    again = Delivered(headers={"x-github-delivery": "2"}, body=BODY)
-    assert delivery_key(GitHub(), body, {}) == delivery_key(GitHub(), again, {})
-    other = Delivered(headers={}, body=b"{}")
-    assert delivery_key(GitHub(), body, {}) != delivery_key(GitHub(), other, {})
-    assert delivery_key(Slack(), body, {"event_id": "Ev1"}) == "Ev1"
+    body = SignedRequest(headers={"x-github-delivery": "1"}, body=BODY)
+    again = SignedRequest(headers={"x-github-delivery": "2"}, body=BODY)
+    assert delivery_key(GitHubSignature(), body, {}) == delivery_key(GitHubSignature(), again, {})
+    other = SignedRequest(headers={}, body=b"{}")
+    assert delivery_key(GitHubSignature(), body, {}) != delivery_key(GitHubSignature(), other, {})
+    assert delivery_key(SlackSignature(), body, {"event_id": "Ev1"}) == "Ev1"
 
 
 @pytest.mark.parametrize("secret", ["whsec_", "whsec_%%%", "whsec_YQ==", "ö"])

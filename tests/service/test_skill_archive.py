@@ -12,25 +12,25 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mainspring.core.errors import InvalidInput, TooLarge
-from mainspring.runtime.skills.archive import SkillLimits, Upload, checked_path
-from mainspring.service.describing.skill_archive import Bundle, packed, read_bundle
+from mainspring.runtime.skills.skill_upload import SkillLimits, UploadedFile, check_path
+from mainspring.service.resources.skill_archive import SkillBundle, pack_skill, read_skill_bundle
 
 LIMITS = SkillLimits(max_bytes=1_000_000, max_files=50)
 MANIFEST = b"---\nname: pdf\ndescription: Reads PDF files.\n---\nRead."
 
 
-def zipped(*entries: tuple[zipfile.ZipInfo | str, bytes]) -> Bundle:
+def zipped(*entries: tuple[zipfile.ZipInfo | str, bytes]) -> SkillBundle:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("pdf/SKILL.md", MANIFEST)
         for name, content in entries:
             archive.writestr(name, content)
-    return read_bundle([Upload(path="a.zip", content=buffer.getvalue())], LIMITS)
+    return read_skill_bundle([UploadedFile(path="a.zip", content=buffer.getvalue())], LIMITS)
 
 
-def bundled(*paths: str, manifest: bytes = MANIFEST) -> Bundle:
-    files = [Upload(path=path, content=path.encode()) for path in paths]
-    return read_bundle([Upload(path="pdf/SKILL.md", content=manifest), *files], LIMITS)
+def bundled(*paths: str, manifest: bytes = MANIFEST) -> SkillBundle:
+    files = [UploadedFile(path=path, content=path.encode()) for path in paths]
+    return read_skill_bundle([UploadedFile(path="pdf/SKILL.md", content=manifest), *files], LIMITS)
 
 
 def special(name: str, kind: int) -> zipfile.ZipInfo:
@@ -64,7 +64,7 @@ def test_an_archive_that_lies_about_its_sizes_is_refused():
         archive.writestr("pdf/bomb", bytes(3_000_000))
     told = buffer.getvalue().replace((3_000_000).to_bytes(4, "little"), (9).to_bytes(4, "little"))
     with pytest.raises((InvalidInput, TooLarge)):
-        read_bundle([Upload(path="a.zip", content=told)], LIMITS)
+        read_skill_bundle([UploadedFile(path="a.zip", content=told)], LIMITS)
 
 
 def test_too_many_files_are_refused_in_either_form():
@@ -87,7 +87,7 @@ def test_an_encrypted_or_oddly_compressed_archive_is_refused():
     raw = bytearray(buffer.getvalue())
     raw[raw.index(b"PK\x01\x02") + 8] |= 1
     with pytest.raises(InvalidInput, match="encrypted"):
-        read_bundle([Upload(path="a.zip", content=bytes(raw))], LIMITS)
+        read_skill_bundle([UploadedFile(path="a.zip", content=bytes(raw))], LIMITS)
 
 
 def test_the_mode_of_a_script_survives_and_nothing_else_of_a_mode():
@@ -97,7 +97,7 @@ def test_the_mode_of_a_script_survives_and_nothing_else_of_a_mode():
         "doc": False,
         "run": True,
     }
-    with zipfile.ZipFile(io.BytesIO(packed(bundle))) as archive:
+    with zipfile.ZipFile(io.BytesIO(pack_skill(bundle))) as archive:
         modes = {entry.filename: entry.external_attr >> 16 & 0o7777 for entry in archive.infolist()}
     assert modes == {"pdf/SKILL.md": 0o644, "pdf/doc": 0o644, "pdf/run": 0o755}
 
@@ -146,7 +146,7 @@ def test_the_hash_is_of_the_files_and_not_of_how_they_came():
     assert alone.content_hash == bundled("pdf/b", "pdf/a").content_hash
     assert alone.content_hash == zipped(("pdf/a", b"pdf/a"), ("pdf/b", b"pdf/b")).content_hash
     assert alone.content_hash != bundled("pdf/a", "pdf/c").content_hash
-    assert packed(alone) == packed(bundled("pdf/b", "pdf/a"))
+    assert pack_skill(alone) == pack_skill(bundled("pdf/b", "pdf/a"))
 
 
 _SEGMENT = st.text(
@@ -159,7 +159,7 @@ _SEGMENT = st.text(
 @example(path="a" * 300)
 def test_a_path_that_is_let_through_stays_inside_whatever_it_is_joined_to(path: str):
     try:
-        checked = checked_path(path)
+        checked = check_path(path)
     except InvalidInput:
         return
     root = PurePosixPath("/root/of/it")
@@ -177,14 +177,16 @@ _TREES = st.dictionaries(
 
 @given(tree=_TREES)
 def test_what_is_kept_unpacks_to_what_was_sent_with_the_official_code(tree: dict[str, bytes]):
-    uploads = [Upload(path=f"pdf/{path}", content=content) for path, content in tree.items()]
+    uploads = [UploadedFile(path=f"pdf/{path}", content=content) for path, content in tree.items()]
     try:
-        bundle = read_bundle([Upload(path="pdf/SKILL.md", content=MANIFEST), *uploads], LIMITS)
+        bundle = read_skill_bundle(
+            [UploadedFile(path="pdf/SKILL.md", content=MANIFEST), *uploads], LIMITS
+        )
     except InvalidInput:
         return
     with TemporaryDirectory() as folder:
         archive = Path(folder) / "a.zip"
-        archive.write_bytes(packed(bundle))
+        archive.write_bytes(pack_skill(bundle))
         extract(archive, Path(folder) / "out")
         out = Path(folder) / "out"
         found = {
@@ -203,4 +205,4 @@ def test_a_damaged_archive_is_refused_or_read_and_never_breaks(content: bytes, a
     whole = buffer.getvalue()
     damaged = whole[:at] + content + whole[at + len(content) :]
     with suppress(InvalidInput, TooLarge):
-        read_bundle([Upload(path="a.zip", content=damaged)], LIMITS)
+        read_skill_bundle([UploadedFile(path="a.zip", content=damaged)], LIMITS)

@@ -11,8 +11,14 @@ from mainspring.core import events, facts
 from mainspring.core.content import TextBlock
 from mainspring.core.envelope import Event, KnownPayload
 from mainspring.core.events import StopReason, Usage
-from mainspring.service.watching.observing import catch_up
-from mainspring.service.watching.spans import CallDone, ChatDone, RunDone, Span, SpanFold
+from mainspring.service.telemetry.run_observers import catch_up
+from mainspring.service.telemetry.session_spans import (
+    ModelRequestSpan,
+    RunSpan,
+    SpanFold,
+    ToolCallSpan,
+    TraceSpan,
+)
 
 DONE = events.StatusIdle(stop_reason=StopReason(type="end_turn"), reason="completed")
 ASKS = events.StatusIdle(stop_reason=StopReason(type="requires_action", event_ids=("e9",)))
@@ -35,7 +41,7 @@ def started(call: str) -> facts.ToolCallStarted:
     return facts.ToolCallStarted(tool_use_id=call, idempotency_key="k")
 
 
-def folded(log: Iterable[Event], fold: SpanFold | None = None) -> list[Span]:
+def folded(log: Iterable[Event], fold: SpanFold | None = None) -> list[TraceSpan]:
     fold = fold or SpanFold(agent_name="clerk")
     return [span for event in log for span in fold.apply(event)]
 
@@ -51,10 +57,14 @@ def test_a_turn_is_a_run_with_a_request_and_a_call_in_it():
         ("e4", "e1", 1),
         ("e1", None, 6),
     ]
-    assert isinstance(spans[1].done, CallDone)
-    assert (spans[1].done.tool, spans[1].done.outcome, spans[1].done.attempts) == ("bash", "ok", 1)
-    assert isinstance(spans[2].done, RunDone)
-    assert spans[2].done.reason == "completed"
+    assert isinstance(spans[1].span_details, ToolCallSpan)
+    assert (
+        spans[1].span_details.tool,
+        spans[1].span_details.outcome,
+        spans[1].span_details.attempts,
+    ) == ("bash", "ok", 1)
+    assert isinstance(spans[2].span_details, RunSpan)
+    assert spans[2].span_details.reason == "completed"
 
 
 def test_a_call_that_a_person_allowed_is_part_of_the_run_that_did_it():
@@ -68,8 +78,8 @@ def test_a_call_that_a_person_allowed_is_part_of_the_run_that_did_it():
 def test_a_call_that_never_began_takes_no_time():
     denied = events.AgentToolResult(tool_use_id="e4", is_error=True, error="denied")
     [_, span] = folded(log_of(RUNS, STARTS, ends("e2"), USE, ASKS, denied))[-2:]
-    assert isinstance(span.done, CallDone)
-    assert (span.done.outcome, span.done.attempts, span.seconds) == ("denied", 0, 0)
+    assert isinstance(span.span_details, ToolCallSpan)
+    assert (span.span_details.outcome, span.span_details.attempts, span.seconds) == ("denied", 0, 0)
 
 
 def test_a_run_that_was_taken_over_is_one_span_and_what_it_left_open_is_closed_in_it():
@@ -79,8 +89,8 @@ def test_a_run_that_was_taken_over_is_one_span_and_what_it_left_open_is_closed_i
     )
     spans = folded(log_of(RUNS, STARTS, woken, abandoned, STARTS, ends("e5"), DONE))
     assert [(span.id, span.parent) for span in spans] == [("e2", "e1"), ("e5", "e1"), ("e1", None)]
-    assert isinstance(spans[0].done, ChatDone)
-    assert (spans[0].done.model, spans[0].done.is_error) == ("anthropic:opus", True)
+    assert isinstance(spans[0].span_details, ModelRequestSpan)
+    assert (spans[0].span_details.model, spans[0].span_details.is_error) == ("anthropic:opus", True)
 
 
 def test_a_subagents_run_is_part_of_the_run_that_made_its_thread():
@@ -111,7 +121,7 @@ def test_no_content_is_in_a_span_unless_it_is_wanted():
     use = events.AgentToolUse(name="bash", input={"command": "secret words"})
     log = log_of(asked, RUNS, STARTS, use, said, ends("e3"), started("e4"), RESULT, DONE)
     assert "secret" not in repr(folded(log))
-    spans = {span.id: span.done for span in folded(log, SpanFold(captures=True))}
+    spans = {span.id: span.span_details for span in folded(log, SpanFold(captures=True))}
     assert "secret" in repr(spans["e2"])
     assert "secret" in repr(spans["e3"])
     assert repr(spans["e4"]).count("secret") == 2
@@ -161,7 +171,7 @@ def test_whoever_goes_on_after_a_crash_finishes_what_is_left_and_nothing_twice(
     heir = SpanFold(agent_name="clerk")
     before = folded(log[:at], heir)
     assert before + folded(log[at:], heir) == whole
-    ids = [(span.id, type(span.done)) for span in whole]
+    ids = [(span.id, type(span.span_details)) for span in whole]
     assert len(ids) == len(set(ids))
 
 
@@ -173,7 +183,7 @@ def test_a_span_ends_after_it_began_and_its_parent_is_a_run_that_began_before(lo
     for span in folded(log):
         assert span.begun <= span.ended
         if span.parent is not None:
-            assert runs[span.parent] <= seqs[span.id] or isinstance(span.done, CallDone)
+            assert runs[span.parent] <= seqs[span.id] or isinstance(span.span_details, ToolCallSpan)
 
 
 @dataclass
@@ -219,8 +229,8 @@ async def recorded(folder: Path) -> list[Event]:
 async def test_catching_up_on_a_log_leads_to_the_same_as_having_watched_it(tmp_path: Path):
     log = await recorded(tmp_path)
     whole = folded(log)
-    assert [type(span.done) for span in whole].count(RunDone) == 3
-    assert [type(span.done) for span in whole].count(CallDone) == 2
+    assert [type(span.span_details) for span in whole].count(RunSpan) == 3
+    assert [type(span.span_details) for span in whole].count(ToolCallSpan) == 2
     for at in range(len(log) + 1):
         watched, heir = SpanFold(), SpanFold()
         folded(log[:at], watched)

@@ -12,15 +12,23 @@ from hypothesis import strategies as st
 from tests.service.timed import TENANT, Works, works
 
 from mainspring.core.errors import InvalidInput, NotFound, TooLarge, Unauthenticated
-from mainspring.service.calendar.templates import Filling, checked, filled
-from mainspring.service.calendar.trigger_model import (
+from mainspring.service.schedules.trigger_types import (
     CreateTrigger,
+    TemplateValues,
     TriggerWithSecret,
     UpdateTrigger,
+    check_template,
+    fill_template,
 )
-from mainspring.service.mail.signing import Delivered, GitHub, Scheme, Slack, StandardWebhooks
-from mainspring.service.mail.signing import signed_headers as signed
-from mainspring.service.sessions.sending_params import SendMessage
+from mainspring.service.sessions.event_params import SendMessage
+from mainspring.service.webhooks.webhook_signing import (
+    GitHubSignature,
+    SignatureScheme,
+    SignedRequest,
+    SlackSignature,
+    StandardWebhooksSignature,
+)
+from mainspring.service.webhooks.webhook_signing import signed_headers as signed
 
 ISSUE = msgspec.json.encode({"issue": {"number": 7, "title": "It breaks"}})
 
@@ -34,7 +42,7 @@ async def made(tmp_path: Path) -> AsyncGenerator[Works, None]:
 async def trigger(
     made: Works,
     *,
-    scheme: Scheme | None = None,
+    scheme: SignatureScheme | None = None,
     correlation: str | None = None,
     message: str = "Issue {{body.issue.number}}: {{body.issue.title}}",
 ) -> TriggerWithSecret:
@@ -42,7 +50,7 @@ async def trigger(
         TENANT,
         CreateTrigger(
             name="issues",
-            scheme=scheme or StandardWebhooks(),
+            scheme=scheme or StandardWebhooksSignature(),
             agent="agent_1",
             environment_id=made.environment_id,
             instructions="Look into this.",
@@ -54,9 +62,9 @@ async def trigger(
 
 def delivery(
     made: Works, of: TriggerWithSecret, body: bytes = ISSUE, id_: str = "msg_1"
-) -> Delivered:
+) -> SignedRequest:
     headers = signed(id_, body, secrets=[of.secret], now=made.clock.now)
-    return Delivered(headers=headers, body=body)
+    return SignedRequest(headers=headers, body=body)
 
 
 def told(made: Works, key: str) -> str:
@@ -133,11 +141,11 @@ async def test_who_cannot_sign_learns_nothing(made: Works):
     forged = [
         ("trg_unknown", good),
         (disabled.id, delivery(made, disabled)),
-        (of.id, Delivered(headers={}, body=ISSUE)),
-        (of.id, Delivered(headers=good.headers, body=ISSUE + b" ")),
-        (of.id, Delivered(headers={**good.headers, "webhook-id": "msg_2"}, body=ISSUE)),
-        (of.id, Delivered(headers={**good.headers, "webhook-signature": "v1,"}, body=ISSUE)),
-        (of.id, Delivered(headers={**good.headers, "webhook-signature": "v0,x"}, body=ISSUE)),
+        (of.id, SignedRequest(headers={}, body=ISSUE)),
+        (of.id, SignedRequest(headers=good.headers, body=ISSUE + b" ")),
+        (of.id, SignedRequest(headers={**good.headers, "webhook-id": "msg_2"}, body=ISSUE)),
+        (of.id, SignedRequest(headers={**good.headers, "webhook-signature": "v1,"}, body=ISSUE)),
+        (of.id, SignedRequest(headers={**good.headers, "webhook-signature": "v0,x"}, body=ISSUE)),
         (of.id, delivery(made, disabled)),
     ]
     errors: set[str] = set()
@@ -154,29 +162,29 @@ async def test_who_cannot_sign_learns_nothing(made: Works):
 
 
 async def test_github_is_understood_and_a_replay_under_a_new_delivery_id_is_none(made: Works):
-    of = await trigger(made, scheme=GitHub(), message="{{headers.x-github-event}}")
+    of = await trigger(made, scheme=GitHubSignature(), message="{{headers.x-github-event}}")
     signature = hmac.new(of.secret.encode(), ISSUE, hashlib.sha256).hexdigest()
 
-    def sent(id_: str) -> Delivered:
+    def sent(id_: str) -> SignedRequest:
         headers = {
             "x-hub-signature-256": f"sha256={signature}",
             "x-github-event": "issues",
             "x-github-delivery": id_,
         }
-        return Delivered(headers=headers, body=ISSUE)
+        return SignedRequest(headers=headers, body=ISSUE)
 
     assert (await made.intake.take(of.id, sent("1"))).status == "started"
     assert (await made.intake.take(of.id, sent("2"))).status == "duplicate"
 
 
 async def test_slack_gets_its_challenge_back_and_starts_nothing(made: Works):
-    of = await trigger(made, scheme=Slack())
+    of = await trigger(made, scheme=SlackSignature())
     body = b'{"type":"url_verification","challenge":"abc"}'
     stamp = str(int(made.clock.now.timestamp()))
     content = b"v0:" + stamp.encode() + b":" + body
     signature = hmac.new(of.secret.encode(), content, hashlib.sha256).hexdigest()
     headers = {"x-slack-request-timestamp": stamp, "x-slack-signature": f"v0={signature}"}
-    fired = await made.intake.take(of.id, Delivered(headers=headers, body=body))
+    fired = await made.intake.take(of.id, SignedRequest(headers=headers, body=body))
     assert (fired.status, fired.challenge) == ("challenged", "abc")
     assert made.sessions.starts == 0
 
@@ -232,10 +240,10 @@ async def test_a_trigger_of_another_tenant_is_not_there(made: Works):
 )
 def test_what_is_no_template_is_refused(template: str):
     with pytest.raises(InvalidInput, match="message"):
-        checked(template, where="message")
+        check_template(template, where="message")
 
 
-FILLING = Filling(body={"a": {"b": [1, "zwei", None]}, "": 1}, headers={"x-kind": "k"})
+FILLING = TemplateValues(body={"a": {"b": [1, "zwei", None]}, "": 1}, headers={"x-kind": "k"})
 
 
 @pytest.mark.parametrize(
@@ -249,7 +257,7 @@ FILLING = Filling(body={"a": {"b": [1, "zwei", None]}, "": 1}, headers={"x-kind"
     ],
 )
 def test_templates_are_filled_and_nothing_more(template: str, text: str):
-    assert filled(checked(template, where="m"), FILLING, max_chars=100) == text
+    assert fill_template(check_template(template, where="m"), FILLING, max_chars=100) == text
 
 
 @pytest.mark.parametrize(
@@ -257,12 +265,14 @@ def test_templates_are_filled_and_nothing_more(template: str, text: str):
 )
 def test_what_is_not_there_is_said(path: str):
     with pytest.raises(InvalidInput, match="has none"):
-        filled(f"{{{{{path}}}}}", FILLING, max_chars=100)
+        fill_template(f"{{{{{path}}}}}", FILLING, max_chars=100)
 
 
 def test_a_message_has_an_end():
     with pytest.raises(TooLarge):
-        filled("{{body.t}}", Filling(body={"t": "x" * 101}, headers={}), max_chars=100)
+        fill_template(
+            "{{body.t}}", TemplateValues(body={"t": "x" * 101}, headers={}), max_chars=100
+        )
 
 
 @given(st.text(), st.dictionaries(st.text(), st.text()))
@@ -270,4 +280,8 @@ def test_any_text_is_a_template_or_refused_and_any_body_fills_it_or_does_not(
     template: str, body: dict[str, str]
 ):
     with suppress(InvalidInput):
-        filled(checked(template, where="m"), Filling(body=body, headers={}), max_chars=1_000_000)
+        fill_template(
+            check_template(template, where="m"),
+            TemplateValues(body=body, headers={}),
+            max_chars=1_000_000,
+        )

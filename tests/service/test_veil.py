@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.service.sessions.veil import Veil
-from mainspring.wiring.scrub import passages, scrubber
+from mainspring.service.sessions.streaming_redactor import StreamingRedactor
+from mainspring.wiring.redaction import multi_word_secrets, scrubber
 
 SECRETS = {
     "WORD": "s3cr3t-pass-w0rd",
     "PHRASE": "correct horse battery staple",
     "LINES": "first line of it\nsecond line of it\n\tthird 'line' of it",
 }
-SCRUB, PASSAGES = scrubber(SECRETS), passages(SECRETS)
+SCRUB, PASSAGES = scrubber(SECRETS), multi_word_secrets(SECRETS)
 TOKEN = "ghp_" + "aB3dE5gH7jK9mN1pQ3sT5vW7xY9zA1cE3gI5"
 CLAIM = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIiwibmFtZSI6IkpvaG4ifQ.SflKxwRJSMeKKF2QT4fw"
 KEY_LINE = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7"
@@ -53,10 +53,10 @@ TELLTALE = [
 
 
 def shown(text: str, cuts: list[int]) -> str:
-    veil = Veil(SCRUB, PASSAGES)
+    redactor = StreamingRedactor(SCRUB, PASSAGES)
     places = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
     pieces = [text[one:other] for one, other in pairwise(places)]
-    return "".join(map(veil.add, pieces)) + veil.close()
+    return "".join(map(redactor.add, pieces)) + redactor.close()
 
 
 WORDS = st.lists(
@@ -78,7 +78,7 @@ def test_no_secret_is_shown_wherever_it_is_split(
     before: str, secret: str, after: str, cuts: list[int]
 ):
     seen = shown(f"{before} {secret} {after}", cuts)
-    assert [each for each in TELLTALE if each in seen] == []
+    assert [item for item in TELLTALE if item in seen] == []
     assert seen.startswith(f"{before} ")
 
 
@@ -86,22 +86,22 @@ def test_no_secret_is_shown_wherever_it_is_split(
 def test_no_secret_is_shown_that_comes_in_steps(secret: str, step: int):
     text = f"So it is {secret}, or {secret}"
     seen = shown(text, list(range(0, len(text), step)))
-    assert [each for each in TELLTALE if each in seen] == []
+    assert [item for item in TELLTALE if item in seen] == []
 
 
 @pytest.mark.parametrize("text", ["a \ud800 b ", "\udfff"])
 def test_half_a_character_is_not_shown(text: str):
-    veil = Veil(SCRUB, PASSAGES)
-    assert veil.add(text) + veil.add("and more ") + veil.close() == ""
+    redactor = StreamingRedactor(SCRUB, PASSAGES)
+    assert redactor.add(text) + redactor.add("and more ") + redactor.close() == ""
 
 
 def test_a_word_is_shown_once_it_is_whole():
-    veil = Veil(SCRUB, PASSAGES)
-    assert [veil.add(each) for each in ("Hel", "lo wor", "ld", "!\n", "元気です、か")] == [
+    redactor = StreamingRedactor(SCRUB, PASSAGES)
+    assert [redactor.add(item) for item in ("Hel", "lo wor", "ld", "!\n", "元気です、か")] == [
         "",
         "Hello ",
         "",
         "world!\n",
         "元気です、",
     ]
-    assert veil.close() == "か"
+    assert redactor.close() == "か"

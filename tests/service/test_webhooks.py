@@ -7,11 +7,11 @@ from tests.service.receiver import Receiver, receiving
 from tests.service.timed import LOOPBACK, TENANT, Works, works
 
 from mainspring.core.errors import InvalidInput
-from mainspring.service.keeping.notice import Notice
-from mainspring.service.mail.deliveries import Posted
-from mainspring.service.mail.webhooks import MAX_ENDPOINTS, CreateWebhook, Webhooks
-from mainspring.wiring.posting import HttpPoster
-from mainspring.wiring.seals import AesSeal
+from mainspring.service.storage.notifications import Notification
+from mainspring.service.webhooks.webhook_deliveries import PostResult
+from mainspring.service.webhooks.webhook_endpoints import MAX_ENDPOINTS, CreateWebhook, Webhooks
+from mainspring.wiring.aes_seal import AesSeal
+from mainspring.wiring.outbound_http import HttpPoster
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def port_of(receiver: Receiver) -> str:
     return receiver.url.split(":")[2].split("/")[0]
 
 
-async def posted(poster: HttpPoster, url: str) -> Posted:
+async def posted(poster: HttpPoster, url: str) -> PostResult:
     return await poster(url, headers={"content-type": "application/json"}, body=b"{}")
 
 
@@ -141,7 +141,7 @@ async def test_of_a_long_answer_only_the_beginning_is_kept(receiver: Receiver):
 async def test_an_endpoint_inside_is_disabled_at_its_first_call(tmp_path: Path, receiver: Receiver):
     async with works(tmp_path, poster=HttpPoster(allow_http=True)) as made:
         webhook = await _created(made, receiver.url)
-        await made.outbox.notify(Notice(tenant=TENANT, type="agent.created", id="agent_1"))
+        await made.outbox.notify(Notification(tenant=TENANT, type="agent.created", id="agent_1"))
         await made.deliver_due()
         after = await made.webhooks.get(TENANT, webhook)
         assert (after.status, after.disabled_reason) == ("disabled", "address")

@@ -15,9 +15,14 @@ from mainspring.core import content, events
 from mainspring.core.envelope import CLIENT_TYPES, GENESIS, Event, KnownPayload, encode_payload
 from mainspring.log.blobs import digest_of
 from mainspring.log.store import InboxItem
-from mainspring.service.sessions.call_verdicts import Verdict
+from mainspring.service.sessions.call_verdicts import CallVerdict
 from mainspring.service.sessions.wire_content import NO_BLOBS, Blobs
-from mainspring.service.sessions.wire_events import PUBLIC_TYPES, WireEvent, wire, wire_pending
+from mainspring.service.sessions.wire_events import (
+    PUBLIC_TYPES,
+    WireEvent,
+    wire_event,
+    wire_pending_event,
+)
 
 T = TypeVar("T", bound=BaseModel)
 MOMENT = datetime(2026, 11, 16, 12, tzinfo=UTC)
@@ -39,7 +44,7 @@ def event(payload: KnownPayload, *, thread_id: str = "sthr_main") -> Event:
 
 
 def shown(payload: KnownPayload, *, blobs: Blobs = NO_BLOBS) -> WireEvent:
-    return wire(event(payload), main_thread_id="sthr_main", blobs=blobs)
+    return wire_event(event(payload), main_thread_id="sthr_main", blobs=blobs)
 
 
 def parsed(made: WireEvent, type_: type[T]) -> T:
@@ -77,10 +82,10 @@ def test_a_kept_picture_is_put_back_inline_and_a_lost_one_is_told_of():
 def test_a_call_says_what_the_gate_said():
     call = event(events.AgentToolUse(name="bash", input={}))
     found = parsed(
-        wire(
+        wire_event(
             call,
             main_thread_id="sthr_main",
-            verdict=Verdict(seq=1, thread_id="sthr_main", said="ask"),
+            call_verdict=CallVerdict(seq=1, thread_id="sthr_main", said="ask"),
         ),
         sdk.BetaManagedAgentsAgentToolUseEvent,
     )
@@ -99,7 +104,7 @@ def test_an_error_that_the_api_does_not_know_is_an_unknown_one():
 
 
 def test_what_another_thread_does_says_which():
-    made = wire(
+    made = wire_event(
         event(events.AgentCustomToolUse(name="ask", input={}), thread_id="sthr_2"),
         main_thread_id="sthr_main",
     )
@@ -119,7 +124,7 @@ def test_what_waits_in_the_inbox_is_not_processed_yet(kind: str):
         type=kind,
         body=encode_payload(SAMPLES[kind]).decode(),
     )
-    made = wire_pending(item, main_thread_id="sthr_main")
+    made = wire_pending_event(item, main_thread_id="sthr_main")
     parsed(made, BaseModel)
     assert made["id"] == "sevt_9"
     is_accepted = kind == "user.define_outcome" or kind.startswith("session.")

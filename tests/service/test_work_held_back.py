@@ -27,10 +27,15 @@ from mainspring.core.facts import ToolCallAuthorized, ToolCallStarted
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
 from mainspring.log.writer import Writer
-from mainspring.service.sessions.deltas import LocalDeltas
-from mainspring.service.sessions.event_pages import EventPages, ListEvents, sought
-from mainspring.service.sessions.streams import Stream, Streams, Told, Wish
-from mainspring.service.sessions.wire_events import View, WireEvent
+from mainspring.service.sessions.event_pages import EventPages, ListEvents, event_query
+from mainspring.service.sessions.event_streams import (
+    EventStream,
+    EventStreams,
+    StreamMessage,
+    StreamRequest,
+)
+from mainspring.service.sessions.preview_deltas import LocalDeltas
+from mainspring.service.sessions.wire_events import EventView, WireEvent
 
 BASH = AgentToolUse(name="bash", input={"command": "ls"})
 IDLE = StatusIdle(stop_reason=StopReason(type="end_turn"))
@@ -59,8 +64,8 @@ def result(call_id: str) -> KnownPayload:
     return AgentToolResult(tool_use_id=call_id, content=(TextBlock("x"),))
 
 
-def view(session: SessionRow) -> View:
-    return View(session_id=session.id, main_thread_id=session.thread_id)
+def view(session: SessionRow) -> EventView:
+    return EventView(session_id=session.id, main_thread_id=session.thread_id)
 
 
 async def listed(
@@ -68,27 +73,27 @@ async def listed(
 ) -> list[WireEvent]:
     pages, found, cursor = EventPages(log), list[WireEvent](), None
     while True:
-        page = await pages.page(sought(view(session), asked or ListEvents()), cursor)
+        page = await pages.page(event_query(view(session), asked or ListEvents()), cursor)
         found += page.data
         if (cursor := page.next_page) is None:
             return found
 
 
-async def told(stream: Stream) -> list[Told]:
+async def told(stream: EventStream) -> list[StreamMessage]:
     """All that there is to tell now."""
-    found: list[Told] = []
+    found: list[StreamMessage] = []
     with anyio.fail_after(5):
         while more := await stream.next(seconds=0.02):
             found += more
     return found
 
 
-def calls(found: Sequence[Told]) -> list[tuple[str, str]]:
-    bodies: list[dict[str, Any]] = [msgspec.json.decode(each.data) for each in found]
+def calls(found: Sequence[StreamMessage]) -> list[tuple[str, str]]:
+    bodies: list[dict[str, Any]] = [msgspec.json.decode(item.data) for item in found]
     return [
-        (each["id"], each["evaluated_permission"])
-        for each in bodies
-        if each["type"] == "agent.tool_use"
+        (body["id"], body["evaluated_permission"])
+        for body in bodies
+        if body["type"] == "agent.tool_use"
     ]
 
 
@@ -107,26 +112,26 @@ async def test_a_call_is_not_shown_before_a_gate_has_spoken(
 ):
     async with opened(tmp_path / "log.db") as log:
         session, writer, call_id = await asked_for(log)
-        streams = Streams(log, LocalDeltas())
+        streams = EventStreams(log, LocalDeltas())
         everything, from_now = (
-            Wish(tenant="a", session_id=session.id, after=0),
-            Wish(tenant="a", session_id=session.id),
+            StreamRequest(tenant="a", session_id=session.id, after=0),
+            StreamRequest(tenant="a", session_id=session.id),
         )
         async with streams.open(everything) as old, streams.open(from_now) as new:
-            assert [each.name for each in await told(old)] == ["agent.message"]
+            assert [item.name for item in await told(old)] == ["agent.message"]
             assert await told(new) == []
-            assert [each["type"] for each in await listed(log, session)] == ["agent.message"]
+            assert [item["type"] for item in await listed(log, session)] == ["agent.message"]
             newest = await listed(log, session, ListEvents(order="desc", limit=1))
-            assert [each["type"] for each in newest] == ["agent.message"]
+            assert [item["type"] for item in newest] == ["agent.message"]
             await writer.append(says("meanwhile"))
             assert (await told(old), await told(new)) == ([], [])
             await writer.append(judged(call_id, decision))
             for stream in (old, new):
                 seen = await told(stream)
-                assert [each.name for each in seen] == ["agent.tool_use", "agent.message"]
+                assert [item.name for item in seen] == ["agent.tool_use", "agent.message"]
                 assert calls(seen) == [(call_id, decision)]
         shown = await listed(log, session)
-        assert [each["type"] for each in shown[1:]] == ["agent.tool_use", "agent.message"]
+        assert [item["type"] for item in shown[1:]] == ["agent.tool_use", "agent.message"]
 
 
 async def test_streams_that_break_off_anywhere_miss_nothing_and_repeat_nothing(tmp_path: Path):
@@ -149,21 +154,21 @@ async def test_streams_that_break_off_anywhere_miss_nothing_and_repeat_nothing(t
             (NEXT, None),
             (IDLE, None),
         ]
-        streams, last = Streams(log, LocalDeltas()), 0
-        steady: list[Told] = []
-        broken: list[Told] = []
-        async with streams.open(Wish(tenant="a", session_id=session.id, after=0)) as whole:
+        streams, last = EventStreams(log, LocalDeltas()), 0
+        steady: list[StreamMessage] = []
+        broken: list[StreamMessage] = []
+        async with streams.open(StreamRequest(tenant="a", session_id=session.id, after=0)) as whole:
             for payload, thread_id in story:
                 await writer.append(payload, thread_id=thread_id)
                 steady += await told(whole)
                 async with streams.open(
-                    Wish(tenant="a", session_id=session.id, after=last)
+                    StreamRequest(tenant="a", session_id=session.id, after=last)
                 ) as again:
                     broken += await told(again)
-                last = max((each.seq or 0 for each in broken), default=0)
-        assert [each.seq for each in steady] == [each.seq for each in broken]
-        listing = [each["id"] for each in await listed(log, session)]
-        assert [msgspec.json.decode(each.data)["id"] for each in steady] == listing
+                last = max((item.seq or 0 for item in broken), default=0)
+        assert [item.seq for item in steady] == [item.seq for item in broken]
+        listing = [item["id"] for item in await listed(log, session)]
+        assert [msgspec.json.decode(item.data)["id"] for item in steady] == listing
         assert calls(steady) == [(first, "ask"), (second.id, "allow"), (elsewhere.id, "ask")]
         assert thread.id in listing
 
@@ -197,9 +202,9 @@ async def test_a_call_that_was_settled_without_being_done_is_never_shown_as_allo
             asks("go on"),
         )
         shown = {
-            each["id"]: each["evaluated_permission"]
-            for each in await listed(log, session)
-            if each["type"] == "agent.tool_use"
+            item["id"]: item["evaluated_permission"]
+            for item in await listed(log, session)
+            if item["type"] == "agent.tool_use"
         }
     assert shown == {
         invalid: "deny",
@@ -214,12 +219,12 @@ async def test_a_call_that_was_settled_without_being_done_is_never_shown_as_allo
 async def test_a_run_that_ends_before_a_gate_speaks_holds_nobody_up(tmp_path: Path):
     async with opened(tmp_path / "log.db") as log:
         session, writer, call_id = await asked_for(log)
-        streams = Streams(log, LocalDeltas())
-        async with streams.open(Wish(tenant="a", session_id=session.id)) as stream:
+        streams = EventStreams(log, LocalDeltas())
+        async with streams.open(StreamRequest(tenant="a", session_id=session.id)) as stream:
             await writer.append(IDLE)
             seen = await told(stream)
         assert calls(seen) == [(call_id, "ask")]  # not to be done without a yes
-        assert [each.name for each in seen] == ["agent.tool_use", "session.status_idle"]
+        assert [item.name for item in seen] == ["agent.tool_use", "session.status_idle"]
 
 
 async def test_what_a_gate_has_made_of_the_input_is_what_is_shown(tmp_path: Path):

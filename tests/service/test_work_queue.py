@@ -12,34 +12,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.errors import HeartbeatRefused, InvalidInput, NotFound, Stale
+from mainspring.core.errors import HeartbeatRefused, InvalidInput, NotFound, StaleVersion
 from mainspring.log.postgres import open_postgres
 from mainspring.log.records import Records
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.describing.environments import (
+from mainspring.service.resources.environments import (
     CreateEnvironment,
     Environments,
     SelfHostedConfig,
 )
-from mainspring.service.keeping.drawer import Listing
-from mainspring.service.self_hosted.item import (
+from mainspring.service.self_hosted.work_item import (
     NO_HEARTBEAT,
-    BeatWork,
-    Held,
-    Leases,
-    PollWork,
-    Work,
-    acknowledged,
-    beaten,
-    following,
-    offered,
-    polled,
-    stop_asked,
-    stopped,
+    HeartbeatParams,
+    LeaseTimes,
+    PollParams,
+    StoredWorkItem,
+    WorkItem,
+    acknowledge,
+    apply_heartbeat,
+    mark_polled,
+    mark_stopped,
+    new_work_item,
+    next_work_item,
+    request_stop,
 )
-from mainspring.service.self_hosted.queue import KEPT, Terms, WorkQueue
+from mainspring.service.self_hosted.work_queue import RETENTION, WorkQueue, WorkQueueOptions
+from mainspring.service.storage.repository import ListQuery
 
-FIRST = BeatWork(expected_last_heartbeat=NO_HEARTBEAT)
+FIRST = HeartbeatParams(expected_last_heartbeat=NO_HEARTBEAT)
 MOMENT = datetime(2026, 11, 16, 12, tzinfo=UTC)
 
 
@@ -64,7 +64,9 @@ class Shop:
         return WorkQueue(
             self.records,
             Environments(self.records),
-            Terms(is_wanted=is_wanted, issue=lambda tenant, work: f"{tenant}'s {work.id}"),
+            WorkQueueOptions(
+                needs_worker=is_wanted, issue_token=lambda tenant, work: f"{tenant}'s {work.id}"
+            ),
             clock=lambda: self.now,
         )
 
@@ -74,21 +76,21 @@ class Shop:
     async def offer(self, session_id: str = "sesn_1") -> None:
         await self.queue.offer("acme", self.env, session_id)
 
-    async def poll(self, asked: PollWork | None = None) -> Work | None:
-        return await self.queue.poll("acme", self.env, asked or PollWork())
+    async def poll(self, asked: PollParams | None = None) -> WorkItem | None:
+        return await self.queue.poll("acme", self.env, asked or PollParams())
 
-    async def taken(self) -> Work:
+    async def taken(self) -> WorkItem:
         """Polled and acknowledged."""
         work = await self.poll()
         assert work is not None
         return await self.queue.acknowledge("acme", self.env, work.id)
 
-    async def beat(self, work: Work, asked: BeatWork = FIRST) -> str:
+    async def beat(self, work: WorkItem, asked: HeartbeatParams = FIRST) -> str:
         told = await self.queue.heartbeat("acme", self.env, work.id, asked)
         return told.last_heartbeat
 
-    async def all(self) -> list[Work]:
-        listing = Listing(parent=self.env, include_archived=True, is_ascending=True)
+    async def all(self) -> list[WorkItem]:
+        listing = ListQuery(parent=self.env, include_archived=True, is_ascending=True)
         return list((await self.queue.page("acme", self.env, listing)).data)
 
 
@@ -124,7 +126,7 @@ async def test_a_session_has_one_item_however_often_it_is_offered(tmp_path: Path
         assert work is not None
         assert (work.state, work.data.id, work.id[:5]) == ("queued", "sesn_1", "work_")
         assert work.secret == f"acme's {work.id}"
-        assert [each.secret for each in await here.all()] == [None]
+        assert [item.secret for item in await here.all()] == [None]
         await here.offer()
         assert await here.poll() is None
         assert len(await here.all()) == 1
@@ -134,10 +136,10 @@ async def test_of_many_who_ask_at_once_each_item_goes_to_one(records: Records):
     here = await shop_over(records)
     for index in range(5):
         await here.offer(f"sesn_{index}")
-    got: list[Work | None] = []
+    got: list[WorkItem | None] = []
 
     async def ask(queue: WorkQueue) -> None:
-        got.append(await queue.poll("acme", here.env, PollWork()))
+        got.append(await queue.poll("acme", here.env, PollParams()))
 
     with anyio.fail_after(10):
         async with anyio.create_task_group() as group:
@@ -156,10 +158,10 @@ async def test_of_many_who_ask_at_once_each_item_goes_to_one(records: Records):
 
 async def test_who_waits_is_handed_what_comes(tmp_path: Path):
     async with shop(tmp_path) as here:
-        got: list[Work | None] = []
+        got: list[WorkItem | None] = []
 
         async def ask() -> None:
-            got.append(await here.poll(PollWork(block_ms=999)))
+            got.append(await here.poll(PollParams(block_ms=999)))
 
         with anyio.fail_after(5):
             async with anyio.create_task_group() as group:
@@ -180,16 +182,16 @@ async def test_what_is_not_acknowledged_is_handed_out_again(tmp_path: Path):
         assert first is not None
         here.later(2)
         assert await here.poll() is None
-        assert await here.poll(PollWork(reclaim_older_than_ms=3000)) is None
-        again = await here.poll(PollWork(reclaim_older_than_ms=2000))
+        assert await here.poll(PollParams(reclaim_older_than_ms=3000)) is None
+        again = await here.poll(PollParams(reclaim_older_than_ms=2000))
         assert again is not None
         assert again.id == first.id
         here.later(5)
-        assert await here.poll(PollWork(reclaim_older_than_ms=60_000)) is None
+        assert await here.poll(PollParams(reclaim_older_than_ms=60_000)) is None
         assert await here.poll() is not None
         taken = await here.queue.acknowledge("acme", here.env, first.id)
         assert (taken.state, taken.acknowledged_at) == ("starting", here.now)
-        with pytest.raises(Stale):  # the slow one comes too late
+        with pytest.raises(StaleVersion):  # the slow one comes too late
             await here.queue.acknowledge("acme", here.env, first.id)
 
 
@@ -200,7 +202,7 @@ async def test_a_lease_that_is_kept_up_is_kept(tmp_path: Path):
         last = await here.beat(work)
         for _ in range(5):
             here.later(45)
-            last = await here.beat(work, BeatWork(expected_last_heartbeat=last))
+            last = await here.beat(work, HeartbeatParams(expected_last_heartbeat=last))
             assert await here.poll() is None
         kept = await here.queue.get("acme", here.env, work.id)
         assert (kept.state, kept.started_at) == ("active", MOMENT)
@@ -216,20 +218,20 @@ async def test_a_worker_that_falls_silent_loses_its_item_to_the_next(tmp_path: P
         again = await here.taken()
         assert again.id == work.id
         with pytest.raises(HeartbeatRefused) as refused:
-            await here.beat(work, BeatWork(expected_last_heartbeat=last))
+            await here.beat(work, HeartbeatParams(expected_last_heartbeat=last))
         assert (refused.value.state, refused.value.last_heartbeat) == ("starting", None)
         await here.beat(again)
         with pytest.raises(HeartbeatRefused):
             await here.beat(again)  # claimed is claimed
         with pytest.raises(HeartbeatRefused):
-            await here.beat(work, BeatWork(expected_last_heartbeat=last))
+            await here.beat(work, HeartbeatParams(expected_last_heartbeat=last))
 
 
 async def test_a_worker_that_never_begins_loses_its_item(tmp_path: Path):
     async with shop(tmp_path) as here:
         await here.offer()
         await here.taken()
-        here.later(Leases().start_seconds - 1)
+        here.later(LeaseTimes().start_seconds - 1)
         assert await here.poll() is None
         here.later(1)
         assert await here.poll() is not None
@@ -243,12 +245,12 @@ async def test_what_is_asked_to_stop_tells_its_worker(tmp_path: Path):
         asked = await here.queue.stop("acme", here.env, work.id)
         assert (asked.state, asked.stop_requested_at) == ("stopping", MOMENT)
         told = await here.queue.heartbeat(
-            "acme", here.env, work.id, BeatWork(expected_last_heartbeat="whatever")
+            "acme", here.env, work.id, HeartbeatParams(expected_last_heartbeat="whatever")
         )
         assert (told.state, told.lease_extended, told.last_heartbeat) == ("stopping", False, last)
         over = await here.queue.stop("acme", here.env, work.id, force=True)
         assert (over.state, over.stopped_at) == ("stopped", MOMENT)
-        with pytest.raises(Stale):
+        with pytest.raises(StaleVersion):
             await here.queue.stop("acme", here.env, work.id, force=True)
         assert await here.poll() is None
         await here.offer()
@@ -311,14 +313,14 @@ async def test_the_stats_tell_what_waits_and_who_asks(tmp_path: Path):
             await here.offer(f"sesn_{index}")
             here.later(1)
         await here.taken()
-        await here.queue.poll("acme", here.env, PollWork(), worker_id="one")
-        await here.queue.poll("acme", here.env, PollWork(), worker_id="two")
-        await here.another().poll("acme", here.env, PollWork(), worker_id="two")
+        await here.queue.poll("acme", here.env, PollParams(), worker_id="one")
+        await here.queue.poll("acme", here.env, PollParams(), worker_id="two")
+        await here.another().poll("acme", here.env, PollParams(), worker_id="two")
         stats = await here.queue.stats("acme", here.env)
         assert (stats.depth, stats.pending, stats.workers_polling) == (0, 3, 2)
         assert stats.oldest_queued_at == MOMENT + timedelta(seconds=1)
         here.later(31)
-        await here.queue.poll("acme", here.env, PollWork(), worker_id="three")
+        await here.queue.poll("acme", here.env, PollParams(), worker_id="three")
         assert (await here.queue.stats("acme", here.env)).workers_polling == 1
 
 
@@ -328,9 +330,9 @@ async def test_what_stopped_long_ago_is_forgotten(tmp_path: Path):
         work = await here.taken()
         await here.queue.stop("acme", here.env, work.id, force=True)
         await here.offer("sesn_2")
-        here.now += KEPT
-        await here.queue.tidy()
-        assert [each.data.id for each in await here.all()] == ["sesn_2"]
+        here.now += RETENTION
+        await here.queue.delete_expired()
+        assert [item.data.id for item in await here.all()] == ["sesn_2"]
 
 
 async def test_work_is_its_environments_and_its_tenants(tmp_path: Path):
@@ -342,15 +344,15 @@ async def test_work_is_its_environments_and_its_tenants(tmp_path: Path):
             "acme", CreateEnvironment(name="other", config=SelfHostedConfig())
         )
         cloud = await environments.create("acme", CreateEnvironment(name="cloud"))
-        assert await here.queue.poll("acme", other.id, PollWork()) is None
+        assert await here.queue.poll("acme", other.id, PollParams()) is None
         with pytest.raises(NotFound):
             await here.queue.get("acme", other.id, work.id)
         with pytest.raises(NotFound):
             await here.queue.get("evil", here.env, work.id)
         with pytest.raises(NotFound):
-            await here.queue.poll("evil", here.env, PollWork())
+            await here.queue.poll("evil", here.env, PollParams())
         with pytest.raises(InvalidInput, match="self_hosted"):
-            await here.queue.poll("acme", cloud.id, PollWork())
+            await here.queue.poll("acme", cloud.id, PollParams())
 
 
 ACTS = st.lists(
@@ -363,12 +365,12 @@ ACTS = st.lists(
 
 @given(ACTS)
 def test_whatever_happens_to_an_item_it_is_free_or_held_or_over(acts: list[tuple[str, int]]):
-    held, now = offered("work_1", "env_1", "sesn_1", MOMENT), MOMENT
+    held, now = new_work_item("work_1", "env_1", "sesn_1", MOMENT), MOMENT
     for act, seconds in acts:
         now += timedelta(seconds=seconds)
         try:
             held = _after(held, act, now)
-        except (Stale, HeartbeatRefused):
+        except (StaleVersion, HeartbeatRefused):
             continue
         is_over = held.work.state == "stopped"
         assert is_over == (held.free_at is None) == (held.work.stopped_at is not None)
@@ -376,18 +378,18 @@ def test_whatever_happens_to_an_item_it_is_free_or_held_or_over(acts: list[tuple
         assert (held.work.latest_heartbeat_at is None) or held.work.state != "queued"
 
 
-def _after(held: Held, act: str, now: datetime) -> Held:
+def _after(held: StoredWorkItem, act: str, now: datetime) -> StoredWorkItem:
     match act:
         case "poll":
             is_free = held.is_free(now, timedelta(seconds=5)) and held.work.state != "stopping"
-            return polled(held, now) if is_free else held
+            return mark_polled(held, now) if is_free else held
         case "ack":
-            return acknowledged(held, now, Leases())
+            return acknowledge(held, now, LeaseTimes())
         case "beat":
-            return beaten(held, now, BeatWork(), Leases())
+            return apply_heartbeat(held, now, HeartbeatParams(), LeaseTimes())
         case "stop":
-            return stop_asked(held, now)
+            return request_stop(held, now)
         case "force":
-            return stopped(held, now)
+            return mark_stopped(held, now)
         case _:
-            return following(held, "work_2", now) if held.work.state == "stopped" else held
+            return next_work_item(held, "work_2", now) if held.work.state == "stopped" else held

@@ -9,9 +9,9 @@ from tests.service.working import AGENT, at_work, say, shop
 
 from mainspring import Scripted, says
 from mainspring.core.errors import LeaseHeld, StoreUnavailable
-from mainspring.runtime.holding import held
-from mainspring.service.work.dispatch import Job
-from mainspring.service.work.worker import Pace
+from mainspring.runtime.session.lease import hold_session
+from mainspring.service.jobs.dispatcher import Job
+from mainspring.service.jobs.worker import WorkerSettings
 
 
 def wake(session_id: str) -> Job:
@@ -19,7 +19,7 @@ def wake(session_id: str) -> Job:
 
 
 async def test_a_reminder_runs_the_session(tmp_path: Path):
-    pace = Pace(sweep_seconds=3600)
+    pace = WorkerSettings(sweep_seconds=3600)
     model = Scripted(otherwise=says("hello"))
     async with shop(tmp_path, model, pace=pace) as at, at_work(at.worker):
         session_id = await at.session("hi")
@@ -53,7 +53,7 @@ async def test_a_message_that_comes_as_the_run_ends_is_not_left_behind(tmp_path:
             await say(at.log, session_id, "one more thing")
 
     model = Scripted(otherwise=says("hello"))
-    pace = Pace(sweep_seconds=3600)
+    pace = WorkerSettings(sweep_seconds=3600)
     async with shop(tmp_path, model, run=run, pace=pace) as at, at_work(at.worker):
         session_id = await at.session("hi")
         watch = at.log.store.watch(session_id)
@@ -77,7 +77,7 @@ async def test_a_session_that_another_holds_is_run_when_that_lets_go(tmp_path: P
     async with shop(tmp_path, Scripted(otherwise=says("hello")), run=run) as at:
         session_id = await at.session("hi")
         async with at_work(at.worker):
-            async with held(at.log, session_id):
+            async with hold_session(at.log, session_id):
                 await at.dispatcher.put(wake(session_id))
                 with anyio.fail_after(10):
                     await tried.wait()
@@ -90,11 +90,11 @@ async def test_a_run_that_is_cut_off_is_found_by_the_next_worker(tmp_path: Path)
     begun = anyio.Event()
 
     async def hang(session_id: str) -> None:
-        async with held(at.log, session_id):
+        async with hold_session(at.log, session_id):
             begun.set()
             await anyio.sleep_forever()
 
-    pace = Pace(drain_seconds=0, sweep_seconds=0.05)
+    pace = WorkerSettings(drain_seconds=0, sweep_seconds=0.05)
     async with shop(tmp_path, Scripted(), run=hang, pace=pace) as at:
         session_id = await at.session("hi")
         with anyio.fail_after(10):

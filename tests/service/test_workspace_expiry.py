@@ -8,11 +8,7 @@ from pathlib import Path
 
 from tests.service.times import person
 
-from mainspring.capabilities.sandbox.session_uids import (
-    available_uids,
-    session_uid,
-    session_uids,
-)
+from mainspring.capabilities.sandbox.session_uids import available_uids, session_uid, session_uids
 from mainspring.config import Settings, read_settings
 from mainspring.core import clock
 from mainspring.core.events import AgentToolUse, StatusIdle, StatusRunning, StopReason
@@ -20,17 +16,21 @@ from mainspring.core.ids import new_id
 from mainspring.core.sender import Origin
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.describing.agents import CreateAgent
-from mainspring.service.describing.environments import CreateEnvironment
-from mainspring.service.keeping.notice import Notice
+from mainspring.service.jobs.dispatcher import Job
+from mainspring.service.resources.agents import CreateAgent
+from mainspring.service.resources.environments import CreateEnvironment
 from mainspring.service.sessions.sessions import CreateSession
-from mainspring.service.work.dispatch import Job
-from mainspring.service.work.workspace_expiry import WorkspaceExpiry
-from mainspring.wiring.clearing import CLEAR, EXPIRED, Clearing
-from mainspring.wiring.environment import SERVED
-from mainspring.wiring.expiring import Expiring
-from mainspring.wiring.hands import Bench
-from mainspring.wiring.house import open_house
+from mainspring.service.sessions.workspace_expiry import WorkspaceExpiry
+from mainspring.service.storage.notifications import Notification
+from mainspring.wiring.sandbox_environment import SERVED_STATE_FOLDER
+from mainspring.wiring.sandbox_pool import SandboxPool
+from mainspring.wiring.service_assembly import open_service
+from mainspring.wiring.workspace_cleanup import (
+    CLEAR_TASK,
+    EXPIRED_SUFFIX,
+    ExpiredWorkspaceSweeper,
+    WorkspaceCleaner,
+)
 
 
 def settings_in(folder: Path) -> Settings:
@@ -54,15 +54,19 @@ async def test_a_workspace_is_removed_three_days_after_its_people_were_told(tmp_
     settings = settings_in(tmp_path)
     now, told = clock.now(), list[tuple[str, str]]()
 
-    async def notify(notice: Notice) -> None:
+    async def notify(notice: Notification) -> None:
         told.append((notice.type, notice.id))
 
-    async with open_house(settings) as house, Bench(settings) as bench:
-        records, sessions, log = house.ground.store.records, house.talk.sessions, house.ground.log
-        agent = await house.shelves.agents.create(
+    async with open_service(settings) as service, SandboxPool(settings) as sandbox_pool:
+        records, sessions, log = (
+            service.infrastructure.store.records,
+            service.sessions.sessions,
+            service.infrastructure.log,
+        )
+        agent = await service.resources.agents.create(
             "acme", CreateAgent(name="clerk", model="claude-opus-5-5")
         )
-        place = await house.shelves.environments.create("acme", CreateEnvironment(name="here"))
+        place = await service.resources.environments.create("acme", CreateEnvironment(name="here"))
         asked = CreateSession(agent=agent.id, environment_id=place.id)
         made = [
             (await sessions.create(person(), asked, origin=Origin(type="api", id="key_1"))).id
@@ -74,29 +78,29 @@ async def test_a_workspace_is_removed_three_days_after_its_people_were_told(tmp_
             mounted = tmp_path / "workspaces" / f"{session_id}.mounted.json"
             mounted.mkdir() if session_id == stuck else mounted.touch()  # no file to unlink
         await ask(log, waiting)
-        (tmp_path / "workspaces" / f"sesn_x{EXPIRED}").mkdir()
+        (tmp_path / "workspaces" / f"sesn_x{EXPIRED_SUFFIX}").mkdir()
         (tmp_path / "workspaces" / "notes").mkdir()
         expiry = WorkspaceExpiry(records, sessions.digests, notify=notify, clock=lambda: now)
-        clearing = Clearing(settings, records, bench)
-        expiring = Expiring(settings, log, expiry, clearing)
+        clearing = WorkspaceCleaner(settings, records, sandbox_pool)
+        expiring = ExpiredWorkspaceSweeper(settings, log, expiry, clearing)
 
         async def after(days: int) -> list[str]:
             nonlocal now
             now = clock.now() + timedelta(days=days)
             await expiring.sweep()
             folders = (tmp_path / "workspaces").iterdir()
-            names = [each.name for each in folders if each.is_dir()]
+            names = [folder.name for folder in folders if folder.is_dir()]
             return sorted(name for name in names if not name.startswith("."))
 
         everything = sorted([*made, "notes", f"{stuck}.mounted.json"])
         assert await after(26) == everything
         assert told == []
         assert await after(40) == everything  # not before somebody was told
-        assert told == [("mainspring.workspace_expiring", each) for each in sorted([stuck, idle])]
+        assert told == [("mainspring.workspace_expiring", item) for item in sorted([stuck, idle])]
         assert await after(42) == everything
         assert await after(44) == sorted([stuck, waiting, "notes", f"{stuck}.mounted.json"])
         assert told[2:] == [
-            ("mainspring.workspace_removed", each) for each in sorted([stuck, idle])
+            ("mainspring.workspace_removed", item) for item in sorted([stuck, idle])
         ]
         assert not (tmp_path / "workspaces" / f"{idle}.mounted.json").exists()
         assert (await sessions.get(person(), idle)).status == "idle"
@@ -110,17 +114,22 @@ async def test_a_session_keeps_its_uid_and_transcripts_until_it_is_deleted(tmp_p
     settings = settings_in(tmp_path)
     session_id = new_id("sesn")
     (tmp_path / "workspaces" / session_id).mkdir(parents=True)
-    transcript = tmp_path / "workspaces" / SERVED / "transcripts" / f"{session_id}.jsonl"
+    transcript = (
+        tmp_path / "workspaces" / SERVED_STATE_FOLDER / "transcripts" / f"{session_id}.jsonl"
+    )
     transcript.parent.mkdir(parents=True)
     transcript.touch()
     has_uids = os.geteuid() == 0 and bool(available_uids())
     claim = session_uids().claims / str(session_uid(session_id)) if has_uids else None
-    async with open_sqlite(tmp_path / "mainspring.db") as store, Bench(settings) as bench:
-        clearing = Clearing(settings, store.records, bench)
+    async with (
+        open_sqlite(tmp_path / "mainspring.db") as store,
+        SandboxPool(settings) as sandbox_pool,
+    ):
+        clearing = WorkspaceCleaner(settings, store.records, sandbox_pool)
         await clearing.remove_workspace(session_id)
         assert transcript.exists()
         assert claim is None or claim.is_symlink()
-        await clearing.clear(Job(task=CLEAR, key=session_id, tenant="acme"))
-    assert [each.name for each in (tmp_path / "workspaces").iterdir()] == [SERVED]
+        await clearing.clear(Job(task=CLEAR_TASK, key=session_id, tenant="acme"))
+    assert [item.name for item in (tmp_path / "workspaces").iterdir()] == [SERVED_STATE_FOLDER]
     assert not transcript.exists()
     assert claim is None or not claim.is_symlink()

@@ -11,25 +11,25 @@ from pathlib import Path
 
 from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.core.sender import Origin
-from mainspring.log.records import Put, Record, Records
+from mainspring.log.records import Put, RecordRow, Records
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.calendar.deployments import Deployments
-from mainspring.service.calendar.firing import Firing
-from mainspring.service.calendar.intake import Intake
-from mainspring.service.calendar.keep import DeploymentKeep
-from mainspring.service.calendar.runs import DeploymentRuns
-from mainspring.service.calendar.starting import Order
-from mainspring.service.calendar.triggers import Triggers
-from mainspring.service.describing.agent_roster import AgentReference
-from mainspring.service.describing.environments import CreateEnvironment, Environments
-from mainspring.service.mail.deliveries import Deliveries, Patience
-from mainspring.service.mail.outbox import Outbox
-from mainspring.service.mail.session_news import SessionNews
-from mainspring.service.mail.webhooks import Webhooks
-from mainspring.service.work.dispatch import Job
-from mainspring.wiring.posting import HttpPoster
-from mainspring.wiring.seals import AesSeal
+from mainspring.service.jobs.dispatcher import Job
+from mainspring.service.resources.agent_multiagent import AgentReference
+from mainspring.service.resources.environments import CreateEnvironment, Environments
+from mainspring.service.schedules.deployment_runner import DeploymentRunner
+from mainspring.service.schedules.deployment_runs import DeploymentRuns
+from mainspring.service.schedules.deployment_store import DeploymentStore
+from mainspring.service.schedules.deployments import Deployments
+from mainspring.service.schedules.session_starter import SessionStartRequest
+from mainspring.service.schedules.trigger_intake import TriggerIntake
+from mainspring.service.schedules.triggers import Triggers
+from mainspring.service.webhooks.session_event_forwarder import SessionEventForwarder
+from mainspring.service.webhooks.webhook_deliveries import Deliveries, RetryPolicy
+from mainspring.service.webhooks.webhook_endpoints import Webhooks
+from mainspring.service.webhooks.webhook_outbox import Outbox
+from mainspring.wiring.aes_seal import AesSeal
+from mainspring.wiring.outbound_http import HttpPoster
 
 TENANT = "acme"
 START = datetime(2026, 5, 4, 8, 59, 30, tzinfo=UTC)
@@ -80,7 +80,7 @@ class Jobs:
 class CountedSessions:
     """Sessions by the keys that they were ordered with."""
 
-    orders: dict[str, Order] = field(default_factory=dict[str, Order])
+    orders: dict[str, SessionStartRequest] = field(default_factory=dict[str, SessionStartRequest])
     sent: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     busy: set[str] = field(default_factory=set[str])
     ended: set[str] = field(default_factory=set[str])
@@ -89,16 +89,16 @@ class CountedSessions:
     dies_before_start: bool = False
     dies_after_start: bool = False
 
-    async def start(self, tenant: str, order: Order) -> str:
+    async def start(self, tenant: str, session_start_request: SessionStartRequest) -> str:
         if self.refusal is not None:
             raise self.refusal
         if self.dies_before_start:
             raise Crash
         self.starts += 1
-        self.orders.setdefault(order.key, order)
+        self.orders.setdefault(session_start_request.key, session_start_request)
         if self.dies_after_start:
             raise Crash
-        return f"sesn_{tenant}_{list(self.orders).index(order.key)}"
+        return f"sesn_{tenant}_{list(self.orders).index(session_start_request.key)}"
 
     async def send(
         self, tenant: str, session_id: str, text: str, *, key: str, origin: Origin
@@ -122,14 +122,14 @@ class Works:
     sessions: CountedSessions
     webhooks: Webhooks
     outbox: Outbox
-    news: SessionNews
+    news: SessionEventForwarder
     deliveries: Deliveries
-    keep: DeploymentKeep
+    keep: DeploymentStore
     deployments: Deployments
     runs: DeploymentRuns
-    firing: Firing
+    firing: DeploymentRunner
     triggers: Triggers
-    intake: Intake
+    intake: TriggerIntake
     environment_id: str = ""
 
     async def fire_due(self) -> None:
@@ -148,13 +148,13 @@ async def pinned(_tenant: str, agent_id: str, version: int | None) -> AgentRefer
 
 
 def assembled(
-    records: Records, log: SessionLog, *, poster: HttpPoster, patience: Patience
+    records: Records, log: SessionLog, *, poster: HttpPoster, patience: RetryPolicy
 ) -> Works:
     clock, jobs, sessions = Clock(), Jobs(), CountedSessions()
     seal = AesSeal(bytes(32))
     webhooks = Webhooks(records, seal=seal, allow_http=True, clock=clock)
     outbox = Outbox(records, webhooks, put=jobs.put, clock=clock)
-    keep = DeploymentKeep(records, outbox=outbox, seal=seal, put=jobs.put, clock=clock)
+    keep = DeploymentStore(records, outbox=outbox, seal=seal, put=jobs.put, clock=clock)
     runs = DeploymentRuns(records, clock=clock)
     triggers = Triggers(records, seal=seal, pin_agent=pinned, clock=clock)
     return Works(
@@ -165,29 +165,29 @@ def assembled(
         sessions=sessions,
         webhooks=webhooks,
         outbox=outbox,
-        news=SessionNews(records, webhooks, outbox, log, clock=clock),
+        news=SessionEventForwarder(records, webhooks, outbox, log, clock=clock),
         deliveries=Deliveries(
-            records, webhooks, post=poster, put=jobs.put, patience=patience, clock=clock
+            records, webhooks, post=poster, put=jobs.put, retry_policy=patience, clock=clock
         ),
         keep=keep,
         deployments=Deployments(keep, pin_agent=pinned, clock=clock),
         runs=runs,
-        firing=Firing(keep, runs, sessions=sessions, clock=clock),
+        firing=DeploymentRunner(keep, runs, session_starter=sessions, clock=clock),
         triggers=triggers,
-        intake=Intake(triggers, sessions=sessions, clock=clock),
+        intake=TriggerIntake(triggers, session_starter=sessions, clock=clock),
     )
 
 
 @asynccontextmanager
 async def works(
-    folder: Path, *, poster: HttpPoster | None = None, patience: Patience | None = None
+    folder: Path, *, poster: HttpPoster | None = None, patience: RetryPolicy | None = None
 ) -> AsyncGenerator[Works, None]:
     async with open_sqlite(folder / "mainspring.db") as store:
         made = assembled(
             store.records,
             SessionLog(store),
             poster=poster or HttpPoster(),
-            patience=patience or Patience(),
+            patience=patience or RetryPolicy(),
         )
         await furnish(made)
         yield made
@@ -201,5 +201,5 @@ async def furnish(made: Works) -> None:
 
 
 async def put_agent(records: Records, agent_id: str) -> None:
-    record = Record(tenant=TENANT, kind="agent", id=agent_id, created=1, updated=1, body=b"{}")
-    await records.write(Put(record=record))
+    record = RecordRow(tenant=TENANT, kind="agent", id=agent_id, created=1, updated=1, body=b"{}")
+    await records.write(Put(record_row=record))

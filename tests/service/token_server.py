@@ -10,7 +10,7 @@ from urllib.parse import unquote_plus
 
 from aiohttp import web
 
-from mainspring.edges.api.app import serving
+from mainspring.edges.api.app import http_server
 
 
 @dataclass
@@ -63,6 +63,6 @@ async def provider() -> AsyncGenerator[Provider, None]:
     app = web.Application()
     app.router.add_post("/token", known.token)
     app.router.add_post("/mcp", known.mcp)
-    async with serving(app) as url:
+    async with http_server(app) as url:
         known.url = url
         yield known

@@ -9,7 +9,7 @@ import msgspec
 from tests.service.token_server import Provider
 
 from mainspring.log.records import Records
-from mainspring.service.keeping.notice import Notice
+from mainspring.service.storage.notifications import Notification
 from mainspring.service.vaults.credential_auth import (
     NewAuth,
     NewEnvironmentVariable,
@@ -17,11 +17,11 @@ from mainspring.service.vaults.credential_auth import (
     NewStaticBearer,
 )
 from mainspring.service.vaults.credentials import CreateCredential, Credentials
-from mainspring.service.vaults.refreshing import Refresher
-from mainspring.service.vaults.usable import Bearer, UsableCredentials
+from mainspring.service.vaults.session_credentials import BearerToken, SessionCredentials
+from mainspring.service.vaults.token_refresh import Refresher
 from mainspring.service.vaults.vaults import CreateVault, Vaults
-from mainspring.wiring.asking import Asker
-from mainspring.wiring.seals import AesSeal
+from mainspring.wiring.aes_seal import AesSeal
+from mainspring.wiring.outbound_http import OutboundHttpClient
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
 
@@ -46,26 +46,28 @@ class Desk:
 
     records: Records
     time: Time = field(default_factory=Time)
-    notices: list[Notice] = field(default_factory=list[Notice])
+    notices: list[Notification] = field(default_factory=list[Notification])
 
     def __post_init__(self) -> None:
-        self.asker = Asker(allowed=LOOPBACK, seconds=5)
+        self.http_client = OutboundHttpClient(allowed=LOOPBACK, seconds=5)
         self.vaults = Vaults(self.records, notify=self.notify, clock=self.time)
         self.credentials = Credentials(
             self.records, AesSeal(bytes(32)), self.vaults, notify=self.notify, clock=self.time
         )
         self.refresher = Refresher(
-            self.credentials, self.asker, notify=self.notify, clock=self.time
+            self.credentials, self.http_client, notify=self.notify, clock=self.time
         )
-        self.ready = UsableCredentials(
+        self.ready = SessionCredentials(
             self.records, self.credentials, self.refresher, clock=self.time
         )
 
-    async def notify(self, notice: Notice) -> None:
+    async def notify(self, notice: Notification) -> None:
         self.notices.append(notice)
 
-    def failures(self) -> list[Notice]:
-        return [each for each in self.notices if each.type == "vault_credential.refresh_failed"]
+    def failures(self) -> list[Notification]:
+        return [
+            notice for notice in self.notices if notice.type == "vault_credential.refresh_failed"
+        ]
 
     async def vault(self, *auths: NewAuth) -> str:
         vault = await self.vaults.create("acme", CreateVault(display_name="Ada"))
@@ -73,9 +75,9 @@ class Desk:
             await self.credentials.create("acme", vault.id, CreateCredential(auth=auth))
         return vault.id
 
-    async def token(self, vault_id: str) -> Bearer:
+    async def token(self, vault_id: str) -> BearerToken:
         [usable] = await self.ready.usable("acme", [vault_id])
-        assert isinstance(usable, Bearer)
+        assert isinstance(usable, BearerToken)
         return usable
 
 

@@ -15,12 +15,12 @@ from mainspring.core import clock
 from mainspring.core.clock import to_micros
 from mainspring.core.content import TextBlock
 from mainspring.core.events import UserMessage
-from mainspring.log.background import running
-from mainspring.log.records import Put, Record
+from mainspring.log.records import Put, RecordRow
 from mainspring.log.session_log import SessionLog
-from mainspring.service.sessions.record import KIND
-from mainspring.service.work.embedded import EmbeddedDispatcher
-from mainspring.service.work.worker import Pace, Worker
+from mainspring.log.task_groups import run_in_background
+from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
+from mainspring.service.jobs.worker import Worker, WorkerSettings
+from mainspring.service.sessions.session_record import KIND
 from mainspring.testing.senders import TESTER
 
 AGENT = Agent(name="clerk")
@@ -30,10 +30,10 @@ async def known_session(log: SessionLog, *, tenant: str = "acme", text: str | No
     """A session that the service has made; with a message that nobody was woken for."""
     session = await log.create()
     moment = to_micros(clock.now())
-    record = Record(
+    record = RecordRow(
         tenant=tenant, kind=KIND, id=session.id, created=moment, updated=moment, body=b"{}"
     )
-    await log.store.records.write(Put(record=record))
+    await log.store.records.write(Put(record_row=record))
     if text is not None:
         await say(log, session.id, text)
     return session.id
@@ -72,7 +72,7 @@ async def shop(
     model: Model,
     *,
     run: Callable[[str], Awaitable[None]] | None = None,
-    pace: Pace | None = None,
+    pace: WorkerSettings | None = None,
 ) -> AsyncGenerator[Shop, None]:
     async with open_runtime(store=str(folder / "log.db")) as runtime:
         runtime.models.put(AGENT.model, model)
@@ -86,7 +86,8 @@ async def shop(
             dispatcher,
             runtime.log,
             run or run_session,
-            pace=pace or Pace(concurrency=4, drain_seconds=5, sweep_seconds=0.05),
+            worker_settings=pace
+            or WorkerSettings(concurrency=4, drain_seconds=5, sweep_seconds=0.05),
         )
         yield Shop(runtime, dispatcher, worker)
 
@@ -98,5 +99,5 @@ async def at_work(worker: Worker) -> AsyncGenerator[Event, None]:
     async def work() -> None:
         await worker.work(closing)
 
-    async with running(work):
+    async with run_in_background(work):
         yield closing

@@ -85,7 +85,7 @@ class Stage:
 
     def errors(self) -> str:
         """All that the processes had to say."""
-        return "".join(each.read_text() for each in sorted(self.folder.glob("*.log")))
+        return "".join(item.read_text() for item in sorted(self.folder.glob("*.log")))
 
     def _environment(self, more: Mapping[str, str]) -> dict[str, str]:
         home = {"HOME": str(self.folder / "home"), "MAINSPRING_WORKSPACES": str(self.workspaces)}
@@ -154,7 +154,7 @@ async def staged(folder: Path, **variables: str) -> AsyncGenerator[Stage]:
 
 def _obey_people(request: dict[str, Any]) -> tuple[Part, ...]:
     """What the harness remarks on the way is no script."""
-    messages = [each for each in request["messages"] if not _is_remark(each)]
+    messages = [item for item in request["messages"] if not _is_remark(item)]
     return obey({**request, "messages": messages})
 
 
@@ -218,7 +218,7 @@ async def upto_idle(client: AsyncAnthropic, session_id: str, *, times: int = 1) 
                 times -= event.type == "session.status_idle"
                 if not times:
                     return events
-    raise AssertionError(f"the stream of {session_id} ended: {[each.type for each in events]}")
+    raise AssertionError(f"the stream of {session_id} ended: {[item.type for item in events]}")
 
 
 async def reached(client: AsyncAnthropic, session_id: str, kind: str) -> Any:  # noqa: ANN401
@@ -243,7 +243,7 @@ def results(events: Iterable[Any]) -> list[str]:
 
 def said(events: Iterable[Any]) -> list[str]:
     return [
-        "".join(b.text for b in each.content) for each in events if each.type == "agent.message"
+        "".join(b.text for b in event.content) for event in events if event.type == "agent.message"
     ]
 
 

@@ -31,8 +31,8 @@ from tests.service_e2e.staging import (
 
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.sessions.digest import Digests
-from mainspring.service.work.workspace_expiry import WorkspaceExpiry
+from mainspring.service.sessions.session_digest import Digests
+from mainspring.service.sessions.workspace_expiry import WorkspaceExpiry
 
 
 @asynccontextmanager

@@ -21,7 +21,7 @@ async def test_a_backup_made_at_work_is_served_from_postgresql(stage: Stage, sha
     await stage.command("restore", "everything", "--into", shared_store)
     moved = replace(stage, variables={"MAINSPRING_STORE": shared_store})
     async with moved.serve(key=None, first=old.key) as new, new.client() as client:
-        assert {each.id async for each in client.beta.sessions.list()} == {quiet, busy}
+        assert {session.id async for session in client.beta.sessions.list()} == {quiet, busy}
         (workspace / "go").touch()
         assert said(await upto_idle(client, busy)) == ["ready"]  # as of the backup it was at work
         await told(client, quiet, bash("cat note") + "\nsay there it is")

@@ -36,7 +36,7 @@ async def test_a_program_that_sees_everything_of_the_service_can_read_none_of_it
         stage.folder.chmod(0o755)
         found = await anyio.to_thread.run_sync(_read_as, stage, session_uid("another"))
     release_session_uid("another")
-    ours = {".", "home", *(each.name for each in stage.folder.glob("*.log"))}  # of this test
+    ours = {".", "home", *(item.name for item in stage.folder.glob("*.log"))}  # of this test
     assert found - ours == set()
     assert found & ours, "the program could not look at all"
 
@@ -50,7 +50,7 @@ def _read_as(stage: Stage, uid: int) -> set[str]:
             user=uid,
             group=uid,
             extra_groups=[],
-            input="\n".join([".", *(str(each.relative_to(stage.folder)) for each in everything)]),
+            input="\n".join([".", *(str(item.relative_to(stage.folder)) for item in everything)]),
             env={"PATH": os.defpath},
             cwd="/",
             pass_fds=[folder],

@@ -43,7 +43,7 @@ COUNTING = [bash(f"echo {number}") for number in range(8)]
 
 
 @pytest.fixture(scope="module")
-async def premises(
+async def dependencies(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncGenerator[tuple[Stage, Served]]:
     folder = tmp_path_factory.mktemp("service")
@@ -54,14 +54,14 @@ async def premises(
 
 
 @pytest.fixture(scope="module")
-async def client(premises: tuple[Stage, Served]) -> AsyncGenerator[AsyncAnthropic]:
-    async with premises[1].client() as made:
+async def client(dependencies: tuple[Stage, Served]) -> AsyncGenerator[AsyncAnthropic]:
+    async with dependencies[1].client() as made:
         yield made
 
 
 @pytest.fixture
-def stage(premises: tuple[Stage, Served]) -> Stage:
-    return premises[0]
+def stage(dependencies: tuple[Stage, Served]) -> Stage:
+    return dependencies[0]
 
 
 async def asked(client: AsyncAnthropic, path: str, **body: object) -> Any:  # noqa: ANN401 (JSON)
@@ -137,14 +137,14 @@ async def test_a_file_is_in_the_workspace_and_a_secret_is_not(client: AsyncAnthr
     assert shown.startswith("TOKEN=")
     assert said(events)[1].startswith("it is ")
     assert SECRET not in "".join(event.to_json() for event in events)
-    assert SECRET not in "".join(json.dumps(each) for each in stage.model.requests)
+    assert SECRET not in "".join(json.dumps(request) for request in stage.model.requests)
     for path in stage.folder.rglob("*"):
         if path.is_file():
             assert SECRET.encode() not in path.read_bytes(), path
 
 
-async def test_tenants_share_nothing(premises: tuple[Stage, Served], client: AsyncAnthropic):
-    stage, served = premises
+async def test_tenants_share_nothing(dependencies: tuple[Stage, Served], client: AsyncAnthropic):
+    stage, served = dependencies
     ours = await begun(client, bash("echo ours > note"), "say kept")
     await upto_idle(client, ours)
     await stage.command("tenants", "create", "rival")
@@ -158,14 +158,14 @@ async def test_tenants_share_nothing(premises: tuple[Stage, Served], client: Asy
             await rival.beta.sessions.retrieve(ours)
         with pytest.raises(anthropic.NotFoundError):
             await told(rival, ours, "say mine")
-        assert [each.id async for each in rival.beta.sessions.list()] == []
-        assert [each.id async for each in rival.beta.agents.list()] == []
+        assert [session.id async for session in rival.beta.sessions.list()] == []
+        assert [agent.id async for agent in rival.beta.agents.list()] == []
         elsewhere = stage.workspaces / ours / "note"
         theirs = await begun(rival, bash(f"cat {elsewhere}; ls {stage.workspaces}"), "say tried")
         [looked] = results(await upto_idle(rival, theirs))
         assert ours not in looked.replace(str(elsewhere), "")
         assert "No such file" in looked
-    listed = [each.id async for each in client.beta.sessions.list()]
+    listed = [session.id async for session in client.beta.sessions.list()]
     assert ours in listed
     assert theirs not in listed
 
@@ -192,10 +192,10 @@ async def test_what_is_halted_does_nothing_until_it_is_resumed(
 
 
 async def test_a_key_whose_daily_budget_is_used_up_gets_no_more_work_done(
-    premises: tuple[Stage, Served], client: AsyncAnthropic
+    dependencies: tuple[Stage, Served], client: AsyncAnthropic
 ):
     made = await asked(client, "keys", name="thrifty", role="operator", daily_budget_usd="5")
-    async with premises[1].client(made["key"]) as thrifty:
+    async with dependencies[1].client(made["key"]) as thrifty:
         session_id = await begun(thrifty, *COUNTING)
         events = await upto_idle(thrifty, session_id)
         assert results(events)[0] == "0"
@@ -212,8 +212,8 @@ async def test_a_session_stops_at_its_own_budget(client: AsyncAnthropic):
     assert events[-1].stop_reason.type == "budget_reached"
 
 
-async def test_without_hosts_there_is_no_network(premises: tuple[Stage, Served]):
-    stage, served = premises
+async def test_without_hosts_there_is_no_network(dependencies: tuple[Stage, Served]):
+    stage, served = dependencies
     async with served.client() as client:
         session_id = await begun(
             client,
@@ -228,7 +228,7 @@ async def test_without_hosts_there_is_no_network(premises: tuple[Stage, Served])
 
 @pytest.mark.parametrize("many", [12, pytest.param(50, marks=pytest.mark.slow)])
 async def test_many_sessions_at_once(
-    premises: tuple[Stage, Served], client: AsyncAnthropic, many: int
+    dependencies: tuple[Stage, Served], client: AsyncAnthropic, many: int
 ):
     agent = await client.beta.agents.create(name="many", model="claude-sonnet-4-5", tools=TOOLS)
     environment = await client.beta.environments.create(name=f"for-{many}")
@@ -247,6 +247,6 @@ async def test_many_sessions_at_once(
             group.start_soon(one, number)
     seconds = anyio.current_time() - before
     assert sorted(answers) == sorted([[str(number)] * 2 for number in range(many)])
-    status = Path(f"/proc/{premises[1].process.pid}/status").read_text()
+    status = Path(f"/proc/{dependencies[1].process.pid}/status").read_text()
     memory = [line for line in status.splitlines() if line.startswith(("VmRSS", "VmHWM"))]
     sys.stdout.write(f"{many} sessions: {seconds:.1f} s, {' '.join(memory)}\n")

@@ -14,53 +14,53 @@ from tests.harness.stage import echo, texts
 from mainspring.capabilities.providers.scripted import Scripted, calls, says
 from mainspring.core.content import TextBlock
 from mainspring.core.facts import ToolsLoaded
-from mainspring.core.hook import NOTHING_SAID, Occasion, Ruling
-from mainspring.core.tool import Call, Outcome
-from mainspring.harness.gates import Decision, OpenGates
-from mainspring.harness.thread import Thread
+from mainspring.core.hook import EMPTY_HOOK_RESULT, HookEvent, HookResult
+from mainspring.core.tool import Call, ToolResult
+from mainspring.harness.authorizer import AllowAll, Decision
+from mainspring.harness.state.thread import Thread
 from mainspring.runtime.agent import Agent
-from mainspring.runtime.kit import Kit, Opening
-from mainspring.runtime.sessions import Runtime, Session
-from mainspring.testing.branch import Change, branch
-from mainspring.wiring.runtime import open_runtime
+from mainspring.runtime.session.session import Runtime, Session
+from mainspring.runtime.session.toolbox import SetupRequest, Toolbox
+from mainspring.testing.branch import BranchChange, branch
+from mainspring.wiring.runtime_assembly import open_runtime
 
 AGENT = Agent(name="clerk", model="scripted:then")
 ROUNDS = (calls("tool_search") + calls("echo", x="1"), calls("far", x="2"), says("done"))
 
 
-class Hooked(OpenGates):
+class Hooked(AllowAll):
     async def authorize(self, call: Call, tool: object, traits: object) -> Decision:
         return Decision(decision="allow", gate="hook", updated_input={"x": "changed"})
 
-    async def tell(self, thread: Thread, occasion: Occasion) -> Ruling:
-        match occasion.event, occasion.fields.get("prompt"):
+    async def tell(self, thread: Thread, hook_event: HookEvent) -> HookResult:
+        match hook_event.event, hook_event.fields.get("prompt"):
             case "UserPromptSubmit", "a secret":
-                return Ruling(blocked=True)
+                return HookResult(blocked=True)
             case "UserPromptSubmit", _:
-                return Ruling(context=("The branch is main.",))
+                return HookResult(context=("The branch is main.",))
             case _:
-                return NOTHING_SAID
+                return EMPTY_HOOK_RESULT
 
 
-async def search(_: Call) -> Outcome:
-    return Outcome((TextBlock("loaded far"),), facts=(ToolsLoaded(names=("far",)),))
+async def search(_: Call) -> ToolResult:
+    return ToolResult((TextBlock("loaded far"),), facts=(ToolsLoaded(names=("far",)),))
 
 
 @asynccontextmanager
-async def outfit(_: Opening) -> AsyncGenerator[Kit, None]:
+async def toolbox_factory(_: SetupRequest) -> AsyncGenerator[Toolbox, None]:
     tools = [echo(), echo("far"), replace(echo("tool_search"), run=search)]
-    yield Kit(gates=Hooked(), tools=tools, deferred=frozenset({"far"}))
+    yield Toolbox(authorizer=Hooked(), tools=tools, deferred=frozenset({"far"}))
 
 
 async def recorded(runtime: Runtime) -> tuple[Session, Scripted]:
     model = Scripted(*ROUNDS)
     runtime.models.put(AGENT.model, model)
-    plain, runtime.outfit = runtime.outfit, outfit
+    plain, runtime.toolbox_factory = runtime.toolbox_factory, toolbox_factory
     session = await runtime.start(AGENT, "go")
     assert (await session.run()) is not None
     await session.send("a secret")
     assert (await session.run()) is not None
-    runtime.outfit = plain
+    runtime.toolbox_factory = plain
     return session, model
 
 
@@ -75,7 +75,7 @@ async def test_another_model_that_says_the_same_is_given_the_same(runtime: Runti
         session, before = await recorded(runtime)
         now = Scripted(*ROUNDS)
         runtime.models.put("scripted:now", now)
-        found = await branch(runtime, session.id, Change(model="scripted:now"))
+        found = await branch(runtime, session.id, BranchChange(model="scripted:now"))
         assert found.messages == ("go",)  # what was withheld then is not said now
         await found.session.send("go")
         result = await found.session.run()
@@ -96,7 +96,7 @@ async def test_other_words_have_nothing_added_to_them(runtime: Runtime):
         session, _ = await recorded(runtime)
         now = Scripted(says("well"))
         runtime.models.put("scripted:now", now)
-        change = Change(model="scripted:now", prompt="wait")
+        change = BranchChange(model="scripted:now", prompt="wait")
         found = await branch(runtime, session.id, change)
         assert found.messages == ("wait",)
         await found.session.send("wait")

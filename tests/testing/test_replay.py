@@ -10,21 +10,28 @@ import pytest
 from tests.harness.stage import FACTS, Stage, echo, stage
 from tests.harness.test_compact import GOAL, SMALL, TINY, Worker, is_summary, reader
 
-from mainspring.capabilities.providers.scripted import Answer, Scripted, calls, fails, says, thinks
+from mainspring.capabilities.providers.scripted import (
+    ScriptAnswer,
+    Scripted,
+    calls,
+    fails,
+    says,
+    thinks,
+)
 from mainspring.core.content import TextBlock
 from mainspring.core.events import UserCustomToolResult, UserInterrupt, UserToolConfirmation
 from mainspring.core.model import Delta, Reply, Request, TextDelta
-from mainspring.core.tool import Call, Outcome, Tool, Traits
-from mainspring.harness.gates import Decision, OpenGates
+from mainspring.core.tool import Call, Tool, ToolResult, Traits
+from mainspring.harness.authorizer import AllowAll, Decision
 from mainspring.harness.limits import Limits
-from mainspring.harness.reasons import Continue, Ended
-from mainspring.harness.thread import Thread
+from mainspring.harness.state.thread import Thread
+from mainspring.harness.stop_reasons import Continue, Ended
 from mainspring.log.transfer import export_lines
 from mainspring.runtime.agent import Agent
-from mainspring.testing.replay import Replayed, replay, replay_file
+from mainspring.testing.replay import ReplayResult, replay, replay_file
 
 
-async def again(play: Stage, **options: object) -> Replayed:
+async def again(play: Stage, **options: object) -> ReplayResult:
     with anyio.fail_after(20):
         return await replay(
             play.log,
@@ -80,7 +87,7 @@ async def test_calls_side_by_side_and_wrong_inputs_are_identical(tmp_path: Path)
         await identical(play, calls=2)
 
 
-class Asking(OpenGates):
+class Asking(AllowAll):
     def __init__(self) -> None:
         self.sent_back = False
 
@@ -100,7 +107,7 @@ async def test_answers_denials_and_feedback_come_again(tmp_path: Path):
     model = Scripted(
         calls("echo", x="1") + calls("echo", x="no"), says("done"), says("now they were")
     )
-    async with stage(tmp_path, model, echo(), gates=Asking()) as play:
+    async with stage(tmp_path, model, echo(), authorizer=Asking()) as play:
         ended = await play.play("go")
         assert ended is not None
         assert ended.reason == "requires_action"
@@ -150,10 +157,10 @@ async def test_an_interrupted_reply_and_what_comes_after_it_are_identical(tmp_pa
 async def test_interrupted_tools_are_identical(tmp_path: Path):
     started = anyio.Event()
 
-    async def hang(call: Call) -> Outcome:
+    async def hang(call: Call) -> ToolResult:
         started.set()
         await anyio.sleep_forever()
-        return Outcome.text("never")
+        return ToolResult.text("never")
 
     tool = Tool(spec=echo("hang").spec, run=hang)
     model = Scripted(calls("hang") + calls("echo", x="1"), says("what now?"))
@@ -191,10 +198,10 @@ async def test_a_worker_that_died_while_the_model_spoke_dies_again(tmp_path: Pat
 async def test_a_worker_that_died_in_a_tool_dies_again(tmp_path: Path, policy: str):
     lives = [Stop()]
 
-    async def act(call: Call) -> Outcome:
+    async def act(call: Call) -> ToolResult:
         if lives:
             raise lives.pop()
-        return Outcome.text("did it")
+        return ToolResult.text("did it")
 
     traits = Traits(in_doubt="retry" if policy == "retry" else "report")
     tool = Tool(spec=echo("act").spec, run=act, traits=lambda _: traits)
@@ -232,7 +239,7 @@ async def test_a_limit_ends_it_again_without_being_known(tmp_path: Path):
 
 
 async def test_a_message_that_came_when_the_model_was_done_comes_again(tmp_path: Path):
-    class Late(OpenGates):
+    class Late(AllowAll):
         def __init__(self) -> None:
             self.is_due = True
 
@@ -242,7 +249,7 @@ async def test_a_message_that_came_when_the_model_was_done_comes_again(tmp_path:
                 await play.send("one more thing")
             return None
 
-    async with stage(tmp_path, Scripted(says("a"), says("b")), gates=Late()) as play:
+    async with stage(tmp_path, Scripted(says("a"), says("b")), authorizer=Late()) as play:
         assert await play.play("go") == Ended("completed")
         await identical(play, calls=2)
 
@@ -251,7 +258,7 @@ async def test_a_message_that_came_when_the_model_was_done_comes_again(tmp_path:
     "summary", [None, fails("overloaded"), says("blah " * 20_000)], ids=["good", "failed", "long"]
 )
 async def test_compactions_and_their_summaries_are_identical(
-    tmp_path: Path, summary: Answer | None
+    tmp_path: Path, summary: ScriptAnswer | None
 ):
     model = Scripted(otherwise=Worker(60, summary))
     async with stage(tmp_path, model, reader(60), facts=TINY) as play:

@@ -18,47 +18,49 @@ from mainspring.core import events, facts
 from mainspring.core.content import TextBlock
 from mainspring.core.events import PermissionUpdate, PermissionUpdated, Usage, UserToolConfirmation
 from mainspring.core.facts import NetworkRequested, Todo, TodosWritten, ToolsLoaded
-from mainspring.core.hook import NOTHING_SAID, Occasion, Ruling
-from mainspring.core.tool import Call, Outcome, Tool, Traits
-from mainspring.harness.gates import Decision, OpenGates
-from mainspring.harness.pipeline import VOID
-from mainspring.harness.reasons import Ended
-from mainspring.harness.thread import JUDGEMENT, Thread
+from mainspring.core.hook import EMPTY_HOOK_RESULT, HookEvent, HookResult
+from mainspring.core.tool import Call, Tool, ToolResult, Traits
+from mainspring.harness.authorizer import AllowAll, Decision
+from mainspring.harness.state.thread import JUDGEMENT, Thread
+from mainspring.harness.stop_reasons import Ended
+from mainspring.harness.tool_pipeline import APPROVAL_VOID_REASON
 
 RAN = facts.HookRan(hook_event="PreToolUse", handler="check", outcome="ok")
 
 
 @dataclass
-class Hooked(OpenGates):
+class Hooked(AllowAll):
     """Gates whose hooks say what they are told to, once each."""
 
-    rulings: Mapping[str, list[Ruling]] = field(default_factory=dict[str, "list[Ruling]"])
+    hook_results: Mapping[str, list[HookResult]] = field(
+        default_factory=dict[str, "list[HookResult]"]
+    )
     decisions: list[Decision] = field(default_factory=list[Decision])
 
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
         allow = Decision(decision="allow", gate="default")
         return self.decisions.pop(0) if self.decisions else allow
 
-    async def tell(self, thread: Thread, occasion: Occasion) -> Ruling:
-        left = self.rulings.get(occasion.event)
-        return left.pop(0) if left else NOTHING_SAID
+    async def tell(self, thread: Thread, hook_event: HookEvent) -> HookResult:
+        left = self.hook_results.get(hook_event.event)
+        return left.pop(0) if left else EMPTY_HOOK_RESULT
 
 
-def adds(*texts: str) -> Ruling:
-    return Ruling(context=texts, ran=(RAN,))
+def adds(*texts: str) -> HookResult:
+    return HookResult(context=texts, hook_runs=(RAN,))
 
 
 async def test_what_hooks_added_is_added_again_where_it_was(tmp_path: Path):
-    gates = Hooked(
+    authorizer = Hooked(
         {
-            "UserPromptSubmit": [adds("The branch is main."), NOTHING_SAID, adds("It rains.")],
-            "PostToolUse": [Ruling(context=("The file was formatted.",), updated_output="new")],
+            "UserPromptSubmit": [adds("The branch is main."), EMPTY_HOOK_RESULT, adds("It rains.")],
+            "PostToolUse": [HookResult(context=("The file was formatted.",), updated_output="new")],
             "PostToolBatch": [adds("All files were checked.", "Twice.")],
         },
         [Decision(decision="allow", gate="hook", context=("Careful.",), facts=(RAN,))],
     )
     model = Scripted(calls("echo", x="1"), says("done"), says("well"))
-    async with stage(tmp_path, model, echo(), gates=gates) as play:
+    async with stage(tmp_path, model, echo(), authorizer=authorizer) as play:
         assert await play.play("go", "on") == Ended("completed")
         assert await play.play("more") == Ended("completed")
         assert (await play.kinds()).count("context.added") == 4
@@ -71,19 +73,21 @@ async def test_what_was_added_when_a_session_started_is_added_again(tmp_path: Pa
     async with stage(tmp_path, Scripted(says("a"), says("b"))) as play:
         for words in ("hello", "again"):
             await play.send(words)
-            desk = await play.desk()
-            desk.note(facts.ContextAdded(text=f"before {words}", source="SessionStart hook"))
-            await desk.commit()
-            await desk.writer.release()
+            context = await play.context()
+            context.note(facts.ContextAdded(text=f"before {words}", source="SessionStart hook"))
+            await context.commit()
+            await context.writer.release()
             assert await play.play() == Ended("completed")
         await identical(play, calls=2)
 
 
 async def test_a_message_that_was_withheld_is_withheld_again(tmp_path: Path):
-    no = Ruling(blocked=True, reason="it has a secret", context=("Ask without it.",))
-    gates = Hooked({"UserPromptSubmit": [no, NOTHING_SAID, NOTHING_SAID, no, NOTHING_SAID]})
+    no = HookResult(blocked=True, reason="it has a secret", context=("Ask without it.",))
+    authorizer = Hooked(
+        {"UserPromptSubmit": [no, EMPTY_HOOK_RESULT, EMPTY_HOOK_RESULT, no, EMPTY_HOOK_RESULT]}
+    )
     model = Scripted(says("a"), calls("echo", x="1"), says("b"))
-    async with stage(tmp_path, model, echo(), gates=gates) as play:
+    async with stage(tmp_path, model, echo(), authorizer=authorizer) as play:
         ended = await play.play("the secret")
         assert ended is not None
         assert ended.reason == "hook_stopped"
@@ -96,14 +100,14 @@ async def test_a_message_that_was_withheld_is_withheld_again(tmp_path: Path):
 
 
 async def test_a_message_that_is_withheld_between_rounds_is_withheld_again(tmp_path: Path):
-    async def sends(call: Call) -> Outcome:
+    async def sends(call: Call) -> ToolResult:
         await play.send("a secret")
-        return Outcome.text("sent")
+        return ToolResult.text("sent")
 
-    no = Ruling(blocked=True)
-    gates = Hooked({"UserPromptSubmit": [NOTHING_SAID, no, NOTHING_SAID]})
+    no = HookResult(blocked=True)
+    authorizer = Hooked({"UserPromptSubmit": [EMPTY_HOOK_RESULT, no, EMPTY_HOOK_RESULT]})
     model = Scripted(calls("echo"), says("b"))
-    async with stage(tmp_path, model, replace(echo(), run=sends), gates=gates) as play:
+    async with stage(tmp_path, model, replace(echo(), run=sends), authorizer=authorizer) as play:
         ended = await play.play("go")
         assert ended is not None
         assert ended.reason == "hook_stopped"
@@ -112,15 +116,18 @@ async def test_a_message_that_is_withheld_between_rounds_is_withheld_again(tmp_p
 
 
 async def test_a_run_that_hooks_stopped_stops_again(tmp_path: Path):
-    gates = Hooked(
+    authorizer = Hooked(
         {
-            "UserPromptSubmit": [Ruling(stop="not now")],
-            "PostToolBatch": [Ruling(stop="enough"), NOTHING_SAID],
-            "Stop": [Ruling(blocked=True, reason="Run the tests."), Ruling(stop="that will do")],
+            "UserPromptSubmit": [HookResult(stop="not now")],
+            "PostToolBatch": [HookResult(stop="enough"), EMPTY_HOOK_RESULT],
+            "Stop": [
+                HookResult(blocked=True, reason="Run the tests."),
+                HookResult(stop="that will do"),
+            ],
         }
     )
     model = Scripted(calls("echo", x="1"), says("a"), says("b"))
-    async with stage(tmp_path, model, echo(), gates=gates) as play:
+    async with stage(tmp_path, model, echo(), authorizer=authorizer) as play:
         for words in ("go", "go on", "and on"):
             await play.play(words)
         assert await play.ended() == ["hook_stopped", "hook_stopped", "stop_hook_prevented"]
@@ -128,11 +135,11 @@ async def test_a_run_that_hooks_stopped_stops_again(tmp_path: Path):
 
 
 def finding(*names: str) -> Tool:
-    async def run(call: Call) -> Outcome:
+    async def run(call: Call) -> ToolResult:
         if call.input.get("x") == "todo":
             todo = Todo(content="look", status="pending")
-            return Outcome((TextBlock("noted"),), facts=(TodosWritten(todos=(todo,)),))
-        return Outcome((TextBlock("loaded"),), facts=(ToolsLoaded(names=names),))
+            return ToolResult((TextBlock("noted"),), facts=(TodosWritten(todos=(todo,)),))
+        return ToolResult((TextBlock("loaded"),), facts=(ToolsLoaded(names=names),))
 
     return replace(echo("tool_search"), run=run)
 
@@ -193,7 +200,7 @@ async def test_a_call_that_was_refused_once_and_then_made_is_made_again(tmp_path
 async def test_an_input_that_was_changed_is_changed_again(tmp_path: Path):
     changed = Decision(decision="allow", gate="hook", updated_input={"x": "2"})
     model = Scripted(calls("echo", x="1"), calls("echo", x="1"), says("done"))
-    async with stage(tmp_path, model, echo(), gates=Hooked(decisions=[changed])) as play:
+    async with stage(tmp_path, model, echo(), authorizer=Hooked(decisions=[changed])) as play:
         assert await play.play("go") == Ended("completed")
         assert texts(await play.events(), "agent.tool_result") == ["echo 2", "echo 1"]
         await identical(play, calls=3)
@@ -203,16 +210,16 @@ async def test_an_input_that_was_changed_is_changed_again(tmp_path: Path):
 async def test_a_changed_call_in_which_a_worker_died_is_settled_again(tmp_path: Path, policy: str):
     lives = [Stop()]
 
-    async def act(call: Call) -> Outcome:
+    async def act(call: Call) -> ToolResult:
         if lives:
             raise lives.pop()
-        return Outcome.text(f"did {call.input['x']}")
+        return ToolResult.text(f"did {call.input['x']}")
 
     traits = Traits(in_doubt="retry" if policy == "retry" else "report")
     tool = replace(echo("act"), run=act, traits=always(traits))
     changed = Decision(decision="allow", gate="hook", updated_input={"x": "2"})
     model = Scripted(calls("act", x="1"), says("done"))
-    async with stage(tmp_path, model, tool, gates=Hooked(decisions=[changed])) as play:
+    async with stage(tmp_path, model, tool, authorizer=Hooked(decisions=[changed])) as play:
         await killed(play, "go")
         assert await play.play() == Ended("completed")
         await identical(play, calls=2)
@@ -223,8 +230,14 @@ async def test_denials_are_told_again_with_all_that_was_told(tmp_path: Path):
         return "-a\n+b"
 
     tool = replace(echo(), preview=preview)
-    gates = Hooked(
-        {"PermissionDenied": [NOTHING_SAID, Ruling(context=("Ask Ann.",)), NOTHING_SAID]},
+    authorizer = Hooked(
+        {
+            "PermissionDenied": [
+                EMPTY_HOOK_RESULT,
+                HookResult(context=("Ask Ann.",)),
+                EMPTY_HOOK_RESULT,
+            ]
+        },
         [
             Decision(decision="deny", gate="mode", reason="plan mode"),
             Decision(decision="deny", gate="rule"),
@@ -234,7 +247,7 @@ async def test_denials_are_told_again_with_all_that_was_told(tmp_path: Path):
     model = Scripted(
         calls("echo", x="1"), calls("echo", x="2"), calls("echo", x="3"), says("then not")
     )
-    async with stage(tmp_path, model, tool, gates=gates) as play:
+    async with stage(tmp_path, model, tool, authorizer=authorizer) as play:
         ended = await play.play("go")
         assert ended is not None
         answer = UserToolConfirmation(
@@ -251,9 +264,9 @@ async def test_an_approval_that_was_void_is_void_again(tmp_path: Path):
         return previews.pop(0)
 
     tool = replace(echo(), preview=preview)
-    gates = Hooked(decisions=[Decision(decision="ask", gate="default")])
+    authorizer = Hooked(decisions=[Decision(decision="ask", gate="default")])
     async with stage(
-        tmp_path, Scripted(calls("echo", x="1"), says("ok")), tool, gates=gates
+        tmp_path, Scripted(calls("echo", x="1"), says("ok")), tool, authorizer=authorizer
     ) as play:
         ended = await play.play("go")
         for expected in ("requires_action", "completed"):
@@ -267,7 +280,7 @@ async def test_an_approval_that_was_void_is_void_again(tmp_path: Path):
             for event in await play.events()
             if isinstance(event.payload, facts.ToolCallAuthorized)
         ]
-        assert reasons == [None, VOID, None]
+        assert reasons == [None, APPROVAL_VOID_REASON, None]
         await identical(play, calls=2)
 
 
@@ -280,9 +293,9 @@ class Overruling(Hooked):
 
 async def test_an_approval_that_came_after_a_rule_is_refused_again(tmp_path: Path):
     ran: list[str] = []
-    gates = Overruling(decisions=[Decision(decision="ask", gate="default")])
+    authorizer = Overruling(decisions=[Decision(decision="ask", gate="default")])
     model = Scripted(calls("echo", x="1"), says("done"))
-    async with stage(tmp_path, model, echo(ran=ran), gates=gates) as play:
+    async with stage(tmp_path, model, echo(ran=ran), authorizer=authorizer) as play:
         ended = await play.play("go")
         assert ended is not None
         [waiting] = ended.waiting_for
@@ -303,8 +316,8 @@ async def test_reads_that_began_early_are_identical(tmp_path: Path):
 
 
 async def test_results_that_were_cut_are_cut_as_they_were(tmp_path: Path):
-    async def run(call: Call) -> Outcome:
-        return Outcome.text(str(call.input["x"]) * 90_000)
+    async def run(call: Call) -> ToolResult:
+        return ToolResult.text(str(call.input["x"]) * 90_000)
 
     tool = replace(echo(), run=run, traits=always(Traits(max_chars=100_000)))
     asks = calls("echo", x="a") + calls("echo", x="b") + calls("echo", x="c") + calls("echo", x="d")
@@ -329,19 +342,19 @@ async def test_what_the_model_does_not_read_changes_nothing(tmp_path: Path):
     )
     reached = NetworkRequested(host="localhost", decision="deny")
     decision = Decision(decision="allow", gate="mode", facts=(judged, granted, reached))
-    gates = Hooked(decisions=[decision, replace(decision, decision="ask")])
+    authorizer = Hooked(decisions=[decision, replace(decision, decision="ask")])
     model = Scripted(calls("echo", x="1"), calls("echo", x="2"), says("done"))
-    async with stage(tmp_path, model, echo(), gates=gates) as play:
-        desk = await play.desk()
-        desk.note(
+    async with stage(tmp_path, model, echo(), authorizer=authorizer) as play:
+        context = await play.context()
+        context.note(
             facts.PolicyAdopted(policy="0" * 64, mode="default"),
             facts.SandboxOpened(
                 backend="bubblewrap", level="isolated", flags_hash="1", workspace="/w"
             ),
             facts.WorkspaceSnapshotted(snapshot="2", files=3),
         )
-        await desk.commit()
-        await desk.writer.release()
+        await context.commit()
+        await context.writer.release()
         ended = await play.play("go")
         assert ended is not None
         [waiting] = ended.waiting_for

@@ -12,8 +12,8 @@ from tests.harness.sandbox_lives import AGENT, settings_of
 
 from mainspring.capabilities.providers.scripted import Scripted, calls, says
 from mainspring.testing.replay import replay
-from mainspring.wiring.runtime import open_runtime
-from mainspring.wiring.wish import Wish
+from mainspring.wiring.run_options import RunOptions
+from mainspring.wiring.runtime_assembly import open_runtime
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux's")
 
@@ -55,9 +55,9 @@ async def test_a_session_with_hooks_and_a_sandbox_is_identical(tmp_path: Path):
         says("done"),
         says("well"),
     )
-    wish = Wish(workspace=workspace, mode="acceptEdits")
+    options = RunOptions(workspace=workspace, mode="acceptEdits")
     with anyio.fail_after(60):
-        async with open_runtime(settings_of(tmp_path), wish=wish) as runtime:
+        async with open_runtime(settings_of(tmp_path), options=options) as runtime:
             runtime.models.put(AGENT.model, model)
             session = await runtime.start(AGENT, "go")
             for words in ("my secret", "thanks"):

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mainspring.capabilities.tools.files import file_tools
-from mainspring.capabilities.workspace.tree import Tree
+from mainspring.capabilities.tools.file_tools import file_tools
+from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.core.content import plain_text
-from mainspring.core.tool import Call, Outcome, Tool
+from mainspring.core.tool import Call, Tool, ToolResult
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class FileDesk:
             assert await tool.objection(call) == told
         return told
 
-    async def outcome(self, name: str, **arguments: object) -> Outcome:
+    async def outcome(self, name: str, **arguments: object) -> ToolResult:
         call, tool = self.call(name, **arguments), self.tools[name]
         assert tool.invalid(call.input) is None
         assert tool.objection is not None
@@ -54,7 +54,7 @@ class FileDesk:
         assert preview is not None
         return await preview(self.call(name, **arguments))
 
-    async def probe(self, name: str, **arguments: object) -> Outcome | None:
+    async def probe(self, name: str, **arguments: object) -> ToolResult | None:
         probe = self.tools[name].probe
         assert probe is not None
         assert self.tools[name].traits(arguments).in_doubt == "probe"
@@ -66,5 +66,7 @@ class FileDesk:
 
 
 def desk_over(root: Path, *, ripgrep: str | None = None) -> FileDesk:
-    tree = Tree(root, hidden=[".mainspring"])
-    return FileDesk(root, {each.spec.name: each for each in file_tools(tree, ripgrep=ripgrep)})
+    tree = FolderWorkspace(root, hidden=[".mainspring"])
+    return FileDesk(
+        root, {file_tool.spec.name: file_tool for file_tool in file_tools(tree, ripgrep=ripgrep)}
+    )

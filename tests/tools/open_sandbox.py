@@ -11,7 +11,13 @@ import anyio
 from anyio.abc import Process
 
 from mainspring.core.errors import SandboxFailed
-from mainspring.core.hands import Box, Captured, Exec, Ran, unheard_output
+from mainspring.core.ports import (
+    CapturedOutput,
+    ExecRequest,
+    ExecResult,
+    SandboxInfo,
+    ignore_output,
+)
 
 
 @dataclass
@@ -19,14 +25,14 @@ class OpenSandbox:
     """Keeps what ran by its key, as a sandbox does that outlives the harness."""
 
     folder: Path
-    ran: dict[str, Ran] = field(default_factory=dict[str, Ran])
-    asked: list[Exec] = field(default_factory=list[Exec])
+    ran: dict[str, ExecResult] = field(default_factory=dict[str, ExecResult])
+    asked: list[ExecRequest] = field(default_factory=list[ExecRequest])
     forgotten: list[str] = field(default_factory=list[str])
     is_broken: bool = False
 
     @property
-    def box(self) -> Box:
-        return Box(backend="open", flags_hash="", level="none")
+    def box(self) -> SandboxInfo:
+        return SandboxInfo(backend="open", flags_hash="", isolation_level="none")
 
     @property
     def root(self) -> Path:
@@ -40,7 +46,9 @@ class OpenSandbox:
         made.mkdir(exist_ok=True)
         return made
 
-    async def run(self, wanted: Exec, hear: Callable[[bytes], None] = unheard_output) -> Ran:
+    async def run(
+        self, wanted: ExecRequest, hear: Callable[[bytes], None] = ignore_output
+    ) -> ExecResult:
         if self.is_broken:
             raise SandboxFailed("no sandbox works here")
         if wanted.key not in self.ran:
@@ -48,7 +56,7 @@ class OpenSandbox:
             self.ran[wanted.key] = await self._run(wanted, hear)
         return self.ran[wanted.key]
 
-    async def found(self, key: str) -> Ran | None:
+    async def find_result(self, key: str) -> ExecResult | None:
         if self.is_broken:
             raise SandboxFailed("no sandbox works here")
         return self.ran.get(key)
@@ -59,9 +67,11 @@ class OpenSandbox:
 
     def lose(self, key: str) -> None:
         """The sandbox died while it ran."""
-        self.ran[key] = Ran(status=-1, stdout=Captured(), stderr=Captured(), stopped="lost")
+        self.ran[key] = ExecResult(
+            status=-1, stdout=CapturedOutput(), stderr=CapturedOutput(), stop_cause="lost"
+        )
 
-    async def _run(self, wanted: Exec, hear: Callable[[bytes], None]) -> Ran:
+    async def _run(self, wanted: ExecRequest, hear: Callable[[bytes], None]) -> ExecResult:
         stream = _Stream(hear, wanted.max_bytes)
         errors = _Stream(hear, wanted.max_bytes)
         async with await anyio.open_process(
@@ -80,11 +90,11 @@ class OpenSandbox:
             if limit.cancelled_caught:
                 stopped = "time"
             status = await process.wait()
-        return Ran(
+        return ExecResult(
             status=status if status >= 0 else 128 - status,
             stdout=stream.captured(),
             stderr=errors.captured(),
-            stopped=stopped,
+            stop_cause=stopped,
         )
 
 
@@ -118,8 +128,8 @@ class _Stream:
             self.content += piece
             self.hear(piece)
 
-    def captured(self) -> Captured:
+    def captured(self) -> CapturedOutput:
         size, half = len(self.content), self.max_bytes // 2
         if size <= self.max_bytes:
-            return Captured(head=self.content, size=size)
-        return Captured(head=self.content[:half], tail=self.content[-half:], size=size)
+            return CapturedOutput(head=self.content, size=size)
+        return CapturedOutput(head=self.content[:half], tail=self.content[-half:], size=size)

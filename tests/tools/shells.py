@@ -6,8 +6,8 @@ import anyio
 
 from mainspring.capabilities.tools.shell import bash
 from mainspring.core.content import plain_text
-from mainspring.core.hands import Sandbox
-from mainspring.core.tool import Call, Outcome, Tool
+from mainspring.core.ports import Sandbox
+from mainspring.core.tool import Call, Tool, ToolResult
 
 
 def judge(command: str) -> tuple[bool, bool]:
@@ -20,7 +20,7 @@ class Session:
 
     def __init__(self, sandbox: Sandbox, root: Path, *, resumed: bool = False) -> None:
         self.sandbox, self.root = sandbox, root
-        self.tool: Tool = bash(sandbox, judge=judge, default_seconds=20, resumed=resumed)
+        self.tool: Tool = bash(sandbox, command_judge=judge, default_seconds=20, resumed=resumed)
         self.said: list[str] = []
         self.count = 1000 if resumed else 0  # keys are never used twice
 
@@ -36,7 +36,7 @@ class Session:
             say=self.said.append,
         )
 
-    async def outcome(self, command: str, **given: object) -> Outcome:
+    async def outcome(self, command: str, **given: object) -> ToolResult:
         with anyio.fail_after(30):
             return await self.tool.run(self.call(command=command, **given))
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from tests.tools.samples import call
 
 from mainspring.capabilities.tools.artifact import artifact, media_type_of
-from mainspring.capabilities.workspace.tree import Tree
+from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.core.content import BlobSource, plain_text
 from mainspring.core.facts import ArtifactPublished
-from mainspring.core.tool import Outcome, Tool
+from mainspring.core.tool import Tool, ToolResult
 
 
 class Shop:
@@ -31,14 +31,14 @@ class Shop:
 
     @property
     def tool(self) -> Tool:
-        return artifact(Tree(self.folder), self.keep, max_bytes=1000)
+        return artifact(FolderWorkspace(self.folder), self.keep, max_bytes=1000)
 
     def put(self, name: str, content: bytes = b"x") -> None:
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
 
-    async def publish(self, **given: object) -> Outcome:
+    async def publish(self, **given: object) -> ToolResult:
         with anyio.fail_after(10):
             return await self.tool.run(call(**given))
 
@@ -93,9 +93,9 @@ async def test_only_files_of_the_workspace_are_published(shop: Shop, path: str):
 
 
 def test_gates_see_where_the_files_are(shop: Shop):
-    judged = shop.tool.judged({"path": "a", "paths": ["b/../c"]})
+    judged = shop.tool.normalize_input({"path": "a", "paths": ["b/../c"]})
     assert judged == {"path": str(shop.folder / "a"), "paths": [str(shop.folder / "c")]}
-    assert shop.tool.judged({"path": "../x"}) == {"path": "../x"}
+    assert shop.tool.normalize_input({"path": "../x"}) == {"path": "../x"}
 
 
 async def test_all_or_none_are_published(shop: Shop):
@@ -119,7 +119,7 @@ def test_a_name_that_is_taken_stays_where_it_is_unpacked(name: str):
     async def never(content: bytes, media_type: str) -> BlobSource:
         raise AssertionError
 
-    made = artifact(Tree(Path(__file__).parent), never)
+    made = artifact(FolderWorkspace(Path(__file__).parent), never)
     if name and made.invalid({"path": "a", "name": name}) is None:
         parts = name.split("/")
         assert not {"", ".", ".."} & set(parts)

@@ -9,7 +9,7 @@ from tests.tools.samples import Box, Colour, Leaf, Line, Options, Tree, failure_
 
 from mainspring.capabilities.tools.define import tool
 from mainspring.core.errors import InvalidInput
-from mainspring.core.tool import Call, Outcome, Tool
+from mainspring.core.tool import Call, Tool, ToolResult
 
 
 def properties(made: Tool) -> dict[str, dict[str, object]]:
@@ -78,7 +78,7 @@ def test_without_options_the_traits_are_the_safe_ones():
 
 
 async def test_a_probe_settles_doubt_unless_told_otherwise():
-    async def probe(call: Call) -> Outcome | None:
+    async def probe(call: Call) -> ToolResult | None:
         return None
 
     def pay() -> None:

@@ -10,7 +10,7 @@ from tests.tools.samples import Leaf, Point, call, failure_of, text_of
 
 from mainspring.capabilities.tools.define import FunctionTool, ToolError, tool
 from mainspring.core.content import Base64Source, ImageBlock, TextBlock
-from mainspring.core.tool import Outcome
+from mainspring.core.tool import ToolResult
 
 IMAGE = ImageBlock(source=Base64Source(media_type="image/png", data="AA=="))
 
@@ -36,14 +36,14 @@ async def test_what_a_function_returns_is_content(value: object, content: tuple[
         """Give."""
         return value
 
-    assert await give.run(call()) == Outcome(content)  # pyright: ignore[reportArgumentType]
+    assert await give.run(call()) == ToolResult(content)  # pyright: ignore[reportArgumentType]
 
 
 async def test_an_outcome_is_passed_on_as_it_is():
-    mine = Outcome.text("no", ok=False)
+    mine = ToolResult.text("no", ok=False)
 
     @tool
-    async def give() -> Outcome:
+    async def give() -> ToolResult:
         """Give."""
         return mine
 

@@ -7,20 +7,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tools.desk import FileDesk, desk_over
 
-from mainspring.capabilities.tools.diffs import diff_of
-from mainspring.capabilities.tools.nearest import hint
-from mainspring.capabilities.tools.texts import Text, plain, replaced, text_of
+from mainspring.capabilities.tools.edit import nearest_match_hint
+from mainspring.capabilities.tools.session_files import (
+    DecodedText,
+    decode_text,
+    diff_of,
+    replace_text,
+    to_lf,
+)
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> FileDesk:
+def context(tmp_path: Path) -> FileDesk:
     return desk_over(tmp_path)
 
 
-async def opened(desk: FileDesk, content: str | bytes) -> Path:
-    file = desk.root / "a"
+async def opened(context: FileDesk, content: str | bytes) -> Path:
+    file = context.root / "a"
     file.write_bytes(content.encode() if isinstance(content, str) else content)
-    await desk.do("read", file_path="a")
+    await context.do("read", file_path="a")
     return file
 
 
@@ -28,75 +33,75 @@ def edit(old: str, new: str, **more: object) -> dict[str, object]:
     return {"file_path": "a", "old_string": old, "new_string": new, **more}
 
 
-async def test_a_text_is_replaced_and_the_difference_told(desk: FileDesk):
-    file = await opened(desk, "one\ntwo\nthree\n")
-    told = await desk.do("edit", **edit("two", "2"))
+async def test_a_text_is_replaced_and_the_difference_told(context: FileDesk):
+    file = await opened(context, "one\ntwo\nthree\n")
+    told = await context.do("edit", **edit("two", "2"))
     assert told == "Changed a:\n--- a\n+++ a\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three"
-    await desk.do("edit", **edit("2\nthree", "rest"))
+    await context.do("edit", **edit("2\nthree", "rest"))
     assert file.read_text() == "one\nrest\n"
 
 
-async def test_an_ambiguous_text_is_refused_unless_all_are_meant(desk: FileDesk):
-    file = await opened(desk, "x\ny\nx\n")
-    assert "more than once, at lines 1, 3:" in await desk.fail("edit", **edit("x", "z"))
-    await desk.do("edit", **edit("x", "z", replace_all=True))
+async def test_an_ambiguous_text_is_refused_unless_all_are_meant(context: FileDesk):
+    file = await opened(context, "x\ny\nx\n")
+    assert "more than once, at lines 1, 3:" in await context.fail("edit", **edit("x", "z"))
+    await context.do("edit", **edit("x", "z", replace_all=True))
     assert file.read_text() == "z\ny\nz\n"
 
 
-async def test_an_edit_of_nothing_is_refused(desk: FileDesk):
-    await opened(desk, "x\n")
-    assert "nothing would change" in await desk.fail("edit", **edit("x", "x"))
-    assert "is empty" in await desk.fail("edit", **edit("", "x"))
+async def test_an_edit_of_nothing_is_refused(context: FileDesk):
+    await opened(context, "x\n")
+    assert "nothing would change" in await context.fail("edit", **edit("x", "x"))
+    assert "is empty" in await context.fail("edit", **edit("", "x"))
     gone = {"file_path": "gone", "old_string": "x", "new_string": "y"}
-    assert "write makes new ones" in await desk.fail("edit", **gone)
+    assert "write makes new ones" in await context.fail("edit", **gone)
 
 
-async def test_a_text_that_is_not_there_brings_what_is_near(desk: FileDesk):
-    await opened(desk, "def run(self):\n\treturn self.total + 1\n")
-    spaces = await desk.fail("edit", **edit("    return self.total + 1", "pass"))
+async def test_a_text_that_is_not_there_brings_what_is_near(context: FileDesk):
+    await opened(context, "def run(self):\n\treturn self.total + 1\n")
+    spaces = await context.fail("edit", **edit("    return self.total + 1", "pass"))
     assert spaces.endswith(
         "Only spaces and tabs differ at line 2, which has:\n\treturn self.total + 1"
     )
-    near = await desk.fail("edit", **edit("\treturn self.totals - 1", "pass"))
+    near = await context.fail("edit", **edit("\treturn self.totals - 1", "pass"))
     assert near.endswith("The nearest is at line 2:\n\treturn self.total + 1")
-    numbers = await desk.fail("edit", **edit("     1\tdef run(self):", "pass"))
+    numbers = await context.fail("edit", **edit("     1\tdef run(self):", "pass"))
     assert "leave them out" in numbers
-    assert await desk.fail("edit", **edit("qqqqq", "")) == "old_string is not in a."
+    assert await context.fail("edit", **edit("qqqqq", "")) == "old_string is not in a."
 
 
-async def test_a_file_must_be_read_and_unchanged(desk: FileDesk):
-    file = await opened(desk, "one\n")
+async def test_a_file_must_be_read_and_unchanged(context: FileDesk):
+    file = await opened(context, "one\n")
     file.write_text("one!\n")
-    assert "changed since" in await desk.fail("edit", **edit("one", "two"))
-    assert "not been read" in await desk.restarted().fail("edit", **edit("one", "two"))
+    assert "changed since" in await context.fail("edit", **edit("one", "two"))
+    assert "not been read" in await context.restarted().fail("edit", **edit("one", "two"))
     file.write_bytes(b"\0\1")
-    assert "not text" in await desk.fail("edit", **edit("one", "two"))
+    assert "not text" in await context.fail("edit", **edit("one", "two"))
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1"])
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
-async def test_encoding_and_line_ends_are_kept(desk: FileDesk, encoding: str, newline: str):
+async def test_encoding_and_line_ends_are_kept(context: FileDesk, encoding: str, newline: str):
     before = newline.join(["grün", "zwei", "drei", ""]).encode(encoding)
-    file = await opened(desk, before)
-    await desk.do("edit", **edit("zwei\ndrei", "zwölf\nelf\nzehn"))
+    file = await opened(context, before)
+    await context.do("edit", **edit("zwei\ndrei", "zwölf\nelf\nzehn"))
     assert file.read_bytes() == newline.join(["grün", "zwölf", "elf", "zehn", ""]).encode(encoding)
 
 
-async def test_what_the_encoding_lacks_is_refused(desk: FileDesk):
-    file = await opened(desk, b"gr\xfcn\n")
-    assert "latin-1, which has no" in await desk.fail("edit", **edit("gr", "€"))
+async def test_what_the_encoding_lacks_is_refused(context: FileDesk):
+    file = await opened(context, b"gr\xfcn\n")
+    assert "latin-1, which has no" in await context.fail("edit", **edit("gr", "€"))
     assert file.read_bytes() == b"gr\xfcn\n"
 
 
-async def test_only_the_edited_lines_of_a_mixed_file_change(desk: FileDesk):
-    file = await opened(desk, b"a\r\nb\nc\r\nd\ne\r\n")
-    await desk.do("edit", **edit("b\nc\nd", "x\ny"))
+async def test_only_the_edited_lines_of_a_mixed_file_change(context: FileDesk):
+    file = await opened(context, b"a\r\nb\nc\r\nd\ne\r\n")
+    await context.do("edit", **edit("b\nc\nd", "x\ny"))
     assert file.read_bytes() == b"a\r\nx\r\ny\ne\r\n"
 
 
-async def test_the_preview_is_the_diff(desk: FileDesk):
-    file = await opened(desk, "one\n")
-    assert await desk.preview("edit", **edit("one", "two")) == (
+async def test_the_preview_is_the_diff(context: FileDesk):
+    file = await opened(context, "one\n")
+    assert await context.preview("edit", **edit("one", "two")) == (
         "--- a\n+++ a\n@@ -1 +1 @@\n-one\n+two"
     )
     assert file.read_text() == "one\n"
@@ -104,13 +109,13 @@ async def test_the_preview_is_the_diff(desk: FileDesk):
 
 @pytest.mark.parametrize(("old", "new"), [("b", "c"), ("b", ""), ("b", "b b"), ("a b", "b")])
 async def test_after_a_crash_the_file_says_whether_it_was_edited(
-    desk: FileDesk, old: str, new: str
+    context: FileDesk, old: str, new: str
 ):
-    await opened(desk, "a b d\n")
+    await opened(context, "a b d\n")
     if new != "b":
-        assert await desk.probe("edit", **edit(old, new)) is None
-    await desk.do("edit", **edit(old, new))
-    found = await desk.restarted().probe("edit", **edit(old, new))
+        assert await context.probe("edit", **edit(old, new)) is None
+    await context.do("edit", **edit(old, new))
+    found = await context.restarted().probe("edit", **edit(old, new))
     assert found is not None
     assert found.ok
 
@@ -125,16 +130,16 @@ ENDS = st.lists(st.sampled_from(["\n", "\r\n"]), min_size=8, max_size=8)
 def test_a_replacement_is_that_of_plain_text_and_keeps_other_ends(
     lines: list[str], ends: list[str], old: str, new: str
 ):
-    source = Text(text="".join(map("".join, zip(lines, ends, strict=False))))
-    after = replaced(source, old, new, everywhere=True)
-    assert plain(after) == source.plain.replace(old, new)
+    source = DecodedText(text="".join(map("".join, zip(lines, ends, strict=False))))
+    after = replace_text(source, old, new, everywhere=True)
+    assert to_lf(after) == source.plain.replace(old, new)
     if old not in source.plain:
         assert after == source.text
 
 
 @given(st.binary(max_size=60))
 def test_any_text_is_encoded_back_to_the_same_bytes(content: bytes):
-    found = text_of(content)
+    found = decode_text(content)
     assert found is None or found.encoded(found.text) == content
 
 
@@ -148,4 +153,4 @@ def test_a_diff_says_what_comes_and_what_goes(old: list[str], new: list[str]):
 
 @given(LINES, st.text(max_size=20))
 def test_a_hint_never_fails(lines: list[str], wanted: str):
-    assert isinstance(hint("\n".join(lines), wanted), str)
+    assert isinstance(nearest_match_hint("\n".join(lines), wanted), str)

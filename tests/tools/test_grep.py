@@ -45,12 +45,12 @@ def filled(root: Path) -> Path:
 
 
 @pytest.fixture(params=ENGINES)
-def desk(request: pytest.FixtureRequest, tmp_path: Path) -> FileDesk:
+def context(request: pytest.FixtureRequest, tmp_path: Path) -> FileDesk:
     return desk_over(filled(tmp_path), ripgrep=request.param)
 
 
-async def test_lines_are_found_in_every_text_and_nowhere_else(desk: FileDesk):
-    told = await desk.do("grep", pattern=r"\bos\b")
+async def test_lines_are_found_in_every_text_and_nowhere_else(context: FileDesk):
+    told = await context.do("grep", pattern=r"\bos\b")
     assert told.replace("x" * 497, "...") == (
         ".github/ci.yml:1:os: linux\n"
         "a.py:1:import os\n"
@@ -65,60 +65,66 @@ async def test_lines_are_found_in_every_text_and_nowhere_else(desk: FileDesk):
     )
 
 
-async def test_what_is_around_is_shown(desk: FileDesk):
-    (desk.root / "n").write_text("".join(f"{n}\n" for n in range(1, 21)))
-    told = await desk.do("grep", pattern="^(3|5|15|20)$", path="n", context=1)
+async def test_what_is_around_is_shown(context: FileDesk):
+    (context.root / "n").write_text("".join(f"{n}\n" for n in range(1, 21)))
+    told = await context.do("grep", pattern="^(3|5|15|20)$", path="n", context=1)
     assert told == (
         "n-2-2\nn:3:3\nn-4-4\nn:5:5\nn-6-6\n--\nn-14-14\nn:15:15\nn-16-16\n--\nn-19-19\nn:20:20"
     )
 
 
-async def test_files_can_be_named_or_counted_only(desk: FileDesk):
-    assert await desk.do("grep", pattern="os$", glob="*.py", output_mode="count") == "a.py:2"
-    told = await desk.do("grep", pattern="OS", ignore_case=True, output_mode="files_with_matches")
+async def test_files_can_be_named_or_counted_only(context: FileDesk):
+    assert await context.do("grep", pattern="os$", glob="*.py", output_mode="count") == "a.py:2"
+    told = await context.do(
+        "grep", pattern="OS", ignore_case=True, output_mode="files_with_matches"
+    )
     assert told.split("\n")[:3] == [".github/ci.yml", "a.py", "latin.txt"]
-    assert await desk.do("grep", pattern="import", glob="src/**/*.py") == "src/b.py:1:import sys"
-    assert await desk.do("grep", pattern="import", path="src") == "src/b.py:1:import sys"
-    assert await desk.do("grep", pattern="sys$", path="src/b.py") == "src/b.py:1:import sys"
-    assert await desk.do("grep", pattern="nowhere") == "No line matches."
+    assert await context.do("grep", pattern="import", glob="src/**/*.py") == "src/b.py:1:import sys"
+    assert await context.do("grep", pattern="import", path="src") == "src/b.py:1:import sys"
+    assert await context.do("grep", pattern="sys$", path="src/b.py") == "src/b.py:1:import sys"
+    assert await context.do("grep", pattern="nowhere") == "No line matches."
 
 
-async def test_a_pattern_is_never_taken_for_an_option(desk: FileDesk):
-    (desk.root / "flags").write_text("--pre=id\n-f x\n")
-    assert await desk.do("grep", pattern="--pre=id", path="flags") == "flags:1:--pre=id"
-    assert await desk.do("grep", pattern="-f", path="flags") == "flags:2:-f x"
+async def test_a_pattern_is_never_taken_for_an_option(context: FileDesk):
+    (context.root / "flags").write_text("--pre=id\n-f x\n")
+    assert await context.do("grep", pattern="--pre=id", path="flags") == "flags:1:--pre=id"
+    assert await context.do("grep", pattern="-f", path="flags") == "flags:2:-f x"
 
 
 @pytest.mark.parametrize("pattern", ["(", "(?=x)", r"(a)\1", "", "a\nb", r"a\nb", "x" * 6000])
-def test_what_is_no_pattern_is_refused(desk: FileDesk, pattern: str):
-    assert desk.tools["grep"].invalid({"pattern": pattern}) is not None
-    assert desk.tools["grep"].invalid({"pattern": "a", "glob": "{"}) is not None
+def test_what_is_no_pattern_is_refused(context: FileDesk, pattern: str):
+    assert context.tools["grep"].invalid({"pattern": pattern}) is not None
+    assert context.tools["grep"].invalid({"pattern": "a", "glob": "{"}) is not None
 
 
-async def test_what_may_not_be_searched_is_refused(desk: FileDesk):
+async def test_what_may_not_be_searched_is_refused(context: FileDesk):
     for path in ("..", "/etc", ".mainspring", ".mainspring/key", "pipe", "nothing"):
-        await desk.fail("grep", pattern="root", path=path)
+        await context.fail("grep", pattern="root", path=path)
 
 
-async def test_a_flood_is_cut(desk: FileDesk):
-    (desk.root / "flood").write_text("same\n" * 5000)
-    lines = (await desk.do("grep", pattern="same", path="flood")).split("\n")
+async def test_a_flood_is_cut(context: FileDesk):
+    (context.root / "flood").write_text("same\n" * 5000)
+    lines = (await context.do("grep", pattern="same", path="flood")).split("\n")
     assert len(lines) <= 2001
-    assert await desk.do("grep", pattern="same", path="flood", output_mode="count") == "flood:5000"
+    assert (
+        await context.do("grep", pattern="same", path="flood", output_mode="count") == "flood:5000"
+    )
 
 
-async def test_a_hard_pattern_takes_no_longer_than_another(desk: FileDesk):
-    (desk.root / "hard").write_text("a" * 50_000)
+async def test_a_hard_pattern_takes_no_longer_than_another(context: FileDesk):
+    (context.root / "hard").write_text("a" * 50_000)
     with anyio.fail_after(10):
-        assert await desk.do("grep", pattern="(a|a)*$b|(a*)*c", path="hard") == "No line matches."
+        assert (
+            await context.do("grep", pattern="(a|a)*$b|(a*)*c", path="hard") == "No line matches."
+        )
 
 
-async def test_more_files_than_can_be_open_are_searched(desk: FileDesk):
-    (desk.root / "many").mkdir()
+async def test_more_files_than_can_be_open_are_searched(context: FileDesk):
+    (context.root / "many").mkdir()
     for number in range(450):
-        (desk.root / f"many/{number:03}").write_text(f"needle {number}\n")
+        (context.root / f"many/{number:03}").write_text(f"needle {number}\n")
     before = len(os.listdir("/dev/fd"))
-    told = await desk.do(
+    told = await context.do(
         "grep", pattern="needle .*7$", path="many", output_mode="files_with_matches"
     )
     assert told.split("\n") == [f"many/{number:03}" for number in range(7, 450, 10)]
@@ -127,17 +133,17 @@ async def test_more_files_than_can_be_open_are_searched(desk: FileDesk):
 
 async def test_a_ripgrep_that_does_not_work_is_done_without(tmp_path: Path):
     for program in ("/nonexistent/rg", "/bin/sh"):
-        desk = desk_over(tmp_path, ripgrep=program)
+        context = desk_over(tmp_path, ripgrep=program)
         (tmp_path / "a").write_text("here\n")
-        assert await desk.do("grep", pattern="here") == "a:1:here"
+        assert await context.do("grep", pattern="here") == "a:1:here"
 
 
 async def test_a_folder_swapped_for_a_link_gives_nothing_away(
-    desk: FileDesk, tmp_path_factory: pytest.TempPathFactory
+    context: FileDesk, tmp_path_factory: pytest.TempPathFactory
 ):
     outside = tmp_path_factory.mktemp("outside")
     (outside / "f").write_text("needle and secret\n")
-    inside, evil, kept = desk.root / "inside", desk.root / "evil", desk.root / "kept"
+    inside, evil, kept = context.root / "inside", context.root / "evil", context.root / "kept"
     inside.mkdir()
     (inside / "f").write_text("needle\n")
     evil.symlink_to(outside)
@@ -155,7 +161,7 @@ async def test_a_folder_swapped_for_a_link_gives_nothing_away(
     thread.start()
     try:
         for _ in range(40):
-            outcome = await desk.tools["grep"].run(desk.call("grep", pattern="needle"))
+            outcome = await context.tools["grep"].run(context.call("grep", pattern="needle"))
             assert "secret" not in plain_text(outcome.content)
     finally:
         done.set()
@@ -186,8 +192,8 @@ def test_both_ways_find_the_same(
 
     async def both() -> list[str]:
         wanted = {"pattern": pattern, "ignore_case": ignore_case, "context": context}
-        desks = [desk_over(tmp_path), desk_over(tmp_path, ripgrep=RIPGREP)]
-        return [await each.do("grep", **wanted) for each in desks]
+        contexts = [desk_over(tmp_path), desk_over(tmp_path, ripgrep=RIPGREP)]
+        return [await item.do("grep", **wanted) for item in contexts]
 
     ours, theirs = anyio.run(both)
     assert ours == theirs

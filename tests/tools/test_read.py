@@ -15,44 +15,45 @@ PNG = base64.b64decode(
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> FileDesk:
+def context(tmp_path: Path) -> FileDesk:
     return desk_over(tmp_path)
 
 
-async def test_text_comes_with_line_numbers(desk: FileDesk):
-    (desk.root / "a.py").write_text("x = 1\n\ny = 2\n")
-    assert await desk.do("read", file_path="a.py") == "     1\tx = 1\n     2\t\n     3\ty = 2"
+async def test_text_comes_with_line_numbers(context: FileDesk):
+    (context.root / "a.py").write_text("x = 1\n\ny = 2\n")
+    assert await context.do("read", file_path="a.py") == "     1\tx = 1\n     2\t\n     3\ty = 2"
 
 
-async def test_a_range_of_lines_is_shown(desk: FileDesk):
-    (desk.root / "a").write_text("".join(f"line {n}\n" for n in range(1, 10)))
+async def test_a_range_of_lines_is_shown(context: FileDesk):
+    (context.root / "a").write_text("".join(f"line {n}\n" for n in range(1, 10)))
     assert (
-        await desk.do("read", file_path="a", view_range=[2, 3]) == "     2\tline 2\n     3\tline 3"
+        await context.do("read", file_path="a", view_range=[2, 3])
+        == "     2\tline 2\n     3\tline 3"
     )
-    assert await desk.do("read", file_path="a", view_range=[9, -1]) == "     9\tline 9"
-    assert await desk.do("read", file_path="a", view_range=[9, 99]) == "     9\tline 9"
-    assert "has lines 1 to 9" in await desk.fail("read", file_path="a", view_range=[10, 11])
-    assert "ends before" in await desk.fail("read", file_path="a", view_range=[5, 2])
-    assert desk.tools["read"].invalid({"file_path": "a", "view_range": [1]}) is not None
+    assert await context.do("read", file_path="a", view_range=[9, -1]) == "     9\tline 9"
+    assert await context.do("read", file_path="a", view_range=[9, 99]) == "     9\tline 9"
+    assert "has lines 1 to 9" in await context.fail("read", file_path="a", view_range=[10, 11])
+    assert "ends before" in await context.fail("read", file_path="a", view_range=[5, 2])
+    assert context.tools["read"].invalid({"file_path": "a", "view_range": [1]}) is not None
 
 
-async def test_a_long_file_is_shown_in_part_and_can_be_read_to_its_end(desk: FileDesk):
-    (desk.root / "a").write_text("".join(f"line {n} {'x' * 90}\n" for n in range(1, 3001)))
+async def test_a_long_file_is_shown_in_part_and_can_be_read_to_its_end(context: FileDesk):
+    (context.root / "a").write_text("".join(f"line {n} {'x' * 90}\n" for n in range(1, 3001)))
     shown: set[str] = set()
     first = 1
     while first <= 3000:
-        text = await desk.do("read", file_path="a", view_range=[first, -1])
+        text = await context.do("read", file_path="a", view_range=[first, -1])
         assert len(text) < 81_000
         lines = [line for line in text.split("\n") if "\t" in line]
         shown.update(lines)
         first += len(lines)
     assert len(shown) == 3000
-    assert "to read on, view_range [" in await desk.do("read", file_path="a")
+    assert "to read on, view_range [" in await context.do("read", file_path="a")
 
 
-async def test_long_lines_are_cut(desk: FileDesk):
-    (desk.root / "a").write_text("x" * 5000 + "\nshort\n")
-    text = await desk.do("read", file_path="a")
+async def test_long_lines_are_cut(context: FileDesk):
+    (context.root / "a").write_text("x" * 5000 + "\nshort\n")
+    text = await context.do("read", file_path="a")
     assert "[3,000 more characters]" in text
     assert text.endswith("\tshort")
 
@@ -67,9 +68,9 @@ async def test_long_lines_are_cut(desk: FileDesk):
         "grün\nblau".encode("latin-1"),
     ],
 )
-async def test_every_encoding_reads_the_same(desk: FileDesk, content: bytes):
-    (desk.root / "a").write_bytes(content)
-    assert await desk.do("read", file_path="a") == "     1\tgrün\n     2\tblau"
+async def test_every_encoding_reads_the_same(context: FileDesk, content: bytes):
+    (context.root / "a").write_bytes(content)
+    assert await context.do("read", file_path="a") == "     1\tgrün\n     2\tblau"
 
 
 @pytest.mark.parametrize(
@@ -82,24 +83,24 @@ async def test_every_encoding_reads_the_same(desk: FileDesk, content: bytes):
     ],
 )
 async def test_what_is_no_text_is_refused_with_what_it_is(
-    desk: FileDesk, content: bytes, kind: str
+    context: FileDesk, content: bytes, kind: str
 ):
-    (desk.root / "a").write_bytes(content)
-    told = await desk.fail("read", file_path="a")
+    (context.root / "a").write_bytes(content)
+    told = await context.fail("read", file_path="a")
     assert kind in told
     assert f"{len(content)} bytes" in told
 
 
-async def test_an_image_is_shown(desk: FileDesk):
-    (desk.root / "dot.png").write_bytes(PNG)
-    outcome = await desk.outcome("read", file_path="dot.png")
+async def test_an_image_is_shown(context: FileDesk):
+    (context.root / "dot.png").write_bytes(PNG)
+    outcome = await context.outcome("read", file_path="dot.png")
     source = Base64Source(media_type="image/png", data=base64.b64encode(PNG).decode())
     assert outcome.content[1] == ImageBlock(source=source)
-    (desk.root / "dot.png").write_bytes(PNG + b"\0" * 5_000_000)
-    assert "5,000,000 can be shown" in await desk.fail("read", file_path="dot.png")
+    (context.root / "dot.png").write_bytes(PNG + b"\0" * 5_000_000)
+    assert "5,000,000 can be shown" in await context.fail("read", file_path="dot.png")
 
 
-async def test_a_notebook_comes_as_text(desk: FileDesk):
+async def test_a_notebook_comes_as_text(context: FileDesk):
     cells = [
         {"cell_type": "markdown", "source": ["# Title\n", "words"]},
         {
@@ -111,49 +112,49 @@ async def test_a_notebook_comes_as_text(desk: FileDesk):
             ],
         },
     ]
-    (desk.root / "n.ipynb").write_text(json.dumps({"cells": cells, "nbformat": 4}))
-    text = await desk.do("read", file_path="n.ipynb")
+    (context.root / "n.ipynb").write_text(json.dumps({"cells": cells, "nbformat": 4}))
+    text = await context.do("read", file_path="n.ipynb")
     for part in ("[cell 1: markdown]", "# Title", "[cell 2: code]", "2 [image/png]", "ValueError"):
         assert part in text
-    (desk.root / "n.ipynb").write_text('{"cells": 3}')
-    assert await desk.do("read", file_path="n.ipynb") == '     1\t{"cells": 3}'
+    (context.root / "n.ipynb").write_text('{"cells": 3}')
+    assert await context.do("read", file_path="n.ipynb") == '     1\t{"cells": 3}'
 
 
-async def test_a_folder_is_listed_and_an_empty_file_said_to_be_empty(desk: FileDesk):
-    (desk.root / "d/sub").mkdir(parents=True)
-    (desk.root / "d/a").write_text("123")
-    (desk.root / "d/b\nc").write_text("")
-    (desk.root / "d/l").symlink_to("a")
-    (desk.root / ".mainspring").mkdir()
-    told = await desk.do("read", file_path="d")
+async def test_a_folder_is_listed_and_an_empty_file_said_to_be_empty(context: FileDesk):
+    (context.root / "d/sub").mkdir(parents=True)
+    (context.root / "d/a").write_text("123")
+    (context.root / "d/b\nc").write_text("")
+    (context.root / "d/l").symlink_to("a")
+    (context.root / ".mainspring").mkdir()
+    told = await context.do("read", file_path="d")
     assert told == "d is a folder with:\na (3 bytes)\n'b\\nc' (0 bytes)\nl (a link)\nsub/"
-    assert await desk.do("read", file_path=".") == ". is a folder with:\nd/"
-    assert await desk.do("read", file_path="d/sub") == "d/sub is a folder, and empty"
-    assert await desk.do("read", file_path="d/b\nc") == "(d/b\nc is empty)"
+    assert await context.do("read", file_path=".") == ". is a folder with:\nd/"
+    assert await context.do("read", file_path="d/sub") == "d/sub is a folder, and empty"
+    assert await context.do("read", file_path="d/b\nc") == "(d/b\nc is empty)"
 
 
-async def test_what_cannot_be_read_is_explained(desk: FileDesk):
-    with (desk.root / "huge").open("wb") as file:
+async def test_what_cannot_be_read_is_explained(context: FileDesk):
+    with (context.root / "huge").open("wb") as file:
         file.truncate(10**11)
-    assert "grep finds" in await desk.fail("read", file_path="huge")
-    assert "no such file" in await desk.fail("read", file_path="nothing")
-    assert "outside the workspace" in await desk.fail("read", file_path="/etc/passwd")
-    assert "not for this session" in await desk.fail("read", file_path=".mainspring/x")
+    assert "grep finds" in await context.fail("read", file_path="huge")
+    assert "no such file" in await context.fail("read", file_path="nothing")
+    assert "outside the workspace" in await context.fail("read", file_path="/etc/passwd")
+    assert "not for this session" in await context.fail("read", file_path=".mainspring/x")
 
 
-async def test_gates_see_an_absolute_path_that_means_what_it_says(desk: FileDesk):
-    root = desk.root.resolve()
+async def test_gates_see_an_absolute_path_that_means_what_it_says(context: FileDesk):
+    root = context.root.resolve()
     (root / "other/deep").mkdir(parents=True)
     (root / "link").symlink_to("other/deep")
-    judged = desk.tools["read"].judged
+    judged = context.tools["read"].normalize_input
     assert judged({"file_path": "./link/new"}) == {"file_path": f"{root}/link/new"}
     assert judged({"file_path": "link/../new"}) == {"file_path": f"{root}/other/new"}
     assert judged({"file_path": "../x", "view_range": None}) == {
         "file_path": f"{root.parent}/x",
         "view_range": None,
     }
-    objection = desk.tools["read"].objection
+    objection = context.tools["read"].objection
     assert objection is not None
-    assert "leads out" in str(await objection(desk.call("read", file_path="../x")))
-    traits = desk.tools["read"].traits({})
+    assert "leads out" in str(await objection(context.call("read", file_path="../x")))
+    traits = context.tools["read"].traits({})
     assert (traits.read_only, traits.concurrent, traits.in_doubt) == (True, True, "retry")

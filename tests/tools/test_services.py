@@ -10,12 +10,12 @@ import anyio
 import pytest
 from tests.tools.samples import call
 
+from mainspring.capabilities.sandbox.backend import SandboxSpec
+from mainspring.capabilities.sandbox.background_services import SandboxServices
 from mainspring.capabilities.sandbox.bwrap import Bubblewrap, find_bubblewrap
-from mainspring.capabilities.sandbox.cage import Site
-from mainspring.capabilities.sandbox.services import Services
-from mainspring.capabilities.tools.services import service_tools
+from mainspring.capabilities.tools.service_tools import service_tools
 from mainspring.core.content import plain_text
-from mainspring.core.tool import Outcome, Tool
+from mainspring.core.tool import Tool, ToolResult
 
 
 @asynccontextmanager
@@ -25,17 +25,17 @@ async def opened(folder: Path) -> AsyncGenerator[dict[str, Tool]]:
         pytest.skip("no bubblewrap here")
     workspace = folder / "ws"
     workspace.mkdir()
-    site = Site(session_id="test", workspace=workspace, state=folder / "state")
-    services = Services(site, Bubblewrap(path=path))
+    site = SandboxSpec(session_id="test", workspace=workspace, state=folder / "state")
+    services = SandboxServices(site, Bubblewrap(path=path))
     tools = service_tools(services, judge=lambda command: (False, "rm" in command))
     try:
-        yield {each.spec.name: each for each in tools}
+        yield {tool.spec.name: tool for tool in tools}
     finally:
         with anyio.fail_after(20):
             await services.close()
 
 
-async def used(made: Tool, **given: object) -> Outcome:
+async def used(made: Tool, **given: object) -> ToolResult:
     with anyio.fail_after(20):
         return await made.run(call(**given))
 

@@ -12,9 +12,9 @@ import pytest
 from tests.tools.open_sandbox import OpenSandbox
 from tests.tools.shells import Session
 
+from mainspring.capabilities.sandbox.backend import SandboxSpec
 from mainspring.capabilities.sandbox.bwrap import Bubblewrap, find_bubblewrap
-from mainspring.capabilities.sandbox.cage import Site
-from mainspring.capabilities.sandbox.client import KeptSandbox
+from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
 from mainspring.core.content import plain_text
 
 
@@ -29,8 +29,8 @@ async def session(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenera
         pytest.skip("no bubblewrap here")
     root = tmp_path / "ws"
     root.mkdir()
-    site = Site(session_id="test", workspace=root, state=tmp_path / "state")
-    async with KeptSandbox(site, Bubblewrap(path=path)) as kept:
+    site = SandboxSpec(session_id="test", workspace=root, state=tmp_path / "state")
+    async with KeeperSandbox(site, Bubblewrap(path=path)) as kept:
         yield Session(kept, root)
 
 
@@ -114,7 +114,7 @@ async def test_a_shell_that_ends_without_telling_leaves_the_state_as_it_was(
 
 
 async def test_a_state_that_there_is_no_room_for_leaves_the_one_before(session: Session):
-    if not isinstance(session.sandbox, KeptSandbox):
+    if not isinstance(session.sandbox, KeeperSandbox):
         pytest.skip("only its /tmp has an end")
     await session.text("export KEPT=before")
     filled = "export KEPT=after; head -c 1G /dev/zero > /tmp/a; head -c 1G /dev/zero > /tmp/b; true"
@@ -196,7 +196,7 @@ async def test_a_lost_sandbox_is_told_once(session: Session):
 
 async def lose(session: Session) -> None:
     """What was in memory is gone; the workspace is not."""
-    if isinstance(session.sandbox, KeptSandbox):
+    if isinstance(session.sandbox, KeeperSandbox):
         await session.sandbox.close()
     else:
         await session.text("command rm -rf $TMPDIR/.shell-*; exec true")

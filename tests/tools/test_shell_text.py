@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.capabilities.tools.shell_text import LiveText, plain, read_captured
-from mainspring.core.hands import Captured
+from mainspring.capabilities.tools.shell import LiveText, captured_text, strip_escapes
+from mainspring.core.ports import CapturedOutput
 
 PIECES = st.lists(
     st.sampled_from(
@@ -33,12 +33,14 @@ PIECES = st.lists(
 
 @given(st.text())
 def test_no_control_character_is_left_but_newline_and_tab(text: str):
-    assert all(sign in "\n\t" or sign.isprintable() or ord(sign) > 0x9F for sign in plain(text))
+    assert all(
+        sign in "\n\t" or sign.isprintable() or ord(sign) > 0x9F for sign in strip_escapes(text)
+    )
 
 
 @given(st.text(alphabet=st.characters(min_codepoint=32, max_codepoint=126)))
 def test_printable_text_is_left_alone(text: str):
-    assert plain(text) == text
+    assert strip_escapes(text) == text
 
 
 @given(PIECES, st.integers(1, 7))
@@ -49,16 +51,16 @@ def test_live_output_in_pieces_shows_what_the_whole_shows(pieces: list[str], siz
     live = LiveText(shown.append)
     for at in range(0, len(content), size):
         live(content[at : at + size])
-    assert "".join(shown) == plain(whole)
+    assert "".join(shown) == strip_escapes(whole)
 
 
 def test_what_is_left_out_of_a_stream_is_told():
-    cut = Captured(head=b"begin", tail=b"end", size=100)
-    assert read_captured(cut) == "begin\n[... 92 bytes left out ...]\nend"
+    cut = CapturedOutput(head=b"begin", tail=b"end", size=100)
+    assert captured_text(cut) == "begin\n[... 92 bytes left out ...]\nend"
 
 
 def test_a_character_that_ends_in_the_tail_is_whole():
-    assert read_captured(Captured(head=b"\xc3", tail=b"\xa9", size=2)) == "é"
+    assert captured_text(CapturedOutput(head=b"\xc3", tail=b"\xa9", size=2)) == "é"
 
 
 def test_an_unending_escape_sequence_does_not_hold_back_everything():

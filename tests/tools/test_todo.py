@@ -3,7 +3,7 @@
 import pytest
 from tests.tools.samples import call, text_of
 
-from mainspring.capabilities.tools.ask import ASK_USER, invalid_questions
+from mainspring.capabilities.tools.ask_user import ASK_USER, invalid_questions
 from mainspring.capabilities.tools.think import think
 from mainspring.capabilities.tools.todo import todo
 from mainspring.core.content import plain_text

@@ -9,7 +9,7 @@ from mainspring.capabilities.tools.tool_search import tool_search
 from mainspring.core.content import plain_text
 from mainspring.core.facts import ToolsLoaded
 from mainspring.core.model import ToolSpec
-from mainspring.core.tool import Outcome
+from mainspring.core.tool import ToolResult
 
 
 def spec(name: str, description: str) -> ToolSpec:
@@ -26,7 +26,7 @@ SPECS = [
 ]
 
 
-async def searched(query: str, **more: object) -> Outcome:
+async def searched(query: str, **more: object) -> ToolResult:
     return await tool_search(SPECS).run(call(query=query, **more))
 
 

@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tools.samples import call
 
-from mainspring.capabilities.tools.web import web_fetch
-from mainspring.capabilities.tools.web_page import readable
+from mainspring.capabilities.tools.html_text import html_to_text
+from mainspring.capabilities.tools.web_fetch import web_fetch
 from mainspring.core.content import plain_text
 from mainspring.core.errors import NetworkRefused
-from mainspring.core.hands import Fetched
-from mainspring.core.tool import Outcome
+from mainspring.core.ports import FetchResponse
+from mainspring.core.tool import ToolResult
 
 PAGE = b"""<!doctype html><html><head><title>The  Title</title><style>p{color:red}</style>
 <script>alert('<p>no</p>')</script></head><body><nav><a href="/home">Home</a></nav>
@@ -54,8 +54,8 @@ class Web:
     def __init__(self, content: bytes, media_type: str = "text/html", **told: object) -> None:
         self.content, self.media_type, self.told = content, media_type, told
 
-    async def __call__(self, url: str, *, max_bytes: int) -> Fetched:
-        return Fetched(
+    async def __call__(self, url: str, *, max_bytes: int) -> FetchResponse:
+        return FetchResponse(
             url=str(self.told.get("url", url)),
             status=200 if "status" not in self.told else 404,
             media_type=self.media_type,
@@ -64,7 +64,7 @@ class Web:
         )
 
 
-async def fetched(web: Web, max_bytes: int = 100_000, **more: object) -> Outcome:
+async def fetched(web: Web, max_bytes: int = 100_000, **more: object) -> ToolResult:
     with anyio.fail_after(30):
         return await web_fetch(web, max_bytes=max_bytes).run(
             call(url="https://example.org/a/b", **more)
@@ -149,7 +149,7 @@ async def test_an_error_page_is_shown_and_is_an_error():
 
 
 async def test_a_host_that_may_not_be_reached_is_told():
-    async def refused(url: str, *, max_bytes: int) -> Fetched:
+    async def refused(url: str, *, max_bytes: int) -> FetchResponse:
         raise NetworkRefused("example.org is not on the list")
 
     outcome = await web_fetch(refused).run(call(url="https://example.org"))
@@ -220,12 +220,12 @@ TAGS = st.sampled_from(
 
 @given(st.lists(TAGS, max_size=60).map("".join))
 def test_any_page_can_be_read(html: str):
-    readable(html, "https://example.org")
+    html_to_text(html, "https://example.org")
 
 
 @given(st.text())
 def test_any_text_can_be_read(html: str):
-    readable(html, "https://example.org")
+    html_to_text(html, "https://example.org")
 
 
 @pytest.mark.parametrize(
@@ -247,4 +247,4 @@ def test_any_text_can_be_read(html: str):
     ],
 )
 def test_hostile_pages_end_soon(piece: str):
-    readable(piece * (400_000 // len(piece)) + "</a>" * 1000, "https://example.org")
+    html_to_text(piece * (400_000 // len(piece)) + "</a>" * 1000, "https://example.org")

@@ -11,8 +11,8 @@ from mainspring.capabilities.tools.define import tool
 from mainspring.capabilities.tools.wrap import (
     capped,
     filtered,
-    how_to_read,
-    preview_of,
+    head_and_tail,
+    read_hint,
     renamed,
     with_approval,
     with_timeout,
@@ -25,7 +25,7 @@ from mainspring.core.content import (
     TextBlock,
     plain_text,
 )
-from mainspring.core.tool import Call, Outcome, Tool
+from mainspring.core.tool import Call, Tool, ToolResult
 
 IMAGE = ImageBlock(source=Base64Source(media_type="image/png", data="AA=="))
 CALL = Call(
@@ -45,8 +45,8 @@ async def echo(text: str, call: Call) -> str:
 
 
 def gives(*content: TextBlock | ImageBlock) -> Tool:
-    async def run(call: Call) -> Outcome:
-        return Outcome(content, details="for people")
+    async def run(call: Call) -> ToolResult:
+        return ToolResult(content, details="for people")
 
     return replace(echo, run=run)
 
@@ -61,13 +61,13 @@ class Kept:
 
 
 async def test_a_call_within_its_time_limit_is_not_touched():
-    assert await with_timeout(echo, 5).run(CALL) == Outcome.text("echo: hi")
+    assert await with_timeout(echo, 5).run(CALL) == ToolResult.text("echo: hi")
 
 
 async def test_a_call_over_its_time_limit_fails_in_words():
-    async def run(call: Call) -> Outcome:
+    async def run(call: Call) -> ToolResult:
         await anyio.sleep_forever()
-        return Outcome.text("never")
+        return ToolResult.text("never")
 
     with anyio.fail_after(5):
         outcome = await with_timeout(replace(echo, run=run), 0.01).run(CALL)
@@ -78,14 +78,14 @@ async def test_a_call_over_its_time_limit_fails_in_words():
 async def test_a_renamed_tool_sees_its_calls_under_its_own_name():
     seen: list[str] = []
 
-    async def probe(call: Call) -> Outcome | None:
+    async def probe(call: Call) -> ToolResult | None:
         seen.append(call.name)
         return None
 
     other = renamed(replace(echo, probe=probe), "say")
     assert other.spec.name == "say"
     assert other.spec.description == echo.spec.description
-    assert await other.run(replace(CALL, name="say")) == Outcome.text("echo: hi")
+    assert await other.run(replace(CALL, name="say")) == ToolResult.text("echo: hi")
     assert other.probe is not None
     await other.probe(replace(CALL, name="say"))
     assert seen == ["echo"]
@@ -97,9 +97,9 @@ async def test_a_refused_input_is_told_and_not_run():
         return "no shouting" if str(given["text"]).isupper() else None
 
     quiet = filtered(echo, polite)
-    assert await quiet.run(CALL) == Outcome.text("echo: hi")
+    assert await quiet.run(CALL) == ToolResult.text("echo: hi")
     assert quiet.invalid({"text": "HI"}) == "no shouting"
-    assert await quiet.run(replace(CALL, input={"text": "HI"})) == Outcome.text(
+    assert await quiet.run(replace(CALL, input={"text": "HI"})) == ToolResult.text(
         "no shouting", ok=False
     )
     assert quiet.invalid({}) == echo.invalid({})
@@ -107,7 +107,7 @@ async def test_a_refused_input_is_told_and_not_run():
 
 async def test_a_result_within_the_cap_is_not_touched():
     keep = Kept()
-    assert await capped(echo, 8, keep).run(CALL) == Outcome.text("echo: hi")
+    assert await capped(echo, 8, keep).run(CALL) == ToolResult.text("echo: hi")
     assert keep.contents == []
 
 
@@ -137,8 +137,8 @@ async def test_several_texts_are_capped_together():
 
 @given(st.text(alphabet="ab\n", min_size=301, max_size=2000), st.integers(200, 300))
 def test_a_preview_is_a_head_and_a_tail_and_never_over_its_limit(text: str, max_chars: int):
-    how = how_to_read(BlobSource(hash="sha256:ab", size=1, media_type="text/plain"))
-    preview = preview_of(text, max_chars, how)
+    how = read_hint(BlobSource(hash="sha256:ab", size=1, media_type="text/plain"))
+    preview = head_and_tail(text, max_chars, how)
     head, _, rest = preview.partition("\n[... ")
     tail = rest.rpartition(" ...]\n")[2]
     assert len(preview) <= max_chars

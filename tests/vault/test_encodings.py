@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.vault.encoded import ENCODINGS, SINGLE, Encoding
 
 from mainspring.capabilities.network.placeholders import Credential, Placeholders
-from mainspring.capabilities.vault.encodings import KnownValues
+from mainspring.capabilities.vault.known_values import KnownValues
 
 VALUES = (
     'gh"real/secret+value=123',
@@ -17,7 +17,7 @@ VALUES = (
     "back\\slash%41 & more",
 )
 PLACEHOLDERS = Placeholders(
-    [Credential(name=each, value=each, hosts=()) for each in VALUES], KnownValues
+    [Credential(name=item, value=item, hosts=()) for item in VALUES], KnownValues
 )
 TOKENS = {name: token.encode() for name, token in PLACEHOLDERS.environment(VALUES).items()}
 
@@ -40,7 +40,7 @@ def is_found(name: str, encode: Encoding, value: str) -> None:
     clean = PLACEHOLDERS.clean(b"<a>\n" + written + b"\n</a>")
     assert TOKENS[value] in clean, name
     left = [written[at : at + 12 + len(written) // 20] for at in range(8, len(written) * 2 // 3)]
-    assert [each for each in left if each in clean and b"." not in each] == [], name
+    assert [item for item in left if item in clean and b"." not in item] == [], name
     if value == VALUES[0]:
         cuts = list(range(0, len(written), 11))
         assert in_pieces(written, cuts) == PLACEHOLDERS.clean(written), name

@@ -16,10 +16,10 @@ from mainspring.capabilities.providers.scripted import Scripted, calls, says
 from mainspring.core.content import TextBlock
 from mainspring.core.events import ModelRequestStarted
 from mainspring.core.model import ToolSpec
-from mainspring.core.tool import Call, Outcome, Tool, Traits
+from mainspring.core.tool import Call, Tool, ToolResult, Traits
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
-from mainspring.wiring.scrub import scrubber
+from mainspring.wiring.redaction import scrubber
 
 __all__ = ["environ", "mainspring", "place", "upstream"]  # fixtures
 
@@ -29,10 +29,10 @@ KNOWN = {"VAULTED": "correct horse battery staple 9"}
 def leaking(texts: Mapping[str, tuple[str, str]]) -> Tool:
     """A tool that shows everything, at once and in a result that is too long for the log."""
 
-    async def show(call: Call) -> Outcome:
+    async def show(call: Call) -> ToolResult:
         said = "\n".join(text for text, _ in texts.values()) + "\n" + KNOWN["VAULTED"]
         padding = "x " * 40_000 if call.input.get("long") else ""
-        return Outcome((TextBlock(f"{said}\n{padding}\n{said}"),))
+        return ToolResult((TextBlock(f"{said}\n{padding}\n{said}"),))
 
     return Tool(
         spec=ToolSpec(
@@ -77,7 +77,7 @@ async def test_no_secret_reaches_the_log_the_blobs_or_the_context(tmp_path: Path
         for event in await stage.events():
             if isinstance(event.payload, ModelRequestStarted):
                 assert await stage.log.blob(event.payload.prefix or "")
-    written = b"".join(each.read_bytes() for each in tmp_path.rglob("*") if each.is_file())
+    written = b"".join(item.read_bytes() for item in tmp_path.rglob("*") if item.is_file())
     assert b"[redacted:github_token]" in written
     assert b"[VAULTED]" in written
     context = b"".join(msgspec.json.encode(request) for request in model.requests)

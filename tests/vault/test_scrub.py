@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.vault.planted import HARMLESS, planted
 
-from mainspring.wiring.scrub import scrubber
+from mainspring.wiring.redaction import scrubber
 
 KNOWN = 'p"ss wörd/+\\n1'
 scrub = scrubber({"DB": KNOWN, "PIN": "8675309123", "SHORT": "abc"})
@@ -101,7 +101,7 @@ def shape(value: object) -> object:
     if isinstance(value, dict):
         return {name: shape(each) for name, each in cast("dict[str, object]", value).items()}
     if isinstance(value, list):
-        return [shape(each) for each in cast("list[object]", value)]
+        return [shape(item) for item in cast("list[object]", value)]
     if isinstance(value, int | float) and not isinstance(value, bool):
         return "number"
     return type(value)

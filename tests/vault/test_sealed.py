@@ -11,12 +11,12 @@ from typing import Any, TypeAlias
 import msgspec
 import pytest
 
-from mainspring.capabilities.vault.keys import decoded, from_file, from_keyring, new_key
-from mainspring.capabilities.vault.sealed import Vault
+from mainspring.capabilities.vault.vault_file import Vault
+from mainspring.capabilities.vault.vault_key import decoded, from_file, from_keyring, new_key
 from mainspring.config import read_settings
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput
-from mainspring.wiring.vaults import credentials, known_secrets, open_vault
+from mainspring.wiring.user_vault import known_secrets, open_vault, vault_credentials
 
 KEY = bytes(range(32))
 VALUE = "correct horse battery staple"
@@ -34,7 +34,7 @@ def test_what_was_put_in_comes_out_and_none_of_it_is_in_the_file(vault: Vault):
     secret = Vault(vault.path, KEY, clock=clock.now).get("TOKEN")
     assert (secret.value, secret.hosts) == (VALUE, ("*.x.test", "api.test"))
     assert VALUE not in repr(secret)
-    assert [each.name for each in vault.secrets()] == ["OTHER", "TOKEN"]
+    assert [item.name for item in vault.secrets()] == ["OTHER", "TOKEN"]
     assert VALUE.encode() not in vault.path.read_bytes()
     assert stat.S_IMODE(vault.path.stat().st_mode) == 0o600
 
@@ -177,7 +177,7 @@ def test_a_key_file_is_made_once_and_only_for_its_owner(tmp_path: Path):
         keys = set(pool.map(make, [path] * 16))
     assert len(keys) == 1
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert [each.name for each in path.parent.iterdir()] == ["vault.key"]
+    assert [item.name for item in path.parent.iterdir()] == ["vault.key"]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no modes there")
@@ -234,11 +234,11 @@ def environment(tmp_path: Path, **more: str) -> dict[str, str]:
 def test_what_the_vault_has_is_known_to_the_log_and_to_the_proxy(tmp_path: Path):
     settings = read_settings(environ=environment(tmp_path, OPENAI_API_KEY="sk-model"))
     assert known_secrets(settings) == {"OPENAI_API_KEY": "sk-model"}
-    assert credentials(settings) == ()
+    assert vault_credentials(settings) == ()
     open_vault(settings).put("TOKEN", VALUE, ["api.test"])
     open_vault(settings).put("OTHER", "another value", [])
     assert known_secrets(settings)["OTHER"] == "another value"
-    [credential] = credentials(settings)
+    [credential] = vault_credentials(settings)
     assert (credential.name, credential.hosts) == ("TOKEN", ("api.test",))
     assert credential.value == VALUE
     assert VALUE not in repr(settings) + repr(credential)

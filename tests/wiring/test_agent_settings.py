@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from mainspring.core.errors import InvalidInput
-from mainspring.wiring.policies import LoadedPolicy, load_policy
-from mainspring.wiring.trust import trust
+from mainspring.wiring.policy_loader import LoadedPolicy, load_policy
+from mainspring.wiring.project_trust import trust
 
 MANIFEST = """\
 name: a
@@ -39,7 +39,7 @@ def load(home: Path, folder: Path, agent: Path | None = None) -> LoadedPolicy:
 
 
 def rules(loaded: LoadedPolicy) -> list[str]:
-    return [f"{each.behavior} {each.text}" for each in loaded.policy.rules]
+    return [f"{rule.behavior} {rule.text}" for rule in loaded.policy.rules]
 
 
 def test_an_untrusted_agent_can_only_forbid(home: Path, agent: Path):
@@ -54,7 +54,7 @@ def test_a_trusted_one_is_believed_until_it_says_something_else(home: Path, agen
     loaded = load(home, agent)
     assert rules(loaded) == ["deny Read(/.env)", "ask Edit", "allow Bash"]
     assert (loaded.policy.mode, loaded.sandbox) == ("acceptEdits", SANDBOX)
-    assert [each.source for each in loaded.hooks] == [str(agent / "hooks.json")]
+    assert [hook.source for hook in loaded.hooks] == [str(agent / "hooks.json")]
     (agent / "agent.yaml").write_text(MANIFEST.replace("name: a", "name: b\nrules: [Be kind.]"))
     assert load(home, agent).is_trusted
     (agent / "agent.yaml").write_text(MANIFEST.replace("allow: [Bash]", "allow: [Bash, Write]"))
@@ -73,7 +73,7 @@ def test_an_agent_brings_its_settings_to_wherever_it_works(home: Path, agent: Pa
     trust(agent, home=home)
     loaded = load(home, workspace, agent)
     assert (loaded.policy.mode, loaded.sandbox) == ("acceptEdits", SANDBOX)
-    assert {each.folder for each in loaded.policy.rules} == {workspace.as_posix()}
+    assert {rule.folder for rule in loaded.policy.rules} == {workspace.as_posix()}
     assert rules(load(home, agent, agent)) == rules(load(home, agent))
 
 

@@ -5,9 +5,9 @@ from io import StringIO
 import pytest
 
 from mainspring import InvalidInput
-from mainspring.service.keeping.about import about
-from mainspring.wiring.journal import journal
-from mainspring.wiring.scrub import scrubber
+from mainspring.service.telemetry.log_context import log_context
+from mainspring.service.telemetry.logging_setup import log_to_stream
+from mainspring.wiring.redaction import scrubber
 
 LOG = logging.getLogger("mainspring.test")
 SCRUB = scrubber({"API_KEY": "hunter2hunter2"})
@@ -24,8 +24,8 @@ def lines(stream: StringIO) -> list[dict[str, object]]:
 
 def test_a_line_is_json_and_says_what_the_work_is_about():
     stream = StringIO()
-    with journal(stream, scrub=SCRUB), about(session_id="sesn_1", tenant="acme"):
-        with about(request_id="req_1"):
+    with log_to_stream(stream, scrub=SCRUB), log_context(session_id="sesn_1", tenant="acme"):
+        with log_context(request_id="req_1"):
             LOG.info("a %s", "message")
         LOG.warning("another", extra={"subject": {"status": 404}})
     first, second = lines(stream)
@@ -43,7 +43,7 @@ def test_a_line_is_json_and_says_what_the_work_is_about():
 
 def test_at_a_terminal_a_line_is_for_people():
     stream = Terminal()
-    with journal(stream, scrub=SCRUB), about(session_id="sesn_1"):
+    with log_to_stream(stream, scrub=SCRUB), log_context(session_id="sesn_1"):
         LOG.info("one\nline\x1b[2J")
     [line] = stream.getvalue().splitlines()
     assert line.endswith("info    mainspring.test: one\\nline\\x1b[2J session_id=sesn_1")
@@ -52,7 +52,7 @@ def test_at_a_terminal_a_line_is_for_people():
 @pytest.mark.parametrize("form", ["json", "text"])
 def test_a_secret_does_not_get_into_it(form: str):
     stream = StringIO()
-    with journal(stream, scrub=SCRUB, form=form):
+    with log_to_stream(stream, scrub=SCRUB, form=form):
         LOG.info("the key is hunter2hunter2", extra={"subject": {"key": "hunter2hunter2"}})
     assert "hunter2" not in stream.getvalue()
     assert "[API_KEY]" in stream.getvalue()
@@ -72,27 +72,27 @@ def test_what_a_foreign_error_says_is_told_at_level_debug_only(form: str):
                 LOG.exception("it failed")
 
     told = StringIO()
-    with journal(told, scrub=SCRUB, form=form):
+    with log_to_stream(told, scrub=SCRUB, form=form):
         fail()
     assert words not in told.getvalue()
     assert "ValueError" in told.getvalue()
     assert "InvalidInput: what we say" in told.getvalue()
     assert "in fail" in told.getvalue()
     debug = StringIO()
-    with journal(debug, scrub=SCRUB, form=form, level="debug"):
+    with log_to_stream(debug, scrub=SCRUB, form=form, level="debug"):
         fail()
     assert f"ValueError: {words}" in debug.getvalue()
 
 
 def test_the_level_is_ours_and_libraries_only_warn():
     stream = StringIO()
-    with journal(stream, scrub=SCRUB, level="debug"):
+    with log_to_stream(stream, scrub=SCRUB, level="debug"):
         LOG.debug("ours")
         logging.getLogger("aiohttp.server").info("theirs")
         logging.getLogger("aiohttp.server").warning("their trouble")
     assert [line["message"] for line in lines(stream)] == ["ours", "their trouble"]
     quiet = StringIO()
-    with journal(quiet, scrub=SCRUB, level="ERROR"):
+    with log_to_stream(quiet, scrub=SCRUB, level="ERROR"):
         LOG.warning("ours")
         logging.getLogger("aiohttp.server").warning("their trouble")
     assert quiet.getvalue() == ""
@@ -100,7 +100,7 @@ def test_the_level_is_ours_and_libraries_only_warn():
 
 def test_what_was_before_is_there_again():
     before = (logging.getLogger().handlers[:], logging.getLogger("mainspring").level)
-    with journal(StringIO(), scrub=SCRUB):
+    with log_to_stream(StringIO(), scrub=SCRUB):
         assert len(logging.getLogger().handlers) == 1
     assert (logging.getLogger().handlers, logging.getLogger("mainspring").level) == before
 
@@ -109,6 +109,6 @@ def test_what_was_before_is_there_again():
 def test_what_there_is_not_is_refused(level: str, form: str):
     with (
         pytest.raises(InvalidInput, match="there are"),
-        journal(StringIO(), scrub=SCRUB, level=level, form=form),
+        log_to_stream(StringIO(), scrub=SCRUB, level=level, form=form),
     ):
         pass

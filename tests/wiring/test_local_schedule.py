@@ -9,12 +9,12 @@ import anyio
 from tests.environ import clean_environ
 
 from mainspring.config import Settings, read_settings
-from mainspring.runtime.folder.checking import PLANNED
-from mainspring.service.keeping.drawer import Listing
-from mainspring.wiring.house import open_house
-from mainspring.wiring.local_schedule import TENANT, Following, follow_schedule
-from mainspring.wiring.trust import trust
-from mainspring.wiring.validating import validate
+from mainspring.runtime.agent_folder.validation import PLANNED
+from mainspring.service.storage.repository import ListQuery
+from mainspring.wiring.folder_validation import validate
+from mainspring.wiring.local_schedule import TENANT, ScheduleStatus, sync_schedule
+from mainspring.wiring.project_trust import trust
+from mainspring.wiring.service_assembly import open_service
 
 FILE = """
 name: porter
@@ -24,12 +24,12 @@ schedule: {{cron: '{cron}', message: Go.}}
 """
 
 
-async def followed(settings: Settings) -> tuple[Following | None, int]:
+async def followed(settings: Settings) -> tuple[ScheduleStatus | None, int]:
     """As one start of the service would; and how many deployments there are."""
     with anyio.fail_after(60):
-        async with open_house(settings) as house:
-            following = await follow_schedule(house, settings)
-            listed = await house.calendar.deployments.page(TENANT, Listing())
+        async with open_service(settings) as service:
+            following = await sync_schedule(service, settings)
+            listed = await service.schedules.deployments.page(TENANT, ListQuery())
             return following, len(listed.data)
 
 
@@ -87,6 +87,6 @@ async def test_a_folder_whose_restrictions_a_session_would_lack_is_not_scheduled
     assert lost is not None
     assert (lost.deployment, count) == (None, 0)
     named = ("permissions.ask", "permissions.deny", "permissions.mode", "environment", "hooks")
-    told = [part.ignored for part in validate(settings).parts if part.name == PLANNED]
+    told = [part.ignored_item for part in validate(settings).parts if part.name == PLANNED]
     for text in (lost.problem or "", told[0][0].why):
         assert all(f"{name} (" in text for name in named), text

@@ -5,14 +5,13 @@ from pathlib import Path
 
 from mainspring.capabilities.hooks.config import HookConfig, HookFolder
 from mainspring.runtime.agent import Agent
-from mainspring.runtime.crew.built_in import BUILT_IN
-from mainspring.runtime.crew.subagent import Subagent
-from mainspring.runtime.folder.scopes import Place, Scopes
+from mainspring.runtime.agent_folder.scopes import PartLocation, Scopes
+from mainspring.runtime.settings.settings_file import Preferences
 from mainspring.runtime.skills.skill import Skill
-from mainspring.wiring.agents import as_preferred
-from mainspring.wiring.hooks import is_permitted
-from mainspring.wiring.policies import load_policy
-from mainspring.wiring.preferences import Preferences
+from mainspring.runtime.subagents.subagent import BUILT_IN_SUBAGENTS, Subagent
+from mainspring.wiring.agent_selection import apply_preferences
+from mainspring.wiring.policy_loader import load_policy
+from mainspring.wiring.session_hooks import is_permitted
 
 
 def preferences(folder: Path, **said: object) -> Preferences:
@@ -53,7 +52,7 @@ def test_the_operator_decides_whose_hooks_run(tmp_path: Path):
 
 def test_the_operator_can_let_only_plugins_bring_skills_and_subagents(tmp_path: Path):
     root = tmp_path / "plugins/guard"
-    scopes = Scopes(folder=tmp_path, plugins=(Place(root, "user", "guard", root),))
+    scopes = Scopes(folder=tmp_path, plugins=(PartLocation(root, "user", "guard", root),))
 
     def skill(name: str, file: Path) -> Skill:
         return Skill(name=name, description="", file=str(file), folder=str(file.parent), hash="")
@@ -64,14 +63,16 @@ def test_the_operator_can_let_only_plugins_bring_skills_and_subagents(tmp_path: 
             skill("guard:b", tmp_path / "skills/b/SKILL.md"),
         ],
         subagents=[
-            *BUILT_IN[:1],
+            *BUILT_IN_SUBAGENTS[:1],
             Subagent(
                 name="x:y", description="", prompt="", scope="project", file=str(tmp_path / "x.md")
             ),
         ],
     )
-    left = as_preferred(agent, scopes, preferences(tmp_path, strictPluginOnlyCustomization=True))
-    assert [each.name for each in left.skills] == ["guard:a"]
-    assert [each.name for each in left.subagents] == [BUILT_IN[0].name]
+    left = apply_preferences(
+        agent, scopes, preferences(tmp_path, strictPluginOnlyCustomization=True)
+    )
+    assert [item.name for item in left.skills] == ["guard:a"]
+    assert [subagent.name for subagent in left.subagents] == [BUILT_IN_SUBAGENTS[0].name]
     some = preferences(tmp_path, strictPluginOnlyCustomization=["skills"])
-    assert len(as_preferred(agent, scopes, some).subagents) == 2
+    assert len(apply_preferences(agent, scopes, some).subagents) == 2

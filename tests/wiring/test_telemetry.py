@@ -18,14 +18,24 @@ from mainspring import Agent, InvalidInput, Scripted, Session, Tool, calls, open
 from mainspring.core import events, facts
 from mainspring.core.envelope import KnownPayload
 from mainspring.core.events import StopReason, Usage
-from mainspring.edges.api.app import serving
-from mainspring.service.watching.metrics import Metrics
-from mainspring.service.watching.observing import Listener, Observers, RunObserver, Subject
-from mainspring.service.watching.spans import SpanFold
-from mainspring.wiring.telemetry import CAPTURE, TOOLS, read_otel, telemetry
-from mainspring.wiring.tracing import Metering, Tracing, span_id, trace_id
+from mainspring.edges.api.app import http_server
+from mainspring.service.telemetry.metrics import Metrics
+from mainspring.service.telemetry.otel_export import OtelMetrics, OtelTraces, span_id, trace_id
+from mainspring.service.telemetry.run_observers import (
+    RunListener,
+    RunObserver,
+    RunObservers,
+    RunSubject,
+)
+from mainspring.service.telemetry.session_spans import SpanFold
+from mainspring.service.telemetry.telemetry_setup import (
+    CAPTURE_VARIABLE,
+    TOOL_LABELS,
+    open_telemetry,
+    read_otel_settings,
+)
 
-SUBJECT = Subject(session_id=SESSION, tenant="acme", agent_id="agent_1", agent_name="clerk")
+SUBJECT = RunSubject(session_id=SESSION, tenant="acme", agent_id="agent_1", agent_name="clerk")
 IDLE = events.StatusIdle(stop_reason=StopReason(type="end_turn"), reason="completed")
 STARTED = events.ModelRequestStarted(model="gemini:flash", max_tokens=100)
 ENDED = events.ModelRequestEnded(
@@ -43,15 +53,15 @@ class Sink:
 
     exporter: InMemorySpanExporter = field(default_factory=InMemorySpanExporter)
 
-    def tracing(self) -> Tracing:
-        return Tracing(SimpleSpanProcessor(self.exporter), Resource.create({}))
+    def tracing(self) -> OtelTraces:
+        return OtelTraces(SimpleSpanProcessor(self.exporter), Resource.create({}))
 
     @property
     def spans(self) -> dict[str, ReadableSpan]:
         return {span.name: span for span in self.exporter.get_finished_spans()}
 
 
-def told(listener: Listener, *payloads: KnownPayload | tuple[str, KnownPayload]) -> None:
+def told(listener: RunListener, *payloads: KnownPayload | tuple[str, KnownPayload]) -> None:
     watcher = RunObserver(SUBJECT, SpanFold(agent_name="clerk"), [listener])
     for event in log_of(*payloads):
         watcher.tell(event)
@@ -129,7 +139,7 @@ def test_a_subagent_is_in_the_trace_of_its_session_below_the_run_that_made_it():
 
 def test_the_metrics_of_the_conventions_are_kept():
     reader = InMemoryMetricReader()
-    metering = Metering([reader], Resource.create({}))
+    metering = OtelMetrics([reader], Resource.create({}))
     told(metering, events.StatusRunning(), STARTED, ENDED, IDLE)
     data = reader.get_metrics_data()
     assert data is not None
@@ -139,8 +149,8 @@ def test_the_metrics_of_the_conventions_are_kept():
             for point in metric.data.data_points
             if isinstance(point, HistogramDataPoint)
         ]
-        for each in data.resource_metrics
-        for scope in each.scope_metrics
+        for resource_metric in data.resource_metrics
+        for scope in resource_metric.scope_metrics
         for metric in scope.metrics
     }
     model = {
@@ -169,8 +179,10 @@ class Died(BaseException):
     """As a process does."""
 
 
-async def run(session: Session, observers: Observers) -> None:
-    subject = Subject(session_id=session.id, tenant="acme", agent_id="agent_1", agent_name="clerk")
+async def run(session: Session, observers: RunObservers) -> None:
+    subject = RunSubject(
+        session_id=session.id, tenant="acme", agent_id="agent_1", agent_name="clerk"
+    )
     async with observers.run(subject) as watcher:
         await session.run(tell=watcher.tell)
 
@@ -192,9 +204,9 @@ async def test_whoever_takes_a_session_over_goes_on_in_the_same_trace(tmp_path: 
         runtime.models.put(agent.model, script)
         session = await runtime.start(agent, "go")
         with pytest.raises(Died):
-            await run(session, Observers(runtime.log, [first.tracing()]))
+            await run(session, RunObservers(runtime.log, [first.tracing()]))
         heir = await runtime.resume(agent, session.id)
-        await run(heir, Observers(runtime.log, [second.tracing()]))
+        await run(heir, RunObservers(runtime.log, [second.tracing()]))
     assert "invoke_agent clerk" not in first.spans
     whole = second.spans["invoke_agent clerk"]
     for span in (*first.spans.values(), *second.spans.values()):
@@ -227,7 +239,7 @@ async def collector(received: Received) -> AsyncGenerator[str, None]:
 
     app = web.Application()
     app.router.add_post("/{anything:.*}", take)
-    async with serving(app) as url:
+    async with http_server(app) as url:
         yield url
 
 
@@ -236,10 +248,10 @@ async def watched(folder: Path, environment: dict[str, str], *tools: Tool) -> No
     async with open_runtime(store=str(folder / "log.db")) as runtime:
         runtime.models.put(agent.model, Scripted(calls("look"), says("done")))
         session = await runtime.start(agent, "go")
-        async with telemetry(
+        async with open_telemetry(
             runtime.log, Metrics(version="1"), environment=environment, version="1"
         ) as watching:
-            await run(session, watching.observers)
+            await run(session, watching.run_observers)
 
 
 async def test_spans_and_metrics_reach_a_collector_before_the_process_ends(tmp_path: Path):
@@ -264,7 +276,7 @@ async def test_a_collector_that_is_not_there_holds_up_nobody_for_long(tmp_path: 
 async def test_nothing_is_imported_or_sent_unless_it_is_configured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setitem(sys.modules, "mainspring.wiring.tracing", None)
+    monkeypatch.setitem(sys.modules, "mainspring.service.telemetry.otel_export", None)
     await watched(tmp_path, {}, look)
 
 
@@ -289,14 +301,14 @@ async def test_nothing_is_imported_or_sent_unless_it_is_configured(
 def test_the_standard_variables_say_where_to(
     environment: dict[str, str], traces: str | None, metrics: str | None
 ):
-    otel = read_otel(environment)
+    otel = read_otel_settings(environment)
     assert otel.traces == (traces and f"http://c:4318{traces}")
     assert otel.metrics == (metrics and f"http://c:4318{metrics}")
 
 
 def test_a_protocol_that_is_not_spoken_is_refused():
     with pytest.raises(InvalidInput, match="http/protobuf"):
-        read_otel(
+        read_otel_settings(
             {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
         )
 
@@ -306,7 +318,7 @@ def test_a_protocol_that_is_not_spoken_is_refused():
     [("", False), ("false", False), ("EVENT_ONLY", False), ("true", True), ("SPAN_ONLY", True)],
 )
 def test_content_is_captured_only_on_request(said: str, captures: bool):
-    assert read_otel({CAPTURE: said}).captures is captures
+    assert read_otel_settings({CAPTURE_VARIABLE: said}).captures is captures
 
 
 async def content(folder: Path, *, captures: bool) -> str:
@@ -315,7 +327,7 @@ async def content(folder: Path, *, captures: bool) -> str:
     async with open_runtime(store=str(folder / "log.db")) as runtime:
         runtime.models.put(agent.model, Scripted(calls("look"), says("secret words")))
         session = await runtime.start(agent, "secret words")
-        await run(session, Observers(runtime.log, [sink.tracing()], captures=captures))
+        await run(session, RunObservers(runtime.log, [sink.tracing()], captures=captures))
     return "".join(span.to_json() for span in sink.spans.values())
 
 
@@ -331,4 +343,4 @@ async def test_every_tool_of_ours_may_be_a_label(tmp_path: Path):
         runtime.models.put(agent.model, model)
         session = await runtime.start(agent, "go")
         await session.run()
-    assert {each.name for each in model.requests[0].tools} <= TOOLS
+    assert {item.name for item in model.requests[0].tools} <= TOOL_LABELS

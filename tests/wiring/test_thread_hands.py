@@ -8,11 +8,11 @@ from pathlib import Path
 import anyio
 
 from mainspring import Agent, calls, open_runtime, says
-from mainspring.capabilities.providers.scripted import Answer, Scripted
+from mainspring.capabilities.providers.scripted import ScriptAnswer, Scripted
 from mainspring.config import read_settings
 from mainspring.core.model import Assistant, Request
-from mainspring.runtime.crew.built_in import BUILT_IN
-from mainspring.wiring.wish import Wish
+from mainspring.runtime.subagents.subagent import BUILT_IN_SUBAGENTS
+from mainspring.wiring.run_options import RunOptions
 
 WAITS = "for i in $(seq 400); do [ -e go ] && break; sleep 0.05; done; ls go"
 
@@ -23,9 +23,9 @@ async def test_a_program_of_one_thread_does_not_keep_others_waiting(tmp_path: Pa
     own = read_settings(store=str(tmp_path / "own" / "log.db"), environ={}, folder=place)
     settings = replace(own, home=str(tmp_path / "home"))
 
-    def answer(request: Request) -> Answer:
+    def answer(request: Request) -> ScriptAnswer:
         task = str(request.messages[0])
-        is_first = not any(isinstance(each, Assistant) for each in request.messages)
+        is_first = not any(isinstance(message, Assistant) for message in request.messages)
         if "begin" in task:
             first = calls("agent", description="waits", prompt="wait")
             return (
@@ -35,8 +35,8 @@ async def test_a_program_of_one_thread_does_not_keep_others_waiting(tmp_path: Pa
             return says("done")
         return calls("bash", command=WAITS if "wait" in task else "touch go")
 
-    lead = Agent(name="lead", model="scripted:x", built_ins=("*",), subagents=BUILT_IN)
-    async with open_runtime(settings, wish=Wish(mode="bypassPermissions")) as runtime:
+    lead = Agent(name="lead", model="scripted:x", built_ins=("*",), subagents=BUILT_IN_SUBAGENTS)
+    async with open_runtime(settings, options=RunOptions(mode="bypassPermissions")) as runtime:
         runtime.models.put("scripted:x", Scripted(otherwise=answer))
         session = await runtime.start(lead, "begin")
         with anyio.fail_after(60):

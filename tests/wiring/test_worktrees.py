@@ -11,9 +11,10 @@ from subprocess import CompletedProcess
 import pytest
 from tests.repositories import git, repository
 
-from mainspring.core.errors import HandsError
-from mainspring.runtime.kit import Closed, Worktree
-from mainspring.wiring import careful_git, shares
+from mainspring.capabilities.sandbox import readonly_mounts
+from mainspring.core.errors import ToolEnvironmentError
+from mainspring.runtime.session.toolbox import ClosedWorktree, Worktree
+from mainspring.wiring import untrusted_git
 from mainspring.wiring.worktrees import GitWorktrees
 
 
@@ -31,8 +32,8 @@ def left_over(worktrees: GitWorktrees) -> list[str]:
     """What there is of any worktree: folders, what git knows, branches."""
     place = worktrees.place
     return [
-        *(each.name for each in place.glob("*")),
-        *(each.name for each in (worktrees.workspace / ".git/worktrees").glob("*")),
+        *(item.name for item in place.glob("*")),
+        *(item.name for item in (worktrees.workspace / ".git/worktrees").glob("*")),
         *git(worktrees.workspace, "branch", "--list", "mainspring/*").split(),
     ]
 
@@ -61,7 +62,7 @@ async def test_what_was_done_apart_is_merged_and_nothing_else_is_left_of_it(
 
     closed = await merge(worktrees, opened)
 
-    assert closed == Closed(outcome="merged", commit=git(workspace, "rev-parse", "main"))
+    assert closed == ClosedWorktree(outcome="merged", commit=git(workspace, "rev-parse", "main"))
     assert not (workspace / "a.txt").exists()
     assert (workspace / "new/c\n ü.txt").read_text() == "three\n"
     assert (workspace / "b.txt").read_text() == "being edited\n"
@@ -110,7 +111,7 @@ async def test_what_is_discarded_is_gone_and_other_branches_are_not(
     git(workspace, "branch", "mainspring/mine")
     opened = await worktrees.open("useless")
     (opened.path / "a.txt").write_text("nonsense\n")
-    assert await discard(worktrees, opened) == Closed(outcome="discarded")
+    assert await discard(worktrees, opened) == ClosedWorktree(outcome="discarded")
     assert (workspace / "a.txt").read_text() == "one\n"
     assert left_over(worktrees) == ["mainspring/mine"]
 
@@ -174,9 +175,9 @@ async def test_where_there_can_be_no_worktree_it_is_said_why(tmp_path: Path):
         ("empty", "no commit yet.* commit something"),
         ("bare.git", "a bare repository"),
     ]:
-        with pytest.raises(HandsError, match=why):
+        with pytest.raises(ToolEnvironmentError, match=why):
             await GitWorktrees(tmp_path / name, place).open("helper")
-    with pytest.raises(HandsError, match="no name"):
+    with pytest.raises(ToolEnvironmentError, match="no name"):
         await GitWorktrees(repository(tmp_path / "work"), place).open("../helper")
 
 
@@ -196,8 +197,8 @@ async def test_of_a_session_that_is_gone_only_branches_with_work_are_left(
     await worktrees.open("idle")
     opened = await worktrees.open("busy")
     (opened.path / "a.txt").write_text("not lost\n")
-    await worktrees.put_away()
-    await worktrees.put_away()
+    await worktrees.remove_all()
+    await worktrees.remove_all()
     assert left_over(worktrees) == ["mainspring/busy"]
     assert git(workspace, "show", "mainspring/busy:a.txt") == "not lost"
 
@@ -215,12 +216,14 @@ class Fate:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.left = -1
-        self._process: Callable[..., Awaitable[CompletedProcess[bytes]]] = careful_git.run_confined
+        self._process: Callable[..., Awaitable[CompletedProcess[bytes]]] = (
+            untrusted_git.run_confined
+        )
         self._rmtree: Callable[..., None] = shutil.rmtree
-        self._remove_tree = shares.remove_tree
-        monkeypatch.setattr(careful_git, "run_confined", self.run_confined)
+        self._remove_tree = readonly_mounts.remove_tree
+        monkeypatch.setattr(untrusted_git, "run_confined", self.run_confined)
         monkeypatch.setattr(shutil, "rmtree", self.rmtree)
-        monkeypatch.setattr(shares, "remove_tree", self.remove_tree)
+        monkeypatch.setattr(readonly_mounts, "remove_tree", self.remove_tree)
 
     async def run_confined(self, command: list[str], *more: object) -> CompletedProcess[bytes]:
         if command[1] in self.STEPS and self._dies():
@@ -256,7 +259,7 @@ class Fate:
 async def opened_at_last(worktrees: GitWorktrees, fate: Fate, step: int, name: str) -> bool:
     done = await fate.survived(partial(worktrees.open, name), step)
     opened = await worktrees.open(name)
-    assert sorted(each.name for each in opened.path.iterdir()) == [".git", "a.txt", "b.txt"]
+    assert sorted(item.name for item in opened.path.iterdir()) == [".git", "a.txt", "b.txt"]
     assert await worktrees.changes(opened) == []
     await discard(worktrees, opened)
     assert left_over(worktrees) == []
@@ -320,6 +323,6 @@ async def test_what_somebody_has_done_is_not_lost_with_what_git_knows_of_it(
 
     opened = await changed(worktrees, "other")
     shutil.rmtree(workspace / ".git/worktrees")
-    with pytest.raises(HandsError, match="has files"):
+    with pytest.raises(ToolEnvironmentError, match="has files"):
         await worktrees.open("other")
     assert (opened.path / "a.txt").read_text() == "other\n"

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from tests.repositories import git, repository
 
-from mainspring.core.errors import HandsError
-from mainspring.wiring.confined import Confined, run_confined
+from mainspring.capabilities.sandbox.confined_process import Confinement, run_confined
+from mainspring.core.errors import ToolEnvironmentError
 from mainspring.wiring.worktrees import GitWorktrees
 
 merge = partial(GitWorktrees.close, merge=True, message="did it")
@@ -136,7 +136,7 @@ async def test_a_workspace_cannot_have_another_repository_changed(
     workspace = tmp_path / "work"
     workspace.mkdir()
     lead(workspace / ".git", other)
-    with pytest.raises(HandsError, match=r"leads to|is a link"):
+    with pytest.raises(ToolEnvironmentError, match=r"leads to|is a link"):
         await GitWorktrees(workspace, tmp_path / "place").open("helper")
     assert git(other, "branch", "--format=%(refname:short)") == "main"
 
@@ -188,6 +188,6 @@ async def test_nobody_waits_for_a_pipe_in_the_place_of_a_file(
 
 async def test_git_has_so_much_memory_and_no_more(tmp_path: Path):
     told = await run_confined(
-        ["sh", "-c", "read line; ulimit -d"], tmp_path, {}, Confined(given=b"\n")
+        ["sh", "-c", "read line; ulimit -d"], tmp_path, {}, Confinement(given=b"\n")
     )
     assert told.stdout == b"2097152\n"

@@ -11,10 +11,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from mainspring.capabilities.workspace.bounds import Root
+from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
-from mainspring.capabilities.workspace.tree import Tree
-from mainspring.core.errors import FileRefused, HandsError, OutsideWorkspace
+from mainspring.capabilities.workspace.workspace_roots import Root
+from mainspring.core.errors import FileRefused, OutsideWorkspace, ToolEnvironmentError
 
 SECRET = b"the secret"
 LIMIT = 1_000_000
@@ -32,8 +32,8 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def tree(root: Path) -> Tree:
-    return Tree(root, hidden=[".mainspring"])
+def tree(root: Path) -> FolderWorkspace:
+    return FolderWorkspace(root, hidden=[".mainspring"])
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def tree(root: Path) -> Tree:
         "/proc/self/cwd/../secret",
     ],
 )
-async def test_no_path_leads_out(tree: Tree, root: Path, path: str):
+async def test_no_path_leads_out(tree: FolderWorkspace, root: Path, path: str):
     path = path.replace("{root}", str(root))
     with pytest.raises(OutsideWorkspace):
         tree.locate(path)
@@ -68,7 +68,7 @@ async def test_no_path_leads_out(tree: Tree, root: Path, path: str):
 
 
 @pytest.mark.parametrize("target", ["../secret", "/etc/passwd", "..", "deep/../../secret", "/"])
-async def test_no_link_leads_out(tree: Tree, root: Path, target: str):
+async def test_no_link_leads_out(tree: FolderWorkspace, root: Path, target: str):
     (root / "deep").mkdir()
     (root / "link").symlink_to(target)
     (root / "chain").symlink_to("link")
@@ -83,14 +83,16 @@ async def test_no_link_leads_out(tree: Tree, root: Path, target: str):
             await tree.walk(path)
 
 
-async def test_a_dangling_link_makes_no_file_outside(tree: Tree, root: Path, tmp_path: Path):
+async def test_a_dangling_link_makes_no_file_outside(
+    tree: FolderWorkspace, root: Path, tmp_path: Path
+):
     (root / "link").symlink_to("../planted")
     with pytest.raises(OutsideWorkspace):
         await tree.write("link", b"x")
     assert not (tmp_path / "planted").exists()
 
 
-async def test_links_in_a_circle_end(tree: Tree, root: Path):
+async def test_links_in_a_circle_end(tree: FolderWorkspace, root: Path):
     (root / "a").symlink_to("b")
     (root / "b").symlink_to("a")
     (root / "self").symlink_to("self/self")
@@ -116,7 +118,7 @@ async def test_links_in_a_circle_end(tree: Tree, root: Path):
         "to_key",
     ],
 )
-async def test_what_is_hidden_cannot_be_named(tree: Tree, root: Path, path: str):
+async def test_what_is_hidden_cannot_be_named(tree: FolderWorkspace, root: Path, path: str):
     (root / "link").symlink_to(".mainspring")
     (root / "to_key").symlink_to(root / ".mainspring/key")
     with pytest.raises(OutsideWorkspace, match="not for this session"):
@@ -128,7 +130,7 @@ async def test_what_is_hidden_cannot_be_named(tree: Tree, root: Path, path: str)
     assert (root / ".mainspring/key").read_bytes() == SECRET
 
 
-async def test_what_is_hidden_is_not_listed(tree: Tree, root: Path):
+async def test_what_is_hidden_is_not_listed(tree: FolderWorkspace, root: Path):
     (root / "seen").mkdir()
     (root / ".MAINSPRING").mkdir(exist_ok=True)
     assert [str(entry.path) for entry in await tree.walk()] == ["seen"]
@@ -139,7 +141,7 @@ async def test_what_is_hidden_is_known_by_what_it_is_not_only_by_its_name(root: 
     (root / "same_folder").mkdir()
     (root / ".hidden").symlink_to("same_folder")
     real = str(root / "same_folder")
-    tree = Tree(root, hidden=[".mainspring", real, "secret_file"])
+    tree = FolderWorkspace(root, hidden=[".mainspring", real, "secret_file"])
     (root / "secret_file").write_bytes(SECRET)
     os.link(root / "secret_file", root / "second_name")
     for path in ("same_folder", ".hidden/x", "second_name"):
@@ -151,12 +153,14 @@ async def test_what_is_hidden_is_known_by_what_it_is_not_only_by_its_name(root: 
 async def test_hidden_paths_are_hidden_in_every_root(root: Path, tmp_path: Path):
     other = tmp_path / "other"
     (other / ".mainspring").mkdir(parents=True)
-    tree = Tree(root, hidden=[".mainspring"], extra=[Root(path=other)])
+    tree = FolderWorkspace(root, hidden=[".mainspring"], extra=[Root(path=other)])
     with pytest.raises(OutsideWorkspace):
         await tree.write(str(other / ".mainspring/x"), b"")
 
 
-async def test_pipes_sockets_and_devices_are_neither_opened_nor_waited_for(tree: Tree, root: Path):
+async def test_pipes_sockets_and_devices_are_neither_opened_nor_waited_for(
+    tree: FolderWorkspace, root: Path
+):
     os.mkfifo(root / "pipe")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(os.path.relpath(root / "socket"))
@@ -174,7 +178,7 @@ async def test_pipes_sockets_and_devices_are_neither_opened_nor_waited_for(tree:
                 tree.open_file(path)
 
 
-async def test_folders_without_end_are_an_error_and_no_crash(tree: Tree, root: Path):
+async def test_folders_without_end_are_an_error_and_no_crash(tree: FolderWorkspace, root: Path):
     folder = os.open(root, os.O_RDONLY)
     for _ in range(400):
         os.mkdir("d", dir_fd=folder)
@@ -232,7 +236,7 @@ def folder(root: Path) -> Path:
     return made
 
 
-def content(tree: Tree, path: str) -> bytes:
+def content(tree: FolderWorkspace, path: str) -> bytes:
     opened = tree.open_file(path)
     try:
         return os.read(opened, 100)
@@ -240,22 +244,28 @@ def content(tree: Tree, path: str) -> bytes:
         os.close(opened)
 
 
-def test_a_file_swapped_for_a_link_gives_nothing_away(tree: Tree, root: Path, tmp_path: Path):
+def test_a_file_swapped_for_a_link_gives_nothing_away(
+    tree: FolderWorkspace, root: Path, tmp_path: Path
+):
     (root / "file").write_bytes(b"mine")
     with swapped(root / "file", tmp_path / "secret"):
         for _ in range(ROUNDS):
-            with suppress(HandsError):
+            with suppress(ToolEnvironmentError):
                 assert content(tree, "file") == b"mine"
 
 
-def test_a_folder_swapped_for_a_link_gives_nothing_away(tree: Tree, folder: Path, tmp_path: Path):
+def test_a_folder_swapped_for_a_link_gives_nothing_away(
+    tree: FolderWorkspace, folder: Path, tmp_path: Path
+):
     with swapped(folder, tmp_path):
         for _ in range(ROUNDS):
-            with suppress(HandsError):
+            with suppress(ToolEnvironmentError):
                 assert content(tree, "folder/secret") == b"mine"
 
 
-async def test_a_folder_swapped_for_a_link_is_not_listed(tree: Tree, folder: Path, tmp_path: Path):
+async def test_a_folder_swapped_for_a_link_is_not_listed(
+    tree: FolderWorkspace, folder: Path, tmp_path: Path
+):
     (folder / "below").mkdir()
     (folder / "below/mine").write_bytes(b"")
     outside = tmp_path / "outside"
@@ -263,36 +273,36 @@ async def test_a_folder_swapped_for_a_link_is_not_listed(tree: Tree, folder: Pat
     (outside / "theirs").write_bytes(b"")
     with swapped(folder / "below", outside):
         for _ in range(ROUNDS // 4):
-            with suppress(HandsError):
+            with suppress(ToolEnvironmentError):
                 paths = [entry.path.name for entry in await tree.walk()]
                 assert "theirs" not in paths
 
 
 async def test_a_folder_swapped_for_a_link_lets_no_write_out(
-    tree: Tree, folder: Path, tmp_path: Path
+    tree: FolderWorkspace, folder: Path, tmp_path: Path
 ):
     with swapped(folder, tmp_path):
         for _ in range(ROUNDS // 4):
-            with suppress(HandsError):
+            with suppress(ToolEnvironmentError):
                 await tree.write("folder/secret", b"mine")
-            with suppress(HandsError):
+            with suppress(ToolEnvironmentError):
                 await tree.write("folder/new/deep", b"mine", expected="")
     assert (tmp_path / "secret").read_bytes() == SECRET
     assert sorted(os.listdir(tmp_path)) == ["project", "secret"]
 
 
 async def test_a_target_swapped_while_it_is_written_stays_untouched(
-    tree: Tree, root: Path, tmp_path: Path
+    tree: FolderWorkspace, root: Path, tmp_path: Path
 ):
     (root / "file").write_bytes(b"mine")
     with swapped(root / "file", tmp_path / "secret"):
         for _ in range(ROUNDS // 4):
-            with suppress(HandsError):
+            with suppress(ToolEnvironmentError):
                 await tree.write("file", b"mine")
     assert (tmp_path / "secret").read_bytes() == SECRET
 
 
-async def test_a_restore_is_not_led_out(tree: Tree, folder: Path, tmp_path: Path):
+async def test_a_restore_is_not_led_out(tree: FolderWorkspace, folder: Path, tmp_path: Path):
     outside, aside = tmp_path / "outside", tmp_path / "aside"
     outside.mkdir()
     aside.mkdir()
@@ -306,7 +316,7 @@ async def test_a_restore_is_not_led_out(tree: Tree, folder: Path, tmp_path: Path
     with swapped(folder, outside, aside):
         for _ in range(ROUNDS // 20):
             for wanted in (one, two):
-                with suppress(HandsError):
+                with suppress(ToolEnvironmentError):
                     await snapshots.restore(wanted)
     assert os.listdir(outside) == ["secret"]
     assert (outside / "secret").read_bytes() == SECRET

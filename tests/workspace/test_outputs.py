@@ -8,22 +8,22 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mainspring.capabilities.workspace.outputs import (
+from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
+from mainspring.capabilities.workspace.session_outputs import (
     FOLDER,
     Output,
-    Unreadable,
+    UnreadableOutput,
     list_outputs,
     make_outputs,
     read_output,
 )
-from mainspring.capabilities.workspace.tree import Tree
 from mainspring.core.errors import NotFound, OutsideWorkspace
 from mainspring.log.records import Remove
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.describing.files import Files
-from mainspring.service.keeping.drawer import Listing
-from mainspring.service.sessions.outputs import KIND, OutputLimits, SessionOutputs
-from mainspring.wiring.outputs import output_source
+from mainspring.service.resources.file_resources import Files
+from mainspring.service.sessions.output_files import KIND, OutputLimits, SessionOutputs
+from mainspring.service.storage.repository import ListQuery
+from mainspring.wiring.workspace_setup import output_source
 
 
 @pytest.fixture
@@ -46,25 +46,27 @@ def test_no_link_no_second_name_and_no_device_is_read(workspace: Path, tmp_path:
     os.mkfifo(outputs / "pipe")
     assert [file.path for file in list_outputs(workspace)] == ["plain.txt"]
     for path in ("link", "up/secret", "twin", "pipe", "../../secret"):
-        assert isinstance(read_output(workspace, path, max_bytes=100), Unreadable), path
+        assert isinstance(read_output(workspace, path, max_bytes=100), UnreadableOutput), path
     (outputs / "plain.txt").unlink()  # after it was listed, before it is read
     (outputs / "plain.txt").symlink_to(secret)
-    assert isinstance(read_output(workspace, "plain.txt", max_bytes=100), Unreadable)
+    assert isinstance(read_output(workspace, "plain.txt", max_bytes=100), UnreadableOutput)
     outputs.rename(workspace / "moved")
     outputs.symlink_to(tmp_path)
     assert list_outputs(workspace) == []
-    assert isinstance(read_output(workspace, "secret", max_bytes=100), Unreadable)
+    assert isinstance(read_output(workspace, "secret", max_bytes=100), UnreadableOutput)
 
 
 def test_rules_are_held_against_the_workspaces_own_name(workspace: Path):
-    tree = Tree(workspace, hidden=[".mainspring"], aliases=["/workspace", "/mnt/session"])
+    tree = FolderWorkspace(
+        workspace, hidden=[".mainspring"], aliases=["/workspace", "/mnt/session"]
+    )
     for alias in ("/workspace", "/mnt/session", "/mnt/session/x/.."):
         assert tree.named(f"{alias}/.git/config") == f"{workspace}/.git/config"
         assert str(tree.locate(f"{alias}/outputs/a")) == f"{workspace}/outputs/a"
         with pytest.raises(OutsideWorkspace):
             tree.locate(f"{alias}/.mainspring/x")
     assert tree.named("/mnt/sessions/a") == "/mnt/sessions/a"
-    above = Tree(workspace, aliases=[str(workspace.parent), str(workspace)])
+    above = FolderWorkspace(workspace, aliases=[str(workspace.parent), str(workspace)])
     assert above.named(f"{workspace}/a") == f"{workspace}/a"
     assert str(above.locate(f"{workspace}/a")) == f"{workspace}/a"
     for path in ("/mnt/sessions/a", "/mnt/session/../a", "/workspace/../etc/passwd"):
@@ -74,7 +76,7 @@ def test_rules_are_held_against_the_workspaces_own_name(workspace: Path):
 
 def test_a_file_is_read_up_to_its_limit(workspace: Path):
     (workspace / FOLDER / "a").write_bytes(b"12345")
-    assert isinstance(read_output(workspace, "a", max_bytes=4), Unreadable)
+    assert isinstance(read_output(workspace, "a", max_bytes=4), UnreadableOutput)
     read = read_output(workspace, "a", max_bytes=5)
     assert isinstance(read, Output)
     assert read.content == b"12345"
@@ -90,13 +92,13 @@ async def test_a_crash_before_the_note_keeps_a_file_once_and_limits_hold(
         source = output_source(workspace)
 
         async def names() -> list[str]:
-            page = await files.page("acme", Listing(label="sesn_1"))
+            page = await files.page("acme", ListQuery(label="sesn_1"))
             return sorted(file.filename for file in page.data)
 
         (workspace / FOLDER / "a").write_bytes(b"12345678")
         assert await outputs.collect("acme", "sesn_1", source) == 1
         record = await store.records.get(KIND, "sesn_1")
-        await store.records.write(Remove(record=record))
+        await store.records.write(Remove(record_row=record))
         assert await outputs.collect("acme", "sesn_1", source) == 1
         assert await outputs.collect("acme", "sesn_1", source) == 0
         assert await names() == ["a"]
@@ -123,7 +125,9 @@ def test_every_entry_of_the_folder_counts_and_a_path_has_an_end(workspace: Path)
     long.mkdir(parents=True)
     (long / ("f" * 20)).touch()
     (long / ("f" * 21)).touch()
-    assert [len(each.path) for each in list_outputs(workspace) if "n" in each.path] == [1024]
+    assert [
+        len(list_output.path) for list_output in list_outputs(workspace) if "n" in list_output.path
+    ] == [1024]
 
 
 async def test_many_outputs_are_noted_in_few_writes_and_stopped_in_between(
@@ -154,7 +158,7 @@ async def test_many_outputs_are_noted_in_few_writes_and_stopped_in_between(
         for number in range(150):
             (folder / f"{number:03}").unlink()
         assert await outputs.collect("acme", "sesn_1", source) == 0  # what is kept counts
-        page = await files.page("acme", Listing(label="sesn_1", limit=100))
+        page = await files.page("acme", ListQuery(label="sesn_1", limit=100))
         for file in page.data:
             await files.delete("acme", file.id)
         assert await outputs.collect("acme", "sesn_1", source) == 50

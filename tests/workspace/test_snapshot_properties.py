@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.workspace.trees import picture
 
+from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
-from mainspring.capabilities.workspace.tree import Tree
 
 Deed: TypeAlias = tuple[Callable[[Path, bytes], None], str, bytes]
 
@@ -50,7 +50,7 @@ def remove(path: Path, _: bytes) -> None:
 
 
 def hard_link(path: Path, _: bytes) -> None:
-    os.link(next(each for each in path.parent.iterdir() if each.is_file()), path)
+    os.link(next(item for item in path.parent.iterdir() if item.is_file()), path)
 
 
 DEEDS = st.lists(
@@ -79,7 +79,7 @@ def test_a_restore_makes_a_tree_what_it_was(
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder, "tree")
         root.mkdir()
-        snapshots = WorkspaceSnapshots(Tree(root), Path(folder, "store"))
+        snapshots = WorkspaceSnapshots(FolderWorkspace(root), Path(folder, "store"))
 
         async def story() -> None:
             do(root, first)

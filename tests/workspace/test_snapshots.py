@@ -11,11 +11,11 @@ import anyio
 import pytest
 from tests.workspace.trees import picture
 
-from mainspring.capabilities.workspace.scan import Bound
+from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
-from mainspring.capabilities.workspace.tree import Tree
-from mainspring.core.errors import HandsError, InvalidInput
-from mainspring.core.hands import Changed
+from mainspring.capabilities.workspace.workspace_scan import ScanLimits
+from mainspring.core.errors import InvalidInput, ToolEnvironmentError
+from mainspring.core.ports import FileChange
 
 
 @pytest.fixture
@@ -37,7 +37,9 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def snapshots(root: Path) -> WorkspaceSnapshots:
-    return WorkspaceSnapshots(Tree(root, hidden=[".mainspring"]), root / ".mainspring/snapshots")
+    return WorkspaceSnapshots(
+        FolderWorkspace(root, hidden=[".mainspring"]), root / ".mainspring/snapshots"
+    )
 
 
 async def test_a_workspace_is_brought_back_with_everything_in_it(
@@ -84,15 +86,15 @@ async def test_what_has_changed_is_told_and_nothing_else_is_touched(
     (root / "broken").unlink()
     later, _ = await snapshots.take()
     expected = [
-        Changed("broken", "removed"),
-        Changed("hollow", "added"),
-        Changed("new/file", "added"),
-        Changed("src/a.py", "modified"),
-        Changed("src/run.sh", "modified"),
+        FileChange("broken", "removed"),
+        FileChange("hollow", "added"),
+        FileChange("new/file", "added"),
+        FileChange("src/a.py", "modified"),
+        FileChange("src/run.sh", "modified"),
     ]
     assert await snapshots.diff(taken) == await snapshots.diff(taken, later) == expected
     back = await snapshots.restore(taken)
-    assert {each.path for each in back} == {each.path for each in expected}
+    assert {item.path for item in back} == {item.path for item in expected}
     assert (root / ".git/HEAD").stat() == untouched
     assert await snapshots.restore(later) == expected
 
@@ -107,7 +109,7 @@ async def test_a_file_changed_right_after_a_snapshot_is_seen_though_it_looks_the
         times = file.stat()
         file.write_bytes(b"a = %d\n" % (number % 9))
         os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
-        assert await snapshots.diff(taken) == [Changed("src/a.py", "modified")]
+        assert await snapshots.diff(taken) == [FileChange("src/a.py", "modified")]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -185,12 +187,12 @@ async def test_no_link_is_followed_out_of_the_workspace(
     assert (outside / "a.py").read_bytes() == b"theirs"
 
 
-@pytest.mark.parametrize("bound", [Bound(max_files=3), Bound(max_bytes=10)])
+@pytest.mark.parametrize("bound", [ScanLimits(max_files=3), ScanLimits(max_bytes=10)])
 async def test_a_workspace_over_the_limit_is_said_to_be_so(
-    root: Path, tmp_path: Path, bound: Bound
+    root: Path, tmp_path: Path, bound: ScanLimits
 ):
-    snapshots = WorkspaceSnapshots(Tree(root), tmp_path / "store", bound=bound)
-    with pytest.raises(HandsError, match="too large to be kept"):
+    snapshots = WorkspaceSnapshots(FolderWorkspace(root), tmp_path / "store", scan_limits=bound)
+    with pytest.raises(ToolEnvironmentError, match="too large to be kept"):
         await snapshots.take()
 
 
@@ -201,9 +203,9 @@ async def test_only_what_is_wanted_is_kept(root: Path, snapshots: WorkspaceSnaps
     (root / "src/a.py").write_bytes(b"a = 3\n")
     new, _ = await snapshots.take()
     assert await snapshots.keep_only([old, new]) == 1
-    with pytest.raises(HandsError, match="no snapshot"):
+    with pytest.raises(ToolEnvironmentError, match="no snapshot"):
         await snapshots.restore(middle)
-    with pytest.raises(HandsError, match="no snapshot"):
+    with pytest.raises(ToolEnvironmentError, match="no snapshot"):
         await snapshots.keep_only(["0" * 64])
     await snapshots.restore(old)
     assert (root / "src/a.py").read_bytes() == b"a = 1\n"
@@ -221,21 +223,21 @@ async def test_a_damaged_store_is_said_to_be_so_before_anything_is_touched(
     shutil.rmtree(root / "src")
     before = picture(root)
     shutil.rmtree(root / ".mainspring/snapshots/objects")
-    with pytest.raises(HandsError, match="not kept any more"):
+    with pytest.raises(ToolEnvironmentError, match="not kept any more"):
         await snapshots.restore(taken)
     assert picture(root) == before
     for wrong in ("../../x", "f" * 64, ""):
-        with pytest.raises(HandsError):
+        with pytest.raises(ToolEnvironmentError):
             await snapshots.restore(wrong)
 
 
 def test_a_store_in_plain_sight_of_the_workspace_is_refused(root: Path):
     with pytest.raises(InvalidInput, match="inside the workspace"):
-        WorkspaceSnapshots(Tree(root), root / "store")
+        WorkspaceSnapshots(FolderWorkspace(root), root / "store")
 
 
 async def test_sessions_on_one_workspace_take_turns(root: Path):
-    tree = Tree(root, hidden=[".mainspring"])
+    tree = FolderWorkspace(root, hidden=[".mainspring"])
     found: list[tuple[str, int]] = []
 
     async def take() -> None:
@@ -252,7 +254,7 @@ CHILD = """
 import os, signal, sys, anyio
 from pathlib import Path
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
-from mainspring.capabilities.workspace.tree import Tree
+from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 
 root, store, act, deadly = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
 CHANGES = {"os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.symlink", "os.chmod", "open"}
@@ -265,7 +267,7 @@ def count(event, _):
         if left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-snapshots = WorkspaceSnapshots(Tree(root), store)
+snapshots = WorkspaceSnapshots(FolderWorkspace(root), store)
 if act == "take":
     wanted = snapshots.take
 else:
@@ -296,7 +298,7 @@ async def test_a_snapshot_that_was_killed_anywhere_is_taken_as_if_nothing_had_be
         (root / "src/a.py").write_bytes(b"a = %d\n" % deadly)
         (root / f"more_{deadly}").write_bytes(b"%d" % deadly)
         assert killed(root, store, "take", deadly) or deadly > 20
-        snapshots = WorkspaceSnapshots(Tree(root), store)
+        snapshots = WorkspaceSnapshots(FolderWorkspace(root), store)
         taken, _ = await snapshots.take()
         before = picture(root)
         shutil.rmtree(root / "src")
@@ -309,7 +311,7 @@ async def test_a_restore_that_was_killed_anywhere_is_finished_by_the_next(
     root: Path, tmp_path: Path
 ):
     store = tmp_path / "store"
-    snapshots = WorkspaceSnapshots(Tree(root), store)
+    snapshots = WorkspaceSnapshots(FolderWorkspace(root), store)
     before = picture(root)
     taken, _ = await snapshots.take()
     ends: list[bool] = []

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.capabilities.workspace.bounds import Root
-from mainspring.capabilities.workspace.tree import Tree
+from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
+from mainspring.capabilities.workspace.workspace_roots import Root
 from mainspring.core.errors import FileChanged, FileMissing, FileRefused, InvalidInput, IsFolder
 
 LIMIT = 1_000_000
@@ -20,14 +20,14 @@ def root(tmp_path: Path) -> Path:
     return made
 
 
-async def read(tree: Tree, path: str) -> bytes:
+async def read(tree: FolderWorkspace, path: str) -> bytes:
     return (await tree.read(path, max_bytes=LIMIT)).content
 
 
 async def test_a_file_is_read_by_relative_and_by_absolute_path(root: Path):
     (root / "src").mkdir()
     (root / "src/a.py").write_bytes(b"x = 1\n")
-    tree = Tree(root)
+    tree = FolderWorkspace(root)
     assert await read(tree, "src/a.py") == b"x = 1\n"
     assert await read(tree, "./src/../src//a.py") == b"x = 1\n"
     assert await read(tree, str(root / "src/a.py")) == b"x = 1\n"
@@ -40,7 +40,7 @@ async def test_a_link_that_stays_inside_is_followed(root: Path):
     (root / "by_name").symlink_to("real")
     (root / "by_path").symlink_to(root / "real")
     (root / "real/up").symlink_to("../by_name/a")
-    tree = Tree(root)
+    tree = FolderWorkspace(root)
     for path in ("by_name/a", "by_path/a", "real/up", "by_name/up"):
         assert await read(tree, path) == b"a"
         assert tree.locate(path) == tree.root / "real/a"
@@ -49,7 +49,7 @@ async def test_a_link_that_stays_inside_is_followed(root: Path):
 async def test_writing_through_a_link_replaces_what_it_leads_to(root: Path):
     (root / "real").write_bytes(b"old")
     (root / "link").symlink_to("real")
-    await Tree(root).write("link", b"new")
+    await FolderWorkspace(root).write("link", b"new")
     assert (root / "link").is_symlink()
     assert (root / "real").read_bytes() == b"new"
 
@@ -57,14 +57,14 @@ async def test_writing_through_a_link_replaces_what_it_leads_to(root: Path):
 async def test_a_path_may_be_located_before_anything_is_there(root: Path):
     (root / "real").mkdir()
     (root / "link").symlink_to("real")
-    tree = Tree(root)
+    tree = FolderWorkspace(root)
     assert tree.locate("link/new/deep/file") == tree.root / "real/new/deep/file"
     assert tree.locate("new/../other") == tree.root / "other"
     assert tree.locate(".") == tree.root
 
 
 async def test_the_version_changes_with_content_and_with_mode(root: Path):
-    tree = Tree(root)
+    tree = FolderWorkspace(root)
     first = await tree.write("a", b"1")
     assert (await tree.read("a", max_bytes=9)).version == first.version
     (root / "a").chmod(0o700)
@@ -76,14 +76,14 @@ async def test_the_version_changes_with_content_and_with_mode(root: Path):
 
 
 async def test_a_write_makes_folders_and_leaves_nothing_else(root: Path):
-    tree = Tree(root)
+    tree = FolderWorkspace(root)
     written = await tree.write("a/b/c.txt", b"hi", expected="")
     assert written == await tree.read("a/b/c.txt", max_bytes=LIMIT)
     assert os.listdir(root / "a/b") == ["c.txt"]
 
 
 async def test_a_write_expects_the_version_it_is_told(root: Path):
-    tree = Tree(root)
+    tree = FolderWorkspace(root)
     first = await tree.write("a", b"1", expected="")
     with pytest.raises(FileChanged, match="exists already"):
         await tree.write("a", b"2", expected="")
@@ -97,7 +97,7 @@ async def test_a_write_expects_the_version_it_is_told(root: Path):
 
 
 async def test_a_write_keeps_the_mode_and_never_makes_a_file_that_runs_as_another(root: Path):
-    tree = Tree(root)
+    tree = FolderWorkspace(root)
     (root / "run").write_bytes(b"#!/bin/sh\n")
     (root / "run").chmod(0o4755)
     await tree.write("run", b"#!/bin/sh\necho\n")
@@ -110,14 +110,14 @@ async def test_a_write_never_goes_through_a_hard_link(root: Path, tmp_path: Path
     outside = tmp_path / "outside"
     outside.write_bytes(b"theirs")
     os.link(outside, root / "inside")
-    await Tree(root).write("inside", b"mine")
+    await FolderWorkspace(root).write("inside", b"mine")
     assert (outside.read_bytes(), (root / "inside").read_bytes()) == (b"theirs", b"mine")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files for others")
 async def test_what_root_writes_belongs_to_whom_the_folder_belongs(root: Path):
     os.chown(root, 1234, 1235)
-    tree = Tree(root)
+    tree = FolderWorkspace(root)
     await tree.write("a/b", b"")
     os.chown(root / "a/b", 77, 78)
     await tree.write("a/b", b"again")
@@ -128,7 +128,7 @@ async def test_what_root_writes_belongs_to_whom_the_folder_belongs(root: Path):
 
 
 async def test_what_is_missing_a_folder_or_too_large_is_said(root: Path):
-    tree = Tree(root)
+    tree = FolderWorkspace(root)
     (root / "d").mkdir()
     with (root / "huge").open("wb") as file:
         file.truncate(10**12)
@@ -154,12 +154,12 @@ async def test_a_walk_lists_files_folders_and_links_in_order(root: Path):
         (root / path).write_bytes(b"12")
     (root / "loop").symlink_to(".")
     os.mkfifo(root / "pipe")
-    found = await Tree(root).walk(skip=[".git"])
+    found = await FolderWorkspace(root).walk(skip=[".git"])
     assert [str(entry.path) for entry in found] == [".git", "a.txt", "b", "b/a", "b/z", "loop"]
     assert [entry.is_folder for entry in found] == [True, False, True, False, False, False]
     assert found[-1].is_link
     assert found[1].size == 2
-    assert [str(entry.path) for entry in await Tree(root).walk("b", limit=1)] == ["b/a"]
+    assert [str(entry.path) for entry in await FolderWorkspace(root).walk("b", limit=1)] == ["b/a"]
 
 
 async def test_other_roots_are_reached_by_absolute_path_and_by_link(root: Path, tmp_path: Path):
@@ -168,7 +168,7 @@ async def test_other_roots_are_reached_by_absolute_path_and_by_link(root: Path, 
         made.mkdir()
         (made / "a").write_bytes(b"a")
     (root / "lib").symlink_to(library)
-    tree = Tree(root, extra=[Root(path=other), Root(path=library, read_only=True)])
+    tree = FolderWorkspace(root, extra=[Root(path=other), Root(path=library, read_only=True)])
     assert await read(tree, str(other / "a")) == b"a"
     assert await read(tree, "lib/a") == b"a"
     assert [entry.path for entry in await tree.walk(str(other))] == [tree.locate(str(other / "a"))]
@@ -181,7 +181,7 @@ async def test_other_roots_are_reached_by_absolute_path_and_by_link(root: Path, 
 
 async def test_a_read_only_root_inside_a_writable_one_stays_read_only(root: Path):
     (root / "vendor").mkdir()
-    tree = Tree(root, extra=[Root(path=root / "vendor", read_only=True)])
+    tree = FolderWorkspace(root, extra=[Root(path=root / "vendor", read_only=True)])
     with pytest.raises(FileRefused):
         await tree.write("vendor/a", b"")
     await tree.write("a", b"")
@@ -189,13 +189,13 @@ async def test_a_read_only_root_inside_a_writable_one_stays_read_only(root: Path
 
 def test_a_root_has_to_be_a_folder(tmp_path: Path):
     with pytest.raises(InvalidInput, match="no such folder"):
-        Tree(tmp_path / "nothing")
+        FolderWorkspace(tmp_path / "nothing")
 
 
 async def test_names_of_any_bytes_are_listed_and_read(root: Path):
     (root / "two\nlines").write_bytes(b"1")
     (root / os.fsdecode(b"caf\xe9")).write_bytes(b"2")
-    tree = Tree(root)
+    tree = FolderWorkspace(root)
     names = [str(entry.path) for entry in await tree.walk()]
     assert sorted([await read(tree, name) for name in names]) == [b"1", b"2"]
 
@@ -205,7 +205,7 @@ async def test_the_root_may_itself_be_reached_through_a_link(root: Path, tmp_pat
     alias.symlink_to(root)
     (root / "a").write_bytes(b"a")
     (root / "b").symlink_to(alias / "a")
-    tree = Tree(alias)
+    tree = FolderWorkspace(alias)
     assert await read(tree, str(alias / "a")) == b"a"
     assert await read(tree, "b") == b"a"
 
@@ -215,7 +215,7 @@ async def test_what_is_guarded_is_written_under_its_own_name_only(root: Path):
     (root / "notes").symlink_to(".git")
     (root / "inside").mkdir()
     (root / "inside/config").symlink_to("../.git/config")
-    tree = Tree(root, is_guarded=lambda path: "/.git" in path)
+    tree = FolderWorkspace(root, is_guarded=lambda path: "/.git" in path)
     for path in ("notes/config", "inside/config", "notes/new/deeper/x", "inside/../notes/config"):
         with pytest.raises(FileRefused, match="protected"):
             await tree.write(path, b"[core]")

@@ -21,7 +21,7 @@ GENESIS = hashlib.sha256(b"mainspring").digest()
 """What the first event of every log stands on."""
 
 
-class Unknown(Struct, frozen=True, kw_only=True):
+class UnknownPayload(Struct, frozen=True, kw_only=True):
     """An event that a newer Mainspring wrote: kept and passed on as it is, never interpreted."""
 
     type: str
@@ -103,7 +103,7 @@ HarnessPayload: TypeAlias = (
 KnownPayload: TypeAlias = (
     events.ClientPayload | AgentPayload | SessionPayload | SpanPayload | HarnessPayload
 )
-AnyPayload: TypeAlias = KnownPayload | Unknown
+AnyPayload: TypeAlias = KnownPayload | UnknownPayload
 
 PAYLOAD_TYPES: dict[str, type[events.Payload]] = {
     str(kind.__struct_config__.tag): kind for kind in get_args(KnownPayload)
@@ -176,7 +176,7 @@ class EventLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def payload_type(payload: AnyPayload) -> str:
-    if isinstance(payload, Unknown):
+    if isinstance(payload, UnknownPayload):
         return payload.type
     return str(payload.__struct_config__.tag)
 
@@ -200,7 +200,7 @@ def decode_payload(body: bytes | str) -> AnyPayload:
         kind = type_of(body)
         if kind in PAYLOAD_TYPES:
             raise MalformedEvent(f"{kind}: {error}") from error
-        return Unknown(type=kind)
+        return UnknownPayload(type=kind)
 
 
 def type_of(body: bytes | str) -> str:

@@ -38,10 +38,10 @@ class ErrorEntry:
     def explain(self, error: E, /, **values: object) -> E:
         """The same error, with what to do about it."""
         error.entry = self
-        error.fix = tuple(each.format(**values) for each in self.fix)
-        error.fix_in_python = tuple(each.format(**values) for each in self.in_python or self.fix)
-        for each in error.fix_in_python:
-            error.add_note(each)
+        error.fix = tuple(entry.format(**values) for entry in self.fix)
+        error.fix_in_python = tuple(entry.format(**values) for entry in self.in_python or self.fix)
+        for item in error.fix_in_python:
+            error.add_note(item)
         return error
 
 

@@ -85,11 +85,11 @@ class NotFound(ServiceError):
         self.kind = kind
 
 
-class AlreadyThere(ServiceError):
+class AlreadyExists(ServiceError):
     pass
 
 
-class PathTaken(AlreadyThere):
+class PathTaken(AlreadyExists):
     def __init__(self, path: str, *, memory_id: str, taken: str) -> None:
         super().__init__(
             f"path: {path} cannot be beside {taken}, the path of {memory_id};"
@@ -99,11 +99,11 @@ class PathTaken(AlreadyThere):
         self.taken = taken
 
 
-class Stale(ServiceError):
+class StaleVersion(ServiceError):
     pass
 
 
-class PreconditionFailed(Stale):
+class PreconditionFailed(StaleVersion):
     pass
 
 
@@ -119,7 +119,7 @@ class HeartbeatRefused(PreconditionFailed):
         self.ttl_seconds = ttl_seconds
 
 
-class MemoryChanged(Stale):
+class MemoryChanged(StaleVersion):
     pass
 
 
@@ -210,23 +210,23 @@ class BlobNotFound(LogError):
         self.digest = digest
 
 
-class HandsError(MainspringError):
+class ToolEnvironmentError(MainspringError):
     pass
 
 
-class OutsideWorkspace(HandsError):
+class OutsideWorkspace(ToolEnvironmentError):
     pass
 
 
-class FileChanged(HandsError):
+class FileChanged(ToolEnvironmentError):
     pass
 
 
-class FileMissing(HandsError):
+class FileMissing(ToolEnvironmentError):
     pass
 
 
-class FileRefused(HandsError):
+class FileRefused(ToolEnvironmentError):
     pass
 
 
@@ -234,11 +234,11 @@ class IsFolder(FileRefused):
     pass
 
 
-class NetworkRefused(HandsError):
+class NetworkRefused(ToolEnvironmentError):
     pass
 
 
-class SandboxFailed(HandsError):
+class SandboxFailed(ToolEnvironmentError):
     pass
 
 
@@ -280,7 +280,7 @@ class ProviderFailed(MainspringError):
     @property
     def retryable(self) -> bool:
         """Whether the same provider may answer the same request later."""
-        return self.kind in _PASSING
+        return self.kind in _TRANSIENT
 
 
 _PROVIDER_ENTRIES: dict[ProviderFailure, ErrorEntry] = {
@@ -295,7 +295,7 @@ _PROVIDER_ENTRIES: dict[ProviderFailure, ErrorEntry] = {
     "invalid_request": error_table.REQUEST_REFUSED,
     "exhausted": error_table.SCRIPT_ENDED,
 }
-_PASSING = frozenset[ProviderFailure](
+_TRANSIENT = frozenset[ProviderFailure](
     ("overloaded", "rate_limited", "timeout", "stalled", "connection", "server", "malformed")
 )
 

@@ -11,5 +11,5 @@ def fold_name(name: str) -> str:
     """The same for all names that some file system takes for one."""
     if not name.isascii():
         plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", name).casefold())
-        name = "".join(each for each in plain if unicodedata.category(each) != _INVISIBLE)
+        name = "".join(item for item in plain if unicodedata.category(item) != _INVISIBLE)
     return name.lower().rstrip(". ")

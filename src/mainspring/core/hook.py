@@ -1,4 +1,4 @@
-"""What the harness tells hooks, and what they answer. Running them is `capabilities/hooks`'."""
+"""What the harness passes to hooks and what they return. `capabilities/hooks` runs them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal, Protocol, TypeAlias
 from mainspring.core.events import PermissionUpdate
 from mainspring.core.facts import HookRan
 
-HookEvent: TypeAlias = Literal[
+HookEventName: TypeAlias = Literal[
     "SessionStart",
     "SessionEnd",
     "UserPromptSubmit",
@@ -30,8 +30,8 @@ HookEvent: TypeAlias = Literal[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Occasion:
-    event: HookEvent
+class HookEvent:
+    event: HookEventName
     subject: str = ""
     """What matchers are held against: a tool's name, or what brought the event about."""
     fields: Mapping[str, object] = field(default_factory=dict[str, object])
@@ -40,7 +40,7 @@ class Occasion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ruling:
+class HookResult:
     """What all hooks of one occasion said, together: the strictest wins."""
 
     permission: Literal["allow", "ask", "defer", "deny"] | None = None
@@ -61,18 +61,18 @@ class Ruling:
     interrupt: bool = False
     retry: bool = False
     """The model may be told that the denied call can be tried again."""
-    ran: tuple[HookRan, ...] = ()
+    hook_runs: tuple[HookRan, ...] = ()
 
 
-NOTHING_SAID = Ruling()
+EMPTY_HOOK_RESULT = HookResult()
 
 
 class Hooks(Protocol):
-    async def run(self, occasion: Occasion) -> Ruling:
+    async def run(self, hook_event: HookEvent) -> HookResult:
         """Ask every hook that wants to hear of this. Never raises: a gate's failure is a no."""
         ...
 
 
 class NoHooks:
-    async def run(self, occasion: Occasion) -> Ruling:
-        return NOTHING_SAID
+    async def run(self, hook_event: HookEvent) -> HookResult:
+        return EMPTY_HOOK_RESULT

@@ -37,14 +37,14 @@ class ToolUse(Struct, frozen=True, kw_only=True, tag_field="type", tag="tool_use
         return written if isinstance(written, str) else None
 
 
-class ToolResult(Struct, frozen=True, kw_only=True, tag_field="type", tag="tool_result"):
+class ToolResultBlock(Struct, frozen=True, kw_only=True, tag_field="type", tag="tool_result"):
     tool_use_id: str
     content: tuple[Block, ...]
     is_error: bool = False
 
 
 class User(Struct, frozen=True, tag_field="role", tag="user"):
-    content: tuple[Block | ToolResult, ...]
+    content: tuple[Block | ToolResultBlock, ...]
     """Tool results first, in the order asked, then what the user said."""
 
 
@@ -88,7 +88,7 @@ class ThinkingDelta(Struct, frozen=True, tag_field="type", tag="thinking_delta")
     text: str
 
 
-class Announced(Struct, frozen=True, kw_only=True, tag_field="type", tag="announced"):
+class EventAnnounced(Struct, frozen=True, kw_only=True, tag_field="type", tag="announced"):
     """The deltas of this kind that follow will be an event, with this id. The harness says so, no
     model does; if the reply breaks off, there may be no such event."""
 
@@ -142,7 +142,7 @@ Delta: TypeAlias = (
     | Stalled
     | FailedOver
     | ToolOutput
-    | Announced
+    | EventAnnounced
 )
 
 

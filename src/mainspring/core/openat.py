@@ -63,7 +63,7 @@ def real_path(path: str, *, distrusted: Collection[str] = ()) -> str:
     Raises:
         OSError: ELOOP for a link that is not followed; ENOENT if something is missing.
     """
-    untrusted = {identity(os.stat(each)) for each in distrusted if os.path.isdir(each)}
+    untrusted = {identity(os.stat(item)) for item in distrusted if os.path.isdir(item)}
     root = os.open("/", _FOLDER | _SAFE)
     try:
         walk = LinkWalk(root, "/", untrusted)
@@ -112,8 +112,8 @@ class LinkWalk:
                 raise OSError(errno.EXDEV, "leads out of the folder", path)
             return self._folders.pop()
         finally:
-            for each in self._folders:
-                os.close(each)
+            for folder in self._folders:
+                os.close(folder)
 
     def _enter(self, part: str) -> list[str]:
         """One step down; where to go from here instead if that is a link."""
@@ -124,7 +124,7 @@ class LinkWalk:
             self.names.append(part)
             return []
         self._links += 1
-        above = {identity(os.fstat(each)) for each in self._folders}
+        above = {identity(os.fstat(item)) for item in self._folders}
         if self._links > _MAX_LINKS or above & self._untrusted:
             raise OSError(errno.ELOOP, "a link that is not followed", part)
         target = os.readlink(part, dir_fd=folder).split("/")

@@ -42,12 +42,12 @@ class Origin(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of the key, the deployment, the trigger."""
 
 
-def at_machine(user: str) -> Sender:
+def local_user(user: str) -> Sender:
     """A person who uses the command line or the library, as a user of the operating system."""
     return Sender(kind="person", id=f"cli:{user}")
 
 
-UNKNOWN = Origin(type="user")
+UNKNOWN_ORIGIN = Origin(type="user")
 """Of a session that was made before this was noted."""
 
 _ENCODER = msgspec.json.Encoder()

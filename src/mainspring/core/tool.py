@@ -1,4 +1,4 @@
-"""A tool: what the model is told, what it does, and what each single call of it is like."""
+"""A tool: its specification, its function, and the traits of each single call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mainspring.core.envelope import KnownPayload
 from mainspring.core.events import Failure
 from mainspring.core.model import ToolSpec
 
-InDoubt: TypeAlias = Literal["retry", "probe", "ask", "report"]
+InDoubtPolicy: TypeAlias = Literal["retry", "probe", "ask", "report"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ToolResult:
     content: tuple[Block, ...]
     """What the model reads."""
     ok: bool = True
@@ -45,7 +45,7 @@ class Outcome:
     again afterwards."""
 
     @classmethod
-    def text(cls, text: str, *, ok: bool = True, error: Failure | None = None) -> Outcome:
+    def text(cls, text: str, *, ok: bool = True, error: Failure | None = None) -> ToolResult:
         return cls((TextBlock(text),), ok, error=error)
 
 
@@ -56,7 +56,7 @@ class Traits:
     read_only: bool = False
     concurrent: bool = False
     destructive: bool = False
-    in_doubt: InDoubt = "report"
+    in_doubt: InDoubtPolicy = "report"
     """How a call that was started and not settled before a crash is settled."""
     on_interrupt: Literal["cancel", "block"] = "cancel"
     max_chars: int = 30_000
@@ -74,16 +74,16 @@ SAFE_READ = Traits(read_only=True, concurrent=True, in_doubt="retry")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
     spec: ToolSpec
-    run: Callable[[Call], Awaitable[Outcome]]
+    run: Callable[[Call], Awaitable[ToolResult]]
     """A failure that the model can act on is an `Outcome` that is not ok, not an exception."""
     traits: Callable[[Mapping[str, object]], Traits] = lambda _: Traits()
-    probe: Callable[[Call], Awaitable[Outcome | None]] | None = None
+    probe: Callable[[Call], Awaitable[ToolResult | None]] | None = None
     """What became of an earlier attempt: its outcome, or `None` if it never happened."""
     invalid: Callable[[Mapping[str, object]], str | None] = lambda _: None
     """What is wrong with an input, in words for the model."""
     objection: Callable[[Call], Awaitable[str | None]] | None = None
     """What is wrong with a well-formed call as things stand, in words for the model."""
-    judged: Callable[[Mapping[str, object]], Mapping[str, object]] = lambda given: given
+    normalize_input: Callable[[Mapping[str, object]], Mapping[str, object]] = lambda given: given
     """The input as gates are to see it: paths absolute. The log keeps what was asked."""
     preview: Callable[[Call], Awaitable[str | None]] | None = None
     """What a call would do, in words or as a diff, without doing it."""

@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Literal, Protocol, TypeAlias
 
 from mainspring.core.clock import Clock
-from mainspring.harness.limits import Limits, Spent
+from mainspring.harness.limits import Limits, Spending
 
 Payer: TypeAlias = Literal["agent", "user", "tenant"]
 
@@ -27,31 +27,31 @@ _ADVICE = (
 )
 
 
-def status_block(spent: Spent, limits: Limits) -> str | None:
+def status_block(spending: Spending, limits: Limits) -> str | None:
     """What the model is told of its budget; None if nothing is limited.
 
     Made of the log only, and of steps rather than numbers, so that it changes rarely.
     """
-    return advice(left(spent, limits))
+    return budget_advice(remaining_percents(spending, limits))
 
 
-def left(spent: Spent, limits: Limits) -> list[tuple[int, str]]:
+def remaining_percents(spending: Spending, limits: Limits) -> list[tuple[int, str]]:
     """Of everything that is limited, how many percent are left."""
     return [
         (_percent_left(used, limit), what)
         for what, used, limit in (
-            ("turns", spent.turns, limits.max_turns),
-            ("time", spent.seconds, limits.max_seconds),
-            ("input tokens", spent.input_tokens, limits.max_input_tokens),
-            ("output tokens", spent.output_tokens, limits.max_output_tokens),
-            ("tool calls", spent.tool_calls, limits.max_tool_calls),
-            ("money", spent.cost_usd, limits.max_cost_usd),
+            ("turns", spending.turns, limits.max_turns),
+            ("time", spending.seconds, limits.max_seconds),
+            ("input tokens", spending.input_tokens, limits.max_input_tokens),
+            ("output tokens", spending.output_tokens, limits.max_output_tokens),
+            ("tool calls", spending.tool_calls, limits.max_tool_calls),
+            ("money", spending.cost_usd, limits.max_cost_usd),
         )
         if limit is not None
     ]
 
 
-def advice(left: Sequence[tuple[int, str]]) -> str | None:
+def budget_advice(left: Sequence[tuple[int, str]]) -> str | None:
     """What to do with what is left, by that of which there is least."""
     if not left:
         return None
@@ -150,7 +150,7 @@ class DailyLimits:
         return {"agent": self.agent_usd, "user": self.user_usd, "tenant": self.tenant_usd}[payer]
 
 
-class MemoryLedger:
+class InMemoryLedger:
     """A ledger of one process. It forgets with it, so it only ever allows too much, for a day."""
 
     def __init__(self, limits: DailyLimits, clock: Clock) -> None:
@@ -196,7 +196,7 @@ class MemoryLedger:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Purse:
+class Budget:
     """Limits beyond the session's own: of the day, and of how fast money may go."""
 
     ledger: Ledger | None = None

@@ -17,7 +17,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.core.catalog import ModelFacts, Price
 from mainspring.core.envelope import AnyPayload
 from mainspring.core.events import (
     AgentCustomToolUse,
@@ -39,7 +38,8 @@ from mainspring.core.facts import (
     SessionReceived,
     SessionWoken,
 )
-from mainspring.harness.reasons import Ended
+from mainspring.core.model_facts import ModelFacts, Price
+from mainspring.harness.stop_reasons import Ended
 
 _MILLION = Decimal(1_000_000)
 _CONTINUATIONS_BEFORE_DOUBT = 3
@@ -72,7 +72,7 @@ class Reservation:
 _NO_RESERVATIONS: Mapping[str, Reservation] = MappingProxyType({})
 
 
-class Spent(Struct, frozen=True, kw_only=True):
+class Spending(Struct, frozen=True, kw_only=True):
     """A struct for speed: a long log folds it once an event."""
 
     turns: int = 0
@@ -121,35 +121,37 @@ class Spent(Struct, frozen=True, kw_only=True):
         return self.seconds_before + _seconds(self.running_since, self.latest)
 
 
-def fold(spent: Spent, payload: AnyPayload, at: datetime | None = None) -> Spent:
+def fold(spending: Spending, payload: AnyPayload, at: datetime | None = None) -> Spending:
     """What has been spent after one more event; `at` is its time."""
-    spent = _fold_time(spent, payload, at)
+    spending = _fold_time(spending, payload, at)
     match payload:
         case ModelRequestEnded(model_usage=usage, purpose=purpose):
             return replace(
-                spent,
-                turns=spent.turns + (purpose is None),
-                input_tokens=spent.input_tokens + prompt_tokens(usage),
-                output_tokens=spent.output_tokens + usage.output_tokens,
+                spending,
+                turns=spending.turns + (purpose is None),
+                input_tokens=spending.input_tokens + prompt_tokens(usage),
+                output_tokens=spending.output_tokens + usage.output_tokens,
             )
         case AgentToolUse() | AgentMcpToolUse() | AgentCustomToolUse():
-            return replace(spent, tool_calls=spent.tool_calls + 1)
+            return replace(spending, tool_calls=spending.tool_calls + 1)
         case BudgetReserved() | BudgetSettled() | SessionForked():
-            return _fold_money(spent, payload)
+            return _fold_money(spending, payload)
         case SessionImported():  # what another tool has spent counts against no limit here
-            return Spent(latest=at)
+            return Spending(latest=at)
         case LoopContinued(reason="budget_continuation"):
             return replace(
-                spent,
-                continuations=spent.continuations + 1,
-                output_at_continuation=spent.output_tokens,
-                last_gain=spent.output_tokens - spent.output_at_continuation,
+                spending,
+                continuations=spending.continuations + 1,
+                output_at_continuation=spending.output_tokens,
+                last_gain=spending.output_tokens - spending.output_at_continuation,
             )
         case _:
-            return spent
+            return spending
 
 
-def _fold_money(spent: Spent, payload: BudgetReserved | BudgetSettled | SessionForked) -> Spent:
+def _fold_money(
+    spending: Spending, payload: BudgetReserved | BudgetSettled | SessionForked
+) -> Spending:
     match payload:
         case BudgetReserved():
             reservation = Reservation(
@@ -157,38 +159,42 @@ def _fold_money(spent: Spent, payload: BudgetReserved | BudgetSettled | SessionF
                 input_tokens=payload.input_tokens,
                 output_tokens=payload.output_tokens,
             )
-            opened = {**spent.reservations, payload.reservation_id: reservation}
-            return replace(spent, reservations=opened)
-        case BudgetSettled(reservation_id=settled) if settled in spent.reservations:
-            left = {key: kept for key, kept in spent.reservations.items() if key != settled}
-            cost = spent.cost_usd + Decimal(payload.cost_usd)
-            return replace(spent, reservations=left, cost_usd=cost)
+            opened = {**spending.reservations, payload.reservation_id: reservation}
+            return replace(spending, reservations=opened)
+        case BudgetSettled(reservation_id=settled) if settled in spending.reservations:
+            left = {key: kept for key, kept in spending.reservations.items() if key != settled}
+            cost = spending.cost_usd + Decimal(payload.cost_usd)
+            return replace(spending, reservations=left, cost_usd=cost)
         case BudgetSettled():  # a second time: it has been counted
-            return spent
+            return spending
         case SessionForked():  # calls under way are the parent's to settle and to pay
-            return replace(spent, reservations=_NO_RESERVATIONS)
+            return replace(spending, reservations=_NO_RESERVATIONS)
 
 
-def _fold_time(spent: Spent, payload: AnyPayload, at: datetime | None) -> Spent:
+def _fold_time(spending: Spending, payload: AnyPayload, at: datetime | None) -> Spending:
     """Time between the last event before a crash or a fork and the first after it is nobody's."""
-    latest = at or spent.latest
+    latest = at or spending.latest
     match payload:
         case StatusRunning():
-            since = spent.running_since or latest
-            return replace(spent, running=spent.running + 1, running_since=since, latest=latest)
-        case SessionWoken() if spent.running:
-            paused = replace(spent, seconds_before=spent.seconds, running_since=latest)
+            since = spending.running_since or latest
+            return replace(
+                spending, running=spending.running + 1, running_since=since, latest=latest
+            )
+        case SessionWoken() if spending.running:
+            paused = replace(spending, seconds_before=spending.seconds, running_since=latest)
             return replace(paused, latest=latest)
         case SessionForked() | SessionReceived():
-            ended = replace(spent, seconds_before=spent.seconds, running=0, running_since=None)
+            ended = replace(
+                spending, seconds_before=spending.seconds, running=0, running_since=None
+            )
             return replace(ended, latest=latest)
-        case StatusIdle() | StatusTerminated() | StatusRescheduled() if spent.running > 1:
-            return replace(spent, running=spent.running - 1, latest=latest)
+        case StatusIdle() | StatusTerminated() | StatusRescheduled() if spending.running > 1:
+            return replace(spending, running=spending.running - 1, latest=latest)
         case StatusIdle() | StatusTerminated() | StatusRescheduled():
-            done = replace(spent, latest=latest)
+            done = replace(spending, latest=latest)
             return replace(done, seconds_before=done.seconds, running=0, running_since=None)
         case _:
-            return replace(spent, latest=latest)
+            return replace(spending, latest=latest)
 
 
 def prompt_tokens(usage: Usage) -> int:
@@ -201,75 +207,82 @@ def worst_cost(price: Price, *, input_tokens: int, output_tokens: int) -> Decima
     return (input_tokens * dearest + output_tokens * price.output) / _MILLION
 
 
-def reached(spent: Spent, limits: Limits) -> Ended | None:
+def limit_reached(spending: Spending, limits: Limits) -> Ended | None:
     """The limit that allows no further step of any kind, if one does not."""
-    if limits.max_turns is not None and spent.turns >= limits.max_turns:
-        return Ended("max_turns", f"{spent.turns} of {limits.max_turns} turns taken")
+    if limits.max_turns is not None and spending.turns >= limits.max_turns:
+        return Ended("max_turns", f"{spending.turns} of {limits.max_turns} turns taken")
     return (
-        _used_up("seconds", spent.seconds, limits.max_seconds)
-        or _used_up("tool calls", spent.tool_calls, limits.max_tool_calls)
-        or _used_up("input tokens", spent.committed_input_tokens, limits.max_input_tokens)
-        or _used_up("output tokens", spent.committed_output_tokens, limits.max_output_tokens)
-        or _would_pass("US dollars", spent.committed_usd, 0, limits.max_cost_usd)
+        _limit_if_used_up("seconds", spending.seconds, limits.max_seconds)
+        or _limit_if_used_up("tool calls", spending.tool_calls, limits.max_tool_calls)
+        or _limit_if_used_up(
+            "input tokens", spending.committed_input_tokens, limits.max_input_tokens
+        )
+        or _limit_if_used_up(
+            "output tokens", spending.committed_output_tokens, limits.max_output_tokens
+        )
+        or _limit_if_passed("US dollars", spending.committed_usd, 0, limits.max_cost_usd)
     )
 
 
 def reserve(
-    spent: Spent, limits: Limits, facts: ModelFacts, *, input_tokens: int, output_tokens: int
+    spending: Spending, limits: Limits, facts: ModelFacts, *, input_tokens: int, output_tokens: int
 ) -> Decimal | Ended:
     """Dollars to reserve for the next call, or the limit that it might pass.
 
     For a limit of single calls, pass a `Spent()`.
     """
-    if (ended := reached(spent, limits)) is not None:
+    if (ended := limit_reached(spending, limits)) is not None:
         return ended
     cost = worst_cost(facts.price, input_tokens=input_tokens, output_tokens=output_tokens)
     return (
-        _would_pass(
-            "input tokens", spent.committed_input_tokens, input_tokens, limits.max_input_tokens
+        _limit_if_passed(
+            "input tokens", spending.committed_input_tokens, input_tokens, limits.max_input_tokens
         )
-        or _would_pass(
-            "output tokens", spent.committed_output_tokens, output_tokens, limits.max_output_tokens
+        or _limit_if_passed(
+            "output tokens",
+            spending.committed_output_tokens,
+            output_tokens,
+            limits.max_output_tokens,
         )
-        or _would_pass("US dollars", spent.committed_usd, cost, limits.max_cost_usd)
+        or _limit_if_passed("US dollars", spending.committed_usd, cost, limits.max_cost_usd)
         or cost
     )
 
 
 def affordable_output(
-    spent: Spent, limits: Limits, facts: ModelFacts, *, input_tokens: int, output_tokens: int
+    spending: Spending, limits: Limits, facts: ModelFacts, *, input_tokens: int, output_tokens: int
 ) -> int:
     """The longest reply, up to `output_tokens`, that `reserve` would still allow; 0: none."""
     allowed = output_tokens
     if limits.max_output_tokens is not None:
-        allowed = min(allowed, limits.max_output_tokens - spent.committed_output_tokens)
+        allowed = min(allowed, limits.max_output_tokens - spending.committed_output_tokens)
     if limits.max_cost_usd is not None and facts.price.output > 0:
         prompt = worst_cost(facts.price, input_tokens=input_tokens, output_tokens=0)
-        money = limits.max_cost_usd - spent.committed_usd - prompt
+        money = limits.max_cost_usd - spending.committed_usd - prompt
         allowed = min(allowed, int(money * _MILLION / facts.price.output))
     return max(0, allowed)
 
 
-def calls_over(spent: Spent, limits: Limits) -> int:
+def calls_over(spending: Spending, limits: Limits) -> int:
     """How many of the calls just proposed are too many, counted from the last one."""
     if limits.max_tool_calls is None:
         return 0
-    return max(0, spent.tool_calls - limits.max_tool_calls)
+    return max(0, spending.tool_calls - limits.max_tool_calls)
 
 
-def continuation(spent: Spent, limits: Limits) -> str | None:
+def continuation(spending: Spending, limits: Limits) -> str | None:
     """What to tell a model that stops although most of its target is unused; None: let it stop.
 
     It may stop at nine tenths, or once being told to go on has stopped helping.
     """
     target = limits.target_tokens
-    if target is None or spent.output_tokens >= target * 9 // 10:
+    if target is None or spending.output_tokens >= target * 9 // 10:
         return None
-    gain = spent.output_tokens - spent.output_at_continuation
-    is_spent_force = max(gain, spent.last_gain) < _MIN_GAIN_TOKENS
-    if spent.continuations >= _CONTINUATIONS_BEFORE_DOUBT and is_spent_force:
+    gain = spending.output_tokens - spending.output_at_continuation
+    is_spent_force = max(gain, spending.last_gain) < _MIN_GAIN_TOKENS
+    if spending.continuations >= _CONTINUATIONS_BEFORE_DOUBT and is_spent_force:
         return None
-    used = spent.output_tokens * 100 // target
+    used = spending.output_tokens * 100 // target
     return (
         f"You have used {used} % of the {target} tokens set aside for this work. Go on: look for"
         " what is missing or unverified and do it. Do not summarize what is done."
@@ -282,26 +295,27 @@ def _seconds(since: datetime | None, until: datetime | None) -> float:
     return max(0.0, (until - since).total_seconds())
 
 
-def _used_up(
+def _limit_if_used_up(
     what: str, used: int | float | Decimal, limit: int | float | Decimal | None
 ) -> Ended | None:
     if limit is None or used < limit:
         return None
-    return Ended("budget_reached", f"{_shown(used)} of {_shown(limit)} {what} used")
+    return Ended("budget_reached", f"{_format_amount(used)} of {_format_amount(limit)} {what} used")
 
 
-def _would_pass(
+def _limit_if_passed(
     what: str, used: int | Decimal, more: int | Decimal, limit: int | Decimal | None
 ) -> Ended | None:
     if limit is None or used + more <= limit:
         return None
     return Ended(
         "budget_reached",
-        f"{_shown(used)} of {_shown(limit)} {what} used, and the next call may take {_shown(more)}",
+        f"{_format_amount(used)} of {_format_amount(limit)} {what} used, and the "
+        f"next call may take {_format_amount(more)}",
     )
 
 
-def _shown(amount: int | float | Decimal) -> str:
+def _format_amount(amount: int | float | Decimal) -> str:
     if isinstance(amount, int):
         return str(amount)
     return f"{amount:.4f}".rstrip("0").rstrip(".")

@@ -16,188 +16,193 @@ from mainspring.core.events import (
     StatusIdle,
     StatusRunning,
 )
-from mainspring.core.tool import InDoubt, Outcome
-from mainspring.harness import occasions
-from mainspring.harness.abandoned import INTERRUPTED, abandoned
-from mainspring.harness.calling import look_up
-from mainspring.harness.calls import run_round
-from mainspring.harness.context.compact import compact
-from mainspring.harness.desk import Desk
-from mainspring.harness.early import early_calls
-from mainspring.harness.hearing import hear, listen
+from mainspring.core.tool import InDoubtPolicy, ToolResult
+from mainspring.harness import hook_events
+from mainspring.harness.context.compaction import compact_on_request
+from mainspring.harness.crash_recovery import INTERRUPTED_TEXT, recovery_events
 from mainspring.harness.limits import continuation
-from mainspring.harness.open_call import OpenCall
-from mainspring.harness.pipeline import settle
-from mainspring.harness.reasons import Continue, Ended, Step, stop_reason
-from mainspring.harness.repetition import LOOP_ERROR, NUDGE
+from mainspring.harness.run_inbox import receive, receive_during_run
+from mainspring.harness.speculative_reads import open_speculative_reads
+from mainspring.harness.state.open_call import OpenCall
+from mainspring.harness.state.repetition import LOOP_ERROR, NUDGE
+from mainspring.harness.stop_reasons import Continue, Ended, Step, stop_reason
+from mainspring.harness.thread_context import ThreadContext
+from mainspring.harness.tool_call import find_tool
+from mainspring.harness.tool_pipeline import settle
+from mainspring.harness.tool_rounds import run_round
 from mainspring.harness.turn import take_turn
 
 WAKES_WITHOUT_PROGRESS = 5
 FEEDBACK_IN_A_ROW = 3
 
 
-async def run(desk: Desk) -> Ended | None:
+async def run(context: ThreadContext) -> Ended | None:
     """Run the thread until it ends or waits; `None` if there was nothing to do."""
-    async with early_calls() as desk.early:
-        stopped = await listen(desk)
-        ended = _begin(desk) or stopped
-        if ended is None and not desk.thread.running:
-            await desk.commit()  # what came changes nothing, and must not come again
+    async with open_speculative_reads() as context.speculative_reads:
+        stopped = await receive(context)
+        ended = _begin(context) or stopped
+        if ended is None and not context.thread.running:
+            await context.commit()  # what came changes nothing, and must not come again
             return None
-        return await _run(desk, ended)
+        return await _run(context, ended)
 
 
-async def _run(desk: Desk, ended: Ended | None) -> Ended:
+async def _run(context: ThreadContext, ended: Ended | None) -> Ended:
     while ended is None:
-        step = await _next_step(desk)
+        step = await _next_step(context)
         match step:
             case Continue(reason, detail):
-                desk.note(fact.LoopContinued(reason=reason, detail=detail))
+                context.note(fact.LoopContinued(reason=reason, detail=detail))
             case Ended():
                 ended = step
             case None:
                 pass
         if ended is None:
-            ended = await hear(desk)
-        elif await _is_overtaken(desk, ended):
+            ended = await receive_during_run(context)
+        elif await _has_new_input(context, ended):
             ended = None
-    ended = _with_all_that_waits(desk, ended)
+    ended = _with_waiting_children(context, ended)
     if ended.reason in ("model_error", "recovery_exhausted"):
-        await desk.ask_hooks(occasions.stop_failed(ended.reason, ended.detail))
-    await desk.note_idle(
+        await context.run_hooks(hook_events.stop_failed(ended.reason, ended.detail))
+    await context.note_idle(
         StatusIdle(stop_reason=stop_reason(ended), reason=ended.reason, detail=ended.detail)
     )
     return ended
 
 
-def _with_all_that_waits(desk: Desk, ended: Ended) -> Ended:
+def _with_waiting_children(context: ThreadContext, ended: Ended) -> Ended:
     """Who is done, but for others whom it has called and who wait for people, waits with them."""
-    asking = desk.others.waiting_below(desk.thread.id) if ended.reason == "completed" else ()
+    asking = (
+        context.siblings.pending_calls_below(context.thread.id)
+        if ended.reason == "completed"
+        else ()
+    )
     return Ended("requires_action", waiting_for=asking) if asking else ended
 
 
-def _begin(desk: Desk) -> Ended | None:
+def _begin(context: ThreadContext) -> Ended | None:
     """Start a run, or take over one that a crash left open."""
-    thread = desk.thread
+    thread = context.thread
     if not thread.running:
-        if not thread.is_answered or thread.wanted_compaction or _is_answerable(desk):
-            desk.note(StatusRunning())
+        if not thread.is_answered or thread.pending_compaction or _is_answerable(context):
+            context.note(StatusRunning())
         return None
     # who only waits for others makes no progress, and need not
-    is_waiting = thread.is_answered and not thread.unsettled() and thread.open_request is None
-    is_patient = is_waiting and desk.others.has_called(thread.id)
-    attempt = 1 if is_patient else thread.tries.wakes + 1
-    desk.note(
+    is_waiting = thread.is_answered and not thread.unsettled_calls() and thread.open_request is None
+    is_patient = is_waiting and context.siblings.has_unfinished_children(thread.id)
+    attempt = 1 if is_patient else thread.retries.wakes + 1
+    context.note(
         fact.SessionWoken(
-            owner=desk.writer.lease.owner, epoch=desk.writer.lease.epoch, attempt=attempt
+            owner=context.writer.lease.owner, epoch=context.writer.lease.epoch, attempt=attempt
         )
     )
-    desk.note(*abandoned(thread, lambda call: _policy_of(desk, call)))
+    context.note(*recovery_events(thread, lambda call: _policy_of(context, call)))
     if attempt > WAKES_WITHOUT_PROGRESS:
         return Ended("recovery_exhausted", f"woken {attempt - 1} times without progress")
     return None
 
 
-def _is_answerable(desk: Desk) -> bool:
+def _is_answerable(context: ThreadContext) -> bool:
     """Idle, and somebody has answered a call that it waits for, or stopped it."""
-    thread = desk.thread
+    thread = context.thread
     return thread.interrupted or any(
-        call.is_answered or desk.others.is_answerable(call) for call in thread.unsettled()
+        call.is_answered or context.siblings.is_answerable(call)
+        for call in thread.unsettled_calls()
     )
 
 
-def _policy_of(desk: Desk, call: OpenCall) -> InDoubt:
-    tool = look_up(desk, call.name)
+def _policy_of(context: ThreadContext, call: OpenCall) -> InDoubtPolicy:
+    tool = find_tool(context, call.name)
     return "report" if tool is None else tool.traits(call.input).in_doubt
 
 
-async def _is_overtaken(desk: Desk, ended: Ended) -> bool:
+async def _has_new_input(context: ThreadContext, ended: Ended) -> bool:
     """Whether something has come meanwhile that makes this no end; at any other, it can wait."""
-    thread = desk.thread
+    thread = context.thread
     if ended.reason == "completed":
-        return await _has_news(desk)
+        return await _has_news(context)
     if ended.reason == "requires_action":
-        await hear(desk)
-        calls = [thread.round[each] for each in ended.waiting_for if each in thread.round]
+        await receive_during_run(context)
+        calls = [thread.round[item] for item in ended.waiting_for if item in thread.round]
         return (
             thread.interrupted
             or any(call.settled or call.is_answered for call in calls)
-            or any(map(desk.others.is_answerable, thread.unsettled()))
+            or any(map(context.siblings.is_answerable, thread.unsettled_calls()))
         )
     return False
 
 
-async def _has_news(desk: Desk) -> bool:
+async def _has_news(context: ThreadContext) -> bool:
     """Whether somebody has something more for a thread that is done; those whom it has called and
     who are still at work are waited for."""
-    thread = desk.thread
-    stopped = await hear(desk)
+    thread = context.thread
+    stopped = await receive_during_run(context)
     while stopped is None and thread.is_answered:
-        await desk.commit()
-        if not await desk.others.stay(thread.id):
+        await context.commit()
+        if not await context.siblings.wait_for_children(thread.id):
             return False
-        stopped = await hear(desk)
+        stopped = await receive_during_run(context)
         if thread.interrupted:
             return True
     return stopped is None
 
 
-async def _next_step(desk: Desk) -> Step | None:
-    thread = desk.thread
+async def _next_step(context: ThreadContext) -> Step | None:
+    thread = context.thread
     if thread.interrupted:
-        return _interrupt(desk)
-    if thread.unsettled():
-        return await run_round(desk)
-    if thread.wanted_compaction is not None:
-        return await compact(desk, thread.wanted_compaction)
+        return _interrupt(context)
+    if thread.unsettled_calls():
+        return await run_round(context)
+    if thread.pending_compaction is not None:
+        return await compact_on_request(context, thread.pending_compaction)
     if thread.repetition.due == "stop":
-        return _end_loop(desk)
+        return _end_loop(context)
     if thread.repetition.due == "nudge":
         return Continue("next_turn", NUDGE)
     if thread.is_answered:
-        return await _stop(desk)
-    return await take_turn(desk)
+        return await _stop(context)
+    return await take_turn(context)
 
 
-def _end_loop(desk: Desk) -> Ended:
+def _end_loop(context: ThreadContext) -> Ended:
     why = "the agent repeats the same steps without any news, after it was told so"
     error = ErrorDetail(
         type=LOOP_ERROR,
         message=f"{why}; a new message starts a new turn",
         retry_status=RetryStatus(type="exhausted"),
     )
-    desk.note(SessionFailed(error=error))
+    context.note(SessionFailed(error=error))
     return Ended("loop_detected", why)
 
 
-def _interrupt(desk: Desk) -> Step:
+def _interrupt(context: ThreadContext) -> Step:
     """Every open call gets a result, so that the next request is well formed."""
-    desk.halted = anyio.Event()  # it has been heard
-    open_calls = desk.thread.unsettled()
+    context.interrupt_requested = anyio.Event()  # it has been heard
+    open_calls = context.thread.unsettled_calls()
     for call in open_calls:
-        desk.others.abandon(call)
-        settle(desk, call, Outcome.text(INTERRUPTED, ok=False, error="cancelled"))
-    if desk.thread.redirected:
+        context.siblings.abandon(call)
+        settle(context, call, ToolResult.text(INTERRUPTED_TEXT, ok=False, error="cancelled"))
+    if context.thread.redirected:
         return Continue("inbox_message")
     return Ended("interrupted_tools" if open_calls else "interrupted_streaming")
 
 
-async def _stop(desk: Desk) -> Step:
+async def _stop(context: ThreadContext) -> Step:
     """The model says it is done."""
-    feedback = desk.thread.tries.stop_feedback
+    feedback = context.thread.retries.stop_feedback
     if feedback < FEEDBACK_IN_A_ROW:
-        last = desk.thread.transcript.last_words()
-        ruling = await desk.ask_hooks(
-            occasions.stopping(is_again=feedback > 0, last_message=last, agent=desk.subagent),
+        last = context.thread.transcript.last_words()
+        hook_result = await context.run_hooks(
+            hook_events.stopping(is_again=feedback > 0, last_message=last, agent=context.subagent),
             is_context=False,
         )
-        if ruling.stop is not None:
-            return Ended("stop_hook_prevented", ruling.stop)
-        if ruling.blocked:
-            return Continue("stop_hook_feedback", ruling.reason or "A hook says: go on.")
-        verdict = await desk.gates.before_stop(desk.thread)
+        if hook_result.stop is not None:
+            return Ended("stop_hook_prevented", hook_result.stop)
+        if hook_result.blocked:
+            return Continue("stop_hook_feedback", hook_result.reason or "A hook says: go on.")
+        verdict = await context.authorizer.before_stop(context.thread)
         if verdict is not None:
             return verdict
-    if more := continuation(desk.account.spent, desk.limits):
+    if more := continuation(context.spend_account.spending, context.limits):
         return Continue("budget_continuation", more)
     return Ended("completed")

@@ -36,189 +36,205 @@ from mainspring.core.model import (
     ToolUse,
     ToolUseReady,
 )
-from mainspring.harness.announcing import Announcer
-from mainspring.harness.context.compact import make_room, shrink
-from mainspring.harness.context.view import cache_break, view
-from mainspring.harness.desk import Desk
-from mainspring.harness.interruption import until_interrupted
-from mainspring.harness.pipeline import begin_early
-from mainspring.harness.reasons import Continue, Ended, Step
-from mainspring.harness.tiers import affordable_output, reserve, status_block
+from mainspring.harness.context.compaction import compact_after_overflow, compact_if_needed
+from mainspring.harness.context.request_builder import build_request, cache_break
+from mainspring.harness.nested_budgets import affordable_output, reserve, status_block
+from mainspring.harness.reply_announcer import ReplyAnnouncer
+from mainspring.harness.run_inbox import until_interrupted
+from mainspring.harness.stop_reasons import Continue, Ended, Step
+from mainspring.harness.thread_context import ThreadContext
+from mainspring.harness.tool_pipeline import begin_speculative
 
 OUTPUT_CAP = 8_000
 ESCALATED_CAP = 64_000
 CONTINUATIONS = 3
 SHORTEST_REPLY = 500
-PAUSED = "Go on."
-GO_ON = (
+RESUME_TEXT = "Go on."
+CONTINUE_TEXT = (
     "Your last message was cut off at the output limit. Go on exactly where it stopped, without"
     " repeating anything, in smaller pieces."
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Interrupted:
-    said: str
+class ReplyInterrupted:
+    text: str
     """What had come by then."""
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class ReplyFailed:
     error: ProviderFailed
-    said: str
+    text: str
     """What had come by then, and was paid for."""
 
 
 @dataclass(slots=True)
-class Asked:
+class OpenRequest:
     """A request under way: what its end must refer to."""
 
     started_id: str
     reservation_id: str
     cap: int
-    announcer: Announcer
+    reply_announcer: ReplyAnnouncer
     cost_usd: Decimal = Decimal(0)
     """Once it has ended."""
 
 
-async def take_turn(desk: Desk) -> Step | None:
+async def take_turn(context: ThreadContext) -> Step | None:
     """Ask the model once. `None`: look at the thread again."""
-    desk.tune()
-    if (made := await make_room(desk)) is not None:
+    context.select_model()
+    if (made := await compact_if_needed(context)) is not None:
         return made
-    tokens = desk.input_tokens()
-    cap = _output_cap(desk, tokens, is_escalated=desk.thread.tries.escalated)
-    reserved = reserve(desk.tiers, desk.facts, input_tokens=tokens, output_tokens=cap)
+    tokens = context.input_tokens()
+    cap = _output_cap(context, tokens, is_escalated=context.thread.retries.escalated)
+    reserved = reserve(context.tiers, context.facts, input_tokens=tokens, output_tokens=cap)
     if isinstance(reserved, Ended):
         return reserved
-    asked = Asked(desk.writer.new_event_id(), desk.new_id(ids.RESERVATION), cap, _announcer(desk))
-    if (refused := await desk.purse.reserve(asked.reservation_id, reserved)) is not None:
+    asked = OpenRequest(
+        context.writer.new_event_id(), context.new_id(ids.RESERVATION), cap, _announcer(context)
+    )
+    if (refused := await context.budget.reserve(asked.reservation_id, reserved)) is not None:
         return Ended("budget_reached", refused)
-    step = await _ask(desk, asked, tokens, reserved)
-    await desk.purse.settle(asked.reservation_id, asked.cost_usd)
+    step = await _ask(context, asked, tokens, reserved)
+    await context.budget.settle(asked.reservation_id, asked.cost_usd)
     return step
 
 
-async def _ask(desk: Desk, asked: Asked, tokens: int, reserved: Decimal) -> Step | None:
-    thread = desk.thread
-    status = status_block(desk.tiers)
+async def _ask(
+    context: ThreadContext, open_request: OpenRequest, tokens: int, reserved: Decimal
+) -> Step | None:
+    thread = context.thread
+    status = status_block(context.tiers)
     if status is not None and status != thread.status:
-        desk.note(fact.ContextStatus(text=status))
-    if thread.prefix != desk.prefix.digest:
-        await desk.record.keep(desk.prefix.digest, desk.prefix.encoded)
-    request_id = desk.new_id(ids.REQUEST)
-    desk.note(
+        context.note(fact.ContextStatus(text=status))
+    if thread.prefix != context.prompt_prefix.digest:
+        await context.event_sink.store_blob(
+            context.prompt_prefix.digest, context.prompt_prefix.encoded
+        )
+    request_id = context.new_id(ids.REQUEST)
+    context.note(
         fact.BudgetReserved(
-            reservation_id=asked.reservation_id,
+            reservation_id=open_request.reservation_id,
             cost_usd=str(reserved),
             input_tokens=tokens,
-            output_tokens=asked.cap,
+            output_tokens=open_request.cap,
         )
     )
-    desk.note(
+    context.note(
         ModelRequestStarted(
-            model=desk.prefix.model,
+            model=context.prompt_prefix.model,
             request_id=request_id,
             estimated_input_tokens=tokens,
-            max_tokens=asked.cap,
-            prefix=desk.prefix.digest,
-            cache_break=cache_break(thread, desk.prefix),
+            max_tokens=open_request.cap,
+            prefix=context.prompt_prefix.digest,
+            cache_break=cache_break(thread, context.prompt_prefix),
         ),
-        event_ids=(asked.started_id,),
+        event_ids=(open_request.started_id,),
     )
-    await desk.commit()
-    request = view(thread, desk.prefix, max_tokens=asked.cap, request_id=request_id)
-    answer = await _converse(desk, asked, request)
+    await context.commit()
+    request = build_request(
+        thread, context.prompt_prefix, max_tokens=open_request.cap, request_id=request_id
+    )
+    answer = await _request_reply(context, open_request, request)
     match answer:
         case Reply():
-            return _record(desk, asked, answer)
-        case Interrupted(said):
-            return _record_interrupted(desk, asked, said)
-        case Failed(error, said):
-            return await _recover(desk, asked, error, said)
+            return _record(context, open_request, answer)
+        case ReplyInterrupted(said):
+            return _record_interrupted(context, open_request, said)
+        case ReplyFailed(error, said):
+            return await _recover(context, open_request, error, said)
 
 
-def _output_cap(desk: Desk, tokens: int, *, is_escalated: bool) -> int:
+def _output_cap(context: ThreadContext, tokens: int, *, is_escalated: bool) -> int:
     """How long the reply may be: what the model can, the window leaves and the budget allows.
 
     A small budget shortens a reply rather than refusing it, as long as it is worth asking.
     """
     wanted = ESCALATED_CAP if is_escalated else OUTPUT_CAP
-    cap = max(SHORTEST_REPLY, min(wanted, desk.facts.max_output, desk.facts.window - tokens))
-    allowed = affordable_output(desk.tiers, desk.facts, input_tokens=tokens, output_tokens=cap)
+    cap = max(SHORTEST_REPLY, min(wanted, context.facts.max_output, context.facts.window - tokens))
+    allowed = affordable_output(
+        context.tiers, context.facts, input_tokens=tokens, output_tokens=cap
+    )
     return allowed if allowed >= SHORTEST_REPLY else cap
 
 
-async def _converse(desk: Desk, asked: Asked, request: Request) -> Reply | Interrupted | Failed:
+async def _request_reply(
+    context: ThreadContext, open_request: OpenRequest, request: Request
+) -> Reply | ReplyInterrupted | ReplyFailed:
     """Stream the reply, until it is whole, the user interrupts, or there will be none."""
-    answer = await _stream(desk, asked, request)
-    if isinstance(answer, Failed) and answer.error.kind == "stalled" and request.stream:
-        asked.announcer = _announcer(desk)
-        return await _stream(desk, asked, msgspec.structs.replace(request, stream=False))
+    answer = await _stream(context, open_request, request)
+    if isinstance(answer, ReplyFailed) and answer.error.kind == "stalled" and request.stream:
+        open_request.reply_announcer = _announcer(context)
+        return await _stream(context, open_request, msgspec.structs.replace(request, stream=False))
     return answer
 
 
-def _announcer(desk: Desk) -> Announcer:
-    return Announcer(desk.emit, desk.writer.new_event_id)
+def _announcer(context: ThreadContext) -> ReplyAnnouncer:
+    return ReplyAnnouncer(context.emit, context.writer.new_event_id)
 
 
-async def _stream(desk: Desk, asked: Asked, request: Request) -> Reply | Interrupted | Failed:
-    _forget_early(desk)  # what an earlier attempt had begun was asked for by another reply
-    hearing = _Hearing(desk, request, asked.announcer)
-    is_interrupted = await until_interrupted(desk, hearing.listen)
+async def _stream(
+    context: ThreadContext, open_request: OpenRequest, request: Request
+) -> Reply | ReplyInterrupted | ReplyFailed:
+    _drop_speculative(context)  # what an earlier attempt had begun was asked for by another reply
+    hearing = _ReplyReader(context, request, open_request.reply_announcer)
+    is_interrupted = await until_interrupted(context, hearing.read)
     said = "".join(hearing.said)
     if hearing.reply is not None:
         return hearing.reply
     if hearing.error is not None:
-        return Failed(hearing.error, said)
+        return ReplyFailed(hearing.error, said)
     if is_interrupted:
-        return Interrupted(said)
-    return Failed(ProviderFailed(request.model, "malformed", "it ended without a reply"), said)
+        return ReplyInterrupted(said)
+    return ReplyFailed(ProviderFailed(request.model, "malformed", "it ended without a reply"), said)
 
 
-def _forget_early(desk: Desk) -> None:
-    if desk.early is not None:
-        desk.early.forget()
+def _drop_speculative(context: ThreadContext) -> None:
+    if context.speculative_reads is not None:
+        context.speculative_reads.discard()
 
 
-class _Hearing:
+class _ReplyReader:
     """What has come of a request so far."""
 
-    def __init__(self, desk: Desk, request: Request, announcer: Announcer) -> None:
+    def __init__(
+        self, context: ThreadContext, request: Request, reply_announcer: ReplyAnnouncer
+    ) -> None:
         self.said: list[str] = []
         self.reply: Reply | None = None
         self.error: ProviderFailed | None = None
-        self._desk = desk
+        self._context = context
         self._request = request
-        self._announcer = announcer
+        self._reply_announcer = reply_announcer
 
-    async def listen(self) -> None:
+    async def read(self) -> None:
         try:
-            async with aclosing(self._desk.model.stream(self._request)) as deltas:
+            async with aclosing(self._context.model.stream(self._request)) as deltas:
                 async for delta in deltas:
-                    self._take(delta)
+                    self._on_delta(delta)
         except ProviderFailed as failed:
             self.error = failed
 
-    def _take(self, delta: Delta | Reply) -> None:
+    def _on_delta(self, delta: Delta | Reply) -> None:
         if not isinstance(delta, Reply):
-            self._announcer.hear(delta)
+            self._reply_announcer.on_delta(delta)
         match delta:
             case Reply():
                 self.reply = delta
             case FailedOver():
-                _note_failover(self._desk, delta)
+                _note_failover(self._context, delta)
             case ToolUseReady(use=use):
-                begin_early(self._desk, use)
-                self._desk.emit(delta)
+                begin_speculative(self._context, use)
+                self._context.emit(delta)
             case _:
                 if isinstance(delta, TextDelta):
                     self.said.append(delta.text)
-                self._desk.emit(delta)
+                self._context.emit(delta)
 
 
-def _note_failover(desk: Desk, delta: FailedOver) -> None:
-    desk.note(
+def _note_failover(context: ThreadContext, delta: FailedOver) -> None:
+    context.note(
         fact.ProviderFailedOver(
             from_model=delta.from_model, to_model=delta.to_model, reason=delta.reason
         ),
@@ -227,67 +243,78 @@ def _note_failover(desk: Desk, delta: FailedOver) -> None:
 
 
 def _end(
-    desk: Desk,
-    asked: Asked,
+    context: ThreadContext,
+    open_request: OpenRequest,
     usage: Usage,
     *,
     model: str,
     stop_reason: str,
     is_error: bool = False,
 ) -> None:
-    cost = asked.cost_usd = desk.cost(usage, model)
-    desk.note(
+    cost = open_request.cost_usd = context.cost(usage, model)
+    context.note(
         ModelRequestEnded(
-            model_request_start_id=asked.started_id,
+            model_request_start_id=open_request.started_id,
             model_usage=usage,
             is_error=is_error,
             model=model,
             stop_reason=stop_reason,
             cost_usd=str(cost),
         ),
-        fact.BudgetSettled(reservation_id=asked.reservation_id, cost_usd=str(cost)),
+        fact.BudgetSettled(reservation_id=open_request.reservation_id, cost_usd=str(cost)),
     )
 
 
-def _record(desk: Desk, asked: Asked, reply: Reply) -> Step | None:
-    tries = desk.thread.tries
+def _record(context: ThreadContext, open_request: OpenRequest, reply: Reply) -> Step | None:
+    tries = context.thread.retries
     is_cut = reply.reason == "max_tokens"
-    if is_cut and not tries.escalated and _can_escalate(desk, asked):
-        _end(desk, asked, reply.usage, model=reply.model, stop_reason="max_tokens", is_error=True)
+    if is_cut and not tries.escalated and _can_escalate(context, open_request):
+        _end(
+            context,
+            open_request,
+            reply.usage,
+            model=reply.model,
+            stop_reason="max_tokens",
+            is_error=True,
+        )
         return Continue("output_escalated")
     # a call whose input was cut off, or that was refused with the rest, is not a call
     has_calls = reply.reason in ("tool_use", "end_turn")
     content = [part for part in reply.content if has_calls or not isinstance(part, ToolUse)]
     for part in content:
-        begun = desk.early.known(part) if desk.early and isinstance(part, ToolUse) else None
-        told = asked.announcer.event_ids(part) if begun is None else (begun.id,)
-        desk.note(_as_payload(desk, part), event_ids=told)
-    _end(desk, asked, reply.usage, model=reply.model, stop_reason=reply.reason)
+        begun = (
+            context.speculative_reads.matching_call(part)
+            if context.speculative_reads and isinstance(part, ToolUse)
+            else None
+        )
+        told = open_request.reply_announcer.event_ids(part) if begun is None else (begun.id,)
+        context.note(_as_payload(context, part), event_ids=told)
+    _end(context, open_request, reply.usage, model=reply.model, stop_reason=reply.reason)
     match reply.reason:
         case "refusal":
             return Ended("refusal")
         case "max_tokens" | "pause_turn" if tries.continued >= CONTINUATIONS:
             return Ended("output_truncated")
         case "max_tokens":
-            return Continue("output_continued", GO_ON)
+            return Continue("output_continued", CONTINUE_TEXT)
         case "pause_turn":
-            return Continue("output_continued", PAUSED)
+            return Continue("output_continued", RESUME_TEXT)
         case "tool_use" | "end_turn":
             return None
 
 
-def _can_escalate(desk: Desk, asked: Asked) -> bool:
-    return _output_cap(desk, desk.input_tokens(), is_escalated=True) > asked.cap
+def _can_escalate(context: ThreadContext, open_request: OpenRequest) -> bool:
+    return _output_cap(context, context.input_tokens(), is_escalated=True) > open_request.cap
 
 
-def _as_payload(desk: Desk, part: TextBlock | Thinking | ToolUse) -> KnownPayload:
+def _as_payload(context: ThreadContext, part: TextBlock | Thinking | ToolUse) -> KnownPayload:
     match part:
         case TextBlock():
             return AgentMessage(content=(part,))
         case Thinking(text=text, signature=signature):
             return AgentThinking(text=text, signature=signature)
         case ToolUse(name=name, input=given):
-            if name in desk.custom_tools:
+            if name in context.custom_tools:
                 return AgentCustomToolUse(name=name, input=given)
             if name.startswith("mcp__"):
                 server = name.removeprefix("mcp__").partition("__")[0]
@@ -295,43 +322,48 @@ def _as_payload(desk: Desk, part: TextBlock | Thinking | ToolUse) -> KnownPayloa
             return AgentToolUse(name=name, input=given)
 
 
-def _record_interrupted(desk: Desk, asked: Asked, said: str) -> None:
+def _record_interrupted(context: ThreadContext, open_request: OpenRequest, said: str) -> None:
     """Keep what was said; the interrupt itself is in the inbox and comes next."""
     if said:
-        desk.note(AgentMessage(content=(TextBlock(said),)), event_ids=asked.announcer.first_message)
+        context.note(
+            AgentMessage(content=(TextBlock(said),)),
+            event_ids=open_request.reply_announcer.first_message,
+        )
     _end(
-        desk,
-        asked,
-        _estimated(desk, said),
-        model=desk.prefix.model,
+        context,
+        open_request,
+        _estimated_usage(context, said),
+        model=context.prompt_prefix.model,
         stop_reason="interrupted",
         is_error=not said,
     )
 
 
-def _estimated(desk: Desk, said: str) -> Usage:
+def _estimated_usage(context: ThreadContext, said: str) -> Usage:
     """What a call that broke off has used: nobody tells, and it is billed all the same."""
     return Usage(
-        input_tokens=desk.input_tokens(),
-        output_tokens=int(len(said.encode()) / desk.facts.bytes_per_token),
+        input_tokens=context.input_tokens(),
+        output_tokens=int(len(said.encode()) / context.facts.bytes_per_token),
     )
 
 
-async def _recover(desk: Desk, asked: Asked, failed: ProviderFailed, said: str) -> Step:
+async def _recover(
+    context: ThreadContext, open_request: OpenRequest, failed: ProviderFailed, said: str
+) -> Step:
     """The ladder: each rung at most once or a few times, then the error is the answer."""
     _end(
-        desk,
-        asked,
-        _estimated(desk, said) if said else Usage(),
-        model=desk.prefix.model,
+        context,
+        open_request,
+        _estimated_usage(context, said) if said else Usage(),
+        model=context.prompt_prefix.model,
         stop_reason=failed.kind,
         is_error=True,
     )
     if failed.kind in ("prompt_too_long", "media_too_large"):
-        if await shrink(desk, media=failed.kind == "media_too_large"):
+        if await compact_after_overflow(context, media=failed.kind == "media_too_large"):
             return Continue("reactive_compact_retry")
         return Ended("prompt_too_long", str(failed))
-    desk.note(SessionFailed(error=_detail(failed)))
+    context.note(SessionFailed(error=_detail(failed)))
     return Ended("model_error", str(failed))
 
 

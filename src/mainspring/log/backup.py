@@ -21,17 +21,17 @@ from msgspec import Meta, Struct
 
 from mainspring.core.errors import InvalidInput, ServiceError, SessionNotFound
 from mainspring.log import lines
-from mainspring.log.records import Put, Record, Records
+from mainspring.log.records import Put, RecordRow, Records
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow, Store
-from mainspring.log.transfer import Part, Parts, export_own_lines
+from mainspring.log.transfer import SessionImport, SessionImporter, export_own_lines
 from mainspring.log.verify import verify
 
 _FORMAT: Final = 1
 _PAGE: Final = 500
 _CHUNK: Final = 1 << 20
 _LEVEL: Final = 6
-_EVERY: Final = 2**31 - 1
+_NO_LIMIT: Final = 2**31 - 1
 _RESTORER: Final = "restore"
 
 
@@ -50,7 +50,7 @@ class AtWorkLine(Struct, frozen=True, kw_only=True, tag_field="line", tag="at_wo
 class RecordLine(
     Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="line", tag="record"
 ):
-    record: Record
+    record: RecordRow
     chunks: int | None = None
     """Lines that follow with its content; `None` when it has none."""
 
@@ -71,13 +71,13 @@ class SealLine(Struct, frozen=True, kw_only=True, tag_field="line", tag="seal"):
     sha256: str
 
 
-_Own: TypeAlias = BeginLine | AtWorkLine | RecordLine | ContentLine | TallyLine | SealLine
-_OWN: Final = msgspec.json.Decoder(_Own)
+_BackupLine: TypeAlias = BeginLine | AtWorkLine | RecordLine | ContentLine | TallyLine | SealLine
+_LINE_DECODER: Final = msgspec.json.Decoder(_BackupLine)
 _TAGS: Final = tuple(
     b'{"line":"%s"' % tag
     for tag in (b"backup", b"at_work", b"record", b"content", b"tally", b"seal")
 )
-Item: TypeAlias = Part | AtWorkLine | Put | TallyLine
+BackupItem: TypeAlias = SessionImport | AtWorkLine | Put | TallyLine
 
 
 @dataclass(slots=True)
@@ -92,18 +92,20 @@ class Counts:
     written."""
 
 
-Tell: TypeAlias = Callable[[Counts], None]
+ReportProgress: TypeAlias = Callable[[Counts], None]
 
 
-async def write_backup(store: Store, file: IO[bytes], *, time: datetime, tell: Tell) -> Counts:
+async def write_backup(
+    store: Store, file: IO[bytes], *, time: datetime, report_progress: ReportProgress
+) -> Counts:
     """All that the store holds at this moment; others may go on using it."""
     counts = Counts()
     async with store.transaction(writes=False) as then:
         with gzip.GzipFile("", "wb", _LEVEL, file, mtime=0) as packed:
             page = _Page(packed)
             page.write(lines.encode(BeginLine(time=time)))
-            await _write_sessions(SessionLog(then), page, counts, tell)
-            await _write_records(then.records, page, counts, tell)
+            await _write_sessions(SessionLog(then), page, counts, report_progress)
+            await _write_records(then.records, page, counts, report_progress)
             page.write(
                 lines.encode(
                     SealLine(
@@ -129,10 +131,12 @@ class _Page:
         self.hash.update(line + b"\n")
 
 
-async def _write_sessions(log: SessionLog, page: _Page, counts: Counts, tell: Tell) -> None:
+async def _write_sessions(
+    log: SessionLog, page: _Page, counts: Counts, report_progress: ReportProgress
+) -> None:
     left_out: set[str] = set()
-    abandoned = frozenset(await log.store.runnable(limit=_EVERY))
-    for session in _parents_first([each async for each in _sessions(log)]):
+    abandoned = frozenset(await log.store.runnable(limit=_NO_LIMIT))
+    for session in _parents_first([item async for item in _sessions(log)]):
         if session.parent_id in left_out or not (await verify(log, session.id)).ok:
             left_out.add(session.id)
             counts.damaged.append(session.id)
@@ -142,7 +146,7 @@ async def _write_sessions(log: SessionLog, page: _Page, counts: Counts, tell: Te
         if session.owner is not None or session.id in abandoned:
             page.write(lines.encode(AtWorkLine(session_id=session.id)))
         counts.sessions += 1
-        tell(counts)
+        report_progress(counts)
 
 
 async def _sessions(log: SessionLog) -> AsyncGenerator[SessionRow, None]:
@@ -164,13 +168,15 @@ def _parents_first(sessions: Sequence[SessionRow]) -> Iterator[SessionRow]:
             yield session
 
 
-async def _write_records(records: Records, page: _Page, counts: Counts, tell: Tell) -> None:
-    last: Record | None = None
+async def _write_records(
+    records: Records, page: _Page, counts: Counts, report_progress: ReportProgress
+) -> None:
+    last: RecordRow | None = None
     while some := await records.everything(after=last, limit=_PAGE):
-        for each in some:
-            await _write_record(records, page, each)
+        for item in some:
+            await _write_record(records, page, item)
             counts.records += 1
-            tell(counts)
+            report_progress(counts)
         last = some[-1]
     after = ""
     while tallies := await records.tallies(after=after):
@@ -180,18 +186,20 @@ async def _write_records(records: Records, page: _Page, counts: Counts, tell: Te
         after = tallies[-1][0]
 
 
-async def _write_record(records: Records, page: _Page, record: Record) -> None:
-    content = (await records.whole(record.kind, record.id)).content
+async def _write_record(records: Records, page: _Page, record_row: RecordRow) -> None:
+    content = (await records.whole(record_row.kind, record_row.id)).content
     if content is None:
-        page.write(lines.encode(RecordLine(record=record)))
+        page.write(lines.encode(RecordLine(record=record_row)))
         return
     starts = range(0, len(content), _CHUNK)
-    page.write(lines.encode(RecordLine(record=record, chunks=len(starts))))
+    page.write(lines.encode(RecordLine(record=record_row, chunks=len(starts))))
     for start in starts:
         page.write(lines.encode(ContentLine(content=content[start : start + _CHUNK])))
 
 
-async def restore_backup(store: Store, file: IO[bytes], *, tell: Tell) -> Counts:
+async def restore_backup(
+    store: Store, file: IO[bytes], *, report_progress: ReportProgress
+) -> Counts:
     """Make an empty store hold what the backup does: all of it or, when that fails, nothing.
 
     Raises:
@@ -204,7 +212,7 @@ async def restore_backup(store: Store, file: IO[bytes], *, tell: Tell) -> Counts
         async for item in _items(file):
             await _restore(log, item)
             match item:
-                case Part():
+                case SessionImport():
                     counts.sessions += 1
                 case Put():
                     counts.records += 1
@@ -212,7 +220,7 @@ async def restore_backup(store: Store, file: IO[bytes], *, tell: Tell) -> Counts
                     counts.tallies += 1
                 case AtWorkLine():
                     pass
-            tell(counts)
+            report_progress(counts)
     return counts
 
 
@@ -226,20 +234,20 @@ async def _require_empty(store: Store) -> None:
         raise InvalidInput("the store is not empty: a backup is restored into a new one")
 
 
-async def _restore(log: SessionLog, item: Item) -> None:
-    match item:
-        case Part():
-            if not await item.store(log):
-                raise InvalidInput(f"session {item.header.session_id} is in it twice")
+async def _restore(log: SessionLog, backup_item: BackupItem) -> None:
+    match backup_item:
+        case SessionImport():
+            if not await backup_item.store(log):
+                raise InvalidInput(f"session {backup_item.header.session_id} is in it twice")
         case Put():
             # stored with one more than what is given
-            record = replace(item.record, rev=item.record.rev - 1)
+            record = replace(backup_item.record_row, rev=backup_item.record_row.rev - 1)
             try:
-                await log.store.records.write(Put(record=record, content=item.content))
+                await log.store.records.write(Put(record_row=record, content=backup_item.content))
             except ServiceError as error:
                 raise InvalidInput(f"a record is in it twice: {error}") from error
         case TallyLine():
-            await log.store.records.tally([(item.name, item.amount)])
+            await log.store.records.tally([(backup_item.name, backup_item.amount)])
         case AtWorkLine(session_id=session_id):
             try:  # held by nobody who lives: so it is found, and goes on
                 await log.store.acquire(session_id, owner=_RESTORER, seconds=0)
@@ -247,10 +255,10 @@ async def _restore(log: SessionLog, item: Item) -> None:
                 raise InvalidInput(f"session {session_id} is at work and not in it") from error
 
 
-async def _items(file: IO[bytes]) -> AsyncGenerator[Item, None]:
+async def _items(file: IO[bytes]) -> AsyncGenerator[BackupItem, None]:
     """What the file holds, each thing once it is complete; it ends with the seal or raises."""
-    reading = _Reading()
-    for number, raw in enumerate(_unpacked(file), 1):
+    reading = _BackupReader()
+    for number, raw in enumerate(_decompress(file), 1):
         if number % _PAGE == 0:
             await anyio.lowlevel.checkpoint()
         try:
@@ -263,7 +271,7 @@ async def _items(file: IO[bytes]) -> AsyncGenerator[Item, None]:
         raise InvalidInput("the backup was cut short")
 
 
-def _unpacked(file: IO[bytes]) -> Iterator[bytes]:
+def _decompress(file: IO[bytes]) -> Iterator[bytes]:
     try:
         with gzip.GzipFile("", "rb", fileobj=file) as packed:
             yield from packed
@@ -273,23 +281,23 @@ def _unpacked(file: IO[bytes]) -> Iterator[bytes]:
         raise InvalidInput(f"the backup is damaged or was cut short: {error}") from error
 
 
-class _Reading:
+class _BackupReader:
     """Where in the file we are."""
 
     def __init__(self) -> None:
         self.is_sealed = False
         self._has_begun = False
         self._hash = hashlib.sha256()
-        self._parts = Parts()
+        self._parts = SessionImporter()
         self._records = 0
         self._tallies = 0
         self._open: tuple[RecordLine, list[bytes]] | None = None
         """A record whose content is not complete yet."""
 
-    def take(self, raw: bytes) -> Item | None:
+    def take(self, raw: bytes) -> BackupItem | None:
         if self.is_sealed:
             raise InvalidInput("comes after the end")
-        line = _decoded(raw)
+        line = _decode_line(raw)
         if self._has_begun == isinstance(line, BeginLine):
             raise InvalidInput("this is not the beginning of a backup")
         if isinstance(line, SealLine):
@@ -300,25 +308,31 @@ class _Reading:
         return self._taken(line)
 
     def _taken(
-        self, line: BeginLine | AtWorkLine | RecordLine | ContentLine | TallyLine | lines.Line
-    ) -> Item | None:
-        if isinstance(line, ContentLine):
-            return self._complete(line.content)
+        self,
+        export_line: BeginLine
+        | AtWorkLine
+        | RecordLine
+        | ContentLine
+        | TallyLine
+        | lines.ExportLine,
+    ) -> BackupItem | None:
+        if isinstance(export_line, ContentLine):
+            return self._complete(export_line.content)
         if self._open is not None:
             raise InvalidInput("a record's content is not complete")
-        match line:
+        match export_line:
             case BeginLine():
-                return self._begin(line)
+                return self._begin(export_line)
             case RecordLine():
-                self._open = (line, [])
+                self._open = (export_line, [])
                 return self._complete(None)
             case TallyLine():
                 self._tallies += 1
-                return line
+                return export_line
             case AtWorkLine():
-                return line
+                return export_line
             case _:
-                return self._parts.take(line)
+                return self._parts.take(export_line)
 
     def _begin(self, line: BeginLine) -> None:
         self._has_begun = True
@@ -336,7 +350,7 @@ class _Reading:
         self._open = None
         self._records += 1
         content = None if line.chunks is None else b"".join(chunks)
-        return Put(record=line.record, content=content)
+        return Put(record_row=line.record, content=content)
 
     def _check(self, seal: SealLine) -> None:
         counted = (self._parts.count, self._records, self._tallies)
@@ -347,10 +361,10 @@ class _Reading:
             raise InvalidInput("the backup is not as it was written: its hash differs")
 
 
-def _decoded(raw: bytes) -> _Own | lines.Line:
+def _decode_line(raw: bytes) -> _BackupLine | lines.ExportLine:
     if not raw.startswith(_TAGS):
         return lines.decode(raw)
     try:
-        return _OWN.decode(raw)
+        return _LINE_DECODER.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidInput(f"not a line of a backup: {error}") from error

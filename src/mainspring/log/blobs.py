@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from mainspring.core.content import BlobBlock, BlobSource, DocumentBlock, ImageBlock
 from mainspring.core.envelope import AnyPayload
-from mainspring.log.chain import Scrub
+from mainspring.log.event_chain import Scrub
 from mainspring.log.store import Store
 
 
@@ -15,7 +15,7 @@ def digest_of(content: bytes) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
-async def keep(
+async def store_blob(
     store: Store, scrub: Scrub, session_id: str, content: bytes, *, media_type: str
 ) -> BlobSource:
     """Store content, without secrets, for as long as the session refers to it."""
@@ -25,7 +25,7 @@ async def keep(
     return BlobSource(hash=digest, size=len(clean), media_type=media_type)
 
 
-def referred(payload: AnyPayload) -> Iterator[str]:
+def referenced_blobs(payload: AnyPayload) -> Iterator[str]:
     """Digests of the blobs that an event's content cannot be read without."""
     for block in getattr(payload, "content", ()):
         kept = block.source if isinstance(block, ImageBlock | DocumentBlock) else block

@@ -63,7 +63,7 @@ class _Kind(Struct):
     line: str | None = None
 
 
-Line: TypeAlias = SessionLine | BlobLine | InboxLine | EndLine | EventLine
+ExportLine: TypeAlias = SessionLine | BlobLine | InboxLine | EndLine | EventLine
 
 _KINDS = msgspec.json.Decoder(_Kind)
 _FRAMES = msgspec.json.Decoder(SessionLine | BlobLine | InboxLine | EndLine)
@@ -72,7 +72,7 @@ _EVENTS = msgspec.json.Decoder(EventLine)
 encode = msgspec.json.Encoder().encode
 
 
-def decode(raw: bytes) -> Line:
+def decode(raw: bytes) -> ExportLine:
     try:
         kind = _KINDS.decode(raw).line
         return _EVENTS.decode(raw) if kind is None else _FRAMES.decode(raw)

@@ -19,14 +19,14 @@ class Migration:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SchemaStatus:
     """The version of a database's tables, and the one that this Mainspring works with."""
 
     current: int
     newest: int
 
 
-def pending(
+def pending_migrations(
     place: str, migrations: Sequence[Migration], current: int, target: int | None = None
 ) -> list[tuple[int, tuple[str, ...]]]:
     """Steps to `target` (the newest by default): the version each ends at, and its statements.

@@ -13,7 +13,7 @@ from typing import Literal, Protocol, TypeAlias
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class RecordRow:
     tenant: str
     kind: str
     id: str
@@ -40,7 +40,7 @@ class Record:
 class Put:
     """A new record. Refused (`AlreadyThere`) if its id or name is taken."""
 
-    record: Record
+    record_row: RecordRow
     content: bytes | None = None
     """Large bytes kept beside it and read apart: the content of a file."""
 
@@ -49,7 +49,7 @@ class Put:
 class Replace:
     """A changed record. Refused (`Stale`) unless its `rev` is still the stored one's."""
 
-    record: Record
+    record_row: RecordRow
     content: bytes | None = None
     """`None`: as it was."""
 
@@ -58,14 +58,14 @@ class Replace:
 class Remove:
     """Gone, with its content. Refused (`Stale`) unless its `rev` is still the stored one's."""
 
-    record: Record
+    record_row: RecordRow
 
 
-Change: TypeAlias = Put | Replace | Remove
+RecordChange: TypeAlias = Put | Replace | Remove
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class RecordQuery:
     """Which records to list: all conditions hold together; `None` is no condition."""
 
     kind: str
@@ -80,7 +80,7 @@ class Wanted:
     """Both inclusive."""
     due_upto: int | None = None
     """With something to be done by then; the longest due first."""
-    after: Record | None = None
+    after: RecordRow | None = None
     """The last one seen, in the order asked for."""
     order: Literal["asc", "desc"] = "desc"
     """Newest first, unless told otherwise; always ascending with `name_from` and `due_upto`."""
@@ -88,10 +88,10 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Whole:
+class RecordWithContent:
     """A record with its content, both of one moment."""
 
-    record: Record
+    record_row: RecordRow
     content: bytes | None
 
 
@@ -99,21 +99,21 @@ class Records(Protocol):
     """Texts are Unicode without NUL and whole numbers have 64 bits: what asks for a record by
     anything else finds none, and what would list or write by it is refused (`InvalidInput`)."""
 
-    async def get(self, kind: str, id_: str) -> Record:
+    async def get(self, kind: str, id_: str) -> RecordRow:
         """Raises: NotFound."""
         ...
 
-    async def named(self, kind: str, name: str, *, tenant: str, parent: str = "") -> Record:
+    async def named(self, kind: str, name: str, *, tenant: str, parent: str = "") -> RecordRow:
         """Raises: NotFound."""
         ...
 
-    async def list(self, wanted: Wanted) -> list[Record]: ...
+    async def list(self, record_query: RecordQuery) -> list[RecordRow]: ...
 
-    async def count(self, wanted: Wanted) -> int:
+    async def count(self, record_query: RecordQuery) -> int:
         """How many there are, whatever `limit` and `after` say."""
         ...
 
-    async def write(self, *changes: Change) -> tuple[Record, ...]:
+    async def write(self, *changes: RecordChange) -> tuple[RecordRow, ...]:
         """All of them or, when one is refused, none; each finds what those before it left. Gives
         back what they stored, in their order, without what was removed.
 
@@ -137,11 +137,13 @@ class Records(Protocol):
         """Drop the counters whose names begin so."""
         ...
 
-    async def everything(self, *, after: Record | None = None, limit: int = 100) -> list[Record]:
+    async def everything(
+        self, *, after: RecordRow | None = None, limit: int = 100
+    ) -> list[RecordRow]:
         """Of all tenants and kinds, by kind and id; `after` is the last one seen. For backups."""
         ...
 
-    async def whole(self, kind: str, id_: str) -> Whole:
+    async def whole(self, kind: str, id_: str) -> RecordWithContent:
         """Raises: NotFound."""
         ...
 

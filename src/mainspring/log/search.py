@@ -7,7 +7,7 @@ from contextlib import suppress
 from mainspring.core.envelope import message_text
 from mainspring.core.errors import InvalidInput, MalformedEvent, SessionNotFound
 from mainspring.log.session_log import SessionLog
-from mainspring.log.store import Hit, Row, Span, Text
+from mainspring.log.store import EventRange, IndexedText, Row, SearchHit
 from mainspring.log.upcast import read_payload
 
 _PAGE = 500
@@ -15,7 +15,7 @@ _PAGE = 500
 
 async def search(
     log: SessionLog, query: str, *, session_id: str | None = None, limit: int = 20
-) -> list[Hit]:
+) -> list[SearchHit]:
     """Events whose text has all words of the query, best first; in one session with its
     inherited history, or in all.
 
@@ -26,26 +26,26 @@ async def search(
     words = [part for part in parts if any(map(str.isalnum, part))]
     if not words:
         raise InvalidInput(f"nothing to search for in {query!r}: give one word or more")
-    spans: list[Span] = []
+    spans: list[EventRange] = []
     if session_id is None:
         await _catch_up(log, None)
     else:
         for segment in await log.lineage(session_id):
             await _catch_up(log, segment.session_id)
             spans.append(
-                Span(session_id=segment.session_id, after=segment.after, upto=segment.upto)
+                EventRange(session_id=segment.session_id, after=segment.after, upto=segment.upto)
             )
-    return await log.store.search(words, spans=spans, limit=limit)
+    return await log.store.search(words, event_ranges=spans, limit=limit)
 
 
 async def _catch_up(log: SessionLog, session_id: str | None) -> None:
     while found := await log.store.unindexed(session_id, limit=_PAGE):
         upto: dict[str, int] = {}
-        texts: list[Text] = []
+        texts: list[IndexedText] = []
         for owner, row in found:
             upto[owner] = row.seq
             if text := _text(row):
-                texts.append(Text(session_id=owner, seq=row.seq, text=text))
+                texts.append(IndexedText(session_id=owner, seq=row.seq, text=text))
         with suppress(SessionNotFound):  # deleted meanwhile: the others are found again
             await log.store.index(texts, list(upto.items()))
 

@@ -19,11 +19,18 @@ from mainspring.core.events import ClientPayload, ThreadCreated
 from mainspring.core.facts import SessionCreated, SessionForked, SessionReceived
 from mainspring.core.sender import Sender, encode_sender
 from mainspring.log import blobs
-from mainspring.log.chain import Draft, Scrub, link, scrubbed, to_event, to_row, unscrubbed
-from mainspring.log.moves import RECEIVED, require_here
-from mainspring.log.patience import patiently
-from mainspring.log.store import Head, InboxItem, Row, SessionRow, Span, Store
-from mainspring.log.writer import Writer
+from mainspring.log.event_chain import (
+    EventDraft,
+    Scrub,
+    chain_events,
+    encode_scrubbed,
+    no_scrub,
+    to_event,
+    to_row,
+)
+from mainspring.log.store import EventRange, Head, InboxItem, Row, SessionRow, Store
+from mainspring.log.task_groups import retry_unavailable
+from mainspring.log.writer import RECEIVED, Writer, require_not_moved
 
 ENDLESS = 2**62
 _PAGE = 1000
@@ -48,7 +55,7 @@ class SessionLog:
         *,
         clock: Clock = clocks.now,
         new_id: Callable[[str], str] = ids.new_id,
-        scrub: Scrub = unscrubbed,
+        scrub: Scrub = no_scrub,
     ) -> None:
         self.store = store
         self._clock = clock
@@ -104,7 +111,7 @@ class SessionLog:
             )
         [last] = await self.read(session_id, after=at - 1, limit=1)
         later = await self.read(session_id, after=at, types=[RECEIVED])
-        received = [each.payload for each in later if isinstance(each.payload, SessionReceived)]
+        received = [item.payload for item in later if isinstance(item.payload, SessionReceived)]
         return await self._begin(  # rules from before it was received are those of somewhere else
             SessionForked(parent_session_id=session_id, parent_seq=at, title=title),
             *received[-1:],
@@ -127,7 +134,7 @@ class SessionLog:
         session_id = session_id or self._new_id(ids.SESSION)
         moment = self._clock()
         drafts = [
-            Draft(
+            EventDraft(
                 id=self._new_id(ids.EVENT),
                 thread_id=thread_id,
                 time=moment,
@@ -135,9 +142,9 @@ class SessionLog:
                 body=body,
                 sender=sender,
             )
-            for payload, body in (scrubbed(each, self._scrub) for each in first)
+            for payload, body in (encode_scrubbed(item, self._scrub) for item in first)
         ]
-        events, head = link(session_id, base, drafts)
+        events, head = chain_events(session_id, base, drafts)
         session = SessionRow(
             id=session_id,
             thread_id=thread_id,
@@ -180,7 +187,7 @@ class SessionLog:
         )
         session = await self.store.session(session_id)
         if not is_receiving:
-            await require_here(self.store, session_id, lease)
+            await require_not_moved(self.store, session_id, lease)
         return Writer(
             self.store,
             lease,
@@ -247,7 +254,7 @@ class SessionLog:
             while after < segment.upto and (limit is None or len(events) < limit):
                 room = _PAGE if limit is None else min(_PAGE, limit - len(events))
                 rows = await self.store.read(
-                    Span(
+                    EventRange(
                         session_id=segment.session_id,
                         after=max(after, segment.after),
                         upto=segment.upto,
@@ -271,7 +278,7 @@ class SessionLog:
             if len(events) >= count:
                 break
             rows = await self.store.read(
-                Span(
+                EventRange(
                     session_id=segment.session_id,
                     after=segment.after,
                     upto=segment.upto,
@@ -303,19 +310,19 @@ class SessionLog:
         watch = self.store.watch(session_id)
         for segment in await self.lineage(session_id):
             while after < segment.upto:
-                rows = await patiently(partial(self._page, segment, after))
+                rows = await retry_unavailable(partial(self._page, segment, after))
                 for row in rows:  # filtered here, so that the cursor moves past what is skipped
                     if _matches(row, kinds, wanted):
                         yield to_event(segment.session_id, row)
                 if rows:
                     after = rows[-1].seq
                 else:
-                    await patiently(partial(self.store.session, session_id))
+                    await retry_unavailable(partial(self.store.session, session_id))
                     await watch.wait()
 
     async def _page(self, segment: Segment, after: int) -> list[Row]:
         return await self.store.read(
-            Span(
+            EventRange(
                 session_id=segment.session_id,
                 after=max(after, segment.after),
                 upto=segment.upto,
@@ -359,11 +366,11 @@ class SessionLog:
         if kind not in CLIENT_TYPES:
             raise InvalidInput(f"clients cannot send {kind}; they can: {sorted(CLIENT_TYPES)}")
         main = (await self.store.session(session_id)).thread_id
-        await require_here(self.store, session_id)
+        await require_not_moved(self.store, session_id)
         if thread_id not in (None, main):
             await self._check_thread(session_id, thread_id)
         event_id = self._new_id(ids.EVENT)
-        _, body = scrubbed(payload, self._scrub)
+        _, body = encode_scrubbed(payload, self._scrub)
         item = InboxItem(
             event_id=event_id,
             client_id=client_id or event_id,
@@ -383,13 +390,17 @@ class SessionLog:
     async def _check_thread(self, session_id: str, thread_id: str) -> None:
         created = await self.read(session_id, types=[_THREAD_CREATED])
         payloads = (event.payload for event in created)
-        known = {each.session_thread_id for each in payloads if isinstance(each, ThreadCreated)}
+        known = {
+            payload.session_thread_id for payload in payloads if isinstance(payload, ThreadCreated)
+        }
         if thread_id not in known:
             raise InvalidInput(f"session {session_id} has no thread {thread_id}")
 
     async def put_blob(self, session_id: str, content: bytes, *, media_type: str) -> BlobSource:
         """Keep large content beside the log, once, for as long as a session refers to it."""
-        return await blobs.keep(self.store, self._scrub, session_id, content, media_type=media_type)
+        return await blobs.store_blob(
+            self.store, self._scrub, session_id, content, media_type=media_type
+        )
 
     async def blob(self, digest: str) -> bytes:
         return await self.store.blob(digest)

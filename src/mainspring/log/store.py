@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from mainspring.log.records import Records
-from mainspring.log.signals import Watch
+from mainspring.log.wakeup_signals import Watch
 
 
 class Row(NamedTuple):
@@ -86,7 +86,7 @@ class InboxItem:
     """Where it stands in the log, once folded."""
 
 
-class Folded(NamedTuple):
+class FoldedItem(NamedTuple):
     """The inbox item at `position` becomes event `seq`."""
 
     position: int
@@ -101,12 +101,12 @@ class Append:
     expected: Head
     head: Head
     rows: Sequence[Row]
-    folded: Sequence[Folded] = ()
+    folded_item: Sequence[FoldedItem] = ()
     """Inbox items that these rows carry: taken out in the same transaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class EventRange:
     """Which events of one session's own to read: `after < seq <= upto`, in order."""
 
     session_id: str
@@ -120,7 +120,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Text:
+class IndexedText:
     """Searchable words of one event."""
 
     session_id: str
@@ -129,7 +129,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
+class SearchHit:
     session_id: str
     seq: int
     snippet: str
@@ -191,7 +191,7 @@ class Store(Protocol):
         """Raises: Fenced, Conflict, SessionNotFound."""
         ...
 
-    async def read(self, span: Span) -> list[Row]: ...
+    async def read(self, event_range: EventRange) -> list[Row]: ...
 
     async def submit(self, session_id: str, item: InboxItem) -> InboxItem:
         """Put into the inbox; a `client_id` seen before returns the item it made then.
@@ -254,11 +254,15 @@ class Store(Protocol):
         """Events not yet searchable, with their session, in order; all sessions for `None`."""
         ...
 
-    async def index(self, texts: Sequence[Text], upto: Sequence[tuple[str, int]]) -> None:
+    async def index(
+        self, indexed_texts: Sequence[IndexedText], upto: Sequence[tuple[str, int]]
+    ) -> None:
         """Make texts searchable and remember, per session, how far that went."""
         ...
 
-    async def search(self, words: Sequence[str], *, spans: Sequence[Span], limit: int) -> list[Hit]:
+    async def search(
+        self, words: Sequence[str], *, event_ranges: Sequence[EventRange], limit: int
+    ) -> list[SearchHit]:
         """Events with all the words, best first; `spans` limits where, all sessions if empty."""
         ...
 

@@ -16,12 +16,12 @@ from mainspring.core.envelope import CLIENT_TYPES, GENESIS, Event, EventLine, en
 from mainspring.core.errors import InvalidInput, SessionNotFound
 from mainspring.core.sender import encode_sender
 from mainspring.log.blobs import digest_of
-from mainspring.log.chain import to_event, to_row
+from mainspring.log.event_chain import to_event, to_row
 from mainspring.log.lines import (
     BlobLine,
     EndLine,
+    ExportLine,
     InboxLine,
-    Line,
     SessionLine,
     decode,
     encode,
@@ -29,7 +29,7 @@ from mainspring.log.lines import (
     inbox_line,
 )
 from mainspring.log.session_log import Segment, SessionLog
-from mainspring.log.store import Append, Folded, Head, InboxItem, SessionRow, Span
+from mainspring.log.store import Append, EventRange, FoldedItem, Head, InboxItem, SessionRow
 from mainspring.log.upcast import read_line
 
 _PAGE = 1000
@@ -40,24 +40,24 @@ async def export_lines(log: SessionLog, session_id: str) -> AsyncGenerator[bytes
     """The session and what it inherits, a line at a time, without newlines."""
     for segment in await log.lineage(session_id):
         session = await log.session(segment.session_id)
-        async for line in _exported(log, session, segment, is_whole=session.id == session_id):
+        async for line in _export_segment(log, session, segment, is_whole=session.id == session_id):
             yield line
 
 
 async def export_own_lines(log: SessionLog, session: SessionRow) -> AsyncGenerator[bytes, None]:
     """The session without what it inherits, for a place where its parent comes before it."""
     own = Segment(session.id, session.parent_seq, session.head.seq)
-    async for line in _exported(log, session, own, is_whole=True):
+    async for line in _export_segment(log, session, own, is_whole=True):
         yield line
 
 
-async def _exported(
+async def _export_segment(
     log: SessionLog, session: SessionRow, segment: Segment, *, is_whole: bool
 ) -> AsyncGenerator[bytes, None]:
     yield encode(header_line(session))
     head = Head(segment.after, b"")
     while rows := await log.store.read(
-        Span(session_id=session.id, after=head.seq, upto=segment.upto, limit=_PAGE)
+        EventRange(session_id=session.id, after=head.seq, upto=segment.upto, limit=_PAGE)
     ):
         for row in rows:
             event = to_event(session.id, row)
@@ -109,7 +109,7 @@ async def import_lines(log: SessionLog, lines: AsyncIterable[bytes]) -> list[str
     Raises:
         InvalidInput: a line is wrong (it says which), or a session here differs from the file's.
     """
-    parts, added = Parts(), list[str]()
+    parts, added = SessionImporter(), list[str]()
     number = 0
     async for raw in lines:
         number += 1
@@ -125,37 +125,37 @@ async def import_lines(log: SessionLog, lines: AsyncIterable[bytes]) -> list[str
     return added
 
 
-class Parts:
+class SessionImporter:
     """Lines put together to sessions: we are between two of them, or in the middle of one."""
 
     def __init__(self) -> None:
-        self.open: Part | None = None
+        self.open: SessionImport | None = None
         self.count = 0
         """Of sessions that are complete."""
 
-    def take(self, line: Line) -> Part | None:
+    def take(self, export_line: ExportLine) -> SessionImport | None:
         """The session that is complete with this line, if one is.
 
         Raises: InvalidInput.
         """
-        if isinstance(line, SessionLine):
+        if isinstance(export_line, SessionLine):
             if self.open is not None:
                 ended = self.open.header.session_id
                 raise InvalidInput(f"session {ended} was not ended before this one")
-            self.open = Part(line)
+            self.open = SessionImport(export_line)
         elif self.open is None:
             raise InvalidInput("comes before the session it belongs to")
-        elif isinstance(line, EndLine):
+        elif isinstance(export_line, EndLine):
             ended, self.open = self.open, None
-            ended.end(line)
+            ended.end(export_line)
             self.count += 1
             return ended
         else:
-            self.open.take(line)
+            self.open.take(export_line)
         return None
 
 
-class Part:
+class SessionImport:
     """One session of the file, gathered and checked before any of it is stored."""
 
     def __init__(self, header: SessionLine) -> None:
@@ -314,7 +314,7 @@ class Part:
                 expected=existing.head,
                 head=self._head,
                 rows=[to_row(event) for event in missing],
-                folded=await self._folded(log, existing.id, missing),
+                folded_item=await self._folded(log, existing.id, missing),
             )
             await log.store.append(append)
         finally:
@@ -333,15 +333,15 @@ class Part:
 
     async def _folded(
         self, log: SessionLog, session_id: str, missing: Sequence[Event]
-    ) -> list[Folded]:
+    ) -> list[FoldedItem]:
         """Client events that wait here, and are among those that come."""
         seqs = {event.id: event.seq for event in missing}
-        folded: list[Folded] = []
+        folded: list[FoldedItem] = []
         after = 0
         while items := await log.store.pending(session_id, after=after, limit=_PAGE):
             after = items[-1].position
             folded += [
-                Folded(item.position, seqs[item.event_id])
+                FoldedItem(item.position, seqs[item.event_id])
                 for item in items
                 if item.event_id in seqs
             ]

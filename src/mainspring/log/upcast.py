@@ -16,7 +16,7 @@ from mainspring.core.envelope import (
     AnyPayload,
     Event,
     EventLine,
-    Unknown,
+    UnknownPayload,
     decode_payload,
     type_of,
 )
@@ -47,7 +47,7 @@ def read_payload(
         try:
             return decode_payload(body)
         except MalformedEvent:  # a newer Mainspring gave a known type a new shape
-            return Unknown(type=kind)
+            return UnknownPayload(type=kind)
     type_of(body)  # refuses what is no event at all
     fields: dict[str, object] = msgspec.json.decode(body, type=dict[str, object])
     for step in range(version, current):

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from mainspring.core.envelope import GENESIS
 from mainspring.core.errors import BlobNotFound, MainspringError, MalformedEvent, StoreCorrupt
-from mainspring.log.blobs import digest_of, referred
-from mainspring.log.chain import to_event
+from mainspring.log.blobs import digest_of, referenced_blobs
+from mainspring.log.event_chain import to_event
 from mainspring.log.session_log import Segment, SessionLog
-from mainspring.log.store import Row, SessionRow, Span
+from mainspring.log.store import EventRange, Row, SessionRow
 
 _PAGE = 2000
 
@@ -73,7 +73,7 @@ class _Check:
         seq = session.parent_seq + 1
         try:
             rows = await self.log.store.read(
-                Span(session_id=session.id, after=session.parent_seq, upto=seq)
+                EventRange(session_id=session.id, after=session.parent_seq, upto=seq)
             )
         except StoreCorrupt:
             return  # found again, and told, when all are read
@@ -86,7 +86,7 @@ class _Check:
     async def segment(self, segment: Segment, last: int) -> None:
         limit = _PAGE
         while self.seq < segment.upto:
-            span = Span(
+            span = EventRange(
                 session_id=segment.session_id,
                 after=max(self.seq, segment.after),
                 upto=segment.upto,
@@ -123,7 +123,7 @@ class _Check:
             return self.lost(row.seq, error)
         if event.type != row.type:
             self.found(row.seq, f"is filed as {row.type} but is a {event.type}")
-        for digest in referred(event.payload):
+        for digest in referenced_blobs(event.payload):
             self.blob_seqs.setdefault(digest, row.seq)
         self.seq, self.hash = row.seq, event.digest()
 

@@ -1,4 +1,6 @@
-"""The one writer of a session: appends under a lease, folds the inbox, knows where the log ends."""
+"""The one writer of a session: appends under a lease, folds the inbox, knows where the log ends
+and whether the session was moved away.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +14,18 @@ from mainspring.core import ids
 from mainspring.core.clock import Clock
 from mainspring.core.content import BlobSource
 from mainspring.core.envelope import AnyPayload, Event, KnownPayload
-from mainspring.core.errors import Conflict
+from mainspring.core.errors import Conflict, SessionGone
+from mainspring.core.facts import SessionMoved, SessionReceived
 from mainspring.core.sender import decode_sender
 from mainspring.log import blobs
-from mainspring.log.chain import Draft, Scrub, link, scrubbed, to_row
-from mainspring.log.patience import patiently
-from mainspring.log.signals import Watch
-from mainspring.log.store import Append, Folded, InboxItem, Lease, SessionRow, Store
+from mainspring.log.event_chain import EventDraft, Scrub, chain_events, encode_scrubbed, to_row
+from mainspring.log.store import Append, EventRange, FoldedItem, InboxItem, Lease, SessionRow, Store
+from mainspring.log.task_groups import retry_unavailable
 from mainspring.log.upcast import read_payload
+from mainspring.log.wakeup_signals import Watch
 
 
-def _as_sent(_: AnyPayload, thread_id: str) -> str:
+def _same_thread(_: AnyPayload, thread_id: str) -> str:
     return thread_id
 
 
@@ -48,11 +51,11 @@ class Writer:
         self._scrub = scrub
         self._turn = anyio.Lock(fast_acquire=True)
         self._staged: list[Event] = []
-        self._folded: list[Folded] = []
+        self._folded: list[FoldedItem] = []
         self._tip = session.head  # where the log will end once what is staged is committed
         self._heard: set[int] = set()  # positions of inbox items that were staged
         self._looking = anyio.Lock(fast_acquire=True)
-        self._ear: Watch | None = None
+        self._subscription: Watch | None = None
         self._seen: Sequence[InboxItem] = ()  # the inbox, as `hear` saw it last
         self._seen_at = -1  # how often the session may have changed by then
         self._losses = 0  # commits that failed, each with all that was staged
@@ -107,11 +110,11 @@ class Writer:
         one write.
         """
         moment = self._clock()
-        drafts: list[Draft] = []
+        drafts: list[EventDraft] = []
         for index, payload in enumerate(payloads):
-            clean, body = scrubbed(payload, self._scrub)
+            clean, body = encode_scrubbed(payload, self._scrub)
             drafts.append(
-                Draft(
+                EventDraft(
                     id=event_ids[index] if index < len(event_ids) else self.new_event_id(),
                     thread_id=thread_id or self.thread_id,
                     time=moment,
@@ -123,7 +126,7 @@ class Writer:
 
     async def stage_inbox(
         self,
-        addressee: Callable[[AnyPayload, str], str] = _as_sent,
+        addressee: Callable[[AnyPayload, str], str] = _same_thread,
         takes: Callable[[str], bool] = lambda _: True,
     ) -> list[Event]:
         """Stage what clients have sent, in order of arrival: what is for a thread that is taken
@@ -135,7 +138,7 @@ class Writer:
             if not takes(meant):
                 continue
             [event] = self._stage([draft._replace(thread_id=meant)])
-            self._folded.append(Folded(item.position, event.seq))
+            self._folded.append(FoldedItem(item.position, event.seq))
             self._heard.add(item.position)
             events.append(event)
         return events
@@ -144,11 +147,11 @@ class Writer:
         """What is neither in the log nor staged."""
         return [item for item in pending if item.position not in self._heard]
 
-    async def hear(
+    async def wait_for_inbox(
         self,
         *types: str,
         is_for: Callable[[str], bool],
-        addressee: Callable[[AnyPayload, str], str] = _as_sent,
+        addressee: Callable[[AnyPayload, str], str] = _same_thread,
     ) -> None:
         """Return when a client's event waits in the inbox of a thread that is meant; of one of
         these types, if any are given."""
@@ -167,9 +170,9 @@ class Writer:
         """The inbox as it is. Threads that wait beside each other are woken by every commit of any
         of them: the first one looks for all."""
         async with self._looking:
-            if self._ear is None:
-                self._ear = self._store.watch(self.session_id)
-            if self._seen_at != (now := self._ear.pokes):
+            if self._subscription is None:
+                self._subscription = self._store.watch(self.session_id)
+            if self._seen_at != (now := self._subscription.pokes):
                 self._seen = await self._store.pending(self.session_id)
                 self._seen_at = now
             return self._seen
@@ -191,7 +194,7 @@ class Writer:
                 expected=self.head,
                 head=head,
                 rows=[to_row(event) for event in events],
-                folded=folded,
+                folded_item=folded,
             )
             try:
                 with CancelScope(shield=True):  # who staged it goes on as if it were written
@@ -205,13 +208,13 @@ class Writer:
                 raise
             self.head = head
 
-    def _stage(self, drafts: list[Draft]) -> list[Event]:
-        events, self._tip = link(self.session_id, self._tip, drafts)
+    def _stage(self, event_drafts: list[EventDraft]) -> list[Event]:
+        events, self._tip = chain_events(self.session_id, self._tip, event_drafts)
         self._staged += events
         return events
 
-    def _draft(self, item: InboxItem) -> Draft:
-        return Draft(
+    def _draft(self, item: InboxItem) -> EventDraft:
+        return EventDraft(
             id=item.event_id,
             thread_id=item.thread_id,
             time=self._clock(),
@@ -232,11 +235,11 @@ class Writer:
                     raise
                 # an earlier try went through before the connection broke
 
-        await patiently(attempt)
+        await retry_unavailable(attempt)
 
     async def put_blob(self, content: bytes, *, media_type: str) -> BlobSource:
         """Keep large content beside the log, once, for as long as a session refers to it."""
-        return await blobs.keep(
+        return await blobs.store_blob(
             self._store, self._scrub, self.session_id, content, media_type=media_type
         )
 
@@ -249,3 +252,20 @@ class Writer:
 
     async def release(self) -> None:
         await self._store.release(self.lease)
+
+
+MOVED = str(SessionMoved.__struct_config__.tag)
+RECEIVED = str(SessionReceived.__struct_config__.tag)
+
+
+async def require_not_moved(store: Store, session_id: str, lease: Lease | None = None) -> None:
+    """Looks at the last event only: nothing comes after a move until the session is received.
+
+    Raises: SessionGone; the lease was given back.
+    """
+    newest = EventRange(session_id=session_id, after=0, upto=2**62, limit=1, backwards=True)
+    last = await store.read(newest)
+    if last and last[0].type == MOVED:
+        if lease is not None:
+            await store.release(lease)
+        raise SessionGone(session_id)

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from mainspring.core.errors import InvalidInput
 from mainspring.core.model import Effort, ToolSpec
 from mainspring.core.tool import Tool
-from mainspring.harness.context.prompt import system_prompt
-from mainspring.harness.context.view import Prefix, specs
+from mainspring.harness.context.prompts import system_prompt
+from mainspring.harness.context.request_builder import PromptPrefix, sorted_specs
 from mainspring.harness.limits import Limits
-from mainspring.runtime.crew.subagent import Subagent
 from mainspring.runtime.skills.catalogue import render_catalogue
 from mainspring.runtime.skills.skill import Skill
+from mainspring.runtime.subagents.subagent import Subagent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +51,9 @@ class Agent:
     """Of the folder that describes it, if one does: a session keeps to what it began with."""
 
 
-def prefix_of(agent: Agent, tools: Iterable[ToolSpec], *, environment: str = "") -> Prefix:
+def prefix_of(agent: Agent, tools: Iterable[ToolSpec], *, environment: str = "") -> PromptPrefix:
     """What stands before the messages of every session of the agent."""
-    return Prefix(
+    return PromptPrefix(
         model=agent.model,
         system=system_prompt(
             instructions=agent.instructions,
@@ -61,7 +61,7 @@ def prefix_of(agent: Agent, tools: Iterable[ToolSpec], *, environment: str = "")
             skills="" if agent.is_coordinator else render_catalogue(agent.skills),
             environment=environment,
         ),
-        tools=specs(tools),
+        tools=sorted_specs(tools),
         effort=agent.effort,
     )
 

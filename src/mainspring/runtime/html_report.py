@@ -14,7 +14,7 @@ from typing import NewType
 Markup = NewType("Markup", str)
 """HTML that was written by a report, with all text of others escaped."""
 
-_STEERING = re.compile(
+_CONTROL_CHARACTERS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e001f\ud800-\udfff]"
 )
@@ -61,28 +61,28 @@ footer{color:var(--soft);font-size:.8rem;margin-top:3rem}
 """
 
 
-def visible(text: str) -> str:
+def strip_control_characters(text: str) -> str:
     """Text without what could change how the text around it is shown."""
-    return _STEERING.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
+    return _CONTROL_CHARACTERS.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
 
 
-def escaped(text: str) -> Markup:
+def escape(text: str) -> Markup:
     """Any text, as text: for elements and for quoted attributes."""
-    return Markup(html.escape(visible(text), quote=True))
+    return Markup(html.escape(strip_control_characters(text), quote=True))
 
 
-def joined(parts: Iterable[Markup]) -> Markup:
+def join_markup(parts: Iterable[Markup]) -> Markup:
     return Markup("".join(parts))
 
 
 def facts_list(facts: Sequence[tuple[str, str]]) -> Markup:
-    rows = (f"<dt>{escaped(name)}</dt><dd>{escaped(value)}</dd>" for name, value in facts)
+    rows = (f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts)
     return Markup(f"<dl>{''.join(rows)}</dl>")
 
 
 def page_head(title: str) -> Markup:
     """From the first byte to the heading; `page_end` closes what it opens."""
-    shown = escaped(title)
+    shown = escape(title)
     return Markup(
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
@@ -94,4 +94,4 @@ def page_head(title: str) -> Markup:
 
 
 def page_end(footer: str) -> Markup:
-    return Markup(f"<footer>{escaped(footer)}</footer>\n</main></body></html>\n")
+    return Markup(f"<footer>{escape(footer)}</footer>\n</main></body></html>\n")

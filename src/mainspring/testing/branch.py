@@ -16,25 +16,25 @@ from mainspring.core.content import plain_text
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput
 from mainspring.core.facts import ContextAdded
-from mainspring.core.hook import NOTHING_SAID, Occasion, Ruling
-from mainspring.harness.context.view import Prefix
-from mainspring.harness.desk import Desk
-from mainspring.harness.gates import Gates, OpenGates
-from mainspring.harness.thread import Thread, fold
+from mainspring.core.hook import EMPTY_HOOK_RESULT, HookEvent, HookResult
+from mainspring.harness.authorizer import AllowAll, Authorizer
+from mainspring.harness.context.request_builder import PromptPrefix
+from mainspring.harness.state.thread import Thread, fold
+from mainspring.harness.thread_context import ThreadContext
 from mainspring.runtime.agent import Agent
-from mainspring.runtime.crew.crew import Crew
-from mainspring.runtime.sessions import Runtime, Session
-from mainspring.runtime.xrays import read_shots
-from mainspring.testing.recording import read_recording
-from mainspring.testing.replay import whole_steps
-from mainspring.testing.stand_ins import known_results
+from mainspring.runtime.replay.recording import read_recording
+from mainspring.runtime.session.session import Runtime, Session
+from mainspring.runtime.session.xrays import read_shots
+from mainspring.runtime.subagents.supervisor import SubagentSupervisor
+from mainspring.testing.replay import last_step_boundary
+from mainspring.testing.replay_doubles import recorded_result_tools
 
 _BUILT_IN = ("history_search", "history_read")
 """Every session has these itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class BranchChange:
     """What is to be different this time."""
 
     model: str | None = None
@@ -46,7 +46,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Branch:
+class SessionBranch:
     session: Session
     """The fork."""
     at: int
@@ -56,15 +56,15 @@ class Branch:
     """To be said, one after the other."""
 
 
-async def branch(runtime: Runtime, session_id: str, change: Change) -> Branch:
+async def branch(runtime: Runtime, session_id: str, branch_change: BranchChange) -> SessionBranch:
     """Raises: SessionNotFound. InvalidInput: the session never asked a model."""
     session = await runtime.log.session(session_id)
     log = await runtime.log.read(session_id)
     shots = await read_shots(runtime.log, session)
     if not shots:
         raise InvalidInput(f"session {session_id} has not called a model")
-    at = _start(log, session.thread_id, change.start)
-    recording = read_recording(log, thread_id=session.thread_id, shots=shots)
+    at = _start(log, session.thread_id, branch_change.start)
+    recording = read_recording(log, thread_id=session.thread_id, model_calls=shots)
     said = [
         plain_text(event.payload.content)
         for event in log
@@ -72,34 +72,34 @@ async def branch(runtime: Runtime, session_id: str, change: Change) -> Branch:
         and isinstance(event.payload, events.UserMessage)
         and event.id not in recording.withheld
     ]
-    if change.prompt is not None:
-        said = [change.prompt, *said[1:]]
+    if branch_change.prompt is not None:
+        said = [branch_change.prompt, *said[1:]]
     request = next((shot.request for shot in shots if shot.started.seq > at), shots[-1].request)
     specs = [spec for spec in recording.specs() if spec.name not in _BUILT_IN]
-    model = runtime.models.resolve(change.model or request.model)
-    agent = Agent(model=model, tools=known_results(recording, specs))
-    prefix = Prefix(
+    model = runtime.models.resolve(branch_change.model or request.model)
+    agent = Agent(model=model, tools=recorded_result_tools(recording, specs))
+    prefix = PromptPrefix(
         model=agent.model, system=request.system, tools=request.tools, effort=request.effort
     )
     runtime.models.open(agent.model)
     forked = await runtime.log.fork(session_id, at=at, title=f"replay with {agent.model}")
     thread = fold(log[:at], thread_id=session.thread_id)
-    return Branch(
-        session=_Forked(runtime, agent, forked.id, prefix, _KnownHooks(log)),
+    return SessionBranch(
+        session=_BranchedSession(runtime, agent, forked.id, prefix, _RecordedHooks(log)),
         at=at,
-        is_open=change.prompt is None and (thread.running or not thread.is_answered),
+        is_open=branch_change.prompt is None and (thread.running or not thread.is_answered),
         messages=tuple(said),
     )
 
 
 def _start(log: list[Event], thread_id: str, start: int | None) -> int:
     if start is not None:
-        return whole_steps(log, thread_id, start)
+        return last_step_boundary(log, thread_id, start)
     first = next((event.seq for event in log if isinstance(event.payload, events.UserMessage)), 2)
     return max(1, first - 1)
 
 
-class _KnownHooks(OpenGates):
+class _RecordedHooks(AllowAll):
     """Add to a message what hooks added to it in the recording."""
 
     def __init__(self, log: Sequence[Event]) -> None:
@@ -115,24 +115,29 @@ class _KnownHooks(OpenGates):
                 case _:
                     pass
 
-    async def tell(self, thread: Thread, occasion: Occasion) -> Ruling:
-        if occasion.event != "UserPromptSubmit":
-            return NOTHING_SAID
-        return Ruling(context=tuple(self._added.get(str(occasion.fields["prompt"]), ())))
+    async def run_hooks(self, thread: Thread, hook_event: HookEvent) -> HookResult:
+        if hook_event.event != "UserPromptSubmit":
+            return EMPTY_HOOK_RESULT
+        return HookResult(context=tuple(self._added.get(str(hook_event.fields["prompt"]), ())))
 
 
-class _Forked(Session):
+class _BranchedSession(Session):
     """With the recorded prefix, whatever an agent would make of it today."""
 
     def __init__(
-        self, runtime: Runtime, agent: Agent, session_id: str, prefix: Prefix, hooks: Gates
+        self,
+        runtime: Runtime,
+        agent: Agent,
+        session_id: str,
+        prompt_prefix: PromptPrefix,
+        hooks: Authorizer,
     ) -> None:
         super().__init__(runtime, agent, session_id)
-        self._prefix = prefix
+        self._prompt_prefix = prompt_prefix
         self._hooks = hooks
 
-    def _desk(self, crew: Crew) -> Desk:
-        desk = super()._desk(crew)
-        desk.prefix = msgspec.structs.replace(self._prefix, model=self.agent.model)
-        desk.gates = self._hooks
-        return desk
+    def _main_context(self, supervisor: SubagentSupervisor) -> ThreadContext:
+        context = super()._main_context(supervisor)
+        context.prompt_prefix = msgspec.structs.replace(self._prompt_prefix, model=self.agent.model)
+        context.authorizer = self._hooks
+        return context

@@ -22,37 +22,37 @@ from typing import TypeAlias
 
 import anyio
 
-from mainspring.capabilities.providers.catalog import shipped
+from mainspring.capabilities.providers.catalog import bundled_catalog
 from mainspring.core import events, ids
-from mainspring.core.catalog import ModelFacts
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput
 from mainspring.core.facts import SessionCreated, SessionImported
 from mainspring.core.model import Model
+from mainspring.core.model_facts import ModelFacts
 from mainspring.core.sender import Sender
-from mainspring.harness.context.history import history_read, history_search
-from mainspring.harness.context.view import Prefix
-from mainspring.harness.ensemble import Ensemble
+from mainspring.harness.context.history_tools import history_read, history_search
+from mainspring.harness.context.request_builder import PromptPrefix
+from mainspring.harness.event_sink import EventSink
 from mainspring.harness.limits import Limits
 from mainspring.harness.loop import run
-from mainspring.harness.record import Record
-from mainspring.harness.thread import Thread
+from mainspring.harness.state.thread import Thread
+from mainspring.harness.state.thread_tree import ThreadTree
 from mainspring.log.search import search
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.store import SessionRow
 from mainspring.log.transfer import export_lines, import_lines
 from mainspring.runtime.agent import Agent, prefix_of, tools_of
-from mainspring.runtime.xrays import read_shots
-from mainspring.testing.recording import Recording, read_recording
-from mainspring.testing.script import Crashed, Divergence, Script
-from mainspring.testing.stand_ins import (
-    RecordedDesk,
-    RecordedGates,
+from mainspring.runtime.replay.recording import Recording, read_recording
+from mainspring.runtime.replay.replay_cursor import Divergence, RecordedCrash, ReplayCursor
+from mainspring.runtime.session.xrays import read_shots
+from mainspring.testing.replay_doubles import (
+    RecordedAuthorizer,
     RecordedModel,
+    RecordedThreadContext,
     recorded_tools,
 )
-from mainspring.wiring.models import facts_of
+from mainspring.wiring.model_registry import facts_of
 
 Facts: TypeAlias = Callable[[str], ModelFacts]
 
@@ -61,7 +61,7 @@ _OWNER = "replay"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replayed:
+class ReplayResult:
     """What came of a replay."""
 
     session_id: str
@@ -88,7 +88,7 @@ def replay_file(
     start: int | None = None,
     agent: Agent | None = None,
     facts: Facts | None = None,
-) -> Replayed:
+) -> ReplayResult:
     """Replay what `mainspring log export` wrote. For tests: it blocks, and needs nothing around it.
 
     With an `agent`, its instructions, tools' schemas and limits are put in place of the recorded
@@ -99,9 +99,9 @@ def replay_file(
 
 async def _replay_file(
     path: Path, *, start: int | None, agent: Agent | None, facts: Facts | None
-) -> Replayed:
+) -> ReplayResult:
     content = await anyio.Path(path).read_bytes()
-    async with _copied(_lines(content)) as (log, session):
+    async with _copy_session(_lines(content)) as (log, session):
         return await _replay(log, session, start=start, agent=agent, facts=facts)
 
 
@@ -112,7 +112,7 @@ async def replay(
     start: int | None = None,
     agent: Agent | None = None,
     facts: Facts | None = None,
-) -> Replayed:
+) -> ReplayResult:
     """Replay a session of a log, from the beginning or with its events up to `start` as given.
 
     Nothing is written to the log.
@@ -120,14 +120,14 @@ async def replay(
     Raises:
         SessionNotFound, InvalidInput
     """
-    async with _copied(export_lines(log, session_id)) as (copy, session):
+    async with _copy_session(export_lines(log, session_id)) as (copy, session):
         return await _replay(copy, session, start=start, agent=agent, facts=facts)
 
 
-def known_facts(name: str) -> ModelFacts:
+def catalog_facts(name: str) -> ModelFacts:
     """Of the shipped catalog; of a model that is not in it, what most have."""
     try:
-        return facts_of(shipped(), name)
+        return facts_of(bundled_catalog(), name)
     except InvalidInput:
         return ModelFacts(id=name, window=200_000, max_output=64_000)
 
@@ -139,38 +139,42 @@ async def _replay(
     start: int | None = None,
     agent: Agent | None = None,
     facts: Facts | None = None,
-) -> Replayed:
+) -> ReplayResult:
     recording = await read_session(log, session)
     played = await _begin(log, session, start)
     player = Player(
         log=log,
         session=played,
         recording=recording,
-        facts=facts or known_facts,
+        facts=facts or catalog_facts,
         agent=agent,
     )
     calls, divergence = await player.play()
-    return Replayed(
+    return ReplayResult(
         session_id=session.id,
         calls=calls,
         divergence=divergence,
-        is_imported=imported_upto(await log.read(session.id)) is not None,
+        is_imported=last_imported_seq(await log.read(session.id)) is not None,
     )
 
 
 async def read_session(log: SessionLog, session: SessionRow) -> Recording:
     shots = await read_shots(log, session)
-    return read_recording(await log.read(session.id), thread_id=session.thread_id, shots=shots)
+    return read_recording(
+        await log.read(session.id), thread_id=session.thread_id, model_calls=shots
+    )
 
 
 async def _begin(log: SessionLog, session: SessionRow, start: int | None) -> SessionRow:
     """A session that stands where the recorded one stood at `start`, or at its own beginning."""
     recorded = await log.read(session.id)
-    imported = imported_upto(recorded) if start is None else None
+    imported = last_imported_seq(recorded) if start is None else None
     if imported is not None:
-        return await log.fork(session.id, at=next_step(recorded, session.thread_id, imported))
+        return await log.fork(
+            session.id, at=next_step_boundary(recorded, session.thread_id, imported)
+        )
     if start is not None:
-        at = whole_steps(recorded, session.thread_id, start)
+        at = last_step_boundary(recorded, session.thread_id, start)
         return await log.fork(session.id, at=at)
     if session.parent_id is not None:
         return await log.fork(session.id, at=session.parent_seq)
@@ -178,13 +182,13 @@ async def _begin(log: SessionLog, session: SessionRow, start: int | None) -> Ses
     return await log.create(first if isinstance(first, SessionCreated) else None)
 
 
-def imported_upto(log: Iterable[Event]) -> int | None:
+def last_imported_seq(log: Iterable[Event]) -> int | None:
     """The last event that was read from another tool's file: it cannot be run again."""
     found = [event.seq for event in log if isinstance(event.payload, SessionImported)]
     return found[-1] if found else None
 
 
-def next_step(log: list[Event], thread_id: str, start: int) -> int:
+def next_step_boundary(log: list[Event], thread_id: str, start: int) -> int:
     """The first event from `start` on after which nothing is under way: calls may have been open
     when the session was imported."""
     thread = Thread(id=thread_id)
@@ -195,7 +199,7 @@ def next_step(log: list[Event], thread_id: str, start: int) -> int:
     return log[-1].seq
 
 
-def whole_steps(log: list[Event], thread_id: str, start: int) -> int:
+def last_step_boundary(log: list[Event], thread_id: str, start: int) -> int:
     """The last event up to `start` after which nothing is under way."""
     thread, at = Thread(id=thread_id), 1
     for event in log:
@@ -210,7 +214,7 @@ def whole_steps(log: list[Event], thread_id: str, start: int) -> int:
 def _is_between_steps(thread: Thread) -> bool:
     is_between = thread.open_request is None and thread.open_reservation is None
     is_over = thread.running and thread.is_answered  # but for saying so
-    return is_between and not is_over and not thread.unsettled()
+    return is_between and not is_over and not thread.unsettled_calls()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -225,7 +229,7 @@ class Player:
 
     async def play(self) -> tuple[int, Divergence | None]:
         """How many calls were made, and where it left the recording, if it did."""
-        script = Script(
+        script = ReplayCursor(
             recording=self.recording, interrupt=self._interrupt, tells_status=self.agent is None
         )
         script.restart(await self._played())
@@ -233,18 +237,21 @@ class Player:
         model = RecordedModel(script)
         reason: str | None = None
         while self._goes_on(script):
-            before = script.progress, script.begun
-            desk = await self._desk(script, model)
+            before = script.replay_progress, script.begun
+            context = await self._context(script, model)
             has_crashed = False
             try:
-                ended = await run(desk)
+                ended = await run(context)
                 reason = None if ended is None else ended.reason
-            except* Crashed:
+            except* RecordedCrash:
                 has_crashed = True
-            await desk.writer.release()
+            await context.writer.release()
             if has_crashed:
                 script.restart(await self._played())
-            elif model.replay.diverged is not None or (script.progress, script.begun) == before:
+            elif (
+                model.replay.diverged is not None
+                or (script.replay_progress, script.begun) == before
+            ):
                 break
         return script.begun - skipped, self._divergence(script, model, reason)
 
@@ -252,17 +259,17 @@ class Player:
         """What has happened so far in the thread that is played."""
         return await self.log.read(self.session.id, threads=[self.session.thread_id])
 
-    def _goes_on(self, script: Script) -> bool:
+    def _goes_on(self, replay_cursor: ReplayCursor) -> bool:
         """A recorded session that was left in the middle of a run ends with its last call."""
-        made, ended = script.begun, script.progress.idle
-        return made < len(self.recording.shots) or ended < len(self.recording.ends)
+        made, ended = replay_cursor.begun, replay_cursor.replay_progress.idle
+        return made < len(self.recording.model_calls) or ended < len(self.recording.ends)
 
     def _divergence(
-        self, script: Script, model: RecordedModel, reason: str | None
+        self, replay_cursor: ReplayCursor, model: RecordedModel, reason: str | None
     ) -> Divergence | None:
-        if script.divergence is not None:
-            return script.divergence
-        made, recorded = script.begun, len(self.recording.shots)
+        if replay_cursor.divergence is not None:
+            return replay_cursor.divergence
+        made, recorded = replay_cursor.begun, len(self.recording.model_calls)
         if model.replay.diverged is not None:
             return Divergence(call=made, what=f"it was never made: the recording has {recorded}")
         if made < recorded:
@@ -278,28 +285,28 @@ class Player:
             self.session.id, events.UserInterrupt(), client_id=ids.new_id(ids.EVENT), sender=_SENDER
         )
 
-    async def _desk(self, script: Script, model: Model) -> RecordedDesk:
+    async def _context(self, replay_cursor: ReplayCursor, model: Model) -> RecordedThreadContext:
         writer = await self.log.hold(self.session.id, owner=_OWNER)
         log = await self.log.read(self.session.id)
-        record = Record(writer=writer, ensemble=Ensemble.of(log, writer.thread_id))
-        prefix = self._prefix(script)
-        desk = RecordedDesk(
-            record=record,
-            thread=record.ensemble.main.thread,
+        record = EventSink(writer=writer, thread_tree=ThreadTree.of(log, writer.thread_id))
+        prefix = self._prefix(replay_cursor)
+        context = RecordedThreadContext(
+            event_sink=record,
+            thread=record.thread_tree.main.thread,
             model=model,
             facts=self.facts(prefix.model),
-            prefix=prefix,
-            tools=recorded_tools(script, [*self.recording.specs(), *prefix.tools]),
+            prompt_prefix=prefix,
+            tools=recorded_tools(replay_cursor, [*self.recording.specs(), *prefix.tools]),
             custom_tools=frozenset(call.name for call in self.recording.calls if call.is_custom),
-            gates=RecordedGates(script),
+            authorizer=RecordedAuthorizer(replay_cursor),
             new_id=ids.new_id,
-            price=script.cost,
+            price=replay_cursor.cost,
         )
-        desk.script = script
-        desk.own_limits = Limits() if self.agent is None else self.agent.limits
-        return desk
+        context.replay_cursor = replay_cursor
+        context.own_limits = Limits() if self.agent is None else self.agent.limits
+        return context
 
-    def _prefix(self, script: Script) -> Prefix:
+    def _prefix(self, replay_cursor: ReplayCursor) -> PromptPrefix:
         """Of the next call, as recorded; or the agent's."""
         if self.agent is not None:
             built_in = (
@@ -307,21 +314,21 @@ class Player:
                 history_read(self.log.blob),
             )
             agent = self.agent
-            if agent.model == Agent().model and self.recording.shots:  # whichever is at hand
-                agent = replace(agent, model=self.recording.shots[0].request.model)
+            if agent.model == Agent().model and self.recording.model_calls:  # whichever is at hand
+                agent = replace(agent, model=self.recording.model_calls[0].request.model)
             tools = tools_of(agent, *built_in)
             return prefix_of(agent, [*(tool.spec for tool in tools.values()), *agent.client_tools])
-        shots = self.recording.shots
+        shots = self.recording.model_calls
         if not shots:
-            return Prefix(model="none", system=(), tools=())
-        request = shots[min(script.begun, len(shots) - 1)].request
-        return Prefix(
+            return PromptPrefix(model="none", system=(), tools=())
+        request = shots[min(replay_cursor.begun, len(shots) - 1)].request
+        return PromptPrefix(
             model=request.model, system=request.system, tools=request.tools, effort=request.effort
         )
 
 
 @asynccontextmanager
-async def _copied(
+async def _copy_session(
     lines: AsyncIterator[bytes],
 ) -> AsyncGenerator[tuple[SessionLog, SessionRow], None]:
     """The session in a store that is gone afterwards."""
@@ -337,4 +344,4 @@ async def _lines(content: bytes) -> AsyncGenerator[bytes, None]:
         yield line
 
 
-__all__ = ["Divergence", "Facts", "Replayed", "known_facts", "replay", "replay_file"]
+__all__ = ["Divergence", "Facts", "ReplayResult", "catalog_facts", "replay", "replay_file"]

@@ -14,15 +14,15 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from mainspring.core.errors import HandsError, InvalidInput
-from mainspring.runtime.folder.whole_file import read_bounded
-from mainspring.wiring.careful_git import config_entries
-from mainspring.wiring.environment import Places
-from mainspring.wiring.lookout import find_repositories
+from mainspring.core.errors import InvalidInput, ToolEnvironmentError
+from mainspring.harness.permissions.protected_path_watcher import find_repositories
+from mainspring.runtime.agent_folder.atomic_file import read_bounded
+from mainspring.wiring.sandbox_environment import SessionPaths
+from mainspring.wiring.untrusted_git import config_entries
 
-_MOST_FILES = 100
-_MOST_WORDS = 200
-_PLAIN = re.compile(
+_MAX_FILES = 100
+_MAX_WORDS = 200
+_HARMLESS_SETTINGS = re.compile(
     r"(?:user|author|committer|color|branch|url|safe|extensions|pull|push|fetch|advice)\..*"
     r"|core\.(?:worktree|bare|repositoryformatversion|filemode|logallrefupdates|symlinks|ignorecase"
     r"|autocrlf|eol|safecrlf|precomposeunicode|excludesfile|abbrev|quotepath|longpaths|sharedrepository"
@@ -33,7 +33,7 @@ _PLAIN = re.compile(
 )
 """Settings that run nothing. Any other may: what is not known here is not taken for harmless."""
 _INCLUDES = re.compile(r"include\.path|includeif\..*\.path", re.DOTALL)
-_PATHS = frozenset(("core.hookspath", "core.attributesfile", "init.templatedir"))
+_PATH_SETTINGS = frozenset(("core.hookspath", "core.attributesfile", "init.templatedir"))
 _WORDS = re.compile(r"[^\s'\"`;&|<>(){}=,$!]+")
 _GIT_FOLDER = b"gitdir:"
 
@@ -51,18 +51,18 @@ class _Search:
     async def look(self, config: Path) -> None:
         """Into a configuration and, whatever their conditions, those that it includes."""
         pending = [config]
-        for each in pending:  # grows while it is gone through
-            if each in self.read:
+        for item in pending:  # grows while it is gone through
+            if item in self.read:
                 continue
-            if len(self.read) == _MOST_FILES:
-                raise InvalidInput(f"{config}: includes over {_MOST_FILES} git configurations")
-            self.read.add(each)
-            content = await to_thread.run_sync(_content, each)
+            if len(self.read) == _MAX_FILES:
+                raise InvalidInput(f"{config}: includes over {_MAX_FILES} git configurations")
+            self.read.add(item)
+            content = await to_thread.run_sync(_read_config, item)
             try:
                 entries = await config_entries(content) if content else []
-            except HandsError as error:
-                raise InvalidInput(f"{each}: {error}") from error
-            pending += self._take(entries, each.parent)
+            except ToolEnvironmentError as error:
+                raise InvalidInput(f"{item}: {error}") from error
+            pending += self._take(entries, item.parent)
 
     def _take(self, entries: Sequence[tuple[str, str]], folder: Path) -> list[Path]:
         """Settings that stand in a folder; where those are that they include."""
@@ -74,15 +74,15 @@ class _Search:
             if _INCLUDES.fullmatch(name):
                 included.append(self._path(value, folder))
                 self._add(included[-1])
-            elif value and not _PLAIN.fullmatch(name):
+            elif value and not _HARMLESS_SETTINGS.fullmatch(name):
                 self._note(name, value)
         return included
 
     def _note(self, name: str, value: str) -> None:
         """What looks like a file of the workspace in a text for a shell."""
-        if name in _PATHS:
+        if name in _PATH_SETTINGS:
             self._add(self._path(value, self.tree))
-        words = _WORDS.findall(value)[:_MOST_WORDS]
+        words = _WORDS.findall(value)[:_MAX_WORDS]
         folders = [path for word in words if os.path.isdir(path := self._path(word, self.tree))]
         for word in (value.strip(), *words):
             for base in (self.tree, *folders):
@@ -97,26 +97,26 @@ class _Search:
         return Path(os.path.normpath(base / text))
 
     def _add(self, path: Path) -> None:
-        for each in (path, Path(os.path.realpath(path))):
-            if each.is_relative_to(self.workspace) and each != self.workspace:
-                self.found[each.relative_to(self.workspace).as_posix()] = None
+        for item in (path, Path(os.path.realpath(path))):
+            if item.is_relative_to(self.workspace) and item != self.workspace:
+                self.found[item.relative_to(self.workspace).as_posix()] = None
 
 
-async def with_repositories(places: Places, home: Path) -> Places:
+async def with_repositories(paths: SessionPaths, home: Path) -> SessionPaths:
     """With the repositories of a workspace, and what their configurations name of it.
 
     Raises: InvalidInput: see `named_by_git`.
     """
-    workspace = places.workspace
-    found = await to_thread.run_sync(find_repositories, workspace, places.hidden)
-    above = [each for each in workspace.parents if (each / ".git").exists()]
-    trees = [*above[:1], *(workspace / each for each in found.trees)]
-    folders = [workspace / each for each in found.folders if not each.endswith(".git")]
-    named = await named_by_git(workspace, trees, folders, home) if trees or folders else ()
-    return replace(places, repositories=found, watched=named)
+    workspace = paths.workspace
+    found = await to_thread.run_sync(find_repositories, workspace, paths.hidden)
+    above = [parent for parent in workspace.parents if (parent / ".git").exists()]
+    trees = [*above[:1], *(workspace / tree for tree in found.trees)]
+    folders = [workspace / folder for folder in found.folders if not folder.endswith(".git")]
+    named = await paths_named_by_git(workspace, trees, folders, home) if trees or folders else ()
+    return replace(paths, repositories=found, watched=named)
 
 
-async def named_by_git(
+async def paths_named_by_git(
     workspace: Path, trees: Iterable[Path], folders: Iterable[Path], home: Path
 ) -> tuple[str, ...]:
     """Paths from the workspace on, whether there is something or not: what the configurations name
@@ -135,7 +135,7 @@ async def named_by_git(
     return tuple(found)
 
 
-def _content(config: Path) -> bytes | None:
+def _read_config(config: Path) -> bytes | None:
     """Raises: InvalidInput: it cannot be read, or is too long."""
     return None if config.is_dir() else read_bounded(config)
 
@@ -148,12 +148,12 @@ def _git_folders(tree: Path) -> list[Path]:
     said = read_bounded(entry) or b""
     if not said.startswith(_GIT_FOLDER):
         return []
-    folder = _led(entry.parent, said.removeprefix(_GIT_FOLDER))
+    folder = _gitdir_target(entry.parent, said.removeprefix(_GIT_FOLDER))
     common = read_bounded(folder / "commondir")
-    return [folder] if common is None else [folder, _led(folder, common)]
+    return [folder] if common is None else [folder, _gitdir_target(folder, common)]
 
 
-def _led(base: Path, said: bytes) -> Path:
+def _gitdir_target(base: Path, said: bytes) -> Path:
     return Path(os.path.normpath(base / os.fsdecode(said.strip().replace(b"\0", b""))))
 
 

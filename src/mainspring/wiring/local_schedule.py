@@ -21,43 +21,42 @@ from anyio import to_thread
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
 from mainspring.runtime.agent import Agent
-from mainspring.runtime.folder import manifest
-from mainspring.service.calendar.model import (
+from mainspring.runtime.agent_folder import manifest
+from mainspring.service.resources.agent_tools import BUILTINS
+from mainspring.service.resources.agents import CreateAgent, UpdateAgent
+from mainspring.service.resources.environments import CreateEnvironment
+from mainspring.service.schedules.deployment_types import (
     CreateDeployment,
     Deployment,
-    ScheduleAsked,
+    ScheduleParams,
     UpdateDeployment,
 )
-from mainspring.service.describing.agent_tools import BUILTINS
-from mainspring.service.describing.agents import CreateAgent, UpdateAgent
-from mainspring.service.describing.environments import CreateEnvironment
-from mainspring.service.keeping.drawer import Listing
-from mainspring.service.keeping.page import Page
-from mainspring.wiring.agents import Wanted, open_agent
-from mainspring.wiring.rooms import House
-from mainspring.wiring.trust import is_trusted, read_whole_project
-from mainspring.wiring.unscheduled import why_unscheduled
+from mainspring.service.storage.pagination import Page
+from mainspring.service.storage.repository import ListQuery
+from mainspring.wiring.agent_selection import AgentOptions, open_agent
+from mainspring.wiring.project_trust import is_trusted, read_project_files, unscheduled_reason
+from mainspring.wiring.service_parts import Service
 
 TENANT = "default"
-_FOLDER = "mainspring_folder"
+_FOLDER_KEY = "mainspring_folder"
 """The key of metadata that says whose deployment it is."""
 _MESSAGE = "It is time for your scheduled run."
 _PAGE = 100
 _MAX_NAME = 200
-_UNTRUSTED = "it starts sessions by itself: read it, then `mainspring policy trust`"
+_UNTRUSTED_MESSAGE = "it starts sessions by itself: read it, then `mainspring policy trust`"
 
 
-class Labelled(Protocol):
+class HasMetadata(Protocol):
     @property
     def metadata(self) -> dict[str, str]: ...
 
 
-T = TypeVar("T", bound=Labelled)
-PageOf: TypeAlias = Callable[[Listing], Awaitable[Page[T]]]
+T = TypeVar("T", bound=HasMetadata)
+PageOf: TypeAlias = Callable[[ListQuery], Awaitable[Page[T]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Following:
+class ScheduleStatus:
     """What became of the schedule: a deployment, or why there is none."""
 
     deployment: Deployment | None = None
@@ -69,107 +68,113 @@ class Following:
         return next(iter(schedule.upcoming_runs_at), None) if schedule is not None else None
 
 
-async def follow_schedule(house: House, settings: Settings) -> Following | None:
+async def sync_schedule(service: Service, settings: Settings) -> ScheduleStatus | None:
     """Make, change or archive the deployment as the folder's file says; `None`: it says nothing."""
     folder = await to_thread.run_sync(Path(settings.folder).resolve)
     try:
         schedule = await to_thread.run_sync(_read_schedule, folder, Path(settings.home))
-        known = await _known(house, folder)
+        known = await _find_deployment(service, folder)
         if schedule is None:
-            await _forget(house, known)
+            await _archive_deployment(service, known)
             return None
-        opened = await to_thread.run_sync(open_agent, settings, Wanted())
-        return Following(deployment=await _put(house, folder, opened.agent, schedule, known))
+        opened = await to_thread.run_sync(open_agent, settings, AgentOptions())
+        return ScheduleStatus(
+            deployment=await _save_deployment(service, folder, opened.agent, schedule, known)
+        )
     except (InvalidInput, msgspec.ValidationError) as error:
-        await _forget(house, await _known(house, folder))
-        return Following(problem=f"{folder / manifest.FILE}: schedule: {error}")
+        await _archive_deployment(service, await _find_deployment(service, folder))
+        return ScheduleStatus(problem=f"{folder / manifest.FILE}: schedule: {error}")
 
 
-def _read_schedule(folder: Path, home: Path) -> manifest.Schedule | None:
+def _read_schedule(folder: Path, home: Path) -> manifest.ManifestSchedule | None:
     """Raises: InvalidInput: nobody has vouched for it, or its sessions would lack restrictions that
     the folder has."""
-    project = read_whole_project(folder, home=home)
+    project = read_project_files(folder, home=home)
     content = project.settings.get(manifest.FILE)
     said = {} if content is None else msgspec.json.decode(content, type=dict[str, object])
     if "schedule" not in said:
         return None
     if not is_trusted(folder, project, home=home):
-        raise InvalidInput(_UNTRUSTED)
-    if (why := why_unscheduled(project)) is not None:
+        raise InvalidInput(_UNTRUSTED_MESSAGE)
+    if (why := unscheduled_reason(project)) is not None:
         raise InvalidInput(why)
-    return msgspec.convert(said["schedule"], manifest.Schedule)
+    return msgspec.convert(said["schedule"], manifest.ManifestSchedule)
 
 
-async def _known(house: House, folder: Path) -> Deployment | None:
-    return await _of_folder(partial(house.calendar.deployments.page, TENANT), folder)
+async def _find_deployment(service: Service, folder: Path) -> Deployment | None:
+    return await _find_by_folder(partial(service.schedules.deployments.page, TENANT), folder)
 
 
-async def _of_folder(page_of: PageOf[T], folder: Path) -> T | None:
+async def _find_by_folder(page_of: PageOf[T], folder: Path) -> T | None:
     """The one that was made for the folder."""
     page: str | None = None
     while True:
-        found = await page_of(Listing(limit=_PAGE, page=page))
-        for each in found.data:
-            if each.metadata.get(_FOLDER) == str(folder):
-                return each
+        found = await page_of(ListQuery(limit=_PAGE, page=page))
+        for item in found.data:
+            if item.metadata.get(_FOLDER_KEY) == str(folder):
+                return item
         page = found.next_page
         if page is None:
             return None
 
 
-async def _forget(house: House, known: Deployment | None) -> None:
+async def _archive_deployment(service: Service, known: Deployment | None) -> None:
     if known is not None:
-        await house.calendar.deployments.archive(TENANT, known.id)
-        await house.shelves.agents.archive(TENANT, known.agent.id)
+        await service.schedules.deployments.archive(TENANT, known.id)
+        await service.resources.agents.archive(TENANT, known.agent.id)
 
 
-async def _place(house: House, folder: Path) -> str:
+async def _environment_id(service: Service, folder: Path) -> str:
     """The id of the environment that the folder's sessions work in."""
-    environments = house.shelves.environments
-    known = await _of_folder(partial(environments.page, TENANT), folder)
+    environments = service.resources.environments
+    known = await _find_by_folder(partial(environments.page, TENANT), folder)
     if known is not None:
         return known.id
     name = f"schedule of {folder}"[-_MAX_NAME:]
-    asked = CreateEnvironment(name=name, metadata={_FOLDER: str(folder)})
+    asked = CreateEnvironment(name=name, metadata={_FOLDER_KEY: str(folder)})
     return (await environments.create(TENANT, asked)).id
 
 
-async def _put(
-    house: House,
+async def _save_deployment(
+    service: Service,
     folder: Path,
     agent: Agent,
-    schedule: manifest.Schedule,
+    manifest_schedule: manifest.ManifestSchedule,
     known: Deployment | None,
 ) -> Deployment:
     """Raises: InvalidInput, msgspec.ValidationError: the service does not take it."""
-    described = _described(agent)
-    asked = {"type": "cron", "expression": schedule.cron, "timezone": schedule.timezone}
-    text = schedule.message or _MESSAGE
+    described = _agent_fields(agent)
+    asked = {
+        "type": "cron",
+        "expression": manifest_schedule.cron,
+        "timezone": manifest_schedule.timezone,
+    }
+    text = manifest_schedule.message or _MESSAGE
     fields: dict[str, object] = {
         "name": agent.name,
         "initial_events": [{"type": "user.message", "content": [{"type": "text", "text": text}]}],
         "budget": _budget(agent.limits.max_cost_usd),
     }
-    agents, deployments = house.shelves.agents, house.calendar.deployments
+    agents, deployments = service.resources.agents, service.schedules.deployments
     if known is None:
         made = await agents.create(TENANT, msgspec.convert(described, CreateAgent))
-        place = await _place(house, folder)
+        place = await _environment_id(service, folder)
         more = {"agent": made.id, "environment_id": place, "schedule": asked}
-        whole = {**fields, **more, "metadata": {_FOLDER: str(folder)}}
+        whole = {**fields, **more, "metadata": {_FOLDER_KEY: str(folder)}}
         return await deployments.create(TENANT, msgspec.convert(whole, CreateDeployment))
     await agents.update(TENANT, known.agent.id, msgspec.convert(described, UpdateAgent))
-    if not _is_same(known, msgspec.convert(asked, ScheduleAsked)):
+    if not _is_same_schedule(known, msgspec.convert(asked, ScheduleParams)):
         fields["schedule"] = asked  # one that is not changed goes on where it was
     changed = {**fields, "agent": known.agent.id}
     return await deployments.update(TENANT, known.id, msgspec.convert(changed, UpdateDeployment))
 
 
-def _is_same(known: Deployment, asked: ScheduleAsked) -> bool:
+def _is_same_schedule(known: Deployment, asked: ScheduleParams) -> bool:
     was = known.schedule
     return was is not None and (was.expression, was.timezone) == (asked.expression, asked.timezone)
 
 
-def _described(agent: Agent) -> dict[str, object]:
+def _agent_fields(agent: Agent) -> dict[str, object]:
     names = BUILTINS if "*" in agent.built_ins else agent.built_ins
     configs = [{"name": name, "enabled": name in names} for name in BUILTINS]
     return {

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, cast
 
 from mainspring.config import Settings
 from mainspring.core.errors import MainspringError
-from mainspring.core.lazy import LazyModule
+from mainspring.core.lazy_module import LazyModule
 from mainspring.harness.permissions.policy import Scope
-from mainspring.runtime.folder.plugin import Plugin
-from mainspring.runtime.folder.plugins import installed
-from mainspring.runtime.skills.contents import read_contents
-from mainspring.runtime.skills.pins import PINS_FILE, Pins
+from mainspring.runtime.agent_folder.plugin import Plugin
+from mainspring.runtime.agent_folder.plugins import installed_plugins
 from mainspring.runtime.skills.skill import Skill
-from mainspring.wiring.policies import HookSettings
+from mainspring.runtime.skills.skill_contents import read_contents
+from mainspring.runtime.skills.trust_pins import PINS_FILE, TrustPins
+from mainspring.wiring.policy_loader import HookSettings
 
 if TYPE_CHECKING:
     from mainspring.capabilities.hooks import config, scripts
@@ -25,13 +25,13 @@ else:
     scripts = LazyModule("mainspring.capabilities.hooks.scripts")  # most plugins have no hooks
 
 
-_VOUCHED: Scope = "user"
+_TRUSTED_SCOPE: Scope = "user"
 """Whoever has vouched for a skill has vouched for its hooks, wherever it stands. Only those of a
 project's plugin need the trust in the project, too."""
 
 
 @dataclass(frozen=True, slots=True)
-class PluginHooks:
+class TrustedHooks:
     settings: tuple[HookSettings, ...] = ()
     roots: tuple[str, ...] = ()
     """Of the plugins that they are of."""
@@ -39,20 +39,22 @@ class PluginHooks:
     """All files of these, by absolute path: the hash of what was vouched for."""
 
 
-def plugin_hooks(settings: Settings, folder: Path, disabled: Collection[str] = ()) -> PluginHooks:
+def trusted_plugin_hooks(
+    settings: Settings, folder: Path, disabled: Collection[str] = ()
+) -> TrustedHooks:
     """Of the user's plugins and of the folder's; in the order that they are found."""
     home = Path(settings.home)
-    found = installed(folder, None if folder == home else home)
+    found = installed_plugins(folder, None if folder == home else home)
     with_hooks = [
         plugin for plugin in found.plugins if plugin.hooks and plugin.name not in disabled
     ]
     if not with_hooks:
-        return PluginHooks()
-    pins = Pins(home / PINS_FILE)
-    vouched = {plugin.root: pins.vouched_contents(plugin.root) for plugin in with_hooks}
+        return TrustedHooks()
+    pins = TrustPins(home / PINS_FILE)
+    vouched = {plugin.root: pins.trusted_contents(plugin.root) for plugin in with_hooks}
     trusted = [plugin for plugin in with_hooks if vouched[plugin.root] is not None]
-    return PluginHooks(
-        settings=tuple(hooks for plugin in trusted for hooks in _of(plugin)),
+    return TrustedHooks(
+        settings=tuple(hooks for plugin in trusted for hooks in _hooks_of_plugin(plugin)),
         roots=tuple(str(plugin.root) for plugin in trusted),
         scripts={
             str(plugin.root / item.path): scripts.digest(item.content)
@@ -63,14 +65,14 @@ def plugin_hooks(settings: Settings, folder: Path, disabled: Collection[str] = (
     )
 
 
-def skill_hooks(settings: Settings, folder: Path, skills: Iterable[Skill]) -> PluginHooks:
+def trusted_skill_hooks(settings: Settings, folder: Path, skills: Iterable[Skill]) -> TrustedHooks:
     """Of the skills that are trusted; they run while their skill is used."""
     with_hooks = [skill for skill in skills if skill.hooks and skill.is_trusted and skill.file]
     if not with_hooks:
-        return PluginHooks()
+        return TrustedHooks()
     home = Path(settings.home)
-    pins = Pins(home / PINS_FILE)
-    plugins = installed(folder, None if folder == home else home).plugins
+    pins = TrustPins(home / PINS_FILE)
+    plugins = installed_plugins(folder, None if folder == home else home).plugins
     brought: list[HookSettings] = []
     files: dict[str, str] = {}
     for skill in with_hooks:
@@ -86,24 +88,27 @@ def skill_hooks(settings: Settings, folder: Path, skills: Iterable[Skill]) -> Pl
             plugin=owner.name if owner else None,
         )
         places = {"${CLAUDE_SKILL_DIR}": skill.folder}
-        said = cast("dict[str, object]", _placed(skill.hooks, places))
+        said = cast("dict[str, object]", _expand_paths(skill.hooks, places))
         settled = HookSettings(
-            scope=owner.scope if owner else _VOUCHED, source=skill.file, hooks=said, folder=own
+            scope=owner.scope if owner else _TRUSTED_SCOPE,
+            source=skill.file,
+            hooks=said,
+            folder=own,
         )
         brought.append(settled)
         files |= contents
-    roots = tuple(each.folder.root for each in brought if each.folder is not None)
-    return PluginHooks(settings=tuple(brought), roots=roots, scripts=files)
+    roots = tuple(item.folder.root for item in brought if item.folder is not None)
+    return TrustedHooks(settings=tuple(brought), roots=roots, scripts=files)
 
 
-def _skill_contents(skill: Skill, pins: Pins, place: Path) -> dict[str, str]:
+def _skill_contents(skill: Skill, trust_pins: TrustPins, place: Path) -> dict[str, str]:
     """The hashes of its files by absolute path, if the skill is still what was trusted. Of the
     user's own skills, which nobody need have looked at, those of its files as they are now."""
-    is_pinned = pins.of(place) is not None
+    is_pinned = trust_pins.of(place) is not None
     if not is_pinned and skill.scope == "project":
         return {}
     try:
-        contents = (pins.vouched_contents(place) if is_pinned else read_contents(place)) or ()
+        contents = (trust_pins.trusted_contents(place) if is_pinned else read_contents(place)) or ()
     except MainspringError:
         return {}
     base = place if place.is_dir() else place.parent
@@ -115,7 +120,7 @@ def _skill_contents(skill: Skill, pins: Pins, place: Path) -> dict[str, str]:
     return hashes if hashes.get(skill.file) == skill.hash else {}
 
 
-def _of(plugin: Plugin) -> Iterator[HookSettings]:
+def _hooks_of_plugin(plugin: Plugin) -> Iterator[HookSettings]:
     places = {
         "${CLAUDE_PLUGIN_ROOT}": str(plugin.root),
         "${CLAUDE_PLUGIN_DATA}": str(plugin.data),
@@ -125,12 +130,12 @@ def _of(plugin: Plugin) -> Iterator[HookSettings]:
     folder = config.HookFolder(
         name=plugin.name, plugin=plugin.name, root=str(plugin.root), data=str(plugin.data)
     )
-    for each in plugin.hooks:
-        said = cast("dict[str, object]", _placed(each.hooks, places))
-        yield HookSettings(scope=plugin.scope, source=each.file, hooks=said, folder=folder)
+    for hook in plugin.hooks:
+        said = cast("dict[str, object]", _expand_paths(hook.hooks, places))
+        yield HookSettings(scope=plugin.scope, source=hook.file, hooks=said, folder=folder)
 
 
-def _placed(said: object, places: dict[str, str]) -> object:
+def _expand_paths(said: object, places: dict[str, str]) -> object:
     """Where the plugin is, wherever its hooks say so."""
     if isinstance(said, str):
         for name, place in places.items():
@@ -138,7 +143,7 @@ def _placed(said: object, places: dict[str, str]) -> object:
         return said
     if isinstance(said, dict):
         entries = cast("dict[str, object]", said)
-        return {key: _placed(value, places) for key, value in entries.items()}
+        return {key: _expand_paths(value, places) for key, value in entries.items()}
     if isinstance(said, list):
-        return [_placed(each, places) for each in cast("list[object]", said)]
+        return [_expand_paths(item, places) for item in cast("list[object]", said)]
     return said

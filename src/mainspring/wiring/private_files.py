@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mainspring.capabilities.sandbox.private_paths import holders, identity_of
+from mainspring.capabilities.sandbox.backend import containing_paths, file_identity
 from mainspring.config import Settings, is_postgres
 from mainspring.core.errors import InvalidInput
 
-_BESIDE_STORE = ("", "-wal", "-shm")
+_STORE_SUFFIXES = ("", "-wal", "-shm")
 
 
 def private_files(settings: Settings) -> tuple[Path, ...]:
@@ -18,15 +18,17 @@ def private_files(settings: Settings) -> tuple[Path, ...]:
     )
     if is_postgres(settings.store):
         return tuple(vault)
-    return (*(Path(f"{settings.store}{suffix}") for suffix in _BESIDE_STORE), *vault)
+    return (*(Path(f"{settings.store}{suffix}") for suffix in _STORE_SUFFIXES), *vault)
 
 
 def misplaced_file(settings: Settings) -> Path | None:
     """A private file that is below the folder in which the service's sessions work."""
-    return holders(private_files(settings)).get(identity_of(Path(settings.workspaces)) or (0, 0))
+    return containing_paths(private_files(settings)).get(
+        file_identity(Path(settings.workspaces)) or (0, 0)
+    )
 
 
-def require_apart(settings: Settings) -> str | None:
+def require_private_files_apart(settings: Settings) -> str | None:
     """Nothing, or what to change where an existing store is in the wrong place.
 
     Raises:

@@ -15,17 +15,17 @@ from anyio import to_thread
 from msgspec.structs import replace
 
 from mainspring.core.errors import NotFound
-from mainspring.runtime.folder.scopes import Place
-from mainspring.runtime.skills.archive import LIMITS, MANIFEST, checked_files, unpacked
-from mainspring.runtime.skills.reading import read_skill
+from mainspring.runtime.agent_folder.scopes import PartLocation
 from mainspring.runtime.skills.skill import Skill
-from mainspring.service.describing.agents import AgentSkill, CustomSkill
-from mainspring.service.describing.environments import SelfHostedConfig
-from mainspring.service.describing.skills import Skills
-from mainspring.service.sessions.agent import skills_of
-from mainspring.service.sessions.premises import Actor
-from mainspring.service.sessions.record import SessionRecord
-from mainspring.wiring.casting import Part, agent_for
+from mainspring.runtime.skills.skill_file import read_skill
+from mainspring.runtime.skills.skill_upload import LIMITS, MANIFEST, check_files, unpack_archive
+from mainspring.service.resources.agents import AgentSkill, CustomSkill
+from mainspring.service.resources.environments import SelfHostedConfig
+from mainspring.service.resources.skill_resources import Skills
+from mainspring.service.sessions.dependencies import ResolvedAgent
+from mainspring.service.sessions.session_agent import skills_of
+from mainspring.service.sessions.session_record import SessionRecord
+from mainspring.wiring.agent_mapper import SessionSpec, map_agent
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +43,21 @@ class SessionSkills:
             if isinstance(wanted, CustomSkill):
                 skill = await self._unpacked(tenant, place, wanted)
                 if skill is not None:
-                    found[wanted] = _for_client(skill) if is_remote else skill
+                    found[wanted] = _as_client_skill(skill) if is_remote else skill
         return found
 
-    async def actor(self, tenant: str, session: SessionRecord) -> Actor:
+    async def actor(self, tenant: str, session: SessionRecord) -> ResolvedAgent:
         """Who runs a session, with its skills."""
         workspace = self.workspaces / session.id
-        part = Part(
+        part = SessionSpec(
             agent=session.agent,
             environment=session.environment,
             workspace=workspace,
             skills=await self.of(tenant, session),
         )
-        return Actor(agent=agent_for(part), workspace="" if part.is_remote else str(workspace))
+        return ResolvedAgent(
+            agent=map_agent(part), workspace="" if part.is_remote else str(workspace)
+        )
 
     async def _unpacked(self, tenant: str, place: Path, wanted: CustomSkill) -> Skill | None:
         folder = place / f"{wanted.skill_id}-{wanted.version}"
@@ -65,21 +67,21 @@ class SessionSkills:
             except NotFound:
                 return None
             await to_thread.run_sync(_unpack, archive, folder)
-        return await to_thread.run_sync(_read, folder)
+        return await to_thread.run_sync(_read_unpacked, folder)
 
 
 def skills_folder(workspace: Path) -> Path:
     return workspace.with_name(f"{workspace.name}-skills")
 
 
-def _for_client(skill: Skill) -> Skill:
+def _as_client_skill(skill: Skill) -> Skill:
     """A worker of the client's own has put its files there."""
     return replace(skill, folder=f"skills/{Path(skill.folder).name}")
 
 
 def _unpack(archive: bytes, folder: Path) -> None:
     """All of it, or nothing."""
-    files = checked_files(list(unpacked(folder.name, archive, LIMITS)), LIMITS)
+    files = check_files(list(unpack_archive(folder.name, archive, LIMITS)), LIMITS)
     folder.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix="unpacking-", dir=folder.parent))
     try:
@@ -95,9 +97,11 @@ def _unpack(archive: bytes, folder: Path) -> None:
         shutil.rmtree(fresh, ignore_errors=True)
 
 
-def _read(folder: Path) -> Skill | None:
+def _read_unpacked(folder: Path) -> Skill | None:
     """It is content, whoever has uploaded it: nobody has vouched for what it would allow."""
     for file in sorted(folder.glob(f"*/{MANIFEST}")):
-        skill, _ = read_skill(file, Place(folder, "project"), f"{file.parent.name}/{MANIFEST}")
+        skill, _ = read_skill(
+            file, PartLocation(folder, "project"), f"{file.parent.name}/{MANIFEST}"
+        )
         return skill
     return None

@@ -19,10 +19,10 @@ from anyio import to_thread
 
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput, ProviderFailed
-from mainspring.core.lazy import LazyModule
+from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model import Delta, Model, Reply, Request
-from mainspring.wiring.policies import LoadedPolicy, load_policy
-from mainspring.wiring.settings_file import StatusLine
+from mainspring.runtime.settings.settings_file import StatusLine
+from mainspring.wiring.policy_loader import LoadedPolicy, load_policy
 
 if TYPE_CHECKING:
     from mainspring.capabilities.hooks import command, config, scripts, verdict
@@ -32,10 +32,10 @@ else:
     scripts = LazyModule("mainspring.capabilities.hooks.scripts")
     verdict = LazyModule("mainspring.capabilities.hooks.verdict")
 
-KEY = "ANTHROPIC_API_KEY"
+ANTHROPIC_KEY_VARIABLE = "ANTHROPIC_API_KEY"
 _KEY_SECONDS = 30.0
 _STATUS_SECONDS = 5.0
-_FRESH_SECONDS = 300.0
+_KEY_LIFETIME_SECONDS = 300.0
 """How long a key is used before the helper is asked again, as in Claude Code."""
 _MAX_LINES = 3
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -74,7 +74,7 @@ class SettingsCommands:
 
     async def _run(self, name: str, text: str, payload: bytes, *, seconds: float) -> str:
         env = self.loaded.preferences.hook_env
-        around = command.Surroundings(
+        around = command.HookEnvironment(
             project=Path(self.loaded.policy.workspace),
             environment={**self.settings.environment, **env},
             also_passed=frozenset(env),
@@ -82,13 +82,13 @@ class SettingsCommands:
                 roots=(self.loaded.policy.workspace,), files=dict(self.loaded.scripts)
             ),
         )
-        ended = verdict.Failed(f"did not end within {seconds:g} s")
+        ended = verdict.HookFailure(f"did not end within {seconds:g} s")
         with anyio.move_on_after(seconds):
             variables = around.variables("Notification")
             del variables["MAINSPRING_HOOK_EVENT"]
-            handler = config.Command(command=text)
+            handler = config.CommandHook(command=text)
             ended = await command.run_program(handler, payload, around, variables)
-        if isinstance(ended, verdict.Failed):
+        if isinstance(ended, verdict.HookFailure):
             raise InvalidInput(f"{name}: the command {ended.reason}")
         if ended.status != 0:
             raise InvalidInput(f"{name}: the command exited with {ended.status}")
@@ -108,7 +108,7 @@ async def with_key_helper(settings: Settings, folder: Path) -> Settings:
 
     Raises: InvalidInput.
     """
-    if KEY in settings.keys:
+    if ANTHROPIC_KEY_VARIABLE in settings.keys:
         return settings
     commands = await read_settings_commands(settings, folder)
     if commands.loaded.preferences.api_key_helper is None:
@@ -131,12 +131,12 @@ class HelperKeyModel:
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
         model = await self._fresh()
         async with aclosing(model.stream(request)) as deltas:
-            async for each in deltas:
-                yield each
+            async for delta in deltas:
+                yield delta
 
     async def _fresh(self) -> Model:
         now = self._monotonic()
-        if self._model is None or now - self._made_at > _FRESH_SECONDS:
+        if self._model is None or now - self._made_at > _KEY_LIFETIME_SECONDS:
             assert self._settings.read_api_key is not None
             try:
                 self._model = self._make(await self._settings.read_api_key())

@@ -16,13 +16,13 @@ from mainspring.config import FOLDER, Settings, is_postgres, without_password
 from mainspring.core import error_table
 from mainspring.core.errors import InvalidInput
 from mainspring.log import sqlite
-from mainspring.log.migrate import Standing
+from mainspring.log.migrate import SchemaStatus
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Store
-from mainspring.wiring.scrub import scrubber
-from mainspring.wiring.vaults import known_secrets
+from mainspring.wiring.redaction import scrubber
+from mainspring.wiring.user_vault import known_secrets
 
-_IGNORED_BY_GIT = """\
+_GITIGNORE = """\
 # Made by Mainspring: sessions, snapshots and the state of sandboxes stay on this machine.
 *
 # What a team shares can be committed.
@@ -69,7 +69,7 @@ def _keep_out_of_git(store: Path) -> None:
         store.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         with os.fdopen(os.open(store.parent / ".gitignore", flags, 0o600), "w") as file:
-            file.write(_IGNORED_BY_GIT)
+            file.write(_GITIGNORE)
 
 
 def _opener() -> Opener:
@@ -85,7 +85,7 @@ def _postgres() -> ModuleType:
         raise error_table.NO_POSTGRES_DRIVER.error(InvalidInput) from error
 
 
-async def standing(url: str) -> Standing:
+async def schema_status(url: str) -> SchemaStatus:
     """Which version's tables a store has; it is left as it is."""
     if is_postgres(url):
         return await _postgres().standing(url)

@@ -17,30 +17,30 @@ from pathlib import Path
 import anyio
 from anyio import to_thread
 
+from mainspring.capabilities.sandbox.readonly_mounts import remove_folder
 from mainspring.config import FOLDER
-from mainspring.core.errors import HandsError
+from mainspring.core.errors import ToolEnvironmentError
 from mainspring.core.openat import open_absolute
-from mainspring.runtime.kit import Closed, Worktree
-from mainspring.wiring.careful_git import (
+from mainspring.runtime.session.toolbox import ClosedWorktree, Worktree
+from mainspring.wiring.sandbox_environment import SessionPaths
+from mainspring.wiring.untrusted_git import (
     Git,
-    complaint,
+    git_error,
     open_repository,
     split_names,
     worktree_folder,
 )
-from mainspring.wiring.environment import Places
-from mainspring.wiring.shares import remove_below
 
-_BRANCHES = "mainspring/"
+_BRANCH_PREFIX = "mainspring/"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
-_MOST_TOLD = 10
-_DIFFER = ("diff-tree", "-r", "-z", "--name-only", "--no-renames")
-_LEFT = "What a session that was deleted has left"
+_MAX_LISTED = 10
+_DIFF_COMMAND = ("diff-tree", "-r", "-z", "--name-only", "--no-renames")
+_DELETED_SESSION_MESSAGE = "What a session that was deleted has left"
 
 
-def place_of(places: Places, session_id: str) -> Path:
+def worktrees_folder(paths: SessionPaths, session_id: str) -> Path:
     """Where the worktrees of a session are: beside what its hands keep."""
-    return places.state.parent.with_name("worktrees") / session_id
+    return paths.state.parent.with_name("worktrees") / session_id
 
 
 async def repository_of(workspace: Path) -> Path:
@@ -52,7 +52,7 @@ async def repository_of(workspace: Path) -> Path:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Tree:
+class _WorktreeState:
     """One worktree as it is found."""
 
     name: str
@@ -66,7 +66,7 @@ class _Tree:
 
     @property
     def branch(self) -> str:
-        return f"{_BRANCHES}{self.name}"
+        return f"{_BRANCH_PREFIX}{self.name}"
 
     @property
     def is_whole(self) -> bool:
@@ -75,7 +75,7 @@ class _Tree:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Staged:
+class _StagedTree:
     """What is in a worktree, as git would keep it."""
 
     git: Git
@@ -97,7 +97,7 @@ class GitWorktrees:
             found = await self._found(name)
             head = await found.repository.commit_of("HEAD")
             if head is None:
-                raise HandsError(
+                raise ToolEnvironmentError(
                     f"{found.repository.top} has no commit yet, and a worktree begins with one:"
                     " commit something first, or do without isolation"
                 )
@@ -112,24 +112,24 @@ class GitWorktrees:
     async def changes(self, worktree: Worktree) -> list[str]:
         async with self._turn:
             found = await self._found(_name_of(worktree))
-            staged = await _stage(found)
+            staged = await _stage_tree(found)
             now = found.tip if staged is None else staged.tree
             if now is None:
                 return []
-            changed = await found.repository.listed(*_DIFFER, worktree.commit, now)
+            changed = await found.repository.output_names(*_DIFF_COMMAND, worktree.commit, now)
             apart = staged.apart if staged is not None else ()
             within = self._within(found.repository).as_posix()
             return sorted(posixpath.relpath(path, within) for path in (*changed, *apart))
 
-    async def close(self, worktree: Worktree, *, merge: bool, message: str) -> Closed:
+    async def close(self, worktree: Worktree, *, merge: bool, message: str) -> ClosedWorktree:
         async with self._turn:
             found = await self._found(_name_of(worktree))
             if not merge:
                 await self._remove(found)
-                return Closed(outcome="discarded")
+                return ClosedWorktree(outcome="discarded")
             return await self._merge(found, worktree, message)
 
-    async def put_away(self) -> None:
+    async def remove_all(self) -> None:
         """Of a session that is no more: all folders go; what is not merged stays on its branch.
 
         Raises: HandsError.
@@ -140,55 +140,59 @@ class GitWorktrees:
                 head = await found.repository.commit_of("HEAD")
                 if head is None:
                     continue
-                tip = await _committed(found, await _stage(found), head, _LEFT)
-                is_merged = tip is None or await found.repository.is_in(tip, head)
+                tip = await _commit_worktree(
+                    found, await _stage_tree(found), head, _DELETED_SESSION_MESSAGE
+                )
+                is_merged = tip is None or await found.repository.is_ancestor(tip, head)
                 await self._remove(found if is_merged else replace(found, tip=None))
 
-    async def _merge(self, found: _Tree, worktree: Worktree, message: str) -> Closed:
+    async def _merge(
+        self, found: _WorktreeState, worktree: Worktree, message: str
+    ) -> ClosedWorktree:
         git = found.repository
-        staged = await _stage(found)
+        staged = await _stage_tree(found)
         if staged is not None and staged.apart:
-            names = _told(staged.apart)
-            return _kept(found, found.tip, f"{names}: a repository of its own is not merged")
-        tip = await _committed(found, staged, worktree.commit, message)
+            names = _list_names(staged.apart)
+            return _kept_result(found, found.tip, f"{names}: a repository of its own is not merged")
+        tip = await _commit_worktree(found, staged, worktree.commit, message)
         head = await git.commit_of("HEAD")
         if head is None:
-            return _kept(found, tip, f"{git.top} has no commit to merge it into")
-        if tip is None or await git.is_in(tip, head):
-            merged = await _merged_before(found, worktree, head, tip)
+            return _kept_result(found, tip, f"{git.top} has no commit to merge it into")
+        if tip is None or await git.is_ancestor(tip, head):
+            merged = await _earlier_merge(found, worktree, head, tip)
             await self._remove(found)
             if merged is None:
-                return Closed(outcome="discarded", reason="nothing was changed")
-            return Closed(outcome="merged", commit=merged)
+                return ClosedWorktree(outcome="discarded", reason="nothing was changed")
+            return ClosedWorktree(outcome="merged", commit=merged)
         made = await _merge_commit(found, head, tip, message)
-        if isinstance(made, Closed):
+        if isinstance(made, ClosedWorktree):
             return made
         if private := await self._private(found.repository, head, made):
-            return _kept(found, tip, f"{_told(private)}: that is no part of the work")
+            return _kept_result(found, tip, f"{_list_names(private)}: that is no part of the work")
         forward = ("merge", "--quiet", "--ff-only", "--no-overwrite-ignore", made)
         done = await git.run(*forward)
         if done.returncode != 0:
-            return _kept(found, tip, f"git says: {complaint(done)}")
+            return _kept_result(found, tip, f"git says: {git_error(done)}")
         await self._remove(found)
-        return Closed(outcome="merged", commit=made)
+        return ClosedWorktree(outcome="merged", commit=made)
 
     async def _private(self, git: Git, head: str, made: str) -> list[str]:
         """What a merge would change that sessions neither see nor change in the workspace."""
         own = (self._within(git) / FOLDER).as_posix()
-        changed = await git.listed(*_DIFFER, head, made)
+        changed = await git.output_names(*_DIFF_COMMAND, head, made)
         return [path for path in changed if f"{path}/".casefold().startswith(f"{own}/".casefold())]
 
-    async def _found(self, name: str) -> _Tree:
+    async def _found(self, name: str) -> _WorktreeState:
         if not _NAME.fullmatch(name):
-            raise HandsError(f"{name!r} is no name for a worktree")
+            raise ToolEnvironmentError(f"{name!r} is no name for a worktree")
         found = await open_repository(self.workspace.resolve())
         repository = replace(found, beside=(self.place.resolve(),))
         top = self.place.resolve() / name
         folder = await to_thread.run_sync(worktree_folder, repository.common, top)
-        tip = await repository.commit_of(f"refs/heads/{_BRANCHES}{name}")
-        return _Tree(name=name, repository=repository, top=top, folder=folder, tip=tip)
+        tip = await repository.commit_of(f"refs/heads/{_BRANCH_PREFIX}{name}")
+        return _WorktreeState(name=name, repository=repository, top=top, folder=folder, tip=tip)
 
-    async def _made(self, found: _Tree, head: str) -> _Tree:
+    async def _made(self, found: _WorktreeState, head: str) -> _WorktreeState:
         """Nobody has worked in it yet, or its folder is gone; its branch is kept if there is one.
 
         Its files come last and in a step of their own, when its own settings can be looked at.
@@ -197,57 +201,59 @@ class GitWorktrees:
         await to_thread.run_sync(self._clear, found)
         new = ("--no-checkout", "-b", found.branch, "--", str(found.top), head)
         again = ("--no-checkout", "--", str(found.top), found.branch)
-        await git.said("worktree", "add", "--quiet", *(new if found.tip is None else again))
+        await git.output("worktree", "add", "--quiet", *(new if found.tip is None else again))
         folder = await to_thread.run_sync(worktree_folder, git.common, found.top)
         if folder is None:
-            raise HandsError(f"git has made no worktree at {found.top}")
+            raise ToolEnvironmentError(f"git has made no worktree at {found.top}")
         own = await git.at(found.top, folder)
-        await own.said("reset", "--quiet", "--hard")
+        await own.output("reset", "--quiet", "--hard")
         return replace(found, folder=folder)
 
-    def _clear(self, found: _Tree) -> None:
+    def _clear(self, found: _WorktreeState) -> None:
         """Make room for it.
 
         Raises:
             HandsError: somebody's files are there.
         """
         if found.folder is None and found.top.is_dir() and any(found.top.iterdir()):
-            raise HandsError(
+            raise ToolEnvironmentError(
                 f"{found.top} is no worktree of {found.repository.common} any more, and has files:"
                 " look at them and remove the folder"
             )
         self.place.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._remove_folders(found)
 
-    def _matching(self, found: _Tree) -> Path:
+    def _matching(self, found: _WorktreeState) -> Path:
         """The folder in it that is to it what the workspace is to its repository."""
         path = found.top / self._within(found.repository)
         if path.resolve() != path:
-            raise HandsError(f"{path} is a link in the last commit: that is not followed")
+            raise ToolEnvironmentError(f"{path} is a link in the last commit: that is not followed")
         path.mkdir(parents=True, exist_ok=True)
         return path
 
     def _within(self, repository: Git) -> Path:
         return self.workspace.resolve().relative_to(repository.top)
 
-    async def _remove(self, found: _Tree) -> None:
+    async def _remove(self, found: _WorktreeState) -> None:
         await to_thread.run_sync(self._remove_folders, found)
         if found.tip is not None:
             # git refuses if somebody has it checked out: then it is theirs by now
             await found.repository.run("branch", "--quiet", "-D", "--", found.branch)
 
-    def _remove_folders(self, found: _Tree) -> None:
+    def _remove_folders(self, found: _WorktreeState) -> None:
         """First out of the way as a whole: what is half removed would look like a change."""
         gone = f"{found.name}_gone"
-        remove_below(self.place, gone)
+        remove_folder(self.place, gone)
         try:
             if found.top.exists():
                 found.top.rename(found.top.with_name(gone))
             if found.folder is not None:
                 _remove_tree(found.folder)
         except OSError as error:
-            raise HandsError(f"{found.top} cannot be removed: {error.strerror}") from error
-        remove_below(self.place, gone)
+            raise ToolEnvironmentError(
+                f"{found.top} cannot be removed: {error.strerror}"
+            ) from error
+        remove_folder(self.place, gone)
 
 
 def _remove_tree(folder: Path) -> None:
@@ -259,7 +265,7 @@ def _remove_tree(folder: Path) -> None:
         os.close(above)
 
 
-async def _stage(found: _Tree) -> _Staged | None:
+async def _stage_tree(found: _WorktreeState) -> _StagedTree | None:
     """What would be committed now; `None`: there are no files to look at.
 
     By plumbing only: porcelain would go into other repositories that stand in the tree, with
@@ -269,69 +275,77 @@ async def _stage(found: _Tree) -> _Staged | None:
         return None
     git = await found.repository.at(found.top, found.folder)
     looked = ("ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard")
-    named = list(dict.fromkeys(await git.listed(*looked)))
+    named = list(dict.fromkeys(await git.output_names(*looked)))
     apart = [name for name in named if name.endswith("/")]
     given = "".join(f"{name}\0" for name in named if name not in apart)
     if given:
         taken = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
-        await git.said(*taken, given=os.fsencode(given))
-    return _Staged(git=git, tree=await git.said("write-tree"), apart=tuple(apart))
+        await git.output(*taken, given=os.fsencode(given))
+    return _StagedTree(git=git, tree=await git.output("write-tree"), apart=tuple(apart))
 
 
-async def _committed(found: _Tree, staged: _Staged | None, begun: str, message: str) -> str | None:
+async def _commit_worktree(
+    found: _WorktreeState, staged_tree: _StagedTree | None, begun: str, message: str
+) -> str | None:
     """The tip of its branch, with all that is in the worktree; should somebody have removed the
     branch, then from what it began with."""
-    if staged is None:
+    if staged_tree is None:
         return found.tip
-    git, tip = staged.git, found.tip or begun
-    if staged.tree == await git.said("rev-parse", f"{tip}^{{tree}}"):
+    git, tip = staged_tree.git, found.tip or begun
+    if staged_tree.tree == await git.output("rev-parse", f"{tip}^{{tree}}"):
         return tip
     parents = ("-p", tip)
-    made = await git.said("commit-tree", staged.tree, *parents, "-F", "-", given=message.encode())
-    await git.said("update-ref", f"refs/heads/{found.branch}", made, found.tip or "0" * len(made))
+    made = await git.output(
+        "commit-tree", staged_tree.tree, *parents, "-F", "-", given=message.encode()
+    )
+    await git.output("update-ref", f"refs/heads/{found.branch}", made, found.tip or "0" * len(made))
     return made
 
 
-async def _merge_commit(found: _Tree, head: str, tip: str, message: str) -> str | Closed:
+async def _merge_commit(
+    found: _WorktreeState, head: str, tip: str, message: str
+) -> str | ClosedWorktree:
     """Both together, as a commit that nothing leads to yet; or why it is none."""
     git = found.repository
     how = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z")
     done = await git.run(*how, head, tip)
     if done.returncode not in (0, 1):
-        return _kept(found, tip, f"git says: {complaint(done)} (2.38 or newer is needed)")
+        return _kept_result(found, tip, f"git says: {git_error(done)} (2.38 or newer is needed)")
     tree, *conflicts = split_names(os.fsdecode(done.stdout))
     if done.returncode == 1:
-        return _kept(found, tip, f"it conflicts with the workspace in {_told(conflicts)}")
+        return _kept_result(
+            found, tip, f"it conflicts with the workspace in {_list_names(conflicts)}"
+        )
     words = f"{_subject(found)}\n\n{message}\n".encode()
-    return await git.said("commit-tree", tree, "-p", head, "-p", tip, "-F", "-", given=words)
+    return await git.output("commit-tree", tree, "-p", head, "-p", tip, "-F", "-", given=words)
 
 
-async def _merged_before(
-    found: _Tree, worktree: Worktree, head: str, tip: str | None
+async def _earlier_merge(
+    found: _WorktreeState, worktree: Worktree, head: str, tip: str | None
 ) -> str | None:
     """By which commit it has come into the workspace already; `None`: there was nothing to come."""
     whose = ("--merges", "--max-count=1", "--fixed-strings", f"--grep={_subject(found)}")
-    ours = await found.repository.said("rev-list", *whose, head, f"^{worktree.commit}")
+    ours = await found.repository.output("rev-list", *whose, head, f"^{worktree.commit}")
     return ours or (tip if tip != worktree.commit else None)
 
 
-def _subject(found: _Tree) -> str:
+def _subject(found: _WorktreeState) -> str:
     return f"Merge {found.branch}"
 
 
-def _kept(found: _Tree, commit: str | None, why: str) -> Closed:
+def _kept_result(found: _WorktreeState, commit: str | None, why: str) -> ClosedWorktree:
     reason = f"{why}. All of it is on the branch {found.branch}."
-    return Closed(outcome="kept", commit=commit, reason=reason)
+    return ClosedWorktree(outcome="kept", commit=commit, reason=reason)
 
 
-def _told(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_TOLD
-    return ", ".join((*names[:_MOST_TOLD], *([f"and {more} more"] if more > 0 else ())))
+def _list_names(names: Sequence[str]) -> str:
+    more = len(names) - _MAX_LISTED
+    return ", ".join((*names[:_MAX_LISTED], *([f"and {more} more"] if more > 0 else ())))
 
 
 def _names_in(place: Path) -> list[str]:
-    return sorted(each.name for each in place.glob("*") if _NAME.fullmatch(each.name))
+    return sorted(item.name for item in place.glob("*") if _NAME.fullmatch(item.name))
 
 
 def _name_of(worktree: Worktree) -> str:
-    return worktree.branch.removeprefix(_BRANCHES)
+    return worktree.branch.removeprefix(_BRANCH_PREFIX)

@@ -23,12 +23,12 @@ from tests.permissions.bash.trap_workspace import (
 
 from mainspring.core.events import Permission
 from mainspring.core.tool import Traits
-from mainspring.harness.permissions.bash import split
+from mainspring.harness.permissions.bash import parse_commands
+from mainspring.harness.permissions.call_analysis import AnalyzedCall, analyze_call, location_after
+from mainspring.harness.permissions.command_location import read_command_location
 from mainspring.harness.permissions.decide import decide
-from mainspring.harness.permissions.judged import Judged, after, judged_call
-from mainspring.harness.permissions.policy import HeldRule, Policy
-from mainspring.harness.permissions.standing import Standing
-from mainspring.wiring.command_place import place_of
+from mainspring.harness.permissions.grant_state import GrantState
+from mainspring.harness.permissions.policy import Policy, PolicyRule
 
 _NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 # What a program runs that is named in a text: its parts, not somebody else's choice.
@@ -114,7 +114,7 @@ class Differential:
         self.workspace = TrapWorkspace(root)
         self._tracer = Tracer(root, path) if path else Tracer(root)
         plain, denying = self._policy(), self._policy(deny=DENY_RULES)
-        self._place = place_of(plain)
+        self._place = read_command_location(plain)
         self._sets = {
             "none": plain,
             "deny": denying,
@@ -129,7 +129,7 @@ class Differential:
 
     def _policy(self, *, allow: tuple[str, ...] = (), deny: tuple[str, ...] = ()) -> Policy:
         folder = str(self.workspace.root)
-        held = partial(HeldRule, scope="project", folder=folder)
+        held = partial(PolicyRule, scope="project", folder=folder)
         behaviors: tuple[tuple[Permission, tuple[str, ...]], ...] = (
             ("allow", allow),
             ("deny", deny),
@@ -146,21 +146,21 @@ class Differential:
             writer.learn(is_executed=is_executed)
             if is_executed:
                 self.counts.reached |= writer.used
-            for kind in dict.fromkeys(each.kind for each in found):
+            for kind in dict.fromkeys(item.kind for item in found):
                 if (kind, text.split()[0]) not in self._told:
                     self._told.add((kind, text.split()[0]))
-                    tell(self._telling([each for each in found if each.kind == kind]))
+                    tell(self._telling([item for item in found if item.kind == kind]))
 
     def _telling(self, alike: list[Violation]) -> str:
-        rules = " / ".join(dict.fromkeys(each.rules for each in alike))
+        rules = " / ".join(dict.fromkeys(item.rules for item in alike))
         first = alike[0]
         where = f" after {first.before!r}" if first.before else ""
         shortest = self.minimized(first)
         return f"VIOLATION {first.kind} {first.detail[:200]}: {shortest!r}{where} [{rules}]"
 
-    def judged(self, text: str, before: str = "") -> Judged:
-        place = after([before], self._place) if before else self._place
-        return judged_call("bash", {"command": text}, Traits(), place)
+    def judged(self, text: str, before: str = "") -> AnalyzedCall:
+        place = location_after([before], self._place) if before else self._place
+        return analyze_call("bash", {"command": text}, Traits(), place)
 
     def allowing(self, text: str, before: str = "") -> list[tuple[str, bool]]:
         """The rule sets that let `text` run, out of a sandbox and in one."""
@@ -169,7 +169,7 @@ class Differential:
             (name, is_sandboxed)
             for name, policy in self._sets.items()
             for is_sandboxed in (False, True)
-            if decide(judged, policy, Standing(), now=_NOW, is_sandboxed=is_sandboxed).decision
+            if decide(judged, policy, GrantState(), now=_NOW, is_sandboxed=is_sandboxed).decision
             == "allow"
         ]
 
@@ -197,7 +197,7 @@ class Differential:
         return self._tracer.run(whole, self.workspace.root, seconds=seconds)
 
     def found(
-        self, name: str, trace: Trace, judged: Judged, *, is_sandboxed: bool = False
+        self, name: str, trace: Trace, judged: AnalyzedCall, *, is_sandboxed: bool = False
     ) -> list[tuple[str, str]]:
         found: list[tuple[str, str]] = []
         if "deny" in name:
@@ -205,16 +205,20 @@ class Differential:
         if name == "deny+Bash":
             return found + self._denied_runs(trace)
         found += self._changes(trace, judged if name == "acceptEdits" else None)
-        if is_sandboxed and judged.verdict and not judged.verdict.read_only:
+        if is_sandboxed and judged.analysis and not judged.analysis.read_only:
             inside = f" {self.workspace.root}/"  # the sandbox is to hold the rest
             return [
                 (kind, detail) for kind, detail in found if kind != "changes" or inside in detail
             ]
-        found += [("runs", each) for each in self._unnamed_runs(trace, judged.command or "")]
-        found += [("sends", each) for each in trace.sends]
-        found += [("kills", each) for each in trace.kills]
+        found += [
+            ("runs", unnamed_run) for unnamed_run in self._unnamed_runs(trace, judged.command or "")
+        ]
+        found += [("sends", send) for send in trace.sends]
+        found += [("kills", kill) for kill in trace.kills]
         if not is_sandboxed and name != "deny+read-only":  # which has rules for any file
-            found += [("reads", each) for each in self._unjudged_reads(trace, judged)]
+            found += [
+                ("reads", unjudged_read) for unjudged_read in self._unjudged_reads(trace, judged)
+            ]
         return found
 
     def _denied_reads(self, trace: Trace) -> list[tuple[str, str]]:
@@ -222,8 +226,8 @@ class Differential:
         reads = [*trace.reads, *(trace.silent_reads if searches else ())]
         denied = [path for path in reads if path in self.workspace.denied]
         found = [("reads a denied file", path) for path in denied]
-        shown = [each for each in trace.written if CANARY in each]
-        found += [("shows a denied file", each) for each in shown[:1]]
+        shown = [item for item in trace.written if CANARY in item]
+        found += [("shows a denied file", item) for item in shown[:1]]
         return found
 
     def _denied_runs(self, trace: Trace) -> list[tuple[str, str]]:
@@ -234,7 +238,7 @@ class Differential:
             or (os.path.basename(path) == "git" and "push" in argv[1:2])
         ]
 
-    def _changes(self, trace: Trace, edit: Judged | None) -> list[tuple[str, str]]:
+    def _changes(self, trace: Trace, edit: AnalyzedCall | None) -> list[tuple[str, str]]:
         scratch, home = str(self._tracer.scratch), f"{self.workspace.home}/.config"
         told = [] if edit is None else [e for e in edit.paths if e.access == "write"]
         edited = [path for touched in told for path in touched.both]
@@ -244,14 +248,16 @@ class Differential:
             if not path.startswith((scratch, home))  # `top` looks for its settings
             and not _HARMLESS_TARGETS.fullmatch(path)
             and not path.endswith("/.git/index.lock")
-            and not any(_is_part_of(path, each) for each in edited)
+            and not any(_is_part_of(path, item) for item in edited)
         ]
 
     def _unnamed_runs(self, trace: Trace, text: str) -> list[str]:
-        commands = split(text).commands
+        commands = parse_commands(text).commands
         named = {os.path.basename(command.name) for command in commands}
         named |= {
-            os.path.basename(each.split()[0]) for command in commands for each in command.wrappers
+            os.path.basename(wrapper.split()[0])
+            for command in commands
+            for wrapper in command.wrappers
         }
         named |= {helper for name in named for helper in _HELPERS.get(name, "").split()}
         inside = str(self.workspace.root)
@@ -261,21 +267,21 @@ class Differential:
             if os.path.basename(path) not in named or path.startswith(inside)
         ]
 
-    def _unjudged_reads(self, trace: Trace, judged: Judged) -> list[str]:
-        if judged.verdict is None or judged.verdict.opaque:
+    def _unjudged_reads(self, trace: Trace, judged: AnalyzedCall) -> list[str]:
+        if judged.analysis is None or judged.analysis.opaque:
             return []
-        told = [each for touched in judged.paths for each in touched.both]
+        told = [item for touched in judged.paths for item in touched.both]
         return [path for path in trace.reads if not self._is_told(path, told)]
 
     def _is_told(self, path: str, told: list[str]) -> bool:
         """The machine's own files are everybody's, and so are a user's settings."""
         private = path == f"{self.workspace.home}/private.txt"
         ours = (self.workspace.root, self.workspace.outside)
-        if not private and not any(path.startswith(f"{each}/") for each in ours):
+        if not private and not any(path.startswith(f"{our}/") for our in ours):
             return True
         if path.endswith(("/.git/info/exclude", "ignore")):
             return True  # searches ask them what to leave out
-        return any(path == each or path.startswith(f"{each.rstrip('/')}/") for each in told)
+        return any(path == item or path.startswith(f"{item.rstrip('/')}/") for item in told)
 
     def minimized(self, violation: Violation) -> str:
         """A shorter text that does the same."""

@@ -21,7 +21,13 @@ from tests.permissions.bash.oracle import STUBS, Stage, accounted
 from tests.permissions.bash.program_writer import ProgramWriter
 from tests.permissions.bash.trace import unavailable
 
-from mainspring.harness.permissions.bash import Commands, judge, matches, split, suggest
+from mainspring.harness.permissions.bash import (
+    Commands,
+    analyze_command,
+    parse_commands,
+    rule_matches,
+    suggest_rule,
+)
 
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 _PLAIN = (
@@ -121,7 +127,7 @@ class Writer:
 
     def _take_documents(self) -> list[str]:
         taken, self._documents = self._documents, []
-        return ["\n" + each for each in taken]
+        return ["\n" + item for item in taken]
 
     def _list(self, depth: int) -> str:
         count = self._chance.choice((1, 1, 1, 2, 3))
@@ -294,13 +300,13 @@ class Tally:
 
 def check_intact(text: str, stage: Stage, tally: Tally) -> None:
     """And a rule that denies a stub sees it, whether the text is clear or not."""
-    for each in check(text, stage, tally):
-        assert matches(f"{each[0]} *", text, behavior="deny"), (text, each)
+    for item in check(text, stage, tally):
+        assert rule_matches(f"{item[0]} *", text, behavior="deny"), (text, item)
 
 
 def check(text: str, stage: Stage, tally: Tally) -> list[tuple[str, ...]]:
     """Every stub that bash ran for `text` is among what `split` found, or `split` knew better."""
-    found = split(text)
+    found = parse_commands(text)
     ran = stage.run(text)
     tally.texts += 1
     tally.executed += bool(ran)
@@ -308,18 +314,18 @@ def check(text: str, stage: Stage, tally: Tally) -> list[tuple[str, ...]]:
         return ran
     tally.clear += 1
     tally.ran += len(ran)
-    for each in ran:
-        assert accounted(each, found.commands), (text, each, [c.text for c in found.commands])
+    for item in ran:
+        assert accounted(item, found.commands), (text, item, [c.text for c in found.commands])
     return ran
 
 
 def check_noise(text: str) -> None:
     """Whatever the text, there is an answer."""
-    split(text)
-    judge(text)
-    suggest(text)
+    parse_commands(text)
+    analyze_command(text)
+    suggest_rule(text)
     for behavior in ("allow", "ask", "deny"):
-        matches("rm *", text, behavior=behavior)
+        rule_matches("rm *", text, behavior=behavior)
 
 
 def run(seconds: float, seed: int, more_programs: str) -> tuple[Tally, Counts]:

@@ -57,7 +57,7 @@ def parsed(text: str) -> list[str]:
         head = re.split(r"\s{2,}(?=[A-Za-z(])", line.strip())[0]
         matches = _OPTION.findall(head)
         marks = [_mark(after) for _, after in matches]
-        mark = next((each for each in marks if each), "")
+        mark = next((item for item in marks if item), "")
         for name, _ in matches:
             plain = name.replace("[no-]", "")
             if plain not in ("-", "--"):

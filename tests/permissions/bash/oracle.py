@@ -66,9 +66,9 @@ class Stage:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        notes = [each.read_text(errors="surrogateescape") for each in self._log.iterdir()]
-        ran = [each for note in notes for each in note.split("\x1e")[:-1]]
-        return [tuple(each.split("\x1f")[:-1]) for each in ran]
+        notes = [item.read_text(errors="surrogateescape") for item in self._log.iterdir()]
+        ran = [item for note in notes for item in note.split("\x1e")[:-1]]
+        return [tuple(item.split("\x1f")[:-1]) for item in ran]
 
 
 def accounted(ran: tuple[str, ...], commands: Sequence[Command]) -> bool:

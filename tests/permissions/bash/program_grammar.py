@@ -336,5 +336,5 @@ def productions() -> frozenset[str]:
         "earlier": EARLIER,
         **{f"operand {name}": each for name, each in OPERANDS.items()},
     }
-    by_list = {f"{kind} {each}" for kind, all_of in listed.items() for each in all_of}
+    by_list = {f"{kind} {item}" for kind, all_of in listed.items() for item in all_of}
     return frozenset(by_option | by_list)

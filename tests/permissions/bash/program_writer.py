@@ -51,7 +51,7 @@ class ProgramWriter:
 
     def learn(self, *, is_executed: bool) -> None:
         """Whether the last text was allowed: programs that hardly ever are come more seldom."""
-        programs = [each for each in self.used if each.startswith("program ")]
+        programs = [item for item in self.used if item.startswith("program ")]
         self._tries.update(programs)
         self._executed.update(programs if is_executed else ())
 
@@ -158,5 +158,7 @@ class ProgramWriter:
                 return name
 
     def _flag(self, program: str) -> str:
-        flags = [each[1] for each in options()[program] if len(each) == 2 and each[0] == "-"]
+        flags = [
+            option[1] for option in options()[program] if len(option) == 2 and option[0] == "-"
+        ]
         return self._chance.choice(flags) if flags else "n"

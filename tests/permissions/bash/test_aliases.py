@@ -8,17 +8,17 @@ from tests.permissions.bash.aliases import ALIASED, ALIASES, EMPTIES_WORKSPACE
 from tests.permissions.cases import HOME, decided, held, place, rules
 
 from mainspring.core.tool import Traits
-from mainspring.harness.gates import Decision
-from mainspring.harness.permissions.judged import Place, after, judged_call
+from mainspring.harness.authorizer import Decision
+from mainspring.harness.permissions.call_analysis import CallLocation, analyze_call, location_after
+from mainspring.harness.permissions.command_location import read_command_location
 from mainspring.harness.permissions.policy import Policy
-from mainspring.wiring.command_place import place_of
 
 CASES = [(rule, text) for rule, texts in ALIASED.items() for text in texts]
 
 
-def served(command: str, policy: Policy, where: Place | None = None) -> Decision:
+def served(command: str, policy: Policy, where: CallLocation | None = None) -> Decision:
     there = where or place(aliases=ALIASES)
-    judged = judged_call("bash", {"command": command}, Traits(), there)
+    judged = analyze_call("bash", {"command": command}, Traits(), there)
     return decided(judged, policy, is_sandboxed=True)
 
 
@@ -40,7 +40,7 @@ def test_what_is_in_the_workspace_by_an_alias_is_in_the_workspace():
 
 
 def test_a_shell_that_stays_behind_an_alias_is_judged_there():
-    where = after(["cd /workspace/keys"], place(aliases=ALIASES))
+    where = location_after(["cd /workspace/keys"], place(aliases=ALIASES))
     policy = rules(allow=("Bash",), deny=("Read(keys/**)",))
     assert served("cat k", policy, where).decision == "deny"
 
@@ -55,13 +55,15 @@ def test_a_link_that_leads_through_an_alias_is_followed(tmp_path: Path):
         rules=(*held("allow", "Bash"), *held("deny", "Read(.env)")),
     )
     for text in ("cat out", "cat up/.env", "cat /workspace/up/out"):
-        assert served(text, policy, place_of(policy, ALIASES)).decision == "deny"
+        assert served(text, policy, read_command_location(policy, ALIASES)).decision == "deny"
 
 
 def test_a_workspace_that_lies_below_an_alias_has_no_such_alias():
     policy = replace_workspace(rules(), "/workspace/project")
-    assert place_of(policy, ALIASES).aliases == ("/mnt/session",)
-    assert place_of(policy, ALIASES).resolve("/workspace") == os.path.realpath("/workspace")
+    assert read_command_location(policy, ALIASES).aliases == ("/mnt/session",)
+    assert read_command_location(policy, ALIASES).resolve("/workspace") == os.path.realpath(
+        "/workspace"
+    )
 
 
 def replace_workspace(policy: Policy, workspace: str) -> Policy:

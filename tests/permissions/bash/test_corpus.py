@@ -6,7 +6,13 @@ from tests.permissions.bash.corpus import DESTRUCTIVE
 from tests.permissions.bash.corpus_tools import DESTRUCTIVE_TOOLS
 from tests.permissions.bash.harmless import ORDINARY, READ_ONLY
 
-from mainspring.harness.permissions.bash import Commands, covered, judge, matches, split
+from mainspring.harness.permissions.bash import (
+    Commands,
+    analyze_command,
+    is_covered,
+    parse_commands,
+    rule_matches,
+)
 
 CASES = [
     (rule, text) for rule, texts in (DESTRUCTIVE | DESTRUCTIVE_TOOLS).items() for text in texts
@@ -24,29 +30,29 @@ def test_nothing_destructive_is_read_only_or_allowed_by_the_rule_for_its_cousin(
     rule: str, text: str
 ):
     if rule not in {"watch *", "setsid *"}:
-        assert not judge(text).read_only
-    assert not matches(rule, text, behavior="allow")
-    assert not covered([rule, "ls *", "echo *", "cat *"], text)
+        assert not analyze_command(text).read_only
+    assert not rule_matches(rule, text, behavior="allow")
+    assert not is_covered([rule, "ls *", "echo *", "cat *"], text)
 
 
 def test_what_is_split_is_valid_to_bash(tmp_path: Path):
     texts = [text for _, text in CASES] + list(READ_ONLY) + [text for text, _ in ORDINARY]
     script = tmp_path / "script"
     for text in texts[::3]:
-        if isinstance(split(text), Commands):
+        if isinstance(parse_commands(text), Commands):
             script.write_text(text)
             assert subprocess.run(["bash", "-n", script], capture_output=True).returncode == 0, text
 
 
 @pytest.mark.parametrize("text", READ_ONLY)
 def test_what_only_looks_is_read_only(text: str):
-    verdict = judge(text)
+    verdict = analyze_command(text)
     assert verdict.read_only, verdict.reason
     assert not verdict.destructive
-    assert covered([], text)
+    assert is_covered([], text)
 
 
 @pytest.mark.parametrize(("text", "rule"), ORDINARY)
 def test_a_rule_allows_what_it_was_made_for(text: str, rule: str):
-    assert covered([rule], text)
-    assert not judge(text).read_only
+    assert is_covered([rule], text)
+    assert not analyze_command(text).read_only

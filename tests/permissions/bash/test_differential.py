@@ -55,7 +55,7 @@ _FORBIDDEN = {
 def test_what_won_once_is_not_allowed(differential: Differential, attack: Attack):
     allowing = differential.allowing(attack.command)
     if attack.kind == "outside":  # a sandbox has nothing outside to be read
-        allowing = [each for each in allowing if not each[1]]
+        allowing = [item for item in allowing if not item[1]]
     assert not [name for name, _ in allowing if name in _FORBIDDEN[attack.kind]]
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from mainspring.harness.permissions.bash import judge
+from mainspring.harness.permissions.bash import analyze_command
 
 WORKSPACE = "/home/me/project"
 
@@ -61,7 +61,7 @@ WORKSPACE = "/home/me/project"
     ],
 )
 def test_removing_what_matters_most_is_critical(text: str):
-    verdict = judge(text, roots=(WORKSPACE,))
+    verdict = analyze_command(text, roots=(WORKSPACE,))
     assert verdict.critical
     assert verdict.destructive
     assert not verdict.read_only
@@ -85,7 +85,7 @@ def test_removing_what_matters_most_is_critical(text: str):
     ],
 )
 def test_removing_ordinary_files_is_not(text: str):
-    assert not judge(text, roots=(WORKSPACE,)).critical
+    assert not analyze_command(text, roots=(WORKSPACE,)).critical
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_removing_ordinary_files_is_not(text: str):
     ],
 )
 def test_plain_file_commands_are_edits_of_the_paths_they_name(text: str, writes: tuple[str, ...]):
-    verdict = judge(text)
+    verdict = analyze_command(text)
     assert verdict.edits
     assert verdict.writes == writes
     assert set(writes) <= set(verdict.paths)
@@ -140,11 +140,11 @@ def test_plain_file_commands_are_edits_of_the_paths_they_name(text: str, writes:
     ],
 )
 def test_nothing_else_is_an_edit(text: str):
-    assert not judge(text).edits
+    assert not analyze_command(text).edits
 
 
 def test_the_paths_that_are_read_are_told():
-    assert judge("cat a /b ~/c < d | grep -f/e x g").paths == (
+    assert analyze_command("cat a /b ~/c < d | grep -f/e x g").paths == (
         "d",
         "a",
         "/b",
@@ -153,22 +153,22 @@ def test_the_paths_that_are_read_are_told():
         "g",
         "/e",
     )
-    assert judge("cd s && cat a").paths == ("s", "a", "s/a")
-    assert judge("cat $x").opaque
-    assert judge("cat *.py").opaque
-    assert not judge("cat a").opaque
+    assert analyze_command("cd s && cat a").paths == ("s", "a", "s/a")
+    assert analyze_command("cat $x").opaque
+    assert analyze_command("cat *.py").opaque
+    assert not analyze_command("cat a").opaque
 
 
 @pytest.mark.parametrize(
     "text", ["curl x", "git push", "ssh h ls", "npm install", "echo > /dev/tcp/h/1", "env wget x"]
 )
 def test_reaching_out_is_told(text: str):
-    assert judge(text).network
+    assert analyze_command(text).network
 
 
 def test_git_is_not_trusted_in_another_folder():
-    assert not judge("cd sub && git status", roots=(WORKSPACE,)).read_only
-    assert judge(f"cd {WORKSPACE} && git status", roots=(WORKSPACE,)).read_only
+    assert not analyze_command("cd sub && git status", roots=(WORKSPACE,)).read_only
+    assert analyze_command(f"cd {WORKSPACE} && git status", roots=(WORKSPACE,)).read_only
 
 
 @pytest.mark.parametrize(
@@ -186,4 +186,4 @@ def test_git_is_not_trusted_in_another_folder():
     ],
 )
 def test_what_cannot_be_undone_is_destructive(text: str):
-    assert judge(text).destructive
+    assert analyze_command(text).destructive

@@ -6,9 +6,9 @@ import subprocess
 
 import pytest
 
-from mainspring.harness.permissions.bash.options import table, understood
-from mainspring.harness.permissions.bash.programs import AWK, PROGRAMS, SED, XARGS
-from mainspring.harness.permissions.bash.split import split
+from mainspring.harness.permissions.bash.command_parser import parse_commands
+from mainspring.harness.permissions.bash.option_tables import option_table, parse_arguments
+from mainspring.harness.permissions.bash.program_tables import AWK, PROGRAMS, SED, XARGS
 
 BUILT_IN = {":", "break", "cd", "continue", "dirs", "echo", "exit", "export", "false", "hash"} | {
     "help", "jobs", "local", "printf", "pwd", "read", "return", "set", "shift", "times", "true",
@@ -47,7 +47,7 @@ def helped(name: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", sorted(TABLES))
 def test_an_option_takes_a_value_in_the_table_if_it_does_in_the_program(name: str):
-    known, program = table(TABLES[name]), helped(name)
+    known, program = option_table(TABLES[name]), helped(name)
     takes = {option for option, kind in program.items() if kind == "="}
     takes_none = {option for option, kind in program.items() if kind == ""}
     untold = UNTOLD.get(name, set())
@@ -58,16 +58,16 @@ def test_an_option_takes_a_value_in_the_table_if_it_does_in_the_program(name: st
 @pytest.mark.parametrize("name", sorted(TABLES))
 def test_an_abbreviated_option_is_not_taken_for_another(name: str):
     """getopt takes any beginning that is the only one; what we do not know we do not guess."""
-    known = table(TABLES[name])
+    known = option_table(TABLES[name])
     if "free" in known.words:
         return
     options = known.valued | known.flags | known.optional
-    for option in sorted(each for each in options if each.startswith("--") and len(each) > 6):
+    for option in sorted(item for item in options if item.startswith("--") and len(item) > 6):
         for shortened in (option[:-1], option[:5]):
             if shortened not in options:
                 for given in (f"{shortened}=x", shortened):
-                    command = split(f"{name} {given} f").commands[0]
-                    assert understood(command.words[1:], TABLES[name]) is None, given
+                    command = parse_commands(f"{name} {given} f").commands[0]
+                    assert parse_arguments(command.words[1:], TABLES[name]) is None, given
 
 
 @pytest.mark.parametrize(
@@ -85,12 +85,17 @@ def test_an_abbreviated_option_is_not_taken_for_another(name: str):
 def test_values_are_found_where_getopt_finds_them(
     spec: str, arguments: str, files: list[str | None]
 ):
-    line = understood(split(f"x {arguments}").commands[0].words[1:], spec)
+    line = parse_arguments(parse_commands(f"x {arguments}").commands[0].words[1:], spec)
     assert line is not None
-    taken = [each for name, value in line.options for each in (name, value and value.value)]
+    taken = [item for name, value in line.options for item in (name, value and value.value)]
     assert taken == files
 
 
 def test_options_are_not_bundled_where_the_program_does_not_bundle_them():
-    assert understood(split("xxd -pl f").commands[0].words[1:], PROGRAMS["xxd"]) is None
-    assert understood(split("xxd -l5 f").commands[0].words[1:], PROGRAMS["xxd"]) is not None
+    assert (
+        parse_arguments(parse_commands("xxd -pl f").commands[0].words[1:], PROGRAMS["xxd"]) is None
+    )
+    assert (
+        parse_arguments(parse_commands("xxd -l5 f").commands[0].words[1:], PROGRAMS["xxd"])
+        is not None
+    )

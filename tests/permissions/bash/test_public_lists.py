@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from tests.permissions.cases import call, decided, rules
 
+from mainspring.harness.permissions.grant_state import GrantState
 from mainspring.harness.permissions.policy import Policy
-from mainspring.harness.permissions.standing import Standing
 
 LISTS = Path(__file__).parents[4] / "shared/data/commands"
 DENY = (
@@ -21,10 +21,10 @@ DENY = (
     "WebFetch(domain:evil.com)",
 )
 READ_ONLY = tuple(
-    f"Bash({each}:*)"
-    for each in ("ls", "git log", "find", "rg", "sed", "awk", "sort", "echo", "cat")
+    f"Bash({item}:*)"
+    for item in ("ls", "git log", "find", "rg", "sed", "awk", "sort", "echo", "cat")
 )
-PLAN, DEFAULT = Standing(mode="plan"), Standing()
+PLAN, DEFAULT = GrantState(mode="plan"), GrantState()
 NO_RULES = [(rules(), DEFAULT), (rules(), PLAN)]
 DENYING = [
     (rules(deny=DENY), DEFAULT),
@@ -53,7 +53,7 @@ def lines(name: str) -> list[Line]:
     return msgspec.json.Decoder(Line).decode_lines((LISTS / name).read_bytes())
 
 
-def is_allowed(line: Line, policy: Policy, standing: Standing, *, is_sandboxed: bool) -> bool:
+def is_allowed(line: Line, policy: Policy, standing: GrantState, *, is_sandboxed: bool) -> bool:
     judged = call("bash", command=line.command)
     return decided(judged, policy, standing, is_sandboxed=is_sandboxed).decision == "allow"
 

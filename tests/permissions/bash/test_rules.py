@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.permissions.bash.harmless import READ_ONLY
 
-from mainspring.harness.permissions.bash import covered, matches, suggest
+from mainspring.harness.permissions.bash import is_covered, rule_matches, suggest_rule
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ from mainspring.harness.permissions.bash import covered, matches, suggest
     ],
 )
 def test_an_allow_rule_matches(pattern: str, text: str):
-    assert matches(pattern, text, behavior="allow")
+    assert rule_matches(pattern, text, behavior="allow")
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_an_allow_rule_matches(pattern: str, text: str):
     ],
 )
 def test_an_allow_rule_does_not_match(pattern: str, text: str):
-    assert not matches(pattern, text, behavior="allow")
+    assert not rule_matches(pattern, text, behavior="allow")
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_an_allow_rule_does_not_match(pattern: str, text: str):
 )
 @pytest.mark.parametrize("behavior", ["deny", "ask"])
 def test_a_deny_rule_sees_through_disguises(pattern: str, text: str, behavior: str):
-    assert matches(pattern, text, behavior="deny" if behavior == "deny" else "ask")
+    assert rule_matches(pattern, text, behavior="deny" if behavior == "deny" else "ask")
 
 
 @pytest.mark.parametrize(
@@ -119,12 +119,12 @@ def test_a_deny_rule_sees_through_disguises(pattern: str, text: str, behavior: s
     ],
 )
 def test_a_deny_rule_leaves_the_rest_alone(pattern: str, text: str):
-    assert not matches(pattern, text, behavior="deny")
+    assert not rule_matches(pattern, text, behavior="deny")
 
 
 def test_rules_cover_a_text_together_and_reading_needs_none():
-    assert covered(["npm test *", "cargo build *"], "npm test && cargo build | tail -5")
-    assert not covered(["npm test *"], "npm test && cargo build")
+    assert is_covered(["npm test *", "cargo build *"], "npm test && cargo build | tail -5")
+    assert not is_covered(["npm test *"], "npm test && cargo build")
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_rules_cover_a_text_together_and_reading_needs_none():
     ],
 )
 def test_the_rule_that_is_suggested_is_narrow(text: str, rule: str | None):
-    assert suggest(text) == rule
+    assert suggest_rule(text) == rule
 
 
 COMMANDS = st.sampled_from(
@@ -173,23 +173,23 @@ PATTERNS = st.sampled_from(
 @given(COMMANDS, COMMANDS, PATTERNS)
 def test_more_commands_are_never_allowed_by_less(first: str, second: str, pattern: str):
     both = f"{first}\n{second}"
-    if covered([pattern], both):
-        assert covered([pattern], first)
-        assert covered([pattern], second)
+    if is_covered([pattern], both):
+        assert is_covered([pattern], first)
+        assert is_covered([pattern], second)
 
 
 @given(COMMANDS, COMMANDS, PATTERNS)
 def test_what_is_denied_alone_is_denied_in_company(first: str, second: str, pattern: str):
-    if matches(pattern, first, behavior="deny"):
-        assert matches(pattern, f"{second}\n{first}", behavior="deny")
+    if rule_matches(pattern, first, behavior="deny"):
+        assert rule_matches(pattern, f"{second}\n{first}", behavior="deny")
 
 
 @given(COMMANDS)
 def test_a_suggested_rule_allows_what_it_was_suggested_for(text: str):
-    rule = suggest(text)
-    assert rule is None or covered([rule], text)
+    rule = suggest_rule(text)
+    assert rule is None or is_covered([rule], text)
 
 
 def test_a_deny_rule_sees_past_the_assignments_behind_the_keyword_time():
-    assert matches("rm *", "time -p v=1 rm -rf x", behavior="deny")
-    assert not matches("ls *", "time -p v=1 rm -rf x", behavior="allow")
+    assert rule_matches("rm *", "time -p v=1 rm -rf x", behavior="deny")
+    assert not rule_matches("ls *", "time -p v=1 rm -rf x", behavior="allow")

@@ -2,11 +2,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.harness.permissions.bash import Commands, Unclear, split
+from mainspring.harness.permissions.bash import Commands, UnclearCommands, parse_commands
 
 
 def texts(shell: str) -> list[str]:
-    found = split(shell)
+    found = parse_commands(shell)
     assert isinstance(found, Commands), found
     return [command.text for command in found.commands]
 
@@ -72,7 +72,7 @@ def test_commands_are_found_at_any_depth(shell: str):
     ],
 )
 def test_a_word_is_known_by_its_value_whatever_its_quotes(shell: str, value: str):
-    found = split(f"x {shell}")
+    found = parse_commands(f"x {shell}")
     assert isinstance(found, Commands)
     assert found.commands[0].words[1].value == value
 
@@ -81,7 +81,7 @@ def test_a_word_is_known_by_its_value_whatever_its_quotes(shell: str, value: str
     "shell", ["$x", "*", "{a,b}", "~", "$(b)", "`b`", "${x}", "a?", "[ab]", "$((1))"]
 )
 def test_a_word_that_only_bash_can_tell_has_no_value(shell: str):
-    found = split(f"a {shell}")
+    found = parse_commands(f"a {shell}")
     assert isinstance(found, Commands)
     assert found.commands[-1].words[1].value is None
 
@@ -118,9 +118,11 @@ def test_any_word_of_an_unknown_wrapper_may_begin_a_command():
 
 
 def test_redirections_are_kept():
-    found = split("a < in > out 2>> log &> both <<< text 2>&1 3<> io")
-    assert isinstance(found, (Commands, Unclear))
-    redirects = [(each.operator, each.target.pathlike) for each in found.commands[0].redirects]
+    found = parse_commands("a < in > out 2>> log &> both <<< text 2>&1 3<> io")
+    assert isinstance(found, (Commands, UnclearCommands))
+    redirects = [
+        (redirect.operator, redirect.target.pathlike) for redirect in found.commands[0].redirects
+    ]
     assert redirects == [
         ("<", "in"),
         (">", "out"),
@@ -174,12 +176,12 @@ def test_redirections_are_kept():
     ],
 )
 def test_what_cannot_be_told_is_unclear(shell: str):
-    assert isinstance(split(shell), Unclear)
+    assert isinstance(parse_commands(shell), UnclearCommands)
 
 
 def test_what_is_found_in_an_unclear_text_is_told_all_the_same():
-    found = split("PATH=x r\\m -rf /")
-    assert isinstance(found, Unclear)
+    found = parse_commands("PATH=x r\\m -rf /")
+    assert isinstance(found, UnclearCommands)
     assert [command.name for command in found.commands] == ["rm"]
 
 
@@ -196,7 +198,7 @@ def test_what_is_found_in_an_unclear_text_is_told_all_the_same():
     ],
 )
 def test_a_monstrous_text_is_answered(shell: str):
-    assert isinstance(split(shell), Unclear)
+    assert isinstance(parse_commands(shell), UnclearCommands)
 
 
 @given(
@@ -205,4 +207,4 @@ def test_a_monstrous_text_is_answered(shell: str):
     )
 )
 def test_any_text_is_answered(shell: str):
-    assert isinstance(split(shell), (Commands, Unclear))
+    assert isinstance(parse_commands(shell), (Commands, UnclearCommands))

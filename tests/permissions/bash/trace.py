@@ -145,11 +145,11 @@ class Tracer:
                     os.kill(pid, signal.SIGKILL)
 
     def _pids(self) -> Iterator[int]:
-        for each in self._notes.iterdir():
-            yield int(each.suffix[1:])
+        for item in self._notes.iterdir():
+            yield int(item.suffix[1:])
 
     def _read_notes(self, trace: Trace, cwd: str) -> None:
-        notes = {int(each.suffix[1:]): each for each in sorted(self._notes.iterdir())}
+        notes = {int(item.suffix[1:]): item for item in sorted(self._notes.iterdir())}
         children: set[int] = set()
         # A process or thread is what it comes from, until it runs another program.
         lines = {pid: each.read_text(errors="surrogateescape") for pid, each in notes.items()}
@@ -163,8 +163,8 @@ class Tracer:
                 if found := _CALL.fullmatch(line):
                     reader.note(found[1], found[2], int(found[3].replace("?", "-1")), found[4])
             waiting.extend(reader.forked)
-        for each in notes.values():
-            each.unlink()
+        for note in notes.values():
+            note.unlink()
 
 
 class _Reader:
@@ -193,7 +193,7 @@ class _Reader:
         if name in _WRITES:
             trace.written.append(arguments)
         elif name in _CHANGES:
-            paths = [self._joined(*each) for each in _PATH.findall(arguments)]
+            paths = [self._joined(*item) for item in _PATH.findall(arguments)]
             trace.changes.extend((name, path) for path in paths or [arguments])
         elif (
             name in _SENDS

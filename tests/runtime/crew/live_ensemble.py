@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import msgspec
 
 from mainspring.core.envelope import Event
-from mainspring.harness.ensemble import Ensemble, Member
-from mainspring.runtime.sessions import Session
+from mainspring.harness.state.thread_tree import ThreadNode, ThreadTree
+from mainspring.runtime.session.session import Session
 
 
-def told(member: Member) -> tuple[object, ...]:
+def told(member: ThreadNode) -> tuple[object, ...]:
     """All that is decided by."""
     thread = member.thread
     transcript = thread.transcript
@@ -20,17 +20,17 @@ def told(member: Member) -> tuple[object, ...]:
         msgspec.json.encode(messages),
         thread.round,
         (thread.running, thread.interrupted, thread.redirected, thread.is_answered),
-        (thread.turns, thread.messages, thread.last_reason, thread.tries),
+        (thread.turns, thread.messages, thread.last_reason, thread.retries),
         (thread.open_request, thread.open_reservation, thread.prefix, thread.status),
-        (member.account.spent, member.account.usage),
-        (member.birth, member.depth, member.is_reported, member.worktree),
+        (member.spend_account.spending, member.spend_account.usage),
+        (member.created_event, member.depth, member.is_reported, member.worktree),
     )
 
 
-def state(ensemble: Ensemble) -> dict[str, object]:
+def state(thread_tree: ThreadTree) -> dict[str, object]:
     return {
-        thread_id: (told(member), ensemble.mail_for(thread_id))
-        for thread_id, member in ensemble.members.items()
+        thread_id: (told(member), thread_tree.messages_for(thread_id))
+        for thread_id, member in thread_tree.nodes.items()
     }
 
 
@@ -39,8 +39,8 @@ async def check_live(session: Session) -> None:
     known = session._known  # there is no other way to see it
     assert known is not None
     events = await session.events()
-    assert state(known.ensemble) == state(folded(events))
+    assert state(known.thread_tree) == state(folded(events))
 
 
-def folded(events: Sequence[Event]) -> Ensemble:
-    return Ensemble.of(events, events[0].thread_id)
+def folded(events: Sequence[Event]) -> ThreadTree:
+    return ThreadTree.of(events, events[0].thread_id)

@@ -18,14 +18,14 @@ from tests.runtime.crew.live_ensemble import check_live
 from tests.runtime.crew.troupe import Play, newest, task_of, troupe, turn_of
 
 from mainspring import Agent, calls, open_runtime, says
-from mainspring.capabilities.providers.scripted import Answer, Line
+from mainspring.capabilities.providers.scripted import ScriptAnswer, ScriptLine
 from mainspring.capabilities.tools.wrap import renamed, with_approval
 from mainspring.config import read_settings
 from mainspring.core.model import Request, ToolUse
 from mainspring.core.tool import Tool
 from mainspring.log.store import Store
-from mainspring.runtime.crew.built_in import BUILT_IN
-from mainspring.runtime.sessions import Runtime, Session
+from mainspring.runtime.session.session import Runtime, Session
+from mainspring.runtime.subagents.subagent import BUILT_IN_SUBAGENTS
 
 CROWD = 20
 ALL, ASK_THE_CROWD = "Do all of it.", "Ask the crowd."
@@ -46,16 +46,16 @@ class Order(Struct, frozen=True, kw_only=True):
     number: int = 0
 
 
-def ask(task: str, **more: object) -> Line:
+def ask(task: str, **more: object) -> ScriptLine:
     return calls("agent", description=task, prompt=f"task {task}", **more)
 
 
-def lead(request: Request) -> Answer:
+def lead(request: Request) -> ScriptAnswer:
     """Four at once, one of them in the background; then more for one that has ended."""
     if turn_of(request) == 0:
         line = ask("nest") + ask("pay") + ask("sign") + ask("slow", run_in_background=True)
         return says("I call four.") + line
-    results = {each.use.input.get("description"): each.text for each in told(request)}
+    results = {item.use.input.get("description"): item.text for item in told(request)}
     if None not in results:  # nothing was sent yet
         found = _THREAD.search(results.get("pay", ""))
         if found is not None:
@@ -63,7 +63,7 @@ def lead(request: Request) -> Answer:
     return says(f"Heard {turn_of(request)}.")
 
 
-def crowd(request: Request) -> Answer:
+def crowd(request: Request) -> ScriptAnswer:
     if turn_of(request):
         return says("All of them have answered.")
     line = ask("crowd-00")
@@ -72,17 +72,17 @@ def crowd(request: Request) -> Answer:
     return line
 
 
-def nest(request: Request) -> Answer:
+def nest(request: Request) -> ScriptAnswer:
     if turn_of(request) == 0:
         return ask("deep")
     return says(f"nested: {newest(request)}")
 
 
-def doing(*plan: Line) -> Play:
+def doing(*plan: ScriptLine) -> Play:
     """One thing after the other; what is not known is looked up, and done if it is missing."""
 
-    def play(request: Request) -> Answer:
-        states = {str(each.use.input["step"]): each.state for each in told(request)}
+    def play(request: Request) -> ScriptAnswer:
+        states = {str(item.use.input["step"]): item.state for item in told(request)}
         for line in plan:
             [use] = [part for part in line.content if isinstance(part, ToolUse)]
             step = str(use.input["step"])
@@ -98,7 +98,7 @@ def doing(*plan: Line) -> Play:
     return play
 
 
-def crowded(request: Request) -> Answer:
+def crowded(request: Request) -> ScriptAnswer:
     return doing(calls("note", step=task_of(request).removeprefix("task ")))(request)
 
 
@@ -118,7 +118,7 @@ def agent(ledger: Ledger) -> Agent:
     made = tools(ledger)
     approve: Tool = with_approval(renamed(made["note"], "approve"))
     brought = [made["note"], made["pay"], made["check"], approve]
-    return Agent(name="lead", model="scripted:crew", tools=brought, subagents=BUILT_IN)
+    return Agent(name="lead", model="scripted:crew", tools=brought, subagents=BUILT_IN_SUBAGENTS)
 
 
 async def live(order: Order, fuse: Fuse) -> None:

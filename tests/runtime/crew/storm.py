@@ -26,7 +26,7 @@ from mainspring.core.events import (
 )
 from mainspring.core.model import Delta, Model, Reply, Request
 from mainspring.log.store import Append, Lease, Store
-from mainspring.runtime.sessions import Result
+from mainspring.runtime.session.session import Result
 from mainspring.testing.senders import TESTER
 
 Happening: TypeAlias = Literal["say", "say to one", "stop all", "stop one", "allow", "deny", "die"]
@@ -100,7 +100,7 @@ class Storm:
 
     async def answer(self, result: Literal["allow", "deny"]) -> bool:
         idle = [
-            each.payload for each in await self.events() if isinstance(each.payload, StatusIdle)
+            event.payload for event in await self.events() if isinstance(event.payload, StatusIdle)
         ]
         asked = (idle[-1].stop_reason.event_ids or ()) if idle else ()
         for call_id in asked:
@@ -125,7 +125,7 @@ class Storm:
                 self.life.die()
 
     async def _chosen(self, number: int) -> str:
-        threads = list(folded(await self.events()).members)
+        threads = list(folded(await self.events()).nodes)
         return threads[number % len(threads)]
 
     async def _submit(self, payload: ClientPayload, thread_id: str | None = None) -> None:

@@ -22,14 +22,11 @@ from tests.runtime.crew.troupe import (
 )
 
 from mainspring import calls, says, tool
-from mainspring.capabilities.providers.scripted import Answer, Scripted
+from mainspring.capabilities.providers.scripted import ScriptAnswer, Scripted
 from mainspring.capabilities.tools.wrap import renamed, with_approval
-from mainspring.core.events import (
-    ThreadStatusTerminated,
-    UserInterrupt,
-)
+from mainspring.core.events import ThreadStatusTerminated, UserInterrupt
 from mainspring.core.model import Delta, Reply, Request
-from mainspring.harness.ensemble import Ensemble
+from mainspring.harness.state.thread_tree import ThreadTree
 from mainspring.testing.senders import TESTER
 
 
@@ -48,7 +45,7 @@ async def test_a_subagents_question_bubbles_up_and_its_answer_finds_the_way_back
 ):
     lead = replace(LEAD, tools=[deploy])
 
-    def main(request: Request) -> Answer:
+    def main(request: Request) -> ScriptAnswer:
         if turn_of(request) == 0:
             return ask("ship", run_in_background=is_background)
         return says(f"so: {newest(request)}")
@@ -69,7 +66,7 @@ async def test_a_subagents_question_bubbles_up_and_its_answer_finds_the_way_back
 
 
 async def test_who_was_put_away_is_not_woken_and_what_it_was_sent_is_kept(tmp_path: Path):
-    def main(request: Request) -> Answer:
+    def main(request: Request) -> ScriptAnswer:
         match turn_of(request):
             case 0:
                 return ask("first")
@@ -136,4 +133,4 @@ async def test_an_interrupt_of_one_thread_stops_it_in_the_midst_of_a_reply(tmp_p
                 interrupt = UserInterrupt(session_thread_id=child)
                 await runtime.log.submit(session.id, interrupt, thread_id=child, sender=TESTER)
         events = await session.events()
-    assert Ensemble.of(events, events[0].thread_id).main.thread.last_reason == "completed"
+    assert ThreadTree.of(events, events[0].thread_id).main.thread.last_reason == "completed"

@@ -21,16 +21,12 @@ from tests.runtime.crew.troupe import (
 )
 
 from mainspring import Agent, Limits, calls, says, tool
-from mainspring.capabilities.providers.scripted import Answer, Scripted
+from mainspring.capabilities.providers.scripted import ScriptAnswer, Scripted
 from mainspring.core.content import plain_text
-from mainspring.core.events import (
-    AgentToolResult,
-    StatusIdle,
-    ThreadMessageReceived,
-)
+from mainspring.core.events import AgentToolResult, StatusIdle, ThreadMessageReceived
 from mainspring.core.model import Request
-from mainspring.harness.ensemble import Ensemble
-from mainspring.runtime.crew.subagent import Subagent
+from mainspring.harness.state.thread_tree import ThreadTree
+from mainspring.runtime.subagents.subagent import Subagent
 
 
 async def test_a_subagent_works_on_a_thread_of_its_own_and_its_last_words_are_the_result(
@@ -68,7 +64,7 @@ async def test_subagents_of_one_turn_work_at_the_same_time(tmp_path: Path):
             async for delta in super().stream(request):
                 yield delta
 
-    def answer(request: Request) -> Answer:
+    def answer(request: Request) -> ScriptAnswer:
         if "task" in task_of(request):
             return says(f"done {task_of(request)}")
         return once(ask("1") + ask("2") + ask("3"))(request)
@@ -99,7 +95,7 @@ async def test_who_cannot_call_others_is_not_shown_the_tool(tmp_path: Path):
 
 
 async def test_a_background_subagent_reports_by_message_and_wakes_who_has_called_it(tmp_path: Path):
-    def lead(request: Request) -> Answer:
+    def lead(request: Request) -> ScriptAnswer:
         if turn_of(request) == 0:
             return ask("slow", run_in_background=True)
         if turn_of(request) == 1:
@@ -122,7 +118,7 @@ async def test_a_background_subagent_reports_by_message_and_wakes_who_has_called
 
 
 async def test_a_session_is_not_idle_while_one_works_in_the_background(tmp_path: Path):
-    def lead(request: Request) -> Answer:
+    def lead(request: Request) -> ScriptAnswer:
         if turn_of(request) == 0:
             return ask("slow", run_in_background=True)
         return says("I wait." if turn_of(request) == 1 else "I have heard.")
@@ -140,7 +136,7 @@ async def test_a_session_is_not_idle_while_one_works_in_the_background(tmp_path:
 async def test_a_message_wakes_a_subagent_that_has_ended_and_it_knows_what_was_said(
     tmp_path: Path,
 ):
-    def lead(request: Request) -> Answer:
+    def lead(request: Request) -> ScriptAnswer:
         match turn_of(request):
             case 0:
                 return ask("count")
@@ -151,7 +147,7 @@ async def test_a_message_wakes_a_subagent_that_has_ended_and_it_knows_what_was_s
             case _:
                 return says(f"heard: {newest(request)}")
 
-    def counter(request: Request) -> Answer:
+    def counter(request: Request) -> ScriptAnswer:
         return says(f"{turn_of(request) + 1} after {newest(request)}")
 
     async with staged(tmp_path, troupe({"begin": lead, "task count": counter})) as runtime:
@@ -171,7 +167,7 @@ async def test_a_message_to_nobody_says_who_there_is(tmp_path: Path):
 
 
 async def test_a_fork_begins_with_the_same_bytes_as_who_has_called_it(tmp_path: Path):
-    def lead(request: Request) -> Answer:
+    def lead(request: Request) -> ScriptAnswer:
         if "part" in newest(request) and turn_of(request) == 1:
             return says(f"forked {newest(request).splitlines()[-1]}")
         if turn_of(request) == 0:
@@ -228,11 +224,11 @@ async def test_what_subagents_spend_is_the_sessions_and_theirs(tmp_path: Path):
         result = await session.run()
         events = await session.events()
     assert result is not None
-    ensemble = Ensemble.of(events, events[0].thread_id)
-    turns = {each.name: each.account.spent.turns for each in ensemble.members.values()}
-    assert ensemble.main.account.spent.turns == 4
+    thread_tree = ThreadTree.of(events, events[0].thread_id)
+    turns = {node.name: node.spend_account.spending.turns for node in thread_tree.nodes.values()}
+    assert thread_tree.main.spend_account.spending.turns == 4
     assert turns["general"] == 1
-    assert result.usage == ensemble.main.account.usage
+    assert result.usage == thread_tree.main.spend_account.usage
 
 
 async def test_more_subagents_than_may_work_at_once_are_refused(tmp_path: Path):
@@ -265,7 +261,9 @@ async def test_a_coordinator_can_only_call_message_and_stop(tmp_path: Path):
     async with staged(tmp_path, model) as runtime:
         session = await runtime.start(lead, "begin")
         await session.run()
-    shown = {task_of(each): sorted(spec.name for spec in each.tools) for each in model.requests}
+    shown = {
+        task_of(request): sorted(spec.name for spec in request.tools) for request in model.requests
+    }
     assert shown["begin"] == ["agent", "send_message", "stop_agent"]
     assert "touch" in shown["task go"]
 
@@ -287,7 +285,7 @@ async def test_a_subagent_has_only_the_tools_that_its_type_names(tmp_path: Path)
     async with staged(tmp_path, model) as runtime:
         session = await runtime.start(lead, "begin")
         await session.run()
-    child = next(each for each in model.requests if task_of(each) == "task go")
+    child = next(request for request in model.requests if task_of(request) == "task go")
     assert {spec.name for spec in child.tools} == {"history_read", "history_search", "look"}
     assert "Be narrow." in child.system[0]
 
@@ -315,15 +313,15 @@ async def test_an_interrupt_stops_all_threads_and_nobody_is_woken_by_it(tmp_path
                 await session.interrupt()
         events = await session.events()
         assert await session.run() is None
-    ensemble = Ensemble.of(events, events[0].thread_id)
-    assert [each.thread.running for each in ensemble.members.values()] == [False] * 3
-    reasons = {each.thread.last_reason for each in ensemble.members.values()}
+    thread_tree = ThreadTree.of(events, events[0].thread_id)
+    assert [node.thread.running for node in thread_tree.nodes.values()] == [False] * 3
+    reasons = {node.thread.last_reason for node in thread_tree.nodes.values()}
     assert reasons <= {"interrupted_tools", "interrupted_streaming"}
-    assert all(not each.thread.unsettled() for each in ensemble.members.values())
+    assert all(not node.thread.unsettled_calls() for node in thread_tree.nodes.values())
 
 
 async def test_stop_agent_ends_one_that_works_in_the_background(tmp_path: Path):
-    def lead(request: Request) -> Answer:
+    def lead(request: Request) -> ScriptAnswer:
         match turn_of(request):
             case 0:
                 return ask("endless", run_in_background=True)

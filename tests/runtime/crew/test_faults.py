@@ -27,15 +27,15 @@ from tests.runtime.crew.troupe import (
 )
 
 from mainspring import calls, says, tool
-from mainspring.capabilities.providers.scripted import Answer, Scripted
+from mainspring.capabilities.providers.scripted import ScriptAnswer, Scripted
 from mainspring.core.errors import Fenced, SandboxFailed, StoreFull
 from mainspring.core.events import AgentToolUse, UserInterrupt
 from mainspring.core.facts import SessionWoken
 from mainspring.core.model import Request
-from mainspring.harness.gates import OpenGates
+from mainspring.harness.authorizer import AllowAll
 from mainspring.log.store import Append, InboxItem, Store
-from mainspring.runtime.kit import Kit, Opening
-from mainspring.runtime.sessions import Runtime
+from mainspring.runtime.session.session import Runtime
+from mainspring.runtime.session.toolbox import SetupRequest, Toolbox
 from mainspring.testing.senders import TESTER
 
 
@@ -69,22 +69,22 @@ def without_a_place(runtime: Runtime) -> None:
     """No thread but the main one finds a place to work."""
 
     @asynccontextmanager
-    async def refused(_opening: Opening) -> AsyncGenerator[Kit, None]:
+    async def refused(_opening: SetupRequest) -> AsyncGenerator[Toolbox, None]:
         raise SandboxFailed("no room for it here")
         yield
 
     @asynccontextmanager
-    async def outfit(_opening: Opening) -> AsyncGenerator[Kit, None]:
-        yield Kit(gates=OpenGates(), for_thread=refused)
+    async def toolbox_factory(_opening: SetupRequest) -> AsyncGenerator[Toolbox, None]:
+        yield Toolbox(authorizer=AllowAll(), for_thread=refused)
 
-    runtime.outfit = outfit
+    runtime.toolbox_factory = toolbox_factory
 
 
 @pytest.mark.parametrize("is_background", [False, True])
 async def test_a_subagent_that_cannot_be_seated_ends_and_its_parent_hears_why(
     tmp_path: Path, is_background: bool
 ):
-    def lead(request: Request) -> Answer:
+    def lead(request: Request) -> ScriptAnswer:
         if turn_of(request) == 0:
             return ask("go", run_in_background=is_background)
         return says(f"so: {newest(request)}")
@@ -100,7 +100,7 @@ async def test_a_subagent_that_cannot_be_seated_ends_and_its_parent_hears_why(
         assert await other.run() is None, "nothing is left to be done"
         events = await session.events()
     [birth] = births(events)
-    member = folded(events).members[birth.session_thread_id]
+    member = folded(events).nodes[birth.session_thread_id]
     assert (member.thread.running, member.is_reported) == (False, True)
 
 
@@ -153,7 +153,7 @@ async def test_who_waits_for_a_subagent_that_goes_on_is_not_given_up_however_oft
         """Go one step."""
         return f"step {x}"
 
-    def answer(request: Request) -> Answer:
+    def answer(request: Request) -> ScriptAnswer:
         if "task" not in task_of(request):
             return once(ask("walk"))(request)
         at = turn_of(request)
@@ -186,7 +186,7 @@ async def test_an_answer_for_a_thread_that_is_at_work_keeps_no_other_busy(tmp_pa
         await is_over.wait()
         return "over"
 
-    def main(request: Request) -> Answer:
+    def main(request: Request) -> ScriptAnswer:
         if turn_of(request) == 0:
             return ask("hold", run_in_background=True)
         return says(f"so: {newest(request)}")
@@ -220,7 +220,7 @@ class Endless(Scripted):
     """A subagent whose task says so never answers; before it is reached, the main thread speaks
     only once."""
 
-    def __init__(self, answer: Callable[[Request], Answer]) -> None:
+    def __init__(self, answer: Callable[[Request], ScriptAnswer]) -> None:
         super().__init__(otherwise=answer)
         self.is_reached = anyio.Event()
 
@@ -247,14 +247,14 @@ async def test_who_stops_the_main_thread_alone_stops_those_that_it_waits_for(tmp
                     session.id, UserInterrupt(session_thread_id=main), sender=TESTER
                 )
         events = await session.events()
-    reasons = [each.thread.last_reason for each in folded(events).members.values()]
+    reasons = [node.thread.last_reason for node in folded(events).nodes.values()]
     assert reasons == ["interrupted_tools", "interrupted_streaming"]
 
 
 async def test_who_is_stopped_is_stopped_with_those_that_it_has_called_beside_itself(
     tmp_path: Path,
 ):
-    def lead(request: Request) -> Answer:
+    def lead(request: Request) -> ScriptAnswer:
         if "task" in task_of(request):
             return once(ask("endless", run_in_background=True), "it is at work")(request)
         match turn_of(request):
@@ -272,4 +272,4 @@ async def test_who_is_stopped_is_stopped_with_those_that_it_has_called_beside_it
         events = await session.events()
     assert result is not None
     assert "has stopped" in result.text
-    assert [each.thread.running for each in folded(events).members.values()] == [False] * 3
+    assert [node.thread.running for node in folded(events).nodes.values()] == [False] * 3

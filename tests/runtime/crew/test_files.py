@@ -8,11 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainspring.runtime.crew.files import FoundSubagents, discover_subagents, read_subagent
-from mainspring.runtime.folder.scopes import Place, Scopes
+from mainspring.runtime.agent_folder.scopes import PartLocation, Scopes
+from mainspring.runtime.subagents.subagent_files import (
+    SubagentDiscovery,
+    discover_subagents,
+    read_subagent,
+)
 
 WILD = Path(__file__).parents[2] / "fixtures/wild"
-AGENTS = Place(WILD / "agents", "project")
+AGENTS = PartLocation(WILD / "agents", "project")
 USUAL = "Reviews code. Use after changes."
 
 # fixture -> (what differs from a plain one, findings: (level, line, part of what is said))
@@ -106,7 +110,7 @@ READ: dict[str, tuple[dict[str, Any], list[tuple[str, int | None, str]]]] = {
 ELSEWHERE = {"README", "explore", "nested"}
 
 
-def found(folder: Path) -> FoundSubagents:
+def found(folder: Path) -> SubagentDiscovery:
     return discover_subagents(Scopes(folder=folder))
 
 
@@ -129,18 +133,18 @@ def test_a_subagent_of_the_wild_is_read(name: str):
         "extra": {},
     }
     assert msgspec.to_builtins(subagent) == {**plain, **expected}
-    assert [(each.level, each.line) for each in said] == [each[:2] for each in findings]
+    assert [(item.level, item.line) for item in said] == [finding[:2] for finding in findings]
     assert all(what in each.what for each, (_, _, what) in zip(said, findings, strict=True))
 
 
 def test_they_are_found_in_folders_of_folders_and_what_is_none_is_told(tmp_path: Path):
     shutil.copytree(AGENTS.path, tmp_path / ".claude/agents")
     what = found(tmp_path)
-    names = [each.name for each in what.subagents]
+    names = [subagent.name for subagent in what.subagents]
     assert names == sorted(names)
     assert {"nested", "explore", "team:colon"} <= {*names}
     assert len(names) == len(READ) + len(ELSEWHERE) - 1
-    assert [str(each) for each in what.findings if "README" in each.file] == [
+    assert [str(finding) for finding in what.findings if "README" in finding.file] == [
         ".claude/agents/README.md: "
         "has no frontmatter that can be read, and so is no subagent: skipped"
     ]
@@ -152,8 +156,10 @@ def test_of_two_with_one_name_the_wider_scope_has_it(tmp_path: Path):
         text = f"---\nname: reviewer\ndescription: of the {scope}\n---\nYou review.\n"
         (tmp_path / scope / ".claude/agents/reviewer.md").write_text(text)
     what = discover_subagents(Scopes(folder=tmp_path / "project", home=tmp_path / "home"))
-    assert [(each.description, each.scope) for each in what.subagents] == [("of the home", "user")]
-    assert [str(each) for each in what.findings] == [
+    assert [(subagent.description, subagent.scope) for subagent in what.subagents] == [
+        ("of the home", "user")
+    ]
+    assert [str(finding) for finding in what.findings] == [
         ".claude/agents/reviewer.md: is not used: "
         "~/.claude/agents/reviewer.md is called reviewer, too, and comes first"
     ]
@@ -162,15 +168,18 @@ def test_of_two_with_one_name_the_wider_scope_has_it(tmp_path: Path):
 def test_what_a_plugin_brings_is_called_by_the_plugin_first(tmp_path: Path):
     root = tmp_path / "acme"
     shutil.copytree(AGENTS.path / "deeper", root / "agents")
-    plugin = Place(root, "user", "acme", root)
+    plugin = PartLocation(root, "user", "acme", root)
     what = discover_subagents(Scopes(folder=tmp_path / "project", plugins=(plugin,)))
-    assert [each.name for each in what.subagents] == ["acme:nested"]
+    assert [subagent.name for subagent in what.subagents] == ["acme:nested"]
 
 
 def test_the_subagents_of_a_deep_agent_are_folders(tmp_path: Path):
     shutil.copytree(WILD / "deep_agents/subagents", tmp_path / "subagents")
     what = found(tmp_path)
-    assert [(each.name, each.description, each.prompt, each.model) for each in what.subagents] == [
+    assert [
+        (subagent.name, subagent.description, subagent.prompt, subagent.model)
+        for subagent in what.subagents
+    ] == [
         (
             "researcher",
             "Looks things up",
@@ -179,7 +188,7 @@ def test_the_subagents_of_a_deep_agent_are_folders(tmp_path: Path):
         )
     ]
     assert what.subagents[0].extra == {"runtime": {"a": 1}}
-    assert [(each.level, each.file.split("/")[1]) for each in what.findings] == [
+    assert [(finding.level, finding.file.split("/")[1]) for finding in what.findings] == [
         ("error", "broken"),
         ("note", "researcher"),
         ("warning", "researcher"),
@@ -194,4 +203,4 @@ def test_the_instructions_of_a_deep_agent_are_no_link(tmp_path: Path):
     (folder / "agent.json").write_text("{}")
     os.symlink(tmp_path / "secret", folder / "AGENTS.md")
     what = found(tmp_path / "project")
-    assert (what.subagents, [each.level for each in what.findings]) == ((), ["error"])
+    assert (what.subagents, [finding.level for finding in what.findings]) == ((), ["error"])

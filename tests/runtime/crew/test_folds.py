@@ -32,8 +32,8 @@ from mainspring.core.events import (
     ThreadMessageSent,
     UserInterrupt,
 )
-from mainspring.harness.ensemble import Ensemble
-from mainspring.log.store import Head, SessionRow, Span
+from mainspring.harness.state.thread_tree import ThreadTree
+from mainspring.log.store import EventRange, Head, SessionRow
 from mainspring.log.verify import verify
 
 
@@ -58,11 +58,11 @@ async def check_end(storm: Storm) -> None:
     check_requests(storm.requests)
     assert (await verify(storm.runtime.log, storm.session_id)).ok
     assert orphans(events) == []
-    ensemble = folded(events)
-    for member in ensemble.members.values():
+    thread_tree = folded(events)
+    for member in thread_tree.nodes.values():
         assert not member.thread.running, member.id
-        assert not member.thread.unsettled(), member.id
-        assert not ensemble.mail_for(member.id)
+        assert not member.thread.unsettled_calls(), member.id
+        assert not thread_tree.messages_for(member.id)
     assert await storm.run() is None, "nothing is left to be done"
 
 
@@ -87,7 +87,7 @@ async def test_folding_event_by_event_is_folding_at_once(tmp_path: Path):
         await storm.to_the_end()
         events = await storm.events()
     assert len([event for event in events if isinstance(event.payload, ThreadCreated)]) == 5
-    growing = Ensemble(events[0].thread_id)
+    growing = ThreadTree(events[0].thread_id)
     for index, event in enumerate(events, 1):
         growing.apply(event)
         assert state(growing) == state(folded(events[:index]))
@@ -100,17 +100,17 @@ async def test_an_interrupt_is_for_what_was_sent_and_not_received_too(tmp_path: 
         events = await storm.events()
     sent = [at for at, event in enumerate(events) if isinstance(event.payload, ThreadMessageSent)]
     for at in sent:
-        ensemble = folded(events[: at + 1])
-        ensemble.apply(replace(events[0], payload=UserInterrupt()))
-        to = [each for each in ensemble.members if ensemble.mail_for(each)]
+        thread_tree = folded(events[: at + 1])
+        thread_tree.apply(replace(events[0], payload=UserInterrupt()))
+        to = [node for node in thread_tree.nodes if thread_tree.messages_for(node)]
         assert to
-        assert all(ensemble.members[each].thread.interrupted for each in to)
+        assert all(thread_tree.nodes[item].thread.interrupted for item in to)
 
 
 async def begun_as(source: Runtime, session_id: str, upto: int, target: Runtime) -> None:
     """The session in another store, as it would be if its log ended there."""
     session = await source.log.session(session_id)
-    rows = await source.log.store.read(Span(session_id=session_id, after=0, upto=upto))
+    rows = await source.log.store.read(EventRange(session_id=session_id, after=0, upto=upto))
     last = (await source.log.read(session_id))[upto - 1]
     made = SessionRow(
         id=session.id,
@@ -119,7 +119,7 @@ async def begun_as(source: Runtime, session_id: str, upto: int, target: Runtime)
         updated=session.updated,
         head=Head(upto, last.digest()),
     )
-    blobs = {each: await source.log.blob(each) for each in await source.log.store.blobs(session_id)}
+    blobs = {blob: await source.log.blob(blob) for blob in await source.log.store.blobs(session_id)}
     await target.log.store.create(made, rows, blobs=blobs)
 
 
@@ -163,7 +163,7 @@ async def test_threads_that_were_at_work_when_a_session_was_forked_are_not_the_f
             assert result is not None
             assert result.reason == "completed"
             await check_end(again)
-            before = {each for each in inherited.members if not inherited.mail_for(each)}
+            before = {node for node in inherited.nodes if not inherited.messages_for(node)}
             before -= {events[0].thread_id}
             own = [event for event in await again.events() if event.seq > upto]
             asked = [e.thread_id for e in own if isinstance(e.payload, ModelRequestStarted)]

@@ -123,22 +123,22 @@ def check_births(events: list[Event]) -> None:
         if isinstance(event.payload, AgentToolUse) and event.payload.name == "agent"
     ]
     born = [event.payload for event in events if isinstance(event.payload, ThreadCreated)]
-    assert sorted(asked) == sorted(each.tool_use_id or "" for each in born)
+    assert sorted(asked) == sorted(item.tool_use_id or "" for item in born)
     tasks = Counter(
         event.thread_id
         for event in events
         if isinstance(event.payload, ThreadMessageReceived) and event.payload.sent_id is None
     )
-    assert tasks == Counter(each.session_thread_id for each in born)
+    assert tasks == Counter(item.session_thread_id for item in born)
 
 
 def check_ends(events: list[Event]) -> None:
-    ensemble = folded(events)
-    for member in ensemble.members.values():
+    thread_tree = folded(events)
+    for member in thread_tree.nodes.values():
         assert member.thread.last_reason == "completed", member.id
         assert not member.thread.running
-        assert not member.thread.unsettled()
-        assert not ensemble.mail_for(member.id)
+        assert not member.thread.unsettled_calls()
+        assert not thread_tree.messages_for(member.id)
         assert member.is_reported
     assert isinstance(events[-1].payload, StatusIdle)
 
@@ -162,14 +162,14 @@ async def test_the_session_that_is_killed_below_has_five_threads_beside_its_own(
         passed = await play.undisturbed()
         events = await play.die("", 0)
     born = [event.payload for event in events if isinstance(event.payload, ThreadCreated)]
-    assert sorted(each.description or "" for each in born) == [
+    assert sorted(item.description or "" for item in born) == [
         "deep",
         "nest",
         "pay",
         "sign",
         "slow",
     ]
-    assert [each.mode for each in born].count("background") == 1
+    assert [item.mode for item in born].count("background") == 1
     reports = [event for event in events if isinstance(event.payload, ThreadMessageSent)]
     assert len(reports) == 3, "to one that had ended, from it, and from the one in the background"
     assert passed["after write"] > 25

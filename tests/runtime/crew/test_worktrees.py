@@ -15,7 +15,7 @@ from tests.repositories import git, repository
 from tests.runtime.crew.troupe import LEAD, newest, staged, troupe, turn_of
 
 from mainspring import Runtime, calls, says, tool
-from mainspring.capabilities.providers.scripted import Answer, Line, Scripted
+from mainspring.capabilities.providers.scripted import ScriptAnswer, Scripted, ScriptLine
 from mainspring.core import clock
 from mainspring.core.content import plain_text
 from mainspring.core.envelope import Event
@@ -24,12 +24,18 @@ from mainspring.core.events import ThreadMessageReceived as Received
 from mainspring.core.facts import ToolCallAuthorized, WorktreeClosed, WorktreeOpened
 from mainspring.core.model import Request
 from mainspring.core.tool import Tool
-from mainspring.harness.ensemble import Ensemble
-from mainspring.harness.gatekeeper import Gatekeeper
-from mainspring.harness.permissions.judged import Place
-from mainspring.harness.permissions.policy import HeldRule, Mode, Policy
-from mainspring.runtime.kit import Closed, Kit, Opening, Worktree, Worktrees
-from mainspring.runtime.sessions import Session
+from mainspring.harness.permissions.call_analysis import CallLocation
+from mainspring.harness.permissions.engine import PermissionEngine
+from mainspring.harness.permissions.policy import Mode, Policy, PolicyRule
+from mainspring.harness.state.thread_tree import ThreadTree
+from mainspring.runtime.session.session import Session
+from mainspring.runtime.session.toolbox import (
+    ClosedWorktree,
+    SetupRequest,
+    Toolbox,
+    Worktree,
+    Worktrees,
+)
 from mainspring.wiring.worktrees import GitWorktrees
 
 P = TypeVar("P")
@@ -52,7 +58,7 @@ class Scene:
 
     folder: Path
     mode: Mode = "acceptEdits"
-    rules: tuple[HeldRule, ...] = ()
+    rules: tuple[PolicyRule, ...] = ()
     worktrees: Worktrees = field(init=False)
 
     def __post_init__(self) -> None:
@@ -70,29 +76,34 @@ class Scene:
     @property
     def branches(self) -> list[str]:
         listed = git(self.workspace, "branch", "--format=%(refname:short)")
-        return [each for each in listed.split() if each != "main"]
+        return [item for item in listed.split() if item != "main"]
 
     @asynccontextmanager
     async def opened(self, model: Scripted) -> AsyncGenerator[Runtime, None]:
         async with staged(self.folder, model) as runtime:
-            runtime.outfit = self.outfit
+            runtime.toolbox_factory = self.toolbox_factory
             yield runtime
 
     @asynccontextmanager
-    async def outfit(self, opening: Opening) -> AsyncGenerator[Kit, None]:
+    async def toolbox_factory(self, opening: SetupRequest) -> AsyncGenerator[Toolbox, None]:
         at = opening.workspace or self.workspace
-        allowed = HeldRule(text="save", behavior="allow")
+        allowed = PolicyRule(text="save", behavior="allow")
         mode = self.mode if opening.subagent is None else "acceptEdits"
         policy = Policy(workspace=str(at), rules=(allowed, *self.rules), mode=mode)
-        place = Place(workspace=str(at), cwd=str(at), home="/", resolve=os.path.realpath)
-        gates = Gatekeeper(
+        place = CallLocation(workspace=str(at), cwd=str(at), home="/", resolve=os.path.realpath)
+        authorizer = PermissionEngine(
             thread=opening.thread,
             policy=policy,
-            place=lambda: place,
+            location=lambda: place,
             clock=clock.now,
             is_sandboxed=False,
         )
-        yield Kit(gates=gates, tools=[saving(at)], worktrees=self.worktrees, for_thread=self.outfit)
+        yield Toolbox(
+            authorizer=authorizer,
+            tools=[saving(at)],
+            worktrees=self.worktrees,
+            for_thread=self.toolbox_factory,
+        )
 
     async def played(self, model: Scripted) -> list[Event]:
         async with self.opened(model) as runtime:
@@ -125,25 +136,27 @@ def results(events: list[Event]) -> list[str]:
     ]
 
 
-def ask(task: str, **more: object) -> Line:
+def ask(task: str, **more: object) -> ScriptLine:
     return calls(
         "agent", description=task, prompt=f"task {task}", **{"isolation": "worktree", **more}
     )
 
 
-def close(to: str, action: str) -> Line:
+def close(to: str, action: str) -> ScriptLine:
     return calls("close_worktree", to=to, action=action)
 
 
-def writes(text: str) -> Callable[[Request], Answer]:
-    def play(request: Request) -> Answer:
+def writes(text: str) -> Callable[[Request], ScriptAnswer]:
+    def play(request: Request) -> ScriptAnswer:
         return says("wrote it") if turn_of(request) else calls("save", name="a.txt", text=text)
 
     return play
 
 
-def in_turn(*answers: Answer | Callable[[Request], Answer]) -> Callable[[Request], Answer]:
-    def play(request: Request) -> Answer:
+def in_turn(
+    *answers: ScriptAnswer | Callable[[Request], ScriptAnswer],
+) -> Callable[[Request], ScriptAnswer]:
+    def play(request: Request) -> ScriptAnswer:
         answer = answers[min(turn_of(request), len(answers) - 1)]
         return answer(request) if callable(answer) else answer
 
@@ -153,7 +166,7 @@ def in_turn(*answers: Answer | Callable[[Request], Answer]) -> Callable[[Request
 async def test_two_edit_the_same_file_at_once_and_the_second_merge_conflicts(scene: Scene):
     known: list[str] = []
 
-    def first(request: Request) -> Answer:
+    def first(request: Request) -> ScriptAnswer:
         known[:] = [word.rstrip(":") for word in newest(request).split() if "sthr_" in word]
         return close(known[0], "merge")
 
@@ -174,7 +187,7 @@ async def test_two_edit_the_same_file_at_once_and_the_second_merge_conflicts(sce
     assert branch in kept
     assert scene.text in ("uno\n", "due\n")
     assert {scene.text.strip(), git(scene.workspace, "show", f"{branch}:a.txt")} == {"uno", "due"}
-    assert [each.outcome for each in of(events, WorktreeClosed)] == ["merged", "kept"]
+    assert [item.outcome for item in of(events, WorktreeClosed)] == ["merged", "kept"]
     for report in results(events)[:2]:
         assert "1 file changed: a.txt. close_worktree merges or discards it.]" in report
 
@@ -220,7 +233,7 @@ async def test_where_there_is_no_repository_the_call_fails_and_nobody_is_born(sc
 async def test_one_in_the_background_reports_its_worktree_and_goes_on_in_another(scene: Scene):
     """After a merge, a message wakes it in a worktree of what has become of the workspace."""
 
-    def again(request: Request) -> Answer:
+    def again(request: Request) -> ScriptAnswer:
         return calls("save", name="c.txt", text="more\n") if "more" in newest(request) else says("")
 
     model = troupe(
@@ -243,10 +256,10 @@ async def test_one_in_the_background_reports_its_worktree_and_goes_on_in_another
         }
     )
     events = await scene.played(model)
-    heard = [plain_text(each.content) for each in of(events, Received)]
-    assert any("1 file changed: a.txt." in each for each in heard)
-    assert any("1 file changed: c.txt." in each for each in heard)
-    assert [each.outcome for each in of(events, WorktreeClosed)] == ["merged", "merged"]
+    heard = [plain_text(item.content) for item in of(events, Received)]
+    assert any("1 file changed: a.txt." in item for item in heard)
+    assert any("1 file changed: c.txt." in item for item in heard)
+    assert [item.outcome for item in of(events, WorktreeClosed)] == ["merged", "merged"]
     first, second = of(events, WorktreeOpened)
     assert first.commit != second.commit
     assert (scene.text, (scene.workspace / "c.txt").read_text()) == ("changed\n", "more\n")
@@ -266,8 +279,8 @@ async def test_whom_somebody_in_a_worktree_calls_works_there_too(scene: Scene):
         }
     )
     events = await scene.played(model)
-    refusals = [plain_text(each.content) for each in of(events, AgentToolResult)]
-    assert any("You work in a worktree yourself" in each for each in refusals)
+    refusals = [plain_text(item.content) for item in of(events, AgentToolResult)]
+    assert any("You work in a worktree yourself" in refusal for refusal in refusals)
     assert len(of(events, WorktreeOpened)) == 1
     assert scene.text == "from within\n"
 
@@ -306,7 +319,7 @@ async def test_what_may_not_be_edited_is_not_merged_either(
     scene: Scene, mode: Mode, rule: str, why: str
 ):
     scene.mode = mode
-    scene.rules = (HeldRule(text=rule, behavior="deny"),)
+    scene.rules = (PolicyRule(text=rule, behavior="deny"),)
     events = await scene.played(troupe(MERGING))
     assert why in results(events)[1]
     assert scene.text == "one\n"
@@ -339,7 +352,7 @@ class Mortal:
         self.live("open")
         return opened
 
-    async def close(self, worktree: Worktree, *, merge: bool, message: str) -> Closed:
+    async def close(self, worktree: Worktree, *, merge: bool, message: str) -> ClosedWorktree:
         closed = await self.inner.close(worktree, merge=merge, message=message)
         self.live("close")
         return closed
@@ -357,7 +370,7 @@ class Mortal:
 async def test_whatever_is_killed_right_after_git_did_it_the_work_arrives_once(
     scene: Scene, last: str, is_background: bool
 ):
-    def lead(request: Request) -> Answer:
+    def lead(request: Request) -> ScriptAnswer:
         if turn_of(request) == 0:
             return ask("write", run_in_background=is_background)
         if "is at work" in newest(request):
@@ -374,9 +387,9 @@ async def test_whatever_is_killed_right_after_git_did_it_the_work_arrives_once(
         events = await session.events()
     assert (scene.text, scene.branches) == ("changed\n", [])
     assert len(git(scene.workspace, "log", "--merges", "--format=%h").split()) == 1
-    assert [each.outcome for each in of(events, WorktreeClosed)] == ["merged"]
-    told = [*results(events), *(plain_text(each.content) for each in of(events, Received))]
-    assert sum("1 file changed: a.txt." in each for each in told) == 1
+    assert [item.outcome for item in of(events, WorktreeClosed)] == ["merged"]
+    told = [*results(events), *(plain_text(item.content) for item in of(events, Received))]
+    assert sum("1 file changed: a.txt." in item for item in told) == 1
 
 
 async def test_a_fork_of_the_session_has_worktrees_of_its_own(scene: Scene):
@@ -387,6 +400,6 @@ async def test_a_fork_of_the_session_has_worktrees_of_its_own(scene: Scene):
         forked = await session.fork()
         await forked.send("go on")
         await run(forked)
-        main = Ensemble.of(await forked.events(), (await forked.events())[0].thread_id)
-    assert [each.worktree for each in main.members.values()] == [None, None]
+        main = ThreadTree.of(await forked.events(), (await forked.events())[0].thread_id)
+    assert [node.worktree for node in main.nodes.values()] == [None, None]
     assert len(scene.branches) == 1

@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from mainspring import Agent, Runtime, calls, open_runtime
-from mainspring.capabilities.providers.scripted import Answer, Line, Scripted, says
+from mainspring.capabilities.providers.scripted import ScriptAnswer, Scripted, ScriptLine, says
 from mainspring.core.content import TextBlock
 from mainspring.core.envelope import Event
 from mainspring.core.events import ThreadCreated
-from mainspring.core.model import Assistant, Request, ToolResult, User
-from mainspring.runtime.crew.built_in import BUILT_IN
+from mainspring.core.model import Assistant, Request, ToolResultBlock, User
+from mainspring.runtime.subagents.subagent import BUILT_IN_SUBAGENTS
 
-Play = Callable[[Request], Answer]
+Play = Callable[[Request], ScriptAnswer]
 
 
 def task_of(request: Request) -> str:
@@ -30,7 +30,7 @@ def newest(request: Request) -> str:
     assert isinstance(last, User)
     texts: list[str] = []
     for part in last.content:
-        blocks = part.content if isinstance(part, ToolResult) else (part,)
+        blocks = part.content if isinstance(part, ToolResultBlock) else (part,)
         texts += [block.text for block in blocks if isinstance(block, TextBlock)]
     return "\n".join(texts)
 
@@ -43,7 +43,7 @@ def turn_of(request: Request) -> int:
 def troupe(parts: Mapping[str, Play], *, latency_seconds: float = 0) -> Scripted:
     """Each part answers the threads whose task has its name in it."""
 
-    def answer(request: Request) -> Answer:
+    def answer(request: Request) -> ScriptAnswer:
         task = task_of(request)
         for name, play in parts.items():
             if name in task:
@@ -53,7 +53,7 @@ def troupe(parts: Mapping[str, Play], *, latency_seconds: float = 0) -> Scripted
     return Scripted(otherwise=answer, latency_seconds=latency_seconds)
 
 
-LEAD = Agent(name="lead", instructions="Lead.", subagents=BUILT_IN)
+LEAD = Agent(name="lead", instructions="Lead.", subagents=BUILT_IN_SUBAGENTS)
 
 
 @asynccontextmanager
@@ -67,14 +67,14 @@ def kinds_of(events: list[Event], thread_id: str) -> list[str]:
     return [event.type for event in events if event.thread_id == thread_id]
 
 
-def ask(task: str, **more: object) -> Line:
+def ask(task: str, **more: object) -> ScriptLine:
     return calls("agent", description=task, prompt=f"task {task}", **more)
 
 
-def once(first: Answer, then: str = "all done") -> Play:
+def once(first: ScriptAnswer, then: str = "all done") -> Play:
     """Say `first`, and after its results `then`."""
 
-    def play(request: Request) -> Answer:
+    def play(request: Request) -> ScriptAnswer:
         return first if turn_of(request) == 0 else says(f"{then}: {newest(request)}")
 
     return play

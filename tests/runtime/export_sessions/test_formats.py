@@ -19,11 +19,11 @@ from markdown_it import MarkdownIt
 from mainspring.core import events, facts
 from mainspring.core.content import TextBlock
 from mainspring.core.envelope import AnyPayload, Event, KnownPayload, decode_payload
-from mainspring.runtime.export_sessions.claude_code import ClaudeCodeLines
-from mainspring.runtime.export_sessions.conversation import Conversation, Entry
-from mainspring.runtime.export_sessions.facts import Fact
-from mainspring.runtime.export_sessions.html_page import Page
-from mainspring.runtime.export_sessions.markdown import markdown
+from mainspring.runtime.export_sessions.claude_code_transcript import ClaudeCodeLines
+from mainspring.runtime.export_sessions.conversation_fold import ConversationFold, ExportedEntry
+from mainspring.runtime.export_sessions.html_page import HtmlPage
+from mainspring.runtime.export_sessions.markdown_page import render_markdown
+from mainspring.runtime.session.session_summary import SummaryFact
 
 GOLDEN = sorted((Path(__file__).parents[2] / "golden" / "v1").glob("*.json"))
 MAIN, SIDE = "sthr_main", "sthr_side"
@@ -89,7 +89,7 @@ def _log(drawn: list[tuple[int, str, bool, int, bool]]) -> list[Event]:
     """Events of two threads; results are for one of the last calls, or for none."""
     log: list[Event] = []
     for seq, (kind, text, is_side, back, flag) in enumerate(drawn, 1):
-        calls = [each.id for each in log if isinstance(each.payload, events.AgentToolUse)]
+        calls = [item.id for item in log if isinstance(item.payload, events.AgentToolUse)]
         call = calls[-1 - back] if back < len(calls) else "sevt_none"
         thread = SIDE if is_side and back else MAIN
         log.append(_event(seq, thread, _payload(kind, text, call, flag)))
@@ -120,8 +120,8 @@ def _golden() -> list[Event]:
     return [_event(seq, MAIN, payload) for seq, payload in enumerate(found, 1)]
 
 
-def folded(log: list[Event]) -> tuple[list[Entry], Conversation]:
-    conversation = Conversation()
+def folded(log: list[Event]) -> tuple[list[ExportedEntry], ConversationFold]:
+    conversation = ConversationFold()
     entries = [entry for event in log for entry in conversation.take(event)]
     return [*entries, *conversation.close()], conversation
 
@@ -129,7 +129,7 @@ def folded(log: list[Event]) -> tuple[list[Entry], Conversation]:
 def transcript(log: list[Event]) -> list[dict[str, Any]]:
     lines = ClaudeCodeLines(session_name="s", main_thread=MAIN)
     entries, conversation = folded(log)
-    written = [line for each in entries for line in lines.write(each, conversation, {})]
+    written = [line for entry in entries for line in lines.write(entry, conversation, {})]
     return [json.loads(line.json) for line in written]
 
 
@@ -189,7 +189,7 @@ def test_every_released_event_can_be_exported():
 def written(log: list[Event]) -> Iterator[bytes]:
     """What is in the file of a session that has come this far."""
     writer = ClaudeCodeLines(session_name="s", main_thread=MAIN)
-    conversation = Conversation()
+    conversation = ConversationFold()
     for event in log:
         for entry in conversation.take(event):
             yield from (line.json for line in writer.write(entry, conversation, {}))
@@ -197,8 +197,8 @@ def written(log: list[Event]) -> Iterator[bytes]:
 
 def page(log: list[Event]) -> str:
     entries, conversation = folded(log)
-    made = Page(entries, conversation, {}).write(
-        HOSTILE[0], [Fact("Agent", HOSTILE[1])], MAIN, "1.0"
+    made = HtmlPage(entries, conversation, {}).write(
+        HOSTILE[0], [SummaryFact("Agent", HOSTILE[1])], MAIN, "1.0"
     )
     return "".join(made)
 
@@ -251,7 +251,9 @@ def check_page(text: str) -> None:
 
 def markdown_of(log: list[Event]) -> str:
     entries, conversation = folded(log)
-    return "".join(markdown(HOSTILE[0], [Fact("Agent", HOSTILE[1])], entries, conversation, MAIN))
+    return "".join(
+        render_markdown(HOSTILE[0], [SummaryFact("Agent", HOSTILE[1])], entries, conversation, MAIN)
+    )
 
 
 HEADINGS = re.compile(

@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from mainspring.runtime.folder.plugin import Plugin
-from mainspring.runtime.folder.plugins import read_plugin
+from mainspring.runtime.agent_folder.plugin import Plugin
+from mainspring.runtime.agent_folder.plugins import read_plugin
 
 SCHEMA = "https://agent-plugins.org/schemas/1.0.0/plugin.schema.json"
 MCP_SCHEMA = "https://agent-plugins.org/schemas/1.0.0/mcp.schema.json"
@@ -36,7 +36,9 @@ def portable(root: Path, **fields: object) -> Plugin:
 
 def said(plugin: Plugin, *levels: str) -> str:
     return "\n".join(
-        str(each) for each in plugin.findings if each.level in (levels or ("error", "warning"))
+        str(finding)
+        for finding in plugin.findings
+        if finding.level in (levels or ("error", "warning"))
     )
 
 

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from mainspring.runtime.folder.checking import Part, Report, check_folder
-from mainspring.runtime.folder.finding import Finding
-from mainspring.runtime.folder.mcp_file import read_mcp
-from mainspring.runtime.folder.plugins import installed
-from mainspring.runtime.folder.reading import look_at_agent
-from mainspring.runtime.folder.scopes import Scopes
+from mainspring.runtime.agent_folder.agent_loader import inspect_agent
+from mainspring.runtime.agent_folder.finding import Finding
+from mainspring.runtime.agent_folder.mcp_file import read_mcp
+from mainspring.runtime.agent_folder.plugins import installed_plugins
+from mainspring.runtime.agent_folder.scopes import Scopes
+from mainspring.runtime.agent_folder.validation import FolderReport, PartReport, check_folder
 
 
 def put(folder: Path, path: str, text: str) -> None:
@@ -16,26 +16,26 @@ def put(folder: Path, path: str, text: str) -> None:
     file.write_text(text)
 
 
-def parts(folder: Path) -> dict[str, Part]:
-    plugins = installed(folder, None)
+def parts(folder: Path) -> dict[str, PartReport]:
+    plugins = installed_plugins(folder, None)
     scopes = Scopes(folder=folder, plugins=plugins.places)
     servers = read_mcp(scopes, {}, plugins=plugins.servers)
-    found = look_at_agent(scopes)
+    found = inspect_agent(scopes)
     checked = check_folder(
         folder, found, plugins=plugins, servers=servers, is_pinned=lambda _: None
     )
     return {part.name: part for part in checked}
 
 
-def ignored(part: Part) -> dict[str, str]:
-    return {each.what: each.why for each in part.ignored}
+def ignored(part: PartReport) -> dict[str, str]:
+    return {item.what: item.why for item in part.ignored_item}
 
 
 def test_what_is_planned_for_later_is_understood_and_said_to_wait(tmp_path: Path):
     put(tmp_path, "agent.yaml", "schedule: {cron: '0 9 * * *'}\noutcome: {description: Green}\n")
     planned = parts(tmp_path)["schedule and outcome"]
     assert ignored(planned).keys() == {"outcome Green"}
-    assert planned.honoured[0].startswith("schedule 0 9 * * * UTC: runs in `mainspring serve`")
+    assert planned.supported[0].startswith("schedule 0 9 * * * UTC: runs in `mainspring serve`")
     assert all("later version" in why for why in ignored(planned).values())
 
 
@@ -50,7 +50,7 @@ def test_descriptions_of_other_frameworks_are_named_and_not_read(tmp_path: Path)
     assert others[".claude/mystery.txt"] == "nothing reads it"
     assert ".claude/settings.json" not in others
     assert len(others) == 4
-    assert parts(tmp_path)["output styles"].honoured == ("a: ",)
+    assert parts(tmp_path)["output styles"].supported == ("a: ",)
 
 
 def test_servers_are_named_without_what_may_be_secret(tmp_path: Path):
@@ -69,15 +69,15 @@ def test_a_broken_skill_is_an_error_and_the_others_are_honoured(tmp_path: Path):
     put(tmp_path, "skills/bad/SKILL.md", "")
     put(tmp_path, "commands/go.md", "Go.")
     found = parts(tmp_path)
-    assert found["skills"].honoured == ("good: d",)
-    assert found["commands"].honoured == ("go: Go.",)
-    assert [each.file for each in found["skills"].findings] == ["skills/bad/SKILL.md"]
+    assert found["skills"].supported == ("good: d",)
+    assert found["commands"].supported == ("go: Go.",)
+    assert [finding.file for finding in found["skills"].findings] == ["skills/bad/SKILL.md"]
 
 
 def test_errors_come_before_warnings_and_notes_are_no_problems():
     findings = tuple(
         Finding(level=level, file="f", what=level) for level in ("note", "warning", "error")
     )
-    report = Report(parts=(Part(name="a", findings=findings),))
-    assert [each.what for each in report.problems] == ["error", "warning"]
+    report = FolderReport(parts=(PartReport(name="a", findings=findings),))
+    assert [problem.what for problem in report.problems] == ["error", "warning"]
     assert (report.errors, report.warnings) == (1, 1)

@@ -6,7 +6,12 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from mainspring.harness.context.frontmatter import MAX_CHARS
-from mainspring.runtime.folder.frontmatter import Fields, first_paragraph, read_head, split
+from mainspring.runtime.agent_folder.frontmatter_fields import (
+    Fields,
+    first_paragraph,
+    read_frontmatter,
+    split,
+)
 
 PLAIN = {"name": "x", "description": "Does it: now"}
 
@@ -41,9 +46,9 @@ HEADS: dict[str, tuple[str, dict[str, object], list[int]]] = {
 
 @pytest.mark.parametrize(("written", "fields", "odd"), HEADS.values(), ids=HEADS)
 def test_a_head_is_read_as_it_was_meant(written: str, fields: dict[str, object], odd: list[int]):
-    head = read_head(f"---\n{written}---\nbody\n")
+    head = read_frontmatter(f"---\n{written}---\nbody\n")
     assert (head.fields, head.body, head.is_there) == (fields, "body\n", True)
-    assert [each.line for each in head.oddities] == odd
+    assert [issue.line for issue in head.issues] == odd
 
 
 @pytest.mark.parametrize(
@@ -57,12 +62,12 @@ def test_a_head_is_read_as_it_was_meant(written: str, fields: dict[str, object],
     ],
 )
 def test_line_ends_and_blanks_around_the_fences_do_not_matter(text: str):
-    head = read_head(text)
-    assert (head.fields, head.body, head.oddities) == (PLAIN, "body\n", ())
+    head = read_frontmatter(text)
+    assert (head.fields, head.body, head.issues) == (PLAIN, "body\n", ())
 
 
 def test_every_key_has_the_line_it_stands_in():
-    head = read_head("\n---\na: |\n  x\n  y\nb:\n  c: d\ne: f: g\n---\n")
+    head = read_frontmatter("\n---\na: |\n  x\n  y\nb:\n  c: d\ne: f: g\n---\n")
     assert head.lines == {"a": 3, "b": 6, "e": 8}
 
 
@@ -76,23 +81,23 @@ def test_every_key_has_the_line_it_stands_in():
     ],
 )
 def test_what_has_no_head_is_all_body(text: str):
-    head = read_head(text)
+    head = read_frontmatter(text)
     assert (head.fields, head.body, head.is_there) == ({}, text, False)
 
 
 @pytest.mark.parametrize("written", ["- a", "a: " + "x" * MAX_CHARS, "? [a]\n: b", "[a"])
 def test_a_head_that_says_nothing_is_left_out(written: str):
-    head = read_head(f"---\n{written}\n---\nbody\n")
+    head = read_frontmatter(f"---\n{written}\n---\nbody\n")
     assert (head.fields, head.body, head.is_there) == ({}, "body\n", False)
-    assert len(head.oddities) == 1
+    assert len(head.issues) == 1
 
 
 @pytest.mark.parametrize(
     "deep", ["- " * 40_000, "[" * 40_000, "? " * 40_000, "a: " + "{a: " * 9999]
 )
 def test_no_depth_of_nesting_ends_the_process(deep: str):
-    head = read_head(f"---\n{deep}\n---\nbody\n")
-    assert head.oddities != ()
+    head = read_frontmatter(f"---\n{deep}\n---\nbody\n")
+    assert head.issues != ()
 
 
 def test_aliases_do_not_multiply():
@@ -100,15 +105,15 @@ def test_aliases_do_not_multiply():
         f"{name}: &{name} [*{before}, *{before}]\n"
         for before, name in zip("abcdefgh", "bcdefghi", strict=True)
     )
-    head = read_head(f"---\n{bomb}---\n")
+    head = read_frontmatter(f"---\n{bomb}---\n")
     assert head.fields["i"] == "&i [*h, *h]"
 
 
 @hypothesis_settings(max_examples=60)
 @given(st.text())
 def test_no_text_at_all_makes_the_reader_stumble(text: str):
-    read_head(text)
-    read_head(f"---\n{text}\n---\n{text}")
+    read_frontmatter(text)
+    read_frontmatter(f"---\n{text}\n---\n{text}")
 
 
 PIECES = ("a: b", "a: b: c", " - x", "- y", "\tz: 1", "k: [", "k: {", "'q': |", "* &a", "<<: *a")
@@ -118,7 +123,7 @@ LINES = st.lists(st.sampled_from(PIECES))
 @hypothesis_settings(max_examples=60)
 @given(LINES)
 def test_no_mixture_of_yaml_makes_the_reader_stumble(lines: list[str]):
-    head = read_head("---\n" + "".join(f"{line}\n" for line in lines) + "---\nbody")
+    head = read_frontmatter("---\n" + "".join(f"{line}\n" for line in lines) + "---\nbody")
     assert head.body == "body"
     assert set(head.lines) == set(head.fields)
 
@@ -130,10 +135,12 @@ def test_what_stands_in_parentheses_is_not_cut(words: list[str]):
 
 
 def test_all_spellings_of_a_key_are_one_and_the_second_of_them_is_told():
-    fields = Fields(read_head("---\nallowed_tools: Read\nallowedTools: Write\n---\n"), "x.md")
+    fields = Fields(
+        read_frontmatter("---\nallowed_tools: Read\nallowedTools: Write\n---\n"), "x.md"
+    )
     assert fields.words("allowed-tools") == ("Read",)
     assert fields.extra() == {"allowedTools": "Write"}
-    assert [each.line for each in fields.findings] == [3]
+    assert [finding.line for finding in fields.findings] == [3]
 
 
 def test_the_first_paragraph_is_the_first_that_says_something():

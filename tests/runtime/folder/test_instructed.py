@@ -5,9 +5,9 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from mainspring.runtime.folder.finding import Finding
-from mainspring.runtime.folder.instructed import places_of, read_instructions
-from mainspring.runtime.folder.scopes import MANAGED, Scopes
+from mainspring.runtime.agent_folder.finding import Finding
+from mainspring.runtime.agent_folder.folder_instructions import places_of, read_instructions
+from mainspring.runtime.agent_folder.scopes import MANAGED, Scopes
 
 
 def write(path: Path, text: str) -> None:
@@ -31,7 +31,7 @@ def test_all_scopes_of_a_folder_are_read_and_what_is_odd_is_a_finding(tmp_path: 
         "ours\n\n@gone.md",
     ]
     assert [rule.source for rule in told.instructions.scoped] == ["rules/py.md"]
-    assert [(each.level, each.file, each.line) for each in told.findings] == [
+    assert [(finding.level, finding.file, finding.line) for finding in told.findings] == [
         ("note", "MEMORY.md", None),
         ("warning", "CLAUDE.md", 3),
     ]
@@ -63,7 +63,7 @@ def test_who_runs_the_machine_may_have_written_for_claude_code(
 ):
     monkeypatch.setattr(sys, "platform", platform)
     found = places_of(Scopes(folder=tmp_path, managed=MANAGED)).managed
-    assert found == tuple(PurePosixPath(each) for each in (*claude, MANAGED))
+    assert found == tuple(PurePosixPath(item) for item in (*claude, MANAGED))
     elsewhere = places_of(Scopes(folder=tmp_path, managed=tmp_path / "etc"))
     assert elsewhere.managed == (PurePosixPath(tmp_path / "etc"),)
     assert places_of(Scopes(folder=tmp_path)).managed == ()

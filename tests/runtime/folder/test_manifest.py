@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from mainspring.core.errors import InvalidInput
 from mainspring.harness.limits import Limits
-from mainspring.runtime.folder.manifest import (
-    CrewRules,
-    Manifest,
-    Outcome,
+from mainspring.runtime.agent_folder.manifest import (
+    AgentManifest,
+    ManifestOutcome,
+    ManifestSchedule,
     Permissions,
-    Schedule,
+    SubagentRules,
     read_manifest,
     settings_in,
 )
@@ -48,13 +48,13 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "agent.yaml"
 
 
-def said(file: Path, text: str) -> Manifest:
+def said(file: Path, text: str) -> AgentManifest:
     file.write_text(text, encoding="utf-8")
     return read_manifest(file)
 
 
 def odd(file: Path, text: str) -> list[str]:
-    return [f"{each.level} {each}" for each in said(file, text).findings]
+    return [f"{finding.level} {finding}" for finding in said(file, text).findings]
 
 
 def test_all_that_it_may_say_is_read(file: Path):
@@ -71,12 +71,12 @@ def test_all_that_it_may_say_is_read(file: Path):
     assert found.permissions == Permissions(
         mode="plan", allow=("Bash(ls *)",), deny=("Read(.env)",)
     )
-    assert found.crew == CrewRules(names=("explore", "reviewer"))
+    assert found.supervisor == SubagentRules(names=("explore", "reviewer"))
     assert found.is_coordinator
-    assert found.schedule == Schedule(
+    assert found.manifest_schedule == ManifestSchedule(
         cron="0 9 * * 1-5", timezone="Europe/Vienna", message="Look around."
     )
-    assert found.outcome == Outcome(description="Tests pass", rubric="All green.")
+    assert found.manifest_outcome == ManifestOutcome(description="Tests pass", rubric="All green.")
     assert found.lines["permissions"] == 10
 
 
@@ -100,14 +100,14 @@ def test_its_permissions_and_environment_have_the_shape_of_a_settings_file(file:
 
 
 def test_a_file_that_is_empty_or_not_there_says_nothing(file: Path):
-    assert read_manifest(file) == Manifest()
-    assert said(file, "# nothing\n") == Manifest()
+    assert read_manifest(file) == AgentManifest()
+    assert said(file, "# nothing\n") == AgentManifest()
 
 
 def test_how_many_subagents_there_may_be_can_be_said_instead_of_which(file: Path):
     text = "subagents: {names: [plan], max_depth: 1, max_parallel: 4}"
-    crew = CrewRules(names=("plan",), max_depth=1, max_parallel=4)
-    assert said(file, text).crew == crew
+    supervisor = SubagentRules(names=("plan",), max_depth=1, max_parallel=4)
+    assert said(file, text).supervisor == supervisor
 
 
 @pytest.mark.parametrize(
@@ -178,6 +178,6 @@ def test_a_file_of_another_tool_is_reported_and_ignored(file: Path, key: str):
     found = said(file, text)
     assert found.error is None
     assert found.name == ""
-    assert [each.level for each in found.findings] == ["warning"]
+    assert [finding.level for finding in found.findings] == ["warning"]
     assert "another tool's file" in found.findings[0].what
     assert settings_in(file) == {}

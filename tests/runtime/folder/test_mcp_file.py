@@ -8,9 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainspring.runtime.folder.finding import Finding
-from mainspring.runtime.folder.mcp_file import McpServer, McpServers, expand, expanded, read_mcp
-from mainspring.runtime.folder.scopes import Scopes
+from mainspring.runtime.agent_folder.finding import Finding
+from mainspring.runtime.agent_folder.mcp_file import (
+    McpServer,
+    McpServers,
+    expand,
+    expand_server,
+    read_mcp,
+)
+from mainspring.runtime.agent_folder.scopes import Scopes
 
 
 @pytest.fixture
@@ -234,7 +240,7 @@ def test_variables_are_replaced_only_when_asked_and_shown_never(scopes: Scopes):
     found = read_mcp(scopes, {"TOKEN": "hunter2"})
     [server] = found.servers
     assert server.args[0] == "${TOKEN}"
-    done, odd = expanded(server, {"TOKEN": "hunter2"})
+    done, odd = expand_server(server, {"TOKEN": "hunter2"})
     assert done.command == "npx"
     assert done.args == ("hunter2", "${GONE}", "$TOKEN")
     assert done.env == {"T": "a-hunter2-b"}
@@ -252,7 +258,7 @@ def test_urls_and_headers_are_replaced_and_an_input_nobody_asks_for_is_said(scop
         "headersHelper": "${CLAUDE_PROJECT_DIR}/h.sh",
     }
     found = read(scopes, {"one": entry})
-    done, _ = expanded(found.servers[0], {"CLAUDE_PROJECT_DIR": "/p"})
+    done, _ = expand_server(found.servers[0], {"CLAUDE_PROJECT_DIR": "/p"})
     assert done.url == "https://x.test/"
     assert done.headers == {"Authorization": "Bearer ${input:key}"}
     assert done.headers_helper == "/p/h.sh"
@@ -270,7 +276,7 @@ def test_a_plugins_server_knows_where_its_plugin_is():
         plugin_root="/kit",
         plugin_data="/data/kit",
     )
-    done, odd = expanded(server, {"CLAUDE_PLUGIN_ROOT": "/not/this"})
+    done, odd = expand_server(server, {"CLAUDE_PLUGIN_ROOT": "/not/this"})
     assert (done.command, done.args, odd) == ("/kit/run", ("/data/kit",), [])
 
 
@@ -286,7 +292,7 @@ def test_a_portable_plugins_server_knows_nothing_else():
         plugin_data="/data",
         is_portable=True,
     )
-    done, odd = expanded(server, {"HOME": "/home"})
+    done, odd = expand_server(server, {"HOME": "/home"})
     assert done.command == "${PLUGIN_ROOT}"
     assert done.args == ("/${PLUGIN_DATA}", "${HOME}", "${HOME:-x}")
     assert (done.env, odd) == ({"${PLUGIN_ROOT}": "/data"}, [])

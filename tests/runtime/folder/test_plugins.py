@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.runtime.folder.plugin_folders import claude, manifest, names, portable, said, skill
 
-from mainspring.runtime.folder.mcp_file import read_mcp
-from mainspring.runtime.folder.plugin import plugin_name
-from mainspring.runtime.folder.plugins import FOLDER, installed, read_plugin
-from mainspring.runtime.folder.portable import is_plugin_name
-from mainspring.runtime.folder.scopes import Scopes
+from mainspring.runtime.agent_folder.agent_plugins_spec import is_plugin_name
+from mainspring.runtime.agent_folder.mcp_file import read_mcp
+from mainspring.runtime.agent_folder.plugin import plugin_name
+from mainspring.runtime.agent_folder.plugins import FOLDER, installed_plugins, read_plugin
+from mainspring.runtime.agent_folder.scopes import Scopes
 
 PLUGINS = Path(__file__).parents[2] / "fixtures" / "plugins"
 
@@ -32,7 +32,7 @@ def root(tmp_path: Path) -> Path:
 
 def test_a_plugin_of_claude_codes_is_read_with_all_its_parts():
     plugin = read_plugin(PLUGINS / "deploy-tools", "user")
-    assert (plugin.name, plugin.version, plugin.kind) == ("deploy-tools", "2.1.0", "claude")
+    assert (plugin.name, plugin.version, plugin.plugin_kind) == ("deploy-tools", "2.1.0", "claude")
     assert names(plugin.skills) == ["rollback", "canary"]
     assert names(plugin.agents) == ["reviewer.md"]
     assert names(plugin.commands) == ["commands"]
@@ -53,7 +53,7 @@ def test_a_plugin_of_claude_codes_is_read_with_all_its_parts():
 
 def test_a_plugin_of_openhands_is_read():
     plugin = read_plugin(PLUGINS / "steward", "user")
-    assert (plugin.name, plugin.kind) == ("steward", "openhands")
+    assert (plugin.name, plugin.plugin_kind) == ("steward", "openhands")
     assert (names(plugin.skills), names(plugin.commands)) == (["triage"], ["commands"])
 
 
@@ -69,7 +69,7 @@ def test_a_portable_plugin_with_a_wider_manifest_beside_brings_both(root: Path):
     (root / "commands" / "go.md").write_text("Go.")
     manifest(root, ".claude-plugin/plugin.json", name="other", skills="./nowhere")
     plugin = portable(root)
-    assert (plugin.name, plugin.kind) == ("kit", "agent-plugins")
+    assert (plugin.name, plugin.plugin_kind) == ("kit", "agent-plugins")
     assert (names(plugin.skills), names(plugin.commands)) == (["one"], ["commands"])
 
 
@@ -232,8 +232,8 @@ def test_installed_plugins_are_seen_by_scopes_and_the_users_come_first(tmp_path:
     manifest(folder / FOLDER / "deploy-tools", ".plugin/plugin.json", name="deploy-tools")
     (folder / FOLDER / "linked").symlink_to(PLUGINS / "steward")
     (folder / FOLDER / ".new-half").mkdir()
-    found = installed(folder, home)
-    assert [(each.name, each.scope) for each in found.plugins] == [
+    found = installed_plugins(folder, home)
+    assert [(plugin.name, plugin.scope) for plugin in found.plugins] == [
         ("deploy-tools", "user"),
         ("acme.reports", "project"),
     ]
@@ -259,5 +259,5 @@ def test_installed_plugins_are_seen_by_scopes_and_the_users_come_first(tmp_path:
 
 
 def test_nobodys_home_and_no_plugins_are_nothing_to_speak_of(tmp_path: Path):
-    found = installed(tmp_path, None)
+    found = installed_plugins(tmp_path, None)
     assert (found.plugins, found.findings, found.places) == ((), (), ())

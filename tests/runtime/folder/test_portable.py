@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from tests.runtime.folder.plugin_folders import MCP_SCHEMA, SCHEMA, names, portable, said, skill
 
-from mainspring.runtime.folder.mcp_file import expanded
-from mainspring.runtime.folder.plugins import read_plugin
+from mainspring.runtime.agent_folder.mcp_file import expand_server
+from mainspring.runtime.agent_folder.plugins import read_plugin
 
 PLUGINS = Path(__file__).parents[2] / "fixtures" / "plugins"
 
@@ -21,10 +21,14 @@ def root(tmp_path: Path) -> Path:
 
 def test_an_agent_plugin_is_read_from_its_fixed_places():
     plugin = read_plugin(PLUGINS / "reports", "project")
-    assert (plugin.name, plugin.version, plugin.kind) == ("acme.reports", "1.2.0", "agent-plugins")
+    assert (plugin.name, plugin.version, plugin.plugin_kind) == (
+        "acme.reports",
+        "1.2.0",
+        "agent-plugins",
+    )
     assert names(plugin.skills) == ["outline", "summarize"]  # immediate children only
     assert said(plugin, "error", "warning", "note") == ""
-    validator, archive = (expanded(server, {"HOME": "/h"})[0] for server in plugin.servers)
+    validator, archive = (expand_server(server, {"HOME": "/h"})[0] for server in plugin.servers)
     assert validator.args == ("--data", f"{plugin.data}/validator", "${HOME}")
     assert validator.env == {"CONFIG": f"{PLUGINS / 'reports'}/config.json"}
     assert archive.headers == {"X-Tenant": "${PLUGIN_ROOT}"}
@@ -112,7 +116,7 @@ def test_a_portable_server_that_breaks_its_rules_is_left_out(root: Path, server:
     file = {"$schema": MCP_SCHEMA, "mcpServers": {"broken": server, "sound": sound}}
     (root / "mcp.json").write_text(json.dumps(file))
     plugin = portable(root)
-    assert [each.name for each in plugin.servers] == ["kit:sound"]
+    assert [item.name for item in plugin.servers] == ["kit:sound"]
     assert why in said(plugin)
 
 

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from mainspring.core.errors import InvalidInput
-from mainspring.runtime.folder.definition import Definition, agent_of, definition_of
-from mainspring.runtime.folder.reading import look_at_agent, read_agent
-from mainspring.runtime.folder.scopes import Scopes
+from mainspring.runtime.agent_folder.agent_loader import inspect_agent, read_agent
+from mainspring.runtime.agent_folder.scopes import Scopes
+from mainspring.runtime.session.pinned_agent import AgentDefinition, agent_of, definition_of
 
 CLAUDE_PROJECT = Path(__file__).parents[2] / "fixtures/claude_project"
 
@@ -33,13 +33,15 @@ def test_a_project_of_claude_code_is_an_agent_as_it_is(project: Path):
         assert words in agent.instructions
     assert "team meets on Mondays" not in agent.instructions
     assert {"reviewer", "test-runner", "explore", "verify"} <= {
-        each.name for each in agent.subagents
+        subagent.name for subagent in agent.subagents
     }
-    kinds = {each.name: each.kind for each in agent.skills}
+    kinds = {skill.name: skill.kind for skill in agent.skills}
     assert kinds == {"release-notes": "skill", "fix-issue": "command", "db:migrate": "command"}
-    assert not any(each.is_trusted for each in agent.skills)
+    assert not any(skill.is_trusted for skill in agent.skills)
     assert found.is_described
-    assert [rule.source for rule in found.told.instructions.scoped] == [".claude/rules/prices.md"]
+    assert [rule.source for rule in found.instructions.instructions.scoped] == [
+        ".claude/rules/prices.md"
+    ]
 
 
 def test_wider_scopes_add_their_parts_and_the_manifest_says_the_rest(tmp_path: Path):
@@ -64,14 +66,19 @@ def test_wider_scopes_add_their_parts_and_the_manifest_says_the_rest(tmp_path: P
 def test_without_a_manifest_or_anything_else_it_is_an_agent_of_the_folder_s_name(tmp_path: Path):
     found = read_agent(Scopes(folder=tmp_path))
     assert (found.agent.name, found.is_described) == (tmp_path.name, False)
-    assert {each.name for each in found.agent.subagents} == {"explore", "general", "plan", "verify"}
+    assert {subagent.name for subagent in found.agent.subagents} == {
+        "explore",
+        "general",
+        "plan",
+        "verify",
+    }
 
 
 def test_a_manifest_that_is_wrong_is_not_run_but_can_be_looked_at(tmp_path: Path):
     put(tmp_path, "agent.yaml", "name: a\nlimits:\n  max_cost_usd: much\n")
     with pytest.raises(InvalidInput, match=r"^agent\.yaml:3: max_cost_usd must be an amount"):
         read_agent(Scopes(folder=tmp_path))
-    assert look_at_agent(Scopes(folder=tmp_path)).agent.name == "a"
+    assert inspect_agent(Scopes(folder=tmp_path)).agent.name == "a"
     with pytest.raises(InvalidInput, match="there is no such folder"):
         read_agent(Scopes(folder=tmp_path / "nowhere"))
 
@@ -88,7 +95,7 @@ def test_what_somebody_has_vouched_for_is_trusted(project: Path):
     found = read_agent(
         Scopes(folder=project), is_pinned=lambda place: place.name == "release-notes"
     )
-    assert [each.name for each in found.agent.skills if each.is_trusted] == ["release-notes"]
+    assert [skill.name for skill in found.agent.skills if skill.is_trusted] == ["release-notes"]
 
 
 def test_a_definition_outlives_the_files_it_was_made_of(project: Path):
@@ -96,4 +103,4 @@ def test_a_definition_outlives_the_files_it_was_made_of(project: Path):
     agent = read_agent(Scopes(folder=project)).agent
     kept = msgspec.json.encode(definition_of(agent))
     shutil.rmtree(project)
-    assert agent_of(msgspec.json.decode(kept, type=Definition)) == agent
+    assert agent_of(msgspec.json.decode(kept, type=AgentDefinition)) == agent

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from mainspring.core.errors import InvalidInput
-from mainspring.runtime.folder.manifest import read_manifest
-from mainspring.runtime.folder.scaffold import Plan, write_agent
+from mainspring.runtime.agent_folder.manifest import read_manifest
+from mainspring.runtime.agent_folder.new_agent import NewAgent, write_agent
 
 
 def test_a_new_agent_says_what_was_planned(tmp_path: Path):
     purpose = 'Answers: "yes", #no, or – perhaps'
-    plan = Plan(name="yes", purpose=purpose, model="ollama:x", tools=("read",), mode="plan")
+    plan = NewAgent(name="yes", purpose=purpose, model="ollama:x", tools=("read",), mode="plan")
     files = write_agent(tmp_path / "deep" / "agent", plan)
     assert [file.name for file in files] == ["agent.yaml", "AGENTS.md"]
     found = read_manifest(files[0])
@@ -24,7 +24,7 @@ def test_a_new_agent_says_what_was_planned(tmp_path: Path):
 
 
 def test_what_nobody_said_is_not_written(tmp_path: Path):
-    [file, _] = write_agent(tmp_path, Plan(name="a", purpose="b"))
+    [file, _] = write_agent(tmp_path, NewAgent(name="a", purpose="b"))
     assert "model" not in file.read_text().partition("\n")[2]
     assert read_manifest(file).tools == ("*",)
 
@@ -32,7 +32,7 @@ def test_what_nobody_said_is_not_written(tmp_path: Path):
 @pytest.mark.parametrize("taken", ["AGENTS.md", "CLAUDE.md"])
 def test_instructions_that_are_there_stay(tmp_path: Path, taken: str):
     (tmp_path / taken).write_text("Mine.")
-    files = write_agent(tmp_path, Plan(name="a", purpose="b"))
+    files = write_agent(tmp_path, NewAgent(name="a", purpose="b"))
     assert [file.name for file in files] == ["agent.yaml"]
     assert (tmp_path / taken).read_text() == "Mine."
 
@@ -40,5 +40,5 @@ def test_instructions_that_are_there_stay(tmp_path: Path, taken: str):
 def test_an_agent_that_is_there_is_not_overwritten(tmp_path: Path):
     (tmp_path / "agent.yaml").write_text("name: mine\n")
     with pytest.raises(InvalidInput, match="is there already: nothing was written"):
-        write_agent(tmp_path, Plan(name="a", purpose="b"))
-    assert [each.name for each in tmp_path.iterdir()] == ["agent.yaml"]
+        write_agent(tmp_path, NewAgent(name="a", purpose="b"))
+    assert [item.name for item in tmp_path.iterdir()] == ["agent.yaml"]

@@ -7,20 +7,29 @@ import anyio
 import pytest
 from tests.harness.stage import stage
 
-from mainspring.capabilities.providers.scripted import Answer, Line, Scripted, calls, says
-from mainspring.capabilities.tools.files import file_tools
-from mainspring.capabilities.workspace.tree import Tree
-from mainspring.core.catalog import ModelFacts
+from mainspring.capabilities.providers.scripted import (
+    ScriptAnswer,
+    Scripted,
+    ScriptLine,
+    calls,
+    says,
+)
+from mainspring.capabilities.tools.file_tools import file_tools
+from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.core.content import TextBlock, plain_text
 from mainspring.core.events import ContextCompacted
-from mainspring.core.model import Message, Request, ToolResult, User
-from mainspring.core.tool import Call, Outcome, Tool
-from mainspring.harness.context.disk import Disk
-from mainspring.harness.context.instructions import Places, Section, load, render
-from mainspring.harness.context.prompt import system_prompt
-from mainspring.harness.context.view import Prefix, view
-from mainspring.harness.thread import fold
-from mainspring.runtime.folder.surroundings import Surroundings, surrounded
+from mainspring.core.model import Message, Request, ToolResultBlock, User
+from mainspring.core.model_facts import ModelFacts
+from mainspring.core.tool import Call, Tool, ToolResult
+from mainspring.harness.context.instruction_files import DiskInstructionFiles
+from mainspring.harness.context.instructions import InstructionRoots, Section, load, render
+from mainspring.harness.context.prompts import system_prompt
+from mainspring.harness.context.request_builder import PromptPrefix, build_request
+from mainspring.harness.state.thread import fold
+from mainspring.runtime.agent_folder.folder_instructions import (
+    PathInstructions,
+    with_path_instructions,
+)
 
 SMALL = ModelFacts(id="scripted:small", window=32_000, max_output=4_000)
 NESTED = '<instructions source="app/AGENTS.md" scope="project">\nnested\n</instructions>'
@@ -44,14 +53,14 @@ def project(tmp_path: Path) -> Path:
     return root
 
 
-def around(root: Path, **more: object) -> Surroundings:
+def around(root: Path, **more: object) -> PathInstructions:
     at = PurePosixPath(root)
-    places = Places(project=at, cwd=at, agent=at)
-    return Surroundings(places, load(Disk(), places), **more)  # pyright: ignore[reportArgumentType] (keywords of it, by name)
+    places = InstructionRoots(project=at, cwd=at, agent=at)
+    return PathInstructions(places, load(DiskInstructionFiles(), places), **more)  # pyright: ignore[reportArgumentType] (keywords of it, by name)
 
 
-async def shown(surroundings: Surroundings, path: str, thread_id: str = "") -> list[str]:
-    return [each.source for each in await surroundings.for_path(path, thread_id=thread_id)]
+async def shown(surroundings: PathInstructions, path: str, thread_id: str = "") -> list[str]:
+    return [item.source for item in await surroundings.for_path(path, thread_id=thread_id)]
 
 
 async def test_nested_files_and_scoped_rules_hold_for_a_file_below_them(project: Path):
@@ -124,14 +133,14 @@ async def test_what_is_too_much_at_once_comes_with_the_next_call(project: Path):
 async def test_a_nested_file_cannot_bring_in_what_is_hidden_from_the_session(project: Path):
     (project / ".env").write_text("secret")
     (project / "app/CLAUDE.md").write_text("x @../.env")
-    hidden = Disk(is_hidden=lambda path: path.name == ".env")
+    hidden = DiskInstructionFiles(is_hidden=lambda path: path.name == ".env")
     found = await around(project, files=hidden).for_path("app/b.txt")
-    assert [each.source for each in found] == ["app/AGENTS.md", "app/CLAUDE.md"]
+    assert [item.source for item in found] == ["app/AGENTS.md", "app/CLAUDE.md"]
 
 
-def tools_on(project: Path, surroundings: Surroundings) -> dict[str, Tool]:
-    tools = file_tools(Tree(project))
-    return {tool.spec.name: surrounded(tool, surroundings) for tool in tools}
+def tools_on(project: Path, surroundings: PathInstructions) -> dict[str, Tool]:
+    tools = file_tools(FolderWorkspace(project))
+    return {tool.spec.name: with_path_instructions(tool, surroundings) for tool in tools}
 
 
 def call(name: str, **given: object) -> Call:
@@ -140,7 +149,10 @@ def call(name: str, **given: object) -> Call:
 
 async def test_a_result_is_followed_by_what_holds_for_its_file(project: Path):
     tools = tools_on(project, around(project))
-    assert tools["read"].traits({}).max_chars > file_tools(Tree(project))[3].traits({}).max_chars
+    assert (
+        tools["read"].traits({}).max_chars
+        > file_tools(FolderWorkspace(project))[3].traits({}).max_chars
+    )
     missing = await tools["read"].run(call("read", file_path="app/gone.py"))
     assert not missing.ok
     assert len(missing.content) == 1
@@ -150,7 +162,7 @@ async def test_a_result_is_followed_by_what_holds_for_its_file(project: Path):
     assert plain_text(first.content).endswith("typed\n</instructions>")
     again = await tools["read"].run(call("read", file_path="app/a.py"))
     assert again.content == first.content[:1]
-    found: Outcome = await tools["glob"].run(call("glob", pattern="**/*.py"))
+    found: ToolResult = await tools["glob"].run(call("glob", pattern="**/*.py"))
     assert len(found.content) == 1
 
 
@@ -160,7 +172,7 @@ def results_of(messages: Iterable[Message]) -> str:
         for message in messages
         if isinstance(message, User)
         for part in message.content
-        if isinstance(part, ToolResult)
+        if isinstance(part, ToolResultBlock)
     )
 
 
@@ -170,12 +182,12 @@ class Reader:
     def __init__(self, files: int) -> None:
         self._steps = self._work(files)
 
-    def __call__(self, request: Request) -> Answer:
+    def __call__(self, request: Request) -> ScriptAnswer:
         first = request.messages[0].content[0]
         is_summary = isinstance(first, TextBlock) and "<conversation>" in first.text
         return says("They were read.") if is_summary else next(self._steps)
 
-    def _work(self, files: int) -> Iterator[Line]:
+    def _work(self, files: int) -> Iterator[ScriptLine]:
         for number in range(files):
             yield calls("read", file_path=f"app/{number}.txt")
         yield says("Done.")
@@ -189,15 +201,15 @@ async def test_after_a_compaction_the_root_still_holds_and_what_was_nested_comes
     surroundings = around(project)
     tools = tools_on(project, surroundings)
     at, model = PurePosixPath(project), Scripted(otherwise=Reader(40))
-    instructions = render(load(Disk(), Places(project=at, cwd=at)))
+    instructions = render(load(DiskInstructionFiles(), InstructionRoots(project=at, cwd=at)))
     async with stage(tmp_path, model, *tools.values(), facts=SMALL) as play:
         await play.play("Read them all.")
         log = await play.events()
     assert NESTED in results_of(model.requests[1].messages)
     assert any(isinstance(event.payload, ContextCompacted) for event in log)
     thread = fold(log, thread_id=log[0].thread_id)
-    prefix = Prefix(model=SMALL.id, system=system_prompt(instructions=instructions), tools=())
-    seen = view(thread, prefix, max_tokens=1)
+    prefix = PromptPrefix(model=SMALL.id, system=system_prompt(instructions=instructions), tools=())
+    seen = build_request(thread, prefix, max_tokens=1)
     assert '<instructions source="AGENTS.md" scope="project">\nroot\n' in seen.system[0]
     assert NESTED not in results_of(seen.messages)
     surroundings.forget()

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from mainspring.core.errors import InvalidInput
-from mainspring.runtime.folder import versions
-from mainspring.runtime.folder.contents import content_hash, files_of, is_part
+from mainspring.runtime.agent_folder import folder_versions
+from mainspring.runtime.agent_folder.folder_contents import content_hash, files_of, is_part
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
 
@@ -52,16 +52,16 @@ def texts(folder: Path) -> dict[str, str]:
 
 
 def test_a_version_is_new_only_if_something_has_changed(folder: Path, clock: Clock):
-    first = versions.record(folder, clock)
+    first = folder_versions.record_version(folder, clock)
     assert (first.number, first.hash) == (1, content_hash(folder))
-    assert versions.record(folder, clock) == first
+    assert folder_versions.record_version(folder, clock) == first
     put(folder, "src/main.py", "other code\n")
     put(folder, "CLAUDE.local.md", "mine alone\n")
-    assert versions.record(folder, clock) == first
+    assert folder_versions.record_version(folder, clock) == first
     put(folder, "AGENTS.md", "Be long.\n")
-    second = versions.record(folder, clock)
+    second = folder_versions.record_version(folder, clock)
     assert second.number == 2
-    assert versions.versions(folder) == (first, second)
+    assert folder_versions.list_versions(folder) == (first, second)
 
 
 def test_the_hash_is_the_same_wherever_the_folder_is(folder: Path, tmp_path: Path):
@@ -75,84 +75,84 @@ def test_the_hash_is_the_same_wherever_the_folder_is(folder: Path, tmp_path: Pat
 
 def test_a_change_that_keeps_size_and_time_is_seen_while_files_are_fresh(folder: Path):
     now = lambda: datetime.fromtimestamp((folder / "AGENTS.md").stat().st_mtime, UTC)  # noqa: E731
-    versions.record(folder, now)
+    folder_versions.record_version(folder, now)
     before = (folder / "AGENTS.md").stat()
     put(folder, "AGENTS.md", "Be brave.\n")
     os.utime(folder / "AGENTS.md", ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert versions.record(folder, now).number == 2
+    assert folder_versions.record_version(folder, now).number == 2
 
 
 def test_the_difference_between_versions_is_shown_file_by_file(folder: Path, clock: Clock):
-    versions.record(folder, clock)
+    folder_versions.record_version(folder, clock)
     put(folder, "AGENTS.md", "Be kind.\n")
     (folder / "skills/a/scripts/run.sh").unlink()
     put(folder, "agents/b.md", "B")
-    versions.record(folder, clock)
-    [instructions, new, gone] = versions.diff(folder, 1, 2)
+    folder_versions.record_version(folder, clock)
+    [instructions, new, gone] = folder_versions.diff_versions(folder, 1, 2)
     assert instructions.path == "AGENTS.md"
     assert "--- AGENTS.md (version 1)\n+++ AGENTS.md (version 2)\n" in instructions.text
     assert "-Be brief.\n+Be kind.\n" in instructions.text
     assert "--- /dev/null" in new.text
     assert "+B\n\\ No newline at end of file\n" in new.text
     assert "+++ /dev/null" in gone.text
-    assert versions.diff(folder, 2) == []
+    assert folder_versions.diff_versions(folder, 2) == []
     (folder / "skills/a/logo.png").write_bytes(b"\0\1")
-    [picture] = versions.diff(folder, 2)
+    [picture] = folder_versions.diff_versions(folder, 2)
     assert picture.text.endswith("0 bytes -> 2 bytes\n")
 
 
 def test_rolling_back_restores_files_removes_new_ones_and_makes_a_version(
     folder: Path, clock: Clock
 ):
-    versions.record(folder, clock)
+    folder_versions.record_version(folder, clock)
     before = texts(folder)
     put(folder, "AGENTS.md", "Changed.\n")
     put(folder, "commands/deep/go.md", "Go.\n")
     (folder / "skills/a/scripts/run.sh").unlink()
-    made = versions.rollback(folder, 1, clock)
+    made = folder_versions.rollback(folder, 1, clock)
     assert texts(folder) == before
     assert not (folder / "commands").exists()
     assert os.access(folder / "skills/a/scripts/run.sh", os.X_OK)
     assert (folder / "src/main.py").exists()
-    [first, unsaved, last] = versions.versions(folder)
+    [first, unsaved, last] = folder_versions.list_versions(folder)
     assert last == made
     assert (last.number, last.hash) == (3, first.hash)
-    assert "+Changed.\n" in versions.diff(folder, 1, unsaved.number)[0].text
-    versions.rollback(folder, unsaved.number, clock)
+    assert "+Changed.\n" in folder_versions.diff_versions(folder, 1, unsaved.number)[0].text
+    folder_versions.rollback(folder, unsaved.number, clock)
     assert (folder / "AGENTS.md").read_text() == "Changed.\n"
     assert (folder / "commands/deep/go.md").exists()
 
 
 def test_rolling_back_to_what_is_there_already_changes_nothing(folder: Path, clock: Clock):
-    first = versions.record(folder, clock)
-    assert versions.rollback(folder, 1, clock) == first
+    first = folder_versions.record_version(folder, clock)
+    assert folder_versions.rollback(folder, 1, clock) == first
 
 
 def test_who_is_stopped_while_going_back_can_go_on_and_has_lost_nothing(folder: Path, clock: Clock):
-    versions.record(folder, clock)
+    folder_versions.record_version(folder, clock)
     before = texts(folder)
     put(folder, "AGENTS.md", "Changed.\n")
     times = iter([clock(), clock()])
     with pytest.raises(StopIteration):  # after the files were written, before the index was
-        versions.rollback(folder, 1, lambda: next(times))
-    assert [each.number for each in versions.versions(folder)] == [1, 2]
-    assert versions.rollback(folder, 1, clock).number == 3
+        folder_versions.rollback(folder, 1, lambda: next(times))
+    assert [list_version.number for list_version in folder_versions.list_versions(folder)] == [1, 2]
+    assert folder_versions.rollback(folder, 1, clock).number == 3
     assert texts(folder) == before
-    assert "+Changed.\n" in versions.diff(folder, 1, 2)[0].text
+    assert "+Changed.\n" in folder_versions.diff_versions(folder, 1, 2)[0].text
 
 
 def test_several_that_begin_at_once_make_one_version(folder: Path, clock: Clock):
     with ThreadPoolExecutor(4) as pool:
-        made = [pool.submit(versions.record, folder, clock) for _ in range(8)]
-    assert {each.result().number for each in made} == {1}
+        made = [pool.submit(folder_versions.record_version, folder, clock) for _ in range(8)]
+    assert {item.result().number for item in made} == {1}
 
 
 def test_there_is_no_going_back_to_what_never_was(folder: Path, clock: Clock):
     with pytest.raises(InvalidInput, match="there is no version 1; there are none yet"):
-        versions.rollback(folder, 1, clock)
-    versions.record(folder, clock)
+        folder_versions.rollback(folder, 1, clock)
+    folder_versions.record_version(folder, clock)
     with pytest.raises(InvalidInput, match="there is no version 7; there are 1 to 1"):
-        versions.diff(folder, 7)
+        folder_versions.diff_versions(folder, 7)
 
 
 def test_links_are_neither_kept_nor_written_through(folder: Path, tmp_path: Path, clock: Clock):
@@ -161,12 +161,12 @@ def test_links_are_neither_kept_nor_written_through(folder: Path, tmp_path: Path
     (folder / "skills/linked").symlink_to(outside)
     (folder / "CLAUDE.md").symlink_to(outside / "SKILL.md")
     assert not any("linked" in path or "CLAUDE" in path for path in files_of(folder))
-    versions.record(folder, clock)
+    folder_versions.record_version(folder, clock)
     put(folder, "AGENTS.md", "New.\n")
     (folder / "AGENTS.md").unlink()
     (folder / "AGENTS.md").symlink_to(outside / "SKILL.md")
     with pytest.raises(InvalidInput, match=r"AGENTS\.md: a link is in the way"):
-        versions.rollback(folder, 1, clock)
+        folder_versions.rollback(folder, 1, clock)
     assert (outside / "SKILL.md").read_text() == "secret"
 
 
@@ -174,13 +174,13 @@ def test_versions_are_not_kept_where_a_link_leads(folder: Path, tmp_path: Path, 
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (folder / ".mainspring").symlink_to(elsewhere)
-    version = versions.record(folder, clock)
+    version = folder_versions.record_version(folder, clock)
     assert (version.number, version.hash) == (0, content_hash(folder))
     assert list(elsewhere.iterdir()) == []
 
 
 def test_a_damaged_version_is_refused_before_anything_is_written(folder: Path, clock: Clock):
-    versions.record(folder, clock)
+    folder_versions.record_version(folder, clock)
     kept = folder / ".mainspring/versions/objects"
     [damaged] = [
         file for file in kept.rglob("*") if file.is_file() and b"brief" in file.read_bytes()
@@ -188,27 +188,27 @@ def test_a_damaged_version_is_refused_before_anything_is_written(folder: Path, c
     damaged.write_text("Be evil.\n")
     put(folder, "AGENTS.md", "Now.\n")
     with pytest.raises(InvalidInput, match="is not what it was"):
-        versions.rollback(folder, 1, clock)
+        folder_versions.rollback(folder, 1, clock)
     assert (folder / "AGENTS.md").read_text() == "Now.\n"
 
 
 def test_an_agent_that_nobody_can_write_beside_has_a_hash_all_the_same(folder: Path, clock: Clock):
     (folder / ".mainspring").write_text("in the way")
-    version = versions.record(folder, clock)
+    version = folder_versions.record_version(folder, clock)
     assert (version.number, version.hash) == (0, content_hash(folder))
     assert version.label == version.hash[:12]
 
 
 def test_a_folder_without_an_agent_has_no_versions(tmp_path: Path, clock: Clock):
-    assert versions.record(tmp_path, clock).number == 0
+    assert folder_versions.record_version(tmp_path, clock).number == 0
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_was_left_unfinished_is_no_part_of_a_version(folder: Path, clock: Clock):
-    first = versions.record(folder, clock)
+    first = folder_versions.record_version(folder, clock)
     put(folder, "skills/a/.mainspring-new-xyz", "half")
     (folder / ".mainspring/versions/seen.json").write_text("not JSON")
-    assert versions.record(folder, clock) == first
+    assert folder_versions.record_version(folder, clock) == first
 
 
 @pytest.mark.parametrize(

@@ -12,22 +12,22 @@ from hypothesis import strategies as st
 
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import ThreadCreated
-from mainspring.core.sender import at_machine
-from mainspring.harness.ensemble import Ensemble
+from mainspring.core.sender import local_user
+from mainspring.harness.state.thread_tree import ThreadTree
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
-from mainspring.runtime.import_sessions.finding import Readers, candidates
-from mainspring.runtime.import_sessions.plan import plan
-from mainspring.runtime.import_sessions.source import (
-    Call,
-    Compaction,
-    Reply,
+from mainspring.runtime.import_sessions.import_candidates import SessionReaders, find_candidates
+from mainspring.runtime.import_sessions.import_plan import plan_import
+from mainspring.runtime.import_sessions.import_store import store_session
+from mainspring.runtime.import_sessions.source_session import (
+    SourceCall,
+    SourceCompaction,
+    SourceReply,
     SourceSession,
+    SourceSubagent,
+    SourceText,
     SourceThread,
-    Subagent,
-    Text,
 )
-from mainspring.runtime.import_sessions.storing import store
 
 FOREIGN = Path(__file__).parents[2] / "fixtures" / "foreign_sessions"
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
@@ -51,7 +51,7 @@ def mangled(text: str, dice: random.Random) -> bytes:
         case 3:
             del lines[at]
         case 4:
-            return b"\n".join(each.encode() for each in lines[:at]) + b"\n\xff\xfe{\n"
+            return b"\n".join(line.encode() for line in lines[:at]) + b"\n\xff\xfe{\n"
         case _:
             lines[at] = with_odd_value(lines[at].rstrip(","), dice)
     return "\n".join(lines).encode()
@@ -74,10 +74,10 @@ def with_odd_value(line: str, dice: random.Random) -> str:
 
 def read(path: Path) -> SourceSession | None:
     try:
-        [found] = list(candidates(path))
+        [found] = list(find_candidates(path))
     except InvalidInput:
         return None
-    return Readers().read(found.path, found.format)
+    return SessionReaders().read(found.path, found.format)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem[:20])
@@ -95,7 +95,7 @@ def test_no_mangled_line_ends_an_import(path: Path, seed: int, tmp_path: Path):
         return
     if session is None:
         return
-    planned = plan(session, scrub=bytes, now=NOW)
+    planned = plan_import(session, scrub=bytes, now=NOW)
     assert len({event.id for event in planned.events}) == len(planned.events)
     for finding in session.findings:
         assert finding.line > 0
@@ -107,19 +107,21 @@ async def test_history_is_nobodys_word_and_counts_against_no_limit(tmp_path: Pat
         for path in FILES:
             source = read(path)
             assert source is not None
-            stored = await store(log, source, now=NOW, importer=at_machine("ada"))
+            stored = await store_session(log, source, now=NOW, importer=local_user("ada"))
             session = await log.session(stored.session_id)
-            ensemble = Ensemble.of(await log.read(session.id), session.thread_id)
-            thread, spent = ensemble.main.thread, ensemble.main.account.spent
+            thread_tree = ThreadTree.of(await log.read(session.id), session.thread_id)
+            thread, spent = thread_tree.main.thread, thread_tree.main.spend_account.spending
             assert thread.turns > 0
             assert (spent.turns, spent.input_tokens, spent.tool_calls) == (0, 0, 0)
-            assert not thread.gear.prompts
-            assert not thread.gear.calls
-            assert not thread.gear.permissions
+            assert not thread.session_state.prompts
+            assert not thread.session_state.calls
+            assert not thread.session_state.permissions
             assert thread.is_answered
             assert not thread.running
             assert not [
-                call for each in ensemble.members.values() for call in each.thread.unsettled()
+                call
+                for node in thread_tree.nodes.values()
+                for call in node.thread.unsettled_calls()
             ]
 
 
@@ -129,50 +131,56 @@ def test_no_event_is_later_than_its_import_whatever_the_file_says(tmp_path: Path
     file.write_text(json.dumps({**said, "timestamp": "2999-01-01T00:00:00Z"}))
     session = read(file)
     assert session is not None
-    assert {event.time for event in plan(session, scrub=bytes, now=NOW).events} == {NOW}
+    assert {event.time for event in plan_import(session, scrub=bytes, now=NOW).events} == {NOW}
 
 
 def test_calls_that_ran_at_once_keep_their_results_and_belong_to_one_reply():
     path = FOREIGN / "claude/projects/-home-ada-shop/7c1e0a52-0000-4000-8000-000000000001.jsonl"
     session = read(path)
     assert session is not None
-    first = next(item for item in session.main.items if isinstance(item, Reply))
-    calls = [part.id for part in first.parts if isinstance(part, Call)]
+    first = next(item for item in session.main.items if isinstance(item, SourceReply))
+    calls = [part.id for part in first.parts if isinstance(part, SourceCall)]
     assert calls == ["toolu_read", "toolu_bash"]
     assert session.main.results["toolu_bash"].is_error
     assert set(calls) <= set(session.main.results)
     assert first.usage.output_tokens == 180
-    assert [(each.name, each.call_id) for each in session.subagents] == [
-        ("price-checker", "toolu_task")
-    ]
+    assert [
+        (source_subagent.name, source_subagent.call_id)
+        for source_subagent in session.source_subagents
+    ] == [("price-checker", "toolu_task")]
     assert session.left_out["other branch"] == 2
 
 
 def test_subagents_deep_inside_of_one_another_are_put_beside_the_sessions_own():
     threads = [
         SourceThread(
-            items=[Reply(id=f"r{n}", time=None, parts=[Call(id=f"c{n}", name="Task", input={})])]
+            items=[
+                SourceReply(
+                    id=f"r{n}", time=None, parts=[SourceCall(id=f"c{n}", name="Task", input={})]
+                )
+            ]
         )
         for n in range(401)
     ]
     session = SourceSession(format="claude-code", path="deep.jsonl", id="s", main=threads[0])
-    session.subagents = [
-        Subagent(id=f"{n}", name="", call_id=f"c{n - 1}", thread=threads[n]) for n in range(1, 401)
+    session.source_subagents = [
+        SourceSubagent(id=f"{n}", name="", call_id=f"c{n - 1}", thread=threads[n])
+        for n in range(1, 401)
     ]
     depths: dict[str | None, int] = {}
-    for event in plan(session, scrub=bytes, now=NOW).events:
+    for event in plan_import(session, scrub=bytes, now=NOW).events:
         if isinstance(event.payload, ThreadCreated):
             above = depths.get(event.payload.parent_thread_id, 0)
             depths[event.payload.session_thread_id] = above + 1
     assert (len(depths), max(depths.values())) == (400, 32)
-    assert ["more than 32 deep" in each.what for each in session.findings] == [True]
+    assert ["more than 32 deep" in finding.what for finding in session.findings] == [True]
 
 
 def test_a_compaction_keeps_what_it_names():
-    said = [Reply(id=f"r{n}", time=None, parts=[Text("x")]) for n in range(2)]
-    kept = Compaction(id="k", time=None, summary="s", first_kept_id="r1")
+    said = [SourceReply(id=f"r{n}", time=None, parts=[SourceText("x")]) for n in range(2)]
+    kept = SourceCompaction(id="k", time=None, summary="s", first_kept_id="r1")
     session = SourceSession(format="pi", path="p", id="s", main=SourceThread(items=[*said, kept]))
-    planned = plan(session, scrub=bytes, now=NOW).events
+    planned = plan_import(session, scrub=bytes, now=NOW).events
     [replaces] = [event.replaces for event in planned if event.replaces is not None]
     sources = {event.id: event.source_id for event in planned}
-    assert [sources[each] for each in replaces] == ["running:r0", "replied:r0:1"]
+    assert [sources[replace] for replace in replaces] == ["running:r0", "replied:r0:1"]

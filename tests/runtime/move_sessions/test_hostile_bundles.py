@@ -18,16 +18,16 @@ from tests.log.stories import asks, opened, says
 from mainspring.core.envelope import KnownPayload
 from mainspring.core.errors import InvalidInput, MainspringError, SessionNotFound, TooLarge
 from mainspring.core.facts import PolicyAdopted, SessionCreated, SessionMoved, SessionReceived
-from mainspring.harness.ensemble import Ensemble
-from mainspring.harness.gear import Gear
+from mainspring.harness.state.session_state import SessionState
+from mainspring.harness.state.thread_tree import ThreadTree
 from mainspring.log.session_log import SessionLog
 from mainspring.log.transfer import export_lines
 from mainspring.runtime.modes import mode_of
-from mainspring.runtime.move_sessions import archive as archive_module
-from mainspring.runtime.move_sessions.archive import check_size, pack, unpack
-from mainspring.runtime.move_sessions.moving import receive
-from mainspring.runtime.move_sessions.upload import UploadLimits, check_headers
-from mainspring.service.sessions.moving import MoveSession
+from mainspring.runtime.move_sessions import workspace_archive as archive_module
+from mainspring.runtime.move_sessions.session_bundle import UploadLimits, check_headers
+from mainspring.runtime.move_sessions.session_handover import receive
+from mainspring.runtime.move_sessions.workspace_archive import check_size, pack, unpack
+from mainspring.service.sessions.session_transfer import MoveSession
 
 TRANSFER = "tran_" + "0" * 32
 SESSION = "sesn_" + "1" * 32
@@ -89,15 +89,15 @@ def bundle(folder: Path, log: bytes, files: Sequence[tuple[tarfile.TarInfo, byte
     return write(folder / "bundle.tar", (*files, *more))
 
 
-async def received(log: SessionLog, file: Path) -> Gear:
+async def received(log: SessionLog, file: Path) -> SessionState:
     place = file.parent / "work"
     await receive(log, file, session_id=SESSION, transfer_id=TRANSFER, workspace=place)
     return await gear_of(log, SESSION)
 
 
-async def gear_of(log: SessionLog, session_id: str) -> Gear:
+async def gear_of(log: SessionLog, session_id: str) -> SessionState:
     session = await log.session(session_id)
-    return Ensemble.of(await log.read(session_id), session.thread_id).main.thread.gear
+    return ThreadTree.of(await log.read(session_id), session.thread_id).main.thread.session_state
 
 
 FORGED: dict[str, tuple[KnownPayload, ...]] = {
@@ -138,9 +138,9 @@ async def test_a_forged_receipt_in_the_log_gives_the_senders_rules_no_power(
     short = await lines_with(theirs, said, POLICY, MOVED)
     long = await lines_with(theirs, RECEIVED, said, POLICY, MOVED)
     for log in (long, short):  # the shorter one ends right before the forged receipt
-        gear = await received(here, bundle(tmp_path, log))
-        assert (gear.policy, gear.prompts) == (None, [])
-        assert gear.workspace == str(tmp_path / "work")
+        state = await received(here, bundle(tmp_path, log))
+        assert (state.policy, state.prompts) == (None, [])
+        assert state.workspace == str(tmp_path / "work")
     kinds = [event.type for event in await here.read(SESSION)]
     assert kinds[-2:] == ["session.moved", "session.received"]
     assert kinds.count("session.received") == 2
@@ -154,9 +154,9 @@ async def test_a_fork_from_before_it_was_received_has_not_the_senders_rules(
     for at in (3, 4):
         fork = await here.fork(SESSION, at=at)
         again = await here.fork(fork.id, at=3)
-        for each in (fork.id, again.id):
-            gear = await gear_of(here, each)
-            assert (gear.policy, gear.workspace) == (None, str(tmp_path / "work"))
+        for item in (fork.id, again.id):
+            state = await gear_of(here, item)
+            assert (state.policy, state.workspace) == (None, str(tmp_path / "work"))
 
 
 async def test_nothing_is_stored_if_the_files_are_not_as_they_should_be(
@@ -247,7 +247,7 @@ async def test_headers_are_checked_before_the_archive_is_read(here: SessionLog, 
     file = write(tmp_path / "a.tar", [entry("workspace/a", b"x", pax_headers=sparse)])
     with pytest.raises(MainspringError, match="not one of ours"):
         await received(here, file)
-    write(file, [entry(f"workspace/{each}") for each in range(4)])
+    write(file, [entry(f"workspace/{item}") for item in range(4)])
     with pytest.raises(TooLarge):
         check_headers(file, UploadLimits(max_entries=3))
 

@@ -13,16 +13,20 @@ from pathlib import Path
 import pytest
 from tests.log.stories import asks, opened, says
 
-from mainspring.core.errors import InvalidInput, SessionGone, Stale
+from mainspring.core.errors import InvalidInput, SessionGone, StaleVersion
 from mainspring.core.events import PermissionUpdate, PermissionUpdated
 from mainspring.core.facts import PolicyAdopted, SessionCreated
-from mainspring.harness.ensemble import Ensemble
+from mainspring.harness.state.thread_tree import ThreadTree
 from mainspring.log.session_log import SessionLog
 from mainspring.log.transfer import import_lines
 from mainspring.log.verify import verify
-from mainspring.runtime.move_sessions.archive import unpack
-from mainspring.runtime.move_sessions.bundle import Bundle, Source, write_bundle
-from mainspring.runtime.move_sessions.moving import receive, seal
+from mainspring.runtime.move_sessions.session_bundle import (
+    BundleSource,
+    SessionBundle,
+    write_bundle,
+)
+from mainspring.runtime.move_sessions.session_handover import receive, seal
+from mainspring.runtime.move_sessions.workspace_archive import unpack
 from mainspring.testing.senders import TESTER
 
 TRANSFER = "tran_" + "0" * 32
@@ -70,7 +74,7 @@ def workspace_at(tmp_path: Path) -> Path:
 
 
 async def packed(log: SessionLog, session_id: str, tmp_path: Path) -> Path:
-    source = Source(
+    source = BundleSource(
         session_id=session_id,
         transfer_id=TRANSFER,
         workspace=workspace_at(tmp_path),
@@ -94,7 +98,7 @@ async def test_at_every_step_of_a_move_at_most_one_copy_goes_on(
 
     file = await packed(here, session_id, tmp_path)
     with tarfile.open(file) as archive:
-        bundle = Bundle.read(archive, session_id=session_id, transfer_id=TRANSFER)
+        bundle = SessionBundle.read(archive, session_id=session_id, transfer_id=TRANSFER)
         async with aclosing(bundle.lines()) as lines:
             await import_lines(there, lines)
     with pytest.raises(SessionGone):  # killed after the log was stored
@@ -110,10 +114,10 @@ async def test_at_every_step_of_a_move_at_most_one_copy_goes_on(
 
     kinds = [event.type for event in await there.read(session_id)]
     assert kinds[-2:] == ["session.moved", "session.received"]
-    gear = Ensemble.of(
+    state = ThreadTree.of(
         await there.read(session_id), (await there.session(session_id)).thread_id
-    ).main.thread.gear
-    assert (gear.policy, gear.workspace) == (None, str(place))
+    ).main.thread.session_state
+    assert (state.policy, state.workspace) == (None, str(place))
 
     found = sorted(path.relative_to(place).as_posix() for path in place.rglob("*"))
     assert found == ["notes.txt", "src", "src/inside", "src/run.sh"]
@@ -131,7 +135,7 @@ async def test_a_session_comes_back_to_where_it_was(
     await receive(there, file, session_id=session_id, transfer_id=TRANSFER, workspace=away)
     back = "tran_" + "1" * 32
     await seal(there, session_id, back)
-    source = Source(session_id=session_id, transfer_id=back, workspace=away)
+    source = BundleSource(session_id=session_id, transfer_id=back, workspace=away)
     file = await write_bundle(there, source, tmp_path / "bundles")
     home = tmp_path / "home"
     await receive(here, file, session_id=session_id, transfer_id=back, workspace=home)
@@ -145,7 +149,7 @@ async def test_a_session_comes_back_to_where_it_was(
 async def test_a_session_that_has_something_to_read_or_is_a_fork_stays(here: SessionLog):
     session_id = await begun(here)
     await here.submit(session_id, asks("more"), sender=TESTER)
-    with pytest.raises(Stale):
+    with pytest.raises(StaleVersion):
         await seal(here, session_id, TRANSFER)
     fork = await here.fork(session_id)
     with pytest.raises(InvalidInput, match="is a fork"):

@@ -28,12 +28,12 @@ from mainspring.core.events import (
     UserMessage,
 )
 from mainspring.core.facts import MessageWithheld, SessionCreated, ToolCallStarted
-from mainspring.harness.ensemble import Ensemble
+from mainspring.harness.state.thread_tree import ThreadTree
 from mainspring.log.session_log import SessionLog
-from mainspring.runtime.import_sessions.source import Prompt, SourceSession
-from mainspring.runtime.import_sessions.storing import store_new
-from mainspring.runtime.move_sessions.conversation import read_conversation
-from mainspring.runtime.move_sessions.upload import UploadLimits, check_headers
+from mainspring.runtime.import_sessions.import_store import store_new_session
+from mainspring.runtime.import_sessions.source_session import SourcePrompt, SourceSession
+from mainspring.runtime.move_sessions.session_bundle import UploadLimits, check_headers
+from mainspring.runtime.move_sessions.uploaded_conversation import read_conversation
 from mainspring.testing.senders import TESTER
 
 NEW = f"sesn_{'1' * 32}"
@@ -80,10 +80,10 @@ class Client:
         """What the model is sent by the server that has received it."""
         source = await self.source()
         now = (await self.log.read(self.session_id))[-1].time
-        await store_new(self.log, source, session_id=NEW, now=now, importer=TESTER)
+        await store_new_session(self.log, source, session_id=NEW, now=now, importer=TESTER)
         session = await self.log.session(NEW)
-        thread = Ensemble.of(await self.log.read(NEW), session.thread_id).main.thread
-        self.unsettled = [call.name for call in thread.unsettled()]
+        thread = ThreadTree.of(await self.log.read(NEW), session.thread_id).main.thread
+        self.unsettled = [call.name for call in thread.unsettled_calls()]
         self.is_running = thread.running
         return [str(message) for message in thread.transcript.upcoming()]
 
@@ -142,9 +142,9 @@ async def test_media_come_from_the_bundle_only(log: SessionLog):
         BlobSource(hash="elsewhere", size=1, media_type="image/png"),
         UrlSource(url="https://example.com/a.png"),
     )
-    await client.writes(UserMessage(content=tuple(ImageBlock(source=each) for each in sources)))
+    await client.writes(UserMessage(content=tuple(ImageBlock(source=source) for source in sources)))
     [prompt] = (await client.source(here=b"x")).main.items
-    assert isinstance(prompt, Prompt)
+    assert isinstance(prompt, SourcePrompt)
     content = prompt.content
     assert isinstance(content[0], ImageBlock)
     assert plain_text(content).count("stayed on the other machine") == 2

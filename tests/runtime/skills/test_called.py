@@ -22,39 +22,43 @@ from tests.runtime.skills.workshop import (
 )
 
 from mainspring import Scripted, calls, says
-from mainspring.core.catalog import ModelFacts
 from mainspring.core.content import TextBlock, plain_text
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import ContextCompacted
 from mainspring.core.facts import ContextAdded, SkillUsed
 from mainspring.core.model import Request
-from mainspring.core.tool import Call, Outcome, Tool
-from mainspring.runtime.crew.built_in import BUILT_IN
-from mainspring.runtime.crew.subagent import Subagent
-from mainspring.runtime.skills.by_path import brought_by_path
-from mainspring.runtime.skills.injecting import injected, pieces, refusing
+from mainspring.core.model_facts import ModelFacts
+from mainspring.core.tool import Call, Tool, ToolResult
+from mainspring.runtime.skills.path_skills import skills_for_path
 from mainspring.runtime.skills.skill import Skill
-from mainspring.runtime.skills.substitution import Filling
-from mainspring.runtime.skills.typed import as_typed
-from mainspring.runtime.skills.using import expand_command, folders_of, reading_rules
+from mainspring.runtime.skills.skill_body import (
+    refusing_runner,
+    run_embedded_commands,
+    split_commands,
+)
+from mainspring.runtime.skills.skill_tool import expand_command, reading_rules, skill_folders
+from mainspring.runtime.skills.substitution import SkillSubstitution, typed_text
+from mainspring.runtime.subagents.subagent import BUILT_IN_SUBAGENTS, Subagent
 
 
 @settings(max_examples=50)
 @given(st.text(alphabet="!`\n a", max_size=60))
 def test_the_pieces_of_a_text_are_the_text(body: str):
-    assert "".join(piece.text for piece in pieces(body)) == body
+    assert "".join(piece.text for piece in split_commands(body)) == body
 
 
 async def test_a_text_without_commands_is_only_filled_in():
     skill = Skill(name="a", description="", file="", folder="", hash="")
-    text = await injected("KEY=!`no` $0", Filling("x", skill, FACTS), refusing("never"))
+    text = await run_embedded_commands(
+        "KEY=!`no` $0", SkillSubstitution("x", skill, FACTS), refusing_runner("never")
+    )
     assert text == "KEY=!`no` x"
 
 
 async def test_a_user_calls_a_skill_by_its_name(tmp_path: Path):
     written(tmp_path, "deploy", "allowed-tools: Bash(make:*)\n", body="Deploy $0.")
     skills = found(tmp_path)
-    expanded = await expand_command("/deploy staging now", skills=skills, facts=FACTS)
+    expanded = await expand_command("/deploy staging now", skills=skills, skill_facts=FACTS)
     assert expanded is not None
     blocks, used = expanded
     text = plain_text(blocks)
@@ -62,10 +66,10 @@ async def test_a_user_calls_a_skill_by_its_name(tmp_path: Path):
     assert "<command-args>staging now</command-args>" in text
     assert "Deploy staging." in text
     assert (used.by, used.allowed_tools) == ("user", ("Bash(make:*)",))
-    assert as_typed(blocks) == "/deploy staging now"
-    assert as_typed((TextBlock("words"),)) == "words"
+    assert typed_text(blocks) == "/deploy staging now"
+    assert typed_text((TextBlock("words"),)) == "words"
     for words in ("deploy it", "/usr/bin/env is missing", "/ what", "// note"):
-        assert await expand_command(words, skills=skills, facts=FACTS) is None
+        assert await expand_command(words, skills=skills, skill_facts=FACTS) is None
 
 
 async def test_a_command_that_is_not_there_is_told_with_those_that_nearly_are(tmp_path: Path):
@@ -73,9 +77,9 @@ async def test_a_command_that_is_not_there_is_told_with_those_that_nearly_are(tm
     written(tmp_path, "legacy", "user-invocable: false\n")
     skills = found(tmp_path)
     with pytest.raises(InvalidInput, match=r"no command /deplyo; did you mean /deploy\?"):
-        await expand_command("/deplyo staging", skills=skills, facts=FACTS)
+        await expand_command("/deplyo staging", skills=skills, skill_facts=FACTS)
     with pytest.raises(InvalidInput, match="for the agent to use by itself"):
-        await expand_command("/legacy", skills=skills, facts=FACTS)
+        await expand_command("/legacy", skills=skills, skill_facts=FACTS)
 
 
 async def test_a_user_has_a_subagent_do_what_only_users_may_call(tmp_path: Path):
@@ -91,8 +95,8 @@ async def test_a_user_has_a_subagent_do_what_only_users_may_call(tmp_path: Path)
         return calls("skill", name="audit", arguments="src") if is_first else says("done")
 
     async with site(tmp_path, Scripted(otherwise=answer)) as played:
-        lead = agent(found(tmp_path), BUILT_IN)
-        expanded = await expand_command("/audit src", skills=lead.skills, facts=FACTS)
+        lead = agent(found(tmp_path), BUILT_IN_SUBAGENTS)
+        expanded = await expand_command("/audit src", skills=lead.skills, skill_facts=FACTS)
         assert expanded is not None
         session = await played.runtime.start(lead)
         await session.send(expanded[0], skill=expanded[1].name)
@@ -104,7 +108,7 @@ async def test_a_user_has_a_subagent_do_what_only_users_may_call(tmp_path: Path)
 def test_skills_are_brought_up_by_the_files_they_are_about(tmp_path: Path):
     written(tmp_path, "styles", "paths: 'web/**/*.{css,scss}'\n")
     written(tmp_path, "any")
-    bring = brought_by_path(found(tmp_path))
+    bring = skills_for_path(found(tmp_path))
     [section] = bring("web/a/b.scss")
     assert section.source == "skill:styles"
     assert "The skill styles is about this file: Does styles." in section.text
@@ -114,7 +118,7 @@ def test_skills_are_brought_up_by_the_files_they_are_about(tmp_path: Path):
 async def test_the_files_of_skills_may_be_read_wherever_they_stand(tmp_path: Path):
     place = written(tmp_path, "deploy")
     lead = agent(found(tmp_path))
-    assert folders_of(lead) == [place]
+    assert skill_folders(lead) == [place]
     reading = echo("read")
     model = Scripted(
         calls("read", file_path=str(place / "a.md")) + calls("read", file_path=str(tmp_path / "b")),
@@ -148,9 +152,9 @@ async def test_a_subagent_begins_with_the_whole_text_of_its_skills(tmp_path: Pat
 def bringing(text: str) -> Tool:
     """What the tool `skill` does, without a folder."""
 
-    async def run(call: Call) -> Outcome:
+    async def run(call: Call) -> ToolResult:
         used = SkillUsed(name="style", hash="0", by="model", tool_use_id=call.id)
-        return Outcome((TextBlock(text),), facts=(used,))
+        return ToolResult((TextBlock(text),), facts=(used,))
 
     return replace(echo("skill"), run=run)
 
@@ -166,11 +170,11 @@ async def test_a_skill_in_use_comes_back_after_a_compaction(tmp_path: Path):
         events = await played.events()
         await _is_seen(played, text)
     kinds = [type(event.payload) for event in events]
-    added = [each.payload for each in events if isinstance(each.payload, ContextAdded)]
+    added = [item.payload for item in events if isinstance(item.payload, ContextAdded)]
     assert kinds.index(ContextCompacted) < kinds.index(ContextAdded)
-    assert {each.source for each in added} == {"skill style"}
+    assert {item.source for item in added} == {"skill style"}
 
 
 async def _is_seen(played: Stage, text: str) -> None:
-    desk = await played.desk()
-    assert any(text in str(message) for message in desk.thread.transcript.upcoming())
+    context = await played.context()
+    assert any(text in str(message) for message in context.thread.transcript.upcoming())

@@ -11,13 +11,13 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from mainspring.core.errors import InvalidInput
-from mainspring.runtime.folder.scopes import Place, Scopes
-from mainspring.runtime.skills.body import read_body
+from mainspring.runtime.agent_folder.scopes import PartLocation, Scopes
 from mainspring.runtime.skills.catalogue import render_catalogue
-from mainspring.runtime.skills.contents import contents_hash, read_contents
-from mainspring.runtime.skills.discovery import Cache, Found, discover
-from mainspring.runtime.skills.pins import Pin, Pins
 from mainspring.runtime.skills.skill import Skill
+from mainspring.runtime.skills.skill_body import read_body
+from mainspring.runtime.skills.skill_contents import contents_hash, read_contents
+from mainspring.runtime.skills.skill_discovery import DiscoveredSkills, SkillFileCache, discover
+from mainspring.runtime.skills.trust_pins import TrustPin, TrustPins
 
 WILD = Path(__file__).parents[2] / "fixtures/wild"
 
@@ -42,20 +42,20 @@ def command(file: Path, text: str = "Do it.\n") -> Path:
     return file
 
 
-def found(scopes: Scopes, cache: Cache | None = None) -> Found:
-    return discover(scopes, is_pinned=lambda _: None, cache=cache)
+def found(scopes: Scopes, cache: SkillFileCache | None = None) -> DiscoveredSkills:
+    return discover(scopes, is_pinned=lambda _: None, skill_file_cache=cache)
 
 
-def names(what: Found) -> list[str]:
-    return [each.name for each in what.skills]
+def names(what: DiscoveredSkills) -> list[str]:
+    return [item.name for item in what.skills]
 
 
-def by_name(what: Found) -> dict[str, Skill]:
-    return {each.name: each for each in what.skills}
+def by_name(what: DiscoveredSkills) -> dict[str, Skill]:
+    return {item.name: item for item in what.skills}
 
 
-def said(what: Found) -> list[str]:
-    return [str(each) for each in what.findings]
+def said(what: DiscoveredSkills) -> list[str]:
+    return [str(finding) for finding in what.findings]
 
 
 def test_the_skills_of_the_wild_are_found_but_for_those_that_say_nothing(tmp_path: Path):
@@ -63,7 +63,7 @@ def test_the_skills_of_the_wild_are_found_but_for_those_that_say_nothing(tmp_pat
     shutil.copytree(WILD / "commands", tmp_path / ".claude/commands")
     what = found(Scopes(folder=tmp_path))
     files = [*WILD.glob("skills/**/[Ss][Kk][Ii][Ll][Ll].md"), *WILD.glob("commands/**/*.md")]
-    skipped = [each for each in what.findings if "skipped" in each.what]
+    skipped = [finding for finding in what.findings if "skipped" in finding.what]
     assert len(skipped) == 6
     # One stands below a skill, and so is part of it.
     assert len(what.skills) == len(files) - len(skipped) - 1
@@ -87,7 +87,7 @@ def test_of_two_with_one_name_the_wider_scope_has_it_and_the_other_is_told(scope
         "both": "the user's",
         "mine": "the folder's",
     }
-    assert {each.level for each in what.findings} == {"note"}
+    assert {finding.level for finding in what.findings} == {"note"}
     assert said(what)[1:] == [
         ".claude/skills/both/SKILL.md: is not used: "
         "~/.claude/skills/both/SKILL.md is called both, too, and comes first",
@@ -114,14 +114,14 @@ def test_only_what_a_project_or_a_plugin_brings_must_be_vouched_for(scopes: Scop
     skill(scopes.folder / "skills/unknown")
     order = command(scopes.folder / "commands/order.md")
     skill(tmp_path / "acme/skills/brought")
-    plugin = Place(tmp_path / "acme", "user", "acme", tmp_path / "acme")
+    plugin = PartLocation(tmp_path / "acme", "user", "acme", tmp_path / "acme")
     scopes = Scopes(folder=scopes.folder, home=scopes.home, plugins=(plugin,))
 
     def is_pinned(place: Path) -> bool | None:
         return {pinned: True, order: True, changed: False}.get(place)
 
     what = discover(scopes, is_pinned=is_pinned)
-    trusted = {each.name: each.is_trusted for each in what.skills}
+    trusted = {item.name: item.is_trusted for item in what.skills}
     assert trusted == {
         "mine": True,
         "changed": False,
@@ -137,7 +137,7 @@ def test_only_the_immediate_children_of_a_plugin_are_its_skills(scopes: Scopes, 
     skill(tmp_path / "acme/skills/group/far")
     command(tmp_path / "acme/commands/build/web.md")
     root = tmp_path / "acme"
-    what = found(Scopes(folder=scopes.folder, plugins=(Place(root, "user", "acme", root),)))
+    what = found(Scopes(folder=scopes.folder, plugins=(PartLocation(root, "user", "acme", root),)))
     assert names(what) == ["acme:build:web", "acme:near"]
 
 
@@ -146,8 +146,8 @@ def test_a_plugin_may_name_a_skill_or_a_command_itself(scopes: Scopes, tmp_path:
     skill(root / "own/tool")
     command(root / "extra/go.md")
     plugins = (
-        Place(root / "own/tool", "user", "acme", root, "skills"),
-        Place(root / "extra/go.md", "user", "acme", root, "commands"),
+        PartLocation(root / "own/tool", "user", "acme", root, "skills"),
+        PartLocation(root / "extra/go.md", "user", "acme", root, "commands"),
     )
     assert names(found(Scopes(folder=scopes.folder, plugins=plugins))) == ["acme:go", "acme:tool"]
 
@@ -184,12 +184,12 @@ def test_a_link_leads_out_of_no_project_and_no_plugin(scopes: Scopes, tmp_path: 
     (tmp_path / "outside/skills").symlink_to(tmp_path / "outside")
     what = found(scopes)
     assert names(what) == []
-    assert [each.file for each in what.findings] == [
+    assert [finding.file for finding in what.findings] == [
         ".claude/skills/half/SKILL.md",
         ".claude/skills/linked",
         ".agents/skills",
     ]
-    assert {each.what for each in what.findings} == {"leads out of its root: not read"}
+    assert {finding.what for finding in what.findings} == {"leads out of its root: not read"}
 
 
 def test_what_the_user_has_linked_is_theirs_to_link(scopes: Scopes, tmp_path: Path):
@@ -210,29 +210,29 @@ def test_two_places_that_are_one_folder_are_looked_into_once(scopes: Scopes):
 
 
 def test_a_file_is_read_again_only_if_it_has_changed(scopes: Scopes):
-    cache = Cache()
+    cache = SkillFileCache()
     changed = skill(scopes.folder / "skills/changed", "before")
     same = skill(scopes.folder / "skills/same", "before")
-    assert [each.description for each in found(scopes, cache).skills] == ["before", "before"]
+    assert [item.description for item in found(scopes, cache).skills] == ["before", "before"]
     stat = same.stat()
     for file in (changed, same):
         file.write_text(file.read_text().replace("before", "behind"))
     os.utime(same, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     os.utime(changed, ns=(stat.st_atime_ns, stat.st_mtime_ns + 1))
-    assert [each.description for each in found(scopes, cache).skills] == ["behind", "before"]
+    assert [item.description for item in found(scopes, cache).skills] == ["behind", "before"]
 
 
 def test_what_is_kept_is_told_again_and_trust_is_never_kept(scopes: Scopes):
-    cache = Cache()
+    cache = SkillFileCache()
     skill(scopes.folder / "skills/odd", name="Not Proper")
-    first = discover(scopes, is_pinned=lambda _: True, cache=cache)
-    second = discover(scopes, is_pinned=lambda _: False, cache=cache)
+    first = discover(scopes, is_pinned=lambda _: True, skill_file_cache=cache)
+    second = discover(scopes, is_pinned=lambda _: False, skill_file_cache=cache)
     assert first.findings == second.findings
-    assert [each.is_trusted for each in (*first.skills, *second.skills)] == [True, False]
+    assert [item.is_trusted for item in (*first.skills, *second.skills)] == [True, False]
 
 
 def test_a_folder_without_anything_has_no_skills(scopes: Scopes):
-    assert found(scopes) == Found(skills=(), findings=())
+    assert found(scopes) == DiscoveredSkills(skills=(), findings=())
 
 
 def a_skill(name: str, description: str = "Does it.", *, for_model: bool = True) -> Skill:
@@ -285,14 +285,14 @@ def test_a_trusted_skill_is_used_only_as_long_as_its_scripts_are_what_was_seen(t
     (place / "SKILL.md").write_text("---\nname: deploy\ndescription: Deploys.\n---\nRun it.\n")
     script = place / "scripts/run.sh"
     script.write_text("echo fine\n")
-    pins = Pins(tmp_path / "pins.json")
+    pins = TrustPins(tmp_path / "pins.json")
     seen = contents_hash(read_contents(place))
-    pins.pin(place, Pin(hash=seen, when=datetime(2026, 5, 1, tzinfo=UTC)))
-    (skill,) = discover(Scopes(folder=tmp_path), is_pinned=pins.vouched).skills
+    pins.pin(place, TrustPin(hash=seen, when=datetime(2026, 5, 1, tzinfo=UTC)))
+    (skill,) = discover(Scopes(folder=tmp_path), is_pinned=pins.trusted_hash).skills
     assert (skill.is_trusted, skill.contents) == (True, seen)
     assert "Run it." in read_body(skill)
     script.write_text("echo evil\n")
     with pytest.raises(InvalidInput, match="has changed since this session began"):
         read_body(skill)
-    (skill,) = discover(Scopes(folder=tmp_path), is_pinned=pins.vouched).skills
+    (skill,) = discover(Scopes(folder=tmp_path), is_pinned=pins.trusted_hash).skills
     assert (skill.is_trusted, skill.contents) == (False, "")

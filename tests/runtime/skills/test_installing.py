@@ -11,15 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.core.errors import AlreadyThere, InvalidInput, TooLarge
-from mainspring.runtime.skills import installing
-from mainspring.runtime.skills.archive import SkillLimits
-from mainspring.runtime.skills.contents import read_contents
-from mainspring.runtime.skills.fetching import located
-from mainspring.runtime.skills.installing import Choice
-from mainspring.runtime.skills.pins import Pins
-from mainspring.runtime.skills.scaffold import new_skill
-from mainspring.runtime.skills.strict import check_strict
+from mainspring.core.errors import AlreadyExists, InvalidInput, TooLarge
+from mainspring.runtime.skills import skill_installation
+from mainspring.runtime.skills.skill_contents import read_contents
+from mainspring.runtime.skills.skill_installation import SkillChoice, write_new_skill
+from mainspring.runtime.skills.skill_upload import SkillLimits
+from mainspring.runtime.skills.source_fetching import resolve_source
+from mainspring.runtime.skills.strict_validation import check_strict
+from mainspring.runtime.skills.trust_pins import TrustPins
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 TEXT = "---\nname: {name}\ndescription: Does {name}.\n---\nDo it.\n"
@@ -33,8 +32,8 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def pins(home: Path) -> Pins:
-    return Pins(home / ".mainspring" / "skills.json")
+def pins(home: Path) -> TrustPins:
+    return TrustPins(home / ".mainspring" / "skills.json")
 
 
 def skill_at(folder: Path, name: str = "pdf", files: Mapping[str, str] | None = None) -> Path:
@@ -44,12 +43,12 @@ def skill_at(folder: Path, name: str = "pdf", files: Mapping[str, str] | None = 
     return folder
 
 
-def install(source: object, home: Path, pins: Pins, *, name: str | None = None) -> Path:
-    with installing.workbench(home, now=NOW) as bench:
-        choice = Choice(names=frozenset((name,) if name else ()))
-        [candidate] = installing.fetch(str(source), Path(bench), choice).candidates
-        kept = installing.keep(candidate, Path(bench), home, replaces=True)
-        installing.vouch(candidate, kept, pins, NOW)
+def install(source: object, home: Path, pins: TrustPins, *, name: str | None = None) -> Path:
+    with skill_installation.skill_staging_folder(home, now=NOW) as sandbox_pool:
+        choice = SkillChoice(names=frozenset((name,) if name else ()))
+        [candidate] = skill_installation.fetch(str(source), Path(sandbox_pool), choice).candidates
+        kept = skill_installation.install(candidate, Path(sandbox_pool), home, replaces=True)
+        skill_installation.trust(candidate, kept, pins, NOW)
     return kept
 
 
@@ -81,7 +80,7 @@ def zipped(file: Path, entries: Mapping[str, bytes | str], link: str | None = No
     return file
 
 
-def test_a_folder_is_copied_looked_into_and_trusted(home: Path, pins: Pins, tmp_path: Path):
+def test_a_folder_is_copied_looked_into_and_trusted(home: Path, pins: TrustPins, tmp_path: Path):
     source = skill_at(tmp_path / "mine", files={"scripts/run.sh": "curl https://x.test\n"})
     (source / "scripts/run.sh").chmod(0o755)
     kept = install(source, home, pins)
@@ -95,7 +94,7 @@ def test_a_folder_is_copied_looked_into_and_trusted(home: Path, pins: Pins, tmp_
 
 
 def test_a_repository_is_fetched_with_its_commit_and_without_its_history(
-    home: Path, pins: Pins, tmp_path: Path
+    home: Path, pins: TrustPins, tmp_path: Path
 ):
     repository = skill_at(tmp_path / "pdf.git-source")
     git(repository, "init", "-q", "-b", "main")
@@ -108,7 +107,7 @@ def test_a_repository_is_fetched_with_its_commit_and_without_its_history(
     assert [path.name for path in kept.iterdir()] == ["SKILL.md"]
 
 
-def test_one_of_several_skills_is_chosen_by_name(home: Path, pins: Pins, tmp_path: Path):
+def test_one_of_several_skills_is_chosen_by_name(home: Path, pins: TrustPins, tmp_path: Path):
     skill_at(tmp_path / "many/skills/pdf")
     skill_at(tmp_path / "many/skills/docx", "docx")
     with pytest.raises(InvalidInput, match="2 skills") as several:
@@ -119,23 +118,23 @@ def test_one_of_several_skills_is_chosen_by_name(home: Path, pins: Pins, tmp_pat
         install(tmp_path / "many", home, pins, name="xlsx")
 
 
-def test_a_skill_at_the_root_does_not_hide_the_others(home: Path, pins: Pins, tmp_path: Path):
+def test_a_skill_at_the_root_does_not_hide_the_others(home: Path, pins: TrustPins, tmp_path: Path):
     source = skill_at(tmp_path / "many", "pdf")
     for name in ("docx", "xlsx"):
         skill_at(source / f"skills/{name}", name)
     skill_at(source / "skills/docx/template", "inner")
-    with installing.workbench(home, now=NOW) as bench:
-        offer = installing.fetch(str(source), Path(bench))
-        assert [each.skill.name for each in offer.candidates] == ["pdf"]
+    with skill_installation.skill_staging_folder(home, now=NOW) as sandbox_pool:
+        offer = skill_installation.fetch(str(source), Path(sandbox_pool))
+        assert [candidate.skill.name for candidate in offer.candidates] == ["pdf"]
         assert offer.others == ("docx", "xlsx")
-    for choice in (Choice(takes_all=True), Choice(names=frozenset(("docx", "xlsx")))):
-        with installing.workbench(home, now=NOW) as bench:
-            offer = installing.fetch(str(source), Path(bench), choice)
-            assert [each.skill.name for each in offer.candidates] == ["docx", "xlsx"]
+    for choice in (SkillChoice(takes_all=True), SkillChoice(names=frozenset(("docx", "xlsx")))):
+        with skill_installation.skill_staging_folder(home, now=NOW) as sandbox_pool:
+            offer = skill_installation.fetch(str(source), Path(sandbox_pool), choice)
+            assert [candidate.skill.name for candidate in offer.candidates] == ["docx", "xlsx"]
 
 
 def test_a_large_skill_is_installed_and_a_larger_one_refused_by_its_name(
-    home: Path, pins: Pins, tmp_path: Path
+    home: Path, pins: TrustPins, tmp_path: Path
 ):
     files = {f"data/{number}.txt": "x" for number in range(1_050)}
     kept = install(skill_at(tmp_path / "large", files=files), home, pins)
@@ -147,17 +146,22 @@ def test_a_large_skill_is_installed_and_a_larger_one_refused_by_its_name(
 
 
 def test_owner_and_repository_mean_github_unless_there_is_such_a_folder(tmp_path: Path):
-    assert located("obra/superpowers", tmp_path) == "https://github.com/obra/superpowers.git"
-    assert located("obra/superpowers#v1", tmp_path) == "https://github.com/obra/superpowers.git#v1"
+    assert resolve_source("obra/superpowers", tmp_path) == "https://github.com/obra/superpowers.git"
+    assert (
+        resolve_source("obra/superpowers#v1", tmp_path)
+        == "https://github.com/obra/superpowers.git#v1"
+    )
     (tmp_path / "obra/superpowers").mkdir(parents=True)
-    assert located("obra/superpowers", tmp_path) == str(tmp_path / "obra/superpowers")
-    assert located("https://x.test/a/b", tmp_path) == "https://x.test/a/b"
-    assert located("a/b/c", tmp_path) == str(tmp_path / "a/b/c")
+    assert resolve_source("obra/superpowers", tmp_path) == str(tmp_path / "obra/superpowers")
+    assert resolve_source("https://x.test/a/b", tmp_path) == "https://x.test/a/b"
+    assert resolve_source("a/b/c", tmp_path) == str(tmp_path / "a/b/c")
 
 
 @pytest.mark.parametrize("name", ["pdf.zip", "pdf.skill"])
 @pytest.mark.parametrize("folder", ["", "pdf/"])
-def test_an_archive_is_unpacked(name: str, folder: str, home: Path, pins: Pins, tmp_path: Path):
+def test_an_archive_is_unpacked(
+    name: str, folder: str, home: Path, pins: TrustPins, tmp_path: Path
+):
     content = {f"{folder}SKILL.md": TEXT.format(name="pdf"), f"{folder}run.sh": "#!/bin/sh\n"}
     kept = install(zipped(tmp_path / name, content), home, pins)
     assert os.access(kept / "run.sh", os.X_OK)
@@ -165,7 +169,9 @@ def test_an_archive_is_unpacked(name: str, folder: str, home: Path, pins: Pins, 
 
 
 @pytest.mark.parametrize("path", ["../up", "/etc/x", "pdf/../../up", "pdf\\..\\up"])
-def test_an_archive_that_leads_out_is_refused(path: str, home: Path, pins: Pins, tmp_path: Path):
+def test_an_archive_that_leads_out_is_refused(
+    path: str, home: Path, pins: TrustPins, tmp_path: Path
+):
     file = zipped(tmp_path / "a.zip", {"pdf/SKILL.md": TEXT.format(name="pdf"), path: "x"})
     with pytest.raises(InvalidInput):
         install(file, home, pins)
@@ -173,7 +179,7 @@ def test_an_archive_that_leads_out_is_refused(path: str, home: Path, pins: Pins,
     assert not (tmp_path / "up").exists()
 
 
-def test_links_and_bombs_in_an_archive_are_refused(home: Path, pins: Pins, tmp_path: Path):
+def test_links_and_bombs_in_an_archive_are_refused(home: Path, pins: TrustPins, tmp_path: Path):
     text = TEXT.format(name="pdf")
     with pytest.raises(InvalidInput, match="links are not taken"):
         install(zipped(tmp_path / "a.zip", {"pdf/SKILL.md": text}, link="/etc"), home, pins)
@@ -188,7 +194,7 @@ def test_links_and_bombs_in_an_archive_are_refused(home: Path, pins: Pins, tmp_p
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "../../secret"])
 def test_a_skill_with_a_link_out_of_it_is_not_installed(
-    target: str, home: Path, pins: Pins, tmp_path: Path
+    target: str, home: Path, pins: TrustPins, tmp_path: Path
 ):
     source = skill_at(tmp_path / "mine")
     os.symlink(target, source / "notes.txt")
@@ -200,13 +206,13 @@ def test_a_skill_with_a_link_out_of_it_is_not_installed(
 @pytest.mark.parametrize(
     "source", ["ext::sh -c id", "http://x.test/a", "git://x.test/a", "file:///nowhere/at/all"]
 )
-def test_what_git_must_not_or_cannot_get_is_refused(source: str, home: Path, pins: Pins):
+def test_what_git_must_not_or_cannot_get_is_refused(source: str, home: Path, pins: TrustPins):
     with pytest.raises(InvalidInput):
         install(source, home, pins)
     assert left(home) == ["skills"]
 
 
-def test_what_git_complains_of_is_told_without_its_advice(home: Path, pins: Pins):
+def test_what_git_complains_of_is_told_without_its_advice(home: Path, pins: TrustPins):
     with pytest.raises(InvalidInput, match="does not appear to be a git repository") as refused:
         install("file:///nowhere/at/all", home, pins)
     assert "Please" not in str(refused.value)
@@ -214,7 +220,7 @@ def test_what_git_complains_of_is_told_without_its_advice(home: Path, pins: Pins
 
 
 def test_what_is_no_skill_or_has_no_name_fit_for_a_folder_is_refused(
-    home: Path, pins: Pins, tmp_path: Path
+    home: Path, pins: TrustPins, tmp_path: Path
 ):
     (tmp_path / "empty").mkdir()
     with pytest.raises(InvalidInput, match="no skill in it"):
@@ -226,68 +232,68 @@ def test_what_is_no_skill_or_has_no_name_fit_for_a_folder_is_refused(
 
 
 def test_an_older_one_is_replaced_only_on_demand_and_then_wholly(
-    home: Path, pins: Pins, tmp_path: Path
+    home: Path, pins: TrustPins, tmp_path: Path
 ):
     kept = install(skill_at(tmp_path / "old", files={"old.txt": "x"}), home, pins)
-    with installing.workbench(home, now=NOW) as bench:
+    with skill_installation.skill_staging_folder(home, now=NOW) as sandbox_pool:
         newer = skill_at(tmp_path / "new", files={"new.txt": "x"})
-        [candidate] = installing.fetch(str(newer), Path(bench)).candidates
-        with pytest.raises(AlreadyThere, match="installed already"):
-            installing.keep(candidate, Path(bench), home)
+        [candidate] = skill_installation.fetch(str(newer), Path(sandbox_pool)).candidates
+        with pytest.raises(AlreadyExists, match="installed already"):
+            skill_installation.install(candidate, Path(sandbox_pool), home)
         assert pins.is_pinned(kept)
-        installing.keep(candidate, Path(bench), home, replaces=True)
+        skill_installation.install(candidate, Path(sandbox_pool), home, replaces=True)
     assert sorted(path.name for path in kept.iterdir()) == ["SKILL.md", "new.txt"]
-    assert pins.standing(kept) == "changed"  # nobody has vouched for this one
+    assert pins.status(kept) == "changed"  # nobody has vouched for this one
     assert left(home) == ["skills", "skills.json"]
 
 
 def test_what_a_killed_install_has_left_is_put_right_by_the_next(
-    home: Path, pins: Pins, tmp_path: Path
+    home: Path, pins: TrustPins, tmp_path: Path
 ):
     kept = install(skill_at(tmp_path / "mine"), home, pins)
-    bench = home / ".mainspring" / ".new-skills-killed"
-    (bench / "replaced").mkdir(parents=True)
-    kept.rename(bench / "replaced" / "pdf")  # killed after the first of two renames
+    sandbox_pool = home / ".mainspring" / ".new-skills-killed"
+    (sandbox_pool / "replaced").mkdir(parents=True)
+    kept.rename(sandbox_pool / "replaced" / "pdf")  # killed after the first of two renames
     before = (NOW - timedelta(hours=2)).timestamp()
-    os.utime(bench, (before, before))
+    os.utime(sandbox_pool, (before, before))
     (home / ".mainspring" / ".new-skills-busy").mkdir()
     busy = NOW.timestamp()
     os.utime(home / ".mainspring" / ".new-skills-busy", (busy, busy))
-    with installing.workbench(home, now=NOW):
+    with skill_installation.skill_staging_folder(home, now=NOW):
         assert pins.is_pinned(kept)
-        assert not bench.exists()
+        assert not sandbox_pool.exists()
     assert left(home) == [".new-skills-busy", "skills", "skills.json"]
 
 
-def test_a_removed_skill_is_gone_and_so_is_the_trust(home: Path, pins: Pins, tmp_path: Path):
+def test_a_removed_skill_is_gone_and_so_is_the_trust(home: Path, pins: TrustPins, tmp_path: Path):
     kept = install(skill_at(tmp_path / "mine"), home, pins)
-    with installing.workbench(home, now=NOW) as bench:
-        installing.remove(kept, Path(bench), pins)
+    with skill_installation.skill_staging_folder(home, now=NOW) as sandbox_pool:
+        skill_installation.remove(kept, Path(sandbox_pool), pins)
     assert not kept.exists()
     assert pins.of(kept) is None
 
 
-def test_of_a_link_only_the_link_is_removed(home: Path, pins: Pins, tmp_path: Path):
+def test_of_a_link_only_the_link_is_removed(home: Path, pins: TrustPins, tmp_path: Path):
     source = skill_at(tmp_path / "mine")
     link = home / ".mainspring" / "skills" / "pdf"
     link.parent.mkdir(parents=True)
     os.symlink(source, link)
-    with installing.workbench(home, now=NOW) as bench:
-        installing.remove(link, Path(bench), pins)
+    with skill_installation.skill_staging_folder(home, now=NOW) as sandbox_pool:
+        skill_installation.remove(link, Path(sandbox_pool), pins)
     assert not link.is_symlink()
     assert (source / "SKILL.md").exists()
 
 
 def test_a_new_skill_is_valid_as_it_stands(home: Path):
     said = 'Says: "hello" - #1 {of} all'
-    file = new_skill(home, "say-hello", said).file
+    file = write_new_skill(home, "say-hello", said).file
     assert check_strict(file.parent) == []
-    assert check_strict(new_skill(home, "other", None).file.parent) == []
-    [candidate] = installing.fetch(str(file.parent), home / "bench").candidates
+    assert check_strict(write_new_skill(home, "other", None).file.parent) == []
+    [candidate] = skill_installation.fetch(str(file.parent), home / "bench").candidates
     assert candidate.skill.description == said
-    with pytest.raises(AlreadyThere):
-        new_skill(home, "say-hello", None)
+    with pytest.raises(AlreadyExists):
+        write_new_skill(home, "say-hello", None)
     with pytest.raises(InvalidInput, match="hyphens"):
-        new_skill(home, "Say Hello", None)
+        write_new_skill(home, "Say Hello", None)
     with pytest.raises(InvalidInput, match="1024"):
-        new_skill(home, "long", "x" * 1025)
+        write_new_skill(home, "long", "x" * 1025)

@@ -11,9 +11,9 @@ from mainspring.core.model import Request
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.skills.catalogue import (
     BYTES_PER_TOKEN,
+    fit_to_window,
     max_list_tokens,
     render_catalogue,
-    with_room,
 )
 from mainspring.runtime.skills.skill import Skill
 
@@ -30,15 +30,15 @@ MANY = [skill(number, TASKS[number % len(TASKS)]) for number in range(300)]
 
 
 @given(
-    skills=st.lists(st.integers(0, 299), unique=True).map(lambda at: [MANY[each] for each in at]),
+    skills=st.lists(st.integers(0, 299), unique=True).map(lambda at: [MANY[item] for item in at]),
     window=st.integers(8_000, 2_000_000),
 )
 def test_the_list_never_exceeds_its_share_of_the_window(skills: list[Skill], window: int):
-    listed = with_room(skills, window=window)
+    listed = fit_to_window(skills, window=window)
     notice = 100
     assert len(render_catalogue(listed)) <= max_list_tokens(window) * BYTES_PER_TOKEN + notice
-    assert [each.name for each in listed] == [each.name for each in skills]
-    assert render_catalogue(listed) == render_catalogue(with_room(skills[::-1], window=window))
+    assert [item.name for item in listed] == [item.name for item in skills]
+    assert render_catalogue(listed) == render_catalogue(fit_to_window(skills[::-1], window=window))
 
 
 def test_the_cap_is_a_share_of_the_window_within_bounds():
@@ -50,10 +50,10 @@ def test_the_cap_is_a_share_of_the_window_within_bounds():
 
 
 def test_what_is_used_most_is_listed_first_and_then_what_fits():
-    listed = with_room(MANY, window=32_000, uses={"skill-299": 3}, query="make charts")
-    names = [each.name for each in listed if each.is_listed]
+    listed = fit_to_window(MANY, window=32_000, uses={"skill-299": 3}, query="make charts")
+    names = [item.name for item in listed if item.is_listed]
     assert "skill-299" in names
-    assert {each.description.split(",")[0] for each in listed if each.is_listed} == {
+    assert {item.description.split(",")[0] for item in listed if item.is_listed} == {
         "Works on charts",
         "Works on backups",  # skill-299
     }

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from mainspring.core.errors import InvalidInput
-from mainspring.runtime.skills.contents import contents_hash, read_contents
-from mainspring.runtime.skills.pins import Pin, Pins
 from mainspring.runtime.skills.scan import scan
+from mainspring.runtime.skills.skill_contents import contents_hash, read_contents
+from mainspring.runtime.skills.trust_pins import TrustPin, TrustPins
 
 WHEN = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -28,25 +28,25 @@ def skill(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def pins(tmp_path: Path) -> Pins:
-    return Pins(tmp_path / "home" / ".mainspring" / "skills.json")
+def pins(tmp_path: Path) -> TrustPins:
+    return TrustPins(tmp_path / "home" / ".mainspring" / "skills.json")
 
 
-def trusted(pins: Pins, folder: Path) -> Pins:
+def trusted(pins: TrustPins, folder: Path) -> TrustPins:
     report = scan(folder)
-    pins.pin(folder, Pin(hash=report.hash, when=WHEN, severity=report.severity, source="here"))
+    pins.pin(folder, TrustPin(hash=report.hash, when=WHEN, severity=report.severity, source="here"))
     return pins
 
 
 def test_a_skill_is_trusted_once_somebody_has_vouched_and_until_they_take_it_back(
-    pins: Pins, skill: Path
+    pins: TrustPins, skill: Path
 ):
-    assert (pins.is_pinned(skill), pins.vouched(skill)) == (False, None)
+    assert (pins.is_pinned(skill), pins.trusted_hash(skill)) == (False, None)
     trusted(pins, skill)
-    assert (pins.is_pinned(skill), bool(pins.vouched(skill))) == (True, True)
+    assert (pins.is_pinned(skill), bool(pins.trusted_hash(skill))) == (True, True)
     assert pins.unpin(skill)
     assert not pins.unpin(skill)
-    assert pins.standing(skill) == "unknown"
+    assert pins.status(skill) == "unknown"
 
 
 CHANGES: dict[str, Callable[[Path], object]] = {
@@ -72,31 +72,31 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_any_change_ends_the_trust(change: Callable[[Path], object], pins: Pins, skill: Path):
+def test_any_change_ends_the_trust(change: Callable[[Path], object], pins: TrustPins, skill: Path):
     trusted(pins, skill)
     change(skill)
     assert not pins.is_pinned(skill)
-    assert (pins.standing(skill), pins.vouched(skill)) == ("changed", False)
+    assert (pins.status(skill), pins.trusted_hash(skill)) == ("changed", False)
 
 
 def test_the_same_skill_elsewhere_is_not_the_one_that_is_trusted(
-    pins: Pins, skill: Path, tmp_path: Path
+    pins: TrustPins, skill: Path, tmp_path: Path
 ):
     trusted(pins, skill)
     other = tmp_path / "other"
     skill.rename(other)
     assert not pins.is_pinned(other)
     os.symlink(other, skill)
-    assert pins.standing(skill) == "unknown"
+    assert pins.status(skill) == "unknown"
 
 
-def test_trust_is_by_where_a_skill_really_is(pins: Pins, skill: Path, tmp_path: Path):
+def test_trust_is_by_where_a_skill_really_is(pins: TrustPins, skill: Path, tmp_path: Path):
     link = tmp_path / "link"
     os.symlink(skill, link)
     assert trusted(pins, link).is_pinned(skill)
 
 
-def test_a_single_file_can_be_vouched_for(pins: Pins, tmp_path: Path):
+def test_a_single_file_can_be_vouched_for(pins: TrustPins, tmp_path: Path):
     command = tmp_path / "deploy.md"
     command.write_text("Go.\n")
     assert trusted(pins, command).is_pinned(command)
@@ -104,7 +104,9 @@ def test_a_single_file_can_be_vouched_for(pins: Pins, tmp_path: Path):
     assert not pins.is_pinned(command)
 
 
-def test_the_file_is_the_owners_and_says_what_was_known(pins: Pins, skill: Path, tmp_path: Path):
+def test_the_file_is_the_owners_and_says_what_was_known(
+    pins: TrustPins, skill: Path, tmp_path: Path
+):
     trusted(pins, skill)
     file = tmp_path / "home" / ".mainspring" / "skills.json"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -118,13 +120,13 @@ def test_the_file_is_the_owners_and_says_what_was_known(pins: Pins, skill: Path,
     }
 
 
-def test_what_another_process_has_pinned_is_seen(pins: Pins, skill: Path, tmp_path: Path):
+def test_what_another_process_has_pinned_is_seen(pins: TrustPins, skill: Path, tmp_path: Path):
     assert not pins.is_pinned(skill)
-    trusted(Pins(tmp_path / "home" / ".mainspring" / "skills.json"), skill)
+    trusted(TrustPins(tmp_path / "home" / ".mainspring" / "skills.json"), skill)
     assert pins.is_pinned(skill)
 
 
-def test_a_broken_file_is_told_and_nothing_is_trusted(pins: Pins, skill: Path, tmp_path: Path):
+def test_a_broken_file_is_told_and_nothing_is_trusted(pins: TrustPins, skill: Path, tmp_path: Path):
     trusted(pins, skill)
     (tmp_path / "home" / ".mainspring" / "skills.json").write_text('{"a": 1}')
     with pytest.raises(InvalidInput, match=r"skills\.json: .*remove it to begin anew"):

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from mainspring.runtime.folder.scopes import Place
-from mainspring.runtime.skills.reading import read_command, read_skill
+from mainspring.runtime.agent_folder.scopes import PartLocation
+from mainspring.runtime.skills.skill_file import read_command, read_skill
 
 WILD = Path(__file__).parents[2] / "fixtures/wild"
-SKILLS = Place(WILD / "skills", "project")
-COMMANDS = Place(WILD / "commands", "project")
+SKILLS = PartLocation(WILD / "skills", "project")
+COMMANDS = PartLocation(WILD / "commands", "project")
 USUAL = "Does it. Use when asked to."
 UNKNOWN = "is not known: kept"
 NOT_YAML = "is not YAML and was taken as it is written"
@@ -184,13 +184,13 @@ ELSEWHERE = {"group", "lowercase-file"}  # for discovery
 
 
 def told(findings: list[Any]) -> list[Told]:
-    return [(each.level, each.line, each.what) for each in findings]
+    return [(finding.level, finding.line, finding.what) for finding in findings]
 
 
 def test_every_fixture_has_its_line_in_a_table():
     keys = {f"key-{key.replace('_', '-')}" for key in KEPT}
     named = {*READ, *SKIPPED, *keys, *ELSEWHERE}
-    assert {each.name for each in SKILLS.path.iterdir()} == named
+    assert {item.name for item in SKILLS.path.iterdir()} == named
 
 
 @pytest.mark.parametrize("name", READ)
@@ -207,7 +207,7 @@ def test_a_skill_of_the_wild_is_read(name: str):
     }
     place = {key: getattr(skill, key) for key in ("file", "folder", "hash")}
     assert msgspec.to_builtins(skill) == {**plain, **place, **expected}
-    assert [(level, line) for level, line, _ in told(said)] == [each[:2] for each in findings]
+    assert [(level, line) for level, line, _ in told(said)] == [finding[:2] for finding in findings]
     assert all(what in each[2] for each, (_, _, what) in zip(told(said), findings, strict=True))
 
 
@@ -273,9 +273,11 @@ def test_a_command_has_the_keys_of_a_skill():
 
 
 def test_what_a_plugin_brings_is_called_by_the_plugin_first():
-    place = Place(COMMANDS.path, "user", "acme", WILD)
+    place = PartLocation(COMMANDS.path, "user", "acme", WILD)
     component, _ = read_command(place.path / "frontend/component.md", place, "x")
-    plain, _ = read_skill(SKILLS.path / "plain/SKILL.md", Place(SKILLS.path, "user", "acme"), "x")
+    plain, _ = read_skill(
+        SKILLS.path / "plain/SKILL.md", PartLocation(SKILLS.path, "user", "acme"), "x"
+    )
     assert component is not None
     assert plain is not None
     assert (component.name, plain.name) == ("acme:frontend:component", "acme:plain")
@@ -293,7 +295,7 @@ def test_what_cannot_be_read_is_skipped(tmp_path: Path, content: bytes | None, p
     file = tmp_path / "x/SKILL.md"
     file.parent.mkdir()
     file.mkdir() if content is None else file.write_bytes(content)
-    skill, said = read_skill(file, Place(tmp_path, "project"), "x/SKILL.md")
+    skill, said = read_skill(file, PartLocation(tmp_path, "project"), "x/SKILL.md")
     assert (skill, said[0].level, said[0].file) == (None, "error", "x/SKILL.md")
     assert said[0].what.startswith(problem)
 
@@ -314,7 +316,7 @@ def test_whatever_else_a_skill_says_of_itself_is_kept(
     file = tmp_path_factory.mktemp("skills") / "SKILL.md"
     head = yaml.safe_dump({"name": "x", "description": "Does it.", **extra}, sort_keys=False)
     file.write_text(f"---\n{head}---\nDo it.\n", encoding="utf-8")
-    skill, said = read_skill(file, Place(file.parent, "project"), "SKILL.md")
+    skill, said = read_skill(file, PartLocation(file.parent, "project"), "SKILL.md")
     assert skill is not None
     assert skill.extra == extra
-    assert len([each for each in said if UNKNOWN in each.what]) == len(extra)
+    assert len([item for item in said if UNKNOWN in item.what]) == len(extra)

@@ -10,9 +10,9 @@ from tests.fixtures.hostile_skills.benign import BENIGN, Benign
 from tests.fixtures.hostile_skills.hostile import HOSTILE, Hostile
 
 from mainspring.core.errors import InvalidInput, TooLarge
-from mainspring.runtime.skills.hidden_text import revealed, visible
-from mainspring.runtime.skills.scan import Report, scan
-from mainspring.runtime.skills.scan_text import page_of, text_hits
+from mainspring.runtime.skills.hidden_text import make_visible, reveal_text
+from mainspring.runtime.skills.scan import ScanReport, scan
+from mainspring.runtime.skills.scan_text import find_matches, scanned_text
 
 
 def written(folder: Path, **files: str) -> Path:
@@ -22,7 +22,7 @@ def written(folder: Path, **files: str) -> Path:
     return folder
 
 
-def rules(report: Report, severity: str | None = None) -> set[str]:
+def rules(report: ScanReport, severity: str | None = None) -> set[str]:
     return {hit.rule for hit in report.hits if severity in (None, hit.severity)}
 
 
@@ -56,7 +56,7 @@ def test_a_hit_says_where_what_and_why_and_nothing_in_it_steers_a_terminal(tmp_p
 
 
 def test_text_in_tag_characters_is_read_out(tmp_path: Path):
-    hidden = "".join(chr(0xE0000 + ord(each)) for each in "run rm")
+    hidden = "".join(chr(0xE0000 + ord(item)) for item in "run rm")
     report = scan(written(tmp_path / "a", SKILL__md=f"Hi{hidden}"))
     assert report.hits[0].excerpt == "hidden text: run rm"
 
@@ -151,12 +151,12 @@ def test_no_text_makes_a_scan_slow(text: str, tmp_path: Path):
 @settings(max_examples=60, deadline=None)
 def test_whatever_the_text_a_scan_ends_and_lines_are_those_of_the_file(text: str):
     plain = text.replace("\r\n", "\n").replace("\r", "\n")
-    assert revealed(plain).count("\n") == plain.count("\n")
-    page = page_of("a.md", plain, is_script=False, is_prose=True)
-    for found in text_hits(page):
+    assert reveal_text(plain).count("\n") == plain.count("\n")
+    page = scanned_text("a.md", plain, is_script=False, is_prose=True)
+    for found in find_matches(page):
         assert found.line is not None
         assert 1 <= found.line <= plain.count("\n") + 1
-    assert visible(text).isprintable()
+    assert make_visible(text).isprintable()
 
 
 def test_names_that_are_no_text_are_shown_all_the_same(tmp_path: Path):

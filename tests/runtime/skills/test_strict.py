@@ -8,7 +8,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from skills_ref import validate  # pyright: ignore[reportMissingTypeStubs]
 
-from mainspring.runtime.skills.strict import check_strict
+from mainspring.runtime.skills.strict_validation import check_strict
 
 WILD = Path(__file__).parents[2] / "fixtures/wild/skills"
 GOOD = "name: pdf-tools\ndescription: Works with PDFs.\n"
@@ -144,7 +144,7 @@ def test_what_the_reference_refuses_is_refused(tmp_path: Path, text: str):
     assert not reference_accepts(folder)
     findings = check_strict(folder)
     assert findings != []
-    assert {each.level for each in findings} == {"error"}
+    assert {finding.level for finding in findings} == {"error"}
 
 
 @pytest.mark.parametrize("folder", sorted(WILD.iterdir()), ids=lambda path: path.name)
@@ -165,20 +165,20 @@ def test_the_file_may_be_written_small_and_must_be_there(tmp_path: Path):
     missing = tmp_path / "missing"
     for folder in (small, other, missing):
         assert reference_accepts(folder) == (check_strict(folder) == [])
-    assert [str(each) for each in check_strict(other)] == ["other: has no SKILL.md"]
-    assert [str(each) for each in check_strict(missing)] == ["missing: is not a folder"]
+    assert [str(item) for item in check_strict(other)] == ["other: has no SKILL.md"]
+    assert [str(item) for item in check_strict(missing)] == ["missing: is not a folder"]
 
 
 def test_what_is_not_utf_8_is_refused(tmp_path: Path):
     folder = skill(tmp_path, head(GOOD))
     (folder / "SKILL.md").write_bytes(head(GOOD).encode() + b"\xff")
     assert not reference_accepts(folder)
-    assert [each.what for each in check_strict(folder)] == ["not UTF-8: skipped"]
+    assert [item.what for item in check_strict(folder)] == ["not UTF-8: skipped"]
 
 
 def test_every_problem_is_told_with_its_line(tmp_path: Path):
     fields = "name: PDF_tools\ndescription: ''\nversion: 1.0\nauthor: me\n"
-    assert [str(each) for each in check_strict(skill(tmp_path, head(fields)))] == [
+    assert [str(item) for item in check_strict(skill(tmp_path, head(fields)))] == [
         "pdf-tools/SKILL.md:5: `author` is not of Agent Skills (put it in `metadata`)",
         "pdf-tools/SKILL.md:4: `version` is not of Agent Skills (put it in `metadata`)",
         "pdf-tools/SKILL.md:2: the name PDF_tools must be lowercase",

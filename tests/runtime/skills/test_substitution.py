@@ -5,9 +5,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring.runtime.skills.skill import Skill
-from mainspring.runtime.skills.substitution import Facts, substituted, with_facts
+from mainspring.runtime.skills.substitution import (
+    SkillFacts,
+    substitute_arguments,
+    substitute_facts,
+)
 
-FACTS = Facts(session_id="sesn_1", project="/work/shop", effort="high")
+FACTS = SkillFacts(session_id="sesn_1", project="/work/shop", effort="high")
 
 
 def skill(*arguments: str) -> Skill:
@@ -47,34 +51,34 @@ def skill(*arguments: str) -> Skill:
     ],
 )
 def test_placeholders_become_what_they_stand_for(body: str, arguments: str, becomes: str):
-    assert substituted(body, arguments, skill("env", "where"), FACTS) == becomes
+    assert substitute_arguments(body, arguments, skill("env", "where"), FACTS) == becomes
 
 
 def test_rules_know_where_the_skill_stands_and_no_arguments():
-    rule = with_facts("Bash(${CLAUDE_SKILL_DIR}/run.sh $0 *)", skill(), FACTS)
+    rule = substitute_facts("Bash(${CLAUDE_SKILL_DIR}/run.sh $0 *)", skill(), FACTS)
     assert rule == "Bash(/skills/deploy/run.sh $0 *)"
 
 
 @settings(max_examples=50)
 @given(st.text(alphabet="$0129A[]\\ a", max_size=40), st.text(max_size=40))
 def test_arguments_are_always_somewhere_or_asked_for_in_part(body: str, arguments: str):
-    text = substituted(body, arguments, skill(), FACTS)
+    text = substitute_arguments(body, arguments, skill(), FACTS)
     assert not arguments.strip() or text.endswith(f"ARGUMENTS: {arguments.strip()}") or "$" in body
 
 
 @settings(max_examples=50)
 @given(st.text(max_size=60).filter(lambda text: "$" not in text), st.text(max_size=20))
 def test_a_text_without_placeholders_stays_as_it_is(body: str, arguments: str):
-    assert substituted(body, arguments, skill("env"), FACTS).startswith(body)
+    assert substitute_arguments(body, arguments, skill("env"), FACTS).startswith(body)
 
 
 @settings(max_examples=50)
 @given(st.text(max_size=60))
 def test_all_arguments_are_put_in_as_they_were_typed(arguments: str):
-    text = substituted("<$ARGUMENTS>", arguments, skill("env"), FACTS)
+    text = substitute_arguments("<$ARGUMENTS>", arguments, skill("env"), FACTS)
     assert text == f"<{arguments.strip()}>"
 
 
 @pytest.mark.parametrize("hostile", ["\\" * 200_000, "$ARGUMENTS[" * 20_000, "$" * 200_000])
 def test_no_text_takes_for_ever(hostile: str):
-    assert len(substituted(hostile, "a", skill("env"), FACTS)) > 10_000
+    assert len(substitute_arguments(hostile, "a", skill("env"), FACTS)) > 10_000

@@ -12,7 +12,7 @@ from mainspring.core.events import StatusIdle, StatusRunning, StopReason
 from mainspring.core.facts import BudgetSettled, SkillUsed
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
-from mainspring.runtime.skills.usage import usage
+from mainspring.runtime.skills.skill_usage import read_skill_usage
 
 
 def used(name: str, call: str | None = None) -> SkillUsed:
@@ -60,7 +60,7 @@ async def test_uses_are_counted_with_what_came_of_them_and_what_they_cost(tmp_pa
         )
         await recorded(log, used("deploy", "call_1"), used("review", "call_2"), cost("0.1"))
         await recorded(log, cost("9"), ended("completed"))
-        found = await usage(log)
+        found = await read_skill_usage(log)
     deploy, review = found["deploy"], found["review"]
     assert sorted(found) == ["deploy", "review"]
     assert (deploy.uses, deploy.by_model, deploy.by_user, deploy.sessions) == (3, 2, 1, 2)
@@ -74,5 +74,5 @@ async def test_what_a_fork_inherits_is_counted_once(tmp_path: Path):
     async with opened(tmp_path) as log:
         session_id = await recorded(log, used("deploy", "call_1"), ended("completed"))
         await log.fork(session_id)
-        found = await usage(log)
+        found = await read_skill_usage(log)
     assert (found["deploy"].uses, found["deploy"].sessions) == (1, 1)

@@ -20,11 +20,11 @@ from mainspring import Scripted, calls, says
 from mainspring.core.content import TextBlock, plain_text
 from mainspring.core.facts import SkillUsed
 from mainspring.core.model import Request
-from mainspring.harness.ensemble import Ensemble
-from mainspring.harness.permissions.policy import HeldRule, Policy
-from mainspring.harness.permissions.retrial import retry_calls
-from mainspring.runtime.crew.built_in import BUILT_IN
-from mainspring.runtime.skills.body import MAX_CHARS
+from mainspring.harness.permissions.policy import Policy, PolicyRule
+from mainspring.harness.permissions.replay_decisions import replay_decisions
+from mainspring.harness.state.thread_tree import ThreadTree
+from mainspring.runtime.skills.skill_body import MAX_CHARS
+from mainspring.runtime.subagents.subagent import BUILT_IN_SUBAGENTS
 
 
 async def test_the_model_gets_the_text_of_a_skill_and_the_log_the_fact(tmp_path: Path):
@@ -101,7 +101,7 @@ async def test_the_prompt_lists_skills_without_their_text(tmp_path: Path):
     assert '<skill name="deploy">Does deploy.</skill>' in with_skills
     assert not any(word in with_skills for word in ("whole text", "styles", "release"))
     assert "<skills>" not in without
-    assert [[tool.name for tool in each.tools if tool.name == "skill"] for each in asked] == [
+    assert [[tool.name for tool in item.tools if tool.name == "skill"] for item in asked] == [
         ["skill"],
         [],
     ]
@@ -120,8 +120,8 @@ async def test_what_a_trusted_skill_allows_ends_with_the_run(tmp_path: Path):
         events = await session.events()
     assert decisions(events)[1:] == [("allow", "Bash(make:*)"), ("ask", None)]
     assert played.ran == ["make all"]
-    retried = retry_calls(events, Policy(workspace="/work"))
-    assert [each.now.decision for each in retried] == ["allow", "allow", "ask"]
+    retried = replay_decisions(events, Policy(workspace="/work"))
+    assert [item.now.decision for item in retried] == ["allow", "allow", "ask"]
 
 
 async def test_waiting_for_a_person_does_not_end_the_run(tmp_path: Path):
@@ -151,14 +151,14 @@ async def test_a_skill_that_nobody_has_vouched_for_allows_nothing(tmp_path: Path
     async with site(tmp_path, model) as played:
         session = await played.played(agent(found(tmp_path, trusted=False)), "deploy")
         events = await session.events()
-    assert [each.allowed_tools for each in uses(events)] == [()]
+    assert [use.allowed_tools for use in uses(events)] == [()]
     assert decisions(events)[-1][0] == "ask"
 
 
 @pytest.mark.parametrize("behavior", ["deny", "ask"])
 async def test_what_the_user_forbids_no_skill_allows(tmp_path: Path, behavior: str):
     written(tmp_path, "deploy", "allowed-tools: Bash\n")
-    rule = HeldRule(text="Bash(make:*)", behavior="deny" if behavior == "deny" else "ask")
+    rule = PolicyRule(text="Bash(make:*)", behavior="deny" if behavior == "deny" else "ask")
     model = Scripted(calls("skill", name="deploy"), calls("bash", command="make all"), says("done"))
     async with site(tmp_path, model, rule) as played:
         session = await played.played(agent(found(tmp_path)), "deploy")
@@ -169,7 +169,7 @@ async def test_what_the_user_forbids_no_skill_allows(tmp_path: Path, behavior: s
 async def test_what_a_skill_forbids_is_forbidden_while_it_is_used(tmp_path: Path):
     written(tmp_path, "review", "disallowed-tools: Bash, '!!'\n")
     model = Scripted(calls("skill", name="review"), calls("bash", command="ls"), says("done"))
-    allow = HeldRule(text="Bash", behavior="allow")
+    allow = PolicyRule(text="Bash", behavior="allow")
     async with site(tmp_path, model, allow) as played:
         session = await played.played(agent(found(tmp_path, trusted=False)), "review")
         assert decisions(await session.events())[-1] == ("deny", "Bash")
@@ -186,8 +186,8 @@ async def test_a_replay_knows_at_every_point_what_skills_allow(tmp_path: Path):
     kinds = [event.type for event in events]
     used, idle = kinds.index("skill.used"), kinds.index("session.status_idle")
     for upto in range(len(events)):
-        gear = Ensemble.of(events[: upto + 1], row.thread_id).main.thread.gear
-        assert bool(gear.skills) == (used <= upto < idle)
+        state = ThreadTree.of(events[: upto + 1], row.thread_id).main.thread.session_state
+        assert bool(state.skills) == (used <= upto < idle)
 
 
 async def test_a_skill_is_carried_out_by_a_subagent(tmp_path: Path):
@@ -204,13 +204,13 @@ async def test_a_skill_is_carried_out_by_a_subagent(tmp_path: Path):
         return calls("skill", name="review", arguments="src") if turn == 1 else says("done")
 
     async with site(tmp_path, Scripted(otherwise=answer)) as played:
-        session = await played.played(agent(found(tmp_path), BUILT_IN), "review it")
+        session = await played.played(agent(found(tmp_path), BUILT_IN_SUBAGENTS), "review it")
         events = await session.events()
     [used] = [event for event in events if isinstance(event.payload, SkillUsed)]
-    born = Ensemble.of(events, events[0].thread_id).members[used.thread_id]
+    born = ThreadTree.of(events, events[0].thread_id).nodes[used.thread_id]
     assert born.name == "explore"
     assert played.ran == ["make lint"]
-    assert "It is fine." in results([each for each in events if each.thread_id != born.id])[0]
+    assert "It is fine." in results([item for item in events if item.thread_id != born.id])[0]
 
 
 async def test_commands_in_a_trusted_text_run_by_the_rules_and_no_argument_brings_one(
@@ -235,7 +235,7 @@ async def test_commands_in_a_trusted_text_run_by_the_rules_and_no_argument_bring
 async def test_commands_in_a_text_that_nobody_has_vouched_for_stay_as_they_are(tmp_path: Path):
     written(tmp_path, "look", body="```!\ngit status\n```\nand !`git log`\n")
     model = Scripted(calls("skill", name="look"), says("done"))
-    allow = HeldRule(text="Bash", behavior="allow")
+    allow = PolicyRule(text="Bash", behavior="allow")
     async with site(tmp_path, model, allow) as played:
         session = await played.played(agent(found(tmp_path, trusted=False)), "look")
         [text] = results(await session.events())

@@ -16,19 +16,19 @@ from mainspring.core.envelope import Event
 from mainspring.core.events import AgentToolResult
 from mainspring.core.facts import SkillUsed, ToolCallAuthorized
 from mainspring.core.model import ToolSpec
-from mainspring.core.tool import Call, Outcome, Tool
-from mainspring.harness.gatekeeper import Gatekeeper
-from mainspring.harness.permissions.judged import Place
-from mainspring.harness.permissions.policy import HeldRule, Policy
-from mainspring.runtime.crew.subagent import Subagent
-from mainspring.runtime.folder.scopes import Scopes
-from mainspring.runtime.kit import Kit, Opening
-from mainspring.runtime.sessions import Session
-from mainspring.runtime.skills.discovery import discover
+from mainspring.core.tool import Call, Tool, ToolResult
+from mainspring.harness.permissions.call_analysis import CallLocation
+from mainspring.harness.permissions.engine import PermissionEngine
+from mainspring.harness.permissions.policy import Policy, PolicyRule
+from mainspring.runtime.agent_folder.scopes import Scopes
+from mainspring.runtime.session.session import Session
+from mainspring.runtime.session.toolbox import SetupRequest, Toolbox
 from mainspring.runtime.skills.skill import Skill
-from mainspring.runtime.skills.substitution import Facts
+from mainspring.runtime.skills.skill_discovery import discover
+from mainspring.runtime.skills.substitution import SkillFacts
+from mainspring.runtime.subagents.subagent import Subagent
 
-FACTS = Facts(session_id="sesn_1", project="/work")
+FACTS = SkillFacts(session_id="sesn_1", project="/work")
 SAY = ToolSpec(name="bash", description="Runs.", input_schema={"type": "object"})
 
 
@@ -47,9 +47,9 @@ def found(folder: Path, *, trusted: bool = True) -> tuple[Skill, ...]:
 def bash(ran: list[str]) -> Tool:
     """A shell that only says what it was to run."""
 
-    async def run(call: Call) -> Outcome:
+    async def run(call: Call) -> ToolResult:
         ran.append(str(call.input["command"]))
-        return Outcome.text(f"ran {call.input['command']}")
+        return ToolResult.text(f"ran {call.input['command']}")
 
     return Tool(spec=SAY, run=run)
 
@@ -57,22 +57,26 @@ def bash(ran: list[str]) -> Tool:
 class Site:
     """Where sessions are run by rules, with a shell that notes what it was to run."""
 
-    def __init__(self, runtime: Runtime, *rules: HeldRule) -> None:
+    def __init__(self, runtime: Runtime, *rules: PolicyRule) -> None:
         self.runtime = runtime
         self.ran: list[str] = []
         self._rules = rules
-        runtime.outfit = self._outfit
+        runtime.toolbox_factory = self._toolbox_factory
 
     @asynccontextmanager
-    async def _outfit(self, opening: Opening) -> AsyncGenerator[Kit, None]:
-        gates = Gatekeeper(
+    async def _toolbox_factory(self, opening: SetupRequest) -> AsyncGenerator[Toolbox, None]:
+        authorizer = PermissionEngine(
             thread=opening.thread,
             policy=Policy(workspace="/work", rules=self._rules),
-            place=lambda: Place(workspace="/work", cwd="/work", home="/", resolve=os.path.normpath),
+            location=lambda: CallLocation(
+                workspace="/work", cwd="/work", home="/", resolve=os.path.normpath
+            ),
             clock=lambda: datetime(2026, 5, 1, tzinfo=UTC),
             is_sandboxed=False,
         )
-        yield Kit(gates=gates, tools=[bash(self.ran)], for_thread=self._outfit)
+        yield Toolbox(
+            authorizer=authorizer, tools=[bash(self.ran)], for_thread=self._toolbox_factory
+        )
 
     async def played(self, agent: Agent, *messages: str) -> Session:
         session = await self.runtime.start(agent)
@@ -84,7 +88,7 @@ class Site:
 
 
 @asynccontextmanager
-async def site(folder: Path, model: Scripted, *rules: HeldRule) -> AsyncGenerator[Site, None]:
+async def site(folder: Path, model: Scripted, *rules: PolicyRule) -> AsyncGenerator[Site, None]:
     async with open_runtime(store=str(folder / "log.db")) as runtime:
         runtime.models.put("default", model)
         yield Site(runtime, *rules)

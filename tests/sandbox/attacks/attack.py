@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 from tests.sandbox.attacks.scene import Scene
 
-from mainspring.core.hands import Exec, Ran
+from mainspring.core.ports import ExecRequest, ExecResult
 
-Judge: TypeAlias = Callable[[Scene, Ran], bool]
+Judge: TypeAlias = Callable[[Scene, ExecResult], bool]
 
 # Numbers by name, for what the C library has no function for: (x86_64, aarch64).
 _NUMBERS = {
@@ -76,13 +76,13 @@ class Attack:
     """Wins where there is no sandbox, and hurts nobody there: the list is calibrated by these."""
     wall_seconds: float = 5.0
 
-    def exec(self, scene: Scene) -> Exec:
+    def exec(self, scene: Scene) -> ExecRequest:
         argv = (
             ("python3", "-S", "-c", PRELUDE + self.python)
             if self.python
             else ("bash", "-c", self.bash)
         )
-        return Exec(
+        return ExecRequest(
             key=f"{self.name}-{scene.round}",
             argv=argv,
             env=scene.env,
@@ -90,54 +90,54 @@ class Attack:
         )
 
 
-def leaked(scene: Scene, ran: Ran) -> bool:
+def leaked(scene: Scene, ran: ExecResult) -> bool:
     """Something that only the outside knows came out."""
     said = _said(ran) + scene.written_inside()
     return any(secret in said for secret in scene.secrets)
 
 
-def says_so(scene: Scene, ran: Ran) -> bool:
+def says_so(scene: Scene, ran: ExecResult) -> bool:
     """Only for what cannot be seen from outside."""
     return scene.win.encode() in _said(ran)
 
 
-def touched(scene: Scene, ran: Ran) -> bool:
+def touched(scene: Scene, ran: ExecResult) -> bool:
     """Something outside the workspace, or protected in it, is another than before."""
     del ran
     return scene.is_touched()
 
 
-def heard(scene: Scene, ran: Ran) -> bool:
+def heard(scene: Scene, ran: ExecResult) -> bool:
     """A listener of the host was reached, or the host reached one of the sandbox's."""
     return scene.is_reached() or leaked(scene, ran)
 
 
-def victim_felt_it(scene: Scene, ran: Ran) -> bool:
+def victim_felt_it(scene: Scene, ran: ExecResult) -> bool:
     """A process of the host's was signalled, changed or ended."""
     del ran
     return scene.is_victim_touched()
 
 
-def survived(scene: Scene, ran: Ran) -> bool:
+def survived(scene: Scene, ran: ExecResult) -> bool:
     """Something of it still runs after the call, or the call took far longer than it may."""
     return scene.is_marked_running() or ran.milliseconds > 15_000
 
 
-def beats(scene: Scene, ran: Ran) -> bool:
+def beats(scene: Scene, ran: ExecResult) -> bool:
     """Something of it still runs after the call, too fast to be seen."""
     del ran
     return scene.is_beating()
 
 
-def silenced(scene: Scene, ran: Ran) -> bool:
+def silenced(scene: Scene, ran: ExecResult) -> bool:
     """The session's next call no longer runs, or something of this one still does."""
     return not scene.answers or survived(scene, ran)
 
 
-def filled(scene: Scene, ran: Ran) -> bool:
+def filled(scene: Scene, ran: ExecResult) -> bool:
     """The workspace is far over what it may hold."""
     return says_so(scene, ran) or scene.workspace_bytes() > 400_000_000
 
 
-def _said(ran: Ran) -> bytes:
+def _said(ran: ExecResult) -> bytes:
     return b"".join((ran.stdout.head, ran.stdout.tail, ran.stderr.head, ran.stderr.tail))

@@ -6,10 +6,10 @@ They are run under the limits of `siege.LIMITS`, and take several times what tho
 from tests.sandbox.attacks.attack import Attack, filled, says_so, silenced, survived
 from tests.sandbox.attacks.scene import Scene
 
-from mainspring.core.hands import Ran
+from mainspring.core.ports import ExecResult
 
 
-def _flooded(scene: Scene, ran: Ran) -> bool:
+def _flooded(scene: Scene, ran: ExecResult) -> bool:
     kept = (*(ran.stdout.head, ran.stdout.tail), *(ran.stderr.head, ran.stderr.tail))
     return says_so(scene, ran) or sum(map(len, kept)) > 1_000_000
 

@@ -43,8 +43,8 @@ class Listeners:
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join()
-        for each in self._sockets:
-            each.close()
+        for item in self._sockets:
+            item.close()
 
     @property
     def env(self) -> dict[str, str]:
@@ -82,8 +82,8 @@ class Listeners:
 
     def _listen(self) -> None:
         with selectors.DefaultSelector() as selector:
-            for each in self._sockets:
-                selector.register(each, selectors.EVENT_READ)
+            for item in self._sockets:
+                selector.register(item, selectors.EVENT_READ)
             while not self._ended.is_set():
                 for key, _ in selector.select(_KNOCK_SECONDS):
                     assert isinstance(key.fileobj, socket.socket)

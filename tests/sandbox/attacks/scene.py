@@ -95,7 +95,7 @@ class Scene:
 
     @property
     def secrets(self) -> list[bytes]:
-        return [each.encode() for each in (*self._secrets, self._planted)] + self._shadow()
+        return [secret.encode() for secret in (*self._secrets, self._planted)] + self._shadow()
 
     @property
     def env(self) -> dict[str, str]:

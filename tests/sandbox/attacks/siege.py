@@ -25,14 +25,14 @@ from tests.sandbox.attacks.reading import READING
 from tests.sandbox.attacks.scene import Scene, fresh_root
 from tests.sandbox.attacks.writing import WRITING
 
-from mainspring.capabilities.sandbox.cage import MIB, Limits, Site
-from mainspring.capabilities.sandbox.choose import SandboxSettings, choose
-from mainspring.capabilities.sandbox.client import KeptSandbox
+from mainspring.capabilities.sandbox.backend import MIB, SandboxLimits, SandboxSpec
+from mainspring.capabilities.sandbox.backend_selection import SandboxSettings, select_backend
+from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
 from mainspring.core.errors import SandboxFailed
-from mainspring.core.hands import Captured, Exec, Ran, Sandbox
+from mainspring.core.ports import CapturedOutput, ExecRequest, ExecResult, Sandbox
 
 ATTACKS: tuple[Attack, ...] = (*READING, *WRITING, *NETWORK, *PROCESSES, *KERNEL, *OVER_LIMITS)
-LIMITS = Limits(
+LIMITS = SandboxLimits(
     memory_bytes=256 * MIB,
     processes=64,
     file_bytes=64 * MIB,
@@ -57,10 +57,10 @@ class Outcome(Struct, frozen=True, kw_only=True):
 class NoSandbox:
     """Starts programs as anybody would who has not thought about it."""
 
-    async def run(self, wanted: Exec) -> Ran:
+    async def run(self, wanted: ExecRequest) -> ExecResult:
         return await anyio.to_thread.run_sync(self._run, wanted)
 
-    def _run(self, wanted: Exec) -> Ran:
+    def _run(self, wanted: ExecRequest) -> ExecResult:
         begun = time.monotonic()
         with tempfile.TemporaryFile() as said:  # a pipe would be held open by what stays behind
             process = subprocess.Popen(
@@ -79,10 +79,10 @@ class NoSandbox:
                 process.wait()
             said.seek(0)
             head = said.read()
-        return Ran(
+        return ExecResult(
             status=process.returncode,
-            stdout=Captured(head=head, size=len(head)),
-            stderr=Captured(),
+            stdout=CapturedOutput(head=head, size=len(head)),
+            stderr=CapturedOutput(),
             milliseconds=int((time.monotonic() - begun) * 1000),
         )
 
@@ -100,7 +100,9 @@ async def _attacked(sandbox: Sandbox | NoSandbox, scene: Scene, attack: Attack) 
 
 
 async def _answers(sandbox: Sandbox, scene: Scene) -> bool:
-    wanted = Exec(key=f"after-{scene.round}", argv=("echo", "here"), wall_seconds=_PROBE_SECONDS)
+    wanted = ExecRequest(
+        key=f"after-{scene.round}", argv=("echo", "here"), wall_seconds=_PROBE_SECONDS
+    )
     try:
         with anyio.fail_after(_PROBE_SECONDS):
             return (await sandbox.run(wanted)).stdout.head == b"here\n"
@@ -108,15 +110,15 @@ async def _answers(sandbox: Sandbox, scene: Scene) -> bool:
         return False
 
 
-def _site(scene: Scene) -> Site:
+def _site(scene: Scene) -> SandboxSpec:
     workspace = scene.workspace
-    return Site(
+    return SandboxSpec(
         session_id="siege",
         workspace=workspace,
         state=scene.root / "state",
         hidden=(workspace / ".mainspring",),
         protected=(workspace / ".git/hooks", workspace / ".git/config"),
-        limits=LIMITS,
+        sandbox_limits=LIMITS,
     )
 
 
@@ -126,9 +128,9 @@ async def _opened(backend: str, scene: Scene) -> AsyncGenerator[tuple[Sandbox | 
         yield NoSandbox(), backend
         return
     forced = "landlock" if backend == "landlock" else None
-    chosen = await choose(SandboxSettings(forced=forced), cache=scene.root / "cache")
-    async with KeptSandbox(_site(scene), chosen) as sandbox:
-        yield sandbox, f"{sandbox.box.backend} ({sandbox.box.level})"
+    chosen = await select_backend(SandboxSettings(forced=forced), cache=scene.root / "cache")
+    async with KeeperSandbox(_site(scene), chosen) as sandbox:
+        yield sandbox, f"{sandbox.box.backend} ({sandbox.box.isolation_level})"
 
 
 def _timed(slow: dict[str, float], name: str) -> Callable[[], None]:

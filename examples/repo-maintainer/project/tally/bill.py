@@ -22,4 +22,4 @@ class Bill:
     def shares(self) -> dict[str, int]:
         """What each guest pays: together, the whole bill."""
         parts = split(self.total, len(self.guests))
-        return {guest: parts[seat] for seat, guest in enumerate(self.guests)}
+        return {guest: parts[spec] for spec, guest in enumerate(self.guests)}

@@ -9,17 +9,17 @@ from typing import TypeAlias
 import msgspec
 from anyio.abc import TaskGroup
 
-from mainspring.capabilities.hooks.ask import Answered, Question
-from mainspring.capabilities.hooks.config import Command
-from mainspring.capabilities.hooks.verdict import Failed
+from mainspring.capabilities.hooks.config import CommandHook
+from mainspring.capabilities.hooks.handlers import HandlerCall, HandlerResult
+from mainspring.capabilities.hooks.verdict import HookFailure
 from mainspring.core.errors import MainspringError
-from mainspring.core.hook import HookEvent, Ruling
+from mainspring.core.hook import HookEventName, HookResult
 
 Wake: TypeAlias = Callable[[str], Awaitable[None]]
 """Gives the session words to go on with, also if it is idle."""
 
 MAX_AT_ONCE = 16
-_TAKES_CONTEXT = frozenset[HookEvent](
+_TAKES_CONTEXT = frozenset[HookEventName](
     (
         "SessionStart",
         "UserPromptSubmit",
@@ -32,63 +32,76 @@ _TAKES_CONTEXT = frozenset[HookEvent](
 
 
 @dataclass(slots=True)
-class Background:
+class BackgroundHooks:
     wake: Wake | None = None
     _running: int = 0
     _context: list[str] = field(default_factory=list[str])
-    _told: list[Ruling] = field(default_factory=list[Ruling])
+    _told: list[HookResult] = field(default_factory=list[HookResult])
 
     def start(
-        self, group: TaskGroup | None, question: Question, handler: Command, *, seconds: float
+        self,
+        group: TaskGroup | None,
+        handler_call: HandlerCall,
+        handler: CommandHook,
+        *,
+        seconds: float,
     ) -> None:
         """Start one and come back at once. It cannot block, so neither can its failure."""
         if group is None:
-            self._fail(question, handler, "runs in the background, but the runner is not open")
+            self._fail(handler_call, handler, "runs in the background, but the runner is not open")
             return
         if self._running >= MAX_AT_ONCE:
-            self._fail(question, handler, f"was not started: {MAX_AT_ONCE} are running already")
+            self._fail(handler_call, handler, f"was not started: {MAX_AT_ONCE} are running already")
             return
         self._running += 1
 
         async def run() -> None:
             try:
-                answered = await question.put_to(handler, seconds=seconds)
+                answered = await handler_call.run(handler, seconds=seconds)
                 await self._keep(answered, rewakes=handler.async_rewake)
             finally:
                 self._running -= 1
 
         group.start_soon(run)
 
-    def take(self, event: HookEvent) -> list[Ruling]:
+    def take(self, event: HookEventName) -> list[HookResult]:
         """What has been said since last asked. Words for the model wait for an event at which
         the model is told something."""
         told, self._told = self._told, []
         if event in _TAKES_CONTEXT and self._context:
-            told.append(Ruling(context=tuple(self._context)))
+            told.append(HookResult(context=tuple(self._context)))
             self._context = []
         return told
 
-    def _fail(self, question: Question, handler: Command, why: str) -> None:
-        failed = Answered(
-            label=handler.label, occasion=question.occasion, reply=Failed(why), milliseconds=0
+    def _fail(self, handler_call: HandlerCall, handler: CommandHook, why: str) -> None:
+        failed = HandlerResult(
+            label=handler.label,
+            hook_event=handler_call.hook_event,
+            handler_reply=HookFailure(why),
+            milliseconds=0,
         )
-        self._told.append(Ruling(messages=(f"hook {handler.label} {why}",), ran=(failed.fact(),)))
+        self._told.append(
+            HookResult(messages=(f"hook {handler.label} {why}",), hook_runs=(failed.fact(),))
+        )
 
-    async def _keep(self, answered: Answered, *, rewakes: bool) -> None:
+    async def _keep(self, handler_result: HandlerResult, *, rewakes: bool) -> None:
         messages: tuple[str, ...] = ()
-        match answered.reply:
-            case Failed(reason=reason):
-                messages = (f"hook {answered.label} {reason}",)
-            case Ruling(context=context, messages=messages, blocked=blocked, reason=reason):
+        match handler_result.handler_reply:
+            case HookFailure(reason=reason):
+                messages = (f"hook {handler_result.label} {reason}",)
+            case HookResult(context=context, messages=messages, blocked=blocked, reason=reason):
                 self._context.extend(context)
-                unheard = tuple(f"hook {answered.label}: {e}" for e in answered.reply.ignored)
+                unheard = tuple(
+                    f"hook {handler_result.label}: {e}"
+                    for e in handler_result.handler_reply.ignored
+                )
                 messages = (*messages, *unheard)
                 if blocked and rewakes and reason:
                     await self._tell_model(reason)
-        fact = answered.fact()
+        fact = handler_result.fact()
         if fact.outcome == "blocked":
             fact = msgspec.structs.replace(fact, outcome="ok")  # too late for that
-        self._told.append(Ruling(messages=messages, ran=(fact,)))
+        self._told.append(HookResult(messages=messages, hook_runs=(fact,)))
 
     async def _tell_model(self, words: str) -> None:
         try:

@@ -18,11 +18,11 @@ from typing import IO, TYPE_CHECKING
 import anyio
 import anyio.to_thread
 
-from mainspring.capabilities.hooks.config import Command, HookFolder
-from mainspring.capabilities.hooks.folder_copy import FolderCopies, led_to_copy
-from mainspring.capabilities.hooks.scripts import NotVouchedFor, Scripts, from_copies
-from mainspring.capabilities.hooks.verdict import Failed, Reply, read_exit
-from mainspring.core.hook import HookEvent
+from mainspring.capabilities.hooks.config import CommandHook, HookFolder
+from mainspring.capabilities.hooks.folder_copies import FolderCopies, rewrite_to_copy
+from mainspring.capabilities.hooks.scripts import Scripts, UntrustedScript, copied_scripts
+from mainspring.capabilities.hooks.verdict import HandlerReply, HookFailure, read_exit
+from mainspring.core.hook import HookEventName
 
 if TYPE_CHECKING:
     from anyio.abc import Process
@@ -32,7 +32,7 @@ MAX_BYTES = 1_000_000
 
 _DRAIN_SECONDS = 0.5
 _REAP_SECONDS = 5
-_PASSED = frozenset(
+_PASSED_VARIABLES = frozenset(
     (
         *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "LANG", "LANGUAGE", "TZ", "TERM"),
         *("DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"),
@@ -42,7 +42,7 @@ _PROJECT = "CLAUDE_PROJECT_DIR"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class HookEnvironment:
     """What a program finds around it."""
 
     project: Path
@@ -57,8 +57,8 @@ class Surroundings:
     """The plugin or the skill that brings the hook."""
     copies: FolderCopies | None = None
 
-    def variables(self, event: HookEvent) -> dict[str, str]:
-        names = _PASSED | self.also_passed
+    def variables(self, event: HookEventName) -> dict[str, str]:
+        names = _PASSED_VARIABLES | self.also_passed
         kept = {
             name: value
             for name, value in self.environment.items()
@@ -73,7 +73,7 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ProcessExit:
     """A program that has come to its end."""
 
     status: int
@@ -82,29 +82,29 @@ class Ended:
 
 
 async def run_command(
-    handler: Command, event: HookEvent, payload: bytes, around: Surroundings
-) -> Reply:
+    handler: CommandHook, event: HookEventName, payload: bytes, around: HookEnvironment
+) -> HandlerReply:
     """Run a program to its end, and read what it says as a hook."""
     ended = await run_program(handler, payload, around, around.variables(event))
-    if isinstance(ended, Failed):
+    if isinstance(ended, HookFailure):
         return ended
     return read_exit(event, ended.status, stdout=ended.stdout, stderr=ended.stderr)
 
 
 async def run_program(
-    handler: Command, payload: bytes, around: Surroundings, variables: dict[str, str]
-) -> Ended | Failed:
+    handler: CommandHook, payload: bytes, around: HookEnvironment, variables: dict[str, str]
+) -> ProcessExit | HookFailure:
     """Run a program to its end. If this is cancelled, it is killed with all it has started."""
     if not hasattr(os, "killpg"):
-        return Failed("needs a system with process groups, and this is none")
+        return HookFailure("needs a system with process groups, and this is none")
     with ExitStack() as files:
         try:
-            words = await _words(handler, around, files, variables)
-        except NotVouchedFor as error:
-            return Failed(str(error), is_changed=True)
+            words = await _command_words(handler, around, files, variables)
+        except UntrustedScript as error:
+            return HookFailure(str(error), is_changed=True)
         argv = _argv(handler, words, variables)
         stdin = files.enter_context(TemporaryFile())
-        await anyio.to_thread.run_sync(_fill, stdin, payload)
+        await anyio.to_thread.run_sync(_write_stdin, stdin, payload)
         stdout, stderr = _Pipe(files), _Pipe(files)
         try:
             process = await anyio.open_process(
@@ -119,15 +119,15 @@ async def run_program(
         except (OSError, ValueError) as error:
             # Not its text, which could be the whole command.
             why = error.strerror if isinstance(error, OSError) else "it cannot be passed on"
-            return Failed(f"could not be started: {why}")
-        status = await _ended(process, stdout, stderr)
+            return HookFailure(f"could not be started: {why}")
+        status = await _exit_status(process, stdout, stderr)
     if status is None:
-        return Failed(f"wrote more than {MAX_BYTES} bytes")
-    return Ended(status, bytes(stdout.heard), bytes(stderr.heard))
+        return HookFailure(f"wrote more than {MAX_BYTES} bytes")
+    return ProcessExit(status, bytes(stdout.heard), bytes(stderr.heard))
 
 
-async def _words(
-    handler: Command, around: Surroundings, files: ExitStack, variables: dict[str, str]
+async def _command_words(
+    handler: CommandHook, around: HookEnvironment, files: ExitStack, variables: dict[str, str]
 ) -> tuple[str, ...]:
     """The words of the command, with copies in place of the files that it runs; `variables` gets
     where a plugin's or a skill's hook finds its files.
@@ -137,23 +137,23 @@ async def _words(
     words, scripts = (handler.command, *(handler.args or ())), around.scripts
     folder, copies = around.folder, around.copies
     if folder is None or copies is None or scripts is None:
-        return await anyio.to_thread.run_sync(files.enter_context, from_copies(words, scripts))
+        return await anyio.to_thread.run_sync(files.enter_context, copied_scripts(words, scripts))
     copy = await copies.of(folder.root, scripts)
-    variables.update(_places(folder, copy))
+    variables.update(_folder_variables(folder, copy))
     if folder.data:
         await anyio.to_thread.run_sync(lambda: os.makedirs(folder.data, mode=0o700, exist_ok=True))
-    led = led_to_copy(words, folder.root, copy, scripts)
+    led = rewrite_to_copy(words, folder.root, copy, scripts)
     return await anyio.to_thread.run_sync(files.enter_context, led)
 
 
-def _places(folder: HookFolder, copy: Path) -> dict[str, str]:
+def _folder_variables(folder: HookFolder, copy: Path) -> dict[str, str]:
     if folder.kind == "skill":
         return {"CLAUDE_SKILL_DIR": str(copy)}
     root = {name: str(copy) for name in ("CLAUDE_PLUGIN_ROOT", "PLUGIN_ROOT")}
     return root | {name: folder.data for name in ("CLAUDE_PLUGIN_DATA", "PLUGIN_DATA")}
 
 
-def _argv(handler: Command, words: Sequence[str], variables: Mapping[str, str]) -> list[str]:
+def _argv(handler: CommandHook, words: Sequence[str], variables: Mapping[str, str]) -> list[str]:
     if handler.args is not None:
         project = variables[_PROJECT]
         return [word.replace(f"${{{_PROJECT}}}", project) for word in words]
@@ -163,7 +163,7 @@ def _argv(handler: Command, words: Sequence[str], variables: Mapping[str, str]) 
     return [shell, "-c", words[0]]
 
 
-def _fill(stdin: IO[bytes], payload: bytes) -> None:
+def _write_stdin(stdin: IO[bytes], payload: bytes) -> None:
     stdin.write(payload)
     stdin.seek(0)
 
@@ -197,7 +197,7 @@ class _Pipe:
         self.ended.set()
 
 
-async def _ended(process: Process, stdout: _Pipe, stderr: _Pipe) -> int | None:
+async def _exit_status(process: Process, stdout: _Pipe, stderr: _Pipe) -> int | None:
     """Its exit status; `None` if it wrote too much."""
     is_orderly = False
     try:

@@ -16,14 +16,14 @@ from msgspec import Meta, Struct
 
 from mainspring.capabilities.hooks.matcher import compile_matcher
 from mainspring.core.errors import InvalidInput
-from mainspring.core.hook import HookEvent
+from mainspring.core.hook import HookEventName
 
 Scope: TypeAlias = Literal["managed", "user", "project", "local"]
 """Where a settings file stands, the one that weighs most first."""
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
-EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
-TOOL_EVENTS = frozenset[HookEvent](
+EVENTS: tuple[HookEventName, ...] = get_args(HookEventName)
+TOOL_EVENTS = frozenset[HookEventName](
     ("PreToolUse", "PermissionRequest", "PermissionDenied", "PostToolUse", "PostToolUseFailure")
 )
 
@@ -37,7 +37,7 @@ _NEVER_RAISED = frozenset(
 """Events of Claude Code that have no counterpart here."""
 
 T = TypeVar("T")
-Text: TypeAlias = Annotated[str, Meta(min_length=1)]
+NonEmptyText: TypeAlias = Annotated[str, Meta(min_length=1)]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
 
 
@@ -63,8 +63,8 @@ class _Handler(
     once: bool = False
 
 
-class Command(_Handler, frozen=True, kw_only=True, tag="command"):
-    command: Text
+class CommandHook(_Handler, frozen=True, kw_only=True, tag="command"):
+    command: NonEmptyText
     args: tuple[str, ...] | None = None
     """With it, `command` is a program and no shell is involved."""
     is_async: bool = False
@@ -80,7 +80,7 @@ class Command(_Handler, frozen=True, kw_only=True, tag="command"):
         return self.is_async or self.async_rewake
 
 
-class Http(_Handler, frozen=True, kw_only=True, tag="http"):
+class HttpHook(_Handler, frozen=True, kw_only=True, tag="http"):
     url: Annotated[str, Meta(pattern="^https?://")]
     headers: dict[str, str] = {}
     allowed_env_vars: tuple[str, ...] = ()
@@ -91,9 +91,9 @@ class Http(_Handler, frozen=True, kw_only=True, tag="http"):
         return _short(f"{address.scheme}://{address.netloc.rpartition('@')[2]}{address.path}")
 
 
-class McpTool(_Handler, frozen=True, kw_only=True, tag="mcp_tool"):
-    server: Text
-    tool: Text
+class McpToolHook(_Handler, frozen=True, kw_only=True, tag="mcp_tool"):
+    server: NonEmptyText
+    tool: NonEmptyText
     input: dict[str, object] = {}
 
     @property
@@ -101,8 +101,8 @@ class McpTool(_Handler, frozen=True, kw_only=True, tag="mcp_tool"):
         return _short(f"mcp__{self.server}__{self.tool}")
 
 
-class Prompt(_Handler, frozen=True, kw_only=True, tag="prompt"):
-    prompt: Text
+class PromptHook(_Handler, frozen=True, kw_only=True, tag="prompt"):
+    prompt: NonEmptyText
     model: str | None = None
 
     @property
@@ -110,8 +110,8 @@ class Prompt(_Handler, frozen=True, kw_only=True, tag="prompt"):
         return _short(f"prompt: {self.prompt}")
 
 
-class Agent(_Handler, frozen=True, kw_only=True, tag="agent"):
-    prompt: Text
+class AgentHook(_Handler, frozen=True, kw_only=True, tag="agent"):
+    prompt: NonEmptyText
     model: str | None = None
 
     @property
@@ -119,29 +119,29 @@ class Agent(_Handler, frozen=True, kw_only=True, tag="agent"):
         return _short(f"agent: {self.prompt}")
 
 
-class Remind(_Handler, frozen=True, kw_only=True, tag="remind"):
+class ReminderHook(_Handler, frozen=True, kw_only=True, tag="remind"):
     """Kiro's `agent` action: words that the model is to read."""
 
-    text: Text
+    text: NonEmptyText
 
     @property
     def label(self) -> str:
         return _short(f"remind: {self.text}")
 
 
-Handler: TypeAlias = Command | Http | McpTool | Prompt | Agent | Remind
-_PUBLISHED: dict[str, type[Command | Http | McpTool | Prompt | Agent]] = {
-    "command": Command,
-    "http": Http,
-    "mcp_tool": McpTool,
-    "prompt": Prompt,
-    "agent": Agent,
+Handler: TypeAlias = CommandHook | HttpHook | McpToolHook | PromptHook | AgentHook | ReminderHook
+_PUBLISHED: dict[str, type[CommandHook | HttpHook | McpToolHook | PromptHook | AgentHook]] = {
+    "command": CommandHook,
+    "http": HttpHook,
+    "mcp_tool": McpToolHook,
+    "prompt": PromptHook,
+    "agent": AgentHook,
 }
 _TAG = ("type",)
 
 
 class Hook(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    event: HookEvent
+    event: HookEventName
     handler: Handler
     matcher: str = ""
 
@@ -182,9 +182,11 @@ def parse_hooks(raw: Mapping[str, object], *, scope: Scope, source: str) -> Hook
     Raises:
         InvalidInput: a hook is not as it must be; it says in which file, event and place.
     """
-    reader = Reader(source)
+    reader = HookReader(source)
     events = reader.converted(raw.get("hooks", {}), dict[str, object], "hooks")
-    hooks = [hook for event, groups in events.items() for hook in _of_event(reader, event, groups)]
+    hooks = [
+        hook for event, groups in events.items() for hook in _parse_event(reader, event, groups)
+    ]
     return HookConfig(
         scope=scope, source=source, hooks=tuple(hooks), warnings=tuple(reader.warnings)
     )
@@ -199,13 +201,13 @@ def for_subagent(config: HookConfig, name: str) -> HookConfig:
     return msgspec.structs.replace(config, hooks=hooks, subagent=name)
 
 
-def in_order(configs: tuple[HookConfig, ...]) -> list[HookConfig]:
+def sort_by_scope(configs: tuple[HookConfig, ...]) -> list[HookConfig]:
     """By weight of their scopes, files of one scope as given."""
     return sorted(configs, key=lambda config: SCOPES.index(config.scope))
 
 
 @dataclass(slots=True)
-class Reader:
+class HookReader:
     """Checks one file, and remembers what it warns about."""
 
     source: str
@@ -223,7 +225,7 @@ class Reader:
     def wrong(self, place: str, what: str) -> InvalidInput:
         return InvalidInput(f"{self.source}: {place}: {what}")
 
-    def event(self, name: str, place: str) -> HookEvent | None:
+    def event(self, name: str, place: str) -> HookEventName | None:
         for event in EVENTS:
             if event == name:
                 return event
@@ -235,51 +237,51 @@ class Reader:
         self.warn(place, f"{name} is no event that is known, so its hooks do not run{hint}")
         return None
 
-    def hook(self, event: HookEvent, matcher: str, handler: Handler, place: str) -> Hook:
+    def hook(self, event: HookEventName, matcher: str, handler: Handler, place: str) -> Hook:
         """Put together what has been read, if it makes sense together."""
         try:
             compile_matcher(matcher)
         except InvalidInput as error:
             raise self.wrong(place, str(error)) from error
-        if isinstance(handler, Command) and handler.in_background and event == "PreToolUse":
+        if isinstance(handler, CommandHook) and handler.in_background and event == "PreToolUse":
             self.warn(place, "it runs in the background, so it cannot block anything")
         if handler.condition is not None and event not in TOOL_EVENTS:
             self.warn(place, f"`if` is about tool calls, so it never runs on {event}")
         return Hook(event=event, matcher=matcher, handler=handler)
 
 
-def _of_event(reader: Reader, name: str, raw: object) -> list[Hook]:
-    event = reader.event(name, f"hooks.{name}")
+def _parse_event(hook_reader: HookReader, name: str, raw: object) -> list[Hook]:
+    event = hook_reader.event(name, f"hooks.{name}")
     if event is None:
         return []
     hooks: list[Hook] = []
-    for number, raw_group in enumerate(reader.converted(raw, list[object], f"hooks.{name}")):
+    for number, raw_group in enumerate(hook_reader.converted(raw, list[object], f"hooks.{name}")):
         place = f"hooks.{name}[{number}]"
-        group = reader.converted(raw_group, _Group, place)
+        group = hook_reader.converted(raw_group, _Group, place)
         for index, raw_handler in enumerate(group.hooks):
             where = f"{place}.hooks[{index}]"
-            handler = _handler(reader, raw_handler, where)
+            handler = _parse_handler(hook_reader, raw_handler, where)
             if handler is not None:
-                hooks.append(reader.hook(event, group.matcher or "", handler, where))
+                hooks.append(hook_reader.hook(event, group.matcher or "", handler, where))
     return hooks
 
 
-def _handler(reader: Reader, raw: dict[str, object], place: str) -> Handler | None:
+def _parse_handler(hook_reader: HookReader, raw: dict[str, object], place: str) -> Handler | None:
     kind = raw.get("type")
     if not isinstance(kind, str):
-        raise reader.wrong(place, "`type` must say what it is: " + ", ".join(_PUBLISHED))
+        raise hook_reader.wrong(place, "`type` must say what it is: " + ", ".join(_PUBLISHED))
     published = _PUBLISHED.get(kind)
     if published is None:
-        reader.warn(place, f"{kind} is no type of hook that is known, so it does not run")
+        hook_reader.warn(place, f"{kind} is no type of hook that is known, so it does not run")
         return None
     unknown = raw.keys() - {*published.__struct_encode_fields__, *_TAG}
     if unknown:
-        reader.warn(place, f"{', '.join(sorted(unknown))}: not known, does nothing")
-    handler = reader.converted(raw, published, place)
+        hook_reader.warn(place, f"{', '.join(sorted(unknown))}: not known, does nothing")
+    handler = hook_reader.converted(raw, published, place)
     try:
         _ = handler.label
     except ValueError as error:
-        raise reader.wrong(place, f"`url` is no address: {error}") from error
+        raise hook_reader.wrong(place, f"`url` is no address: {error}") from error
     return handler
 
 

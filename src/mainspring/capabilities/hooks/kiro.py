@@ -8,27 +8,27 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from mainspring.capabilities.hooks.config import (
-    Command,
+    CommandHook,
     Handler,
     Hook,
     HookConfig,
-    Reader,
-    Remind,
+    HookReader,
+    NonEmptyText,
+    ReminderHook,
     Scope,
     Seconds,
-    Text,
 )
 
 
 class _RunCommand(Struct, frozen=True, kw_only=True, tag_field="type", tag="command"):
-    command: Text
+    command: NonEmptyText
 
 
-class _TellAgent(Struct, frozen=True, kw_only=True, tag_field="type", tag="agent"):
-    prompt: Text
+class _PromptAgent(Struct, frozen=True, kw_only=True, tag_field="type", tag="agent"):
+    prompt: NonEmptyText
 
 
-_Action: TypeAlias = _RunCommand | _TellAgent
+_Action: TypeAlias = _RunCommand | _PromptAgent
 
 
 class _KiroHook(Struct, frozen=True, kw_only=True):
@@ -51,11 +51,11 @@ def parse_kiro(raw: Mapping[str, object], *, scope: Scope, source: str) -> HookC
     Raises:
         InvalidInput: a hook is not as it must be; it says in which file and place.
     """
-    reader = Reader(source)
+    reader = HookReader(source)
     file = reader.converted(dict(raw), _File, "the file")
     hooks: list[Hook] = []
     for index, raw_hook in enumerate(file.hooks):
-        hook = _hook(reader, raw_hook, f"hooks[{index}]")
+        hook = _kiro_hook(reader, raw_hook, f"hooks[{index}]")
         if hook is not None:
             hooks.append(hook)
     return HookConfig(
@@ -63,19 +63,19 @@ def parse_kiro(raw: Mapping[str, object], *, scope: Scope, source: str) -> HookC
     )
 
 
-def _hook(reader: Reader, raw: dict[str, object], place: str) -> Hook | None:
-    given = reader.converted(raw, _KiroHook, place)
+def _kiro_hook(hook_reader: HookReader, raw: dict[str, object], place: str) -> Hook | None:
+    given = hook_reader.converted(raw, _KiroHook, place)
     if not given.enabled:
         return None
-    event = reader.event(given.trigger, place)
+    event = hook_reader.event(given.trigger, place)
     if event is None:
         return None
-    return reader.hook(event, given.matcher or "", _handler(given), place)
+    return hook_reader.hook(event, given.matcher or "", _kiro_handler(given), place)
 
 
-def _handler(given: _KiroHook) -> Handler:
+def _kiro_handler(given: _KiroHook) -> Handler:
     match given.action:
         case _RunCommand(command=command):
-            return Command(command=command, timeout_seconds=given.timeout)
-        case _TellAgent(prompt=prompt):
-            return Remind(text=prompt, timeout_seconds=given.timeout)
+            return CommandHook(command=command, timeout_seconds=given.timeout)
+        case _PromptAgent(prompt=prompt):
+            return ReminderHook(text=prompt, timeout_seconds=given.timeout)

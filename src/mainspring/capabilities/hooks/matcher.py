@@ -39,12 +39,12 @@ def compile_matcher(matcher: str) -> Matcher:
     if matcher in ("", "*"):
         return _all
     if _LIST.issuperset(matcher):
-        return _listed(matcher)
+        return _list_matcher(matcher)
     pattern = _compile(matcher)
     return lambda names: any(pattern.search(name) is not None for name in names)
 
 
-def spellings(name: str, aliases: Mapping[str, str]) -> tuple[str, ...]:
+def names_with_aliases(name: str, aliases: Mapping[str, str]) -> tuple[str, ...]:
     """A tool's own name, then what others call it; `aliases` leads from theirs to ours."""
     return (name, *(alias for alias, own in aliases.items() if own == name))
 
@@ -53,7 +53,7 @@ def _all(_: Collection[str]) -> bool:
     return True
 
 
-def _listed(matcher: str) -> Matcher:
+def _list_matcher(matcher: str) -> Matcher:
     wanted = {name.strip() for name in matcher.replace(",", "|").split("|")} - {""}
     if not wanted:
         raise InvalidInput(f"matcher {matcher!r} names nothing, so its hooks would never run")

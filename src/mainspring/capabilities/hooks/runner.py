@@ -16,35 +16,40 @@ import anyio.to_thread
 import msgspec
 from anyio.abc import TaskGroup
 
-from mainspring.capabilities.hooks.ask import Answered, Askable, Ports, Question
-from mainspring.capabilities.hooks.background import Background, Wake
+from mainspring.capabilities.hooks.background import BackgroundHooks, Wake
 from mainspring.capabilities.hooks.config import (
     TOOL_EVENTS,
-    Agent,
-    Command,
+    AgentHook,
+    CommandHook,
     Handler,
     Hook,
     HookConfig,
     HookFolder,
-    Prompt,
+    PromptHook,
     Scope,
-    in_order,
+    sort_by_scope,
 )
-from mainspring.capabilities.hooks.folder_copy import FolderCopies
-from mainspring.capabilities.hooks.matcher import Matcher, compile_matcher, spellings
-from mainspring.capabilities.hooks.python import PythonHook
-from mainspring.capabilities.hooks.verdict import GATES, Failed, combine
-from mainspring.core.hook import NOTHING_SAID, HookEvent, Occasion, Ruling
+from mainspring.capabilities.hooks.folder_copies import FolderCopies
+from mainspring.capabilities.hooks.handlers import (
+    AnyHandler,
+    HandlerCall,
+    HandlerPorts,
+    HandlerResult,
+    PythonHook,
+)
+from mainspring.capabilities.hooks.matcher import Matcher, compile_matcher, names_with_aliases
+from mainspring.capabilities.hooks.verdict import GATE_EVENTS, HookFailure, combine
+from mainspring.core.hook import EMPTY_HOOK_RESULT, HookEvent, HookEventName, HookResult
 
 MatchesRule: TypeAlias = Callable[[str, str, Mapping[str, object]], bool]
 """Whether a permission rule is about a call of this tool with this input."""
 
-_UNMATCHED = frozenset[HookEvent](("UserPromptSubmit", "Stop", "PostToolBatch"))
+_EVENTS_WITHOUT_MATCHER = frozenset[HookEventName](("UserPromptSubmit", "Stop", "PostToolBatch"))
 """There is nothing to match: every hook hears of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class HookPolicy:
     trusted: frozenset[Scope] = frozenset[Scope](("managed", "user"))
     """Add `project` and `local` for a project whose files are trusted."""
     fail_open: bool = False
@@ -57,7 +62,7 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
+class HookSession:
     """What hooks have to do with the session that they are in."""
 
     told: Callable[[], Mapping[str, object]]
@@ -75,10 +80,10 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Wired:
-    event: HookEvent
+class _BoundHook:
+    event: HookEventName
     wants: Matcher
-    handler: Askable
+    handler: AnyHandler
     seconds: float
     folder: HookFolder | None = None
 
@@ -106,22 +111,22 @@ class HookRunner:
     def __init__(
         self,
         configs: Sequence[HookConfig],
-        session: Session,
-        ports: Ports,
+        hook_session: HookSession,
+        handler_ports: HandlerPorts,
         *,
-        policy: Policy | None = None,
+        hook_policy: HookPolicy | None = None,
         python: Sequence[PythonHook] = (),
     ) -> None:
-        self._session = session
+        self._hook_session = hook_session
         self._copies = FolderCopies()
-        around = replace(ports.surroundings, copies=self._copies)
-        self._ports = replace(ports, surroundings=around)
-        self._policy = policy or Policy()
-        self._spent = set(session.ran_before)
-        self._background = Background(session.wake)
+        around = replace(handler_ports.hook_environment, copies=self._copies)
+        self._ports = replace(handler_ports, surroundings=around)
+        self._policy = hook_policy or HookPolicy()
+        self._spent = set(hook_session.ran_before)
+        self._background = BackgroundHooks(hook_session.wake)
         self._stack = AsyncExitStack()
         self._group: TaskGroup | None = None
-        ordered = in_order(tuple(configs))
+        ordered = sort_by_scope(tuple(configs))
         self.warnings = _warnings(ordered, self._policy.trusted)
         """For people, at the session's start."""
         trusted = [config for config in ordered if config.scope in self._policy.trusted]
@@ -149,136 +154,149 @@ class HookRunner:
         await self._stack.aclose()
         await anyio.to_thread.run_sync(self._copies.close)
 
-    async def run(self, occasion: Occasion) -> Ruling:
-        late = self._background.take(occasion.event)
-        wanted = self._wanted(occasion)
+    async def run(self, hook_event: HookEvent) -> HookResult:
+        late = self._background.take(hook_event.event)
+        wanted = self._wanted(hook_event)
         if not wanted:
-            return self._shown(combine(occasion.event, late)) if late else NOTHING_SAID
-        if self._session.prepare is not None:
-            await self._session.prepare()
-        payload = self._payload(occasion)
-        if isinstance(payload, Failed):
-            answers = [_unasked(wired, occasion, payload) for wired in wanted]
+            return self._shown(combine(hook_event.event, late)) if late else EMPTY_HOOK_RESULT
+        if self._hook_session.prepare is not None:
+            await self._hook_session.prepare()
+        payload = self._payload(hook_event)
+        if isinstance(payload, HookFailure):
+            answers = [_failed_result(wired, hook_event, payload) for wired in wanted]
         else:
-            question = Question(occasion=occasion, payload=payload, ports=self._ports)
+            question = HandlerCall(
+                hook_event=hook_event, payload=payload, handler_ports=self._ports
+            )
             answers = await self._answers(question, wanted)
-        rulings = [self._ruling(answered) for answered in answers]
-        return self._shown(combine(occasion.event, [*late, *rulings]))
+        hook_results = [self._ruling(answered) for answered in answers]
+        return self._shown(combine(hook_event.event, [*late, *hook_results]))
 
-    def _shown(self, ruling: Ruling) -> Ruling:
-        for message in ruling.messages:
-            self._session.warn(message)
-        return ruling
+    def _shown(self, result: HookResult) -> HookResult:
+        for message in result.messages:
+            self._hook_session.warn(message)
+        return result
 
-    def _wire(self, hook: Hook, folder: HookFolder | None) -> _Wired:
-        asked = hook.handler.timeout_seconds or _usual_seconds(hook.handler)
-        return _Wired(
+    def _wire(self, hook: Hook, folder: HookFolder | None) -> _BoundHook:
+        asked = hook.handler.timeout_seconds or _default_seconds(hook.handler)
+        return _BoundHook(
             event=hook.event,
-            wants=compile_matcher("" if hook.event in _UNMATCHED else hook.matcher),
+            wants=compile_matcher("" if hook.event in _EVENTS_WITHOUT_MATCHER else hook.matcher),
             handler=hook.handler,
             seconds=min(asked, self._policy.max_seconds),
             folder=folder,
         )
 
-    def _wire_python(self, hook: PythonHook) -> _Wired:
-        return _Wired(
+    def _wire_python(self, hook: PythonHook) -> _BoundHook:
+        return _BoundHook(
             event=hook.event,
-            wants=compile_matcher("" if hook.event in _UNMATCHED else hook.matcher),
+            wants=compile_matcher("" if hook.event in _EVENTS_WITHOUT_MATCHER else hook.matcher),
             handler=hook,
             seconds=min(hook.timeout_seconds, self._policy.max_seconds),
         )
 
-    def _wanted(self, occasion: Occasion) -> list[_Wired]:
-        is_call = occasion.event in TOOL_EVENTS
-        names = spellings(occasion.subject, self._policy.aliases if is_call else {})
-        wanted: list[_Wired] = []
+    def _wanted(self, hook_event: HookEvent) -> list[_BoundHook]:
+        is_call = hook_event.event in TOOL_EVENTS
+        names = names_with_aliases(hook_event.subject, self._policy.aliases if is_call else {})
+        wanted: list[_BoundHook] = []
         for wired in self._wired:
-            if wired.event != occasion.event or not wired.wants(names):
+            if wired.event != hook_event.event or not wired.wants(names):
                 continue
             same = ((other.handler, other.folder) for other in wanted)
             is_heard = (wired.handler, wired.folder) in same
             is_spent = wired.is_once and wired.name in self._spent
-            if not is_heard and not is_spent and self._applies(wired, occasion):
+            if not is_heard and not is_spent and self._applies(wired, hook_event):
                 wanted.append(wired)
         return wanted
 
-    def _applies(self, wired: _Wired, occasion: Occasion) -> bool:
-        if wired.skill is not None and wired.skill not in self._session.active_skills():
+    def _applies(self, bound_hook: _BoundHook, hook_event: HookEvent) -> bool:
+        if (
+            bound_hook.skill is not None
+            and bound_hook.skill not in self._hook_session.active_skills()
+        ):
             return False
-        if wired.condition is None:
+        if bound_hook.condition is None:
             return True
-        if occasion.event not in TOOL_EVENTS:
+        if hook_event.event not in TOOL_EVENTS:
             return False
         try:
-            call = msgspec.convert(occasion.fields.get("tool_input"), dict[str, object])
-            return self._session.matches_rule(wired.condition, occasion.subject, call)
+            call = msgspec.convert(hook_event.fields.get("tool_input"), dict[str, object])
+            return self._hook_session.matches_rule(bound_hook.condition, hook_event.subject, call)
         except Exception:  # noqa: BLE001 - a rule that cannot be judged must not switch a gate off
             return True
 
-    def _payload(self, occasion: Occasion) -> bytes | Failed:
+    def _payload(self, hook_event: HookEvent) -> bytes | HookFailure:
         try:
             told: dict[str, object] = {
-                **self._session.told(),
-                **occasion.fields,
-                "hook_event_name": occasion.event,
+                **self._hook_session.told(),
+                **hook_event.fields,
+                "hook_event_name": hook_event.event,
             }
-            if occasion.event in TOOL_EVENTS:
-                told["tool_name"] = spellings(occasion.subject, self._policy.aliases)[:2][-1]
-            if occasion.tool_use_id is not None:
-                told["tool_use_id"] = occasion.tool_use_id
+            if hook_event.event in TOOL_EVENTS:
+                told["tool_name"] = names_with_aliases(hook_event.subject, self._policy.aliases)[
+                    :2
+                ][-1]
+            if hook_event.tool_use_id is not None:
+                told["tool_use_id"] = hook_event.tool_use_id
             return msgspec.json.encode(told)
         except Exception as error:  # noqa: BLE001 - hooks that cannot be told have failed; a gate closes
-            return Failed(f"could not be told what happens: {type(error).__name__}")
+            return HookFailure(f"could not be told what happens: {type(error).__name__}")
 
-    async def _answers(self, question: Question, wanted: Sequence[_Wired]) -> list[Answered]:
+    async def _answers(
+        self, handler_call: HandlerCall, wanted: Sequence[_BoundHook]
+    ) -> list[HandlerResult]:
         """Ask all at once; those in the background are started, and answer some other time."""
-        answers: dict[int, Answered] = {}
+        answers: dict[int, HandlerResult] = {}
 
-        async def ask(index: int, wired: _Wired) -> None:
-            asked = question.in_folder(wired.folder)
-            answers[index] = await asked.put_to(wired.handler, seconds=wired.seconds)
-            if wired.is_once and answers[index].fact().outcome != "ok":
-                self._spent.discard(wired.name)  # it has not done yet what it is for
+        async def ask(index: int, bound_hook: _BoundHook) -> None:
+            asked = handler_call.in_folder(bound_hook.folder)
+            answers[index] = await asked.run(bound_hook.handler, seconds=bound_hook.seconds)
+            if bound_hook.is_once and answers[index].fact().outcome != "ok":
+                self._spent.discard(bound_hook.name)  # it has not done yet what it is for
 
         async with anyio.create_task_group() as group:
             for index, wired in enumerate(wanted):
                 if wired.is_once:
                     self._spent.add(wired.name)
-                if not isinstance(wired.handler, Command) or not wired.handler.in_background:
+                if not isinstance(wired.handler, CommandHook) or not wired.handler.in_background:
                     group.start_soon(ask, index, wired)
                     continue
-                asked = question.in_folder(wired.folder)
+                asked = handler_call.in_folder(wired.folder)
                 self._background.start(self._group, asked, wired.handler, seconds=wired.seconds)
         return [answers[index] for index in sorted(answers)]
 
-    def _ruling(self, answered: Answered) -> Ruling:
-        event, fact = answered.occasion.event, answered.fact()
-        match answered.reply:
-            case Failed(reason=reason, is_changed=is_changed):
-                said = f"hook {answered.label} {reason}"
-                if event in GATES and (is_changed or not self._policy.fail_open):
-                    return Ruling(
-                        blocked=True, reason=f"{said}, so this may not go on", ran=(fact,)
+    def _ruling(self, handler_result: HandlerResult) -> HookResult:
+        event, fact = handler_result.hook_event.event, handler_result.fact()
+        match handler_result.handler_reply:
+            case HookFailure(reason=reason, is_changed=is_changed):
+                said = f"hook {handler_result.label} {reason}"
+                if event in GATE_EVENTS and (is_changed or not self._policy.fail_open):
+                    return HookResult(
+                        blocked=True, reason=f"{said}, so this may not go on", hook_runs=(fact,)
                     )
-                return Ruling(messages=(said,), ran=(fact,))
-            case Ruling() as ruling:
-                for what in ruling.ignored:
-                    self._session.warn(f"hook {answered.label}: {what}")
-                return replace(ruling, ran=(fact,))
+                return HookResult(messages=(said,), hook_runs=(fact,))
+            case HookResult() as hook_result:
+                for what in hook_result.ignored:
+                    self._hook_session.warn(f"hook {handler_result.label}: {what}")
+                return replace(hook_result, ran=(fact,))
 
 
-def _usual_seconds(handler: Handler) -> float:
+def _default_seconds(handler: Handler) -> float:
     match handler:
-        case Prompt():
+        case PromptHook():
             return 30.0
-        case Agent():
+        case AgentHook():
             return 60.0
         case _:
             return 600.0
 
 
-def _unasked(wired: _Wired, occasion: Occasion, failure: Failed) -> Answered:
-    return Answered(label=wired.handler.label, occasion=occasion, reply=failure, milliseconds=0)
+def _failed_result(
+    bound_hook: _BoundHook, hook_event: HookEvent, failure: HookFailure
+) -> HandlerResult:
+    return HandlerResult(
+        label=bound_hook.handler.label, hook_event=hook_event, handler_reply=failure, milliseconds=0
+    )
 
 
 def _warnings(configs: Sequence[HookConfig], trusted: frozenset[Scope]) -> tuple[str, ...]:

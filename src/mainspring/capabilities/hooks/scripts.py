@@ -54,12 +54,12 @@ class Scripts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """By absolute path: the SHA-256 that somebody has vouched for."""
 
 
-class NotVouchedFor(Exception):
+class UntrustedScript(Exception):
     """It says which file, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Named:
+class _ReferencedFiles:
     files: tuple[str, ...]
     """From the root on. They may be gone, or not be there yet."""
     folders: tuple[str, ...]
@@ -72,7 +72,7 @@ def read_scripts(commands: Iterable[str], root: Path, *, project: Path) -> dict[
     Raises:
         InvalidInput: more than anybody would vouch for, or it cannot be read.
     """
-    names = [name for text in commands for name in _named(text, root, project).files]
+    names = [name for text in commands for name in _referenced_files(text, root, project).files]
     return _read([name for name in names if os.path.isfile(root / name)], root)
 
 
@@ -81,7 +81,7 @@ def digest(content: bytes) -> str:
 
 
 @contextmanager
-def from_copies(
+def copied_scripts(
     words: Sequence[str], scripts: Scripts | None
 ) -> Generator[tuple[str, ...], None, None]:
     """The words of a command, led to copies of the files that it runs, for as long as the block.
@@ -110,8 +110,8 @@ class _Copy:
     place: Path
 
     def led(self, words: tuple[str, ...], pinned: Mapping[str, str]) -> tuple[str, ...]:
-        known = {name for path in pinned for name in _inside([path], self.root)}
-        named = _named("\n".join(words), self.root, self.project, known)
+        known = {name for path in pinned for name in _paths_inside([path], self.root)}
+        named = _referenced_files("\n".join(words), self.root, self.project, known)
         if not named.files:
             return words
         contents = self._vouched(named.files, pinned)
@@ -121,10 +121,10 @@ class _Copy:
         led = tuple(self._led(word, names) for word in words)
         rest = re.sub(re.escape(str(self.place)) + r"[^\s'\"]*", "", "\n".join(led))
         for name in named.files:
-            if os.path.basename(name) in rest and not _is_followed(
+            if os.path.basename(name) in rest and not _is_in_copied_folder(
                 name, "\n".join(led), self.place
             ):
-                raise NotVouchedFor(
+                raise UntrustedScript(
                     f"runs {self.root / name} in a way that cannot be led to a copy of it: write"
                     " $CLAUDE_PROJECT_DIR/ and its path"
                 )
@@ -139,12 +139,12 @@ class _Copy:
         try:
             contents = _read(there, self.root)
         except InvalidInput as error:
-            raise NotVouchedFor(f"cannot be checked: {error}") from error
+            raise UntrustedScript(f"cannot be checked: {error}") from error
         for name, content in contents.items():
             known = pinned.get(str(self.root / name))
             if known != digest(content):
                 what = "has changed since it was trusted" if known else "nobody has vouched for"
-                raise NotVouchedFor(
+                raise UntrustedScript(
                     f"runs {self.root / name}, which {what}; look at it, and if it is as it should"
                     " be: `mainspring policy trust`"
                 )
@@ -170,7 +170,7 @@ def _after_quote(target: str) -> Callable[[re.Match[str]], str]:
     return lambda found: f"{found[1] if found.re.groups else ''}{target}"
 
 
-def _is_followed(name: str, text: str, place: Path) -> bool:
+def _is_in_copied_folder(name: str, text: str, place: Path) -> bool:
     """Whether a command goes to the copy of its folder first."""
     return any(f"{place}/{parent}" in text for parent in Path(name).parents if parent != Path())
 
@@ -192,11 +192,13 @@ def _read(names: Iterable[str], root: Path) -> dict[str, bytes]:
             raise InvalidInput(
                 f"{root / name}: hooks run over {MAX_FILES} files or {MAX_BYTES:,} bytes with it"
             )
-        pending += _brought(name, content, root)
+        pending += _files_with_script(name, content, root)
     return found
 
 
-def _named(text: str, root: Path, project: Path, pinned: Collection[str] = ()) -> _Named:
+def _referenced_files(
+    text: str, root: Path, project: Path, pinned: Collection[str] = ()
+) -> _ReferencedFiles:
     """What a command names of a folder, but for where it writes and for plain data."""
     marked = re.sub(_VARIABLE, _HERE, text).replace(str(project), _HERE)
     marked = _OTHER_VARIABLE.sub(" ", _REDIRECTION.sub(" ", marked))
@@ -207,26 +209,28 @@ def _named(text: str, root: Path, project: Path, pinned: Collection[str] = ()) -
     folders = [path for word in words if os.path.isdir(path := _path(word, project))]
     bases = (project, *map(Path, folders))
     paths = (_path(w if base == project else w.lstrip("/"), base) for base in bases for w in words)
-    run = (path for word in words for path in _mains(word, marked, project))
-    own = dict.fromkeys(_inside(filter(_is_run, (*paths, *run)), root))
+    run = (path for word in words for path in _main_scripts(word, marked, project))
+    own = dict.fromkeys(_paths_inside(filter(_is_run, (*paths, *run)), root))
     own |= dict.fromkeys(name for name in pinned if os.path.basename(name) in text)
     known = {os.path.basename(name) for name in own}
     own |= dict.fromkeys(
         name
-        for name in _inside((_path(word, project) for word in words if _is_spelled(word)), root)
+        for name in _paths_inside(
+            (_path(word, project) for word in words if _looks_like_script(word)), root
+        )
         if os.path.basename(name) not in known
     )
-    return _Named(tuple(own), tuple(_inside(folders, root)))
+    return _ReferencedFiles(tuple(own), tuple(_paths_inside(folders, root)))
 
 
-def _mains(word: str, text: str, project: Path) -> Iterator[str]:
+def _main_scripts(word: str, text: str, project: Path) -> Iterator[str]:
     """What runs if an interpreter is given a folder."""
     if re.search(rf"\b(?:python[\d.]*|node|bun)(?:\s+-\S+)*\s+[\"']?{re.escape(word)}", text):
         for name in ("__main__.py", "index.js"):
             yield f"{_path(word, project)}/{name}"
 
 
-def _is_spelled(word: str) -> bool:
+def _looks_like_script(word: str) -> bool:
     """Whether it is the path of a script, although none is there yet."""
     return "/" in word and " " not in word and word.endswith(_RUNNABLE)
 
@@ -241,29 +245,29 @@ def _path(word: str, base: Path) -> str:
     return os.path.normpath(whole)
 
 
-def _inside(paths: Iterable[str], root: Path) -> Iterator[str]:
+def _paths_inside(paths: Iterable[str], root: Path) -> Iterator[str]:
     start = f"{root}/"
     return (path.removeprefix(start) for path in paths if path.startswith(start))
 
 
-def _brought(name: str, content: bytes, root: Path) -> Iterator[str]:
+def _files_with_script(name: str, content: bytes, root: Path) -> Iterator[str]:
     """What comes with a script: the folder `hooks` that it is in, and what it mentions."""
     above = Path(name).parent.parts
     if _WHOLE_FOLDER in above:
         top = Path(*above[: above.index(_WHOLE_FOLDER) + 1])
         yield from (path.as_posix() for path in _walk(root, top))
     if _is_run(str(root / name)):
-        yield from _mentioned(name, content, root)
+        yield from _mentioned_files(name, content, root)
 
 
-def _mentioned(name: str, content: bytes, root: Path) -> Iterator[str]:
+def _mentioned_files(name: str, content: bytes, root: Path) -> Iterator[str]:
     words = set(_MENTIONED.findall(content))
     words |= {word.rpartition(b".")[0] for word in words}
     for path in _walk(root, Path(name).parent, is_deep=False):
         known = {os.fsencode(path.name), os.fsencode(path.stem)}
         if _is_run(str(root / path)) and not known.isdisjoint(words):
             yield path.as_posix()
-    for said in {*_PATHS_INSIDE.findall(content), *_imported(content)}:
+    for said in {*_PATHS_INSIDE.findall(content), *_imported_modules(content)}:
         for base in Path(name).parents:
             start = os.path.normpath(base / os.fsdecode(said).lstrip("/"))
             for path in (f"{start}{ending}" for ending in _ENDINGS):
@@ -271,7 +275,7 @@ def _mentioned(name: str, content: bytes, root: Path) -> Iterator[str]:
                     yield path
 
 
-def _imported(content: bytes) -> Iterator[bytes]:
+def _imported_modules(content: bytes) -> Iterator[bytes]:
     """The modules of Python that a script may load, as paths; also the packages they are in."""
     for package, listed in _IMPORTS.findall(content):
         start = package.replace(b".", b"/")
@@ -284,9 +288,9 @@ def _imported(content: bytes) -> Iterator[bytes]:
 
 def _walk(root: Path, folder: Path, *, is_deep: bool = True) -> Iterator[Path]:
     for at, folders, files in os.walk(root / folder):
-        folders[:] = sorted(each for each in folders if is_deep and each not in _SKIPPED)
-        for each in sorted(files):
-            yield Path(at, each).relative_to(root)
+        folders[:] = sorted(item for item in folders if is_deep and item not in _SKIPPED)
+        for file in sorted(files):
+            yield Path(at, file).relative_to(root)
 
 
 def _content(path: Path) -> bytes:

@@ -10,28 +10,30 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from mainspring.core.events import PermissionUpdate
-from mainspring.core.hook import NOTHING_SAID, HookEvent, Ruling
+from mainspring.core.hook import EMPTY_HOOK_RESULT, HookEventName, HookResult
 
-GATES = frozenset[HookEvent](("UserPromptSubmit", "PreToolUse", "PermissionRequest"))
+GATE_EVENTS = frozenset[HookEventName](("UserPromptSubmit", "PreToolUse", "PermissionRequest"))
 """Something is about to happen that a hook may forbid: a hook that fails has forbidden it."""
 
-CAN_BLOCK = GATES | frozenset[HookEvent](("PostToolBatch", "Stop", "SubagentStop", "PreCompact"))
+CAN_BLOCK = GATE_EVENTS | frozenset[HookEventName](
+    ("PostToolBatch", "Stop", "SubagentStop", "PreCompact")
+)
 """A hook may say no. But to fail is not to say no where that would keep an agent working."""
 
-_ON_CALLS = frozenset[HookEvent](("PreToolUse", "PermissionRequest"))
-_AFTER_CALLS = frozenset[HookEvent](("PostToolUse", "PostToolUseFailure"))
-_TEXT_IS_CONTEXT = frozenset[HookEvent](("SessionStart", "UserPromptSubmit"))
+_ON_CALLS = frozenset[HookEventName](("PreToolUse", "PermissionRequest"))
+_AFTER_CALLS = frozenset[HookEventName](("PostToolUse", "PostToolUseFailure"))
+_TEXT_IS_CONTEXT = frozenset[HookEventName](("SessionStart", "UserPromptSubmit"))
 _Permission: TypeAlias = Literal["deny", "defer", "ask", "allow"]
 _STRICTEST_FIRST: tuple[_Permission, ...] = get_args(_Permission)
 _MAX_CHARS = 10_000
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _MAX_NAMES = 5
-_INSTEAD = 'for the model to read it, print {"hookSpecificOutput": {"additionalContext": ...}}'
-_UNREASONED = "a hook said no and gave no reason"
+_CONTEXT_HINT = 'for the model to read it, print {"hookSpecificOutput": {"additionalContext": ...}}'
+_NO_REASON = "a hook said no and gave no reason"
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class HookFailure:
     """A hook that has said nothing that can be acted on."""
 
     reason: str
@@ -40,7 +42,7 @@ class Failed:
     """It is not what somebody has vouched for: a gate is closed then, whatever the settings say."""
 
 
-Reply: TypeAlias = Ruling | Failed
+HandlerReply: TypeAlias = HookResult | HookFailure
 T = TypeVar("T")
 
 
@@ -83,36 +85,38 @@ _READ_FIELDS = frozenset((*_Output.__struct_encode_fields__, "suppressOutput"))
 _JUDGEMENT = msgspec.json.Decoder(_Judgement)
 
 
-def read_exit(event: HookEvent, status: int, *, stdout: bytes, stderr: bytes) -> Reply:
+def read_exit(event: HookEventName, status: int, *, stdout: bytes, stderr: bytes) -> HandlerReply:
     """What a program has said by how it ended: 0 is its output, 2 is no, others are failures."""
     complaint = _text(stderr)
     if status == 2:
-        return refusal(complaint)
+        return refusal_result(complaint)
     if status != 0:
         how = f"exited with {status}" if status > 0 else f"was killed by signal {-status}"
         first = complaint.splitlines()[0][:300] if complaint else ""
-        return Failed(f"{how}: {first}" if first else how)
+        return HookFailure(f"{how}: {first}" if first else how)
     return read_output(event, stdout)
 
 
-def read_output(event: HookEvent, output: bytes) -> Reply:
+def read_output(event: HookEventName, output: bytes) -> HandlerReply:
     """What a hook that succeeded has said: JSON, or words where those are context."""
     output = output.removeprefix(_BYTE_ORDER_MARK).strip()
     if not output.startswith(b"{"):
         if not output:
-            return NOTHING_SAID
+            return EMPTY_HOOK_RESULT
         if event in _TEXT_IS_CONTEXT:
-            return Ruling(context=(_text(output),))
-        return Ruling(ignored=(f"text on stdout has no effect on {event}; {_INSTEAD}",))
+            return HookResult(context=(_text(output),))
+        return HookResult(ignored=(f"text on stdout has no effect on {event}; {_CONTEXT_HINT}",))
     try:
         said = _OUTPUT.decode(output)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        return Failed(f"gave an answer that cannot be read: {cut(str(error), 300)}")
+        return HookFailure(f"gave an answer that cannot be read: {truncate(str(error), 300)}")
     specific = said.hook_specific_output or _Specific()
     if specific.hook_event_name not in (None, event):
-        return Failed(f"answered to {cut(specific.hook_event_name or '', 60)}, not to {event}")
-    ruling = combine(event, [*_general(event, said), *_particular(event, specific)])
-    return replace(ruling, ignored=_unknown_fields(output))
+        return HookFailure(
+            f"answered to {truncate(specific.hook_event_name or '', 60)}, not to {event}"
+        )
+    hook_result = combine(event, [*_general_results(event, said), *_event_results(event, specific)])
+    return replace(hook_result, ignored=_unknown_fields(output))
 
 
 def _unknown_fields(output: bytes) -> tuple[str, ...]:
@@ -127,123 +131,127 @@ def _unknown_fields(output: bytes) -> tuple[str, ...]:
     if not names:
         return ()
     misplaced = "additionalContext" in names or "additional_context" in names
-    hint = f"; {_INSTEAD}" if misplaced else ""
-    shown = ", ".join(cut(name, 60) for name in names[:_MAX_NAMES])
+    hint = f"; {_CONTEXT_HINT}" if misplaced else ""
+    shown = ", ".join(truncate(name, 60) for name in names[:_MAX_NAMES])
     return (f"{shown}: not known, so it has no effect{hint}",)
 
 
-def read_judgement(answer: str) -> Reply:
+def read_judgement(answer: str) -> HandlerReply:
     """What a model was asked to say: `{"ok": ..., "reason": ...}`, and nothing around it."""
     try:
         said = _JUDGEMENT.decode(answer.strip().encode())
     except (msgspec.MsgspecError, RecursionError, UnicodeEncodeError):
-        return Failed("gave a judgement that cannot be read")
+        return HookFailure("gave a judgement that cannot be read")
     verdicts = {said.ok, said.decision} - {UNSET}
     if len(verdicts) != 1:
-        return Failed("gave a judgement without saying yes or no")
-    return NOTHING_SAID if verdicts <= {True, "approve"} else refusal(said.reason)
+        return HookFailure("gave a judgement without saying yes or no")
+    return EMPTY_HOOK_RESULT if verdicts <= {True, "approve"} else refusal_result(said.reason)
 
 
-def refusal(reason: str | None) -> Ruling:
+def refusal_result(reason: str | None) -> HookResult:
     """A no; what it comes to, the event decides."""
-    return Ruling(blocked=True, reason=reason or _UNREASONED)
+    return HookResult(blocked=True, reason=reason or _NO_REASON)
 
 
-def combine(event: HookEvent, rulings: Sequence[Ruling]) -> Ruling:
+def combine(event: HookEventName, results: Sequence[HookResult]) -> HookResult:
     """One ruling of several, of which the strictest decides; in the order of the hooks.
 
     A no to what has happened already, or cannot be helped, becomes words.
     """
-    refusals = [ruling for ruling in rulings if _refuses(event, ruling)]
-    decided = _refused(event, refusals) if refusals else _accepted(event, rulings)
+    refusals = [hook_result for hook_result in results if _refuses(event, hook_result)]
+    decided = _combine_refusals(event, refusals) if refusals else _combine_accepted(event, results)
     return replace(
         decided,
-        stop=_first([ruling.stop for ruling in rulings]),
-        context=_all_words([*(ruling.context for ruling in rulings), decided.context]),
-        messages=_all_words([*(ruling.messages for ruling in rulings), decided.messages]),
-        updated_output=_first([ruling.updated_output for ruling in rulings]),
-        retry=any(ruling.retry for ruling in rulings),
-        ran=tuple(fact for ruling in rulings for fact in ruling.ran),
+        stop=_first_set([hook_result.stop for hook_result in results]),
+        context=_join_texts([*(hook_result.context for hook_result in results), decided.context]),
+        messages=_join_texts(
+            [*(hook_result.messages for hook_result in results), decided.messages]
+        ),
+        updated_output=_first_set([hook_result.updated_output for hook_result in results]),
+        retry=any(hook_result.retry for hook_result in results),
+        ran=tuple(fact for hook_result in results for fact in hook_result.hook_runs),
     )
 
 
-def _refuses(event: HookEvent, ruling: Ruling) -> bool:
-    is_stopped = ruling.stop is not None and event in GATES
-    return ruling.blocked or ruling.permission == "deny" or is_stopped
+def _refuses(event: HookEventName, result: HookResult) -> bool:
+    is_stopped = result.stop is not None and event in GATE_EVENTS
+    return result.blocked or result.permission == "deny" or is_stopped
 
 
-def _refused(event: HookEvent, refusals: Sequence[Ruling]) -> Ruling:
-    reasons = tuple(dict.fromkeys(r.reason or r.stop or _UNREASONED for r in refusals))
+def _combine_refusals(event: HookEventName, refusals: Sequence[HookResult]) -> HookResult:
+    reasons = tuple(dict.fromkeys(r.reason or r.stop or _NO_REASON for r in refusals))
     if event in _AFTER_CALLS:
-        return Ruling(context=reasons)  # it has happened: the model hears what is wrong with it
+        return HookResult(context=reasons)  # it has happened: the model hears what is wrong with it
     if event not in CAN_BLOCK:
-        return Ruling(messages=reasons)
-    return Ruling(
+        return HookResult(messages=reasons)
+    return HookResult(
         permission="deny" if event in _ON_CALLS else None,
-        reason=cut("\n".join(reasons)),
+        reason=truncate("\n".join(reasons)),
         blocked=True,
-        interrupt=any(ruling.interrupt for ruling in refusals),
+        interrupt=any(hook_result.interrupt for hook_result in refusals),
     )
 
 
-def _accepted(event: HookEvent, rulings: Sequence[Ruling]) -> Ruling:
-    permission = _strictest(rulings) if event in _ON_CALLS else None
-    decisive = [r for r in rulings if permission is not None and r.permission == permission]
-    reasons = dict.fromkeys(ruling.reason for ruling in decisive if ruling.reason)
-    updates = [update for ruling in decisive for update in ruling.updates]
-    return Ruling(
+def _combine_accepted(event: HookEventName, results: Sequence[HookResult]) -> HookResult:
+    permission = _strictest(results) if event in _ON_CALLS else None
+    decisive = [r for r in results if permission is not None and r.permission == permission]
+    reasons = dict.fromkeys(hook_result.reason for hook_result in decisive if hook_result.reason)
+    updates = [update for hook_result in decisive for update in hook_result.updates]
+    return HookResult(
         permission=permission,
-        reason=cut("\n".join(reasons)) or None,
-        updated_input=_first([ruling.updated_input for ruling in rulings]),
+        reason=truncate("\n".join(reasons)) or None,
+        updated_input=_first_set([hook_result.updated_input for hook_result in results]),
         updates=tuple(updates) if permission == "allow" else (),
     )
 
 
-def _strictest(rulings: Sequence[Ruling]) -> _Permission | None:
-    said = {ruling.permission for ruling in rulings}
+def _strictest(results: Sequence[HookResult]) -> _Permission | None:
+    said = {hook_result.permission for hook_result in results}
     for permission in _STRICTEST_FIRST:
         if permission in said:
             return permission
     return None
 
 
-def _general(event: HookEvent, said: _Output) -> list[Ruling]:
-    rulings: list[Ruling] = []
+def _general_results(event: HookEventName, said: _Output) -> list[HookResult]:
+    hook_results: list[HookResult] = []
     if said.decision == "block":
-        rulings.append(Ruling(blocked=True, reason=said.reason))
+        hook_results.append(HookResult(blocked=True, reason=said.reason))
     if said.decision == "approve" and event == "PreToolUse":
-        rulings.append(Ruling(permission="allow", reason=said.reason))
+        hook_results.append(HookResult(permission="allow", reason=said.reason))
     if said.continue_ is False:
-        rulings.append(Ruling(stop=cut(said.stop_reason or "a hook ended the run")))
+        hook_results.append(HookResult(stop=truncate(said.stop_reason or "a hook ended the run")))
     if said.system_message:
-        rulings.append(Ruling(messages=(said.system_message,)))
-    return rulings
+        hook_results.append(HookResult(messages=(said.system_message,)))
+    return hook_results
 
 
-def _particular(event: HookEvent, said: _Specific) -> list[Ruling]:
+def _event_results(event: HookEventName, said: _Specific) -> list[HookResult]:
     context = (said.additional_context,) if said.additional_context else ()
-    rulings = [Ruling(context=context, retry=event == "PermissionDenied" and bool(said.retry))]
+    hook_results = [
+        HookResult(context=context, retry=event == "PermissionDenied" and bool(said.retry))
+    ]
     if said.permission_decision == "deny" or event == "PreToolUse":
-        rulings.append(
-            Ruling(
+        hook_results.append(
+            HookResult(
                 permission=said.permission_decision,
                 reason=said.permission_decision_reason,
                 updated_input=said.updated_input,
             )
         )
     if said.decision is not None:
-        rulings.append(_on_request(event, said.decision))
+        hook_results.append(_permission_result(event, said.decision))
     if event == "PostToolUse" and said.updated_tool_output is not None:
-        rulings.append(Ruling(updated_output=_as_text(said.updated_tool_output)))
-    return rulings
+        hook_results.append(HookResult(updated_output=_as_text(said.updated_tool_output)))
+    return hook_results
 
 
-def _on_request(event: HookEvent, said: _Decision) -> Ruling:
+def _permission_result(event: HookEventName, said: _Decision) -> HookResult:
     if said.behavior == "deny":
-        return Ruling(permission="deny", reason=said.message, interrupt=bool(said.interrupt))
+        return HookResult(permission="deny", reason=said.message, interrupt=bool(said.interrupt))
     if event != "PermissionRequest":
-        return NOTHING_SAID
-    return Ruling(
+        return EMPTY_HOOK_RESULT
+    return HookResult(
         permission="allow",
         reason=said.message,
         updated_input=said.updated_input,
@@ -251,7 +259,7 @@ def _on_request(event: HookEvent, said: _Decision) -> Ruling:
     )
 
 
-def cut(text: str, max_chars: int = _MAX_CHARS) -> str:
+def truncate(text: str, max_chars: int = _MAX_CHARS) -> str:
     """Words of a hook, in a length that a prompt can bear."""
     return text if len(text) <= max_chars else text[: max_chars - 1] + "…"
 
@@ -261,12 +269,12 @@ def _as_text(output: object) -> str:
 
 
 def _text(output: bytes) -> str:
-    return cut(output.decode(errors="replace").strip())
+    return truncate(output.decode(errors="replace").strip())
 
 
-def _all_words(said: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    return tuple(cut(text) for texts in said for text in texts)
+def _join_texts(said: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    return tuple(truncate(text) for texts in said for text in texts)
 
 
-def _first(values: Sequence[T | None]) -> T | None:
+def _first_set(values: Sequence[T | None]) -> T | None:
     return next((value for value in values if value is not None), None)

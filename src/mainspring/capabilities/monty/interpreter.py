@@ -1,22 +1,70 @@
-"""Monty's worker processes, within limits. Importing this needs the `monty` extra.
-
-The synchronous pool in threads, not the asynchronous one: that one aborted the whole process at
-its end in every third run.
+"""Monty's worker processes, within limits, with read-only files of the workspace. Importing this
+needs the `monty` extra.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Self
 
 import pydantic_monty as monty
-from anyio import CapacityLimiter, to_thread
+from anyio import CapacityLimiter, from_thread, to_thread
 
-from mainspring.capabilities.monty.files import ReadOnlyFiles
-from mainspring.capabilities.monty.finished import Ended, Finished
-from mainspring.core.hands import Workspace
+from mainspring.capabilities.monty.python_tool import InterpreterResult, RunEnd
+from mainspring.core.errors import OutsideWorkspace, ToolEnvironmentError
+from mainspring.core.ports import FileState, Workspace
+
+_MAX_BYTES = 10_000_000
+
+
+class ReadOnlyFiles:
+    """Answers what a program asks of its operating system; all but reading is refused.
+
+    It is called in the thread that runs the program.
+    """
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    def __call__(
+        self,
+        *,
+        name: str,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+        is_async: bool,
+        **_: object,
+    ) -> object:
+        match name, args:
+            case "open", (path, str(mode)) if not set(mode) & set("wax+"):
+                self._read(str(path))  # a file that is not there is found out here
+                return monty.MontyFileHandle(str(path), mode)
+            case "Path.read_text", (path, *_):
+                return self._read(_path(path)).content.decode("utf-8", "replace")
+            case "Path.read_bytes", (path, *_):
+                return self._read(_path(path)).content
+            case _:
+                # Not an OSError: walking a folder would take that for an empty one.
+                raise NotImplementedError(f"{name} is not possible here: files can only be read")
+
+    def _read(self, path: str) -> FileState:
+        try:
+            return from_thread.run(self._bounded_read, path)
+        except OutsideWorkspace as error:
+            raise PermissionError(str(error)) from None
+        except ToolEnvironmentError as error:
+            raise OSError(str(error)) from None
+
+    async def _bounded_read(self, path: str) -> FileState:
+        return await self._workspace.read(path, max_bytes=_MAX_BYTES)
+
+
+def _path(given: object) -> str:
+    return given.path if isinstance(given, monty.MontyFileHandle) else str(given)
+
 
 _MAX_VALUE_CHARS = 50_000
 _UNSUPPORTED = (
@@ -31,7 +79,7 @@ _SAYS_UNSUPPORTED = "is not supported in this environment"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class InterpreterLimits:
     seconds: float = 5.0
     memory_bytes: int = 64_000_000
     sleep_seconds: float = 1.0
@@ -43,8 +91,10 @@ class Interpreter:
     """A pool of workers for all sessions; each program has a worker of its own while it runs,
     and nothing of it is left when the next one comes."""
 
-    def __init__(self, *, processes: int = 2, limits: Limits | None = None) -> None:
-        self._limits = limits or Limits()
+    def __init__(
+        self, *, processes: int = 2, interpreter_limits: InterpreterLimits | None = None
+    ) -> None:
+        self._limits = interpreter_limits or InterpreterLimits()
         self._pool = monty.Monty(
             min_processes=0,  # the first program starts the first worker
             max_processes=processes,
@@ -65,22 +115,24 @@ class Interpreter:
     ) -> None:
         await to_thread.run_sync(partial(self._pool.__exit__, None, None, None))
 
-    async def run(self, code: str, workspace: Workspace | None = None) -> Finished:
+    async def run(self, code: str, workspace: Workspace | None = None) -> InterpreterResult:
         # Limits bound how long a thread that nobody waits for any more goes on.
         return await to_thread.run_sync(
             self._run, code, workspace, limiter=self._seats, abandon_on_cancel=True
         )
 
-    def _run(self, code: str, workspace: Workspace | None) -> Finished:
+    def _run(self, code: str, workspace: Workspace | None) -> InterpreterResult:
         printed = monty.CollectString(self._limits.output_bytes)
         try:
             value = self._fed(code, workspace, printed)
         except monty.MontyError as error:
-            ended = _ended(error, printed.output, self._limits.output_bytes)
-            return Finished(ended=ended, output=printed.output, message=_message(error))
+            ended = _run_end(error, printed.output, self._limits.output_bytes)
+            return InterpreterResult(run_end=ended, output=printed.output, message=_message(error))
         except (ValueError, RecursionError, OverflowError) as error:  # a value with no form here
-            return Finished(ended="raised", output=printed.output, message=str(error)[:1000])
-        return Finished(ended="done", output=printed.output, value=_shown(value))
+            return InterpreterResult(
+                run_end="raised", output=printed.output, message=str(error)[:1000]
+            )
+        return InterpreterResult(run_end="done", output=printed.output, value=_value_text(value))
 
     def _fed(self, code: str, workspace: Workspace | None, printed: monty.CollectString) -> object:
         limits = monty.ResourceLimits(
@@ -96,7 +148,7 @@ class Interpreter:
             return session.feed_run(code, print_callback=printed, os=files, cwd=folder)
 
 
-def _shown(value: object) -> str:
+def _value_text(value: object) -> str:
     return "" if value is None else repr(value)[:_MAX_VALUE_CHARS]
 
 
@@ -106,7 +158,7 @@ def _message(error: monty.MontyError) -> str:
     return str(error)[:1000]
 
 
-def _ended(error: monty.MontyError, output: str, max_output: int) -> Ended:
+def _run_end(error: monty.MontyError, output: str, max_output: int) -> RunEnd:
     if isinstance(error, monty.MontyCrashedError):
         return "time" if error.timed_out else "crashed"
     raised = error.exception()

@@ -18,8 +18,8 @@ Resolver: TypeAlias = Callable[[str], Awaitable[Sequence[str]]]
 """Asked once for a connection; what it says then is what is dialled."""
 
 _NEVER_PUBLIC: tuple[Network, ...] = tuple(
-    ip_network(each)
-    for each in (
+    ip_network(item)
+    for item in (
         "0.0.0.0/8",
         "10.0.0.0/8",
         "100.64.0.0/10",
@@ -42,8 +42,8 @@ _NEVER_PUBLIC: tuple[Network, ...] = tuple(
 )
 _PUBLIC_V6 = ip_network("2000::/3")
 _NEVER_PUBLIC_V6: tuple[Network, ...] = tuple(
-    ip_network(each)
-    for each in (
+    ip_network(item)
+    for item in (
         "2001::/23",  # Teredo, ORCHID, benchmarks: an address inside an address, or nobody's
         "2001:db8::/32",
         "2002::/16",  # 6to4
@@ -64,11 +64,11 @@ def is_public(address: Address) -> bool:
     be: addresses that carry one of version 4 (mapped, NAT64, 6to4, Teredo) are not."""
     if isinstance(address, IPv6Address):
         is_known = address in _PUBLIC_V6 and address.scope_id is None
-        return is_known and not any(address in each for each in _NEVER_PUBLIC_V6)
-    return not any(address in each for each in _NEVER_PUBLIC)
+        return is_known and not any(address in item for item in _NEVER_PUBLIC_V6)
+    return not any(address in item for item in _NEVER_PUBLIC)
 
 
-async def dialable(
+async def resolve_allowed(
     host: str, resolver: Resolver, *, besides: Sequence[Network] = ()
 ) -> tuple[str, ...]:
     """The addresses of a host that may be dialled.
@@ -77,20 +77,20 @@ async def dialable(
         NetworkRefused: it has none.
     """
     try:
-        found = [_address(each) for each in await resolver(host)]
+        found = [_parse_address(item) for item in await resolver(host)]
     except OSError as error:
         raise NetworkRefused(f"{host}: the name is not known") from error
     allowed = [
-        str(each)
-        for each in found
-        if each is not None and (is_public(each) or any(each in network for network in besides))
+        str(item)
+        for item in found
+        if item is not None and (is_public(item) or any(item in network for network in besides))
     ]
     if not allowed:
         raise NetworkRefused(f"{host} is at no public address, and no rule names the one it has")
     return tuple(allowed)
 
 
-def _address(written: str) -> Address | None:
+def _parse_address(written: str) -> Address | None:
     try:
         return ip_address(written)
     except ValueError:

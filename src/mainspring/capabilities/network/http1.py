@@ -45,7 +45,7 @@ _PIECE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Caps:
+class ProxyLimits:
     head_bytes: int = 64 << 10
     headers: int = 100
     request_bytes: int = 256 << 20
@@ -57,7 +57,7 @@ class Caps:
     connections: int = 64
 
 
-class Malformed(Exception):
+class HttpError(Exception):
     """What came cannot be passed on; `status` is the answer to it."""
 
     def __init__(self, status: int, why: str) -> None:
@@ -67,7 +67,7 @@ class Malformed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class Http1Request:
     method: str
     target: str
     minor: int
@@ -75,23 +75,25 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class Http1Response:
     status: int
     minor: int
     headers: tuple[Header, ...]
 
 
-class Wire:
+class HttpConnection:
     """A connection that is read by heads, lines and bodies."""
 
-    def __init__(self, stream: ByteStream, caps: Caps, *, is_server: bool = False) -> None:
+    def __init__(
+        self, stream: ByteStream, proxy_limits: ProxyLimits, *, is_server: bool = False
+    ) -> None:
         self.stream = stream
-        self._caps = caps
+        self._proxy_limits = proxy_limits
         self._is_server = is_server
         self._buffer = bytearray()
 
     async def send(self, content: bytes) -> None:
-        with anyio.fail_after(self._caps.idle_seconds):
+        with anyio.fail_after(self._proxy_limits.idle_seconds):
             await self.stream.send(content)
 
     async def head(self, *, idle_seconds: float | None = None) -> bytes | None:
@@ -100,15 +102,15 @@ class Wire:
             with anyio.fail_after(idle_seconds):
                 if not await self._more():
                     return None
-        with anyio.fail_after(self._caps.head_seconds):
+        with anyio.fail_after(self._proxy_limits.head_seconds):
             while (end := self._buffer.find(b"\r\n\r\n")) < 0:
-                if len(self._buffer) > self._caps.head_bytes:
+                if len(self._buffer) > self._proxy_limits.head_bytes:
                     raise self._fault(431, "the head is too long")
                 if not await self._more():
                     if self._buffer:
                         raise self._fault(400, "the head is cut off")
                     return None
-        if end > self._caps.head_bytes:
+        if end > self._proxy_limits.head_bytes:
             raise self._fault(431, "the head is too long")
         return self._take(end + 4)[:-4]
 
@@ -156,14 +158,17 @@ class Wire:
                     yield piece
             if await self._line():
                 raise self._fault(400, "a chunk longer than its size")
-        for _ in range(self._caps.headers):
+        for _ in range(self._proxy_limits.headers):
             if not await self._line():
                 return
         raise self._fault(431, "too many trailers")
 
     async def _line(self) -> bytes:
         while (end := self._buffer.find(b"\r\n")) < 0:
-            if len(self._buffer) > self._caps.head_bytes or not await self._patiently_more():
+            if (
+                len(self._buffer) > self._proxy_limits.head_bytes
+                or not await self._patiently_more()
+            ):
                 raise self._fault(400, "a line without an end")
         return self._take(end + 2)[:-2]
 
@@ -178,7 +183,7 @@ class Wire:
         return taken
 
     async def _patiently_more(self) -> bool:
-        with anyio.fail_after(self._caps.idle_seconds):
+        with anyio.fail_after(self._proxy_limits.idle_seconds):
             return await self._more()
 
     async def _more(self) -> bool:
@@ -188,87 +193,89 @@ class Wire:
             return False
         return True
 
-    def _fault(self, status: int, why: str) -> Malformed:
+    def _fault(self, status: int, why: str) -> HttpError:
         """A server's is not its client's."""
-        return Malformed(502 if self._is_server else status, why)
+        return HttpError(502 if self._is_server else status, why)
 
 
-def parse_request(head: bytes, caps: Caps) -> Request:
+def parse_request(head: bytes, proxy_limits: ProxyLimits) -> Http1Request:
     """Raises: Malformed."""
     first, *fields = head.split(b"\r\n")
     line = _REQUEST_LINE.fullmatch(first)
     if line is None:
-        raise Malformed(400, "no request line")
-    headers = _headers(fields, caps, status=400)
-    return Request(line[1].decode(), line[2].decode(), int(line[3]), headers)
+        raise HttpError(400, "no request line")
+    headers = _headers(fields, proxy_limits, status=400)
+    return Http1Request(line[1].decode(), line[2].decode(), int(line[3]), headers)
 
 
-def parse_response(head: bytes, caps: Caps) -> Response:
+def parse_response(head: bytes, proxy_limits: ProxyLimits) -> Http1Response:
     """Raises: Malformed."""
     first, *fields = head.split(b"\r\n")
     line = _STATUS_LINE.fullmatch(first)
     if line is None:
-        raise Malformed(502, "no status line")
-    return Response(int(line[2]), int(line[1]), _headers(fields, caps, status=502))
+        raise HttpError(502, "no status line")
+    return Http1Response(int(line[2]), int(line[1]), _headers(fields, proxy_limits, status=502))
 
 
-def _headers(fields: Sequence[bytes], caps: Caps, *, status: int) -> tuple[Header, ...]:
-    if len(fields) > caps.headers:
-        raise Malformed(431 if status == 400 else status, "too many headers")
+def _headers(
+    fields: Sequence[bytes], proxy_limits: ProxyLimits, *, status: int
+) -> tuple[Header, ...]:
+    if len(fields) > proxy_limits.headers:
+        raise HttpError(431 if status == 400 else status, "too many headers")
     found: list[Header] = []
-    for each in fields:
-        field = _FIELD.fullmatch(each)  # no folding, no bare CR or LF, no space before the colon
+    for item in fields:
+        field = _FIELD.fullmatch(item)  # no folding, no bare CR or LF, no space before the colon
         if field is None:
-            raise Malformed(status, "a header that is none")
+            raise HttpError(status, "a header that is none")
         found.append((field[1], field[2]))
     return tuple(found)
 
 
-def values(headers: Sequence[Header], name: bytes) -> list[bytes]:
+def header_values(headers: Sequence[Header], name: bytes) -> list[bytes]:
     return [value for each, value in headers if each.lower() == name]
 
 
-def host_of(request: Request) -> str:
+def host_of(http1_request: Http1Request) -> str:
     """Raises: Malformed: it has no host, or two."""
-    hosts = values(request.headers, b"host")
+    hosts = header_values(http1_request.headers, b"host")
     if len(hosts) != 1:
-        raise Malformed(400, "a request names one host")
+        raise HttpError(400, "a request names one host")
     return hosts[0].decode("latin-1")
 
 
-def request_framing(request: Request) -> Framing:
+def request_framing(http1_request: Http1Request) -> Framing:
     """Raises: Malformed: there are two ways to read how long the body is."""
-    framing = _framing(request.headers, request.minor, status=400)
+    framing = _framing(http1_request.headers, http1_request.minor, status=400)
     return 0 if framing is None else framing
 
 
-def response_framing(response: Response, method: str) -> Framing:
+def response_framing(http1_response: Http1Response, method: str) -> Framing:
     """Raises: Malformed."""
-    framing = _framing(response.headers, response.minor, status=502)
-    if method == "HEAD" or response.status in (204, 304):
+    framing = _framing(http1_response.headers, http1_response.minor, status=502)
+    if method == "HEAD" or http1_response.status in (204, 304):
         return 0
     return "until closed" if framing is None else framing
 
 
 def _framing(headers: Sequence[Header], minor: int, *, status: int) -> Framing | None:
-    lengths = values(headers, b"content-length")
-    codings = values(headers, b"transfer-encoding")
+    lengths = header_values(headers, b"content-length")
+    codings = header_values(headers, b"transfer-encoding")
     if codings:
-        if lengths or minor == 0 or [each.lower() for each in codings] != [b"chunked"]:
-            raise Malformed(status, "two ways to tell how long the body is, or an unknown one")
+        if lengths or minor == 0 or [coding.lower() for coding in codings] != [b"chunked"]:
+            raise HttpError(status, "two ways to tell how long the body is, or an unknown one")
         return "chunked"
     if not lengths:
         return None
     if len(lengths) > 1 or not _LENGTH.fullmatch(lengths[0]):
-        raise Malformed(status, "no length of the body, or several")
+        raise HttpError(status, "no length of the body, or several")
     return int(lengths[0])
 
 
 def end_to_end(headers: Sequence[Header]) -> tuple[Header, ...]:
     """Without what is between two neighbours only, and without what says how long the body is."""
     dropped = set(_HOP_BY_HOP)
-    for value in values(headers, b"connection"):
-        dropped |= {each.strip().lower() for each in value.split(b",")}
+    for value in header_values(headers, b"connection"):
+        dropped |= {item.strip().lower() for item in value.split(b",")}
     return tuple(header for header in headers if header[0].lower() not in dropped)
 
 
@@ -280,12 +287,12 @@ def absolute_form(target: str) -> tuple[str, str]:
     return host, rest if rest.startswith("/") else f"/{rest}"
 
 
-def wants_to_stay(request: Request) -> bool:
-    options = b",".join(values(request.headers, b"connection")).lower()
-    return request.minor == 1 and b"close" not in options
+def keeps_alive(http1_request: Http1Request) -> bool:
+    options = b",".join(header_values(http1_request.headers, b"connection")).lower()
+    return http1_request.minor == 1 and b"close" not in options
 
 
-def written(first: str, headers: Sequence[Header]) -> bytes:
+def encode_head(first: str, headers: Sequence[Header]) -> bytes:
     lines = (first.encode("latin-1"), *(name + b": " + value for name, value in headers))
     return b"\r\n".join((*lines, b"", b""))
 

@@ -27,7 +27,7 @@ class Credential:
     """Where it may be sent: names, or `*.` and a name."""
 
 
-class Findings(Protocol):
+class SecretMatches(Protocol):
     @property
     def spans(self) -> Sequence[tuple[int, int, int]]:
         """Where a value begins and ends, and its number; in order and apart from each other."""
@@ -39,12 +39,12 @@ class Findings(Protocol):
         ...
 
 
-Search: TypeAlias = Callable[[bytes], Findings]
+Search: TypeAlias = Callable[[bytes], SecretMatches]
 """Finds values in content, however they are encoded."""
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class FilledHeaders:
     headers: tuple[Header, ...] = field(repr=False)
     names: tuple[str, ...]
     """Of the secrets that were put in."""
@@ -59,9 +59,11 @@ class Placeholders:
         search_for: Callable[[Sequence[str]], Search],
         new_token: Callable[[], str] = lambda: secrets.token_hex(16),
     ) -> None:
-        self._credentials = {f"{PREFIX}{new_token()}": each for each in credentials if each.value}
+        self._credentials = {
+            f"{PREFIX}{new_token()}": credential for credential in credentials if credential.value
+        }
         self._written = [placeholder.encode() for placeholder in self._credentials]
-        self._search = search_for([each.value for each in self._credentials.values()])
+        self._search = search_for([credential.value for credential in self._credentials.values()])
 
     def __bool__(self) -> bool:
         return bool(self._credentials)
@@ -71,7 +73,7 @@ class Placeholders:
         by_name = {each.name: placeholder for placeholder, each in self._credentials.items()}
         return {name: by_name[name] for name in names if name in by_name}
 
-    def fill(self, host: str, headers: Sequence[Header]) -> Filled:
+    def fill(self, host: str, headers: Sequence[Header]) -> FilledHeaders:
         """Headers for a host, with the secrets that are for it."""
         here = {
             placeholder.encode(): each
@@ -88,8 +90,8 @@ class Placeholders:
                     used.add(each.name)
             return value
 
-        filled = tuple((name, _inside_basic(value, put_in)) for name, value in headers)
-        return Filled(filled, tuple(sorted(used)))
+        filled = tuple((name, _fill_basic_auth(value, put_in)) for name, value in headers)
+        return FilledHeaders(filled, tuple(sorted(used)))
 
     def clean(self, content: bytes) -> bytes:
         """A response, or a whole part of one, as the sandbox may see it."""
@@ -105,10 +107,10 @@ class Placeholders:
         findings = self._search(content)
         return self._replaced(content, findings, findings.open), content[findings.open :]
 
-    def _replaced(self, content: bytes, findings: Findings, stop: int) -> bytes:
+    def _replaced(self, content: bytes, secret_matches: SecretMatches, stop: int) -> bytes:
         pieces: list[bytes] = []
         done = 0
-        for begin, end, number in findings.spans:
+        for begin, end, number in secret_matches.spans:
             if begin >= stop:
                 break
             pieces += (content[done:begin], self._written[number])
@@ -133,7 +135,7 @@ class Cleaner:
         return done
 
 
-def _inside_basic(value: bytes, put_in: Callable[[bytes], bytes]) -> bytes:
+def _fill_basic_auth(value: bytes, put_in: Callable[[bytes], bytes]) -> bytes:
     basic = _BASIC.fullmatch(value)
     if basic is None:
         return put_in(value)

@@ -29,7 +29,7 @@ _NEVER = frozenset(("CONNECT", "TRACE"))
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class EgressRequest:
     """A request, as rules see it."""
 
     scheme: Scheme
@@ -41,7 +41,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class EgressRule:
     host: str
     """A name, `*.` and a name for all below it, or `*` for every host."""
     methods: frozenset[str] = frozenset()
@@ -62,36 +62,41 @@ class Rule:
             return False
         return is_host(host, self.host)
 
-    def allows(self, wish: Wish) -> bool:
-        if not self.covers(wish.host, wish.port, wish.scheme) or wish.method in _NEVER:
+    def allows(self, egress_request: EgressRequest) -> bool:
+        if (
+            not self.covers(egress_request.host, egress_request.port, egress_request.scheme)
+            or egress_request.method in _NEVER
+        ):
             return False
-        if self.methods and wish.method not in self.methods:
+        if self.methods and egress_request.method not in self.methods:
             return False
         if not self.paths:
             return True
-        path = _plain_path(wish.path)
-        return path is not None and any(_matches(path, each) for each in self.paths)
+        path = _plain_path(egress_request.path)
+        return path is not None and any(_matches(path, item) for item in self.paths)
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class EgressRules:
     """An allow list: the first rule that allows a thing is the one that did."""
 
-    rules: tuple[Rule, ...] = field(default=())
+    rules: tuple[EgressRule, ...] = field(default=())
 
-    def covering(self, host: str, port: int, scheme: Scheme) -> tuple[Rule, ...]:
+    def covering(self, host: str, port: int, scheme: Scheme) -> tuple[EgressRule, ...]:
         return tuple(rule for rule in self.rules if rule.covers(host, port, scheme))
 
-    def allowing(self, wish: Wish) -> Rule | None:
-        return next((rule for rule in self.rules if rule.allows(wish)), None)
+    def allowing(self, egress_request: EgressRequest) -> EgressRule | None:
+        return next((rule for rule in self.rules if rule.allows(egress_request)), None)
 
     def addresses(self, host: str, port: int, scheme: Scheme) -> tuple[Network, ...]:
         """Addresses that are no public ones, and that the host may have all the same."""
-        return tuple(each for rule in self.covering(host, port, scheme) for each in rule.addresses)
+        return tuple(
+            address for rule in self.covering(host, port, scheme) for address in rule.addresses
+        )
 
 
-NOTHING_ALLOWED = Rules()
-EVERY_HOST = Rules((Rule(host="*", plain_http=True),))
+NO_HOSTS = EgressRules()
+ALL_HOSTS = EgressRules((EgressRule(host="*", plain_http=True),))
 """Every public one: an address that is not public is never dialled without being named."""
 
 
@@ -109,7 +114,7 @@ class _Networking(Struct, frozen=True, kw_only=True):
     allowed_hosts: tuple[str | _Host, ...] = ()
 
 
-def parse_rules(settings: object) -> Rules:
+def parse_rules(settings: object) -> EgressRules:
     """What `networking` of an environment says: `unrestricted`, or `limited` to `allowed_hosts`.
 
     Raises:
@@ -119,13 +124,13 @@ def parse_rules(settings: object) -> Rules:
         networking = msgspec.convert(settings, _Networking)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"networking: {error}") from error
-    listed = tuple(_rule(each) for each in networking.allowed_hosts)
+    listed = tuple(_parse_rule(allowed_host) for allowed_host in networking.allowed_hosts)
     if networking.type == "unrestricted":
-        return Rules((*listed, *EVERY_HOST.rules))
-    return Rules(listed)
+        return EgressRules((*listed, *ALL_HOSTS.rules))
+    return EgressRules(listed)
 
 
-def _rule(listed: str | _Host) -> Rule:
+def _parse_rule(listed: str | _Host) -> EgressRule:
     given = _Host(host=listed) if isinstance(listed, str) else listed
     for method in given.methods:
         if not _METHOD.fullmatch(method) or method in _NEVER:
@@ -136,17 +141,17 @@ def _rule(listed: str | _Host) -> Rule:
     for port in given.ports:
         if not 0 < port < 65536:
             raise InvalidInput(f"{given.host}: {port} is no port")
-    return Rule(
-        host=_listed_host(given.host),
+    return EgressRule(
+        host=_parse_host(given.host),
         methods=frozenset(given.methods),
         paths=given.paths,
         plain_http=given.plain_http,
         ports=frozenset(given.ports),
-        addresses=tuple(_range(given.host, each) for each in given.addresses),
+        addresses=tuple(_parse_range(given.host, address) for address in given.addresses),
     )
 
 
-def _listed_host(written: str) -> str:
+def _parse_host(written: str) -> str:
     wildcard = "*." if written.startswith("*.") else ""
     host = host_name(written[len(wildcard) :])
     if host is None:
@@ -156,7 +161,7 @@ def _listed_host(written: str) -> str:
     return wildcard + host
 
 
-def _range(host: str, written: str) -> Network:
+def _parse_range(host: str, written: str) -> Network:
     try:
         return ip_network(written)
     except ValueError as error:
@@ -190,7 +195,7 @@ def _plain_path(path: str) -> str | None:
     if "%2f" in path.lower() or ";" in plain:
         return None
     inner = plain.split("/")[1:]
-    if any(each in (".", "..") for each in inner) or "" in inner[:-1]:
+    if any(item in (".", "..") for item in inner) or "" in inner[:-1]:
         return None
     return plain
 

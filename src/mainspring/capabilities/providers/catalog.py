@@ -18,11 +18,11 @@ from msgspec import Struct
 from mainspring.capabilities.providers.quirks import Quirks
 from mainspring.core import clock as clocks
 from mainspring.core import error_table
-from mainspring.core.catalog import FREE, ModelFacts, Price, cost_of
 from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Usage
 from mainspring.core.model import Effort
+from mainspring.core.model_facts import FREE, ModelFacts, Price, cost_of
 
 Table: TypeAlias = dict[str, object]
 
@@ -64,7 +64,7 @@ class LongTariff(Tariff, frozen=True, kw_only=True, forbid_unknown_fields=True):
     over: int
 
 
-class Listing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ModelListing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A model as the catalog has it."""
 
     window: int
@@ -109,7 +109,7 @@ class Catalog:
         Raises:
             InvalidInput: the file cannot be read or is not a catalog; it says where.
         """
-        shipped = ("catalog.toml", _shipped_text())
+        shipped = ("catalog.toml", _bundled_text())
         if extra is None or not extra.exists():
             return cls(shipped)
         try:
@@ -179,9 +179,9 @@ class Catalog:
         listing = self.listing(self.resolve(name))
         return self._price(listing, listing.price)
 
-    def _price(self, listing: Listing, tariff: Tariff | None) -> Price:
+    def _price(self, model_listing: ModelListing, tariff: Tariff | None) -> Price:
         today = self._clock().date()
-        return FREE if tariff is None else tariff.on(today).priced(listing.price_date, today)
+        return FREE if tariff is None else tariff.on(today).priced(model_listing.price_date, today)
 
     def quirks(self, name: str) -> Quirks:
         """What the adapter must know, completed by what the catalog says elsewhere."""
@@ -193,7 +193,7 @@ class Catalog:
             supports_images=listing.vision,
         )
 
-    def listing(self, model: str) -> Listing:
+    def listing(self, model: str) -> ModelListing:
         """Everything there is on `provider:name`; for a server's unlisted model, its defaults."""
         provider = model.partition(":")[0]
         own = self._models.get(model) or self._models.get(_SNAPSHOT.sub("", model), {})
@@ -203,7 +203,7 @@ class Catalog:
         inherited = self._families[family] if isinstance(family, str) else {}
         table = {**self._providers.get(provider, {}), **inherited, **own}
         try:
-            return msgspec.convert(table, Listing)
+            return msgspec.convert(table, ModelListing)
         except msgspec.ValidationError as error:
             raise InvalidInput(f"models.{model}: {error}") from error
 
@@ -240,7 +240,7 @@ class Catalog:
 
 
 @functools.cache
-def shipped() -> Catalog:
+def bundled_catalog() -> Catalog:
     """The catalog without any additions."""
     return Catalog.load()
 
@@ -251,9 +251,9 @@ def lookup(name: str) -> ModelFacts:
     Raises:
         InvalidInput: nothing is known by that name; it lists what comes close.
     """
-    return shipped().lookup(name)
+    return bundled_catalog().lookup(name)
 
 
-def _shipped_text() -> str:
+def _bundled_text() -> str:
     file = importlib.resources.files("mainspring.capabilities.providers") / "catalog.toml"
     return file.read_text(encoding="utf-8")

@@ -45,7 +45,7 @@ def output_limit(request: Request, quirks: Quirks) -> int:
     return min(request.max_tokens, quirks.max_output)
 
 
-def effort_sent(wanted: Effort, quirks: Quirks) -> Effort | None:
+def supported_effort(wanted: Effort, quirks: Quirks) -> Effort | None:
     """The nearest level that the model takes, rather lower than higher; None: say nothing."""
     if wanted in quirks.efforts:
         return wanted

@@ -1,9 +1,15 @@
-"""When asking the same model again makes sense, and how long to wait before it."""
+"""When asking the same model again makes sense, how long to wait before it, and the clock and
+randomness that a test can replace.
+"""
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import anyio
 
 from mainspring.core.errors import ProviderFailed, ProviderFailure
 
@@ -19,7 +25,7 @@ _SLOW = frozenset[ProviderFailure](("timeout", "stalled"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Backoff:
+class RetryPolicy:
     attempts: int = 3
     """How often one model is asked within one call."""
     first_seconds: float = 1.0
@@ -34,7 +40,7 @@ def retry_delay(
     failure: ProviderFailed,
     attempt: int,
     *,
-    backoff: Backoff,
+    retry_policy: RetryPolicy,
     rng: random.Random,
     is_alone: bool,
 ) -> float | None:
@@ -44,15 +50,25 @@ def retry_delay(
     sessions that failed together do not come back together. What took long to fail is not
     repeated while another model is at hand.
     """
-    if not failure.retryable or attempt >= backoff.attempts:
+    if not failure.retryable or attempt >= retry_policy.attempts:
         return None
     if failure.kind in _SLOW and not is_alone:
         return None
-    ceiling = min(backoff.max_seconds, backoff.first_seconds * 2 ** (attempt - 1))
+    ceiling = min(retry_policy.max_seconds, retry_policy.first_seconds * 2 ** (attempt - 1))
     jittered = rng.uniform(0, ceiling)
     asked = failure.retry_after_seconds
     if asked is None:
         return jittered
-    longest = backoff.max_lone_wait_seconds if is_alone else backoff.max_retry_after_seconds
+    longest = (
+        retry_policy.max_lone_wait_seconds if is_alone else retry_policy.max_retry_after_seconds
+    )
     # The jitter comes on top: everybody was told the same number.
     return asked + jittered if asked <= longest else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    clock: Callable[[], float] = time.monotonic
+    """Seconds that only ever grow."""
+    sleep: Callable[[float], Awaitable[None]] = anyio.sleep
+    random: random.Random = field(default_factory=random.Random)

@@ -16,12 +16,21 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from mainspring.capabilities.providers.breaker import Breaker, BreakerSettings
-from mainspring.capabilities.providers.estimate import request_tokens
-from mainspring.capabilities.providers.pacing import Pace, PaceSettings
-from mainspring.capabilities.providers.retry import REQUEST_AT_FAULT, Backoff, retry_delay
-from mainspring.capabilities.providers.routing import Candidate, Role, Routing, Task
-from mainspring.capabilities.providers.timing import Timing
+from mainspring.capabilities.providers.circuit_breaker import BreakerSettings, CircuitBreaker
+from mainspring.capabilities.providers.rate_limit import RateLimiter, RateLimitSettings
+from mainspring.capabilities.providers.retry import (
+    REQUEST_AT_FAULT,
+    RetryPolicy,
+    Timing,
+    retry_delay,
+)
+from mainspring.capabilities.providers.routing_rules import (
+    ModelCandidate,
+    Role,
+    Routing,
+    RoutingTask,
+)
+from mainspring.capabilities.providers.token_estimate import request_tokens
 from mainspring.core.errors import InvalidInput, ProviderFailed
 from mainspring.core.model import Delta, FailedOver, Reply, Request, Stalled
 
@@ -31,17 +40,17 @@ _PROBE_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouterSettings:
-    backoff: Backoff = field(default_factory=Backoff)
+    retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
     breaker: BreakerSettings = field(default_factory=BreakerSettings)
-    pace: PaceSettings = field(default_factory=PaceSettings)
+    pace: RateLimitSettings = field(default_factory=RateLimitSettings)
     """Of a provider that `paces` does not name."""
-    paces: Mapping[str, PaceSettings] = field(default_factory=dict[str, PaceSettings])
+    paces: Mapping[str, RateLimitSettings] = field(default_factory=dict[str, RateLimitSettings])
     max_cooldown_wait_seconds: float = 30.0
     """With every breaker open, the longest cooldown that a call waits for instead of failing."""
 
 
 @dataclass(slots=True)
-class _Refusals:
+class _CandidateFailures:
     """What each candidate of one call said, for the event and for the final error."""
 
     said: dict[str, ProviderFailed] = field(default_factory=dict[str, ProviderFailed])
@@ -73,19 +82,21 @@ class Router:
         self.settings = settings or RouterSettings()
         self.timing = timing or Timing()
         self._breakers = {
-            candidate.id: Breaker(self.settings.breaker, self.timing.clock)
+            candidate.id: CircuitBreaker(self.settings.breaker, self.timing.clock)
             for candidate in routing.all()
         }
         self._paces = {
-            provider: Pace(self.settings.paces.get(provider, self.settings.pace), self.timing)
+            provider: RateLimiter(
+                self.settings.paces.get(provider, self.settings.pace), self.timing
+            )
             for provider in {candidate.provider for candidate in routing.all()}
         }
 
-    def route(self, task: Task | None = None) -> Route:
+    def route(self, routing_task: RoutingTask | None = None) -> ModelRoute:
         """A model for one thread: it keeps its choice, and says when another one answers."""
-        return Route(self, task or Task())
+        return ModelRoute(self, routing_task or RoutingTask())
 
-    def drill(self, role: Role = "main") -> Route:
+    def drill(self, role: Role = "main") -> ModelRoute:
         """As if the first model of the role were down: the second answers every call.
 
         Raises:
@@ -96,40 +107,42 @@ class Router:
             raise InvalidInput(
                 f"{role} has one model, {first.id}: there is nothing to fail over to"
             )
-        return Route(self, Task(role=role), candidates=tuple(rest), drilled=first.id)
+        return ModelRoute(self, RoutingTask(role=role), candidates=tuple(rest), drilled=first.id)
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
         async with aclosing(self.route().stream(request)) as items:
             async for item in items:
                 yield item
 
-    def breaker(self, candidate_id: str) -> Breaker:
+    def breaker(self, candidate_id: str) -> CircuitBreaker:
         return self._breakers[candidate_id]
 
-    def pace(self, provider: str) -> Pace:
+    def pace(self, provider: str) -> RateLimiter:
         return self._paces[provider]
 
-    async def choose(self, task: Task, request: Request) -> tuple[Candidate, ...]:
-        return await self._routing.choose(task, request)
+    async def choose(
+        self, routing_task: RoutingTask, request: Request
+    ) -> tuple[ModelCandidate, ...]:
+        return await self._routing.choose(routing_task, request)
 
     def candidates(self, role: Role = "main") -> tuple[str, ...]:
         """Ids in order; reserve money for the dearest of them, as any may answer."""
         return tuple(candidate.id for candidate in self._routing.candidates(role))
 
 
-class Route:
+class ModelRoute:
     """One thread's way to its models. The choice is made once, so prompt caches are not lost."""
 
     def __init__(
         self,
         router: Router,
-        task: Task,
+        routing_task: RoutingTask,
         *,
-        candidates: Sequence[Candidate] = (),
+        candidates: Sequence[ModelCandidate] = (),
         drilled: str | None = None,
     ) -> None:
         self._router = router
-        self._task = task
+        self._routing_task = routing_task
         self._candidates = tuple(candidates)
         self._current = drilled
         """Who answered last, or ought to."""
@@ -142,7 +155,7 @@ class Route:
         Raises:
             ProviderFailed: of the one model whose stream broke, or one for all that were asked.
         """
-        refusals = _Refusals()
+        refusals = _CandidateFailures()
         candidates = await self._order(request)
         await self._wait_for_a_cooldown(candidates)
         for candidate in candidates:
@@ -161,17 +174,17 @@ class Route:
                 return
         raise refusals.summary()
 
-    async def _order(self, request: Request) -> tuple[Candidate, ...]:
+    async def _order(self, request: Request) -> tuple[ModelCandidate, ...]:
         if not self._candidates:
-            self._candidates = await self._router.choose(self._task, request)
+            self._candidates = await self._router.choose(self._routing_task, request)
         if self._current is None:
             self._current = self._candidates[0].id
         return tuple(sorted(self._candidates, key=self._is_shaky))
 
-    def _is_shaky(self, candidate: Candidate) -> bool:
-        return self._broken.get(candidate.id, 0) >= _MAX_BROKEN_STREAMS
+    def _is_shaky(self, model_candidate: ModelCandidate) -> bool:
+        return self._broken.get(model_candidate.id, 0) >= _MAX_BROKEN_STREAMS
 
-    async def _wait_for_a_cooldown(self, candidates: Sequence[Candidate]) -> None:
+    async def _wait_for_a_cooldown(self, candidates: Sequence[ModelCandidate]) -> None:
         breakers = [self._router.breaker(candidate.id) for candidate in candidates]
         patience = self._router.settings.max_cooldown_wait_seconds
         while not any(breaker.is_admitting for breaker in breakers):
@@ -182,41 +195,46 @@ class Route:
             await self._router.timing.sleep(seconds)
 
     async def _ask(
-        self, candidate: Candidate, request: Request, refusals: _Refusals, *, is_alone: bool
+        self,
+        model_candidate: ModelCandidate,
+        request: Request,
+        candidate_failures: _CandidateFailures,
+        *,
+        is_alone: bool,
     ) -> AsyncGenerator[Delta | Reply, None]:
         """One candidate with its retries; if it gives nothing, its refusal is noted instead."""
-        breaker = self._router.breaker(candidate.id)
+        breaker = self._router.breaker(model_candidate.id)
         admission = breaker.admit()
         if admission is None:
-            refusals.said[candidate.id] = _left_alone(candidate, breaker)
+            candidate_failures.said[model_candidate.id] = _breaker_open(model_candidate, breaker)
             return
         try:
-            items = self._attempts(candidate, request, is_alone=is_alone)
+            items = self._attempts(model_candidate, request, is_alone=is_alone)
             async with aclosing(items):
                 async for item in items:
                     yield item
             admission.succeed()
             self._broken.clear()
-        except _Refused as refused:
+        except _CandidateFailed as refused:
             admission.fail(refused.failure)
-            refusals.said[candidate.id] = refused.failure
+            candidate_failures.said[model_candidate.id] = refused.failure
         except ProviderFailed as failure:
             if failure.kind not in REQUEST_AT_FAULT:
                 admission.fail(failure)
-                self._broken[candidate.id] = self._broken.get(candidate.id, 0) + 1
+                self._broken[model_candidate.id] = self._broken.get(model_candidate.id, 0) + 1
             raise
         finally:
             admission.release()
 
     async def _attempts(
-        self, candidate: Candidate, request: Request, *, is_alone: bool
+        self, model_candidate: ModelCandidate, request: Request, *, is_alone: bool
     ) -> AsyncGenerator[Delta | Reply, None]:
         timing = self._router.timing
         attempt = 0
         while True:
             attempt += 1
             has_given = False
-            items = self._once(candidate, request)
+            items = self._once(model_candidate, request)
             try:
                 async with aclosing(items):
                     async for item in items:
@@ -229,22 +247,24 @@ class Route:
                 seconds = retry_delay(
                     failure,
                     attempt,
-                    backoff=self._router.settings.backoff,
+                    retry_policy=self._router.settings.retry_policy,
                     rng=timing.random,
                     is_alone=is_alone,
                 )
                 if seconds is None:
-                    raise _Refused(_named(candidate, failure, attempt)) from failure
+                    raise _CandidateFailed(
+                        _with_candidate(model_candidate, failure, attempt)
+                    ) from failure
             await timing.sleep(seconds)
 
     async def _once(
-        self, candidate: Candidate, request: Request
+        self, model_candidate: ModelCandidate, request: Request
     ) -> AsyncGenerator[Delta | Reply, None]:
-        request = msgspec.structs.replace(request, model=candidate.name)
-        pace = self._router.pace(candidate.provider)
+        request = msgspec.structs.replace(request, model=model_candidate.name)
+        pace = self._router.pace(model_candidate.provider)
         async with (
             pace.slot(request_tokens(request) if pace.counts_tokens else 0) as tokens,
-            aclosing(candidate.model.stream(request)) as items,
+            aclosing(model_candidate.model.stream(request)) as items,
         ):
             async for item in items:
                 if isinstance(item, Reply):
@@ -252,25 +272,29 @@ class Route:
                     tokens.used = (
                         usage.input_tokens + usage.cache_creation_input_tokens + usage.output_tokens
                     )
-                    yield msgspec.structs.replace(item, model=candidate.id)
+                    yield msgspec.structs.replace(item, model=model_candidate.id)
                     return
                 yield item
-        raise ProviderFailed(candidate.provider, "malformed", "the stream ended without a reply")
+        raise ProviderFailed(
+            model_candidate.provider, "malformed", "the stream ended without a reply"
+        )
 
-    def _switched(self, candidate: Candidate, refusals: _Refusals) -> FailedOver:
+    def _switched(
+        self, model_candidate: ModelCandidate, candidate_failures: _CandidateFailures
+    ) -> FailedOver:
         before = self._current or ""
-        self._current = candidate.id
-        refusal = refusals.said.get(before)
+        self._current = model_candidate.id
+        refusal = candidate_failures.said.get(before)
         if refusal is not None:
             reason = str(refusal)
         elif before == self._drilled:
             reason = "drill"
         else:
-            reason = f"{candidate.id} answers again"
-        return FailedOver(from_model=before, to_model=candidate.id, reason=reason)
+            reason = f"{model_candidate.id} answers again"
+        return FailedOver(from_model=before, to_model=model_candidate.id, reason=reason)
 
 
-class _Refused(Exception):
+class _CandidateFailed(Exception):
     """A candidate gave nothing and will not be asked again in this call."""
 
     def __init__(self, failure: ProviderFailed) -> None:
@@ -278,19 +302,26 @@ class _Refused(Exception):
         self.failure = failure
 
 
-def _named(candidate: Candidate, failure: ProviderFailed, attempts: int) -> ProviderFailed:
+def _with_candidate(
+    model_candidate: ModelCandidate, failure: ProviderFailed, attempts: int
+) -> ProviderFailed:
     tried = f" ({attempts} attempts)" if attempts > 1 else ""
     what = str(failure).removeprefix(f"{failure.provider}: ")
     return ProviderFailed(
-        candidate.id, failure.kind, what + tried, retry_after_seconds=failure.retry_after_seconds
+        model_candidate.id,
+        failure.kind,
+        what + tried,
+        retry_after_seconds=failure.retry_after_seconds,
     )
 
 
-def _left_alone(candidate: Candidate, breaker: Breaker) -> ProviderFailed:
-    seconds, failure = breaker.seconds_left, breaker.opened_by
+def _breaker_open(
+    model_candidate: ModelCandidate, circuit_breaker: CircuitBreaker
+) -> ProviderFailed:
+    seconds, failure = circuit_breaker.seconds_left, circuit_breaker.opened_by
     why = "" if failure is None else str(failure).removeprefix(f"{failure.provider}: ")
     return ProviderFailed(
-        candidate.id,
+        model_candidate.id,
         "overloaded" if failure is None else failure.kind,
         f"left alone for another {seconds:.0f} s after: {why}",
         retry_after_seconds=seconds or _PROBE_SECONDS,

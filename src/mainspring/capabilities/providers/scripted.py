@@ -10,70 +10,172 @@ model = Scripted(
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import TypeAlias
 
 import anyio
+import msgspec
 
-from mainspring.capabilities.providers.estimate import estimated_usage
-from mainspring.capabilities.providers.playback import deltas_of
-from mainspring.capabilities.providers.prompt_cache import PromptCache
+from mainspring.capabilities.providers.anthropic.request import MAX_BREAKPOINTS
+from mainspring.capabilities.providers.token_estimate import (
+    estimated_usage,
+    message_tokens,
+    text_tokens,
+)
 from mainspring.capabilities.providers.tool_calls import CallIds
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import ProviderFailed, ProviderFailure
 from mainspring.core.events import Usage
-from mainspring.core.model import Delta, Reply, ReplyReason, Request, Thinking, ToolUse
+from mainspring.core.model import (
+    Delta,
+    Reply,
+    ReplyReason,
+    Request,
+    TextDelta,
+    Thinking,
+    ThinkingDelta,
+    ToolInputDelta,
+    ToolUse,
+    ToolUseReady,
+)
+
+_LOOKBACK = 20
+"""How many blocks before a breakpoint a hit is looked for."""
+
+
+class SimulatedPromptCache:
+    """Keeps prefixes as Anthropic's does: per model, up to breakpoints, and never forgets."""
+
+    def __init__(self, *, min_tokens: int = 0) -> None:
+        self._min_tokens = min_tokens
+        self._known: set[bytes] = set()
+
+    def usage(self, request: Request, *, output_tokens: int) -> Usage:
+        """What the request costs now; what it wrote is there for the next one."""
+        steps = list(_cache_steps(request))
+        marks = [index for index, step in enumerate(steps) if step.is_breakpoint]
+        marks = marks[-MAX_BREAKPOINTS:]
+        total = steps[-1].tokens if steps else 0
+        read = max((self._found(steps, mark) for mark in marks), default=0)
+        written = steps[marks[-1]].tokens if marks else 0
+        if written < self._min_tokens:
+            written = 0
+        self._known |= {steps[mark].key for mark in marks if steps[mark].tokens >= self._min_tokens}
+        return Usage(
+            input_tokens=total - max(written, read),
+            cache_creation_input_tokens=max(0, written - read),
+            cache_read_input_tokens=read,
+            output_tokens=output_tokens,
+        )
+
+    def _found(self, cache_steps: list[_CacheStep], mark: int) -> int:
+        """Tokens of the longest known prefix that ends at the breakpoint or shortly before it."""
+        for index in range(mark, max(-1, mark - _LOOKBACK), -1):
+            if cache_steps[index].key in self._known:
+                return cache_steps[index].tokens
+        return 0
+
+
+class _CacheStep(msgspec.Struct, frozen=True):
+    """The prompt up to some point: its hash and its length."""
+
+    key: bytes
+    tokens: int
+    is_breakpoint: bool
+
+
+def _cache_steps(request: Request) -> Iterator[_CacheStep]:
+    digest = blake2b(request.model.encode(), digest_size=16)
+    tokens = 0
+    for content, size, is_breakpoint in _cache_pieces(request):
+        digest.update(content)
+        tokens += size
+        yield _CacheStep(digest.digest(), tokens, is_breakpoint)
+
+
+def _cache_pieces(request: Request) -> Iterator[tuple[bytes, int, bool]]:
+    if request.tools:
+        tools = msgspec.json.encode(request.tools)
+        yield tools, text_tokens(tools.decode()), True
+    for index, part in enumerate(request.system):
+        yield msgspec.json.encode(part), text_tokens(part), index == 0
+    marked = frozenset(request.cache_messages)
+    for index, message in enumerate(request.messages):
+        yield msgspec.json.encode(message), message_tokens(message), index in marked
+
+
+def reply_deltas(reply: Reply, *, chunk_chars: int = 24) -> Iterator[Delta]:
+    for block in reply.content:
+        match block:
+            case TextBlock(text=text):
+                yield from map(TextDelta, _chunks(text, chunk_chars))
+            case Thinking(text=text):
+                yield from map(ThinkingDelta, _chunks(text, chunk_chars))
+            case ToolUse(id=id_, name=name):
+                yield ToolInputDelta(id=id_, name=name, json="")
+                written = block.invalid_json
+                if written is None:
+                    written = msgspec.json.encode(block.input).decode()
+                for piece in _chunks(written, chunk_chars):
+                    yield ToolInputDelta(id=id_, name=name, json=piece)
+                if block.invalid_json is None:
+                    yield ToolUseReady(block)
+
+
+def _chunks(text: str, size: int) -> Iterator[str]:
+    return (text[start : start + size] for start in range(0, len(text), size))
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ScriptLine:
     """What to say at one turn. Lines are put together with `+`; ids and usage come later."""
 
     content: tuple[TextBlock | Thinking | ToolUse, ...]
     reason: ReplyReason | None = None
     usage: Usage | None = None
 
-    def __add__(self, other: Line) -> Line:
-        return Line(
+    def __add__(self, other: ScriptLine) -> ScriptLine:
+        return ScriptLine(
             self.content + other.content, other.reason or self.reason, other.usage or self.usage
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class ScriptFailure:
     """A call that does not succeed, after some deltas perhaps."""
 
     kind: ProviderFailure
     what: str
-    after: Line | None = None
+    after: ScriptLine | None = None
     retry_after_seconds: float | None = None
 
 
-Answer: TypeAlias = Line | Reply | Failure
-Step: TypeAlias = Answer | Callable[[Request], Answer]
+ScriptAnswer: TypeAlias = ScriptLine | Reply | ScriptFailure
+ScriptStep: TypeAlias = ScriptAnswer | Callable[[Request], ScriptAnswer]
 
 
-def says(text: str, *, reason: ReplyReason | None = None, usage: Usage | None = None) -> Line:
-    return Line((TextBlock(text),), reason, usage)
+def says(text: str, *, reason: ReplyReason | None = None, usage: Usage | None = None) -> ScriptLine:
+    return ScriptLine((TextBlock(text),), reason, usage)
 
 
-def thinks(text: str, *, signature: str | None = None) -> Line:
-    return Line((Thinking(text=text, signature=signature),))
+def thinks(text: str, *, signature: str | None = None) -> ScriptLine:
+    return ScriptLine((Thinking(text=text, signature=signature),))
 
 
-def calls(tool: str, /, **given: object) -> Line:
-    return Line((ToolUse(id="", name=tool, input=given),))
+def calls(tool: str, /, **given: object) -> ScriptLine:
+    return ScriptLine((ToolUse(id="", name=tool, input=given),))
 
 
 def fails(
     kind: ProviderFailure,
     what: str = "as the script says",
     *,
-    after: Line | None = None,
+    after: ScriptLine | None = None,
     retry_after_seconds: float | None = None,
-) -> Failure:
-    return Failure(kind, what, after, retry_after_seconds)
+) -> ScriptFailure:
+    return ScriptFailure(kind, what, after, retry_after_seconds)
 
 
 class Scripted:
@@ -81,12 +183,12 @@ class Scripted:
 
     def __init__(
         self,
-        *steps: Step,
-        otherwise: Step | None = None,
+        *steps: ScriptStep,
+        otherwise: ScriptStep | None = None,
         latency_seconds: float = 0,
         delta_seconds: float = 0,
         chunk_chars: int = 24,
-        cache: PromptCache | None = None,
+        cache: SimulatedPromptCache | None = None,
     ) -> None:
         """`latency_seconds` pass before the first delta, `delta_seconds` before each other one."""
         self.requests: list[Request] = []
@@ -96,7 +198,7 @@ class Scripted:
         self._latency_seconds = latency_seconds
         self._delta_seconds = delta_seconds
         self._chunk_chars = chunk_chars
-        self._cache = cache or PromptCache()
+        self._cache = cache or SimulatedPromptCache()
 
     @property
     def steps_left(self) -> int:
@@ -105,12 +207,12 @@ class Scripted:
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
         self.requests.append(request)
         answer = self._next(request)
-        failure = answer if isinstance(answer, Failure) else None
-        said = answer if not isinstance(answer, Failure) else answer.after or Line(())
+        failure = answer if isinstance(answer, ScriptFailure) else None
+        said = answer if not isinstance(answer, ScriptFailure) else answer.after or ScriptLine(())
         reply = self._reply(said, request)
         await anyio.sleep(self._latency_seconds)
         if request.stream:
-            for delta in deltas_of(reply, chunk_chars=self._chunk_chars):
+            for delta in reply_deltas(reply, chunk_chars=self._chunk_chars):
                 yield delta
                 await anyio.sleep(self._delta_seconds)
         if failure is not None:
@@ -122,15 +224,15 @@ class Scripted:
             )
         yield reply
 
-    def _next(self, request: Request) -> Answer:
+    def _next(self, request: Request) -> ScriptAnswer:
         step = self._steps.pop(0) if self._steps else self._otherwise
         if step is None:
             asked = len(self.requests)
             what = f"the script has no answer to request {asked}; it ended before"
             raise ProviderFailed("scripted", "exhausted", what)
-        return step if isinstance(step, Line | Reply | Failure) else step(request)
+        return step if isinstance(step, ScriptLine | Reply | ScriptFailure) else step(request)
 
-    def _reply(self, said: Line | Reply, request: Request) -> Reply:
+    def _reply(self, said: ScriptLine | Reply, request: Request) -> Reply:
         if isinstance(said, Reply):
             return said
         ids = CallIds(request)

@@ -11,7 +11,7 @@ import msgspec
 from mainspring.core.model import INVALID_JSON, Assistant, Request, ToolUse
 
 
-def parsed_input(pieces: Sequence[str]) -> dict[str, object]:
+def parse_input(pieces: Sequence[str]) -> dict[str, object]:
     """The input that a model wrote, piece by piece; parsed here, once."""
     written = "".join(pieces)
     if not written.strip():
@@ -20,10 +20,10 @@ def parsed_input(pieces: Sequence[str]) -> dict[str, object]:
         value: object = msgspec.json.decode(written)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return {INVALID_JSON: written}
-    return input_of(value, written)
+    return as_input(value, written)
 
 
-def input_of(value: object, written: str | None = None) -> dict[str, object]:
+def as_input(value: object, written: str | None = None) -> dict[str, object]:
     """A decoded input as the mapping it must be."""
     match value:
         case dict():
@@ -60,7 +60,7 @@ class CallIds:
         return f"{self._stem}_{self._made}"
 
 
-def accepted_id(id_: str, *, pattern: re.Pattern[str]) -> str:
+def valid_id(id_: str, *, pattern: re.Pattern[str]) -> str:
     """The id as it is, or a stand-in where a provider would reject another provider's id."""
     return id_ if pattern.fullmatch(id_) else f"call_{_digest(id_, 16)}"
 

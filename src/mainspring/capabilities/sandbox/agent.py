@@ -57,7 +57,9 @@ def unconfined() -> None:
     return None
 
 
-def as_asked(cwd: str, argv: list[str], env: dict[str, str]) -> tuple[list[str], dict[str, str]]:
+def unchanged_command(
+    cwd: str, argv: list[str], env: dict[str, str]
+) -> tuple[list[str], dict[str, str]]:
     del cwd
     return argv, env
 
@@ -68,7 +70,7 @@ def serve(
     listens: bool = False,
     confine: Callable[[], None] = unconfined,
     sweep: Callable[[], None] = kill_namespace,
-    dress: Dress = as_asked,
+    dress: Dress = unchanged_command,
     is_guarded: Callable[[], bool] = always,
 ) -> None:
     """Until the keeper is gone. `confine` is called in each program's process before it becomes
@@ -80,7 +82,7 @@ def serve(
     ended, wake = os.pipe()
     os.set_blocking(ended, False)
     os.set_blocking(wake, False)
-    _signal.signal(_signal.SIGCHLD, _ignored)
+    _signal.signal(_signal.SIGCHLD, _ignore_signal)
     _signal.set_wakeup_fd(wake)
     poll = select.poll()
     poll.register(control.fileno(), select.POLLIN)
@@ -108,7 +110,7 @@ def serve(
                 return
 
 
-def _ignored(_signal_number: int, _frame: object) -> None:
+def _ignore_signal(_signal_number: int, _frame: object) -> None:
     return None
 
 

@@ -15,21 +15,29 @@ from importlib.machinery import SourceFileLoader
 from importlib.util import MAGIC_NUMBER, find_spec
 from pathlib import Path
 
-from mainspring.capabilities.sandbox.cage import CONTROL_FD, MIB, Launch, Site, rlimits_of
-from mainspring.capabilities.sandbox.interpreter import agent_interpreter
-from mainspring.capabilities.sandbox.private_paths import Identity, holders, identity_of
+from mainspring.capabilities.sandbox.backend import (
+    CONTROL_FD,
+    MIB,
+    FileIdentity,
+    Launch,
+    SandboxSpec,
+    containing_paths,
+    file_identity,
+    find_agent_interpreter,
+    rlimits_of,
+)
 from mainspring.capabilities.sandbox.seccomp import MACHINES, seccomp_program
 from mainspring.capabilities.sandbox.session_uids import session_uid
 from mainspring.capabilities.sandbox.wire import pack
 from mainspring.core.errors import SandboxFailed
-from mainspring.core.hands import Level
+from mainspring.core.ports import IsolationLevel
 
 OPTIONAL = frozenset(("--disable-userns", "--hostname"))
 """What some places do not allow, and seccomp covers."""
 
 _PACKAGES = Path(__file__).parents[3]
 _OWN = "/run"
-_INSIDE = (
+_AGENT_MODULES = (
     *("mainspring.capabilities.sandbox.bwrap_inside", "mainspring.capabilities.sandbox.agent"),
     *("mainspring.capabilities.sandbox.wire", "mainspring.core.openat"),
 )
@@ -57,53 +65,57 @@ class Bubblewrap:
         return "bubblewrap"
 
     @property
-    def level(self) -> Level:
+    def level(self) -> IsolationLevel:
         return "isolated"
 
-    def launch(self, site: Site) -> Launch:
+    def launch(self, spec: SandboxSpec) -> Launch:
         machine = os.uname().machine
         if machine not in MACHINES:
             raise SandboxFailed(f"there is no seccomp filter for {machine}: use x86_64 or aarch64")
-        python = agent_interpreter()
+        python = find_agent_interpreter()
         homes = [python.home] if python.home else []
-        shared = [site.share] if site.share else []
-        beside = [*homes, *shared, *site.read_only]
-        beside = [path for path in beside if not path.is_relative_to(site.workspace)]
+        shared = [spec.share] if spec.share else []
+        beside = [*homes, *shared, *spec.read_only]
+        beside = [path for path in beside if not path.is_relative_to(spec.workspace)]
         filter_ = seccomp_program(machine)
-        inside = _inside()
-        files = _Files(_orders(site, filter_))
-        fixed = [*self._namespaces(), *_system(), *_scratch(site.limits.tmp_bytes)]
+        inside = _agent_modules()
+        files = _Files(_config(spec, filter_))
+        fixed = [*self._namespaces(), *_system(), *_scratch(spec.sandbox_limits.tmp_bytes)]
         own = [
-            *_identity(files, site.workspace),
-            *(word for name in inside for word in _copied(files, f"{_OWN}/{name}", inside[name])),
+            *_identity(files, spec.workspace),
+            *(
+                word
+                for name in inside
+                for word in _copy_file(files, f"{_OWN}/{name}", inside[name])
+            ),
         ]
-        sources = [("--ro-bind-fd", path) for path in beside] + [("--bind-fd", site.workspace)]
+        sources = [("--ro-bind-fd", path) for path in beside] + [("--bind-fd", spec.workspace)]
         for number, (how, path) in enumerate(sources, start=files.next):
             own += [how, str(number), str(path)]
-        own += _aliases(site, [path for _, path in sources])
+        own += _aliases(spec, [path for _, path in sources])
         argv = (
             *(self.path, *fixed, *own),
-            *("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", str(site.workspace)),
+            *("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", str(spec.workspace)),
             *("--", str(python.path), "-I", "-S", "-c", _BEGIN),
         )
         return Launch(
             argv=argv,
             files=tuple(files.contents),
             sources=tuple(str(path) for _, path in sources),
-            uid=_uid(site.session_id) if self.owns_uid else None,
-            forbidden=_forbidden(site),
+            uid=_uid(spec.session_id) if self.owns_uid else None,
+            forbidden=_forbidden(spec),
             variables={
                 "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
-                "HOME": str(site.workspace),
+                "HOME": str(spec.workspace),
                 "TMPDIR": "/tmp",
                 "USER": "sandbox",
                 "LANG": "C.UTF-8",
             },
-            rlimits=rlimits_of(site.limits),
+            rlimits=rlimits_of(spec.sandbox_limits),
             fingerprint="\n".join(
                 (
-                    *(*fixed, *map(str, (*homes, *site.read_only)), repr(site.limits)),
-                    *(repr(site.network), repr(self.owns_uid), filter_.hex()),
+                    *(*fixed, *map(str, (*homes, *spec.read_only)), repr(spec.sandbox_limits)),
+                    *(repr(spec.network), repr(self.owns_uid), filter_.hex()),
                     *(inside[name].decode() for name in inside if name.endswith(".py")),
                 )
             ),
@@ -137,10 +149,10 @@ def find_bubblewraps() -> list[str]:
     return [path for path in found if os.access(path, os.X_OK)]
 
 
-def _forbidden(site: Site) -> tuple[Identity, ...]:
+def _forbidden(spec: SandboxSpec) -> tuple[FileIdentity, ...]:
     """What may not be mounted: it would show the operator's files. The workspace may: what is
     private in it is hidden there."""
-    return tuple(holders(site.private).keys() - {identity_of(site.workspace)})
+    return tuple(containing_paths(spec.private).keys() - {file_identity(spec.workspace)})
 
 
 def find_bubblewrap() -> str | None:
@@ -164,11 +176,11 @@ def _mounts_descriptors(path: str) -> bool:
 
 
 @cache
-def _inside() -> dict[str, bytes]:
+def _agent_modules() -> dict[str, bytes]:
     """The program that is the first inside. Compiled as well, which saves a third of the launch if
     the Python inside is of our version, and is passed over if it is not."""
     found: dict[str, bytes] = {}
-    for module in _INSIDE:
+    for module in _AGENT_MODULES:
         path = f"{module.replace('.', '/')}.py"
         loader = SourceFileLoader(module, str(_PACKAGES / path))
         compiled = marshal.dumps(loader.get_code(module))
@@ -194,16 +206,17 @@ class _Files:
         return str(self.next - 1)
 
 
-def _orders(site: Site, filter_: bytes) -> bytes:
+def _config(spec: SandboxSpec, filter_: bytes) -> bytes:
     """For `bwrap_inside.Orders`."""
     paths = [
-        _within(site.workspace, each) for each in (site.hidden, site.protected, site.read_only)
+        _relative_paths(spec.workspace, item)
+        for item in (spec.hidden, spec.protected, spec.read_only)
     ]
-    network = b"1" if site.network else b"0"
-    return pack((os.fsencode(site.workspace), *map(pack, paths), filter_, network))
+    network = b"1" if spec.network else b"0"
+    return pack((os.fsencode(spec.workspace), *map(pack, paths), filter_, network))
 
 
-def _within(root: Path, paths: Iterable[Path]) -> list[bytes]:
+def _relative_paths(root: Path, paths: Iterable[Path]) -> list[bytes]:
     above = os.path.join(root, "")
     found = {os.path.join(above, path) for path in paths}  # a hundred: `Path` takes its time
     return sorted(os.fsencode(path[len(above) :]) for path in found if path.startswith(above))
@@ -232,28 +245,30 @@ def _scratch(tmp_bytes: int) -> list[str]:
     ]
 
 
-def _aliases(site: Site, mounted: Sequence[Path]) -> Iterator[str]:
+def _aliases(spec: SandboxSpec, mounted: Sequence[Path]) -> Iterator[str]:
     """Links to the workspace, where they are in nobody's way. The root becomes read-only: programs
     cannot change them."""
-    for alias in site.aliases:
+    for alias in spec.aliases:
         is_free = not any(
             alias.is_relative_to(path) or path.is_relative_to(alias) for path in mounted
         )
         if is_free:
-            yield from ("--symlink", str(site.workspace), str(alias))
+            yield from ("--symlink", str(spec.workspace), str(alias))
 
 
 def _identity(files: _Files, workspace: Path) -> Iterator[str]:
     """What programs look themselves and this machine up in; nothing of the host's."""
-    yield from _copied(files, "/etc/passwd", f"sandbox:x:{_UID}:{_UID}::{workspace}:/bin/bash\n")
-    yield from _copied(files, "/etc/group", f"sandbox:x:{_UID}:\n")
-    yield from _copied(files, "/etc/hosts", "127.0.0.1 localhost sandbox\n::1 localhost\n")
-    yield from _copied(files, "/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n")
+    yield from _copy_file(files, "/etc/passwd", f"sandbox:x:{_UID}:{_UID}::{workspace}:/bin/bash\n")
+    yield from _copy_file(files, "/etc/group", f"sandbox:x:{_UID}:\n")
+    yield from _copy_file(files, "/etc/hosts", "127.0.0.1 localhost sandbox\n::1 localhost\n")
+    yield from _copy_file(
+        files, "/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n"
+    )
     if os.path.exists("/etc/localtime"):
-        yield from _copied(files, "/etc/localtime", Path("/etc/localtime").read_bytes())
+        yield from _copy_file(files, "/etc/localtime", Path("/etc/localtime").read_bytes())
 
 
-def _copied(files: _Files, path: str, content: str | bytes) -> Iterator[str]:
+def _copy_file(files: _Files, path: str, content: str | bytes) -> Iterator[str]:
     """A file of ours. Cheaper than a mount, of which bubblewrap minds each for every other."""
     packed = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
     yield from ("--perms", "0444", "--file", files.add(packed), path)

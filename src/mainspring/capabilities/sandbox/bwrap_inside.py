@@ -44,7 +44,7 @@ _MOVED = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EINVAL, errno.ESTALE, 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-class Orders:
+class BwrapConfig:
     """What it is told. `bwrap.py` writes it."""
 
     def __init__(self, packed: bytes) -> None:
@@ -59,11 +59,11 @@ class Orders:
 
 def main() -> None:
     with open(ORDERS_FD, "rb") as stream:
-        orders = Orders(stream.read())
+        orders = BwrapConfig(stream.read())
     try:
-        _called(_LIBC.unshare(_NEW_MOUNTS), "unshare")
+        _check_call(_LIBC.unshare(_NEW_MOUNTS), "unshare")
         _cover_proc()
-        workspace = _guarded(orders)
+        workspace = _mount_workspace(orders)
         _give_up_capabilities()
         _install(orders.filter)
         os.closerange(ORDERS_FD, max(map(int, os.listdir("/proc/self/fd"))) + 1)
@@ -83,13 +83,13 @@ def _cover_proc() -> None:
         if not name.isdigit() and name not in PROC:
             place = open_beneath(proc, name)
             is_folder = stat.S_ISDIR(os.fstat(place).st_mode)
-            _mount(_cloned(nothing if is_folder else null), place, _SEALED)
+            _mount(_clone_mount(nothing if is_folder else null), place, _SEALED)
     system = open_beneath(proc, "sys")
-    _mount(_cloned(system), system, _SEALED)
+    _mount(_clone_mount(system), system, _SEALED)
 
 
-def _guarded(orders: Orders) -> Workspace:
-    workspace = Workspace(orders)
+def _mount_workspace(config: BwrapConfig) -> WorkspaceMounts:
+    workspace = WorkspaceMounts(config)
     try:
         workspace.mount(os.open(".", O_PATH | os.O_DIRECTORY))
         workspace.check()
@@ -100,9 +100,9 @@ def _guarded(orders: Orders) -> Workspace:
         raise OSError(error.errno, f"{CHANGED}: {error.strerror}", error.filename) from error
 
 
-class Workspace:
-    def __init__(self, orders: Orders) -> None:
-        self._orders = orders
+class WorkspaceMounts:
+    def __init__(self, config: BwrapConfig) -> None:
+        self._config = config
         self._folders: dict[tuple[str, ...], int] = {}
         """Folders on the way to what is hidden or protected, each a mount of its own."""
         self._covers: set[tuple[int, int]] = set()
@@ -112,8 +112,8 @@ class Workspace:
 
     def mount(self, root: int) -> None:
         self._folders[()] = root
-        hidden = self._places(self._orders.hidden)
-        protected = self._places(self._orders.protected)
+        hidden = self._places(self._config.hidden)
+        protected = self._places(self._config.protected)
         for place in sorted(hidden | protected):
             if any(place[:size] in hidden for size in range(1, len(place))):
                 continue
@@ -121,7 +121,7 @@ class Workspace:
             if place in hidden:
                 self._hide(opened, place)
             else:
-                self._folders[place] = _cloned(opened)
+                self._folders[place] = _clone_mount(opened)
                 _mount(self._folders[place], opened, _SEALED)
 
     def check(self) -> None:
@@ -131,7 +131,7 @@ class Workspace:
         Raises:
             OSError: ESTALE for the first that does not.
         """
-        for path in (*self._orders.hidden, *self._orders.protected):
+        for path in (*self._config.hidden, *self._config.protected):
             opened = self._opened(path)
             if path in self._missing and opened is None:
                 continue
@@ -143,7 +143,7 @@ class Workspace:
         """Whether it still is so. When the host puts another file in the place of one that is
         mounted on, as git does with its config, the mount is gone. What is new since the sandbox
         was opened, or is gone, is for the lookout."""
-        for path in (*self._orders.hidden, *self._orders.protected):
+        for path in (*self._config.hidden, *self._config.protected):
             opened = None if path in self._missing else self._opened(path)
             if opened is not None:
                 is_mount = self._is_mount(path, opened)
@@ -171,7 +171,7 @@ class Workspace:
         except FileNotFoundError:
             return None  # as most of the protected names
         root = os.open(".", O_PATH | os.O_DIRECTORY)
-        walk = LinkWalk(root, self._orders.workspace)
+        walk = LinkWalk(root, self._config.workspace)
         try:
             opened = walk.open(path)
         except OSError as error:
@@ -191,7 +191,7 @@ class Workspace:
         cannot, by programs inside."""
         if place not in self._folders:
             opened = open_beneath(self._folder(place[:-1]), place[-1], O_PATH | os.O_DIRECTORY)
-            self._folders[place] = _cloned(opened)
+            self._folders[place] = _clone_mount(opened)
             _mount(self._folders[place], opened, 0)
         return self._folders[place]
 
@@ -199,25 +199,25 @@ class Workspace:
         if not stat.S_ISDIR(os.fstat(opened).st_mode):
             null = os.open("/dev/null", O_PATH)
             self._covers.add(identity(os.fstat(null)))
-            _mount(_cloned(null), opened, _SEALED)
+            _mount(_clone_mount(null), opened, _SEALED)
             return
         above = "/".join(place) + "/"
-        shown = [path[len(above) :] for path in self._orders.shown if path.startswith(above)]
-        trees = [(path, _cloned(open_beneath(opened, path))) for path in shown]
+        shown = [path[len(above) :] for path in self._config.shown if path.startswith(above)]
+        trees = [(path, _clone_mount(open_beneath(opened, path))) for path in shown]
         cover = _new_folder()
         self._covers.add(identity(os.fstat(cover)))
         _mount(cover, opened, 0)
         for path, tree in trees:
-            _mount(tree, _made(cover, path, tree), _SEALED)
+            _mount(tree, _make_mount_point(cover, path, tree), _SEALED)
         _set(cover, _SEALED)
 
     def _is_mount(self, path: str, opened: int) -> bool:
-        if path in self._orders.hidden:
+        if path in self._config.hidden:
             return identity(os.fstat(opened)) in self._covers
         return bool(os.fstatvfs(opened).f_flag & os.ST_RDONLY)
 
 
-def _made(folder: int, path: str, like: int) -> int:
+def _make_mount_point(folder: int, path: str, like: int) -> int:
     """A place to mount on in a folder of our own."""
     *folders, name = path.split("/")
     for part in folders:
@@ -241,10 +241,10 @@ class _Attributes(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_uint64) for name in ("set", "clear", "propagation", "users"))
 
 
-def _cloned(place: int) -> int:
+def _clone_mount(place: int) -> int:
     """What is open, and all that is mounted in it, as a mount that is nowhere yet."""
     flags = _CLONE | _CLOSE_ON_EXEC | _EMPTY_PATH | _RECURSIVE
-    return _called(_LIBC.syscall(_OPEN_TREE, place, b"", flags), "open_tree")
+    return _check_call(_LIBC.syscall(_OPEN_TREE, place, b"", flags), "open_tree")
 
 
 def _mount(tree: int, place: int, attributes: int) -> None:
@@ -252,36 +252,36 @@ def _mount(tree: int, place: int, attributes: int) -> None:
     if attributes:
         _set(tree, attributes)
     moved = _LIBC.syscall(_MOVE_MOUNT, tree, b"", place, b"", _ONTO_WHAT_IS_OPEN)
-    _called(moved, "move_mount")
+    _check_call(moved, "move_mount")
 
 
 def _set(tree: int, attributes: int) -> None:
     wanted = _Attributes(attributes, 0, 0, 0)
     flags, size = _EMPTY_PATH | _RECURSIVE, ctypes.c_size_t(ctypes.sizeof(wanted))
     changed = _LIBC.syscall(_MOUNT_SETATTR, tree, b"", flags, ctypes.byref(wanted), size)
-    _called(changed, "mount_setattr")
+    _check_call(changed, "mount_setattr")
 
 
 def _new_folder() -> int:
     """Empty, small, and on a file system of its own."""
-    system = _called(_LIBC.syscall(_FSOPEN, b"tmpfs", 1), "fsopen")
+    system = _check_call(_LIBC.syscall(_FSOPEN, b"tmpfs", 1), "fsopen")
     try:
         for name, value in ((b"size", b"4096"), (b"mode", b"0755")):
             said = _LIBC.syscall(_FSCONFIG, system, _SET_STRING, name, value, 0)
-            _called(said, "fsconfig")
-        _called(_LIBC.syscall(_FSCONFIG, system, _CREATE, None, None, 0), "fsconfig")
-        return _called(_LIBC.syscall(_FSMOUNT, system, 1, _NO_SUID | _NO_DEVICES), "fsmount")
+            _check_call(said, "fsconfig")
+        _check_call(_LIBC.syscall(_FSCONFIG, system, _CREATE, None, None, 0), "fsconfig")
+        return _check_call(_LIBC.syscall(_FSMOUNT, system, 1, _NO_SUID | _NO_DEVICES), "fsmount")
     finally:
         os.close(system)
 
 
 def _give_up_capabilities() -> None:
     for capability in (_SYS_ADMIN, _SET_PCAP):
-        _called(_LIBC.prctl(_DROP_BOUND, capability, 0, 0, 0), "prctl")
-    _called(_LIBC.prctl(_AMBIENT, _CLEAR, 0, 0, 0), "prctl")
+        _check_call(_LIBC.prctl(_DROP_BOUND, capability, 0, 0, 0), "prctl")
+    _check_call(_LIBC.prctl(_AMBIENT, _CLEAR, 0, 0, 0), "prctl")
     header = (ctypes.c_uint32 * 2)(_CAPABILITIES_VERSION, 0)
     none = (ctypes.c_uint32 * 6)()
-    _called(_LIBC.capset(ctypes.byref(header), ctypes.byref(none)), "capset")
+    _check_call(_LIBC.capset(ctypes.byref(header), ctypes.byref(none)), "capset")
 
 
 def _install(program: bytes) -> None:
@@ -289,10 +289,10 @@ def _install(program: bytes) -> None:
         _fields_ = (("count", ctypes.c_ushort), ("steps", ctypes.c_char_p))
 
     loaded = Program(len(program) // 8, program)
-    _called(_LIBC.prctl(_SET_SECCOMP, _FILTER, ctypes.byref(loaded), 0, 0), "seccomp")
+    _check_call(_LIBC.prctl(_SET_SECCOMP, _FILTER, ctypes.byref(loaded), 0, 0), "seccomp")
 
 
-def _called(result: int, what: str) -> int:
+def _check_call(result: int, what: str) -> int:
     if result < 0:
         raise OSError(ctypes.get_errno(), f"{what}: {os.strerror(ctypes.get_errno())}")
     return result

@@ -18,10 +18,10 @@ from pathlib import Path
 import anyio
 from anyio import to_thread
 
-from mainspring.capabilities.sandbox.cage import Backend, Site
-from mainspring.capabilities.sandbox.client import KeptSandbox
+from mainspring.capabilities.sandbox.backend import Backend, SandboxSpec
+from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
 from mainspring.core.errors import SandboxFailed
-from mainspring.core.hands import Exec
+from mainspring.core.ports import ExecRequest
 
 _SECONDS = 30.0
 _OUTSIDE_MODE = 0o777
@@ -39,7 +39,7 @@ for attempt in (read, write, connect):
 
 
 @dataclass(frozen=True, slots=True)
-class _Outside:
+class _CanaryTargets:
     """What programs must not reach."""
 
     folder: Path
@@ -68,12 +68,12 @@ class _Outside:
         return True
 
 
-async def failure_of(backend: Backend, python: str) -> str | None:
+async def canary_failure(backend: Backend, python: str) -> str | None:
     """Why it does not count; `None` if it holds."""
-    place = await to_thread.run_sync(_place)
+    place = await to_thread.run_sync(_make_probe_folder)
     try:
-        with _outside(place / "outside") as outside, anyio.fail_after(_SECONDS):
-            return await _tried(backend, place, outside, python)
+        with _canary_targets(place / "outside") as outside, anyio.fail_after(_SECONDS):
+            return await _run_canaries(backend, place, outside, python)
     except SandboxFailed as failed:
         return str(failed)
     except TimeoutError:
@@ -82,27 +82,29 @@ async def failure_of(backend: Backend, python: str) -> str | None:
         await to_thread.run_sync(lambda: shutil.rmtree(place, ignore_errors=True))
 
 
-async def _tried(backend: Backend, place: Path, outside: _Outside, python: str) -> str | None:
-    async with KeptSandbox(probe_site(place), backend, linger_seconds=0) as sandbox:
-        wanted = Exec(
+async def _run_canaries(
+    backend: Backend, place: Path, canary_targets: _CanaryTargets, python: str
+) -> str | None:
+    async with KeeperSandbox(probe_spec(place), backend, linger_seconds=0) as sandbox:
+        wanted = ExecRequest(
             key="canaries",
-            argv=(python, "-I", "-S", "-c", _ATTEMPTS, *outside.arguments),
+            argv=(python, "-I", "-S", "-c", _ATTEMPTS, *canary_targets.arguments),
             wall_seconds=_SECONDS / 2,
         )
         ran = await sandbox.run(wanted)
     said = ran.stdout.head.decode("utf-8", "replace")
-    if broken := outside.broken(said):
+    if broken := canary_targets.broken(said):
         return broken
     if not said.startswith("ran\n"):
         return f"a program did not run: {ran.stderr.head.decode('utf-8', 'replace').strip()}"
     return None
 
 
-def probe_site(place: Path) -> Site:
-    return Site(session_id="probe", workspace=place / "work", state=place / "state")
+def probe_spec(place: Path) -> SandboxSpec:
+    return SandboxSpec(session_id="probe", workspace=place / "work", state=place / "state")
 
 
-def _place() -> Path:
+def _make_probe_folder() -> Path:
     place = Path(tempfile.mkdtemp(prefix="mainspring-probe-"))
     place.chmod(0o755)  # whoever the sandbox is has to pass
     for name in ("work", "outside"):
@@ -112,9 +114,9 @@ def _place() -> Path:
 
 
 @contextmanager
-def _outside(folder: Path) -> Generator[_Outside]:
+def _canary_targets(folder: Path) -> Generator[_CanaryTargets]:
     secret = os.urandom(16).hex()
     (folder / "secret").write_text(secret)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)
-        yield _Outside(folder, secret, listener)
+        yield _CanaryTargets(folder, secret, listener)

@@ -12,11 +12,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from mainspring.capabilities.sandbox.cage import Launch, Site, readable_sources
+from mainspring.capabilities.sandbox.backend import Launch, SandboxSpec, readable_sources
 from mainspring.capabilities.sandbox.wire import pack
 from mainspring.core.errors import SandboxFailed
-from mainspring.core.hands import Level
 from mainspring.core.openat import LinkWalk, open_absolute
+from mainspring.core.ports import IsolationLevel
 
 _ROOT = Path(__file__).parents[2]
 _BEGIN = (
@@ -46,47 +46,47 @@ class Docker:
         return "docker"
 
     @property
-    def level(self) -> Level:
+    def level(self) -> IsolationLevel:
         return "isolated"
 
-    def launch(self, site: Site) -> Launch:
-        if site.network:
+    def launch(self, spec: SandboxSpec) -> Launch:
+        if spec.network:
             raise SandboxFailed(
                 "containers have no network: turn it off for this environment, or use bubblewrap"
             )
         path = shutil.which(self.program)
         if path is None:
             raise SandboxFailed(f"{self.program} is not installed: no container can be started")
-        container = container_name(site)
-        run = [path, *run_command(self, site, container)]
+        container = container_name(spec)
+        run = [path, *run_command(self, spec, container)]
         told = pack(
             [container.encode(), path.encode(), pack(map(os.fsencode, run)), self.user.encode()]
         )
         return Launch(
             argv=(sys.executable, "-I", "-S", "-c", _BEGIN, str(_ROOT)),
             files=(told,),
-            variables={"HOME": str(site.workspace), "TMPDIR": "/tmp", "LANG": "C.UTF-8"},
+            variables={"HOME": str(spec.workspace), "TMPDIR": "/tmp", "LANG": "C.UTF-8"},
             has_own_pids=False,
-            fingerprint="\n".join(hardening(self, site)),
+            fingerprint="\n".join(hardening(self, spec)),
         )
 
 
-def container_name(site: Site) -> str:
-    return "mainspring-" + hashlib.sha256(os.fsencode(site.state)).hexdigest()[:24]
+def container_name(spec: SandboxSpec) -> str:
+    return "mainspring-" + hashlib.sha256(os.fsencode(spec.state)).hexdigest()[:24]
 
 
-def run_command(backend: Docker, site: Site, container: str) -> list[str]:
+def run_command(backend: Docker, spec: SandboxSpec, container: str) -> list[str]:
     """Everything after `docker`."""
     return [
-        *("run", "--rm", "--interactive", "--name", container, *hardening(backend, site)),
-        *_volumes(site),
-        *("--workdir", str(site.workspace), "--entrypoint", "python3"),
+        *("run", "--rm", "--interactive", "--name", container, *hardening(backend, spec)),
+        *_volumes(spec),
+        *("--workdir", str(spec.workspace), "--entrypoint", "python3"),
         *(backend.image, "-I", "-S", "-c", _FIRST),
     ]
 
 
-def hardening(backend: Docker, site: Site) -> list[str]:
-    limits = site.limits
+def hardening(backend: Docker, spec: SandboxSpec) -> list[str]:
+    limits = spec.sandbox_limits
     memory = str(limits.memory_bytes)
     return [
         *(f"--runtime={backend.runtime}", "--network=none", "--read-only", "--cap-drop=ALL"),
@@ -102,16 +102,16 @@ def hardening(backend: Docker, site: Site) -> list[str]:
     ]
 
 
-def _volumes(site: Site) -> Iterator[str]:
+def _volumes(spec: SandboxSpec) -> Iterator[str]:
     """The engine opens them by name: unlike bubblewrap, it can be raced by another container that
     has the same workspace."""
-    root = site.workspace
+    root = spec.workspace
     yield _mount(root, root, "")
-    for path, source in readable_sources(site).items():
+    for path, source in readable_sources(spec).items():
         yield _mount(source, path, ",readonly")
-    for path in _present(root, site.protected):
+    for path in _present(root, spec.protected):
         yield _mount(path, path, ",readonly")
-    for path in _present(root, site.hidden):
+    for path in _present(root, spec.hidden):
         if path.is_dir():
             yield f"--tmpfs={path}:size=4k,mode=0555,ro"
         else:

@@ -13,7 +13,7 @@ import select
 import sys
 
 from mainspring.capabilities.sandbox.agent import CONTROL_FD, serve
-from mainspring.capabilities.sandbox.sweeping import kill_family
+from mainspring.capabilities.sandbox.process_cleanup import kill_descendants
 from mainspring.capabilities.sandbox.wire import unpack
 
 ORDERS_FD = CONTROL_FD + 1
@@ -63,7 +63,7 @@ class Container:
         """All but the first process, which no signal from inside reaches; then who waits for it."""
         inside = [self._program, "exec", self.name, "sh", "-c", "kill -9 -1"]
         os.waitpid(_spawn(inside), 0)
-        kill_family()
+        kill_descendants()
 
     def kill(self) -> None:
         os.waitpid(_spawn([self._program, "kill", self.name]), 0)

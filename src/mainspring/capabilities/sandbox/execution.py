@@ -8,11 +8,11 @@ import time
 from mainspring.capabilities.sandbox.wire import pack, unpack
 
 _PIECE = 65536
-LOST = pack([b"-1", b"lost", b"0", b"", b"", b"0", b"", b"", b"0"])
+LOST_RESULT = pack([b"-1", b"lost", b"0", b"", b"", b"0", b"", b"", b"0"])
 """The record of a program of which nobody knows how far it came."""
 
 
-class Wanted:
+class ProgramRequest:
     """A program as a client asks for it."""
 
     def __init__(self, fields: list[bytes]) -> None:
@@ -34,7 +34,7 @@ class Wanted:
         return bool(self.argv) and not any(b"\0" in word for word in words)
 
 
-class Tape:
+class HeadTailBuffer:
     """Keeps the beginning and the end of a stream."""
 
     def __init__(self, max_bytes: int) -> None:
@@ -59,21 +59,21 @@ class Tape:
 class Execution:
     """A program that the agent has been told to start."""
 
-    def __init__(self, wanted: Wanted, rlimits: bytes) -> None:
-        self.name = wanted.name
+    def __init__(self, program_request: ProgramRequest, rlimits: bytes) -> None:
+        self.name = program_request.name
         self._begun = time.monotonic()
-        self.deadline = self._begun + wanted.wall_seconds
+        self.deadline = self._begun + program_request.wall_seconds
         self.stopped: str | None = None
         self.give_up_at: float | None = None
         """When to stop waiting for the agent to end it."""
-        self._tapes: dict[int, Tape] = {}
-        self._order: list[Tape] = []
-        self.request = wanted.request(rlimits)
+        self._tapes: dict[int, HeadTailBuffer] = {}
+        self._order: list[HeadTailBuffer] = []
+        self.request = program_request.request(rlimits)
         self.outer: list[int] = []
         for _ in range(2):
             ours, theirs = os.pipe()
             os.set_blocking(ours, False)
-            self._tapes[ours] = tape = Tape(wanted.max_bytes)
+            self._tapes[ours] = tape = HeadTailBuffer(program_request.max_bytes)
             self._order.append(tape)
             self.outer.append(theirs)
 
@@ -85,12 +85,12 @@ class Execution:
     def size(self) -> int:
         return sum(tape.size for tape in self._order)
 
-    def give_away_ends(self) -> None:
+    def close_child_ends(self) -> None:
         for descriptor in self.outer:
             os.close(descriptor)
         self.outer = []
 
-    def hear(self, stream: int) -> bytes:
+    def read_output(self, stream: int) -> bytes:
         """What there is. A stream that has ended is closed, and no more among `streams`."""
         try:
             piece = os.read(stream, _PIECE)
@@ -107,7 +107,7 @@ class Execution:
         """All writers are gone: what they have left in the streams."""
         rest: list[bytes] = []
         for stream in self.streams:
-            while piece := self.hear(stream):
+            while piece := self.read_output(stream):
                 rest.append(piece)
         for stream in self.streams:
             os.close(stream)

@@ -30,7 +30,7 @@ _COVERABLE = ("/tmp", "/mnt", "/srv")
 _LIBRARY = _ctypes.dlopen("libc.so.6", _RTLD_NOW)
 
 
-def mapped(sources: list[int], owner: int, uid: int) -> list[int]:
+def map_mounts(sources: list[int], owner: int, uid: int) -> list[int]:
     """What is open, as mounts that are nowhere yet, in which the files of `owner` are those of
     `uid`.
 
@@ -67,7 +67,7 @@ def start_as(
         _set(-100, b"/", 0, (0, 0, _PRIVATE, 0))
         cover = _cover(launcher)
         _call("mount", b"tmpfs", cover.encode(), b"tmpfs", 0, b"mode=755,size=64k")
-        places = [_placed(tree, f"{cover}/{number}") for number, tree in enumerate(trees)]
+        places = [_attach_mount(tree, f"{cover}/{number}") for number, tree in enumerate(trees)]
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
@@ -87,7 +87,7 @@ def _cover(launcher: str) -> str:
     raise OSError(f"none of {', '.join(_COVERABLE)} can be covered")
 
 
-def _placed(tree: int, path: str) -> int:
+def _attach_mount(tree: int, path: str) -> int:
     if stat.S_ISDIR(os.fstat(tree).st_mode):
         os.mkdir(path, 0o755)
     else:
@@ -125,7 +125,7 @@ def _user_namespace(owner: int, uid: int) -> int:
 
 def _set(place: int, path: bytes, flags: int, attributes: tuple[int, int, int, int]) -> None:
     """`attributes`: what to set, to clear, how to propagate, and whose ids."""
-    packed = b"".join(each.to_bytes(8, sys.byteorder) for each in attributes)
+    packed = b"".join(attribute.to_bytes(8, sys.byteorder) for attribute in attributes)
     _call("syscall", _MOUNT_SETATTR, place, path, flags | _RECURSIVE, packed, len(packed))
 
 

@@ -12,11 +12,15 @@ import os
 import select
 import time
 
-from mainspring.capabilities.sandbox.cell import Cell, in_memory, launched
-from mainspring.capabilities.sandbox.execution import LOST, Execution, Wanted
-from mainspring.capabilities.sandbox.sentry import Quota, Sentry
-from mainspring.capabilities.sandbox.shelf import Shelf
-from mainspring.capabilities.sandbox.visitor import Visitor
+from mainspring.capabilities.sandbox.client_connection import ClientConnection
+from mainspring.capabilities.sandbox.execution import LOST_RESULT, Execution, ProgramRequest
+from mainspring.capabilities.sandbox.execution_records import ExecutionRecords
+from mainspring.capabilities.sandbox.launched_sandbox import (
+    LaunchedSandbox,
+    launch_sandbox,
+    memory_file,
+)
+from mainspring.capabilities.sandbox.resource_monitor import Quota, ResourceMonitor
 from mainspring.capabilities.sandbox.wire import HELD, READY, SOCKET, unpack
 
 TYPE_CHECKING = False
@@ -29,7 +33,7 @@ _WATCH_SECONDS = 0.01
 _STOP_SECONDS = 3.0
 
 
-class Orders:
+class KeeperConfig:
     """What the keeper is told once, when it is started. `start.py` writes it."""
 
     def __init__(self, packed: bytes) -> None:
@@ -44,7 +48,7 @@ class Orders:
         self.env = {name: value for name, value in pairs}
         self.files = unpack(told[b"files"])
         self.sources = [os.fsdecode(path) for path in unpack(told[b"sources"])]
-        self.forbidden = {tuple(map(int, each.split())) for each in unpack(told[b"forbidden"])}
+        self.forbidden = {tuple(map(int, item.split())) for item in unpack(told[b"forbidden"])}
         self.distrusted = [os.fsdecode(path) for path in unpack(told[b"distrusted"])]
         self.rlimits = told[b"rlimits"]
         self.has_own_pids = told[b"has_own_pids"] == b"1"
@@ -59,16 +63,16 @@ class Orders:
 class Keeper:
     """Lives as long as the cell that it was given; a client that needs another starts another."""
 
-    def __init__(self, orders: Orders, cell: Cell) -> None:
-        self._orders = orders
-        self._cell = cell
-        self._shelf = Shelf(orders.state)
+    def __init__(self, config: KeeperConfig, launched: LaunchedSandbox) -> None:
+        self._config = config
+        self._launched = launched
+        self._shelf = ExecutionRecords(config.state)
         self._shelf.tidy()
         self._poll = select.poll()
-        self._visitors: dict[int, Visitor] = {}
-        self._queue: list[Wanted] = []
+        self._visitors: dict[int, ClientConnection] = {}
+        self._queue: list[ProgramRequest] = []
         self._running: Execution | None = None
-        self._sentry: Sentry | None = None
+        self._sentry: ResourceMonitor | None = None
         self._next_watch = 0.0
         # whoever has started it takes a moment to knock, however short it is to linger
         self._alone_since: float | None = time.monotonic() + _LAUNCH_SECONDS
@@ -78,7 +82,7 @@ class Keeper:
         self._door.listen(64)
         self._door.setblocking(False)
         self._poll.register(self._door.fileno(), select.POLLIN)
-        self._poll.register(cell.control.fileno(), select.POLLIN)
+        self._poll.register(launched.control.fileno(), select.POLLIN)
 
     def run(self) -> None:
         """Until it is closed, or has been alone for long enough."""
@@ -91,7 +95,7 @@ class Keeper:
                 break
         self._end_cell()
         for visitor in list(self._visitors.values()):
-            visitor.flush_for_good()
+            visitor.flush_and_close()
 
     def _patience_ms(self) -> int:
         now = time.monotonic()
@@ -100,20 +104,20 @@ class Keeper:
             moments = [self._running.deadline]
             moments += [] if self._running.stopped else [self._next_watch]
         elif self._alone_since is not None:
-            moments = [self._alone_since + self._orders.linger_seconds]
+            moments = [self._alone_since + self._config.linger_seconds]
         return max(0, int((min(moments) - now) * 1000) + 1) if moments else -1
 
     def _is_forsaken(self) -> bool:
         if self._running or self._alone_since is None:
             return False
-        return time.monotonic() >= self._alone_since + self._orders.linger_seconds
+        return time.monotonic() >= self._alone_since + self._config.linger_seconds
 
     def _attend(self, descriptor: int, events: int) -> None:
         if descriptor == self._door.fileno():
             self._welcome()
         elif visitor := self._visitors.get(descriptor):
             self._serve(visitor, events)
-        elif descriptor == self._cell.control.fileno():
+        elif descriptor == self._launched.control.fileno():
             self._hear_agent()
         elif self._running and descriptor in self._running.streams:
             self._hear_program(self._running, descriptor)
@@ -122,80 +126,82 @@ class Keeper:
         # what `socket.accept` is made of, and the stubs do not know
         accept: Callable[[], tuple[int, object]] = getattr(self._door, "_accept")  # noqa: B009
         accepted, _ = accept()
-        visitor = Visitor(accepted)
-        if not visitor.is_one_of_us:
+        visitor = ClientConnection(accepted)
+        if not visitor.is_same_user:
             visitor.close()
             return
         self._visitors[accepted] = visitor
         self._poll.register(accepted, select.POLLIN)
         self._alone_since = None
 
-    def _serve(self, visitor: Visitor, events: int) -> None:
+    def _serve(self, client_connection: ClientConnection, events: int) -> None:
         if events & select.POLLOUT:
-            visitor.flush()
+            client_connection.flush()
         if events & (select.POLLIN | select.POLLHUP | select.POLLERR):
-            for message in visitor.read():
-                self._answer(visitor, message)
-        self._settle(visitor)
+            for message in client_connection.read():
+                self._answer(client_connection, message)
+        self._settle(client_connection)
 
-    def _settle(self, visitor: Visitor) -> None:
+    def _settle(self, client_connection: ClientConnection) -> None:
         """Watch for what it waits for; take leave if it is gone."""
-        if not visitor.is_gone:
-            wanted = select.POLLIN | (select.POLLOUT if visitor.has_more else 0)
-            self._poll.modify(visitor.descriptor, wanted)
-        elif self._visitors.pop(visitor.descriptor, None):
-            self._poll.unregister(visitor.descriptor)
-            visitor.close()
+        if not client_connection.is_gone:
+            wanted = select.POLLIN | (select.POLLOUT if client_connection.has_more else 0)
+            self._poll.modify(client_connection.descriptor, wanted)
+        elif self._visitors.pop(client_connection.descriptor, None):
+            self._poll.unregister(client_connection.descriptor)
+            client_connection.close()
             if not self._visitors:
                 self._alone_since = time.monotonic()
 
-    def _answer(self, visitor: Visitor, message: list[bytes]) -> None:
+    def _answer(self, client_connection: ClientConnection, message: list[bytes]) -> None:
         kind, *fields = message
         if kind == b"run":
-            self._take(visitor, Wanted(fields))
+            self._take(client_connection, ProgramRequest(fields))
         elif kind == b"found":
-            self._tell_or_join(visitor, fields[0].decode("ascii"))
+            self._tell_or_join(client_connection, fields[0].decode("ascii"))
         elif kind == b"peek":
-            self._show(visitor, fields[0].decode("ascii"))
+            self._show(client_connection, fields[0].decode("ascii"))
         elif kind == b"cancel":
             self._cancel(fields[0].decode("ascii"))
         elif kind == b"listener":
-            visitor.hand_over(self._cell.listener)
+            client_connection.send_descriptor(self._launched.listener)
         elif kind == b"close":
             self._is_closed = True
             if self._running:
                 self._running.stopped = self._running.stopped or "cancelled"
 
-    def _tell_or_join(self, visitor: Visitor, name: str) -> None:
-        visitor.waits_for = name
+    def _tell_or_join(self, client_connection: ClientConnection, name: str) -> None:
+        client_connection.waits_for = name
         if self._is_under_way(name):
             return
         record = self._shelf.get(name)
         if record is None and self._shelf.was_started(name):
-            record = LOST
-        visitor.tell(b"none") if record is None else visitor.tell(b"ran", record)
+            record = LOST_RESULT
+        client_connection.send(b"none") if record is None else client_connection.send(
+            b"ran", record
+        )
 
-    def _show(self, visitor: Visitor, name: str) -> None:
+    def _show(self, client_connection: ClientConnection, name: str) -> None:
         """How far it is; without waiting for it."""
         if self._running and self._running.name == name:
-            visitor.tell(b"running", self._running.record(-1))
+            client_connection.send(b"running", self._running.record(-1))
         elif self._is_under_way(name):
-            visitor.tell(b"running", LOST)
+            client_connection.send(b"running", LOST_RESULT)
         else:
-            self._tell_or_join(visitor, name)
+            self._tell_or_join(client_connection, name)
 
-    def _take(self, visitor: Visitor, wanted: Wanted) -> None:
-        name = wanted.name
-        visitor.waits_for = name
-        visitor.hears = True
+    def _take(self, client_connection: ClientConnection, program_request: ProgramRequest) -> None:
+        name = program_request.name
+        client_connection.waits_for = name
+        client_connection.wants_output = True
         if self._is_under_way(name):
             return
         if self._shelf.was_started(name):
-            visitor.tell(b"ran", self._shelf.get(name) or LOST)
-        elif wanted.is_sound:
-            self._queue.append(wanted)
+            client_connection.send(b"ran", self._shelf.get(name) or LOST_RESULT)
+        elif program_request.is_sound:
+            self._queue.append(program_request)
         else:
-            visitor.tell(b"failed", b"a NUL byte in a command, or no command at all")
+            client_connection.send(b"failed", b"a NUL byte in a command, or no command at all")
 
     def _is_under_way(self, name: str) -> bool:
         is_running = self._running is not None and self._running.name == name
@@ -211,52 +217,54 @@ class Keeper:
     def _tell(self, name: str, *fields: bytes) -> None:
         for visitor in list(self._visitors.values()):
             if visitor.waits_for == name:
-                visitor.tell(*fields)
+                visitor.send(*fields)
                 self._settle(visitor)
 
     def _let_hear(self, name: str, piece: bytes) -> None:
         for visitor in list(self._visitors.values()):
-            if piece and visitor.waits_for == name and visitor.hears:
-                visitor.let_hear(piece)
+            if piece and visitor.waits_for == name and visitor.wants_output:
+                visitor.send_output(piece)
                 self._settle(visitor)
 
     def _begin_next(self) -> None:
         while self._queue and not self._running and not self._is_closed:
             self._begin(self._queue.pop(0))
 
-    def _begin(self, wanted: Wanted) -> None:
+    def _begin(self, program_request: ProgramRequest) -> None:
         try:
-            since_ns = self._shelf.mark_started(wanted.name)
+            since_ns = self._shelf.mark_started(program_request.name)
         except OSError as error:
-            self._tell(wanted.name, b"failed", f"{error.filename}: {error.strerror}".encode())
+            self._tell(
+                program_request.name, b"failed", f"{error.filename}: {error.strerror}".encode()
+            )
             return
-        execution = Execution(wanted, self._orders.rlimits)
-        stdin = in_memory(wanted.stdin)
+        execution = Execution(program_request, self._config.rlimits)
+        stdin = memory_file(program_request.stdin)
         out, err = execution.outer
         try:
-            self._cell.start(execution.request, (stdin, out, err))
+            self._launched.start(execution.request, (stdin, out, err))
         except OSError:
             self._is_closed = True
         os.close(stdin)
-        execution.give_away_ends()
+        execution.close_child_ends()
         for stream in execution.streams:
             self._poll.register(stream, select.POLLIN)
         self._running = execution
         self._next_watch = time.monotonic() + _WATCH_SECONDS
-        self._sentry = Sentry(
-            self._cell.pid,
-            self._orders.quota,
-            self._orders.workspace,
-            hidden=self._orders.hidden,
+        self._sentry = ResourceMonitor(
+            self._launched.pid,
+            self._config.quota,
+            self._config.workspace,
+            hidden=self._config.hidden,
             since_ns=since_ns,
         )
 
     def _hear_program(self, execution: Execution, stream: int) -> None:
-        piece = execution.hear(stream)
+        piece = execution.read_output(stream)
         if stream not in execution.streams:
             self._poll.unregister(stream)
         self._let_hear(execution.name, piece)
-        if execution.size > self._orders.output_bytes:
+        if execution.size > self._config.output_bytes:
             self._stop(execution, "output")
 
     def _look_after_program(self) -> None:
@@ -277,7 +285,7 @@ class Keeper:
         if execution.stopped is None:
             execution.stopped = why
             execution.give_up_at = execution.deadline = time.monotonic() + _STOP_SECONDS
-            self._cell.stop_program()
+            self._launched.stop_program()
 
     def _finish(self, status: int) -> None:
         execution = self._running
@@ -297,7 +305,7 @@ class Keeper:
             self._alone_since = time.monotonic()
 
     def _hear_agent(self) -> None:
-        lines = self._cell.heard()
+        lines = self._launched.read_messages()
         if lines is None:
             self._is_closed = True
         for line in lines or ():
@@ -319,15 +327,15 @@ class Keeper:
 
     def _end_cell(self) -> None:
         """If a program is running in it, nobody knows how far it came."""
-        self._cell.end()
+        self._launched.end()
         if self._running:
             self._running.stopped = self._running.stopped or "lost"
             self._finish(-1 if self._running.stopped == "lost" else 137)
 
 
 def main() -> None:
-    _close_what_is_not_ours()
-    orders = Orders(_all_of(0))
+    _close_inherited_descriptors()
+    orders = KeeperConfig(_read_all(0))
     os.chdir(orders.state)
     lock = os.open(_LOCK, os.O_CREAT | os.O_RDWR, 0o600)
     try:
@@ -337,20 +345,20 @@ def main() -> None:
         return
     if os.fork():  # whoever started us waits for this one, and need not for the other
         os._exit(0)
-    cell = launched(orders)
+    cell = launch_sandbox(orders)
     if isinstance(cell, str):
         os.write(1, cell.encode())
         return
     if os.path.lexists(SOCKET):
         os.unlink(SOCKET)  # of a keeper that is dead: the lock is ours
-    Shelf(orders.state).note_stamp(orders.stamp)
+    ExecutionRecords(orders.state).note_stamp(orders.stamp)
     keeper = Keeper(orders, cell)
     os.write(1, READY)
-    _leave_streams()
+    _detach_streams()
     keeper.run()
 
 
-def _close_what_is_not_ours() -> None:
+def _close_inherited_descriptors() -> None:
     """The harness may have had files open that it did not mean to give away."""
     for name in os.listdir("/dev/fd"):
         if int(name) > 2:
@@ -360,14 +368,14 @@ def _close_what_is_not_ours() -> None:
                 continue
 
 
-def _all_of(descriptor: int) -> bytes:
+def _read_all(descriptor: int) -> bytes:
     pieces: list[bytes] = []
     while piece := os.read(descriptor, 65536):
         pieces.append(piece)
     return b"".join(pieces)
 
 
-def _leave_streams() -> None:
+def _detach_streams() -> None:
     """Who started us is told by the end of the stream that there is no more to come."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1):

@@ -9,13 +9,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from mainspring.capabilities.sandbox.cage import Launch, Site, readable_sources, rlimits_of
-from mainspring.capabilities.sandbox.interpreter import agent_interpreter
+from mainspring.capabilities.sandbox.backend import (
+    Launch,
+    SandboxSpec,
+    find_agent_interpreter,
+    readable_sources,
+    rlimits_of,
+)
 from mainspring.capabilities.sandbox.seccomp import MACHINES, seccomp_program
 from mainspring.capabilities.sandbox.session_uids import session_uid
 from mainspring.capabilities.sandbox.wire import pack
 from mainspring.core.errors import SandboxFailed
-from mainspring.core.hands import Level
+from mainspring.core.ports import IsolationLevel
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
 _ETC = (
@@ -43,47 +48,47 @@ class Landlock:
         return "landlock"
 
     @property
-    def level(self) -> Level:
+    def level(self) -> IsolationLevel:
         """Landlock has no say in chmod, chown, utime and xattrs: only another uid has."""
         return "isolated" if self.owns_uid else "degraded"
 
-    def owner(self, site: Site) -> int | None:
+    def owner(self, spec: SandboxSpec) -> int | None:
         """Whose the workspace is while the sandbox is open. What the harness writes there has to
         be given to it."""
-        return session_uid(site.session_id) if self.owns_uid else None
+        return session_uid(spec.session_id) if self.owns_uid else None
 
-    def launch(self, site: Site) -> Launch:
+    def launch(self, spec: SandboxSpec) -> Launch:
         machine = os.uname().machine
         if machine not in MACHINES:
             raise SandboxFailed(f"there is no seccomp filter for {machine}: use x86_64 or aarch64")
-        if site.network:
+        if spec.network:
             raise SandboxFailed(
                 "Landlock cannot let programs reach a proxy and nothing else: turn the network off"
                 " for this environment, or make bubblewrap work here (`mainspring doctor`)"
             )
         if not self.owns_uid:
             _refuse_root()
-            _refuse_secrets(site)
-        python = agent_interpreter()
+            _refuse_secrets(spec)
+        python = find_agent_interpreter()
         system = [*_SYSTEM, *(f"/etc/{name}" for name in _ETC)]
         system += [str(python.home)] if python.home else []
-        readable = [str(real) for real in readable_sources(site).values()]
-        tmp = _TMP / f"mainspring-{hashlib.sha256(os.fsencode(site.state)).hexdigest()[:16]}"
+        readable = [str(real) for real in readable_sources(spec).values()]
+        tmp = _TMP / f"mainspring-{hashlib.sha256(os.fsencode(spec.state)).hexdigest()[:16]}"
         filter_ = seccomp_program(machine, (), has_namespaces=False)
-        rlimits = rlimits_of(site.limits)
+        rlimits = rlimits_of(spec.sandbox_limits)
         if not self.owns_uid:
             del rlimits["NPROC"]  # would count everything that this user runs
         return Launch(
             argv=(str(python.path), "-I", "-S", "-c", _BEGIN, str(_ROOT)),
-            files=(self._orders(site, tmp, (system, readable), filter_),),
-            variables=_variables(site.workspace, tmp),
+            files=(self._orders(spec, tmp, (system, readable), filter_),),
+            variables=_variables(spec.workspace, tmp),
             rlimits=rlimits,
             fingerprint="\n".join(
                 (
                     *system,
                     *readable,
                     repr(self.owns_uid),
-                    repr(site.limits),
+                    repr(spec.sandbox_limits),
                     filter_.hex(),
                     _sources(),
                 )
@@ -91,19 +96,19 @@ class Landlock:
         )
 
     def _orders(
-        self, site: Site, tmp: Path, shown: tuple[list[str], list[str]], filter_: bytes
+        self, spec: SandboxSpec, tmp: Path, shown: tuple[list[str], list[str]], filter_: bytes
     ) -> bytes:
-        owner = self.owner(site)
+        owner = self.owner(spec)
         system, readable = shown
         told = {
             "uid": b"" if owner is None else b"%d" % owner,
-            "workspace": os.fsencode(site.workspace),
+            "workspace": os.fsencode(spec.workspace),
             "tmp": os.fsencode(tmp),
-            "tmp_bytes": b"%d" % site.limits.tmp_bytes,
+            "tmp_bytes": b"%d" % spec.sandbox_limits.tmp_bytes,
             "system": pack(map(os.fsencode, system)),
             "readable": pack(map(os.fsencode, readable)),
-            "hidden": pack(map(os.fsencode, _inside(site, site.hidden))),
-            "protected": pack(map(os.fsencode, _inside(site, site.protected))),
+            "hidden": pack(map(os.fsencode, _paths_in_workspace(spec, spec.hidden))),
+            "protected": pack(map(os.fsencode, _paths_in_workspace(spec, spec.protected))),
             "filter": filter_,
         }
         return pack(part for name, value in told.items() for part in (name.encode(), value))
@@ -114,21 +119,21 @@ def _refuse_root() -> None:
         raise SandboxFailed("programs must not run as root behind Landlock alone")
 
 
-def _refuse_secrets(site: Site) -> None:
+def _refuse_secrets(spec: SandboxSpec) -> None:
     """The guard looks again; here there are more words for it."""
-    for path in _inside(site, (*site.hidden, *site.protected)):
-        if os.path.lexists(site.workspace / path):
+    for path in _paths_in_workspace(spec, (*spec.hidden, *spec.protected)):
+        if os.path.lexists(spec.workspace / path):
             raise SandboxFailed(
                 f"Landlock without a uid of its own cannot keep programs from"
-                f" {site.workspace / path} in their workspace: make bubblewrap work here"
+                f" {spec.workspace / path} in their workspace: make bubblewrap work here"
                 " (`mainspring doctor`), run Mainspring as root in this container, or keep such"
                 " files out of the workspace"
             )
 
 
-def _inside(site: Site, paths: Iterable[Path]) -> list[Path]:
+def _paths_in_workspace(spec: SandboxSpec, paths: Iterable[Path]) -> list[Path]:
     """From the workspace. Whether they are there is seen when nothing can come between."""
-    root = site.workspace
+    root = spec.workspace
     named = {root / path for path in paths}
     return sorted(path.relative_to(root) for path in named if path.is_relative_to(root))
 

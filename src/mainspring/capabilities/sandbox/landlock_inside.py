@@ -15,7 +15,7 @@ import signal
 import stat
 
 from mainspring.capabilities.sandbox.agent import CONTROL_FD, serve
-from mainspring.capabilities.sandbox.landlock_lend import lend, lend_folder
+from mainspring.capabilities.sandbox.landlock_lend import grant_folder, grant_workspace
 from mainspring.capabilities.sandbox.landlock_rules import (
     CHANGE,
     READ,
@@ -24,7 +24,7 @@ from mainspring.capabilities.sandbox.landlock_rules import (
     files_ruleset,
     signals_ruleset,
 )
-from mainspring.capabilities.sandbox.sweeping import kill_reachable, refuse_to_reach
+from mainspring.capabilities.sandbox.process_cleanup import check_unreachable, kill_reachable
 from mainspring.capabilities.sandbox.wire import unpack
 from mainspring.core.openat import open_absolute, open_beneath
 
@@ -43,7 +43,7 @@ _WATCH_SECONDS = 0.2
 _AWAITED = (signal.SIGTERM, signal.SIGCHLD)
 
 
-class Orders:
+class LandlockConfig:
     """What the guard is told. `landlock.py` writes it."""
 
     def __init__(self, packed: bytes) -> None:
@@ -62,27 +62,27 @@ class Orders:
 
 def main() -> None:
     with open(ORDERS_FD, "rb") as stream:
-        orders = Orders(stream.read())
+        orders = LandlockConfig(stream.read())
     _die_with_parent(signal.SIGKILL)
-    os.waitpid(_forked(_tidy_up_after, orders), 0)
+    os.waitpid(_fork(_clean_up_after, orders), 0)
 
 
-def _tidy_up_after(orders: Orders) -> None:
+def _clean_up_after(config: LandlockConfig) -> None:
     """The guard cannot do this: the folder of its own is not its own."""
     _die_with_parent(signal.SIGTERM)
     signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
-    guard = _forked(_guard, orders)
+    guard = _fork(_guard, config)
     if signal.sigwait(_AWAITED) == signal.SIGTERM:
         os.kill(guard, signal.SIGTERM)
     os.waitpid(guard, 0)
-    os.rmdir(orders.tmp)
+    os.rmdir(config.tmp)
 
 
-def _forked(work: Callable[[Orders], None], orders: Orders) -> int:
+def _fork(work: Callable[[LandlockConfig], None], config: LandlockConfig) -> int:
     child = os.fork()
     if child == 0:
         try:
-            work(orders)
+            work(config)
         except OSError as error:
             os.write(2, f"landlock: {error}\n".encode("utf-8", "surrogateescape"))
         finally:
@@ -91,45 +91,45 @@ def _forked(work: Callable[[Orders], None], orders: Orders) -> int:
     return child
 
 
-def _guard(orders: Orders) -> None:
+def _guard(config: LandlockConfig) -> None:
     launcher = os.getppid()
-    workspace = open_absolute(orders.workspace, os.O_RDONLY | os.O_DIRECTORY)
-    allowed = _allowed(orders, workspace)
-    _take_place(orders, workspace)
-    if orders.uid is not None:
+    workspace = open_absolute(config.workspace, os.O_RDONLY | os.O_DIRECTORY)
+    allowed = _allowed_descriptors(config, workspace)
+    _take_place(config, workspace)
+    if config.uid is not None:
         os.setgroups([])
-        os.setresgid(orders.uid, orders.uid, orders.uid)
-        os.setresuid(orders.uid, orders.uid, orders.uid)
+        os.setresgid(config.uid, config.uid, config.uid)
+        os.setresuid(config.uid, config.uid, config.uid)
     _die_with_parent(signal.SIGTERM)
     if os.getppid() != launcher:
         return  # it was killed before it could have told us
-    os.chdir(orders.workspace)
+    os.chdir(config.workspace)
     if not os.path.samestat(os.stat("."), os.fstat(workspace)):
-        raise OSError(f"{orders.workspace} is not the folder that it was")
+        raise OSError(f"{config.workspace} is not the folder that it was")
     _prctl(_SET_SUBREAPER, 1)
     enforce(files_ruleset(allowed))
     for place, _ in allowed:
         os.close(place)
-    refuse_to_reach(launcher)
-    _install(orders.filter)
+    check_unreachable(launcher)
+    _install(config.filter)
     agent = os.fork()
     if agent == 0:
         _be_agent()
     os.close(CONTROL_FD)
-    _watch(agent, orders)
+    _watch(agent, config)
 
 
-def _take_place(orders: Orders, workspace: int) -> None:
-    if orders.uid is not None:
-        lend(
+def _take_place(config: LandlockConfig, workspace: int) -> None:
+    if config.uid is not None:
+        grant_workspace(
             workspace,
-            orders.workspace,
-            orders.uid,
-            hidden=orders.hidden,
-            protected=orders.protected,
+            config.workspace,
+            config.uid,
+            hidden=config.hidden,
+            protected=config.protected,
         )
         return
-    for path in (*orders.hidden, *orders.protected):
+    for path in (*config.hidden, *config.protected):
         try:
             os.close(open_beneath(workspace, path))
         except FileNotFoundError:
@@ -137,15 +137,15 @@ def _take_place(orders: Orders, workspace: int) -> None:
         raise OSError(f"programs cannot be kept from {path}")
 
 
-def _allowed(orders: Orders, workspace: int) -> list[tuple[int, int]]:
+def _allowed_descriptors(config: LandlockConfig, workspace: int) -> list[tuple[int, int]]:
     """Descriptors of what may be used, and how. No /proc: there is but one, and it shows the whole
     machine. Links are followed where only the operator makes them."""
     devices = [f"/dev/{name}" for name in _DEVICES]
-    tmp = lend_folder(orders.tmp, orders.uid)
+    tmp = grant_folder(config.tmp, config.uid)
     return [
-        *((place, READ) for place in _present(orders.system, _open_followed)),
-        *((place, USE) for place in _present(devices, _open_followed)),
-        *((place, READ) for place in _present(orders.readable, open_absolute)),
+        *((place, READ) for place in _present(config.system, _open_following_links)),
+        *((place, USE) for place in _present(devices, _open_following_links)),
+        *((place, READ) for place in _present(config.readable, open_absolute)),
         *((place, CHANGE) for place in (workspace, tmp)),
     ]
 
@@ -158,7 +158,7 @@ def _present(paths: list[str], opened: Callable[[str], int]) -> Iterator[int]:
             continue
 
 
-def _open_followed(path: str) -> int:
+def _open_following_links(path: str) -> int:
     return os.open(path, os.O_PATH | os.O_CLOEXEC)
 
 
@@ -169,7 +169,7 @@ def _be_agent() -> None:
         _prctl(_SET_SUBREAPER, 1)
         inner = signals_ruleset()
         enforce(inner)
-        refuse_to_reach(os.getppid())
+        check_unreachable(os.getppid())
         serve(
             _socket.socket(fileno=CONTROL_FD), confine=lambda: enforce(inner), sweep=kill_reachable
         )
@@ -177,16 +177,16 @@ def _be_agent() -> None:
         os._exit(0)
 
 
-def _watch(agent: int, orders: Orders) -> None:
+def _watch(agent: int, config: LandlockConfig) -> None:
     """Until the launcher or the agent is gone, or temporary files have taken too much room."""
-    while _is_running(agent) and _size_of(orders.tmp) <= orders.tmp_bytes:
+    while _is_running(agent) and _size_of(config.tmp) <= config.tmp_bytes:
         heard = signal.sigtimedwait(_AWAITED, _WATCH_SECONDS)
         if heard is not None and heard.si_signo == signal.SIGTERM:
             break
     kill_reachable()
-    while _reaped():
+    while _reap():
         kill_reachable()
-    _empty(orders.tmp)
+    _empty(config.tmp)
     os._exit(0)
 
 
@@ -200,7 +200,7 @@ def _is_running(agent: int) -> bool:
             return process == 0
 
 
-def _reaped() -> bool:
+def _reap() -> bool:
     try:
         os.waitpid(-1, 0)
     except ChildProcessError:

@@ -30,7 +30,7 @@ _MOST_LINKS = 40
 _MOST_TRIES = 100
 
 
-def lend(
+def grant_workspace(
     workspace: int, path: str, uid: int, *, hidden: Iterable[str], protected: Iterable[str]
 ) -> None:
     """`workspace` is open at `path`; what is hidden or protected is named from there.
@@ -38,7 +38,7 @@ def lend(
     Raises:
         OSError: something cannot be hidden or protected.
     """
-    lending = _Lending(workspace, path, uid)
+    lending = _OwnershipTransfer(workspace, path, uid)
     for name in protected:
         lending.keep(name, lending.protect)
     for name in hidden:  # last: it may be in something protected, which others can read
@@ -46,7 +46,7 @@ def lend(
     lending.give(workspace)
 
 
-def lend_folder(path: str, uid: int | None) -> int:
+def grant_folder(path: str, uid: int | None) -> int:
     """A private folder for temporary files, opened.
 
     Raises:
@@ -65,7 +65,7 @@ def lend_folder(path: str, uid: int | None) -> int:
     return opened
 
 
-class _Lending:
+class _OwnershipTransfer:
     def __init__(self, workspace: int, path: str, uid: int) -> None:
         self._workspace = workspace
         self._path = path
@@ -99,9 +99,9 @@ class _Lending:
         else:
             self._refuse_others(known, 0o2)
         if stat.S_ISDIR(known.st_mode):
-            with _opened(entry, ".", _FOLDER) as folder:
+            with _open_entry(entry, ".", _FOLDER) as folder:
                 for name in os.listdir(folder):  # which only we can change by now
-                    with _opened(folder, name) as inner:
+                    with _open_entry(folder, name) as inner:
                         if _mount_of(inner) == _mount_of(entry):
                             self.protect(inner)
 
@@ -113,7 +113,7 @@ class _Lending:
         else:
             self._give_folder(folder, foreign)
         for name in folders if depth < _DEEPEST else ():
-            with suppress(OSError), _opened(folder, name, _FOLDER) as inner:
+            with suppress(OSError), _open_entry(folder, name, _FOLDER) as inner:
                 if self._is_theirs(inner):
                     self.give(inner, depth + 1)
 
@@ -148,12 +148,12 @@ class _Lending:
 
     def _give_files(self, folder: int, names: list[str]) -> None:
         for name in names:
-            with suppress(OSError), _opened(folder, name) as entry:
+            with suppress(OSError), _open_entry(folder, name) as entry:
                 known = os.fstat(entry)
                 if known.st_nlink > 1 or stat.S_ISDIR(known.st_mode) or _is_device(known):
                     continue
                 if self._is_theirs(entry) and _is_named(folder, name, known):
-                    os.chown(_by_descriptor(entry), self._uid, self._uid)
+                    os.chown(_descriptor_path(entry), self._uid, self._uid)
 
     def _is_theirs(self, entry: int) -> bool:
         """Not what somebody has mounted there, from wherever it is."""
@@ -187,7 +187,7 @@ class _Lending:
         """From the workspace, also through links, as far as they stay in it. False: nothing is
         there."""
         todo = _parts(path)
-        with _Way(self._workspace) as way:
+        with _PathWalk(self._workspace) as way:
             on_the_way(way.folders[0])
             while todo:
                 name = todo.pop()
@@ -195,7 +195,7 @@ class _Lending:
                     if not way.leave():
                         return True
                     continue
-                entry = _settled(way.folders[-1], name, on_the_way if todo else last)
+                entry = _apply_to_entry(way.folders[-1], name, on_the_way if todo else last)
                 if entry is None:
                     return False
                 way.folders.append(entry)
@@ -207,14 +207,14 @@ class _Lending:
         return True
 
 
-class _Way:
+class _PathWalk:
     """Open folders, each in the one before it, from the workspace on."""
 
     def __init__(self, workspace: int) -> None:
         self.folders = [os.open(".", _ENTRY | os.O_DIRECTORY, dir_fd=workspace)]
         self._links = 0
 
-    def __enter__(self) -> _Way:
+    def __enter__(self) -> _PathWalk:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -244,7 +244,7 @@ class _Way:
         return target.removeprefix(workspace)
 
 
-def _settled(folder: int, name: str, act: Callable[[int], None]) -> int | None:
+def _apply_to_entry(folder: int, name: str, act: Callable[[int], None]) -> int | None:
     """An entry on which something was done, and which has its name still. `None`: there is none.
 
     Raises:
@@ -285,12 +285,12 @@ def _is_device(known: os.stat_result) -> bool:
 
 
 def _own(entry: int, group: int, mode: int | None = None) -> None:
-    os.chown(_by_descriptor(entry), os.geteuid(), group)
+    os.chown(_descriptor_path(entry), os.geteuid(), group)
     if mode is not None:  # after: an owner could change it back
-        os.chmod(_by_descriptor(entry), mode)
+        os.chmod(_descriptor_path(entry), mode)
 
 
-def _by_descriptor(entry: int) -> str:
+def _descriptor_path(entry: int) -> str:
     """Leads to what is open, a link itself, whatever has its name by now."""
     return f"/proc/self/fd/{entry}"
 
@@ -301,7 +301,7 @@ def _mount_of(entry: int) -> bytes:
 
 
 @contextmanager
-def _opened(folder: int, name: str, how: int = _ENTRY) -> Generator[int]:
+def _open_entry(folder: int, name: str, how: int = _ENTRY) -> Generator[int]:
     opened = os.open(name, how, dir_fd=folder)
     try:
         yield opened

@@ -84,14 +84,14 @@ def signals_ruleset() -> int:
 def enforce(ruleset: int) -> None:
     """On this thread and all that it starts, for good."""
     libc = _libc()
-    _checked(libc.prctl(_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
-    _checked(libc.syscall(_RESTRICT, ctypes.c_int(ruleset), ctypes.c_uint32(0)), "landlock")
+    _check_call(libc.prctl(_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
+    _check_call(libc.syscall(_RESTRICT, ctypes.c_int(ruleset), ctypes.c_uint32(0)), "landlock")
 
 
 def _ruleset(files: int, network: int, scopes: int) -> int:
     wanted = struct.pack("=QQQ", files, network, scopes)
     made = _libc().syscall(_CREATE, wanted, ctypes.c_size_t(len(wanted)), ctypes.c_uint32(0))
-    _checked(made, "landlock ruleset")
+    _check_call(made, "landlock ruleset")
     os.set_inheritable(made, False)
     return made
 
@@ -101,14 +101,14 @@ def _allow(ruleset: int, place: int, rights: int) -> None:
     rule = struct.pack("=Qi", rights if is_folder else rights & _OF_A_FILE, place)
     libc = _libc()
     added = libc.syscall(_ADD, ctypes.c_int(ruleset), _PATH_BENEATH, rule, ctypes.c_uint32(0))
-    _checked(added, "landlock rule")
+    _check_call(added, "landlock rule")
 
 
 def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
-def _checked(result: int, what: str) -> None:
+def _check_call(result: int, what: str) -> None:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {errno.errorcode.get(number, str(number))}")

@@ -9,10 +9,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from mainspring.capabilities.sandbox.cage import Launch, Site, readable_sources, rlimits_of
+from mainspring.capabilities.sandbox.backend import (
+    Launch,
+    SandboxSpec,
+    readable_sources,
+    rlimits_of,
+)
 from mainspring.capabilities.sandbox.unsandboxed import bare_agent
 from mainspring.core.errors import SandboxFailed
-from mainspring.core.hands import Level
+from mainspring.core.ports import IsolationLevel
 
 PROGRAM = "/usr/bin/sandbox-exec"
 _PACKAGE = Path(__file__).parents[2]
@@ -39,11 +44,11 @@ class Seatbelt:
         return "seatbelt"
 
     @property
-    def level(self) -> Level:
+    def level(self) -> IsolationLevel:
         return "isolated"
 
-    def launch(self, site: Site) -> Launch:
-        if site.network:
+    def launch(self, spec: SandboxSpec) -> Launch:
+        if spec.network:
             raise SandboxFailed(
                 "an allow-list of hosts is not yet possible on macOS: turn the network off for this"
                 " environment"
@@ -52,40 +57,46 @@ class Seatbelt:
             raise SandboxFailed(
                 f"{PROGRAM} is missing: this is not macOS, or not as Apple ships it"
             )
-        tmp = site.state / "tmp"
+        tmp = spec.state / "tmp"
         tmp.mkdir(parents=True, exist_ok=True, mode=0o700)
-        text = profile(site, tmp)
-        rlimits = rlimits_of(site.limits)
+        text = profile(spec, tmp)
+        rlimits = rlimits_of(spec.sandbox_limits)
         del rlimits["NPROC"]  # would count everything that this user runs
         return Launch(
             argv=(PROGRAM, "-p", text, *bare_agent("reachable")),
             variables={
                 "PATH": "/opt/homebrew/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
-                "HOME": str(site.workspace),
+                "HOME": str(spec.workspace),
                 "TMPDIR": str(tmp),
                 "LANG": "en_US.UTF-8",
             },
             rlimits=rlimits,
             has_own_pids=False,
-            fingerprint="\n".join((*_rules(), *map(str, site.read_only), repr(site.limits))),
+            fingerprint="\n".join(
+                (*_rules(), *map(str, spec.read_only), repr(spec.sandbox_limits))
+            ),
         )
 
 
-def profile(site: Site, tmp: Path, python: Path = Path(sys.base_prefix)) -> str:
+def profile(spec: SandboxSpec, tmp: Path, python: Path = Path(sys.base_prefix)) -> str:
     """What programs of a site may do, in the language of sandbox-exec. Later rules win."""
-    mine = [site.workspace, tmp]
-    hidden = [site.workspace / path for path in site.hidden]
-    protected = [site.workspace / path for path in site.protected]
+    mine = [spec.workspace, tmp]
+    hidden = [spec.workspace / path for path in spec.hidden]
+    protected = [spec.workspace / path for path in spec.protected]
     readable = [*map(Path, _READABLE), python, _PACKAGE, *mine]
-    readable += readable_sources(site).values()
+    readable += readable_sources(spec).values()
     lines = [
         *_rules(),
-        _rule("allow", "file-read*", [*_below(readable), *_exactly(map(Path, _READABLE_FILES))]),
-        _rule("allow", "file-write*", _below(mine)),
-        *_denied("file-write*", _below(protected)),
-        *_denied("file-read* file-write*", _below(hidden)),
+        _rule(
+            "allow", "file-read*", [*_subpaths(readable), *_literals(map(Path, _READABLE_FILES))]
+        ),
+        _rule("allow", "file-write*", _subpaths(mine)),
+        *_deny_rules("file-write*", _subpaths(protected)),
+        *_deny_rules("file-read* file-write*", _subpaths(hidden)),
         # Whoever can rename a folder above it can put another in its place.
-        *_denied("file-write-unlink", _exactly(_above(site.workspace, [*hidden, *protected]))),
+        *_deny_rules(
+            "file-write-unlink", _literals(_ancestors(spec.workspace, [*hidden, *protected]))
+        ),
     ]
     return "\n".join(lines) + "\n"
 
@@ -103,24 +114,24 @@ def _rule(verdict: str, operations: str, places: Iterable[str]) -> str:
     return f"({verdict} {operations}\n  " + "\n  ".join(places) + ")"
 
 
-def _denied(operations: str, places: list[str]) -> list[str]:
+def _deny_rules(operations: str, places: list[str]) -> list[str]:
     return [_rule("deny", operations, places)] if places else []
 
 
-def _below(paths: Iterable[Path]) -> list[str]:
-    return [f"(subpath {_quoted(path)})" for path in paths]
+def _subpaths(paths: Iterable[Path]) -> list[str]:
+    return [f"(subpath {_quote(path)})" for path in paths]
 
 
-def _exactly(paths: Iterable[Path]) -> list[str]:
-    return [f"(literal {_quoted(path)})" for path in paths]
+def _literals(paths: Iterable[Path]) -> list[str]:
+    return [f"(literal {_quote(path)})" for path in paths]
 
 
-def _above(root: Path, paths: Iterable[Path]) -> list[Path]:
+def _ancestors(root: Path, paths: Iterable[Path]) -> list[Path]:
     above = {folder for path in paths for folder in path.parents if folder.is_relative_to(root)}
     return sorted(above)
 
 
-def _quoted(path: Path) -> str:
+def _quote(path: Path) -> str:
     """
     Raises:
         SandboxFailed: it has a character that a profile cannot be trusted with.

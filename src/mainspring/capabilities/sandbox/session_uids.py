@@ -127,8 +127,8 @@ def release_session_uid(session_id: str) -> None:
 def available_uids() -> range:
     """What /etc/subuid grants us, else what nobody else uses, as far as it exists here; none if
     there are too few."""
-    granted = _granted() or _DEFAULT
-    mapped = _mapped()
+    granted = _subuid_range() or _DEFAULT
+    mapped = _mapped_uid_count()
     if mapped >= granted.stop and len(granted) >= _FEWEST:
         return granted
     # in a user namespace, where there are few: its upper half, without `nobody`
@@ -136,7 +136,7 @@ def available_uids() -> range:
     return few if len(few) >= _FEWEST else range(0)
 
 
-def _granted() -> range | None:
+def _subuid_range() -> range | None:
     try:
         lines = _SUBUID.read_text().splitlines()
     except OSError:
@@ -149,7 +149,7 @@ def _granted() -> range | None:
     return None
 
 
-def _mapped() -> int:
+def _mapped_uid_count() -> int:
     """How many uids there are from 0 on."""
     for line in Path("/proc/self/uid_map").read_text().splitlines():
         inside, _, count = map(int, line.split())

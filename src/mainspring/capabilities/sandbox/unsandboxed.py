@@ -7,9 +7,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from mainspring.capabilities.sandbox.cage import Launch, Site, rlimits_of
+from mainspring.capabilities.sandbox.backend import Launch, SandboxSpec, rlimits_of
 from mainspring.core.errors import SandboxFailed
-from mainspring.core.hands import Level
+from mainspring.core.ports import IsolationLevel
 
 _ROOT = Path(__file__).parents[2]
 _BEGIN = (
@@ -26,26 +26,26 @@ class Unsandboxed:
         return "none"
 
     @property
-    def level(self) -> Level:
+    def level(self) -> IsolationLevel:
         return "none"
 
-    def launch(self, site: Site) -> Launch:
-        if site.network:
+    def launch(self, spec: SandboxSpec) -> Launch:
+        if spec.network:
             raise SandboxFailed(
                 "an allow-list of hosts cannot be enforced without a sandbox: turn it off"
             )
-        rlimits = rlimits_of(site.limits)
+        rlimits = rlimits_of(spec.sandbox_limits)
         del rlimits["NPROC"]  # would count everything that this user runs
         return Launch(
             argv=bare_agent("family"),
             variables={
                 "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
-                "HOME": str(site.workspace),
+                "HOME": str(spec.workspace),
                 "LANG": "C.UTF-8",
             },
             rlimits=rlimits,
             has_own_pids=False,
-            fingerprint=f"none\n{site.limits!r}",
+            fingerprint=f"none\n{spec.sandbox_limits!r}",
         )
 
 

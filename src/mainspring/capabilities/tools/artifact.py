@@ -12,12 +12,12 @@ from typing import TypeAlias, cast
 from mainspring.capabilities.tools.define import tool
 from mainspring.capabilities.tools.wrap import filtered
 from mainspring.core.content import BlobSource, TextBlock
-from mainspring.core.errors import HandsError
+from mainspring.core.errors import ToolEnvironmentError
 from mainspring.core.facts import ArtifactPublished
-from mainspring.core.hands import FileState, Workspace
-from mainspring.core.tool import Outcome, Tool
+from mainspring.core.ports import FileState, Workspace
+from mainspring.core.tool import Tool, ToolResult
 
-KeepFile: TypeAlias = Callable[[bytes, str], Awaitable[BlobSource]]
+StoreFile: TypeAlias = Callable[[bytes, str], Awaitable[BlobSource]]
 """Stores bytes of a media type where they can be had later, and says where."""
 
 _MAX_FILES = 50
@@ -27,11 +27,11 @@ _TYPES = mimetypes.MimeTypes(filenames=())
 _MORE_TYPES = {".md": "text/markdown", ".yaml": "application/yaml", ".yml": "application/yaml"}
 
 
-def artifact(workspace: Workspace, keep: KeepFile, *, max_bytes: int = 50_000_000) -> Tool:
+def artifact(workspace: Workspace, keep: StoreFile, *, max_bytes: int = 50_000_000) -> Tool:
     """Publish files; each is kept as it is at that moment, up to `max_bytes` for all of a call."""
 
     @tool(in_doubt="retry")  # the same bytes have the same hash: publishing twice is once
-    async def artifact(path: str = "", paths: list[str] = [], name: str = "") -> Outcome:  # noqa: B006
+    async def artifact(path: str = "", paths: list[str] = [], name: str = "") -> ToolResult:  # noqa: B006
         """Publish one or more files of the workspace, so that the user can see and download them
         as they are now. Publish what was asked for, not what you needed on the way.
 
@@ -44,8 +44,8 @@ def artifact(workspace: Workspace, keep: KeepFile, *, max_bytes: int = 50_000_00
         wanted = [*([path] if path else []), *paths]
         try:
             files = await _read(workspace, wanted, max_bytes)
-        except (HandsError, OSError) as error:
-            return Outcome.text(f"Nothing was published: {error}", ok=False, error="failed")
+        except (ToolEnvironmentError, OSError) as error:
+            return ToolResult.text(f"Nothing was published: {error}", ok=False, error="failed")
         names = _names(workspace, wanted, name)
         published: list[ArtifactPublished] = []
         for file_name, file in zip(names, files, strict=True):
@@ -56,13 +56,13 @@ def artifact(workspace: Workspace, keep: KeepFile, *, max_bytes: int = 50_000_00
                     name=file_name, hash=blob.hash, size=blob.size, media_type=media_type
                 )
             )
-        lines = [f"{each.name} ({each.media_type}, {each.size} bytes)" for each in published]
-        return Outcome((TextBlock("\n".join(["Published:", *lines])),), facts=tuple(published))
+        lines = [f"{item.name} ({item.media_type}, {item.size} bytes)" for item in published]
+        return ToolResult((TextBlock("\n".join(["Published:", *lines])),), facts=tuple(published))
 
-    return filtered(replace(artifact, judged=partial(_judged, workspace)), _refusal)
+    return filtered(replace(artifact, judged=partial(_with_absolute_paths, workspace)), _refusal)
 
 
-def _judged(workspace: Workspace, given: Mapping[str, object]) -> Mapping[str, object]:
+def _with_absolute_paths(workspace: Workspace, given: Mapping[str, object]) -> Mapping[str, object]:
     """With absolute paths; one that leads nowhere is left as it is, and refused later."""
     absolute = dict(given)
     try:
@@ -70,7 +70,7 @@ def _judged(workspace: Workspace, given: Mapping[str, object]) -> Mapping[str, o
             absolute["path"] = str(workspace.locate(str(path)))
         if paths := cast("list[str]", given.get("paths")):
             absolute["paths"] = [str(workspace.locate(path)) for path in paths]
-    except (HandsError, OSError):
+    except (ToolEnvironmentError, OSError):
         return given
     return absolute
 
@@ -106,25 +106,27 @@ async def _read(workspace: Workspace, paths: list[str], max_bytes: int) -> list[
         room = max_bytes - sum(len(file.content) for file in files)
         file = await workspace.read(path, max_bytes=room + 1)
         if len(file.content) > room:
-            raise HandsError(f"{path}: more than {max_bytes} bytes are too much for one call")
+            raise ToolEnvironmentError(
+                f"{path}: more than {max_bytes} bytes are too much for one call"
+            )
         files.append(file)
     return files
 
 
 def _names(workspace: Workspace, paths: list[str], name: str) -> list[str]:
-    own = [_safe_name(_inside(workspace, path)) for path in paths]
+    own = [_safe_name(_path_in_workspace(workspace, path)) for path in paths]
     if name:
-        own = [name] if len(paths) == 1 else [f"{name}/{each}" for each in own]
+        own = [name] if len(paths) == 1 else [f"{name}/{entry}" for entry in own]
     unique: list[str] = []
-    for each in own:
+    for item in own:
         count = 1
-        while (shown := each if count == 1 else _numbered(each, count)) in unique:
+        while (shown := item if count == 1 else _name_with_number(item, count)) in unique:
             count += 1
         unique.append(shown)
     return unique
 
 
-def _inside(workspace: Workspace, path: str) -> PurePosixPath:
+def _path_in_workspace(workspace: Workspace, path: str) -> PurePosixPath:
     place = workspace.locate(path)
     is_below = place.is_relative_to(workspace.root)
     return place.relative_to(workspace.root) if is_below else PurePosixPath(place.name)
@@ -139,7 +141,7 @@ def _safe_name(path: PurePosixPath) -> str:
     return kept.strip(".")[-_MAX_NAME // 4 :] or "file"
 
 
-def _numbered(name: str, count: int) -> str:
+def _name_with_number(name: str, count: int) -> str:
     path = PurePosixPath(name)
     return str(path.with_name(f"{path.stem}-{count}{path.suffix}"))
 

@@ -11,12 +11,12 @@ from typing import Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, over
 
 from anyio import to_thread
 
-from mainspring.capabilities.tools.inputs import Inputs, Invalid, inputs_of
-from mainspring.capabilities.tools.results import ToolError, failure_of, outcome_of
+from mainspring.capabilities.tools.results import ToolError, error_result, to_tool_result
+from mainspring.capabilities.tools.tool_inputs import InvalidInputs, ToolInputs, read_signature
 from mainspring.capabilities.tools.wrap import with_timeout
 from mainspring.core.errors import InvalidInput
 from mainspring.core.model import ToolSpec
-from mainspring.core.tool import Call, InDoubt, Outcome, Tool, Traits
+from mainspring.core.tool import Call, InDoubtPolicy, Tool, ToolResult, Traits
 
 __all__ = ["FunctionTool", "ToolError", "ToolOptions", "tool"]
 
@@ -35,10 +35,10 @@ class ToolOptions(TypedDict, total=False):
     read_only: bool
     concurrent: bool
     destructive: bool
-    in_doubt: InDoubt
+    in_doubt: InDoubtPolicy
     """Unless given: `probe` with a probe, `retry` for what only reads, else `report`."""
     on_interrupt: Literal["cancel", "block"]
-    probe: Callable[[Call], Awaitable[Outcome | None]]
+    probe: Callable[[Call], Awaitable[ToolResult | None]]
     timeout_seconds: float
     max_chars: int
 
@@ -68,17 +68,17 @@ def tool(
     """
 
     def define(function: Callable[P, R]) -> FunctionTool[P, R]:
-        return _defined(function, options)
+        return _define_tool(function, options)
 
     return define if function is None else define(function)
 
 
-def _defined(function: Callable[P, R], options: ToolOptions) -> FunctionTool[P, R]:
+def _define_tool(function: Callable[P, R], options: ToolOptions) -> FunctionTool[P, R]:
     name = options.get("name") or str(getattr(function, "__name__", ""))
     if not _NAME.fullmatch(name):
         raise InvalidInput(f"a tool's name is 1 to 64 letters, digits, _ and -, not {name!r}")
     try:
-        inputs, doc = inputs_of(function, inspect.getdoc(function) or "")
+        inputs, doc = read_signature(function, inspect.getdoc(function) or "")
     except InvalidInput as error:
         raise InvalidInput(f"tool {name}: {error}") from error
     description = options.get("description") or doc.summary
@@ -88,7 +88,7 @@ def _defined(function: Callable[P, R], options: ToolOptions) -> FunctionTool[P, 
 
     def invalid(given: Mapping[str, object]) -> str | None:
         read = inputs.read(given)
-        return read.text if isinstance(read, Invalid) else None
+        return read.text if isinstance(read, InvalidInputs) else None
 
     made = FunctionTool(
         spec=ToolSpec(name=name, description=description, input_schema=inputs.schema),
@@ -105,7 +105,7 @@ def _defined(function: Callable[P, R], options: ToolOptions) -> FunctionTool[P, 
 def _traits(name: str, options: ToolOptions) -> Traits:
     read_only = options.get("read_only", _DEFAULTS.read_only)
     has_probe = "probe" in options
-    unsaid: InDoubt = "probe" if has_probe else "retry" if read_only else _DEFAULTS.in_doubt
+    unsaid: InDoubtPolicy = "probe" if has_probe else "retry" if read_only else _DEFAULTS.in_doubt
     in_doubt = options.get("in_doubt", unsaid)
     if in_doubt == "probe" and not has_probe:
         raise InvalidInput(f"tool {name}: in_doubt='probe' needs probe=, which answers the doubt")
@@ -119,21 +119,23 @@ def _traits(name: str, options: ToolOptions) -> Traits:
     )
 
 
-async def _run(function: Callable[..., object], inputs: Inputs, call: Call) -> Outcome:
-    arguments = inputs.read(call.input)
-    if isinstance(arguments, Invalid):
-        return Outcome.text(arguments.text, ok=False)
-    if inputs.call_parameter is not None:
-        arguments[inputs.call_parameter] = call
+async def _run(function: Callable[..., object], tool_inputs: ToolInputs, call: Call) -> ToolResult:
+    arguments = tool_inputs.read(call.input)
+    if isinstance(arguments, InvalidInputs):
+        return ToolResult.text(arguments.text, ok=False)
+    if tool_inputs.call_parameter is not None:
+        arguments[tool_inputs.call_parameter] = call
     try:
-        return outcome_of(await _returned(function, arguments))
+        return to_tool_result(await _call_function(function, arguments))
     # The function is the user's: whatever it raises is a value that the model reads, not a crash
     # of the session. Cancellation is not caught.
     except (Exception, SystemExit) as error:  # noqa: BLE001
-        return failure_of(error)
+        return error_result(error)
 
 
-async def _returned(function: Callable[..., object], arguments: Mapping[str, object]) -> object:
+async def _call_function(
+    function: Callable[..., object], arguments: Mapping[str, object]
+) -> object:
     if inspect.iscoroutinefunction(function):
         return await function(**arguments)
     # A thread cannot be stopped: waiting for it would let one slow function hold up a cancel.

@@ -1,8 +1,12 @@
-"""The tool `edit`: one text in a file replaced by another."""
+"""The tool `edit`: one text in a file replaced by another, with a hint at the nearest match if
+it is not there.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from difflib import SequenceMatcher
 from functools import partial
 from itertools import islice
 
@@ -11,12 +15,64 @@ from anyio import to_thread
 from msgspec import Struct
 
 from mainspring.capabilities.tools.define import tool
-from mainspring.capabilities.tools.nearest import hint
 from mainspring.capabilities.tools.results import ToolError
-from mainspring.capabilities.tools.session_files import Planned, SessionFiles
-from mainspring.capabilities.tools.texts import Text, occurrences, plain, replaced, text_of
-from mainspring.core.errors import FileMissing, HandsError
-from mainspring.core.tool import Call, Outcome, Tool
+from mainspring.capabilities.tools.session_files import (
+    DecodedText,
+    PlannedChange,
+    SessionFiles,
+    decode_text,
+    occurrences,
+    replace_text,
+    to_lf,
+)
+from mainspring.core.errors import FileMissing, ToolEnvironmentError
+from mainspring.core.tool import Call, Tool, ToolResult
+
+_MAX_LINES = 4000
+_MAX_CHARS = 300
+_MIN_SIMILARITY = 0.6
+_NUMBERED = re.compile(r"^\s*\d+\t")
+
+
+def nearest_match_hint(text: str, wanted: str) -> str:
+    """In a sentence or a few lines, for the model that looked for it; empty if nothing is near."""
+    lines, asked = text.split("\n"), wanted.split("\n")
+    if all(_NUMBERED.match(line) for line in asked if line):
+        return "The numbers before the lines are not in the file: leave them out."
+    if (at := _find_ignoring_spaces(lines, asked)) is not None:
+        found = "\n".join(lines[at : at + len(asked)])
+        return f"Only spaces and tabs differ at line {at + 1}, which has:\n{found}"
+    if (at := _find_similar(lines, asked)) is not None:
+        found = "\n".join(line[:_MAX_CHARS] for line in lines[at : at + len(asked)])
+        return f"The nearest is at line {at + 1}:\n{found}"
+    return ""
+
+
+def _find_ignoring_spaces(lines: list[str], asked: list[str]) -> int | None:
+    """Where the same words stand with other spaces between them."""
+    wanted = [line.split() for line in asked]
+    if not any(wanted):
+        return None
+    words = [line.split() for line in lines]
+    for at in range(len(words) - len(wanted) + 1):
+        if words[at] == wanted[0] and words[at : at + len(wanted)] == wanted:
+            return at
+    return None
+
+
+def _find_similar(lines: list[str], asked: list[str]) -> int | None:
+    """Where the longest line of what was asked for has its likest, counted from the first one."""
+    offset, longest = max(enumerate(asked), key=lambda line: len(line[1].strip()))
+    matcher = SequenceMatcher(b=longest.strip()[:_MAX_CHARS], autojunk=False)
+    best, where = _MIN_SIMILARITY, None
+    for at, line in enumerate(lines[:_MAX_LINES]):
+        matcher.set_seq1(line.strip()[:_MAX_CHARS])
+        if matcher.real_quick_ratio() > best and matcher.quick_ratio() > best:
+            ratio = matcher.ratio()
+            if ratio > best:
+                best, where = ratio, at
+    return None if where is None else max(0, where - offset)
+
 
 _SHOWN_PLACES = 10
 
@@ -29,47 +85,47 @@ class _Input(Struct, frozen=True):
 
     @property
     def old(self) -> str:
-        return plain(self.old_string)
+        return to_lf(self.old_string)
 
     @property
     def new(self) -> str:
-        return plain(self.new_string)
+        return to_lf(self.new_string)
 
 
 def edit_tool(files: SessionFiles) -> Tool:
-    async def plan(call: Call) -> Planned:
+    async def plan(call: Call) -> PlannedChange:
         wanted = msgspec.convert(dict(call.input), _Input)
         found = await files.found(wanted.file_path)
         if found is None:
             raise FileMissing(f"{wanted.file_path}: there is no such file; write makes new ones")
-        source = text_of(found.content)
+        source = decode_text(found.content)
         if source is None:
             raise ToolError(f"{wanted.file_path} is not text, so it cannot be edited")
         files.check_read(call, wanted.file_path, found)
-        after = await to_thread.run_sync(_edited, source, wanted)
-        return Planned(
+        after = await to_thread.run_sync(_apply_edit, source, wanted)
+        return PlannedChange(
             path=wanted.file_path,
-            content=_encoded(source, after),
+            content=_encode_edit(source, after),
             expected=found.version,
             before=source.plain,
-            after=plain(after),
+            after=to_lf(after),
         )
 
-    async def probe(call: Call) -> Outcome | None:
+    async def probe(call: Call) -> ToolResult | None:
         wanted = msgspec.convert(dict(call.input), _Input)
         try:
             found = await files.found(wanted.file_path)
-        except HandsError:
+        except ToolEnvironmentError:
             return None
-        source = None if found is None else text_of(found.content)
-        if source is None or not _has_happened(source.plain, wanted):
+        source = None if found is None else decode_text(found.content)
+        if source is None or not _is_applied(source.plain, wanted):
             return None
-        return Outcome.text(f"{wanted.file_path} was changed.")
+        return ToolResult.text(f"{wanted.file_path} was changed.")
 
     @tool(probe=probe, max_chars=100_000, on_interrupt="block")
     async def edit(
         call: Call, file_path: str, old_string: str, new_string: str, replace_all: bool = False
-    ) -> Outcome:
+    ) -> ToolResult:
         """Replace a text in a file by another. The file must have been read in this session, and
         not changed since; its encoding and line ends are kept.
 
@@ -84,19 +140,19 @@ def edit_tool(files: SessionFiles) -> Tool:
 
     return replace(
         edit,
-        objection=partial(files.objection, plan=plan),
-        preview=partial(files.preview, plan=plan),
+        objection=partial(files.objection, plan_change=plan),
+        preview=partial(files.preview, plan_change=plan),
         judged=partial(files.judged, field="file_path"),
     )
 
 
-def _has_happened(text: str, wanted: _Input) -> bool:
+def _is_applied(text: str, wanted: _Input) -> bool:
     """The new text is there, and the old one nowhere but in it."""
     rest = text.replace(wanted.new, "\0") if wanted.new else text
     return wanted.new in text and wanted.old not in rest
 
 
-def _edited(source: Text, wanted: _Input) -> str:
+def _apply_edit(source: DecodedText, wanted: _Input) -> str:
     """Raises ToolError: there is nothing to replace, or too much."""
     if not wanted.old:
         raise ToolError("old_string is empty: to make a file or to rewrite it, use write")
@@ -105,11 +161,11 @@ def _edited(source: Text, wanted: _Input) -> str:
     text = source.plain
     places = list(islice(occurrences(text, wanted.old), _SHOWN_PLACES + 1))
     if not places:
-        near = hint(text, wanted.old)
+        near = nearest_match_hint(text, wanted.old)
         raise ToolError(f"old_string is not in {wanted.file_path}. {near}".rstrip())
     if len(places) > 1 and not wanted.replace_all:
         raise ToolError(_ambiguous(text, places))
-    return replaced(source, wanted.old, wanted.new, everywhere=wanted.replace_all)
+    return replace_text(source, wanted.old, wanted.new, everywhere=wanted.replace_all)
 
 
 def _ambiguous(text: str, places: list[int]) -> str:
@@ -122,7 +178,7 @@ def _ambiguous(text: str, places: list[int]) -> str:
     )
 
 
-def _encoded(source: Text, after: str) -> bytes:
+def _encode_edit(source: DecodedText, after: str) -> bytes:
     try:
         return source.encoded(after)
     except UnicodeEncodeError as error:

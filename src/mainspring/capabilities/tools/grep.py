@@ -13,20 +13,26 @@ import anyio
 from anyio import to_thread
 
 from mainspring.capabilities.tools.define import tool
+from mainspring.capabilities.tools.file_search import (
+    MatchedLine,
+    OpenSource,
+    SearchQuery,
+    is_searchable,
+    search,
+)
 from mainspring.capabilities.tools.glob import (
     MAX_WALKED,
     VERSION_CONTROL,
-    names_below,
-    printable,
-    wrong_glob,
+    glob_error,
+    glob_matcher,
+    printable_path,
+    relative_names,
 )
-from mainspring.capabilities.tools.globs import matcher
-from mainspring.capabilities.tools.patterns import compiled
-from mainspring.capabilities.tools.searching import Line, Query, Source, is_searched, search
-from mainspring.capabilities.tools.session_files import SessionFiles, refused
-from mainspring.core.errors import HandsError, InvalidInput, IsFolder
-from mainspring.core.hands import Workspace
-from mainspring.core.tool import Call, Outcome, Tool
+from mainspring.capabilities.tools.linear_regex import compile_regex
+from mainspring.capabilities.tools.session_files import SessionFiles, failed_result
+from mainspring.core.errors import InvalidInput, IsFolder, ToolEnvironmentError
+from mainspring.core.ports import Workspace
+from mainspring.core.tool import Call, Tool, ToolResult
 
 Mode: TypeAlias = Literal["content", "files_with_matches", "count"]
 
@@ -35,14 +41,14 @@ MAX_LINES = 2000
 _MAX_MATCHES = {"content": MAX_LINES, "files_with_matches": 1, "count": 1_000_000}
 _MAX_CONTEXT = 20
 _MAX_LINE_CHARS = 500
-_TOGETHER = 200
+_BATCH_FILES = 200
 """Files that are open at a time."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _FileMatches:
     path: str
-    lines: list[Line]
+    lines: list[MatchedLine]
 
 
 def grep_tool(files: SessionFiles, ripgrep: str | None) -> Tool:
@@ -56,7 +62,7 @@ def grep_tool(files: SessionFiles, ripgrep: str | None) -> Tool:
         output_mode: Mode = "content",
         context: int = 0,
         ignore_case: bool = False,
-    ) -> Outcome:
+    ) -> ToolResult:
         """Search the text of files, line by line.
 
         Args:
@@ -68,7 +74,7 @@ def grep_tool(files: SessionFiles, ripgrep: str | None) -> Tool:
             context: How many lines to show before and after each match.
             ignore_case: Take capital and small letters for the same.
         """
-        query = Query(
+        query = SearchQuery(
             expression=pattern,
             ignore_case=ignore_case,
             context=min(max(context, 0), _MAX_CONTEXT) if output_mode == "content" else 0,
@@ -78,16 +84,16 @@ def grep_tool(files: SessionFiles, ripgrep: str | None) -> Tool:
         try:
             with anyio.move_on_after(TIME_LIMIT_SECONDS) as limit:
                 paths = await _paths(files.workspace, path, glob)
-                async with aclosing(_found(files.workspace, query, paths, ripgrep)) as found:
-                    async for each in found:
-                        if not lines.take(each):
+                async with aclosing(_search_files(files.workspace, query, paths, ripgrep)) as found:
+                    async for item in found:
+                        if not lines.take(item):
                             break
-        except (HandsError, InvalidInput) as error:
-            return refused(error)
+        except (ToolEnvironmentError, InvalidInput) as error:
+            return failed_result(error)
         return lines.outcome(is_late=limit.cancelled_caught)
 
     def invalid(given: Mapping[str, object]) -> str | None:
-        return grep.invalid(given) or _wrong(given)
+        return grep.invalid(given) or _input_error(given)
 
     async def objection(call: Call) -> str | None:
         return files.unreachable(str(call.input.get("path", ".")))
@@ -96,15 +102,15 @@ def grep_tool(files: SessionFiles, ripgrep: str | None) -> Tool:
     return replace(grep, invalid=invalid, objection=objection, judged=judged)
 
 
-def _wrong(given: Mapping[str, object]) -> str | None:
+def _input_error(given: Mapping[str, object]) -> str | None:
     expression = str(given["pattern"])
     if "\n" in expression or "\\n" in expression.replace("\\\\", ""):
         return "the pattern has a line end in it, and lines are searched one by one"
     try:
-        compiled(expression)
+        compile_regex(expression)
     except InvalidInput as error:
         return str(error)
-    return None if given.get("glob") is None else wrong_glob(given["glob"])
+    return None if given.get("glob") is None else glob_error(given["glob"])
 
 
 async def _paths(workspace: Workspace, path: str, glob: str | None) -> list[str]:
@@ -115,35 +121,35 @@ async def _paths(workspace: Workspace, path: str, glob: str | None) -> list[str]
     else:
         return [path]
     found = await workspace.walk(path, limit=MAX_WALKED, skip=VERSION_CONTROL)
-    is_meant: Callable[[str], bool] = (lambda _: True) if glob is None else matcher(glob)
-    below = names_below(workspace, path, found)
+    is_meant: Callable[[str], bool] = (lambda _: True) if glob is None else glob_matcher(glob)
+    below = relative_names(workspace, path, found)
     return [str(entry.path) for name, entry in below if not entry.is_link and is_meant(name)]
 
 
-async def _found(
-    workspace: Workspace, query: Query, paths: Sequence[str], ripgrep: str | None
-) -> AsyncGenerator[_Found]:
-    for start in range(0, len(paths), _TOGETHER):
-        batch = paths[start : start + _TOGETHER]
-        sources = await to_thread.run_sync(_opened, workspace, batch)
+async def _search_files(
+    workspace: Workspace, search_query: SearchQuery, paths: Sequence[str], ripgrep: str | None
+) -> AsyncGenerator[_FileMatches]:
+    for start in range(0, len(paths), _BATCH_FILES):
+        batch = paths[start : start + _BATCH_FILES]
+        sources = await to_thread.run_sync(_open_files, workspace, batch)
         try:
-            hits = await search(query, sources, ripgrep)
+            hits = await search(search_query, sources, ripgrep)
         finally:
             for source in sources:
                 os.close(source.opened)
         for path, lines in hits.items():
-            yield _Found(path, lines)
+            yield _FileMatches(path, lines)
 
 
-def _opened(workspace: Workspace, paths: Sequence[str]) -> list[Source]:
-    sources: list[Source] = []
+def _open_files(workspace: Workspace, paths: Sequence[str]) -> list[OpenSource]:
+    sources: list[OpenSource] = []
     for path in paths:
         try:
             opened = workspace.open_file(path)
-        except HandsError:
+        except ToolEnvironmentError:
             continue  # gone, or not for us
-        if is_searched(opened):
-            sources.append(Source(path, opened))
+        if is_searchable(opened):
+            sources.append(OpenSource(path, opened))
         else:
             os.close(opened)
     return sources
@@ -157,19 +163,19 @@ class _Lines:
         self._lines: list[str] = []
         self._is_full = False
 
-    def take(self, found: _Found) -> bool:
+    def take(self, file_matches: _FileMatches) -> bool:
         """Whether there is room for more."""
-        path = printable(found.path)
+        path = printable_path(file_matches.path)
         if self._mode == "files_with_matches":
             self._lines.append(path)
         elif self._mode == "count":
-            self._lines.append(f"{path}:{sum(line.is_match for line in found.lines)}")
+            self._lines.append(f"{path}:{sum(line.is_match for line in file_matches.lines)}")
         else:
-            self._lines += _told(path, found.lines, is_first=not self._lines)
+            self._lines += _format_lines(path, file_matches.lines, is_first=not self._lines)
         self._is_full = len(self._lines) > MAX_LINES
         return not self._is_full
 
-    def outcome(self, *, is_late: bool) -> Outcome:
+    def outcome(self, *, is_late: bool) -> ToolResult:
         lines = self._lines[:MAX_LINES]
         if self._is_full:
             lines.append(f"[more than {MAX_LINES:,} lines; narrow the pattern, path or glob]")
@@ -179,10 +185,10 @@ class _Lines:
             )
         text = "\n".join(lines) or "No line matches."
         failed = is_late and not self._lines
-        return Outcome.text(text, ok=not failed, error="timed_out" if failed else None)
+        return ToolResult.text(text, ok=not failed, error="timed_out" if failed else None)
 
 
-def _told(path: str, lines: Sequence[Line], *, is_first: bool) -> list[str]:
+def _format_lines(path: str, lines: Sequence[MatchedLine], *, is_first: bool) -> list[str]:
     """As grep has it: `path:12:text`, `path-13-text` around a match, `--` between stretches."""
     has_context = any(not line.is_match for line in lines)
     told: list[str] = [] if is_first or not has_context else ["--"]

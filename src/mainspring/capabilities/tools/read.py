@@ -1,25 +1,108 @@
-"""The tool `read`: text with line numbers, images, notebooks, and what a folder has in it."""
+"""The tool `read`: text with line numbers, images, Jupyter notebooks, and what a folder has in
+it.
+"""
 
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import PurePosixPath
-from typing import Annotated
+from typing import Annotated, cast
 
-from msgspec import Meta
+import msgspec
+from msgspec import Meta, Struct, field
 
 from mainspring.capabilities.tools.define import tool
-from mainspring.capabilities.tools.media import described, image_type
-from mainspring.capabilities.tools.notebooks import notebook_text
 from mainspring.capabilities.tools.results import ToolError
-from mainspring.capabilities.tools.session_files import SessionFiles, refused
-from mainspring.capabilities.tools.texts import text_of
+from mainspring.capabilities.tools.session_files import SessionFiles, decode_text, failed_result
 from mainspring.core.content import Base64Source, ImageBlock, TextBlock
-from mainspring.core.errors import FileRefused, HandsError, IsFolder
-from mainspring.core.hands import Entry
-from mainspring.core.tool import Call, Outcome, Tool
+from mainspring.core.errors import FileRefused, IsFolder, ToolEnvironmentError
+from mainspring.core.ports import FileEntry
+from mainspring.core.tool import Call, Tool, ToolResult
+
+_MAX_OUTPUT_CHARS = 4000
+
+
+class _Output(Struct, frozen=True):
+    text: str | list[str] = ""
+    data: dict[str, object] = field(default_factory=dict[str, object])
+    ename: str = ""
+    evalue: str = ""
+
+
+class _Cell(Struct, frozen=True):
+    cell_type: str
+    source: str | list[str] = ""
+    outputs: list[_Output] = field(default_factory=list[_Output])
+
+
+class _Notebook(Struct, frozen=True):
+    cells: list[_Cell]
+
+
+def notebook_text(content: str) -> str | None:
+    """The cells one after the other; `None` if it is no notebook after all."""
+    try:
+        notebook = msgspec.json.decode(content, type=_Notebook)
+    except msgspec.DecodeError:
+        return None
+    return "\n".join(_lines(notebook))
+
+
+def _lines(notebook: _Notebook) -> Iterator[str]:
+    for number, cell in enumerate(notebook.cells, 1):
+        yield f"[cell {number}: {cell.cell_type}]"
+        yield _join_lines(cell.source)
+        for output in cell.outputs:
+            if shown := _output_text(output):
+                yield f"[output of cell {number}]"
+                yield shown[:_MAX_OUTPUT_CHARS]
+
+
+def _output_text(output: _Output) -> str:
+    if output.ename:
+        return f"{output.ename}: {output.evalue}"
+    pictures = [kind for kind in output.data if kind.startswith("image/")]
+    said = _join_lines(output.text) or _join_lines(output.data.get("text/plain", ""))
+    return f"{said} [{', '.join(pictures)}]" if pictures else said
+
+
+def _join_lines(text: object) -> str:
+    """As the format has it: a text, or its lines."""
+    return "".join(map(str, cast("list[object]", text))) if isinstance(text, list) else str(text)
+
+
+_IMAGES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
+_OTHERS = (
+    (b"%PDF-", "a PDF document"),
+    (b"PK\x03\x04", "a ZIP archive, or a document that is one inside"),
+    (b"\x1f\x8b", "gzip-compressed"),
+    (b"\x7fELF", "a Linux program or library"),
+    (b"\xcf\xfa\xed\xfe", "a macOS program or library"),
+    (b"MZ", "a Windows program or library"),
+    (b"SQLite format 3\0", "an SQLite database"),
+    (b"\0asm", "WebAssembly"),
+)
+
+
+def image_type(content: bytes) -> str | None:
+    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for start, kind in _IMAGES if content.startswith(start)), None)
+
+
+def describe_binary(content: bytes) -> str:
+    """What a file that is no text may be."""
+    known = (kind for start, kind in _OTHERS if content.startswith(start))
+    return next(known, "of a kind that is not known")
+
 
 MAX_BYTES = 80_000
 """Of one result: about 25,000 tokens of code."""
@@ -32,7 +115,7 @@ Range = Annotated[list[int], Meta(min_length=2, max_length=2)]
 
 def read_tool(files: SessionFiles) -> Tool:
     @tool(read_only=True, concurrent=True, max_chars=MAX_BYTES + 2000)
-    async def read(call: Call, file_path: str, view_range: Range | None = None) -> Outcome:
+    async def read(call: Call, file_path: str, view_range: Range | None = None) -> ToolResult:
         """Read a file: text comes with line numbers, images are shown, a notebook comes as text,
         a folder as a list of what is in it. A long file comes in part, with how to read on.
 
@@ -42,14 +125,14 @@ def read_tool(files: SessionFiles) -> Tool:
         """
         try:
             found = await files.read(call, file_path)
-            return _shown(file_path, found.content, view_range)
+            return _content_result(file_path, found.content, view_range)
         except IsFolder:
             return await _listing(files, file_path)
         except FileRefused as error:
             hint = "grep finds lines in it, and programs can show a part of it"
-            return Outcome.text(f"{error}. {hint}.", ok=False, error="failed")
-        except (ToolError, HandsError) as error:
-            return refused(error)
+            return ToolResult.text(f"{error}. {hint}.", ok=False, error="failed")
+        except (ToolError, ToolEnvironmentError) as error:
+            return failed_result(error)
 
     async def objection(call: Call) -> str | None:
         return files.unreachable(str(call.input["file_path"]))
@@ -57,37 +140,37 @@ def read_tool(files: SessionFiles) -> Tool:
     return replace(read, objection=objection, judged=partial(files.judged, field="file_path"))
 
 
-def _shown(path: str, content: bytes, view_range: list[int] | None) -> Outcome:
+def _content_result(path: str, content: bytes, view_range: list[int] | None) -> ToolResult:
     if not content:
-        return Outcome.text(f"({path} is empty)")
+        return ToolResult.text(f"({path} is empty)")
     if media_type := image_type(content):
         return _image(path, content, media_type)
-    source = text_of(content)
+    source = decode_text(content)
     if source is None:
-        raise ToolError(f"{path} is not text: {len(content):,} bytes, {described(content)}")
+        raise ToolError(f"{path} is not text: {len(content):,} bytes, {describe_binary(content)}")
     text = source.plain
     if PurePosixPath(path).suffix == ".ipynb":
         text = notebook_text(text) or text
-    return Outcome.text(_numbered(text, view_range))
+    return ToolResult.text(_number_lines(text, view_range))
 
 
-def _image(path: str, content: bytes, media_type: str) -> Outcome:
+def _image(path: str, content: bytes, media_type: str) -> ToolResult:
     if len(content) > MAX_IMAGE_BYTES:
         raise ToolError(
             f"{path} is an image of {len(content):,} bytes; {MAX_IMAGE_BYTES:,} can be shown"
         )
     data = base64.b64encode(content).decode()
     shown = ImageBlock(source=Base64Source(media_type=media_type, data=data))
-    return Outcome((TextBlock(f"{path}: {media_type}, {len(content):,} bytes"), shown))
+    return ToolResult((TextBlock(f"{path}: {media_type}, {len(content):,} bytes"), shown))
 
 
-def _numbered(text: str, view_range: list[int] | None) -> str:
+def _number_lines(text: str, view_range: list[int] | None) -> str:
     lines = text.removesuffix("\n").split("\n")
     first, last = _bounds(view_range, len(lines))
     shown: list[str] = []
     size = 0
     for number in range(first, last + 1):
-        line = f"{number:>6}\t{_cut(lines[number - 1])}"
+        line = f"{number:>6}\t{_truncate_line(lines[number - 1])}"
         size += len(line.encode("utf-8", "replace")) + 1
         if size > MAX_BYTES:
             break
@@ -109,24 +192,26 @@ def _bounds(view_range: list[int] | None, lines: int) -> tuple[int, int]:
     return first, last
 
 
-def _cut(line: str) -> str:
+def _truncate_line(line: str) -> str:
     over = len(line) - MAX_LINE_CHARS
     return line if over <= 0 else f"{line[:MAX_LINE_CHARS]} [{over:,} more characters]"
 
 
-async def _listing(files: SessionFiles, path: str) -> Outcome:
+async def _listing(files: SessionFiles, path: str) -> ToolResult:
     try:
         found = await files.workspace.walk(path, limit=_MAX_LISTED + 1, depth=1)
-    except HandsError as error:
-        return refused(error)
-    lines = [f"{path} is a folder with:", *map(_listed, found[:_MAX_LISTED])]
+    except ToolEnvironmentError as error:
+        return failed_result(error)
+    lines = [f"{path} is a folder with:", *map(_entry_line, found[:_MAX_LISTED])]
     if len(found) > _MAX_LISTED:
         lines.append("[and more: glob finds what you look for]")
-    return Outcome.text("\n".join(lines) if found else f"{path} is a folder, and empty")
+    return ToolResult.text("\n".join(lines) if found else f"{path} is a folder, and empty")
 
 
-def _listed(entry: Entry) -> str:
-    name = entry.path.name if entry.path.name.isprintable() else ascii(entry.path.name)
-    if entry.is_folder:
+def _entry_line(file_entry: FileEntry) -> str:
+    name = (
+        file_entry.path.name if file_entry.path.name.isprintable() else ascii(file_entry.path.name)
+    )
+    if file_entry.is_folder:
         return f"{name}/"
-    return f"{name} (a link)" if entry.is_link else f"{name} ({entry.size:,} bytes)"
+    return f"{name} (a link)" if file_entry.is_link else f"{name} ({file_entry.size:,} bytes)"

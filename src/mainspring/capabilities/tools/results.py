@@ -6,10 +6,10 @@ from typing import cast, get_args
 
 import msgspec
 
-from mainspring.capabilities.tools.foreign import encode_foreign
+from mainspring.capabilities.tools.pydantic_types import encode_model
 from mainspring.core.content import Block, TextBlock
 from mainspring.core.errors import MainspringError
-from mainspring.core.tool import Outcome
+from mainspring.core.tool import ToolResult
 
 _BLOCKS: tuple[type, ...] = get_args(Block)
 _NOTHING = "(no result)"  # providers refuse an empty text
@@ -19,34 +19,34 @@ class ToolError(MainspringError):
     """Raised by a tool's function: what the model is to read about an expected failure."""
 
 
-def outcome_of(value: object) -> Outcome:
+def to_tool_result(value: object) -> ToolResult:
     match value:
-        case Outcome():
+        case ToolResult():
             return value
         case None | "":
-            return Outcome.text(_NOTHING)
+            return ToolResult.text(_NOTHING)
         case str():
-            return Outcome((_text(value),))
+            return ToolResult((_text(value),))
         case list() | tuple():
             parts = cast("list[object]", value)
             if any(isinstance(part, _BLOCKS) for part in parts):
-                return Outcome(tuple(_block(part) for part in parts))
+                return ToolResult(tuple(_block(part) for part in parts))
         case _ if isinstance(value, _BLOCKS):
-            return Outcome((cast("Block", value),))
+            return ToolResult((cast("Block", value),))
         case _:
             pass
-    return Outcome.text(msgspec.json.encode(value, enc_hook=encode_foreign).decode())
+    return ToolResult.text(msgspec.json.encode(value, enc_hook=encode_model).decode())
 
 
-def failure_of(error: BaseException) -> Outcome:
+def error_result(error: BaseException) -> ToolResult:
     """What went wrong, in a line: no traceback, whose lines and locals are nobody's business."""
-    return Outcome((_text(_explained(error)),), ok=False)
+    return ToolResult((_text(_error_text(error)),), ok=False)
 
 
-def _explained(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
-        return "; ".join(_explained(part) for part in group.exceptions)
+        return "; ".join(_error_text(part) for part in group.exceptions)
     words = str(error)
     if isinstance(error, ToolError) and words:
         return words
@@ -58,7 +58,7 @@ def _block(part: object) -> Block:
         return _text(part)
     if isinstance(part, _BLOCKS):
         return cast("Block", part)
-    return _text(msgspec.json.encode(part, enc_hook=encode_foreign).decode())
+    return _text(msgspec.json.encode(part, enc_hook=encode_model).decode())
 
 
 def _text(text: str) -> TextBlock:

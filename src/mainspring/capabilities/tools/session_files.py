@@ -1,27 +1,66 @@
-"""The files of a session as its tools know them: which it has read, and as what it read them."""
+"""The files of a session as its tools know them: which version was read, how text is encoded,
+and the diff of a change.
+"""
 
 from __future__ import annotations
 
+import codecs
+import re
+from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from difflib import unified_diff
+from itertools import takewhile
 from pathlib import PurePosixPath
 from typing import TypeAlias
 
-from mainspring.capabilities.tools.diffs import diff_of
 from mainspring.capabilities.tools.results import ToolError
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import (
     FileChanged,
     FileMissing,
-    HandsError,
     InvalidInput,
     OutsideWorkspace,
+    ToolEnvironmentError,
 )
 from mainspring.core.events import Failure
-from mainspring.core.hands import FileState, Workspace
-from mainspring.core.tool import Call, Outcome
+from mainspring.core.ports import FileState, Workspace
+from mainspring.core.tool import Call, ToolResult
+
+_CONTEXT = 3
+_MAX_LINES = 4000
+_HUNK = re.compile(r"@@ -(\d+)(,\d+)? \+(\d+)(,\d+)? @@")
+
+
+def diff_of(path: str, before: str, after: str) -> str:
+    """A unified diff. What is the same at both ends is not even looked at, so it is never slow."""
+    old, new = before.splitlines(), after.splitlines()
+    head = _common_lines(old, new)
+    tail = _common_lines(old[head:][::-1], new[head:][::-1])
+    first = max(0, head - _CONTEXT)
+    last = max(0, tail - _CONTEXT)
+    old_part, new_part = old[first : len(old) - last], new[first : len(new) - last]
+    if len(old_part) + len(new_part) > _MAX_LINES:
+        return (
+            f"{path}: {len(old_part):,} lines become {len(new_part):,}, from line {head + 1:,} on"
+        )
+    lines = unified_diff(old_part, new_part, path, path, n=_CONTEXT, lineterm="")
+    shown = "\n".join(
+        _HUNK.sub(lambda hunk: _shift_hunk(hunk, first), line, count=1) for line in lines
+    )
+    return shown or f"{path}: only line ends differ"
+
+
+def _common_lines(old: Sequence[str], new: Sequence[str]) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
+
+
+def _shift_hunk(hunk: re.Match[str], by: int) -> str:
+    old, old_count, new, new_count = hunk.groups(default="")
+    return f"@@ -{int(old) + by}{old_count} +{int(new) + by}{new_count} @@"
+
 
 MAX_FILE_BYTES = 20_000_000
 _MAX_SEEN = 10_000
@@ -32,7 +71,7 @@ READ_AGAIN = "read it again, then decide what to change"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
+class PlannedChange:
     """A change to a file that can be made as things stand."""
 
     path: str
@@ -47,7 +86,7 @@ class Planned:
         return diff_of(self.path, self.before, self.after)
 
 
-Plan: TypeAlias = Callable[[Call], Awaitable[Planned]]
+PlanChange: TypeAlias = Callable[[Call], Awaitable[PlannedChange]]
 """Raises ToolError, HandsError: why it cannot be made, in words for the model."""
 
 
@@ -86,36 +125,36 @@ class SessionFiles:
         if seen not in (None, found.version):
             raise ToolError(f"{path} has changed since it was read: {READ_AGAIN}")
 
-    async def change(self, call: Call, plan: Plan) -> Outcome:
+    async def change(self, call: Call, plan_change: PlanChange) -> ToolResult:
         try:
-            planned = await plan(call)
+            planned = await plan_change(call)
             written = await self.workspace.write(
                 planned.path, planned.content, expected=planned.expected
             )
-        except (ToolError, HandsError) as error:
-            return refused(error)
+        except (ToolError, ToolEnvironmentError) as error:
+            return failed_result(error)
         self._note(call, planned.path, written.version)
-        return _done(planned)
+        return _change_result(planned)
 
-    async def objection(self, call: Call, plan: Plan) -> str | None:
+    async def objection(self, call: Call, plan_change: PlanChange) -> str | None:
         try:
-            await plan(call)
-        except (ToolError, HandsError) as error:
-            return told(error)
+            await plan_change(call)
+        except (ToolError, ToolEnvironmentError) as error:
+            return failure_text(error)
         return None
 
-    async def preview(self, call: Call, plan: Plan) -> str | None:
+    async def preview(self, call: Call, plan_change: PlanChange) -> str | None:
         try:
-            return (await plan(call)).diff
-        except (ToolError, HandsError):
+            return (await plan_change(call)).diff
+        except (ToolError, ToolEnvironmentError):
             return None
 
     def unreachable(self, path: str) -> str | None:
         """Why a path cannot be asked for at all."""
         try:
             self.workspace.locate(path)
-        except HandsError as error:
-            return told(error)
+        except ToolEnvironmentError as error:
+            return failure_text(error)
         return None
 
     def judged(self, given: Mapping[str, object], field: str) -> Mapping[str, object]:
@@ -125,7 +164,7 @@ class SessionFiles:
         path = str(given.get(field) or ".")
         where = self.workspace.named(path)
         if ".." in path.split("/"):
-            with suppress(HandsError):
+            with suppress(ToolEnvironmentError):
                 where = str(self.workspace.locate(path))
         return {**given, field: where}
 
@@ -140,7 +179,7 @@ class SessionFiles:
     def _leads_to(self, name: str, place: PurePosixPath) -> bool:
         try:
             return self.workspace.locate(name) == place
-        except HandsError:
+        except ToolEnvironmentError:
             return False
 
     def _note(self, call: Call, path: str, version: str) -> None:
@@ -154,21 +193,111 @@ class SessionFiles:
         return call.session_id, call.thread_id, self.workspace.locate(path)
 
 
-def refused(error: Exception) -> Outcome:
+def failed_result(error: Exception) -> ToolResult:
     is_asked_wrongly = isinstance(error, ToolError | InvalidInput | OutsideWorkspace | FileMissing)
     kind: Failure = "invalid" if is_asked_wrongly else "failed"
-    return Outcome.text(told(error), ok=False, error=kind)
+    return ToolResult.text(failure_text(error), ok=False, error=kind)
 
 
-def told(error: Exception) -> str:
+def failure_text(error: Exception) -> str:
     words = f"{error}: {READ_AGAIN}" if isinstance(error, FileChanged) else str(error)
     return words.encode("utf-8", "replace").decode()
 
 
-def _done(planned: Planned) -> Outcome:
-    if planned.expected == "":
-        lines = len(planned.after.splitlines())
-        return Outcome((TextBlock(f"Made {planned.path} with {lines:,} lines."),))
-    diff = planned.diff
+def _change_result(planned_change: PlannedChange) -> ToolResult:
+    if planned_change.expected == "":
+        lines = len(planned_change.after.splitlines())
+        return ToolResult((TextBlock(f"Made {planned_change.path} with {lines:,} lines."),))
+    diff = planned_change.diff
     shown = diff if len(diff) <= _MAX_SHOWN else f"{diff[:_MAX_SHOWN]}\n[the diff goes on]"
-    return Outcome((TextBlock(f"Changed {planned.path}:\n{shown}"),), details={"diff": diff})
+    return ToolResult(
+        (TextBlock(f"Changed {planned_change.path}:\n{shown}"),), details={"diff": diff}
+    )
+
+
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_CONTROLS = bytes({*range(32), 127} - {*b"\t\n\r\f\b\x1b"})
+_MAX_CONTROLS = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodedText:
+    text: str
+    """Its lines end as they do in the file."""
+    encoding: str = "utf-8"
+    mark: bytes = b""
+    """What the file begins with to say how it is encoded."""
+
+    @property
+    def newline(self) -> str:
+        """How most lines end."""
+        ends = self.text.count("\n")
+        return "\r\n" if ends and self.text.count("\r\n") * 2 > ends else "\n"
+
+    @property
+    def plain(self) -> str:
+        """With lines that end as models write them."""
+        return self.text.replace("\r\n", "\n")
+
+    def encoded(self, text: str) -> bytes:
+        """Another text as this one is encoded.
+
+        Raises:
+            UnicodeEncodeError: it has characters that the encoding has not.
+        """
+        return self.mark + text.encode(self.encoding)
+
+    def with_newlines(self, text: str) -> str:
+        """A model's text with the line ends of this one; other than LF is never made LF."""
+        return text if self.newline == "\n" else to_lf(text).replace("\n", self.newline)
+
+
+def to_lf(text: str) -> str:
+    return text.replace("\r\n", "\n")
+
+
+def decode_text(content: bytes) -> DecodedText | None:
+    """Read a file's content; `None` if it is no text."""
+    for mark, encoding in _MARKS:
+        if content.startswith(mark) and not content.startswith(codecs.BOM_UTF32_LE):
+            try:
+                text = content[len(mark) :].decode(encoding)
+            except UnicodeDecodeError:
+                return None
+            return DecodedText(text=text, encoding=encoding, mark=mark)
+    if b"\0" in content:
+        return None
+    try:
+        return DecodedText(text=content.decode())
+    except UnicodeDecodeError:
+        pass
+    # Any bytes are Latin-1, and come back as the same bytes; those of programs and pictures tell.
+    controls = len(content) - len(content.translate(None, _CONTROLS))
+    is_text = controls <= len(content) * _MAX_CONTROLS
+    return DecodedText(text=content.decode("latin-1"), encoding="latin-1") if is_text else None
+
+
+def occurrences(text: str, wanted: str) -> Iterator[int]:
+    at = text.find(wanted)
+    while at >= 0:
+        yield at
+        at = text.find(wanted, at + len(wanted))
+
+
+def replace_text(source: DecodedText, old: str, new: str, *, everywhere: bool) -> str:
+    """The text with `new` for `old`, the first or every one; both have plain line ends.
+
+    Nothing else is touched, also in a file whose lines end one way here and another there.
+    """
+    ends = [at - number for number, at in enumerate(occurrences(source.text, "\r\n"))]
+    written = new.replace("\n", source.newline)
+    pieces: list[str] = []
+    done = 0
+    for at in list(occurrences(source.plain, old))[: None if everywhere else 1]:
+        pieces += [source.text[done : at + bisect_left(ends, at)], written]
+        done = at + len(old) + bisect_left(ends, at + len(old))
+    return "".join([*pieces, source.text[done:]])

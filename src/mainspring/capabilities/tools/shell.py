@@ -1,7 +1,10 @@
-"""The bash tool: one command at a time in the session's sandbox, as if in one shell."""
+"""The bash tool: one command at a time in the session's sandbox, as if in one shell, and its
+terminal output as plain text.
+"""
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import re
 from collections.abc import Callable, Mapping
@@ -10,22 +13,74 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from mainspring.capabilities.tools.define import tool
-from mainspring.capabilities.tools.shell_script import MAX_COMMAND_BYTES, wrapped
-from mainspring.capabilities.tools.shell_text import LiveText, read_captured
+from mainspring.capabilities.tools.shell_script import MAX_COMMAND_BYTES, wrap_command
 from mainspring.capabilities.tools.wrap import filtered
 from mainspring.core.content import TextBlock
-from mainspring.core.errors import HandsError, SandboxFailed
+from mainspring.core.errors import SandboxFailed, ToolEnvironmentError
 from mainspring.core.events import Failure
-from mainspring.core.hands import Captured, Exec, Ran, Sandbox, Stopped
-from mainspring.core.tool import Call, Outcome, Tool, Traits
+from mainspring.core.ports import CapturedOutput, ExecRequest, ExecResult, Sandbox, StopCause
+from mainspring.core.tool import Call, Tool, ToolResult, Traits
 
-Judge: TypeAlias = Callable[[str], tuple[bool, bool]]
+# Each alternative stops at the next ESC, so the whole is linear in the text.
+_ESCAPES = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
+    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # OSC: titles, links
+    r"|\x1b[PX^_][^\x1b]*\x1b\\"  # DCS, SOS, PM, APC
+    r"|\x1b[ -/]*[0-OQ-WYZ\\`a-~]"  # any other
+)
+_BEGUN = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b]*\x1b?|[PX^_][^\x1b]*\x1b?|[ -/]*)\Z|\r\Z")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_MAX_HELD = 200
+
+
+def strip_escapes(text: str) -> str:
+    """Without control sequences; a carriage return ends a line as a newline does."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n")
+    return _CONTROLS.sub("", _ESCAPES.sub("", lines))
+
+
+def captured_text(stream: CapturedOutput) -> str:
+    """A stream as text; where its middle is missing, how much that was."""
+    if stream.left_out <= 0:
+        return strip_escapes((stream.head + stream.tail).decode("utf-8", "replace"))
+    head = stream.head.decode("utf-8", "replace")
+    tail = stream.tail.decode("utf-8", "replace")
+    return (
+        f"{strip_escapes(head)}\n[... {stream.left_out} bytes left out ...]\n{strip_escapes(tail)}"
+    )
+
+
+class LiveText:
+    """Output in pieces, as it comes; no piece ends inside a character or an escape sequence."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._held = ""
+
+    def __call__(self, piece: bytes) -> None:
+        text = self._held + self._decoder.decode(piece)
+        self._held = _unfinished_escape(text)
+        shown = strip_escapes(text[: len(text) - len(self._held)])
+        if shown:
+            self._say(shown)
+
+
+def _unfinished_escape(text: str) -> str:
+    """The end of a text that may be the beginning of an escape sequence or of a line's end."""
+    finished = max((found.end() for found in _ESCAPES.finditer(text)), default=0)
+    begun = _BEGUN.search(text, finished)
+    held = "" if begun is None else begun[0]
+    return held if len(held) <= _MAX_HELD else ""
+
+
+CommandJudge: TypeAlias = Callable[[str], tuple[bool, bool]]
 """Whether a command only reads, and whether it destroys."""
 
 _MAX_OUTPUT_BYTES = 200_000
-_EMPTY = Captured()
+_EMPTY = CapturedOutput()
 _UNCHANGED = "the shell is as it was before this command"
-_STOPPED: Mapping[Stopped, str] = {
+_STOPPED: Mapping[StopCause, str] = {
     "memory": f"stopped: it used more memory than there is for it; {_UNCHANGED}",
     "disk": f"stopped: it wrote more than there is room for; {_UNCHANGED}",
     "output": f"stopped: it wrote more output than anyone can read; {_UNCHANGED}",
@@ -35,7 +90,7 @@ _STOPPED: Mapping[Stopped, str] = {
         " known: look before you do it again"
     ),
 }
-_FAILURES: Mapping[Stopped, Failure] = {
+_FAILURES: Mapping[StopCause, Failure] = {
     "time": "timed_out",
     "cancelled": "cancelled",
     "lost": "in_doubt",
@@ -54,7 +109,7 @@ _CHANGES_SHELL = re.compile(
 def bash(
     sandbox: Sandbox,
     *,
-    judge: Judge,
+    command_judge: CommandJudge,
     default_seconds: float = 120,
     max_seconds: float = 600,
     resumed: bool = False,
@@ -72,12 +127,12 @@ def bash(
         max_seconds: the longest that a call can ask for.
         resumed: the session had a shell before this process, so a fresh one is a loss to tell.
     """
-    shell = _Shell(sandbox, judge, default_seconds, resumed=resumed)
+    shell = _Shell(sandbox, command_judge, default_seconds, resumed=resumed)
 
     @tool(name="bash", description=_description(default_seconds, max_seconds))
     async def bash(
         call: Call, command: str = "", restart: bool = False, timeout_ms: int = 0
-    ) -> Outcome:
+    ) -> ToolResult:
         """Run a command.
 
         Args:
@@ -130,7 +185,7 @@ class _Shell:
     """What is remembered between the calls of one session in this process."""
 
     sandbox: Sandbox
-    judge: Judge
+    command_judge: CommandJudge
     default_seconds: float
     resumed: bool = field(kw_only=True)
     used: set[str] = field(default_factory=set[str])
@@ -140,7 +195,7 @@ class _Shell:
 
     def traits(self, given: Mapping[str, object]) -> Traits:
         command = str(given.get("command", ""))
-        read_only, destructive = self.judge(command) if command.strip() else (True, False)
+        read_only, destructive = self.command_judge(command) if command.strip() else (True, False)
         stateless = read_only and not self._keeps_state(given)
         return Traits(
             read_only=read_only,
@@ -154,16 +209,16 @@ class _Shell:
         command = str(given.get("command", ""))
         if given.get("restart") or not command.strip():
             return True
-        return _CHANGES_SHELL.search(command) is not None or not self.judge(command)[0]
+        return _CHANGES_SHELL.search(command) is not None or not self.command_judge(command)[0]
 
-    async def run(self, call: Call, command: str, *, restart: bool, seconds: float) -> Outcome:
-        shell = _name(call)
+    async def run(self, call: Call, command: str, *, restart: bool, seconds: float) -> ToolResult:
+        shell = _execution_key(call)
         keeps_state = self._keeps_state(call.input)
         if keeps_state:
             await self._forget_collected()
-        wanted = Exec(
+        wanted = ExecRequest(
             key=call.idempotency_key,
-            argv=wrapped(
+            argv=wrap_command(
                 command,
                 shell=shell,
                 keeps_state=keeps_state,
@@ -175,53 +230,67 @@ class _Shell:
         )
         try:
             ran = await self.sandbox.run(wanted, LiveText(call.say))
-            if ran.stopped == "lost" and not keeps_state:
+            if ran.stop_cause == "lost" and not keeps_state:
                 await self.sandbox.forget(wanted.key)  # it only reads: once more does no harm
                 ran = await self.sandbox.run(wanted, LiveText(call.say))
         except SandboxFailed as error:
-            return Outcome.text(f"Not run: {error}", ok=False, error="unavailable")
+            return ToolResult.text(f"Not run: {error}", ok=False, error="unavailable")
         self.used.add(shell)
         return self._outcome(call, ran)
 
-    async def probe(self, call: Call) -> Outcome | None:
+    async def probe(self, call: Call) -> ToolResult | None:
         try:
-            ran = await self.sandbox.found(call.idempotency_key)
+            ran = await self.sandbox.find_result(call.idempotency_key)
         except SandboxFailed:
-            ran = Ran(status=-1, stdout=_EMPTY, stderr=_EMPTY, stopped="lost")
+            ran = ExecResult(status=-1, stdout=_EMPTY, stderr=_EMPTY, stop_cause="lost")
         return None if ran is None else self._outcome(call, ran)
 
-    def _outcome(self, call: Call, ran: Ran) -> Outcome:
+    def _outcome(self, call: Call, exec_result: ExecResult) -> ToolResult:
         self.collected.add(call.idempotency_key)
         asked = call.input.get("timeout_ms")
         seconds = asked / 1000 if isinstance(asked, int) and asked else self.default_seconds
-        return _told(ran, seconds, is_restart=not str(call.input.get("command", "")).strip())
+        return _command_result(
+            exec_result, seconds, is_restart=not str(call.input.get("command", "")).strip()
+        )
 
     async def _forget_collected(self) -> None:
         while self.collected:
             key = self.collected.pop()
-            with suppress(HandsError):  # what it keeps too long costs a little memory, no more
+            with suppress(
+                ToolEnvironmentError
+            ):  # what it keeps too long costs a little memory, no more
                 await self.sandbox.forget(key)
 
 
-def _name(call: Call) -> str:
+def _execution_key(call: Call) -> str:
     """Each thread has a shell of its own."""
     whole = f"{call.session_id}/{call.thread_id}"
     return hashlib.sha256(whole.encode()).hexdigest()[:16]
 
 
-def _told(ran: Ran, seconds: float, *, is_restart: bool) -> Outcome:
-    output = (read_captured(ran.stdout) + read_captured(ran.stderr)).strip("\n")
+def _command_result(exec_result: ExecResult, seconds: float, *, is_restart: bool) -> ToolResult:
+    output = (captured_text(exec_result.stdout) + captured_text(exec_result.stderr)).strip("\n")
     notes: list[str] = []
-    if ran.stopped == "time":
+    if exec_result.stop_cause == "time":
         notes.append(f"[stopped: it took longer than {seconds:g} s; {_UNCHANGED}]")
-    elif ran.stopped is not None:
-        notes.append(f"[{_STOPPED[ran.stopped]}]")
-    elif ran.status != 0:
-        notes.append(f"[exit status {ran.status}]")
+    elif exec_result.stop_cause is not None:
+        notes.append(f"[{_STOPPED[exec_result.stop_cause]}]")
+    elif exec_result.status != 0:
+        notes.append(f"[exit status {exec_result.status}]")
     elif not output:
         notes.append("(the shell was started anew)" if is_restart else "(no output)")
-    ok = ran.stopped is None and ran.status == 0
-    error = None if ok else _FAILURES.get(ran.stopped, "failed") if ran.stopped else "failed"
-    details = {"status": ran.status, "stopped": ran.stopped, "milliseconds": ran.milliseconds}
+    ok = exec_result.stop_cause is None and exec_result.status == 0
+    error = (
+        None
+        if ok
+        else _FAILURES.get(exec_result.stop_cause, "failed")
+        if exec_result.stop_cause
+        else "failed"
+    )
+    details = {
+        "status": exec_result.status,
+        "stopped": exec_result.stop_cause,
+        "milliseconds": exec_result.milliseconds,
+    }
     text = "\n".join([*([output] if output else []), *notes])
-    return Outcome((TextBlock(text),), ok, details, error)
+    return ToolResult((TextBlock(text),), ok, details, error)

@@ -119,7 +119,7 @@ exit $__ms_status
 _BODY = 'eval "$__ms_command"\n'
 
 
-def wrapped(
+def wrap_command(
     command: str, *, shell: str, keeps_state: bool, was_used: bool, restart: bool
 ) -> tuple[str, ...]:
     """The program to run. `shell` names the state; `was_used`: it is a loss if there is none."""

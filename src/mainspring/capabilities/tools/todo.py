@@ -9,7 +9,7 @@ from mainspring.capabilities.tools.define import tool
 from mainspring.capabilities.tools.wrap import filtered
 from mainspring.core.content import TextBlock
 from mainspring.core.facts import Todo, TodosWritten
-from mainspring.core.tool import Outcome, Tool
+from mainspring.core.tool import Tool, ToolResult
 
 _MAX_TODOS = 100
 _MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
@@ -19,7 +19,7 @@ def todo() -> Tool:
     # It changes nothing but the log's own record, and writing the same list twice is writing it
     # once; two lists of one turn must not overtake each other, so it is not concurrent.
     @tool(read_only=True, in_doubt="retry")
-    async def todo(todos: list[Todo]) -> Outcome:
+    async def todo(todos: list[Todo]) -> ToolResult:
         """Keep a list of what is to be done in a task of several steps. Each call replaces the
         whole list. Have exactly one item in progress while you work on it, and mark it completed
         as soon as it is.
@@ -27,7 +27,9 @@ def todo() -> Tool:
         Args:
             todos: All items, in order, each with its content and status.
         """
-        return Outcome((TextBlock(_shown(todos)),), facts=(TodosWritten(todos=tuple(todos)),))
+        return ToolResult(
+            (TextBlock(_render_todos(todos)),), facts=(TodosWritten(todos=tuple(todos)),)
+        )
 
     return filtered(todo, _refusal)
 
@@ -45,7 +47,7 @@ def _refusal(given: Mapping[str, object]) -> str | None:
     return None
 
 
-def _shown(todos: Sequence[Todo]) -> str:
+def _render_todos(todos: Sequence[Todo]) -> str:
     if not todos:
         return "The list is empty."
     done = sum(item.status == "completed" for item in todos)

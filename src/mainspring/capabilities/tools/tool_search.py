@@ -12,8 +12,8 @@ from mainspring.capabilities.tools.define import tool
 from mainspring.core.content import TextBlock
 from mainspring.core.facts import ToolsLoaded
 from mainspring.core.model import ToolSpec
-from mainspring.core.tool import Outcome, Tool
-from mainspring.retrieval.ranking import Ranking
+from mainspring.core.tool import Tool, ToolResult
+from mainspring.retrieval.bm25 import Bm25Index
 
 _SELECT = "select:"
 _MAX_LISTED_CHARS = 20_000
@@ -22,12 +22,12 @@ _MAX_LINE = 120
 
 def tool_search(deferred: Sequence[ToolSpec]) -> Tool:
     specs = {spec.name: spec for spec in sorted(deferred, key=lambda spec: spec.name)}
-    ranking = Ranking({name: spec.description for name, spec in specs.items()})
+    ranking = Bm25Index({name: spec.description for name, spec in specs.items()})
 
     @tool(description=_description(list(specs.values())), read_only=True, in_doubt="retry")
     async def tool_search(
         query: str, max_results: Annotated[int, Meta(ge=1, le=20)] = 5
-    ) -> Outcome:
+    ) -> ToolResult:
         """Find tools.
 
         Args:
@@ -39,7 +39,7 @@ def tool_search(deferred: Sequence[ToolSpec]) -> Tool:
             found = [specs[name] for name in dict.fromkeys(names) if name in specs]
             missing = [name for name in names if name and name not in specs]
         else:
-            found = [specs[name] for name in ranking.best(query, max_results)]
+            found = [specs[name] for name in ranking.search(query, max_results)]
             missing = []
         return _outcome(found, missing, ranking)
 
@@ -70,16 +70,18 @@ def one_line(description: str) -> str:
     return sentence if len(sentence) <= _MAX_LINE else f"{sentence[: _MAX_LINE - 1]}…"
 
 
-def _outcome(found: Sequence[ToolSpec], missing: Sequence[str], ranking: Ranking) -> Outcome:
-    notes = [f"There is no deferred tool {name!r}.{_like(name, ranking)}" for name in missing]
+def _outcome(
+    found: Sequence[ToolSpec], missing: Sequence[str], bm25_index: Bm25Index
+) -> ToolResult:
+    notes = [f"There is no deferred tool {name!r}.{_like(name, bm25_index)}" for name in missing]
     if not found:
         text = " ".join(notes) or "No tool fits. Try other words for what it is to do."
-        return Outcome.text(text, ok=False, error="failed")
+        return ToolResult.text(text, ok=False, error="failed")
     shown = [msgspec.json.encode(spec, order="sorted").decode() for spec in found]
     text = "\n".join(["Loaded; call them like any other tool:", *shown, *notes])
-    return Outcome((TextBlock(text),), facts=(ToolsLoaded(names=tuple(s.name for s in found)),))
+    return ToolResult((TextBlock(text),), facts=(ToolsLoaded(names=tuple(s.name for s in found)),))
 
 
-def _like(name: str, ranking: Ranking) -> str:
-    similar = ", ".join(ranking.best(name, 3))
+def _like(name: str, bm25_index: Bm25Index) -> str:
+    similar = ", ".join(bm25_index.search(name, 3))
     return f" Similar: {similar}." if similar else ""

@@ -10,20 +10,20 @@ import anyio
 import msgspec
 
 from mainspring.core.content import BlobBlock, BlobSource, Block, TextBlock
-from mainspring.core.tool import Call, Outcome, Tool, Traits
+from mainspring.core.tool import Call, Tool, ToolResult, Traits
 
 AnyTool = TypeVar("AnyTool", bound=Tool)
-Keep: TypeAlias = Callable[[bytes], Awaitable[BlobSource]]
+StoreContent: TypeAlias = Callable[[bytes], Awaitable[BlobSource]]
 """Stores bytes where they can be read again, and says where."""
 
 
 def with_timeout(tool: AnyTool, seconds: float) -> AnyTool:
     """Stop a call that takes longer, and say so to the model."""
 
-    async def run(call: Call) -> Outcome:
+    async def run(call: Call) -> ToolResult:
         with anyio.move_on_after(seconds):
             return await tool.run(call)
-        return Outcome.text(
+        return ToolResult.text(
             f"{call.name} was stopped: it took longer than {seconds:g} s. What it had begun "
             "may have taken effect, or may yet.",
             ok=False,
@@ -36,10 +36,10 @@ def renamed(tool: AnyTool, name: str) -> AnyTool:
     """The tool under another name; it still sees its calls under its own."""
     own, probe = tool.spec.name, tool.probe
 
-    async def run(call: Call) -> Outcome:
+    async def run(call: Call) -> ToolResult:
         return await tool.run(replace(call, name=own))
 
-    async def probed(call: Call) -> Outcome | None:
+    async def probed(call: Call) -> ToolResult | None:
         return None if probe is None else await probe(replace(call, name=own))
 
     spec = msgspec.structs.replace(tool.spec, name=name)
@@ -53,9 +53,9 @@ def filtered(tool: AnyTool, refusal: Callable[[Mapping[str, object]], str | None
         # The tool's own check comes first: `refusal` may rely on the shape of the input.
         return tool.invalid(given) or refusal(given)
 
-    async def run(call: Call) -> Outcome:
+    async def run(call: Call) -> ToolResult:
         why = invalid(call.input)
-        return await tool.run(call) if why is None else Outcome.text(why, ok=False)
+        return await tool.run(call) if why is None else ToolResult.text(why, ok=False)
 
     return replace(tool, invalid=invalid, run=run)
 
@@ -72,28 +72,28 @@ def with_approval(
     return replace(tool, traits=traits)
 
 
-def how_to_read(blob: BlobSource) -> str:
+def read_hint(blob: BlobSource) -> str:
     return f'read it with the read tool, file_path "blob:{blob.hash}"'
 
 
 def capped(
     tool: AnyTool,
     max_chars: int,
-    keep: Keep,
-    how: Callable[[BlobSource], str] = how_to_read,
+    store_content: StoreContent,
+    how: Callable[[BlobSource], str] = read_hint,
 ) -> AnyTool:
     """Shorten a long result to its beginning and end; the whole of it is kept elsewhere."""
 
-    async def run(call: Call) -> Outcome:
+    async def run(call: Call) -> ToolResult:
         outcome = await tool.run(call)
         texts = [block.text for block in outcome.content if isinstance(block, TextBlock)]
         if sum(map(len, texts)) <= max_chars:
             return outcome
         whole = "\n".join(texts)
         content = whole.encode("utf-8", "replace")
-        blob = await keep(content)
+        blob = await store_content(content)
         short = BlobBlock(
-            preview=preview_of(whole, max_chars, how(blob)),
+            preview=head_and_tail(whole, max_chars, how(blob)),
             hash=blob.hash,
             size=blob.size,
             media_type=blob.media_type,
@@ -103,7 +103,7 @@ def capped(
     return replace(tool, run=run)
 
 
-def preview_of(text: str, max_chars: int, how: str) -> str:
+def head_and_tail(text: str, max_chars: int, how: str) -> str:
     """The head and the tail of a text, and between them how much is missing and how to read it.
 
     No longer than `max_chars`, unless the notice alone is.

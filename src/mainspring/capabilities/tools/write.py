@@ -10,10 +10,15 @@ from msgspec import Struct
 
 from mainspring.capabilities.tools.define import tool
 from mainspring.capabilities.tools.results import ToolError
-from mainspring.capabilities.tools.session_files import Planned, SessionFiles
-from mainspring.capabilities.tools.texts import Text, plain, text_of
-from mainspring.core.errors import HandsError
-from mainspring.core.tool import Call, Outcome, Tool
+from mainspring.capabilities.tools.session_files import (
+    DecodedText,
+    PlannedChange,
+    SessionFiles,
+    decode_text,
+    to_lf,
+)
+from mainspring.core.errors import ToolEnvironmentError
+from mainspring.core.tool import Call, Tool, ToolResult
 
 
 class _Input(Struct, frozen=True):
@@ -22,33 +27,33 @@ class _Input(Struct, frozen=True):
 
 
 def write_tool(files: SessionFiles) -> Tool:
-    async def plan(call: Call) -> Planned:
+    async def plan(call: Call) -> PlannedChange:
         wanted = msgspec.convert(dict(call.input), _Input)
         found = await files.found(wanted.file_path)
         if found is not None:
             files.check_read(call, wanted.file_path, found)
-        there = None if found is None else text_of(found.content)
-        return Planned(
+        there = None if found is None else decode_text(found.content)
+        return PlannedChange(
             path=wanted.file_path,
-            content=_encoded(wanted.content, there or Text(text="")),
+            content=_encoded(wanted.content, there or DecodedText(text="")),
             expected="" if found is None else found.version,
             before="" if there is None else there.plain,
             after=wanted.content,
         )
 
-    async def probe(call: Call) -> Outcome | None:
+    async def probe(call: Call) -> ToolResult | None:
         wanted = msgspec.convert(dict(call.input), _Input)
         try:
             found = await files.found(wanted.file_path)
-        except HandsError:
+        except ToolEnvironmentError:
             return None
-        there = None if found is None else text_of(found.content)
-        if there is None or there.plain != plain(wanted.content):
+        there = None if found is None else decode_text(found.content)
+        if there is None or there.plain != to_lf(wanted.content):
             return None
-        return Outcome.text(f"{wanted.file_path} was written.")
+        return ToolResult.text(f"{wanted.file_path} was written.")
 
     @tool(probe=probe, max_chars=100_000, on_interrupt="block")
-    async def write(call: Call, file_path: str, content: str) -> Outcome:
+    async def write(call: Call, file_path: str, content: str) -> ToolResult:
         """Write a whole file, making its folders; a file that exists must have been read in this
         session, and not changed since. To change a part of a file, use edit.
 
@@ -61,15 +66,15 @@ def write_tool(files: SessionFiles) -> Tool:
 
     return replace(
         write,
-        objection=partial(files.objection, plan=plan),
-        preview=partial(files.preview, plan=plan),
+        objection=partial(files.objection, plan_change=plan),
+        preview=partial(files.preview, plan_change=plan),
         judged=partial(files.judged, field="file_path"),
     )
 
 
-def _encoded(content: str, there: Text) -> bytes:
+def _encoded(content: str, there: DecodedText) -> bytes:
     """As the file that is replaced is written; what its encoding lacks makes it UTF-8."""
-    spelled = there.spelled(content)
+    spelled = there.with_newlines(content)
     try:
         return there.encoded(spelled)
     except UnicodeEncodeError:

@@ -7,7 +7,7 @@ import math
 from base64 import b64decode
 from collections import Counter
 
-from mainspring.capabilities.vault.patterns import compiled
+from mainspring.capabilities.vault.secret_detector import compile_pattern
 
 PASSWORD_NAMES = (
     r"passw(?:or)?d|passwd|passwort|pwd|passphrase|passcode|contrase\xc3\xb1a"
@@ -21,7 +21,7 @@ NAMES = (
 SHORTEST_PASSWORD = 4
 _SHORTEST_WORD = 8
 
-_HARMLESS = compiled(
+_HARMLESS = compile_pattern(
     rb"(?i)[$%*.~/]|https?://|\w+://"  # variables, paths, addresses
     rb"|(?:sha|md)\d+[:-]|msk_placeholder_|redacted"
     rb"|[a-z]{3,5}_[0-9a-f]{32}$"  # our ids
@@ -29,16 +29,16 @@ _HARMLESS = compiled(
     rb"|[a-z]+(?:[_-][a-z]+)+[_-]?\d{0,2}$"  # names of things
     rb"|[a-z_]\w*(?:\.[a-z_]\w*)+$"  # and of what is in them
 )
-_NOT_ABOUT_ACCESS = compiled(
+_NOT_ABOUT_ACCESS = compile_pattern(
     rb"(?i)page|next|cursor|contin|sync|csrf|xsrf|public|max|count|hash(?:er|ing)|policy|field"
     rb"|(?:^|[_.-])(?:no|num|is|has|type|progress)[_.-]|schema|strength|hint|label|prompt"
 )
-_NAME = compiled(rf"(?i)[\w.-]{{0,40}}(?:{NAMES})".encode())
-_IS_PASSWORD = compiled(rf"(?i)(?:{PASSWORD_NAMES})$".encode())
-_WORDS = compiled(rb"[A-Z]?[a-z]+|[A-Z]+")
-_IDENTIFIER = compiled(rb"[A-Za-z_]\w*")
-_VARIABLE = compiled(rb"[A-Za-z_]+\d{0,2}(?:[._][A-Za-z_]*\d{0,2})+")
-_REFERENCE = compiled(  # to where a value is kept, or how it is made
+_NAME = compile_pattern(rf"(?i)[\w.-]{{0,40}}(?:{NAMES})".encode())
+_IS_PASSWORD = compile_pattern(rf"(?i)(?:{PASSWORD_NAMES})$".encode())
+_WORDS = compile_pattern(rb"[A-Z]?[a-z]+|[A-Z]+")
+_IDENTIFIER = compile_pattern(rb"[A-Za-z_]\w*")
+_VARIABLE = compile_pattern(rb"[A-Za-z_]+\d{0,2}(?:[._][A-Za-z_]*\d{0,2})+")
+_REFERENCE = compile_pattern(  # to where a value is kept, or how it is made
     rb"(?i)[$<{%@(\[`]|\.\.|\*\*|(?:env|secret|vault|file|ref|arn|op|ssm|keyring|pass)[:/]"
     rb"|(?:os|process|config|settings|self|this)\.|\w+\.\w+[.(\[]|.*(?:\$\{|\{\{|<[a-z_ -]+>)"
     rb"|[x*.#?_\x80-\xff-]+$|\d{1,5}$|(?:sha|md)\d+[:-]|msk_placeholder_|\[?redacted|[a-z]+:$"
@@ -80,8 +80,8 @@ def looks_secret(value: bytes) -> bool:
 
 def is_varied(value: bytes) -> bool:
     """Whether it is no word: letters and digits, and not a few over and over."""
-    has_letters = any(65 <= each <= 90 or 97 <= each <= 122 for each in value)
-    return has_letters and any(48 <= each <= 57 for each in value) and _bits(value) >= 2.5
+    has_letters = any(65 <= item <= 90 or 97 <= item <= 122 for item in value)
+    return has_letters and any(48 <= item <= 57 for item in value) and _bits(value) >= 2.5
 
 
 def _bits(value: bytes) -> float:
@@ -101,7 +101,7 @@ def is_placeholder(value: bytes) -> bool:
     return is_mostly_known and all(len(word) < 3 for word in other)
 
 
-def is_real(value: bytes) -> bool:
+def is_real_value(value: bytes) -> bool:
     return not is_placeholder(value)
 
 
@@ -110,7 +110,7 @@ def names_secret(name: bytes) -> bool:
     return _NAME.fullmatch(name) is not None and _NOT_ABOUT_ACCESS.search(name) is None
 
 
-def is_assigned(name: bytes, value: bytes, *, is_quoted: bool, ends_line: bool) -> bool:
+def is_assigned_secret(name: bytes, value: bytes, *, is_quoted: bool, ends_line: bool) -> bool:
     """Whether a value that a secret's name is set to is that secret.
 
     A word without quotes may be a variable or a type: it counts where a configuration file would

@@ -8,13 +8,18 @@ from __future__ import annotations
 from mainspring.capabilities.vault.assignments import (
     NAMES,
     PASSWORD_NAMES,
-    is_assigned,
+    is_assigned_secret,
     is_passphrase,
-    is_real,
+    is_real_value,
     looks_secret,
 )
-from mainspring.capabilities.vault.detector import LINE_PREFIX, Detector, detector
-from mainspring.capabilities.vault.patterns import Match, compiled
+from mainspring.capabilities.vault.secret_detector import (
+    LINE_PREFIX,
+    BytesMatch,
+    Detector,
+    compile_pattern,
+    value_detector,
+)
 from mainspring.capabilities.vault.tokens import START
 
 ASSIGNED = "assigned_secret"
@@ -23,7 +28,7 @@ _VALUE = r"""[^\s\x1b"'\\,;<>{}()\[\]&|`]{4,}"""
 _GAP = rf"(?:\s|\\+[nrt]|{LINE_PREFIX})+"
 _WORD = r"""[^\s\x1b"'\\|;&<>()`]"""
 _CREDENTIALS = r"[A-Za-z0-9+/=._~%-]"
-_OF_PROSE = compiled(
+_OF_PROSE = compile_pattern(
     rb"(?i)(?:.*(?:ed|en|ing|able|ible|ful|less|ly|ory|ive|ent|ant|ect|ous|ary|tion|ment|ness|al)"
     rb"|about|above|after|again|allow\w*|almost|already|also|always|before|being|better|between"
     rb"|blank|both|case|char\w*|clear|default|done|either|else|empty|enough|exactly|fine|going"
@@ -35,10 +40,10 @@ _OF_PROSE = compiled(
 )
 
 
-_NAME_BEFORE = compiled(rb"(?:^|\\[nrt]|\[[0-9;]*m|[^\w.-])([\w.-]*)$")
+_NAME_BEFORE = compile_pattern(rb"(?:^|\\[nrt]|\[[0-9;]*m|[^\w.-])([\w.-]*)$")
 _LONGEST_NAME = 40
-_LINE_END = compiled(rb"$|[\r\n\x1b\"'\\]|[ \t]+(?:[#\r\n]|//|$)")
-_PAIR_END = compiled(rb"$|[\s\x1b\"'\\;&]")
+_LINE_END = compile_pattern(rb"$|[\r\n\x1b\"'\\]|[ \t]+(?:[#\r\n]|//|$)")
+_PAIR_END = compile_pattern(rb"$|[\s\x1b\"'\\;&]")
 
 
 def _ends_line(text: bytes, start: int, stop: int) -> bool:
@@ -48,8 +53,8 @@ def _ends_line(text: bytes, start: int, stop: int) -> bool:
     return (_PAIR_END if is_pair else _LINE_END).match(text[stop : stop + 40]) is not None
 
 
-def _is_assignment(match: Match, text: bytes) -> bool:
-    start, stop = match.span(2)
+def _is_assignment(bytes_match: BytesMatch, text: bytes) -> bool:
+    start, stop = bytes_match.span(2)
     before, after = text[start - 1 : start], text[stop : stop + 1]
     is_quoted = before in (b'"', b"'") and (
         after == before or text[stop : stop + 2] == b"\\" + before
@@ -57,8 +62,8 @@ def _is_assignment(match: Match, text: bytes) -> bool:
     if after == b"(" or (before in (b'"', b"'") and not is_quoted and after == b" "):
         return False  # what a function gives; a sentence
     ends_line = _ends_line(text, start, stop)
-    name = _whole_name(text, match.span(1)[0]) + match.group(1)
-    return is_assigned(name, match.group(2), is_quoted=is_quoted, ends_line=ends_line)
+    name = _whole_name(text, bytes_match.span(1)[0]) + bytes_match.group(1)
+    return is_assigned_secret(name, bytes_match.group(2), is_quoted=is_quoted, ends_line=ends_line)
 
 
 def _whole_name(text: bytes, end: int) -> bytes:
@@ -67,30 +72,30 @@ def _whole_name(text: bytes, end: int) -> bytes:
     return b"" if found is None else found.group(1)
 
 
-_TO = compiled(rb"(?i)\sto\s")
-_SETS = compiled(rb"(?i)\b(?:set|chang|reset|updat|rotat|switch|initiali[sz])\w*\b[^.\n]*$")
+_TO = compile_pattern(rb"(?i)\sto\s")
+_SETS = compile_pattern(rb"(?i)\b(?:set|chang|reset|updat|rotat|switch|initiali[sz])\w*\b[^.\n]*$")
 
 
-def _is_said(match: Match, text: bytes) -> bool:
+def _is_stated_in_prose(bytes_match: BytesMatch, text: bytes) -> bool:
     """Whether prose says what a password is, and not how."""
-    value = match.group(1).rstrip(b".,;:!?")
-    start, _ = match.span(1)
-    if not is_real(value) or len(value) < 5:
+    value = bytes_match.group(1).rstrip(b".,;:!?")
+    start, _ = bytes_match.span(1)
+    if not is_real_value(value) or len(value) < 5:
         return False
-    begin, _ = match.span()
-    if _TO.search(match.group()) and not _SETS.search(text[max(begin - 60, 0) : begin]):
+    begin, _ = bytes_match.span()
+    if _TO.search(bytes_match.group()) and not _SETS.search(text[max(begin - 60, 0) : begin]):
         return False  # "the arguments to pass to main": nobody sets one
     return text[start - 1 : start] in (b'"', b"'", b"`") or _OF_PROSE.match(value) is None
 
 
 def _is_cookie(value: bytes) -> bool:
     values = [part.partition(b"=")[2] for part in value.split(b";")]
-    return any(len(each) >= 6 and is_real(each) for each in values)
+    return any(len(item) >= 6 and is_real_value(item) for item in values)
 
 
 def _is_option_value(value: bytes) -> bool:
     is_word = value.isalpha() and (value.isupper() or _OF_PROSE.match(value) is not None)
-    return is_real(value) and not is_word and not value.startswith(b"-")
+    return is_real_value(value) and not is_word and not value.startswith(b"-")
 
 
 _PROGRAMS: tuple[tuple[str, str, str], ...] = (
@@ -122,7 +127,7 @@ _PROGRAMS: tuple[tuple[str, str, str], ...] = (
 
 def _program(name: str, option: str, value: str) -> Detector:
     line = r"(?:[^\n\\]|\\.|\\\n)*?"
-    return detector(
+    return value_detector(
         "password_option",
         rf"{name}\s(?:[^\n]*\s)?{option}",
         rf"{START}{name}\s(?:{line}\s)?{option}{value}",
@@ -131,119 +136,119 @@ def _program(name: str, option: str, value: str) -> Detector:
 
 
 PASSWORDS: tuple[Detector, ...] = (
-    detector(
+    value_detector(
         "url_password",
         r"://[^\s/:@]*:[^\s/@]+@",
         r"""[A-Za-z][A-Za-z0-9+.-]*://[^\s:@/"'\\]*:([^\s@/"'\\\[\]]{3,})@""",
-        is_real,
+        is_real_value,
     ),
-    detector(
+    value_detector(
         "authorization",
         "(?i)authorization[\\\\\"']*\\s*[:=]",
         rf"(?i)authorization{_BETWEEN}(?:bearer|basic|token|apikey|negotiate|ntlm|splunk|key)\s+"
         rf"({_CREDENTIALS}{{8,}})",
-        is_real,
+        is_real_value,
     ),
-    detector(
+    value_detector(
         "digest_authorization",
         r"(?i)\bdigest\s+[\w-]+=",
         r"""(?i)\bdigest\s+((?:[a-z-]+=(?:\\?"[^"\\\n]*\\?"|[^\s,"\\]+),?\s*){2,}).{0}""",
     ),
-    detector(
+    value_detector(
         "authorization",
         "(?i)authorization[\\\\\"']*\\s*[:=]",
         rf"(?i)authorization{_BETWEEN}({_CREDENTIALS}{{16,}})",
         looks_secret,
     ),
-    detector(
+    value_detector(
         "cookie",
         r"(?i)cookie[\\\"']*\s*:",
         r"""(?i)(?:set-)?cookie[\\"']*\s*:\s*[\\"']*("""
         r"""[\w.$-]+=[^\s;"'\\,]*(?:;[ \t]*[\w.$-]+(?:=[^\s;"'\\]*)?)*)""",
         _is_cookie,
     ),
-    detector(
+    value_detector(
         "bearer_token",
         r"(?i)bearer\s",
         rf"(?i)\bbearer\s+({_CREDENTIALS}{{16,}})",
         looks_secret,
     ),
-    detector(
+    value_detector(
         "npmrc_token", "_auth", r"_auth(?:Token)?\s*=\s*([A-Za-z0-9+/=_.-]{8,})", looks_secret
     ),
-    detector(
+    value_detector(
         "registry_login", r'auth[\\"]+\s*:', r'\bauth[\\"]+\s*:\s*[\\"]+([A-Za-z0-9+/]{8,}=*)[\\"]'
     ),
-    detector(
+    value_detector(
         "netrc_password",
         rf"(?i)(?:machine|login|account){_GAP}[^\s\\]+{_GAP}password",
         rf"(?i)(?:machine|login|account){_GAP}[^\s\\]+{_GAP}password{_GAP}([^\s\x1b\[\"'\\]{{3,}})",
-        is_real,
+        is_real_value,
     ),
-    detector(
+    value_detector(
         "pgpass_password",
         r":(?:5\d{3}|6432|\*):",
         r"""(?m)(?:^|\\[nrt]|\[[0-9;]*m|[\s"']|:\d{1,6}[:-])[\w.*-]+:(?:5\d{3}|6432|\*):[^\s:\\]+:[^\s:\\]+:([^\s\x1b:\\"']{3,})""",
-        is_real,
+        is_real_value,
     ),
-    detector(
+    value_detector(
         "login_option",
         r"\s(?:-u|--user)[ =]",
         r"""\s(?:-u|--user)[ =][\\"']*[^\s:/"'\\\[]+:([^\s/"'\\\[\]]{6,})""",
-        is_real,
+        is_real_value,
     ),
     *(_program(name, option, value) for name, option, value in _PROGRAMS),
-    detector(
+    value_detector(
         "password_option",
         r"\|\s*(?:sudo|docker|podman|passwd|cryptsetup)\s",
         rf"{START}(?:echo|printf)\s+(?:-\w+\s+)*[\\\"']*({_WORD}{{4,}})[\\\"']*\s*"
         r"\|\s*(?:sudo\s+-\w*S|(?:docker|podman) login|passwd|cryptsetup)",
         _is_option_value,
     ),
-    detector(
+    value_detector(
         "secret_option",
         rf"(?i)--[a-z-]*(?:{NAMES})\s",
         rf"""(?i)--[a-z-]*(?:{NAMES})\s+[\\"']*({_VALUE})""",
         looks_secret,
     ),
-    detector(
+    value_detector(
         "password_option",
         rf"(?i)--?[a-z-]*(?:{PASSWORD_NAMES})[ =]",
         rf"""(?i)(?:^|\s)--?[a-z-]*(?:{PASSWORD_NAMES})[ =][\\"']*({_WORD}{{4,}})""",
         _is_option_value,
     ),
-    detector(
+    value_detector(
         "xml_secret",
         rf"(?i)<[\w:.-]*(?:{NAMES})[^<>]{{0,200}}>",
         rf"(?i)<[\w:.-]*(?:{NAMES})(?:\s[^<>]{{0,200}})?>\s*(?:<!\[CDATA\[)?([^<>\s\]]{{4,200}})\s*(?:\]\]>)?</",
-        is_real,
+        is_real_value,
     ),
-    detector(
+    value_detector(
         "sql_password",
         r"(?i)(?:identified\s.{0,40}by|password)\s+[\\\"']",
         r"""(?i)(?:identified\s+(?:with\s+\S+\s+)?by|password)\s+[\\"']+([^\s"'\\]{4,})[\\"']""",
-        is_real,
+        is_real_value,
     ),
-    detector(
+    value_detector(
         "password_argument",
         rf"(?i)(?:{PASSWORD_NAMES})\(\s*[\\\"']",
         rf"""(?i)(?:{PASSWORD_NAMES})\(\s*[\\"']+([^\s"'\\]{{4,}})[\\"']+\s*\)""",
-        is_real,
+        is_real_value,
     ),
-    detector(
+    value_detector(
         "named_secret",
         rf"(?i)(?:{NAMES})[\\\"']*(?:,|{_GAP})+[\\\"']*value",
         rf"""(?i)\b(?:name|key|id)[\\"']*\s*[:=]\s*[\\"']*[\w.-]*(?:{NAMES})[\\"']*(?:,|{_GAP})+"""
         rf"""[\\"']*value[\\"']*\s*[:=]\s*[\\"']*({_VALUE})""",
-        is_real,
+        is_real_value,
     ),
-    detector(
+    value_detector(
         "environment_secret",
         rf"(?:(?:ENV|ARG|setx)\s+(?i:\w*(?:{NAMES}))|requirepass)\s",
         rf"""{START}(?:(?:ENV|ARG|setx)\s+(?i:\w*(?:{NAMES}))|requirepass)\s+[\\"']*({_VALUE})""",
-        is_real,
+        is_real_value,
     ),
-    detector(
+    value_detector(
         "passphrase",
         rf"(?i)(?:{PASSWORD_NAMES})[\\\"'\]]*\s*(?:[:=])",
         rf"(?i)(?:{PASSWORD_NAMES}){_BETWEEN}"
@@ -253,18 +258,18 @@ PASSWORDS: tuple[Detector, ...] = (
     Detector(
         "spoken_password",
         rf"(?i)(?:{PASSWORD_NAMES})(?:\s+(?:for|of)\s+\S+)?\s+(?:is|was|ist|to)\s",
-        compiled(
+        compile_pattern(
             (
                 rf"(?i)(?:{PASSWORD_NAMES})(?:\s+(?:for|of)\s+\S+)?\s+(?:is|was|ist|to)\s+(?:now\s+)?"
                 r"""[\\"'`]*([^\s\x1b"'`\\<>(){}\[\]]{5,})"""
             ).encode()
         ),
-        _is_said,
+        _is_stated_in_prose,
     ),
     Detector(
         ASSIGNED,
         rf"(?i)(?:{NAMES})[\\\"'\]]*\s*(?:[:=?])",
-        compiled(rf"(?i)({NAMES}){_BETWEEN}({_VALUE})".encode()),
+        compile_pattern(rf"(?i)({NAMES}){_BETWEEN}({_VALUE})".encode()),
         _is_assignment,
         2,
     ),

@@ -5,8 +5,12 @@ from __future__ import annotations
 
 from base64 import b64decode
 
-from mainspring.capabilities.vault.detector import Detector, detector
-from mainspring.capabilities.vault.patterns import Match, compiled
+from mainspring.capabilities.vault.secret_detector import (
+    BytesMatch,
+    Detector,
+    compile_pattern,
+    value_detector,
+)
 
 _BEFORE = (
     r"(?:[^\s\\:]{1,200}[:-](?:\d{1,6}[:-])? ?|[-+>|#*] ?"
@@ -26,10 +30,10 @@ _BASE64 = r"[A-Za-z0-9+/]"
 _LINE = rf"{_BASE64}{{64}}(?:{_BASE64}{{6}})?"
 _NEXT = r"(?:\^M)?[^A-Za-z0-9+/\n\\]*(?:\r?\n|\\+[rn])"
 _ANY_BEFORE = r"(?:[^\n\\]*[^A-Za-z0-9+/\n\\])?"
-_PUBLIC = compiled(
+_PUBLIC = compile_pattern(
     rb"BEGIN [A-Z0-9 ]*(?:CERTIFICATE|PUBLIC|SIGNATURE|MESSAGE|REQUEST|CRL|PARAMETERS|PKCS7|CMS)"
 )
-_HEXADECIMAL = compiled(rb"[0-9a-fA-F\s]+")
+_HEXADECIMAL = compile_pattern(rb"[0-9a-fA-F\s]+")
 _LOOK_BEHIND = 400
 
 
@@ -37,9 +41,9 @@ def _is_private(encoded: bytes) -> bool:
     return b"PRIVATE KEY" in b64decode(encoded[:80])
 
 
-def _is_private_body(match: Match, text: bytes) -> bool:
+def _is_private_body(bytes_match: BytesMatch, text: bytes) -> bool:
     """Lines like those of a key, of which nothing says that they are public."""
-    start, stop = match.span(1)
+    start, stop = bytes_match.span(1)
     before = text[max(0, start - _LOOK_BEHIND) : start]
     if _PUBLIC.search(before[before.rfind(b"-----END") + 1 :]) is not None:
         return False
@@ -47,7 +51,7 @@ def _is_private_body(match: Match, text: bytes) -> bool:
 
 
 PRIVATE_KEYS: tuple[Detector, ...] = (
-    detector(
+    value_detector(
         "private_key",
         "PRIVATE KEY",
         r"(-----BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----"
@@ -55,7 +59,7 @@ PRIVATE_KEYS: tuple[Detector, ...] = (
         rf"(?:{_BEFORE}[A-Za-z0-9+/=]{{16,}}{_GAP})+"
         rf"(?:{_BEFORE}[A-Za-z0-9+/=]{{0,15}}{_GAP}{_BEFORE}-----END [A-Z0-9 ]+-----)?)",
     ),
-    detector(
+    value_detector(
         "private_key",
         _BEGINNING,
         rf"(?:\b|\\n)({_BEGINNING}[A-Za-z0-9+/=]{{20,}}{_GAP}"
@@ -65,7 +69,7 @@ PRIVATE_KEYS: tuple[Detector, ...] = (
     Detector(
         "private_key_lines",
         _LINE + _NEXT,
-        compiled(
+        compile_pattern(
             (
                 rf"(?:^|\\[nrt]|[^A-Za-z0-9+/])({_LINE}(?:{_NEXT}{_ANY_BEFORE}{_LINE}){{2,}}"
                 rf"(?:{_NEXT}{_ANY_BEFORE}(?:{_BASE64}{{20,63}}={{0,2}}|{_BASE64}{{1,63}}={{1,2}}))?)"
@@ -74,12 +78,12 @@ PRIVATE_KEYS: tuple[Detector, ...] = (
         ),
         _is_private_body,
     ),
-    detector(
+    value_detector(
         "putty_key",
         "Private-Lines:",
         rf"Private-Lines: \d+{_GAP}((?:{_BEFORE}[A-Za-z0-9+/=]{{16,}}{_GAP})+[A-Za-z0-9+/=]*)",
     ),
-    detector(
+    value_detector(
         "encoded_private_key",
         "LS0tLS1CRUdJTi",
         r"(LS0tLS1CRUdJTi[A-Za-z0-9+/=]{80,})",

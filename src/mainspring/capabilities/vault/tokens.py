@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mainspring.capabilities.vault.assignments import is_varied
-from mainspring.capabilities.vault.detector import Detector, detector
+from mainspring.capabilities.vault.secret_detector import Detector, value_detector
 
 START = r"(?:\b|\\[nrt]|\[[0-9;]*m)"
 """Of a token: also after an escaped line end and after a colour."""
@@ -88,33 +88,35 @@ def _is_no_placeholder(value: bytes) -> bool:
 
 TOKENS: tuple[Detector, ...] = (
     *(
-        detector(kind, trigger, rf"{START}({trigger}{rest})")
+        value_detector(kind, trigger, rf"{START}({trigger}{rest})")
         for kind, (trigger, rest) in _TOKENS.items()
     ),
-    detector(
+    value_detector(
         "mainspring_key",
         "ms(?:k|wt)_",
         rf"{START}(ms(?:k|wt)_[A-Za-z0-9_-]{{40,}}=*)",
         _is_no_placeholder,
     ),
-    detector("openai_key", "sk-", rf"{START}(sk-[A-Za-z0-9_-]{{20,}})", is_varied),
-    detector("mailchimp_key", r"-us\d", r"\b([a-f0-9]{32}-us\d{1,2})\b"),
-    detector("airtable_token", r"\.[a-f0-9]{16}", r"\b(pat[A-Za-z0-9]{14}\.[a-f0-9]{64})\b"),
-    detector("telegram_token", r"\d:AA", r"\b(\d{8,10}:AA[A-Za-z0-9_-]{32,})"),
-    detector(
+    value_detector("openai_key", "sk-", rf"{START}(sk-[A-Za-z0-9_-]{{20,}})", is_varied),
+    value_detector("mailchimp_key", r"-us\d", r"\b([a-f0-9]{32}-us\d{1,2})\b"),
+    value_detector("airtable_token", r"\.[a-f0-9]{16}", r"\b(pat[A-Za-z0-9]{14}\.[a-f0-9]{64})\b"),
+    value_detector("telegram_token", r"\d:AA", r"\b(\d{8,10}:AA[A-Za-z0-9_-]{32,})"),
+    value_detector(
         "discord_token",
         r"\.[A-Za-z0-9_-]{6}\.",  # what comes before would make too many states
         rf"{START}([MNO][A-Za-z0-9_-]{{23,27}}\.[A-Za-z0-9_-]{{6}}\.[A-Za-z0-9_-]{{27,}})",
     ),
-    detector(
+    value_detector(
         "terraform_token", r"\.atlasv1\.", r"\b([A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{60,})"
     ),
-    detector("azure_client_secret", "8Q~", r"\b([A-Za-z0-9_~.]{3}8Q~[A-Za-z0-9_~.-]{31,})"),
-    detector("azure_account_key", "AccountKey=", r"AccountKey=([A-Za-z0-9+/]{40,}=*)"),
-    detector("azure_shared_key", "SharedAccessKey=", r"SharedAccessKey=([A-Za-z0-9+/]{40,}=*)"),
-    detector("signed_url", "sig=", r"[?&;]sig=([A-Za-z0-9%+/]{40,}=*)"),
-    detector("aws_signature", "Signature=", r"(?:X-Amz-|\b)Signature=([a-f0-9]{64})\b"),
-    detector(
+    value_detector("azure_client_secret", "8Q~", r"\b([A-Za-z0-9_~.]{3}8Q~[A-Za-z0-9_~.-]{31,})"),
+    value_detector("azure_account_key", "AccountKey=", r"AccountKey=([A-Za-z0-9+/]{40,}=*)"),
+    value_detector(
+        "azure_shared_key", "SharedAccessKey=", r"SharedAccessKey=([A-Za-z0-9+/]{40,}=*)"
+    ),
+    value_detector("signed_url", "sig=", r"[?&;]sig=([A-Za-z0-9%+/]{40,}=*)"),
+    value_detector("aws_signature", "Signature=", r"(?:X-Amz-|\b)Signature=([a-f0-9]{64})\b"),
+    value_detector(
         "password_hash",
         r"\$(?:2[abxy]?|[1567y]|apr1|sha1|argon2[id]*|scrypt|pbkdf2[\w-]*|bcrypt[\w-]*)\$"
         r"|\{S?SHA\d*\}|pbkdf2_sha|scrypt:\d",

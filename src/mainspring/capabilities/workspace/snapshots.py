@@ -16,16 +16,26 @@ import anyio
 import msgspec
 from anyio import to_thread
 
-from mainspring.capabilities.workspace.bounds import absolute, parts_of
-from mainspring.capabilities.workspace.descent import OPEN_FOLDER
-from mainspring.capabilities.workspace.manifest import Items, changes, packed, unpacked
-from mainspring.capabilities.workspace.objects import Objects
-from mainspring.capabilities.workspace.restoring import Restoring
-from mainspring.capabilities.workspace.scan import CACHE, Bound, Cache, Scan
-from mainspring.capabilities.workspace.tree import Tree
-from mainspring.core.errors import HandsError, InvalidInput
-from mainspring.core.hands import Changed
+from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
+from mainspring.capabilities.workspace.path_traversal import OPEN_FOLDER
+from mainspring.capabilities.workspace.snapshot_objects import (
+    ManifestEntries,
+    ObjectStore,
+    diff_manifests,
+    pack_manifest,
+    unpack_manifest,
+)
+from mainspring.capabilities.workspace.snapshot_restore import SnapshotRestore
+from mainspring.capabilities.workspace.workspace_roots import absolute_path, path_parts
+from mainspring.capabilities.workspace.workspace_scan import (
+    CACHE_DECODER,
+    ScanCache,
+    ScanLimits,
+    WorkspaceScan,
+)
+from mainspring.core.errors import InvalidInput, ToolEnvironmentError
 from mainspring.core.openat import open_absolute
+from mainspring.core.ports import FileChange
 
 if sys.platform != "win32":
     import fcntl
@@ -47,15 +57,21 @@ class WorkspaceSnapshots:
         InvalidInput: the store is inside the workspace, where every snapshot would keep the last.
     """
 
-    def __init__(self, tree: Tree, store: Path, *, bound: Bound | None = None) -> None:
-        self._bounds = tree.bounds
+    def __init__(
+        self,
+        folder_workspace: FolderWorkspace,
+        store: Path,
+        *,
+        scan_limits: ScanLimits | None = None,
+    ) -> None:
+        self._bounds = folder_workspace.bounds
         self._store = Path(os.path.realpath(store))
-        self._bound = bound or Bound()
-        self._objects = Objects(self._store / "objects")
+        self._bound = scan_limits or ScanLimits()
+        self._objects = ObjectStore(self._store / "objects")
         self._check_store()
 
     def _check_store(self) -> None:
-        parts, main = parts_of(str(self._store)), self._bounds.main
+        parts, main = path_parts(str(self._store)), self._bounds.main
         hidden = any(self._bounds.is_hidden(parts[:size]) for size in range(1, len(parts) + 1))
         if parts[: len(main)] == main and not hidden:
             raise InvalidInput(f"{self._store} is inside the workspace, and not hidden there")
@@ -63,10 +79,10 @@ class WorkspaceSnapshots:
     async def take(self) -> tuple[str, int]:
         return await self._alone(self._take)
 
-    async def restore(self, snapshot: str) -> list[Changed]:
+    async def restore(self, snapshot: str) -> list[FileChange]:
         return await self._alone(partial(self._restore, snapshot))
 
-    async def diff(self, older: str, newer: str | None = None) -> list[Changed]:
+    async def diff(self, older: str, newer: str | None = None) -> list[FileChange]:
         return await self._alone(partial(self._diff, older, newer))
 
     async def keep_only(self, snapshots: Collection[str]) -> int:
@@ -99,42 +115,44 @@ class WorkspaceSnapshots:
                 while not _try_lock(file.fileno()):  # noqa: ASYNC110
                     await anyio.sleep(_LOOK_AGAIN_SECONDS)
             if waiting.cancelled_caught:
-                raise HandsError("another session has been busy with this workspace for too long")
+                raise ToolEnvironmentError(
+                    "another session has been busy with this workspace for too long"
+                )
             yield
 
     def _take(self) -> tuple[str, int]:
         self._objects.prepare()
         with self._root() as root:
             found = self._scan(root, self._objects)
-        name, content = packed(found.values())
+        name, content = pack_manifest(found.values())
         place = self._place(name)
         if not place.exists():
             self._put(place, content)
         return name, sum(item.kind != "folder" for item in found.values())
 
-    def _restore(self, snapshot: str) -> list[Changed]:
+    def _restore(self, snapshot: str) -> list[FileChange]:
         self._objects.prepare()
         target = self._items(snapshot)
         with self._root() as root:
-            restoring = Restoring(self._bounds, root, self._objects)
+            restoring = SnapshotRestore(self._bounds, root, self._objects)
             try:
                 current = self._scan(root, None)
                 while restoring.opened_up(current, target):
                     current = self._scan(root, None)
                 restoring.run(current, target)
             except OSError as error:
-                raise HandsError(
+                raise ToolEnvironmentError(
                     f"the workspace is restored in part only ({error.strerror}): restore it again"
                 ) from error
-        return changes(current, target)
+        return diff_manifests(current, target)
 
-    def _diff(self, older: str, newer: str | None) -> list[Changed]:
+    def _diff(self, older: str, newer: str | None) -> list[FileChange]:
         before = self._items(older)
         if newer is not None:
-            return changes(before, self._items(newer))
+            return diff_manifests(before, self._items(newer))
         self._objects.prepare()
         with self._root() as root:
-            return changes(before, self._scan(root, None))
+            return diff_manifests(before, self._scan(root, None))
 
     def _forget(self, snapshots: Collection[str]) -> int:
         self._objects.prepare()
@@ -157,23 +175,25 @@ class WorkspaceSnapshots:
     @contextmanager
     def _root(self) -> Generator[int]:
         try:
-            root = open_absolute(absolute(self._bounds.main), OPEN_FOLDER)
+            root = open_absolute(absolute_path(self._bounds.main), OPEN_FOLDER)
         except OSError as error:
-            raise HandsError(f"the workspace cannot be opened: {error.strerror}") from error
+            raise ToolEnvironmentError(
+                f"the workspace cannot be opened: {error.strerror}"
+            ) from error
         try:
             yield root
         finally:
             os.close(root)
 
-    def _scan(self, root: int, keep: Objects | None) -> Items:
-        scan = Scan(self._cache(), self._now_ns(), self._bound, keep)
+    def _scan(self, root: int, keep: ObjectStore | None) -> ManifestEntries:
+        scan = WorkspaceScan(self._cache(), self._now_ns(), self._bound, keep)
         scan.run(self._bounds, root)
         self._put(self._store / "cache", msgspec.msgpack.encode(scan.known))
         return scan.items
 
-    def _cache(self) -> Cache:
+    def _cache(self) -> ScanCache:
         with suppress(FileNotFoundError, msgspec.DecodeError):
-            return CACHE.decode((self._store / "cache").read_bytes())
+            return CACHE_DECODER.decode((self._store / "cache").read_bytes())
         return {}
 
     def _now_ns(self) -> int:
@@ -182,15 +202,15 @@ class WorkspaceSnapshots:
             os.utime(file.fileno())
             return os.fstat(file.fileno()).st_mtime_ns
 
-    def _items(self, snapshot: str) -> Items:
+    def _items(self, snapshot: str) -> ManifestEntries:
         if not _ID.fullmatch(snapshot):
-            raise HandsError("that is not the id of a snapshot")
+            raise ToolEnvironmentError("that is not the id of a snapshot")
         try:
-            return unpacked(snapshot, self._place(snapshot).read_bytes())
+            return unpack_manifest(snapshot, self._place(snapshot).read_bytes())
         except FileNotFoundError:
-            raise HandsError(f"there is no snapshot {snapshot}") from None
+            raise ToolEnvironmentError(f"there is no snapshot {snapshot}") from None
         except ValueError as error:
-            raise HandsError(f"snapshot {snapshot} is damaged: {error}") from error
+            raise ToolEnvironmentError(f"snapshot {snapshot} is damaged: {error}") from error
 
     def _place(self, snapshot: str) -> Path:
         return self._manifests() / snapshot

@@ -1,4 +1,6 @@
-"""The HTTP app. Every request goes one way: who is it, what is asked, do it, answer, note it."""
+"""The HTTP application: authenticate a request, decode it, run its route's handler, encode the
+response and notify the observers.
+"""
 
 from __future__ import annotations
 
@@ -17,29 +19,38 @@ from aiohttp import web
 
 from mainspring.core import ids
 from mainspring.core.errors import MainspringError, RateLimited
-from mainspring.edges.api.connections import ConnectionLimits, discard_rest, limited_runner
-from mainspring.edges.api.errors import details_of, error_body, status_of, type_of
-from mainspring.edges.api.idempotency import Act, Idempotency, fingerprint
-from mainspring.edges.api.listening import bind
-from mainspring.edges.api.reading import MAX_BODY_BYTES, read_body, read_query
-from mainspring.edges.api.route import Call, Route
-from mainspring.service.access.door import Decoded
-from mainspring.service.access.knock import Admission, Knock, client_address, joined
+from mainspring.edges.api.connections import (
+    ConnectionLimits,
+    bind_sockets,
+    discard_unread_body,
+    limited_runner,
+)
+from mainspring.edges.api.errors import error_body, error_details, error_type_of, http_status
+from mainspring.edges.api.idempotency import Idempotency, Operation, fingerprint
+from mainspring.edges.api.request_decoding import MAX_BODY_BYTES, read_body, read_query
+from mainspring.edges.api.route import ApiCall, Route
+from mainspring.service.access.authentication import (
+    AuthenticationResult,
+    DecodedPart,
+    RequestCredentials,
+    client_address,
+    join_headers,
+)
+from mainspring.service.access.idempotency import IdempotentRequests
 from mainspring.service.access.principal import Principal
-from mainspring.service.access.repeated_requests import RepeatedRequests
-from mainspring.service.keeping.about import about
+from mainspring.service.telemetry.log_context import log_context
 
 _LOG = logging.getLogger("mainspring.api")
 _ENCODER = msgspec.json.Encoder()
-REQUEST_ID = "request-id"
-_BEGUN = web.RequestKey("begun", web.StreamResponse)
-_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+REQUEST_ID_HEADER = "request-id"
+_STARTED_RESPONSE = web.RequestKey("begun", web.StreamResponse)
+_DEFAULT_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 """Of every answer: some have secrets in them, and some what others wrote."""
 _UNAVAILABLE = "the service cannot do this now; try again in a moment"
 
 
-class Doorkeeper(Protocol):
-    async def admit(self, knock: Knock, route: Route) -> Admission:
+class AccessControl(Protocol):
+    async def admit(self, credentials: RequestCredentials, route: Route) -> AuthenticationResult:
         """Who it is, and whether it may ask for this, and as often as it does.
 
         Raises: Unauthenticated, and RateLimited for who was it too often.
@@ -47,7 +58,7 @@ class Doorkeeper(Protocol):
         ...
 
     async def check_named(
-        self, who: Principal, path: Mapping[str, str], query: Decoded, body: Decoded, /
+        self, who: Principal, path: Mapping[str, str], query: DecodedPart, body: DecodedPart, /
     ) -> None:
         """Whether it may name what it does in its query and body.
 
@@ -57,7 +68,7 @@ class Doorkeeper(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class HandledRequest:
     """A request and what came of it, for the audit, the metrics and the logs."""
 
     route: Route | None
@@ -72,20 +83,20 @@ class Answered:
     """The id of what the answer is about, if it says one."""
 
 
-Witness = Callable[[Answered], Awaitable[None]]
+RequestObserver = Callable[[HandledRequest], Awaitable[None]]
 
 
-async def unwitnessed(_answered: Answered) -> None:
+async def ignore_request(_handled_request: HandledRequest) -> None:
     pass
 
 
 @dataclass(slots=True)
-class _Exchange:
+class _RequestState:
     """One request on its way."""
 
     request: web.Request
     request_id: str
-    knock: Knock
+    credentials: RequestCredentials
     route: Route | None = None
     who: Principal | None = None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -93,7 +104,7 @@ class _Exchange:
     made: str | None = None
 
 
-_EXCHANGE = web.RequestKey("exchange", _Exchange)
+_STATE_KEY = web.RequestKey("exchange", _RequestState)
 
 
 class Api:
@@ -103,164 +114,174 @@ class Api:
         self,
         routes: Sequence[Route],
         *,
-        doorkeeper: Doorkeeper,
-        witness: Witness = unwitnessed,
+        access_control: AccessControl,
+        request_observer: RequestObserver = ignore_request,
         proxies: frozenset[str] = frozenset(),
         limits: ConnectionLimits | None = None,
-        repeated: RepeatedRequests | None = None,
+        repeated: IdempotentRequests | None = None,
     ) -> None:
         """`proxies` are the addresses of our own, whose `x-forwarded-for` is believed."""
         self.routes = tuple(routes)
-        self._doorkeeper = doorkeeper
-        self._witness = witness
+        self._access_control = access_control
+        self._request_observer = request_observer
         self._proxies = proxies
         self._limits = limits or ConnectionLimits()
         self._idempotency = Idempotency(repeated)
 
     def application(self) -> web.Application:
         app = web.Application(client_max_size=MAX_BODY_BYTES)
-        app.on_response_prepare.append(_note_begun)
+        app.on_response_prepare.append(_on_response_prepare)
         for route in self.routes:
             app.router.add_route(
-                route.method, route.path, self._handler(route), expect_handler=_later
+                route.method, route.path, self._handler(route), expect_handler=_defer_continue
             )
         anything = "/{anything:(?s:.*)}"
-        app.router.add_route("*", anything, self._handler(None), expect_handler=_later)
+        app.router.add_route("*", anything, self._handler(None), expect_handler=_defer_continue)
         return app
 
     def _handler(self, route: Route | None) -> Callable[[web.Request], Awaitable[Any]]:
         async def handle(request: web.Request) -> web.StreamResponse:
             begun = time.monotonic()
-            exchange = _Exchange(request, ids.new_id("req"), self._knock(request), route)
-            request[_EXCHANGE] = exchange
-            with about(request_id=exchange.request_id):
-                response = _begun_or(await self._answered(exchange), request)
-            await self._witness(
-                Answered(
+            exchange = _RequestState(request, ids.new_id("req"), self._credentials(request), route)
+            request[_STATE_KEY] = exchange
+            with log_context(request_id=exchange.request_id):
+                response = _started_response_or(await self._respond_or_error(exchange), request)
+            await self._request_observer(
+                HandledRequest(
                     route=route,
                     who=exchange.who,
                     path=request.match_info,
                     status=response.status,
                     seconds=time.monotonic() - begun,
                     request_id=exchange.request_id,
-                    address=exchange.knock.address,
+                    address=exchange.credentials.address,
                     made=exchange.made,
                 )
             )
-            await discard_rest(request, response, self._limits)
+            await discard_unread_body(request, response, self._limits)
             return response
 
         return handle
 
-    def _knock(self, request: web.Request) -> Knock:
-        headers = joined(request.headers.items())
+    def _credentials(self, request: web.Request) -> RequestCredentials:
+        headers = join_headers(request.headers.items())
         address = client_address(request.remote or "", headers, self._proxies)
-        return Knock(headers=headers, path=request.match_info, address=address)
+        return RequestCredentials(headers=headers, path=request.match_info, address=address)
 
-    async def _answered(self, exchange: _Exchange) -> web.StreamResponse:
+    async def _respond_or_error(self, request_state: _RequestState) -> web.StreamResponse:
         try:
-            return await self._answer(exchange)
+            return await self._respond(request_state)
         except MainspringError as error:
-            return _refusal(error, exchange.request_id)
+            return _error_response(error, request_state.request_id)
         except web.HTTPException as error:  # aiohttp's own, while it reads a body
-            return _told(error.status, error.reason, exchange.request_id)
+            return _message_response(error.status, error.reason, request_state.request_id)
         except (ConnectionError, TimeoutError):  # the client has gone: nobody reads this
-            return _told(499, "the client closed the connection", exchange.request_id)
+            return _message_response(
+                499, "the client closed the connection", request_state.request_id
+            )
         except Exception:  # noqa: BLE001 (the HTTP error handler)
-            _LOG.exception("request %s failed", exchange.request_id)
-            return _told(500, "an internal error; the log has it", exchange.request_id)
+            _LOG.exception("request %s failed", request_state.request_id)
+            return _message_response(
+                500, "an internal error; the log has it", request_state.request_id
+            )
 
-    async def _answer(self, exchange: _Exchange) -> web.StreamResponse:
-        request, route = exchange.request, exchange.route
+    async def _respond(self, request_state: _RequestState) -> web.StreamResponse:
+        request, route = request_state.request, request_state.route
         if route is None:
-            return self._nowhere(exchange)
-        admission = await self._doorkeeper.admit(exchange.knock, route)
-        exchange.who, exchange.headers = admission.who, admission.headers
+            return self._no_route(request_state)
+        admission = await self._access_control.admit(request_state.credentials, route)
+        request_state.who, request_state.headers = admission.who, admission.headers
         if admission.refusal is not None:
             raise admission.refusal
-        await _go_on(request)
+        await _send_continue(request)
         query = read_query(route, request.query)
         body = await read_body(route, request)
-        await self._doorkeeper.check_named(
+        await self._access_control.check_named(
             admission.who, request.match_info, (query, route.query), (body, route.body)
         )
-        call = Call(
+        call = ApiCall(
             who=admission.who,
             path=request.match_info,
             query=query,
             body=body,
             request=request,
-            require_welcome=partial(self._require_welcome, exchange.knock, route),
-            once=lambda print_, act: self._once(exchange, print_, lambda _: act()),
+            recheck_access=partial(self._recheck_access, request_state.credentials, route),
+            once=lambda print_, act: self._run_once(request_state, print_, lambda _: act()),
         )
-        answer = await self._handled(exchange, call)
+        answer = await self._run_handler(request_state, call)
         if isinstance(answer, web.StreamResponse):
             return answer
-        exchange.made = getattr(answer, "id", None)
+        request_state.made = getattr(answer, "id", None)
         return web.Response(
             status=route.status,
             body=_ENCODER.encode(answer),
             content_type="application/json",
         )
 
-    async def _handled(self, exchange: _Exchange, call: Call[Any, Any]) -> Any:  # noqa: ANN401 (any route's)
-        route = exchange.route
+    async def _run_handler(self, request_state: _RequestState, api_call: ApiCall[Any, Any]) -> Any:  # noqa: ANN401 (any route's)
+        route = request_state.route
         assert route is not None
-        if route.upload is not None or self._idempotency.key(route, exchange.request) is None:
-            return await route.handle(call)
-        return await self._once(
-            exchange,
-            fingerprint(call.query, call.body),
-            lambda attempt_id: route.handle(replace(call, attempt_id=attempt_id)),
+        if route.upload is not None or self._idempotency.key(route, request_state.request) is None:
+            return await route.handle(api_call)
+        return await self._run_once(
+            request_state,
+            fingerprint(api_call.query, api_call.body),
+            lambda attempt_id: route.handle(replace(api_call, attempt_id=attempt_id)),
         )
 
-    async def _once(self, exchange: _Exchange, print_: str, act: Act) -> Any:  # noqa: ANN401 (any route's)
-        assert exchange.route is not None
-        assert exchange.who is not None
+    async def _run_once(
+        self, request_state: _RequestState, print_: str, operation: Operation
+    ) -> Any:  # noqa: ANN401 (any route's)
+        assert request_state.route is not None
+        assert request_state.who is not None
         return await self._idempotency.once(
-            exchange.who, exchange.route, exchange.request, print_, act
+            request_state.who, request_state.route, request_state.request, print_, operation
         )
 
-    async def _require_welcome(self, knock: Knock, route: Route) -> None:
-        admission = await self._doorkeeper.admit(replace(knock, is_inside=True), route)
+    async def _recheck_access(self, credentials: RequestCredentials, route: Route) -> None:
+        admission = await self._access_control.admit(replace(credentials, is_inside=True), route)
         if admission.refusal is not None:
             raise admission.refusal
 
-    def _nowhere(self, exchange: _Exchange) -> web.Response:
-        request = exchange.request
-        allowed = {each.method for each in self.routes if _matches(each.path, request.path)}
+    def _no_route(self, request_state: _RequestState) -> web.Response:
+        request = request_state.request
+        allowed = {route.method for route in self.routes if _matches(route.path, request.path)}
         if allowed:
             methods = ", ".join(sorted(allowed))
-            told = _told(405, f"{request.path} takes {methods}", exchange.request_id)
+            told = _message_response(
+                405, f"{request.path} takes {methods}", request_state.request_id
+            )
             told.headers["allow"] = methods
             return told
-        return _told(404, f"there is nothing at {request.path}", exchange.request_id)
+        return _message_response(
+            404, f"there is nothing at {request.path}", request_state.request_id
+        )
 
 
-async def _note_begun(request: web.Request, response: web.StreamResponse) -> None:
-    request[_BEGUN] = response
+async def _on_response_prepare(request: web.Request, response: web.StreamResponse) -> None:
+    request[_STARTED_RESPONSE] = response
     response.headers.popall("server", None)  # what we are made of is nobody's business
-    for name, value in _HEADERS.items():
+    for name, value in _DEFAULT_HEADERS.items():
         response.headers.setdefault(name, value)
-    if (exchange := request.get(_EXCHANGE)) is not None:
+    if (exchange := request.get(_STATE_KEY)) is not None:
         response.headers.update(exchange.headers)
-        response.headers[REQUEST_ID] = exchange.request_id
+        response.headers[REQUEST_ID_HEADER] = exchange.request_id
 
 
-async def _later(_request: web.Request) -> None:
+async def _defer_continue(_request: web.Request) -> None:
     """Nobody is told to send a body before we know who it is."""
 
 
-async def _go_on(request: web.Request) -> None:
+async def _send_continue(request: web.Request) -> None:
     """Who waits to be told to send the body is told so; what else is expected is nothing to us."""
     if request.headers.get("expect", "").lower() == "100-continue":
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0
 
 
-def _begun_or(response: web.StreamResponse, request: web.Request) -> web.StreamResponse:
+def _started_response_or(response: web.StreamResponse, request: web.Request) -> web.StreamResponse:
     """An answer that was begun and broke off cannot be followed by another: the connection ends."""
-    begun = request.get(_BEGUN)
+    begun = request.get(_STARTED_RESPONSE)
     if begun is None or begun is response:
         return response
     if request.transport is not None:
@@ -273,25 +294,27 @@ def _matches(pattern: str, path: str) -> bool:
     return re.fullmatch("[^/]+".join(re.escape(part) for part in parts), path) is not None
 
 
-def _refusal(error: MainspringError, request_id: str) -> web.Response:
-    status = status_of(error)
+def _error_response(error: MainspringError, request_id: str) -> web.Response:
+    status = http_status(error)
     if status >= 500:
         _LOG.error("request %s failed: %s", request_id, error)
     message = str(error) if status < 500 else _UNAVAILABLE  # ours is nobody's business outside
-    told = _response(
+    told = _json_response(
         status,
-        error_body(status, message, request_id, type_=type_of(error), details=details_of(error)),
+        error_body(
+            status, message, request_id, type_=error_type_of(error), details=error_details(error)
+        ),
     )
     if isinstance(error, RateLimited):
         told.headers["retry-after"] = str(max(1, round(error.retry_after_seconds)))
     return told
 
 
-def _told(status: int, message: str, request_id: str) -> web.Response:
-    return _response(status, error_body(status, message, request_id))
+def _message_response(status: int, message: str, request_id: str) -> web.Response:
+    return _json_response(status, error_body(status, message, request_id))
 
 
-def _response(status: int, body: bytes) -> web.Response:
+def _json_response(status: int, body: bytes) -> web.Response:
     return web.Response(
         status=status,
         body=body,
@@ -300,7 +323,7 @@ def _response(status: int, body: bytes) -> web.Response:
 
 
 @asynccontextmanager
-async def serving(
+async def http_server(
     app: web.Application,
     listeners: Sequence[socket.socket] = (),
     *,
@@ -312,7 +335,7 @@ async def serving(
     runner = limited_runner(app, limits or ConnectionLimits())
     await runner.setup()
     try:
-        for listener in listeners or await bind("127.0.0.1", 0):
+        for listener in listeners or await bind_sockets("127.0.0.1", 0):
             await web.SockSite(runner, listener).start()
         [address, *_] = runner.addresses
         shown = f"[{address[0]}]" if ":" in address[0] else address[0]

@@ -1,10 +1,13 @@
-"""How long a client may take, and how much it may send unasked: the limits of one connection that
-hold before anybody knows who it is.
+"""Sockets and connections of the HTTP server: binding addresses, and limits on how long a client
+may take and how much it may send.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
+import socket
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +15,9 @@ from typing import Any
 import anyio
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
+
+from mainspring.core import error_table
+from mainspring.core.errors import InvalidInput
 
 _LOG = logging.getLogger("mainspring.api")
 
@@ -28,7 +34,7 @@ class ConnectionLimits:
     unread_seconds: float = 2.0
 
 
-async def discard_rest(
+async def discard_unread_body(
     request: web.Request, response: web.StreamResponse, limits: ConnectionLimits
 ) -> None:
     """Answer before the body has been read; of the rest no more is taken than is allowed."""
@@ -119,3 +125,37 @@ class _Server(web.Server):
 class _Runner(web.AppRunner):
     async def _make_server(self) -> web.Server:
         return _Server.like(await super()._make_server())
+
+
+async def bind_sockets(host: str, port: int) -> list[socket.socket]:
+    """One for each address of the host. The caller closes them.
+
+    Raises: InvalidInput: nobody can listen there.
+    """
+    sockets: list[socket.socket] = []
+    try:
+        found = await anyio.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            made = socket.socket(family, kind, protocol)
+            sockets.append(made)
+            _bind_socket(made, address)
+    except OSError as error:
+        for item in sockets:
+            item.close()
+        if error.errno == errno.EADDRINUSE:
+            taken = error_table.PORT_IN_USE
+            raise taken.error(InvalidInput, host=host, port=port, other=port + 1) from error
+        code = error.errno or 0
+        why = os.strerror(code) if code > 0 else error.strerror  # below 0 are the resolver's
+        raise InvalidInput(f"{host}:{port}: cannot listen there: {why}") from error
+    return sockets
+
+
+def _bind_socket(made: socket.socket, address: tuple[str, int] | tuple[str, int, int, int]) -> None:
+    if os.name == "posix":  # a port that was in use a moment ago is free
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if made.family == socket.AF_INET6:  # IPv4 has a socket of its own
+        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    made.bind(address)

@@ -6,15 +6,15 @@ import json
 from collections.abc import Mapping
 
 from mainspring.core import errors
-from mainspring.wiring.scrub import scrubber
+from mainspring.wiring.redaction import scrubber
 
-_STATUS: tuple[tuple[type[errors.MainspringError], int], ...] = (
+_STATUS_BY_ERROR: tuple[tuple[type[errors.MainspringError], int], ...] = (
     (errors.NotFound, 404),
     (errors.SessionNotFound, 404),
     (errors.BlobNotFound, 404),
-    (errors.AlreadyThere, 409),
+    (errors.AlreadyExists, 409),
     (errors.PreconditionFailed, 412),
-    (errors.Stale, 409),
+    (errors.StaleVersion, 409),
     (errors.SessionHasForks, 409),
     (errors.SessionExists, 409),
     (errors.SessionGone, 409),
@@ -25,11 +25,11 @@ _STATUS: tuple[tuple[type[errors.MainspringError], int], ...] = (
     (errors.RateLimited, 429),
     (errors.TooLarge, 413),
     (errors.InvalidInput, 400),
-    (errors.HandsError, 400),
+    (errors.ToolEnvironmentError, 400),
     (errors.StoreUnavailable, 503),
     (errors.StoreFull, 503),
 )
-_TYPES = {
+_TYPE_BY_STATUS = {
     400: "invalid_request_error",
     401: "authentication_error",
     403: "permission_error",
@@ -44,27 +44,27 @@ _TYPES = {
     429: "rate_limit_error",
     503: "overloaded_error",
 }
-_NAMED: tuple[tuple[type[errors.MainspringError], str], ...] = (
+_TYPE_BY_ERROR: tuple[tuple[type[errors.MainspringError], str], ...] = (
     (errors.MemoryChanged, "memory_precondition_failed_error"),
     (errors.PathTaken, "memory_path_conflict_error"),
 )
 """Those that have a type of their own, whatever others of their status are called."""
 
 
-def status_of(error: errors.MainspringError) -> int:
-    return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+def http_status(error: errors.MainspringError) -> int:
+    return next((status for kind, status in _STATUS_BY_ERROR if isinstance(error, kind)), 500)
 
 
-def error_type(status: int) -> str:
-    return _TYPES.get(status, "api_error" if status >= 500 else "invalid_request_error")
+def error_type_of_status(status: int) -> str:
+    return _TYPE_BY_STATUS.get(status, "api_error" if status >= 500 else "invalid_request_error")
 
 
-def type_of(error: errors.MainspringError) -> str:
-    own = next((name for kind, name in _NAMED if isinstance(error, kind)), None)
-    return own or error_type(status_of(error))
+def error_type_of(error: errors.MainspringError) -> str:
+    own = next((name for kind, name in _TYPE_BY_ERROR if isinstance(error, kind)), None)
+    return own or error_type_of_status(http_status(error))
 
 
-def details_of(error: errors.MainspringError) -> Mapping[str, object]:
+def error_details(error: errors.MainspringError) -> Mapping[str, object]:
     """What else the client is told about it, beside the message."""
     if isinstance(error, errors.HeartbeatRefused):
         lease = {
@@ -89,13 +89,17 @@ def error_body(
     details: Mapping[str, object] | None = None,
 ) -> bytes:
     """What the message repeats of a request may be a secret: it is redacted, and not long."""
-    told = {"type": type_ or error_type(status), "message": _redacted(message), **(details or {})}
+    told = {
+        "type": type_ or error_type_of_status(status),
+        "message": _redacted(message),
+        **(details or {}),
+    }
     return json.dumps({"type": "error", "error": told, "request_id": request_id}).encode()
 
 
-_SCRUB = scrubber({})
-_LONGEST = 1000
+_REDACT = scrubber({})
+_MAX_MESSAGE_CHARS = 1000
 
 
 def _redacted(message: str) -> str:
-    return _SCRUB(message.encode(errors="replace")).decode()[:_LONGEST]
+    return _REDACT(message.encode(errors="replace")).decode()[:_MAX_MESSAGE_CHARS]

@@ -12,14 +12,14 @@ from aiohttp import web
 
 from mainspring.core.errors import InvalidInput, MainspringError
 from mainspring.edges.api.route import Route
+from mainspring.service.access.idempotency import IdempotentRequests
 from mainspring.service.access.principal import Principal
-from mainspring.service.access.repeated_requests import RepeatedRequests
 
 IDEMPOTENCY_KEY = "idempotency-key"
-REPLAYED = "idempotent-replayed"
+REPLAYED_HEADER = "idempotent-replayed"
 _ENCODER = msgspec.json.Encoder()
 
-Act = Callable[[str | None], Awaitable[Any]]
+Operation = Callable[[str | None], Awaitable[Any]]
 """Does what is asked for. It is given an id that is the same for every attempt at this request,
 if the client chose a key."""
 
@@ -31,7 +31,7 @@ def fingerprint(query: object, body: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Idempotency:
-    requests: RepeatedRequests | None
+    requests: IdempotentRequests | None
     """`None`: keys are ignored."""
 
     def key(self, route: Route, request: web.Request) -> str | None:
@@ -39,14 +39,14 @@ class Idempotency:
         keys = request.headers.getall(IDEMPOTENCY_KEY, [])
         if self.requests is None or not keys or route.method != "POST":
             return None
-        if route.is_open or route.has_own_keys:
+        if route.is_open or route.handles_idempotency_key:
             return None
         if len(keys) > 1:
             raise InvalidInput("Idempotency-Key: one is enough")
         return keys[0]
 
     async def once(
-        self, who: Principal, route: Route, request: web.Request, fingerprint: str, act: Act
+        self, who: Principal, route: Route, request: web.Request, fingerprint: str, act: Operation
     ) -> Any:  # noqa: ANN401 (what the route answers, or the response)
         key = self.key(route, request)
         if key is None or self.requests is None:
@@ -54,7 +54,7 @@ class Idempotency:
         operation = f"{request.method} {request.path}"
         begun = await self.requests.begin(who, operation, key, fingerprint)
         if (answer := self.requests.answer(begun)) is not None:
-            headers = {REPLAYED: "true"}
+            headers = {REPLAYED_HEADER: "true"}
             return web.Response(
                 status=route.status, body=answer, content_type="application/json", headers=headers
             )

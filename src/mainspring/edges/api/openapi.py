@@ -1,33 +1,44 @@
-"""The OpenAPI document, made of the routes and of the types that they name."""
+"""The OpenAPI document, built from the routes and the types they name, and the route that serves
+it.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import msgspec
+from aiohttp import web
+from anyio import to_thread
 from msgspec import Struct
 
-from mainspring.edges.api.errors import error_type
-from mainspring.edges.api.route import Nothing, Route
-from mainspring.edges.api.schemas import Schema, Schemas, replaced, schemas_of, without_null
+from mainspring.edges.api.errors import error_type_of_status
+from mainspring.edges.api.openapi_schemas import (
+    Schema,
+    Schemas,
+    map_schema,
+    schemas_of,
+    without_null,
+)
+from mainspring.edges.api.route import ApiCall, Empty, Route
 
-VERSION = "3.1.0"
-EXTENSION = "x-mainspring-extension"
-STREAM = "text/event-stream"
+OPENAPI_VERSION = "3.1.0"
+EXTENSION_KEY = "x-mainspring-extension"
+STREAM_MEDIA_TYPE = "text/event-stream"
 
 Document: TypeAlias = dict[str, Any]
 
-_ABOUT = (
+_DESCRIPTION = (
     "Mainspring's API. It is that of Claude Managed Agents, for the official clients to use with"
     " another base URL; what is ours says `x-mainspring-extension`. Times are RFC 3339 in UTC."
     " Lists are given in pages: pass `next_page` as `page`. A list in a query is given by"
     " repetition: `types[]=a&types[]=b`."
 )
-_BRACKETED = re.compile(r"^(.+)_(gte|gt|lte|lt)$")
-_IN_PATH = re.compile(r"\{(\w+)\}")
-_WHY = {
+_RANGE_FIELD = re.compile(r"^(.+)_(gte|gt|lte|lt)$")
+_PATH_PARAMETER = re.compile(r"\{(\w+)\}")
+_ERROR_DESCRIPTIONS = {
     400: "What was sent is wrong; the message says where and how",
     401: "No key, or one that does not hold",
     403: "The key may not do this",
@@ -56,14 +67,14 @@ class Error(Struct, frozen=True, kw_only=True):
 def document(routes: Sequence[Route], *, version: str, title: str = "Mainspring") -> Document:
     """The same routes make the same document, byte for byte, in whatever order they come."""
     ordered = sorted(routes, key=lambda route: (route.path, route.method))
-    schemas = schemas_of([Error, *(type_ for route in ordered for type_ in _types(route))])
+    schemas = schemas_of([Error, *(type_ for route in ordered for type_ in _named_types(route))])
     paths: dict[str, dict[str, Any]] = {}
     for route in ordered:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas)
-    inlined = {schemas.name(type_) for route in ordered for type_ in _inlined(route)}
+    inlined = {schemas.name(type_) for route in ordered for type_ in _inline_types(route)}
     return {
-        "openapi": VERSION,
-        "info": {"title": title, "version": version, "description": _ABOUT},
+        "openapi": OPENAPI_VERSION,
+        "info": {"title": title, "version": version, "description": _DESCRIPTION},
         "security": [{"key": []}, {"bearer": []}],
         "tags": [{"name": name} for name in sorted({_tag(route) for route in ordered})],
         "paths": paths,
@@ -79,26 +90,30 @@ def document(routes: Sequence[Route], *, version: str, title: str = "Mainspring"
     }
 
 
-def encoded(made: Document) -> bytes:
+def encode_document(made: Document) -> bytes:
     return msgspec.json.encode(made, order="sorted")
 
 
-def _types(route: Route) -> Iterator[object]:
-    yield from (each for each in (route.answer, *route.also.values()) if each is not None)
-    yield from (each for each in (route.query, route.body) if each is not Nothing)
+def _named_types(route: Route) -> Iterator[object]:
+    yield from (
+        other_response
+        for other_response in (route.response_type, *route.other_responses.values())
+        if other_response is not None
+    )
+    yield from (item for item in (route.query, route.body) if item is not Empty)
 
 
-def _inlined(route: Route) -> Iterator[type[Struct]]:
+def _inline_types(route: Route) -> Iterator[type[Struct]]:
     """What stands where it is used, and nowhere else: queries are parameters, forms have files."""
-    if route.query is not Nothing:
+    if route.query is not Empty:
         yield route.query
-    if route.upload is not None and route.body is not Nothing:
+    if route.upload is not None and route.body is not Empty:
         yield route.body
 
 
 def operation_id(route: Route) -> str:
     """`post_v1_agents_by_agent_id_archive`."""
-    words = re.sub(_IN_PATH, r"by_\1", route.path).replace(".", "_")
+    words = re.sub(_PATH_PARAMETER, r"by_\1", route.path).replace(".", "_")
     return "_".join([route.method.lower(), *filter(None, words.split("/"))])
 
 
@@ -113,53 +128,57 @@ def _operation(route: Route, schemas: Schemas) -> Schema:
         "operationId": operation_id(route),
         "summary": route.summary,
         "tags": [_tag(route)],
-        "parameters": [*_path(route), *_query(route, schemas), *_headers(route)],
+        "parameters": [
+            *_path_parameters(route),
+            *_query_parameters(route, schemas),
+            *_header_parameters(route),
+        ],
         "responses": {str(status): each for status, each in _responses(route, schemas)},
     }
     if not made["parameters"]:
         del made["parameters"]
-    if (body := _body(route, schemas)) is not None:
+    if (body := _request_body(route, schemas)) is not None:
         made["requestBody"] = body
     if route.is_open:
         made["security"] = []
     else:
         made["x-mainspring-role"] = route.role
     if route.is_extension:
-        made[EXTENSION] = True
+        made[EXTENSION_KEY] = True
     return made
 
 
-def _path(route: Route) -> Iterator[Schema]:
-    for name in _IN_PATH.findall(route.path):
+def _path_parameters(route: Route) -> Iterator[Schema]:
+    for name in _PATH_PARAMETER.findall(route.path):
         yield {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
 
 
-def _query(route: Route, schemas: Schemas) -> Iterator[Schema]:
-    if route.query is Nothing:
+def _query_parameters(route: Route, schemas: Schemas) -> Iterator[Schema]:
+    if route.query is Empty:
         return
     schema = schemas.struct(route.query)
     required = schema.get("required", ())
-    for field, given in schema["properties"].items():
+    for name, given in schema["properties"].items():
         plain = without_null(given)
         told = {"description": plain.pop("description")} if "description" in plain else {}
         yield {
-            "name": _name(field, plain),
+            "name": _parameter_name(name, plain),
             "in": "query",
-            "required": field in required,
+            "required": name in required,
             "schema": plain,
             **told,
         }
 
 
-def _name(field: str, schema: Schema) -> str:
+def _parameter_name(field: str, schema: Schema) -> str:
     """As the official clients send it; `reading` takes the plain name too."""
     if schema.get("type") == "array":
         return f"{field}[]"
-    return _BRACKETED.sub(r"\1[\2]", field)
+    return _RANGE_FIELD.sub(r"\1[\2]", field)
 
 
-def _headers(route: Route) -> Iterator[Schema]:
-    if route.media_type == STREAM:
+def _header_parameters(route: Route) -> Iterator[Schema]:
+    if route.media_type == STREAM_MEDIA_TYPE:
         yield {
             "name": "Last-Event-ID",
             "in": "header",
@@ -169,23 +188,23 @@ def _headers(route: Route) -> Iterator[Schema]:
         }
 
 
-def _body(route: Route, schemas: Schemas) -> Schema | None:
+def _request_body(route: Route, schemas: Schemas) -> Schema | None:
     if route.upload is not None:
         schema: Schema = {}  # any JSON
-        if route.body is not Nothing:
-            schema = replaced(schemas.struct(route.body), _binary)
+        if route.body is not Empty:
+            schema = map_schema(schemas.struct(route.body), _binary_field)
         elif route.upload != "application/json":
             schema = {"type": "string", "format": "binary"}
         return {"required": True, "content": {route.upload: {"schema": schema}}}
-    if route.body is Nothing:
+    if route.body is Empty:
         return None
     return {
-        "required": _is_needed(route.body),
+        "required": _is_body_required(route.body),
         "content": {"application/json": {"schema": schemas.of(route.body)}},
     }
 
 
-def _is_needed(body: Any) -> bool:  # noqa: ANN401 (a type)
+def _is_body_required(body: Any) -> bool:  # noqa: ANN401 (a type)
     """What may be all defaults may also be left out."""
     try:
         msgspec.convert({}, body)
@@ -194,7 +213,7 @@ def _is_needed(body: Any) -> bool:  # noqa: ANN401 (a type)
     return False
 
 
-def _binary(schema: Schema) -> Schema:
+def _binary_field(schema: Schema) -> Schema:
     """A file in a form is sent as it is."""
     if schema.get("contentEncoding") != "base64":
         return schema
@@ -202,35 +221,35 @@ def _binary(schema: Schema) -> Schema:
 
 
 def _responses(route: Route, schemas: Schemas) -> Iterator[tuple[int, Schema]]:
-    answer = {"type": "string"} if route.answer is None else schemas.of(route.answer)
-    if route.answer is None and route.media_type not in (STREAM, "text/plain"):
+    answer = {"type": "string"} if route.response_type is None else schemas.of(route.response_type)
+    if route.response_type is None and route.media_type not in (STREAM_MEDIA_TYPE, "text/plain"):
         answer = {"type": "string", "format": "binary"}
     yield (
         route.status,
         {
-            "description": "Done" if route.answer is not None else "What was asked for",
+            "description": "Done" if route.response_type is not None else "What was asked for",
             "content": {route.media_type: {"schema": answer}},
         },
     )
-    for status, type_ in route.also.items():
+    for status, type_ in route.other_responses.items():
         schema = schemas.of(type_)
-        told = _WHY.get(status, "Otherwise")
+        told = _ERROR_DESCRIPTIONS.get(status, "Otherwise")
         yield status, {"description": told, "content": {"application/json": {"schema": schema}}}
-    for status in _refusals(route):
+    for status in _error_statuses(route):
         yield (
             status,
             {
-                "description": f"{_WHY[status]} (`{error_type(status)}`)",
+                "description": f"{_ERROR_DESCRIPTIONS[status]} (`{error_type_of_status(status)}`)",
                 "content": {"application/json": {"schema": schemas.of(Error)}},
             },
         )
 
 
-def _refusals(route: Route) -> Iterator[int]:
-    has_input = route.query is not Nothing or route.body is not Nothing or route.upload is not None
+def _error_statuses(route: Route) -> Iterator[int]:
+    has_input = route.query is not Empty or route.body is not Empty or route.upload is not None
     changes = route.method != "GET"
     for status, applies in (
-        (400, has_input or changes or route.media_type == STREAM or not route.is_open),
+        (400, has_input or changes or route.media_type == STREAM_MEDIA_TYPE or not route.is_open),
         (401, not route.is_open or "{" in route.path),
         (403, not route.is_open),
         (404, "{" in route.path or has_input),
@@ -240,5 +259,39 @@ def _refusals(route: Route) -> Iterator[int]:
         (429, not route.is_open or changes),
         (503, True),
     ):
-        if applies and status not in route.also:
+        if applies and status not in route.other_responses:
             yield status
+
+
+OPENAPI_PATH = "/v1/mainspring/openapi.json"
+
+
+@dataclass(slots=True)
+class OpenApiRoutes:
+    """Made when it is first asked for: it takes a second, which no start needs to wait for."""
+
+    others: Sequence[Route]
+    version: str
+    _made: bytes | None = field(default=None, init=False)
+
+    def routes(self) -> tuple[Route, ...]:
+        return (
+            Route(
+                method="GET",
+                path=OPENAPI_PATH,
+                handle=self.read,
+                summary="Read this document",
+                response_type=dict[str, object],
+                is_open=True,
+                is_extension=True,
+            ),
+        )
+
+    async def read(self, _api_call: ApiCall[Empty, Empty]) -> web.Response:
+        if self._made is None:
+            self._made = await to_thread.run_sync(self.made)
+        return web.Response(body=self._made, content_type="application/json")
+
+    def made(self) -> bytes:
+        routes = (*self.others, *self.routes())
+        return encode_document(document(routes, version=self.version))

@@ -12,14 +12,14 @@ import anyio
 from anyio import CapacityLimiter, to_thread
 from msgspec import Meta, Struct
 
-from mainspring.core.catalog import ModelFacts
 from mainspring.core.errors import InvalidInput
+from mainspring.core.model_facts import ModelFacts
 from mainspring.log.session_log import SessionLog
 from mainspring.log.transfer import export_lines
 from mainspring.service.access.principal import Principal
-from mainspring.service.sessions.insights import require_short
+from mainspring.service.sessions.session_reports import require_readable_log
 from mainspring.service.sessions.sessions import Sessions
-from mainspring.testing.replay import Facts, Replayed, known_facts, replay_file
+from mainspring.testing.replay import Facts, ReplayResult, catalog_facts, replay_file
 
 
 class AskReplay(Struct, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ class ReplayReport(Struct, frozen=True, kw_only=True):
 class Replays:
     """No model is called and no tool is run: both say what they said then, from the log."""
 
-    def __init__(self, sessions: Sessions, *, facts: Facts = known_facts) -> None:
+    def __init__(self, sessions: Sessions, *, facts: Facts = catalog_facts) -> None:
         """`facts` of models as they are known here; what is not known here is guessed."""
         self._sessions = sessions
         self._facts = facts
@@ -53,7 +53,7 @@ class Replays:
         Raises: NotFound, InvalidInput.
         """
         session = await self._sessions.row(who, session_id)
-        require_short(session_id, session.head.seq)
+        require_readable_log(session_id, session.head.seq)
         if asked.start is not None and asked.start > session.head.seq:
             raise InvalidInput(f"start: session {session_id} has {session.head.seq} events")
         async with self._limiter:
@@ -66,7 +66,7 @@ class Replays:
     def _look_up(self, name: str) -> ModelFacts:
         with suppress(InvalidInput):
             return self._facts(name)
-        return known_facts(name)
+        return catalog_facts(name)
 
 
 async def _export(log: SessionLog, session_id: str, to: Path) -> None:
@@ -75,12 +75,12 @@ async def _export(log: SessionLog, session_id: str, to: Path) -> None:
             await file.write(line + b"\n")
 
 
-def _report(replayed: Replayed) -> ReplayReport:
-    found = replayed.divergence
+def _report(replay_result: ReplayResult) -> ReplayReport:
+    found = replay_result.divergence
     return ReplayReport(
-        session_id=replayed.session_id,
-        ok=replayed.ok,
-        calls=replayed.calls,
+        session_id=replay_result.session_id,
+        ok=replay_result.ok,
+        calls=replay_result.calls,
         call=None if found is None else found.call,
         what=None if found is None else found.what,
         diff=() if found is None else found.diff,

@@ -19,12 +19,12 @@ B = TypeVar("B")
 Method: TypeAlias = Literal["GET", "POST", "DELETE"]
 
 
-class Nothing(Struct, frozen=True, kw_only=True):
+class Empty(Struct, frozen=True, kw_only=True):
     """No query, or no body: what is sent all the same is left alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call(Generic[Q, B]):
+class ApiCall(Generic[Q, B]):
     """A request that was let in, with its parts understood."""
 
     who: Principal
@@ -33,7 +33,7 @@ class Call(Generic[Q, B]):
     body: B
     request: web.Request
     """For what is not plain JSON: streams, uploads, headers."""
-    require_welcome: Callable[[], Awaitable[None]]
+    recheck_access: Callable[[], Awaitable[None]]
     """For who stays long. Raises: what refuses the request if it is made now."""
 
     @property
@@ -51,7 +51,7 @@ class Call(Generic[Q, B]):
         return self.path[name]
 
 
-Handler: TypeAlias = Callable[[Call[Any, Any]], Awaitable[Any]]
+Handler: TypeAlias = Callable[[ApiCall[Any, Any]], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +62,10 @@ class Route:
     handle: Handler
     """Gives back the answer, or a `web.StreamResponse` that it has prepared itself."""
     summary: str
-    answer: Any = None
+    response_type: Any = None
     """Type of the JSON that is answered; `None` if it is something else."""
-    query: type[Struct] = Nothing
-    body: Any = Nothing
+    query: type[Struct] = Empty
+    body: Any = Empty
     role: Role = "viewer"
     """The least that may ask."""
     is_open: bool = False
@@ -75,7 +75,7 @@ class Route:
     session in the path it need not say so; the doorkeeper looks."""
     for_worker_keys: bool = False
     """The key of a self-hosted worker may ask it, for its environment and the sessions in it."""
-    has_own_keys: bool = False
+    handles_idempotency_key: bool = False
     """Its handler sees to `Idempotency-Key` itself."""
     is_extension: bool = False
     """Ours; the Managed Agents API does not have it."""
@@ -84,7 +84,7 @@ class Route:
     upload: str | None = None
     """Media type of a request that its handler reads itself; `body` then only describes it."""
     status: int = 200
-    also: Mapping[int, Any] = field(default_factory=dict[int, Any])
+    other_responses: Mapping[int, Any] = field(default_factory=dict[int, Any])
     """Types of the JSON that is answered with other statuses, where it is no error."""
 
     @property

@@ -12,8 +12,8 @@ import anyio
 from aiohttp import web
 
 from mainspring.core.errors import MainspringError, StoreFailed
-from mainspring.edges.api.errors import error_body, status_of
-from mainspring.service.sessions.streams import Stream, Told
+from mainspring.edges.api.errors import error_body, http_status
+from mainspring.service.sessions.event_streams import EventStream, StreamMessage
 
 _LOG = logging.getLogger("mainspring.api")
 HEADERS = {
@@ -27,14 +27,14 @@ _GRACE_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class StreamTiming:
     heartbeat_seconds: float = 15.0
     """Silence after which a stream says that it is still there."""
     patience_seconds: float = 30.0
     """How long a reader may take nothing of what waits for it."""
 
 
-PACE = Pace()
+STREAM_TIMING = StreamTiming()
 
 
 def frame(name: str, data: bytes, seq: int | None = None) -> bytes:
@@ -45,10 +45,10 @@ def frame(name: str, data: bytes, seq: int | None = None) -> bytes:
 PING = frame("ping", b'{"type":"ping"}')
 
 
-async def send(
+async def send_stream(
     request: web.Request,
-    stream: Stream,
-    pace: Pace,
+    event_stream: EventStream,
+    stream_timing: StreamTiming,
     *,
     require_welcome: Callable[[], Awaitable[None]],
 ) -> web.StreamResponse:
@@ -57,40 +57,47 @@ async def send(
     response = web.StreamResponse(headers=HEADERS)
     await response.prepare(request)
     try:
-        await _write(response, _Guarded(stream, pace.heartbeat_seconds, require_welcome), pace)
+        await _write(
+            response,
+            _AuthorizedStream(event_stream, stream_timing.heartbeat_seconds, require_welcome),
+            stream_timing,
+        )
     except ConnectionError:  # the reader has gone
         pass
     except TimeoutError:
-        what = f"nothing was read for {pace.patience_seconds:g} s"
-        await _give_up(response, request, _failure(408, what))
+        what = f"nothing was read for {stream_timing.patience_seconds:g} s"
+        await _close_with_error(response, request, _error_frame(408, what))
     except MainspringError as error:
-        status = status_of(error)
+        status = http_status(error)
         if status >= 500:  # what ails us is for our log
             _LOG.error("a stream broke off: %s", error)
         what = str(error) if status < 500 else "the log cannot be read at the moment"
-        await _give_up(response, request, _failure(status, what))
+        await _close_with_error(response, request, _error_frame(status, what))
     return response
 
 
-class _Guarded:
+class _AuthorizedStream:
     """A stream whose reader is looked at again with every heartbeat, and as often when there is
     none."""
 
     def __init__(
-        self, stream: Stream, seconds: float, require_welcome: Callable[[], Awaitable[None]]
+        self,
+        event_stream: EventStream,
+        seconds: float,
+        require_welcome: Callable[[], Awaitable[None]],
     ) -> None:
-        self._stream = stream
+        self._event_stream = event_stream
         self._seconds = seconds
         self._require_welcome = require_welcome
         self._looked = time.monotonic()
 
     @property
     def is_over(self) -> bool:
-        return self._stream.is_over
+        return self._event_stream.is_over
 
-    async def next(self) -> list[Told]:
+    async def next(self) -> list[StreamMessage]:
         """Raises: Unauthenticated, Forbidden, NotFound."""
-        told = await self._stream.next(seconds=self._seconds)
+        told = await self._event_stream.next(seconds=self._seconds)
         if time.monotonic() - self._looked >= self._seconds:
             with suppress(StoreFailed):  # then it is asked the next time
                 await self._require_welcome()
@@ -98,21 +105,23 @@ class _Guarded:
         return told
 
 
-async def _write(response: web.StreamResponse, stream: _Guarded, pace: Pace) -> None:
+async def _write(
+    response: web.StreamResponse, stream: _AuthorizedStream, stream_timing: StreamTiming
+) -> None:
     while not stream.is_over:
         told = await stream.next()
         if not told and stream.is_over:
             break
         for chunk in _chunks(told) if told else (PING,):
-            with anyio.fail_after(pace.patience_seconds):
+            with anyio.fail_after(stream_timing.patience_seconds):
                 await response.write(chunk)
 
 
-def _chunks(told: Iterable[Told]) -> Iterator[bytes]:
+def _chunks(stream_message: Iterable[StreamMessage]) -> Iterator[bytes]:
     """Frames put together, as a write for each costs more than it carries."""
     chunk = bytearray()
-    for each in told:
-        chunk += frame(each.name, each.data, each.seq)
+    for item in stream_message:
+        chunk += frame(item.name, item.data, item.seq)
         if len(chunk) >= _CHUNK_BYTES:
             yield bytes(chunk)
             chunk.clear()
@@ -120,12 +129,14 @@ def _chunks(told: Iterable[Told]) -> Iterator[bytes]:
         yield bytes(chunk)
 
 
-def _failure(status: int, what: str) -> bytes:
+def _error_frame(status: int, what: str) -> bytes:
     told = f"{what}; nothing is lost: resume with the header Last-Event-ID"
     return frame("error", error_body(status, told, ""))
 
 
-async def _give_up(response: web.StreamResponse, request: web.Request, last: bytes) -> None:
+async def _close_with_error(
+    response: web.StreamResponse, request: web.Request, last: bytes
+) -> None:
     """Say why, if that can still be heard; then close, whatever has not been read."""
     is_heard = False
     with anyio.move_on_after(_GRACE_SECONDS):

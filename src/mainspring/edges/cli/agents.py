@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from mainspring.core.lazy import LazyModule
+from mainspring.core.lazy_module import LazyModule
 from mainspring.edges.cli.action import Action
-from mainspring.edges.cli.log import Json
+from mainspring.edges.cli.log import JsonOption
 
 if TYPE_CHECKING:
     from mainspring.edges.cli import agents_acts
@@ -22,13 +22,13 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Agent: TypeAlias = Annotated[
+AgentArgument: TypeAlias = Annotated[
     str | None, typer.Option("--agent", metavar="DIR", help="The agent's folder; else this one.")
 ]
 
 
 @app.command()
-def ls(json: Json = False) -> Action:
+def ls(json: JsonOption = False) -> Action:
     """List the agents here and in folders below."""
     return partial(agents_acts.ls, json=json)
 
@@ -38,7 +38,7 @@ def show(
     folder: Annotated[
         str | None, typer.Argument(metavar="[DIR]", help="The agent's folder; else this one.")
     ] = None,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> Action:
     """Show an agent as it would run: all its parts, wider scopes included, and its version."""
     return partial(agents_acts.show, folder=folder, json=json)
@@ -52,7 +52,7 @@ def diff(
     after: Annotated[
         int | None, typer.Argument(metavar="[B]", help="Another; else the files now.", min=1)
     ] = None,
-    agent: Agent = None,
+    agent: AgentArgument = None,
 ) -> Action:
     """Show what has changed between two versions. A version is kept whenever a session begins with
     files that have changed."""
@@ -61,7 +61,7 @@ def diff(
 
 @app.command()
 def rollback(
-    version: Annotated[int, typer.Argument(metavar="VERSION", min=1)], agent: Agent = None
+    version: Annotated[int, typer.Argument(metavar="VERSION", min=1)], agent: AgentArgument = None
 ) -> Action:
     """Make an agent's files what they were in a version. What they are now is kept as a version
     first, so that this can be undone in the same way."""

@@ -12,19 +12,18 @@ from msgspec import Struct
 from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput
-from mainspring.edges.cli.render import Part, Screen, padded
+from mainspring.edges.cli.printing import Screen, StyledText, pad
 from mainspring.harness.limits import Limits
-from mainspring.runtime.folder.contents import content_hash
-from mainspring.runtime.folder.definition import Definition, definition_of
-from mainspring.runtime.folder.listing import agent_folders
-from mainspring.runtime.folder.manifest import FILE, read_manifest
-from mainspring.runtime.folder.reading import AgentFolder, read_agent
-from mainspring.runtime.folder.versions import Version, versions
-from mainspring.runtime.folder.versions import diff as diff_of
-from mainspring.runtime.folder.versions import rollback as roll_back
-from mainspring.wiring.agents import pins_of, scopes_of
+from mainspring.runtime.agent_folder.agent_loader import AgentFolder, find_agent_folders, read_agent
+from mainspring.runtime.agent_folder.folder_contents import content_hash
+from mainspring.runtime.agent_folder.folder_versions import Version, list_versions
+from mainspring.runtime.agent_folder.folder_versions import diff_versions as diff_of
+from mainspring.runtime.agent_folder.folder_versions import rollback as roll_back
+from mainspring.runtime.agent_folder.manifest import FILE, read_manifest
+from mainspring.runtime.session.pinned_agent import AgentDefinition, definition_of
+from mainspring.wiring.agent_selection import pins_of, scopes_of
 
-_MOST = 20
+_MAX_NAMES = 20
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 
@@ -39,9 +38,9 @@ class AgentView(Struct, frozen=True, kw_only=True):
     """Whether its files are not what they are in that version."""
 
 
-class ShownView(Struct, frozen=True, kw_only=True):
+class AgentDetailView(Struct, frozen=True, kw_only=True):
     folder: str
-    definition: Definition
+    definition: AgentDefinition
     version: int | None
     hash: str
     is_changed: bool
@@ -50,7 +49,9 @@ class ShownView(Struct, frozen=True, kw_only=True):
 
 async def ls(settings: Settings, *, json: bool) -> int:
     top = Path(settings.folder)
-    views = await to_thread.run_sync(lambda: [_view(folder, top) for folder in agent_folders(top)])
+    views = await to_thread.run_sync(
+        lambda: [_agent_view(folder, top) for folder in find_agent_folders(top)]
+    )
     screen = Screen(settings)
     if json:
         for view in views:
@@ -58,7 +59,7 @@ async def ls(settings: Settings, *, json: bool) -> int:
         return 0
     if not views:
         notes = Screen(settings, stderr=True)
-        notes.whole(("no agent here; `mainspring init` makes one", "dim"))
+        notes.paragraph(("no agent here; `mainspring init` makes one", "dim"))
         return 0
     screen.table(
         ["NAME", "FOLDER", "VERSION", "MODEL", "DESCRIPTION"],
@@ -66,7 +67,7 @@ async def ls(settings: Settings, *, json: bool) -> int:
             [
                 (view.name, "bold"),
                 (view.folder, ""),
-                _version(view.version, is_changed=view.is_changed),
+                _version_text(view.version, is_changed=view.is_changed),
                 (view.model or "-", ""),
                 (view.description, "dim"),
             ]
@@ -76,9 +77,9 @@ async def ls(settings: Settings, *, json: bool) -> int:
     return 0
 
 
-def _view(folder: Path, top: Path) -> AgentView:
+def _agent_view(folder: Path, top: Path) -> AgentView:
     said = read_manifest(folder / FILE)
-    last, digest = _last(folder), content_hash(folder)
+    last, digest = _last_version(folder), content_hash(folder)
     return AgentView(
         name=said.name or folder.resolve().name,
         folder=folder.relative_to(top).as_posix(),
@@ -90,12 +91,12 @@ def _view(folder: Path, top: Path) -> AgentView:
     )
 
 
-def _last(folder: Path) -> Version | None:
-    known = versions(folder)
+def _last_version(folder: Path) -> Version | None:
+    known = list_versions(folder)
     return known[-1] if known else None
 
 
-def _version(number: int | None, *, is_changed: bool) -> Part:
+def _version_text(number: int | None, *, is_changed: bool) -> StyledText:
     if number is None:
         return "-", "dim"
     return (f"{number}, changed since", "yellow") if is_changed else (str(number), "")
@@ -103,28 +104,28 @@ def _version(number: int | None, *, is_changed: bool) -> Part:
 
 async def show(settings: Settings, *, folder: str | None, json: bool) -> int:
     """Raises: InvalidInput."""
-    found, view = await to_thread.run_sync(_look, settings, folder)
+    found, view = await to_thread.run_sync(_load_agent, settings, folder)
     screen = Screen(settings)
     if json:
         screen.json(msgspec.json.encode(view))
         return 0
-    words, style = _version(view.version, is_changed=view.is_changed)
+    words, style = _version_text(view.version, is_changed=view.is_changed)
     kept = "none yet: a session keeps the first" if view.version is None else words
-    _tell(screen, "name", found.agent.name, "bold")
-    _tell(screen, "version", f"{kept}; files {view.hash[:12]}", style)
-    for name, value in _rows(found, view.instruction_files):
-        _tell(screen, name, value)
+    _print_field(screen, "name", found.agent.name, "bold")
+    _print_field(screen, "version", f"{kept}; files {view.hash[:12]}", style)
+    for name, value in _detail_rows(found, view.instruction_files):
+        _print_field(screen, name, value)
     for warning in found.warnings:
-        Screen(settings, stderr=True).whole((f"warning: {warning}", "yellow"))
+        Screen(settings, stderr=True).paragraph((f"warning: {warning}", "yellow"))
     return 0
 
 
-def _look(settings: Settings, folder: str | None) -> tuple[AgentFolder, ShownView]:
+def _load_agent(settings: Settings, folder: str | None) -> tuple[AgentFolder, AgentDetailView]:
     scopes = scopes_of(settings, folder)
     found = read_agent(scopes, is_pinned=pins_of(settings))
-    last, digest = _last(scopes.folder), content_hash(scopes.folder)
-    sources = (section.source for section in found.told.instructions.sections)
-    return found, ShownView(
+    last, digest = _last_version(scopes.folder), content_hash(scopes.folder)
+    sources = (section.source for section in found.instructions.instructions.sections)
+    return found, AgentDetailView(
         folder=str(scopes.folder),
         definition=definition_of(found.agent),
         version=None if last is None else last.number,
@@ -134,7 +135,7 @@ def _look(settings: Settings, folder: str | None) -> tuple[AgentFolder, ShownVie
     )
 
 
-def _rows(found: AgentFolder, sources: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+def _detail_rows(found: AgentFolder, sources: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     agent = found.agent
     yield "description", agent.description
     yield "model", agent.model or "whichever there is"
@@ -143,32 +144,32 @@ def _rows(found: AgentFolder, sources: tuple[str, ...]) -> Iterator[tuple[str, s
     yield "coordinator", "yes: it only calls others" if agent.is_coordinator else ""
     yield "instructions", ", ".join(sources)
     yield from (("rule", rule) for rule in agent.rules)
-    yield "limits", ", ".join(_limits(agent.limits))
-    yield "subagents", ", ".join(each.name for each in agent.subagents)
-    skills = [each.name for each in agent.skills if each.kind == "skill"]
-    commands = [f"/{each.name}" for each in agent.skills if each.kind == "command"]
-    yield "skills", _some(skills)
-    yield "commands", _some(commands)
-    if (schedule := found.manifest.schedule) is not None:
+    yield "limits", ", ".join(_limit_texts(agent.limits))
+    yield "subagents", ", ".join(subagent.name for subagent in agent.subagents)
+    skills = [skill.name for skill in agent.skills if skill.kind == "skill"]
+    commands = [f"/{skill.name}" for skill in agent.skills if skill.kind == "command"]
+    yield "skills", _shorten_names(skills)
+    yield "commands", _shorten_names(commands)
+    if (schedule := found.agent_manifest.manifest_schedule) is not None:
         yield "schedule", f"{schedule.cron} {schedule.timezone} (in `mainspring serve`)"
-    if (outcome := found.manifest.outcome) is not None:
+    if (outcome := found.agent_manifest.manifest_outcome) is not None:
         yield "outcome", f"{outcome.description} (not honoured yet)"
 
 
-def _limits(limits: Limits) -> Iterator[str]:
+def _limit_texts(limits: Limits) -> Iterator[str]:
     for name in limits.__dataclass_fields__:
         if (value := getattr(limits, name)) is not None:
             yield f"{name} {value}"
 
 
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
-    return ", ".join(names[:_MOST]) + more
+def _shorten_names(names: list[str]) -> str:
+    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return ", ".join(names[:_MAX_NAMES]) + more
 
 
-def _tell(screen: Screen, name: str, value: str, style: str = "") -> None:
+def _print_field(screen: Screen, name: str, value: str, style: str = "") -> None:
     if value:
-        screen.whole(padded((name, "dim"), 14), (value, style))
+        screen.paragraph(pad((name, "dim"), 14), (value, style))
 
 
 async def diff(
@@ -176,26 +177,26 @@ async def diff(
 ) -> int:
     """Raises: InvalidInput."""
     place = scopes_of(settings, folder).folder
-    if before is None and (last := _last(place)) is not None:
+    if before is None and (last := _last_version(place)) is not None:
         before = last.number
     if before is None:
         raise InvalidInput("there are no versions yet; a session keeps the first")
     changed = await to_thread.run_sync(diff_of, place, before, after)
     screen = Screen(settings)
-    for each in changed:
-        for line in each.text.splitlines():
-            screen.whole((line, _STYLES.get(line[:1], "")))
+    for item in changed:
+        for line in item.text.splitlines():
+            screen.paragraph((line, _STYLES.get(line[:1], "")))
     if not changed:
         end = "the files now" if after is None else f"version {after}"
         notes = Screen(settings, stderr=True)
-        notes.whole((f"no difference between version {before} and {end}", "dim"))
+        notes.paragraph((f"no difference between version {before} and {end}", "dim"))
     return 0
 
 
 async def rollback(settings: Settings, *, folder: str | None, number: int) -> int:
     """Raises: InvalidInput."""
     place = scopes_of(settings, folder).folder
-    known = versions(place)
+    known = list_versions(place)
     made = await to_thread.run_sync(roll_back, place, number, clock.now)
     screen = Screen(settings)
     if known and made == known[-1]:
@@ -207,5 +208,5 @@ async def rollback(settings: Settings, *, folder: str | None, number: int) -> in
     )
     if saved:
         note = f"what it was before is kept as version {made.number - 1}"
-        Screen(settings, stderr=True).whole((note, "dim"))
+        Screen(settings, stderr=True).paragraph((note, "dim"))
     return 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mainspring import __version__
-from mainspring.core.lazy import LazyModule
+from mainspring.core.lazy_module import LazyModule
 from mainspring.edges.cli import (
     agents,
     approvals,
@@ -17,16 +17,16 @@ from mainspring.edges.cli import (
     deployments,
     doctor,
     init,
-    insight,
     keys,
     log,
     model,
     plugin,
     policy,
+    reports,
+    run_and_chat,
     serve,
     session,
     skill,
-    talk,
     tenants,
     validate,
     vault,
@@ -35,26 +35,26 @@ from mainspring.edges.cli import (
 from mainspring.edges.cli.action import Action
 
 if TYPE_CHECKING:
-    from mainspring.edges.cli import perform
+    from mainspring.edges.cli import action_runner
 else:
-    perform = LazyModule("mainspring.edges.cli.perform")
+    action_runner = LazyModule("mainspring.edges.cli.action_runner")
 
 
-def act(action: Action, store: str | None, debug: bool, **_: object) -> None:
-    raise typer.Exit(perform.perform(action, store=store, debug=debug))
+def run_returned_action(action: Action, store: str | None, debug: bool, **_: object) -> None:
+    raise typer.Exit(action_runner.run_action(action, store=store, debug=debug))
 
 
 app = typer.Typer(
     name="mainspring",
     help="Durable agents: run them, keep them inside their limits, read their record.",
     epilog="--store and --debug are understood anywhere on the line.",
-    result_callback=act,
+    result_callback=run_returned_action,
     rich_markup_mode=None,  # Rich would double the time that --help takes
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("run")(talk.run)
-app.command("chat")(talk.chat)
+app.command("run")(run_and_chat.run)
+app.command("chat")(run_and_chat.chat)
 app.command("serve")(serve.serve)
 app.command("worker")(serve.worker)
 app.command("init")(init.init)
@@ -62,11 +62,11 @@ app.command("validate")(validate.validate)
 app.add_typer(agents.app, name="agents")
 app.add_typer(session.app, name="sessions")
 app.add_typer(log.app, name="log")
-app.command("cost")(insight.cost)
-app.command("insights")(insight.insights)
-app.add_typer(insight.context, name="context")
-app.command("replay")(insight.replay)
-app.add_typer(insight.test, name="test")
+app.command("cost")(reports.cost)
+app.command("insights")(reports.insights)
+app.add_typer(reports.context, name="context")
+app.command("replay")(reports.replay)
+app.add_typer(reports.test, name="test")
 app.add_typer(model.app, name="models")
 app.add_typer(plugin.app, name="plugin")
 app.add_typer(skill.app, name="skill")
@@ -87,7 +87,7 @@ app.command("doctor")(doctor.doctor)
 app.command("completion")(completion.completion)
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"mainspring {__version__}")
         raise typer.Exit
@@ -109,7 +109,9 @@ def mainspring(
     ] = False,
     version: Annotated[
         bool,
-        typer.Option("--version", "-V", help="Show the version.", callback=_version, is_eager=True),
+        typer.Option(
+            "--version", "-V", help="Show the version.", callback=_print_version, is_eager=True
+        ),
     ] = False,
 ) -> None:
     del store, debug, version  # `act` gets them

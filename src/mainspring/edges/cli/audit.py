@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mainspring.core.lazy import LazyModule
+from mainspring.core.lazy_module import LazyModule
 from mainspring.edges.cli.action import Action
 from mainspring.edges.cli.keys import TenantOption
-from mainspring.edges.cli.log import Json, duration
+from mainspring.edges.cli.log import JsonOption, parse_duration
 
 if TYPE_CHECKING:
     from mainspring.edges.cli import audit_acts
@@ -26,7 +26,7 @@ def ls(
     tenant: TenantOption = "default",
     limit: Annotated[int, typer.Option("--limit", "-n", help="How many.", min=1, max=1000)] = 20,
     key: Annotated[str | None, typer.Option(help="Only of this key.", metavar="ID")] = None,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> Action:
     """List what was done, newest first."""
     return partial(audit_acts.ls, tenant=tenant, limit=limit, key=key, json=json)
@@ -39,7 +39,7 @@ def verify(
         str | None,
         typer.Option(help="A hash that was kept elsewhere; it must be there.", metavar="HASH"),
     ] = None,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> Action:
     """Check that nothing was changed or taken out. Tells the hash of the end, to be kept."""
     return partial(audit_acts.verify, tenant=tenant, head=head, json=json)
@@ -55,10 +55,10 @@ def export(tenant: TenantOption = "default") -> Action:
 def prune(
     older_than: Annotated[
         timedelta,
-        typer.Option(parser=duration, metavar="TIME", help="Older than: 90d, 52w."),
+        typer.Option(parser=parse_duration, metavar="TIME", help="Older than: 90d, 52w."),
     ],
     tenant: TenantOption = "default",
-    json: Json = False,
+    json: JsonOption = False,
 ) -> Action:
     """Let go what is old; what remains can still be verified."""
     return partial(audit_acts.prune, tenant=tenant, keep=older_than, json=json)

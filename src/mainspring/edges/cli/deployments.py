@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from mainspring.core.lazy import LazyModule
+from mainspring.core.lazy_module import LazyModule
 from mainspring.edges.cli.action import Action
 from mainspring.edges.cli.keys import TenantOption
-from mainspring.edges.cli.log import Json
+from mainspring.edges.cli.log import JsonOption
 
 if TYPE_CHECKING:
     from mainspring.edges.cli import deployments_acts
@@ -30,7 +30,7 @@ DeploymentArgument: TypeAlias = Annotated[
 def ls(
     tenant: TenantOption = "default",
     everything: Annotated[bool, typer.Option("--all", help="Archived ones too.")] = False,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> Action:
     """List deployments: what runs when."""
     return partial(deployments_acts.ls, tenant=tenant, everything=everything, json=json)
@@ -38,7 +38,7 @@ def ls(
 
 @app.command()
 def show(
-    deployment: DeploymentArgument, tenant: TenantOption = "default", json: Json = False
+    deployment: DeploymentArgument, tenant: TenantOption = "default", json: JsonOption = False
 ) -> Action:
     """Show a deployment and when it runs next."""
     return partial(deployments_acts.show, tenant=tenant, deployment_id=deployment, json=json)
@@ -46,7 +46,7 @@ def show(
 
 @app.command()
 def run(
-    deployment: DeploymentArgument, tenant: TenantOption = "default", json: Json = False
+    deployment: DeploymentArgument, tenant: TenantOption = "default", json: JsonOption = False
 ) -> Action:
     """Have a worker run it once, soon."""
     return partial(deployments_acts.run, tenant=tenant, deployment_id=deployment, json=json)
@@ -54,7 +54,7 @@ def run(
 
 @app.command()
 def pause(
-    deployment: DeploymentArgument, tenant: TenantOption = "default", json: Json = False
+    deployment: DeploymentArgument, tenant: TenantOption = "default", json: JsonOption = False
 ) -> Action:
     """Have it not run by itself. Sessions that run go on."""
     return partial(deployments_acts.pause, tenant=tenant, deployment_id=deployment, json=json)
@@ -62,7 +62,7 @@ def pause(
 
 @app.command()
 def unpause(
-    deployment: DeploymentArgument, tenant: TenantOption = "default", json: Json = False
+    deployment: DeploymentArgument, tenant: TenantOption = "default", json: JsonOption = False
 ) -> Action:
     """Have it run by itself again, from the next time on."""
     return partial(deployments_acts.unpause, tenant=tenant, deployment_id=deployment, json=json)
@@ -76,7 +76,7 @@ def runs(
     tenant: TenantOption = "default",
     failed: Annotated[bool, typer.Option("--failed", help="Only those that failed.")] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", help="How many.", min=1, max=1000)] = 20,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> Action:
     """List runs, newest first: what came of each."""
     return partial(

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mainspring.core.lazy import LazyModule
+from mainspring.core.lazy_module import LazyModule
 from mainspring.edges.cli.action import Action
 
 if TYPE_CHECKING:
-    from mainspring.edges.cli import checkup
+    from mainspring.edges.cli import doctor_checks
 else:
-    checkup = LazyModule("mainspring.edges.cli.checkup")
+    doctor_checks = LazyModule("mainspring.edges.cli.doctor_checks")
 
 
 def doctor(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> Action:
     """Tell what this machine can do, and what to do about the rest."""
-    return partial(checkup.checkup, json=json)
+    return partial(doctor_checks.run_checks, json=json)

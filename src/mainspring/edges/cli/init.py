@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mainspring.core.lazy import LazyModule
+from mainspring.core.lazy_module import LazyModule
 from mainspring.edges.cli.action import Action
-from mainspring.edges.cli.log import Json
-from mainspring.edges.cli.talk import ModeName
+from mainspring.edges.cli.log import JsonOption
+from mainspring.edges.cli.run_and_chat import ModeName
 
 if TYPE_CHECKING:
     from mainspring.edges.cli import init_acts
@@ -43,11 +43,11 @@ def init(  # noqa: PLR0913, PLR0917 (the options of the command)
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Do not ask: what is usual, where nothing is said.")
     ] = False,
-    json: Json = False,
+    json_option: JsonOption = False,
 ) -> Action:
     """Make a new agent: a few questions, then a small folder that runs at once. What is there
     already stays as it is."""
-    wanted = init_acts.Wanted(
+    wanted = init_acts.InitOptions(
         name=name,
         purpose=purpose,
         model=model,
@@ -55,4 +55,4 @@ def init(  # noqa: PLR0913, PLR0917 (the options of the command)
         mode=None if mode is None else mode.value,
         is_asked=not yes,
     )
-    return partial(init_acts.init, folder=folder, wanted=wanted, json=json)
+    return partial(init_acts.init, folder=folder, init_options=wanted, json=json_option)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from mainspring.core.lazy import LazyModule
+from mainspring.core.lazy_module import LazyModule
 from mainspring.edges.cli.action import Action
-from mainspring.edges.cli.log import Json, duration
+from mainspring.edges.cli.log import JsonOption, parse_duration
 
 if TYPE_CHECKING:
     from mainspring.edges.cli import keys_acts
@@ -33,7 +33,7 @@ class RoleName(StrEnum):
     admin = "admin"
 
 
-def dollars(text: str) -> Decimal:
+def parse_dollars(text: str) -> Decimal:
     try:
         return Decimal(text.removeprefix("$"))
     except InvalidOperation:
@@ -63,17 +63,19 @@ def create(  # noqa: PLR0913, PLR0917 (the options of the command)
     ] = None,
     expires_in: Annotated[
         timedelta | None,
-        typer.Option(parser=duration, metavar="TIME", help="How long it holds: 12h, 30d, 8w."),
+        typer.Option(
+            parser=parse_duration, metavar="TIME", help="How long it holds: 12h, 30d, 8w."
+        ),
     ] = None,
     rate: Annotated[int | None, typer.Option(help="Requests a minute.", min=1, metavar="N")] = None,
     daily_budget: Annotated[
         Decimal | None,
-        typer.Option(parser=dollars, metavar="USD", help="What its sessions may cost a day."),
+        typer.Option(parser=parse_dollars, metavar="USD", help="What its sessions may cost a day."),
     ] = None,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> Action:
     """Make a key. It is shown this once and cannot be shown again."""
-    asked = keys_acts.Asked(
+    asked = keys_acts.KeyOptions(
         name=name,
         role=role.value,
         agent_id=agent,
@@ -84,14 +86,14 @@ def create(  # noqa: PLR0913, PLR0917 (the options of the command)
         requests_per_minute=rate,
         daily_budget_usd=daily_budget,
     )
-    return partial(keys_acts.create, tenant=tenant, asked=asked, json=json)
+    return partial(keys_acts.create, tenant=tenant, key_options=asked, json=json)
 
 
 @app.command()
 def ls(
     tenant: TenantOption = "default",
     everything: Annotated[bool, typer.Option("--all", help="Revoked ones too.")] = False,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> Action:
     """List keys, newest first; never their secrets."""
     return partial(keys_acts.ls, tenant=tenant, everything=everything, json=json)
@@ -100,7 +102,7 @@ def ls(
 @app.command()
 def revoke(
     key: Annotated[str, typer.Argument(metavar="KEY", help="Its id, or the secret itself.")],
-    json: Json = False,
+    json: JsonOption = False,
 ) -> Action:
     """Have a key open nothing any more, within seconds and for good."""
     return partial(keys_acts.revoke, meant=key, json=json)

@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mainspring import __version__
-from mainspring.core.lazy import LazyModule
+from mainspring.core.lazy_module import LazyModule
 
 if TYPE_CHECKING:
     from mainspring.edges.cli import app
 else:
     app = LazyModule("mainspring.edges.cli.app")
 
-_ANYWHERE = ("--store", "--debug")
+_GLOBAL_OPTIONS = ("--store", "--debug")
 """Options of `mainspring` itself that are understood behind a command as well."""
 
 
-def hoisted(arguments: Sequence[str]) -> list[str]:
+def hoist_global_options(arguments: Sequence[str]) -> list[str]:
     """The arguments with global options in front, where the parser wants them."""
     front: list[str] = []
     rest: list[str] = []
@@ -27,7 +27,7 @@ def hoisted(arguments: Sequence[str]) -> list[str]:
         if argument == "--":
             return [*front, *rest, argument, *remaining]
         name, equals, _ = argument.partition("=")
-        if name not in _ANYWHERE:
+        if name not in _GLOBAL_OPTIONS:
             rest.append(argument)
             continue
         front.append(argument)
@@ -41,4 +41,4 @@ def main() -> None:
     if arguments in (["--version"], ["-V"]):
         sys.stdout.write(f"mainspring {__version__}\n")
         return
-    app.app(hoisted(arguments), prog_name="mainspring")
+    app.app(hoist_global_options(arguments), prog_name="mainspring")

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mainspring.core.lazy import LazyModule
+from mainspring.core.lazy_module import LazyModule
 from mainspring.edges.cli.action import Action
-from mainspring.edges.cli.log import Json
+from mainspring.edges.cli.log import JsonOption
 
 if TYPE_CHECKING:
     from mainspring.edges.cli import model_acts
@@ -24,7 +24,7 @@ app = typer.Typer(
 
 
 @app.command()
-def ls(json: Json = False) -> Action:
+def ls(json: JsonOption = False) -> Action:
     """List the models of the catalog: window, price, and whether a key is set."""
     return partial(model_acts.ls, json=json)
 
@@ -32,7 +32,7 @@ def ls(json: Json = False) -> Action:
 @app.command("test")
 def call(
     name: Annotated[str, typer.Argument(metavar="NAME", help="provider:name, or an alias.")],
-    json: Json = False,
+    json: JsonOption = False,
 ) -> Action:
     """Make one tiny call and tell how long it took and what it cost."""
     return partial(model_acts.test, name=name, json=json)
@@ -43,7 +43,7 @@ def drill(
     names: Annotated[
         str, typer.Argument(metavar="NAMES", help="Two models or more, separated by commas.")
     ],
-    json: Json = False,
+    json: JsonOption = False,
 ) -> Action:
     """As if the first model were down: have the next one do an agent's work."""
     return partial(model_acts.drill, names=names, json=json)

@@ -10,15 +10,22 @@ from msgspec import Struct
 
 from mainspring.config import Settings
 from mainspring.core import error_table
-from mainspring.core.catalog import ModelFacts
 from mainspring.core.events import Usage
-from mainspring.edges.cli.render import Part, Screen, dollars, padded, seconds_shown, token_count
+from mainspring.core.model_facts import ModelFacts
+from mainspring.edges.cli.printing import (
+    Screen,
+    StyledText,
+    dollars,
+    duration_text,
+    pad,
+    token_count,
+)
 from mainspring.harness.limits import prompt_tokens
-from mainspring.runtime import trials
-from mainspring.wiring.models import OFFLINE, PROVIDERS, Shelf
-from mainspring.wiring.runtime import open_shelf
+from mainspring.runtime import model_checks
+from mainspring.wiring.model_registry import OFFLINE_MODEL, PROVIDERS, ModelRegistry
+from mainspring.wiring.runtime_assembly import open_model_registry
 
-_WIDE = 100
+_WIDE_COLUMNS = 100
 
 
 class ModelView(Struct, frozen=True, kw_only=True):
@@ -38,7 +45,7 @@ class ModelView(Struct, frozen=True, kw_only=True):
     key_is_set: bool
 
 
-class TestView(Struct, frozen=True, kw_only=True):
+class ModelTestView(Struct, frozen=True, kw_only=True):
     model: str
     text: str
     first_seconds: float
@@ -50,35 +57,35 @@ class TestView(Struct, frozen=True, kw_only=True):
 
 async def ls(settings: Settings, *, json: bool) -> int:
     screen = Screen(settings)
-    async with open_shelf(settings) as shelf:
-        views = [_view(settings, shelf, model) for model in shelf.catalog.ids]
+    async with open_model_registry(settings) as shelf:
+        views = [_model_view(settings, shelf, model) for model in shelf.catalog.ids]
     if json:
         for view in views:
             screen.json(msgspec.json.encode(view))
         return 0
-    is_wide = screen.width is None or screen.width >= _WIDE
+    is_wide = screen.width is None or screen.width >= _WIDE_COLUMNS
     heads = ["MODEL", "KEY", "ALIAS", "WINDOW", "$ IN", "$ OUT", "PRICE OF"]
     more = ["REPLY", "$ CACHED", "$ WRITTEN"] if is_wide else []
-    screen.table([*heads, *more], [_row(view, is_wide=is_wide) for view in views])
+    screen.table([*heads, *more], [_model_row(view, is_wide=is_wide) for view in views])
     local = ", ".join(name for name, provider in PROVIDERS.items() if provider.key is None)
     notes = Screen(settings, stderr=True)
-    notes.whole(("dollars a million tokens; .mainspring/models.toml adds and corrects", "dim"))
+    notes.paragraph(("dollars a million tokens; .mainspring/models.toml adds and corrects", "dim"))
     if any(view.price_expired for view in views):
-        notes.whole(
+        notes.paragraph(
             (f"prices `until` a day are over: {error_table.PRICE_EXPIRED.fix[0]}", "yellow")
         )
-    notes.whole((f"and any model of openrouter, {local}, as provider:name", "dim"))
+    notes.paragraph((f"and any model of openrouter, {local}, as provider:name", "dim"))
     return 0
 
 
-def _view(settings: Settings, shelf: Shelf, model: str) -> ModelView:
-    facts: ModelFacts = shelf.catalog.lookup(model)
+def _model_view(settings: Settings, models: ModelRegistry, model: str) -> ModelView:
+    facts: ModelFacts = models.catalog.lookup(model)
     provider = PROVIDERS.get(model.partition(":")[0])
     key = None if provider is None else provider.key
-    price = shelf.catalog.price(model)
+    price = models.catalog.price(model)
     return ModelView(
         id=model,
-        aliases=[alias for alias, known in shelf.catalog.aliases.items() if known == model],
+        aliases=[alias for alias, known in models.catalog.aliases.items() if known == model],
         window=facts.window,
         max_output=facts.max_output,
         input=str(price.input),
@@ -92,9 +99,9 @@ def _view(settings: Settings, shelf: Shelf, model: str) -> ModelView:
     )
 
 
-def _row(view: ModelView, *, is_wide: bool) -> list[Part]:
-    key: Part = ("set", "green") if view.key_is_set else ("no", "dim")
-    row: list[Part] = [
+def _model_row(view: ModelView, *, is_wide: bool) -> list[StyledText]:
+    key: StyledText = ("set", "green") if view.key_is_set else ("no", "dim")
+    row: list[StyledText] = [
         (view.id, "bold" if view.key_is_set else ""),
         ("-", "dim") if view.key is None else key,
         (", ".join(view.aliases), "cyan"),
@@ -114,13 +121,13 @@ def _row(view: ModelView, *, is_wide: bool) -> list[Part]:
 async def test(settings: Settings, *, name: str, json: bool) -> int:
     """Raises: ProviderFailed."""
     screen = Screen(settings)
-    async with open_shelf(settings) as shelf:
-        trial = await trials.ask_once(shelf.open(name), name)
+    async with open_model_registry(settings) as shelf:
+        trial = await model_checks.ask_once(shelf.open(name), name)
         cost = shelf.cost(trial.reply.model, trial.reply.usage)
     usage = trial.reply.usage
     text = " ".join(getattr(part, "text", "") for part in trial.reply.content).strip()
     if json:
-        view = TestView(
+        view = ModelTestView(
             model=trial.reply.model,
             text=text,
             first_seconds=round(trial.first_seconds, 4),
@@ -134,16 +141,16 @@ async def test(settings: Settings, *, name: str, json: bool) -> int:
     estimated = " (estimated: the provider counted nothing)" * trial.reply.usage_is_estimated
     screen.line(("✓ ", "green"), (trial.reply.model, "bold"), (f"  {text}", ""))
     for what, value in (
-        ("first token", seconds_shown(timedelta(seconds=trial.first_seconds))),
-        ("whole reply", seconds_shown(timedelta(seconds=trial.seconds))),
+        ("first token", duration_text(timedelta(seconds=trial.first_seconds))),
+        ("whole reply", duration_text(timedelta(seconds=trial.seconds))),
         ("tokens", f"{prompt_tokens(usage)} in, {usage.output_tokens} out{estimated}"),
         ("cost", dollars(cost)),
     ):
-        screen.line(padded((f"  {what}", "dim"), 16), (value, ""))
+        screen.line(pad((f"  {what}", "dim"), 16), (value, ""))
     if trial.switched is not None:
-        screen.whole((f"  failed over to {trial.switched}", "yellow"))
-    if trial.reply.model == OFFLINE:
-        screen.whole(("  this is the offline demonstration model", "yellow"))
+        screen.paragraph((f"  failed over to {trial.switched}", "yellow"))
+    if trial.reply.model == OFFLINE_MODEL:
+        screen.paragraph(("  this is the offline demonstration model", "yellow"))
     return 0
 
 
@@ -151,7 +158,7 @@ async def drill(settings: Settings, *, names: str, json: bool) -> int:
     """Raises: InvalidInput."""
     screen = Screen(settings)
     failed = 0
-    async with open_shelf(settings) as shelf:
+    async with open_model_registry(settings) as shelf:
         router = shelf.router(names)
         route = router.drill()
         first, *rest = router.candidates()
@@ -159,13 +166,13 @@ async def drill(settings: Settings, *, names: str, json: bool) -> int:
             screen.line(
                 (f"{first} is taken to be down; ", "dim"), (rest[0], "bold"), (" answers", "dim")
             )
-        async with aclosing(trials.drill(route, first)) as checks:
+        async with aclosing(model_checks.check_model(route, first)) as checks:
             async for check in checks:
                 failed += not check.ok
                 if json:
                     screen.json(msgspec.json.encode(check))
                     continue
-                mark: Part = ("✓ ", "green") if check.ok else ("✗ ", "red")
-                took = seconds_shown(timedelta(seconds=check.seconds))
-                screen.line(mark, padded((check.what, ""), 22), (f"{took}  {check.detail}", "dim"))
+                mark: StyledText = ("✓ ", "green") if check.ok else ("✗ ", "red")
+                took = duration_text(timedelta(seconds=check.seconds))
+                screen.line(mark, pad((check.what, ""), 22), (f"{took}  {check.detail}", "dim"))
     return 1 if failed else 0

@@ -13,21 +13,21 @@ from msgspec import Struct
 
 from mainspring.config import Settings
 from mainspring.core.clock import now
-from mainspring.edges.cli.render import Screen, counted
-from mainspring.edges.cli.skill_report import Consent, agreed, print_report, require_consent
-from mainspring.runtime.folder import plugin_keeping
-from mainspring.runtime.folder.plugin import Plugin
-from mainspring.runtime.folder.plugin_keeping import Brought, Candidate
-from mainspring.runtime.folder.plugins import installed
-from mainspring.runtime.folder.scopes import Scope
-from mainspring.runtime.folder.workbench import workbench
-from mainspring.runtime.skills.pins import PINS_FILE, Pins, Standing
+from mainspring.edges.cli.printing import Screen, plural
+from mainspring.edges.cli.skill_report import Consent, confirm, print_report, require_consent
+from mainspring.runtime.agent_folder import plugin_installation
+from mainspring.runtime.agent_folder.atomic_folder import staging_folder
+from mainspring.runtime.agent_folder.plugin import Plugin
+from mainspring.runtime.agent_folder.plugin_installation import PluginCandidate, PluginContents
+from mainspring.runtime.agent_folder.plugins import installed_plugins
+from mainspring.runtime.agent_folder.scopes import Scope
+from mainspring.runtime.skills.trust_pins import PINS_FILE, TrustPins, TrustStatus
 
 _STYLES = {"error": "red", "warning": "yellow", "note": "dim"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class How:
+class PluginInstallOptions:
     project: bool
     replace: bool
     consent: Consent
@@ -41,7 +41,7 @@ class PluginView(Struct, frozen=True, kw_only=True):
     kind: str
     scope: Scope
     place: str
-    standing: Standing
+    standing: TrustStatus
     """Whether somebody has vouched for it as it is."""
     skills: Sequence[str]
     agents: Sequence[str]
@@ -51,45 +51,57 @@ class PluginView(Struct, frozen=True, kw_only=True):
     findings: Sequence[str]
 
 
-async def install(settings: Settings, *, source: str, chosen: str | None, how: How) -> int:
+async def install(
+    settings: Settings,
+    *,
+    source: str,
+    chosen: str | None,
+    plugin_install_options: PluginInstallOptions,
+) -> int:
     home = Path(settings.home)
-    scope: Scope = "project" if how.project else "user"
-    place = plugin_keeping.place_of(Path(settings.folder), home, scope)
+    scope: Scope = "project" if plugin_install_options.project else "user"
+    place = plugin_installation.place_of(Path(settings.folder), home, scope)
     notes = Screen(settings, stderr=True)
-    with workbench(place, now=now()) as made:
-        bench = Path(made)
+    with staging_folder(place, now=now()) as made:
+        sandbox_pool = Path(made)
         candidate = await to_thread.run_sync(
-            lambda: plugin_keeping.fetch(source, bench, name=chosen)
+            lambda: plugin_installation.fetch(source, sandbox_pool, name=chosen)
         )
-        plugin_keeping.check_free(place, candidate.plugin.name, replaces=how.replace)
-        _explain(notes, candidate)
+        plugin_installation.check_free(
+            place, candidate.plugin.name, replaces=plugin_install_options.replace
+        )
+        _print_candidate(notes, candidate)
         question = f"Install {candidate.plugin.name}, and trust it as it is?"
-        if not require_consent(settings, candidate.report, how.consent, question):
+        if not require_consent(
+            settings, candidate.scan_report, plugin_install_options.consent, question
+        ):
             return 1
         kept = await to_thread.run_sync(
-            lambda: plugin_keeping.keep(candidate, bench, place, scope, replaces=how.replace)
+            lambda: plugin_installation.install(
+                candidate, sandbox_pool, place, scope, replaces=plugin_install_options.replace
+            )
         )
-        pins = Pins(home / PINS_FILE)
-        plugin_keeping.vouch(candidate, kept, pins, now())
+        pins = TrustPins(home / PINS_FILE)
+        plugin_installation.trust(candidate, kept, pins, now())
     screen = Screen(settings)
-    if how.json:
-        screen.json(msgspec.json.encode(await _view(kept, pins)))
+    if plugin_install_options.json:
+        screen.json(msgspec.json.encode(await _plugin_view(kept, pins)))
     else:
         screen.line(("installed ", "green"), (kept.name, "bold"), (f" in {kept.shown}", "dim"))
     return 0
 
 
 async def ls(settings: Settings, *, json: bool) -> int:
-    found = await to_thread.run_sync(installed, Path(settings.folder), Path(settings.home))
-    pins = Pins(Path(settings.home) / PINS_FILE)
-    views = [await _view(plugin, pins) for plugin in found.plugins]
+    found = await to_thread.run_sync(installed_plugins, Path(settings.folder), Path(settings.home))
+    pins = TrustPins(Path(settings.home) / PINS_FILE)
+    views = [await _plugin_view(plugin, pins) for plugin in found.plugins]
     screen = Screen(settings)
     if json:
         for view in views:
             screen.json(msgspec.json.encode(view))
         return 0
     if not views:
-        Screen(settings, stderr=True).whole(("no plugin is installed", "dim"))
+        Screen(settings, stderr=True).paragraph(("no plugin is installed", "dim"))
         return 0
     screen.table(
         ["NAME", "VERSION", "SCOPE", "TRUST", "BRINGS", "ODD"],
@@ -99,7 +111,7 @@ async def ls(settings: Settings, *, json: bool) -> int:
                 (view.version or "", ""),
                 (view.scope, ""),
                 (view.standing, "" if view.standing == "trusted" else "yellow"),
-                (_brings(view), "dim"),
+                (_contents_text(view), "dim"),
                 (str(len(view.findings) or ""), "yellow"),
             ]
             for view in views
@@ -109,34 +121,34 @@ async def ls(settings: Settings, *, json: bool) -> int:
 
 
 async def show(settings: Settings, *, name: str, project: bool, json: bool) -> int:
-    plugin = await _found(settings, name, project=project)
-    pins = Pins(Path(settings.home) / PINS_FILE)
+    plugin = await _find_plugin(settings, name, project=project)
+    pins = TrustPins(Path(settings.home) / PINS_FILE)
     screen = Screen(settings)
     if json:
-        screen.json(msgspec.json.encode(await _view(plugin, pins)))
+        screen.json(msgspec.json.encode(await _plugin_view(plugin, pins)))
         return 0
-    brought = await to_thread.run_sync(plugin_keeping.brought, plugin)
-    standing = await to_thread.run_sync(pins.standing, plugin.root)
-    _introduce(screen, plugin)
+    brought = await to_thread.run_sync(plugin_installation.plugin_contents, plugin)
+    standing = await to_thread.run_sync(pins.status, plugin.root)
+    _print_header(screen, plugin)
     screen.line(("  in ", "dim"), (plugin.shown, ""), (f", {standing}", "dim"))
-    _list(screen, brought, is_trusted=standing == "trusted")
+    _print_contents(screen, brought, is_trusted=standing == "trusted")
     if standing != "trusted":
         how = (
             f"trust it as it is now: mainspring skill scan {shlex.quote(str(plugin.root))} --trust"
         )
-        Screen(settings, stderr=True).whole((how, "dim"))
+        Screen(settings, stderr=True).paragraph((how, "dim"))
     return 0
 
 
 async def remove(
     settings: Settings, *, name: str, project: bool, is_agreed: bool, json: bool
 ) -> int:
-    plugin = await _found(settings, name, project=project)
-    if not is_agreed and not agreed(settings, f"Delete {plugin.shown}?"):
+    plugin = await _find_plugin(settings, name, project=project)
+    if not is_agreed and not confirm(settings, f"Delete {plugin.shown}?"):
         return 1
-    pins = Pins(Path(settings.home) / PINS_FILE)
-    with workbench(plugin.root.parent, now=now()) as bench:
-        await to_thread.run_sync(plugin_keeping.remove, plugin, Path(bench), pins)
+    pins = TrustPins(Path(settings.home) / PINS_FILE)
+    with staging_folder(plugin.root.parent, now=now()) as sandbox_pool:
+        await to_thread.run_sync(plugin_installation.remove, plugin, Path(sandbox_pool), pins)
     screen = Screen(settings)
     if json:
         screen.json(msgspec.json.encode({"removed": name, "scope": plugin.scope}))
@@ -145,20 +157,22 @@ async def remove(
     return 0
 
 
-async def _found(settings: Settings, name: str, *, project: bool) -> Plugin:
+async def _find_plugin(settings: Settings, name: str, *, project: bool) -> Plugin:
     folder, home = Path(settings.folder), Path(settings.home)
     scope: Scope | None = "project" if project else None
-    return await to_thread.run_sync(lambda: plugin_keeping.found(name, folder, home, scope=scope))
+    return await to_thread.run_sync(
+        lambda: plugin_installation.find_plugin(name, folder, home, scope=scope)
+    )
 
 
-async def _view(plugin: Plugin, pins: Pins) -> PluginView:
-    brought = await to_thread.run_sync(plugin_keeping.brought, plugin)
-    standing = await to_thread.run_sync(pins.standing, plugin.root)
+async def _plugin_view(plugin: Plugin, trust_pins: TrustPins) -> PluginView:
+    brought = await to_thread.run_sync(plugin_installation.plugin_contents, plugin)
+    standing = await to_thread.run_sync(trust_pins.status, plugin.root)
     return PluginView(
         name=plugin.name,
         version=plugin.version,
         description=plugin.description,
-        kind=plugin.kind,
+        kind=plugin.plugin_kind,
         scope=plugin.scope,
         place=plugin.shown,
         standing=standing,
@@ -167,48 +181,50 @@ async def _view(plugin: Plugin, pins: Pins) -> PluginView:
         commands=brought.commands,
         hooks=brought.hooks,
         mcp_servers=brought.servers,
-        findings=[str(each) for each in brought.findings if each.level != "note"],
+        findings=[str(finding) for finding in brought.findings if finding.level != "note"],
     )
 
 
-def _explain(screen: Screen, candidate: Candidate) -> None:
+def _print_candidate(screen: Screen, plugin_candidate: PluginCandidate) -> None:
     """What there is to know before somebody agrees."""
-    _introduce(screen, candidate.plugin)
-    at = f" at {candidate.commit[:12]}" if candidate.commit else ""
-    screen.line((f"  from {candidate.source}{at}", "dim"))
-    _list(screen, candidate.brought)
-    print_report(screen, candidate.report)
+    _print_header(screen, plugin_candidate.plugin)
+    at = f" at {plugin_candidate.commit[:12]}" if plugin_candidate.commit else ""
+    screen.line((f"  from {plugin_candidate.source}{at}", "dim"))
+    _print_contents(screen, plugin_candidate.contents)
+    print_report(screen, plugin_candidate.scan_report)
 
 
-def _introduce(screen: Screen, plugin: Plugin) -> None:
+def _print_header(screen: Screen, plugin: Plugin) -> None:
     version = f" {plugin.version}" if plugin.version else ""
     description = f": {plugin.description}" if plugin.description else ""
     screen.line((plugin.name, "bold"), (version, ""), (description, "dim"))
 
 
-def _list(screen: Screen, brought: Brought, *, is_trusted: bool = False) -> None:
-    for names, noun in _nouns(brought):
+def _print_contents(
+    screen: Screen, plugin_contents: PluginContents, *, is_trusted: bool = False
+) -> None:
+    for names, noun in _content_kinds(plugin_contents):
         if names:
-            screen.line((f"  {counted(len(names), noun)}  ", ""), (", ".join(names), "dim"))
-    if brought.servers:
+            screen.line((f"  {plural(len(names), noun)}  ", ""), (", ".join(names), "dim"))
+    if plugin_contents.servers:
         screen.line(("    described, not connected in this version", "dim"))
-    if brought.hooks:
+    if plugin_contents.hooks:
         when = "" if is_trusted else "  once trusted"
-        screen.line((f"  {counted(brought.hooks, 'hook')}", ""), (when, "dim"))
-    for finding in brought.findings:
+        screen.line((f"  {plural(plugin_contents.hooks, 'hook')}", ""), (when, "dim"))
+    for finding in plugin_contents.findings:
         screen.line((f"  {finding.level}  ", _STYLES[finding.level]), (str(finding), ""))
 
 
-def _nouns(brought: Brought) -> list[tuple[tuple[str, ...], str]]:
+def _content_kinds(plugin_contents: PluginContents) -> list[tuple[tuple[str, ...], str]]:
     return [
-        (brought.skills, "skill"),
-        (brought.agents, "agent"),
-        (brought.commands, "command"),
-        (brought.servers, "MCP server"),
+        (plugin_contents.skills, "skill"),
+        (plugin_contents.agents, "agent"),
+        (plugin_contents.commands, "command"),
+        (plugin_contents.servers, "MCP server"),
     ]
 
 
-def _brings(view: PluginView) -> str:
+def _contents_text(view: PluginView) -> str:
     counts = {
         "skill": len(view.skills),
         "agent": len(view.agents),
@@ -216,4 +232,4 @@ def _brings(view: PluginView) -> str:
         "hook": view.hooks,
         "MCP server": len(view.mcp_servers),
     }
-    return ", ".join(counted(number, noun) for noun, number in counts.items() if number)
+    return ", ".join(plural(number, noun) for noun, number in counts.items() if number)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from mainspring.core.lazy import LazyModule
+from mainspring.core.lazy_module import LazyModule
 from mainspring.edges.cli.action import Action
-from mainspring.edges.cli.log import Json
+from mainspring.edges.cli.log import JsonOption
 
 if TYPE_CHECKING:
     from mainspring.edges.cli import policy_acts
@@ -22,10 +22,10 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Mode: TypeAlias = Annotated[
+ModeOption: TypeAlias = Annotated[
     str | None, typer.Option("--mode", metavar="MODE", help="Instead of the mode that holds here.")
 ]
-Folder: TypeAlias = Annotated[
+FolderArgument: TypeAlias = Annotated[
     str | None, typer.Argument(metavar="[DIR]", help="The folder; else this one.")
 ]
 
@@ -39,24 +39,24 @@ def check(
     given: Annotated[
         str, typer.Option("--input", metavar="JSON", help="What the tool is given.")
     ] = "{}",
-    mode: Mode = None,
+    mode: ModeOption = None,
     sandbox: Annotated[
         bool, typer.Option("--sandbox/--no-sandbox", help="Whether a sandbox would hold it.")
     ] = True,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> Action:
     """What would be decided about a call here, by which rule and why. Exit status 0: it is
     allowed, 3: somebody is asked, 1: it is denied."""
     if (call is None) == (tool is None):
         raise typer.BadParameter("give one: a call, or --tool", param_hint="CALL")
-    options = policy_acts.Circumstances(mode=mode, is_sandboxed=sandbox)
+    options = policy_acts.CheckOptions(mode=mode, is_sandboxed=sandbox)
     return partial(
-        policy_acts.check, call=call, tool=tool, given=given, circumstances=options, json=json
+        policy_acts.check, call=call, tool=tool, given=given, check_options=options, json=json
     )
 
 
 @app.command()
-def explain(json: Json = False) -> Action:
+def explain(json: JsonOption = False) -> Action:
     """All rules that hold here, in the order they are asked, and what each means."""
     return partial(policy_acts.explain, json=json)
 
@@ -71,7 +71,7 @@ def retry(
         typer.Option("--over", metavar="SESSION", help="A past session; may be repeated."),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Every session.")] = False,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> Action:
     """Judge the calls of past sessions by other rules: what would now be allowed, asked about or
     denied, and what was."""
@@ -81,12 +81,12 @@ def retry(
 
 
 @app.command()
-def trust(folder: Folder = None) -> Action:
+def trust(folder: FolderArgument = None) -> Action:
     """Let the settings of a folder hold in full, as they are now; else they can only forbid."""
     return partial(policy_acts.trust, folder=folder)
 
 
 @app.command()
-def untrust(folder: Folder = None) -> Action:
+def untrust(folder: FolderArgument = None) -> Action:
     """Take trust back: the settings of a folder can only forbid from now on."""
     return partial(policy_acts.untrust, folder=folder)

@@ -15,26 +15,30 @@ from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Permission
-from mainspring.edges.cli.gist import cut, short
-from mainspring.edges.cli.render import Part, Screen, counted
-from mainspring.edges.cli.sessions import every_session, existing_log, find_session
+from mainspring.edges.cli.event_summary import short_id, truncate
+from mainspring.edges.cli.printing import Screen, StyledText, plural
+from mainspring.edges.cli.session_lookup import all_sessions, find_session, open_existing_log
+from mainspring.harness.permissions.call_analysis import analyze_call
+from mainspring.harness.permissions.command_location import read_command_location
 from mainspring.harness.permissions.decide import decide
-from mainspring.harness.permissions.judged import judged_call
-from mainspring.harness.permissions.meaning import MODES_IN_WORDS, meaning
-from mainspring.harness.permissions.names import ours, theirs
-from mainspring.harness.permissions.policy import HeldRule, Policy, parse_mode
-from mainspring.harness.permissions.retrial import Retried, retry_calls, traits_by_name
-from mainspring.harness.permissions.standing import Standing
+from mainspring.harness.permissions.grant_state import GrantState
+from mainspring.harness.permissions.policy import Policy, PolicyRule, parse_mode
+from mainspring.harness.permissions.replay_decisions import (
+    ReplayedDecision,
+    replay_decisions,
+    traits_by_name,
+)
+from mainspring.harness.permissions.rule_descriptions import MODE_DESCRIPTIONS, describe_rule
+from mainspring.harness.permissions.tool_names import canonical_name, claude_code_name
 from mainspring.log.session_log import SessionLog
-from mainspring.runtime.folder import manifest
-from mainspring.wiring import trust as trusting
-from mainspring.wiring.command_place import place_of
-from mainspring.wiring.policies import LoadedPolicy, load_policy, read_policy
-from mainspring.wiring.unscheduled import why_unscheduled
+from mainspring.runtime.agent_folder import manifest
+from mainspring.wiring import project_trust as trusting
+from mainspring.wiring.policy_loader import LoadedPolicy, load_policy, read_policy
+from mainspring.wiring.project_trust import unscheduled_reason
 
-STATUS: Mapping[Permission, int] = {"allow": 0, "deny": 1, "ask": 3}
+EXIT_STATUS: Mapping[Permission, int] = {"allow": 0, "deny": 1, "ask": 3}
 _STYLES: Mapping[Permission | None, str] = {"allow": "green", "ask": "yellow", "deny": "bold red"}
-_FIELDS = {
+_MAIN_ARGUMENTS = {
     "agent": "subagent_type",
     "bash": "command",
     "edit": "file_path",
@@ -50,7 +54,7 @@ _FIELDS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Circumstances:
+class CheckOptions:
     mode: str | None
     is_sandboxed: bool
 
@@ -66,7 +70,7 @@ class CheckView(Struct, frozen=True, kw_only=True):
     mode: str
 
 
-class RuleView(Struct, frozen=True, kw_only=True):
+class PolicyRuleView(Struct, frozen=True, kw_only=True):
     order: int
     behavior: Permission
     rule: str
@@ -80,10 +84,10 @@ class ExplainView(Struct, frozen=True, kw_only=True):
     mode: str
     is_trusted: bool
     directories: tuple[str, ...]
-    rules: list[RuleView]
+    rules: list[PolicyRuleView]
 
 
-class RetrialView(Struct, frozen=True, kw_only=True):
+class RuleTestView(Struct, frozen=True, kw_only=True):
     session_id: str
     call_id: str
     seq: int
@@ -102,20 +106,24 @@ async def check(
     call: str | None,
     tool: str | None,
     given: str,
-    circumstances: Circumstances,
+    check_options: CheckOptions,
     json: bool,
 ) -> int:
     """Raises: InvalidInput."""
-    name, values = (ours(tool), _object(given)) if tool is not None else _call(call or "")
-    policy = _load(settings).policy
-    if circumstances.mode is not None:
-        policy = msgspec.structs.replace(policy, mode=parse_mode(circumstances.mode))
+    name, values = (
+        (canonical_name(tool), _parse_object(given))
+        if tool is not None
+        else _parse_call(call or "")
+    )
+    policy = _load_policy(settings).policy
+    if check_options.mode is not None:
+        policy = msgspec.structs.replace(policy, mode=parse_mode(check_options.mode))
     decision = decide(
-        judged_call(name, values, traits_by_name(name), place_of(policy)),
+        analyze_call(name, values, traits_by_name(name), read_command_location(policy)),
         policy,
-        Standing(),
+        GrantState(),
         now=clock.now(),
-        is_sandboxed=circumstances.is_sandboxed,
+        is_sandboxed=check_options.is_sandboxed,
     )
     view = CheckView(
         tool=name,
@@ -130,19 +138,19 @@ async def check(
     screen = Screen(settings)
     if json:
         screen.json(msgspec.json.encode(view))
-        return STATUS[decision.decision]
-    screen.line((f"{view.decision} ", _STYLES[view.decision]), (_shown(name, values), "bold"))
-    screen.whole((view.reason or "", ""), indent=2)
+        return EXIT_STATUS[decision.decision]
+    screen.line((f"{view.decision} ", _STYLES[view.decision]), (_call_text(name, values), "bold"))
+    screen.paragraph((view.reason or "", ""), indent=2)
     by = f"{view.gate} {view.rule}" if view.rule else view.gate
     screen.line((f"  decided by: {by}; mode: {view.mode}", "dim"))
-    return STATUS[decision.decision]
+    return EXIT_STATUS[decision.decision]
 
 
 async def explain(settings: Settings, *, json: bool) -> int:
     """Raises: InvalidInput."""
-    loaded = _load(settings)
+    loaded = _load_policy(settings)
     policy, mode = loaded.policy, loaded.policy.mode or "default"
-    ordered = _in_order(policy)
+    ordered = _ordered_rules(policy)
     views = [_rule_view(number, held) for number, held in enumerate(ordered, 1)]
     screen = Screen(settings)
     if json:
@@ -155,9 +163,9 @@ async def explain(settings: Settings, *, json: bool) -> int:
         )
         screen.json(msgspec.json.encode(view))
         return 0
-    screen.whole(("mode ", "dim"), (mode, "bold"), (f": {MODES_IN_WORDS[mode]}", ""))
+    screen.paragraph(("mode ", "dim"), (mode, "bold"), (f": {MODE_DESCRIPTIONS[mode]}", ""))
     for folder in policy.directories:
-        screen.whole(("also worked in: ", "dim"), (folder, ""))
+        screen.paragraph(("also worked in: ", "dim"), (folder, ""))
     if not views:
         screen.line(("no rules: nothing is allowed or denied beyond the mode", ""))
         return 0
@@ -166,31 +174,31 @@ async def explain(settings: Settings, *, json: bool) -> int:
     return 0
 
 
-def _in_order(policy: Policy) -> list[HeldRule]:
+def _ordered_rules(policy: Policy) -> list[PolicyRule]:
     """As they are asked: the first that speaks for a call decides."""
     order: tuple[Permission, ...] = ("deny", "ask", "allow")
     return [held for behavior in order for held in policy.rules if held.behavior == behavior]
 
 
-def _rule_view(number: int, held: HeldRule) -> RuleView:
-    return RuleView(
+def _rule_view(number: int, held: PolicyRule) -> PolicyRuleView:
+    return PolicyRuleView(
         order=number,
         behavior=held.behavior,
         rule=held.text,
         scope=held.scope,
         file=held.source,
-        meaning=meaning(held),
+        meaning=describe_rule(held),
     )
 
 
-def _rule_row(settings: Settings, view: RuleView) -> list[Part]:
+def _rule_row(settings: Settings, view: PolicyRuleView) -> list[StyledText]:
     return [
         (str(view.order), "dim"),
         (view.behavior, _STYLES[view.behavior]),
-        (cut(view.rule), "bold"),
+        (truncate(view.rule), "bold"),
         (view.scope, ""),
         (_near(settings, view.file), "dim"),
-        (cut(view.meaning), ""),
+        (truncate(view.meaning), ""),
     ]
 
 
@@ -202,60 +210,63 @@ async def retry(settings: Settings, *, rules: str, over: tuple[str, ...], json: 
     policy, warnings = read_policy(file, folder=Path(settings.folder), home=Path(settings.home))
     notes, screen = Screen(settings, stderr=True), Screen(settings)
     for warning in warnings:
-        notes.whole((f"warning: {warning}", "yellow"))
+        notes.paragraph((f"warning: {warning}", "yellow"))
     tally: Counter[tuple[Permission | None, Permission]] = Counter()
-    async with existing_log(settings) as log:
-        for session_id in await _meant(log, over):
-            for retried in retry_calls(await log.read(session_id), policy):
+    async with open_existing_log(settings) as log:
+        for session_id in await _find_sessions(log, over):
+            for retried in replay_decisions(await log.read(session_id), policy):
                 tally[retried.was, retried.now.decision] += 1
                 if json:
-                    screen.json(msgspec.json.encode(_retrial_view(session_id, retried)))
+                    screen.json(msgspec.json.encode(_rule_test_view(session_id, retried)))
                 elif retried.is_changed:
-                    _tell_change(screen, session_id, retried)
+                    _print_change(screen, session_id, retried)
     if not json:
-        _tell_tally(screen, tally)
+        _print_totals(screen, tally)
     return 0
 
 
-async def _meant(log: SessionLog, over: tuple[str, ...]) -> list[str]:
+async def _find_sessions(log: SessionLog, over: tuple[str, ...]) -> list[str]:
     if not over:
-        return [session.id async for session in every_session(log)]
+        return [session.id async for session in all_sessions(log)]
     return list(dict.fromkeys([(await find_session(log, meant)).id for meant in over]))
 
 
-def _retrial_view(session_id: str, retried: Retried) -> RetrialView:
-    return RetrialView(
+def _rule_test_view(session_id: str, replayed_decision: ReplayedDecision) -> RuleTestView:
+    return RuleTestView(
         session_id=session_id,
-        call_id=retried.call_id,
-        seq=retried.seq,
-        tool=retried.tool,
-        input=retried.input,
-        was=retried.was,
-        person=retried.person,
-        now=retried.now.decision,
-        rule=retried.now.rule,
-        reason=retried.now.reason,
+        call_id=replayed_decision.call_id,
+        seq=replayed_decision.seq,
+        tool=replayed_decision.tool,
+        input=replayed_decision.input,
+        was=replayed_decision.was,
+        person=replayed_decision.person,
+        now=replayed_decision.now.decision,
+        rule=replayed_decision.now.rule,
+        reason=replayed_decision.now.reason,
     )
 
 
-def _tell_change(screen: Screen, session_id: str, retried: Retried) -> None:
-    name = session_id if screen.width is None else short(session_id)
-    person = f" (a person: {retried.person})" if retried.person else ""
+def _print_change(screen: Screen, session_id: str, replayed_decision: ReplayedDecision) -> None:
+    name = session_id if screen.width is None else short_id(session_id)
+    person = f" (a person: {replayed_decision.person})" if replayed_decision.person else ""
     screen.line(
-        (f"{retried.was or 'not recorded'}{person}", _STYLES.get(retried.was, "dim")),
+        (
+            f"{replayed_decision.was or 'not recorded'}{person}",
+            _STYLES.get(replayed_decision.was, "dim"),
+        ),
         (" -> ", "dim"),
-        (retried.now.decision, _STYLES[retried.now.decision]),
-        (f"  {_shown(retried.tool, retried.input)}", "bold"),
-        (f"  {name} event {retried.seq}", "dim"),
+        (replayed_decision.now.decision, _STYLES[replayed_decision.now.decision]),
+        (f"  {_call_text(replayed_decision.tool, replayed_decision.input)}", "bold"),
+        (f"  {name} event {replayed_decision.seq}", "dim"),
     )
-    screen.whole((retried.now.reason or "", "dim"), indent=2)
+    screen.paragraph((replayed_decision.now.reason or "", "dim"), indent=2)
 
 
-def _tell_tally(screen: Screen, tally: Counter[tuple[Permission | None, Permission]]) -> None:
+def _print_totals(screen: Screen, tally: Counter[tuple[Permission | None, Permission]]) -> None:
     changed = sum(number for (was, now), number in tally.items() if was != now)
-    total = counted(tally.total(), "call")
+    total = plural(tally.total(), "call")
     screen.line((f"{total}, {changed} decided otherwise", "bold"))
-    for behavior in STATUS:
+    for behavior in EXIT_STATUS:
         was = sum(number for (then, _), number in tally.items() if then == behavior)
         now = sum(number for (_, then), number in tally.items() if then == behavior)
         screen.line((f"  {behavior}: {was} -> {now}", _STYLES[behavior]))
@@ -263,33 +274,33 @@ def _tell_tally(screen: Screen, tally: Counter[tuple[Permission | None, Permissi
 
 async def trust(settings: Settings, *, folder: str | None) -> int:
     """Raises: InvalidInput."""
-    place, home = _named(settings, folder), Path(settings.home)
-    project = trusting.read_whole_project(place, home=home)
-    trusting.trust(place, home=home, project=project)
+    place, home = _target_folder(settings, folder), Path(settings.home)
+    project = trusting.read_project_files(place, home=home)
+    trusting.trust(place, home=home, project_files=project)
     screen = Screen(settings)
     screen.line(("trusted ", "green"), (str(place), "bold"))
     loaded = load_policy(place, home=home)
     own = [held for held in loaded.policy.rules if held.scope in ("project", "local")]
     hooks = [hook for hook in loaded.hooks if hook.scope in ("project", "local")]
-    schedule = manifest.read_manifest(place / manifest.FILE).schedule
+    schedule = manifest.read_manifest(place / manifest.FILE).manifest_schedule
     when = f", schedule {schedule.cron} {schedule.timezone} for `serve`" if schedule else ""
-    unscheduled = why_unscheduled(project) if schedule else None
+    unscheduled = unscheduled_reason(project) if schedule else None
     when = "" if unscheduled else when
-    told = f"{counted(len(own), 'rule')}, hooks in {counted(len(hooks), 'file')}{when}"
-    screen.whole((f"  {told}; a change to its settings takes the trust away", "dim"))
+    told = f"{plural(len(own), 'rule')}, hooks in {plural(len(hooks), 'file')}{when}"
+    screen.paragraph((f"  {told}; a change to its settings takes the trust away", "dim"))
     for text, source in project.commands:
         shown = text.replace("\n", "\\n")  # what follows a comment is seen to be another line
-        screen.whole((f"  runs outside the sandbox: {shown} ({source})", ""))
+        screen.paragraph((f"  runs outside the sandbox: {shown} ({source})", ""))
     for names, source in project.variables:
-        screen.whole((f"  variables for commands in the sandbox: {names} ({source})", ""))
+        screen.paragraph((f"  variables for commands in the sandbox: {names} ({source})", ""))
     if unscheduled:
-        screen.whole((f"  schedule: {unscheduled}", "yellow"))
+        screen.paragraph((f"  schedule: {unscheduled}", "yellow"))
     return 0
 
 
 async def untrust(settings: Settings, *, folder: str | None) -> int:
     """Raises: InvalidInput."""
-    place = _named(settings, folder)
+    place = _target_folder(settings, folder)
     screen = Screen(settings)
     if not trusting.distrust(place, home=Path(settings.home)):
         screen.line((f"{place} was not trusted", ""))
@@ -298,45 +309,45 @@ async def untrust(settings: Settings, *, folder: str | None) -> int:
     return 0
 
 
-def _named(settings: Settings, folder: str | None) -> Path:
+def _target_folder(settings: Settings, folder: str | None) -> Path:
     return Path(os.path.realpath(Path(settings.folder) / (folder or ".")))
 
 
-def _load(settings: Settings) -> LoadedPolicy:
+def _load_policy(settings: Settings) -> LoadedPolicy:
     loaded = load_policy(Path(settings.folder), home=Path(settings.home))
     notes = Screen(settings, stderr=True)
     for warning in loaded.warnings:
-        notes.whole((f"warning: {warning}", "yellow"))
+        notes.paragraph((f"warning: {warning}", "yellow"))
     return loaded
 
 
-def _object(text: str) -> dict[str, object]:
+def _parse_object(text: str) -> dict[str, object]:
     try:
         return msgspec.json.decode(text, type=dict[str, object])
     except (msgspec.MsgspecError, UnicodeError) as error:
         raise InvalidInput(f"--input is not a JSON object: {error}") from error
 
 
-def _call(text: str) -> tuple[str, dict[str, object]]:
+def _parse_call(text: str) -> tuple[str, dict[str, object]]:
     name, opening, rest = text.strip().partition("(")
-    tool = ours(name)
+    tool = canonical_name(name)
     if not opening:
         return tool, {}
     if not rest.endswith(")"):
         raise InvalidInput(f"{text}: the parenthesis is not closed at the end")
-    if tool not in _FIELDS:
+    if tool not in _MAIN_ARGUMENTS:
         wrong = InvalidInput(f"{text}: what stands in the parentheses is known for built-ins only")
         wrong.add_note(f"--tool {name} --input '{{...}}' says it whole")
         raise wrong
-    return tool, {_FIELDS[tool]: rest[:-1]}
+    return tool, {_MAIN_ARGUMENTS[tool]: rest[:-1]}
 
 
-def _shown(tool: str, values: Mapping[str, object]) -> str:
+def _call_text(tool: str, values: Mapping[str, object]) -> str:
     """A call in one line, as rules are written."""
-    field = _FIELDS.get(tool, "")
+    field = _MAIN_ARGUMENTS.get(tool, "")
     what = values.get(field) if field else values
     text = what if isinstance(what, str) else msgspec.json.encode(what or values).decode()
-    return cut(f"{theirs(tool)}({text})" if values else theirs(tool))
+    return truncate(f"{claude_code_name(tool)}({text})" if values else claude_code_name(tool))
 
 
 def _near(settings: Settings, file: str) -> str:

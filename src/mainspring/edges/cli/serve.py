@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mainspring.core.lazy import LazyModule
+from mainspring.core.lazy_module import LazyModule
 from mainspring.edges.cli.action import Action
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ else:
 Concurrency = Annotated[
     int, typer.Option(min=1, max=10_000, help="How many sessions this process runs at once.")
 ]
-OfTenant = Annotated[
+TenantConcurrency = Annotated[
     int | None,
     typer.Option(
         "--tenant-concurrency",
@@ -27,7 +27,7 @@ OfTenant = Annotated[
         " process on SQLite. [default: no limit]",
     ),
 ]
-Drain = Annotated[
+DrainSeconds = Annotated[
     float,
     typer.Option(
         "--drain-seconds",
@@ -40,13 +40,13 @@ ModelName = Annotated[
     str | None,
     typer.Option("--model", help="Use this model whatever agents say: to try things out."),
 ]
-Metrics = Annotated[
+MetricsAddress = Annotated[
     str | None,
     typer.Option(
         metavar="HOST:PORT", help="Serve /metrics and health here too, without a key: not publicly."
     ),
 ]
-Level = Annotated[
+LogLevel = Annotated[
     str | None,
     typer.Option(
         "--log-level",
@@ -54,7 +54,7 @@ Level = Annotated[
         metavar="LEVEL",
     ),
 ]
-Form = Annotated[str, typer.Option("--log-format", help="auto, json or text.", metavar="FORM")]
+LogFormat = Annotated[str, typer.Option("--log-format", help="auto, json or text.", metavar="FORM")]
 AuditDays = Annotated[
     int | None,
     typer.Option(
@@ -96,7 +96,7 @@ Networks = Annotated[
         " plain HTTP: for webhooks, repositories and tokens. May be repeated.",
     ),
 ]
-User = Annotated[
+ServiceUser = Annotated[
     str | None,
     typer.Option(
         "--user",
@@ -120,18 +120,18 @@ def serve(  # noqa: PLR0913, PLR0917 (the options of the command)
         bool, typer.Option("--worker/--no-worker", help="Whether to run sessions as well.")
     ] = True,
     concurrency: Concurrency = 16,
-    of_tenant: OfTenant = None,
-    drain: Drain = 30.0,
+    tenant_concurrency: TenantConcurrency = None,
+    drain_seconds: DrainSeconds = 30.0,
     model: ModelName = None,
-    metrics: Metrics = None,
-    level: Level = None,
-    form: Form = "auto",
+    metrics_address: MetricsAddress = None,
+    log_level: LogLevel = None,
+    log_format: LogFormat = "auto",
     audit_days: AuditDays = None,
     workspace_days: WorkspaceDays = 30,
     oidc: Issuers = None,
     proxies: Proxies = None,
     networks: Networks = None,
-    user: User = None,
+    service_user: ServiceUser = None,
     allow_root: AllowRoot = False,
 ) -> Action:
     """Serve the Managed Agents API, and run the sessions that it starts.
@@ -141,24 +141,24 @@ def serve(  # noqa: PLR0913, PLR0917 (the options of the command)
     """
     return partial(
         serve_acts.serve,
-        asked=serve_acts.Serve(
+        asked=serve_acts.ServeOptions(
             host=host,
             port=port,
             has_worker=worker,
             oidc=oidc,
             proxies=tuple(proxies or ()),
-            work=serve_acts.Work(
+            worker_options=serve_acts.WorkerOptions(
                 concurrency=concurrency,
-                of_tenant=of_tenant,
-                drain_seconds=drain,
+                of_tenant=tenant_concurrency,
+                drain_seconds=drain_seconds,
                 model=model,
-                metrics=metrics,
-                level=level,
-                form=form,
+                metrics=metrics_address,
+                level=log_level,
+                form=log_format,
                 audit_days=audit_days,
                 workspace_days=workspace_days,
                 networks=tuple(networks or ()),
-                user=user,
+                user=service_user,
                 allow_root=allow_root,
             ),
         ),
@@ -167,16 +167,16 @@ def serve(  # noqa: PLR0913, PLR0917 (the options of the command)
 
 def worker(  # noqa: PLR0913, PLR0917 (the options of the command)
     concurrency: Concurrency = 16,
-    of_tenant: OfTenant = None,
-    drain: Drain = 30.0,
+    tenant_concurrency: TenantConcurrency = None,
+    drain_seconds: DrainSeconds = 30.0,
     model: ModelName = None,
-    metrics: Metrics = None,
-    level: Level = None,
-    form: Form = "auto",
+    metrics_address: MetricsAddress = None,
+    log_level: LogLevel = None,
+    log_format: LogFormat = "auto",
     audit_days: AuditDays = None,
     workspace_days: WorkspaceDays = 30,
     networks: Networks = None,
-    user: User = None,
+    service_user: ServiceUser = None,
     allow_root: AllowRoot = False,
 ) -> Action:
     """Run sessions of a service on this machine too.
@@ -185,19 +185,19 @@ def worker(  # noqa: PLR0913, PLR0917 (the options of the command)
     a shared disk, and the same vault key.
     """
     return partial(
-        serve_acts.work,
-        asked=serve_acts.Work(
+        serve_acts.run_worker,
+        asked=serve_acts.WorkerOptions(
             concurrency=concurrency,
-            of_tenant=of_tenant,
-            drain_seconds=drain,
+            of_tenant=tenant_concurrency,
+            drain_seconds=drain_seconds,
             model=model,
-            metrics=metrics,
-            level=level,
-            form=form,
+            metrics=metrics_address,
+            level=log_level,
+            form=log_format,
             audit_days=audit_days,
             workspace_days=workspace_days,
             networks=tuple(networks or ()),
-            user=user,
+            user=service_user,
             allow_root=allow_root,
         ),
     )

@@ -20,59 +20,58 @@ from mainspring import __version__
 from mainspring.capabilities.network.rules import Network
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
-from mainspring.edges.api.app import Api, serving
-from mainspring.edges.api.assembly import routes_of
-from mainspring.edges.api.auditing import AuditWitness
-from mainspring.edges.api.listening import bind
+from mainspring.edges.api.app import Api, http_server
+from mainspring.edges.api.connections import bind_sockets
+from mainspring.edges.api.request_observers import (
+    AuditObserver,
+    MetricsObserver,
+    access_log,
+    combined_observer,
+    webhook_observer,
+)
 from mainspring.edges.api.route import Route
-from mainspring.edges.api.routes.health import (
-    HealthRoutes,
-    MetricsRoutes,
-    operations_application,
-)
-from mainspring.edges.api.telling import telling
-from mainspring.edges.api.witnesses import MetricsWitness, access_log, together
-from mainspring.edges.cli.printable import clean
-from mainspring.edges.cli.render import Screen
-from mainspring.log.background import running
-from mainspring.log.chain import Scrub
-from mainspring.log.records import Wanted
-from mainspring.service.access.door import Door
-from mainspring.service.access.issuers import Issuer
-from mainspring.service.access.keys import ensure_first_key
-from mainspring.service.approvals import record as approval_record
-from mainspring.service.mail.webhooks import DELIVERY_KIND
-from mainspring.service.watching.health import (
-    Check,
+from mainspring.edges.api.route_table import all_routes
+from mainspring.edges.api.routes.health import HealthRoutes, MetricsRoutes, operations_application
+from mainspring.edges.cli.printing import Screen, sanitize_text
+from mainspring.edges.cli.process_user import drop_privileges, service_user
+from mainspring.log.event_chain import Scrub
+from mainspring.log.records import RecordQuery
+from mainspring.log.task_groups import run_in_background
+from mainspring.service.access.api_keys import ensure_first_key
+from mainspring.service.access.authentication import Authenticator
+from mainspring.service.access.oidc_issuers import OidcIssuer
+from mainspring.service.approvals import approval_record
+from mainspring.service.jobs import parking
+from mainspring.service.jobs.worker import WorkerSettings
+from mainspring.service.telemetry.health import (
     Health,
-    Pulse,
-    migrations_current,
-    not_draining,
-    store_answers,
+    HealthCheck,
+    LoopHeartbeat,
+    check_migrations,
+    check_not_draining,
+    check_store,
 )
-from mainspring.service.watching.metering import Looks, MeteredPoster
-from mainspring.service.watching.metrics import Metrics
-from mainspring.service.work import parking
-from mainspring.service.work.worker import Pace
-from mainspring.wiring.house import open_house
-from mainspring.wiring.identity import Either, open_tokens, published_keys
-from mainspring.wiring.journal import journal
-from mainspring.wiring.local_schedule import Following, follow_schedule
-from mainspring.wiring.private_files import require_apart
-from mainspring.wiring.privileges import become, service_user
-from mainspring.wiring.rooms import House
-from mainspring.wiring.scrub import scrubber
-from mainspring.wiring.stores import standing
-from mainspring.wiring.telemetry import Telemetry, telemetry
-from mainspring.wiring.vaults import known_secrets
-from mainspring.wiring.workshop import Orders, open_workshop
+from mainspring.service.telemetry.instrumentation import MeteredPoster, StoreGauges
+from mainspring.service.telemetry.logging_setup import log_to_stream
+from mainspring.service.telemetry.metrics import Metrics
+from mainspring.service.telemetry.telemetry_setup import Telemetry, open_telemetry
+from mainspring.service.webhooks.webhook_endpoints import DELIVERY_KIND
+from mainspring.wiring.local_schedule import ScheduleStatus, sync_schedule
+from mainspring.wiring.oidc_tokens import CombinedTokens, fetch_issuer_keys, open_tokens
+from mainspring.wiring.private_files import require_private_files_apart
+from mainspring.wiring.redaction import scrubber
+from mainspring.wiring.service_assembly import open_service
+from mainspring.wiring.service_parts import Service
+from mainspring.wiring.stores import schema_status
+from mainspring.wiring.user_vault import known_secrets
+from mainspring.wiring.worker_assembly import WorkerConfig, open_worker
 
 _MAX_PORT = 65535
-_ANYWHERE = ("127.0.0.1", "::1", "localhost")
+_LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class WorkerOptions:
     concurrency: int
     of_tenant: int | None
     drain_seconds: float
@@ -88,148 +87,165 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Serve:
+class ServeOptions:
     host: str
     port: int
     has_worker: bool
     oidc: str | None
     proxies: tuple[str, ...]
-    work: Work
+    worker_options: WorkerOptions
 
 
-async def serve(settings: Settings, *, asked: Serve) -> int:
-    proxies = frozenset(_proxy(each) for each in asked.proxies)
+async def serve(settings: Settings, *, asked: ServeOptions) -> int:
+    proxies = frozenset(_parse_proxy(proxy) for proxy in asked.proxies)
     async with (
-        _unprivileged(settings, asked.work, (asked.host, asked.port)) as (own, ports),
-        _opened(own, asked.work, ports.metrics, works=asked.has_worker) as premises,
+        _bind_and_drop_privileges(settings, asked.worker_options, (asked.host, asked.port)) as (
+            own,
+            ports,
+        ),
+        _open_service(
+            own, asked.worker_options, ports.metrics, works=asked.has_worker
+        ) as dependencies,
     ):
-        house = premises.house
-        issuers = await _issuers(asked.oidc)
-        tokens = Either(house.talk.work_tokens, open_tokens(issuers, published_keys))
-        door = Door(house.ground.store.records, tokens=tokens)
+        service = dependencies.service
+        issuers = await _read_issuers(asked.oidc)
+        tokens = CombinedTokens(
+            service.sessions.work_tokens, open_tokens(issuers, fetch_issuer_keys)
+        )
+        door = Authenticator(service.infrastructure.store.records, token_verifier=tokens)
         api = Api(
-            routes_of(house, *premises.operations()),
-            doorkeeper=door,
-            witness=together(
-                AuditWitness(
-                    house.gatehouse.audit, alarm=premises.telemetry.metrics.audit_failures.inc
+            all_routes(service, *dependencies.operations()),
+            access_control=door,
+            request_observer=combined_observer(
+                AuditObserver(
+                    service.access.audit, alarm=dependencies.telemetry.metrics.audit_failures.inc
                 ),
-                telling(house.mail.outbox.notify),
-                MetricsWitness(premises.telemetry.metrics),
+                webhook_observer(service.webhooks.outbox.notify),
+                MetricsObserver(dependencies.telemetry.metrics),
                 access_log,
             ),
             proxies=proxies,
-            repeated=house.gatehouse.repeated,
+            repeated=service.access.repeated,
         )
-        async with serving(api.application(), ports.api) as url:
+        async with http_server(api.application(), ports.api) as url:
             # not before it can be shown: a start that fails would take it along
-            first = await ensure_first_key(house.ground.store.records, adopted=own.admin_key)
-            _welcome(own, asked, url, first)
-            _tell_schedule(own, await follow_schedule(house, own))
+            first = await ensure_first_key(
+                service.infrastructure.store.records, adopted=own.admin_key
+            )
+            _print_start(own, asked, url, first)
+            _print_schedule(own, await sync_schedule(service, own))
             if asked.has_worker:
-                await premises.work()
+                await dependencies.work()
             else:
-                await premises.closing.wait()
-            house.talk.streams.close()
+                await dependencies.closing.wait()
+            service.sessions.event_streams.close()
     return 0
 
 
-async def work(settings: Settings, *, asked: Work) -> int:
+async def run_worker(settings: Settings, *, asked: WorkerOptions) -> int:
     async with (
-        _unprivileged(settings, asked) as (own, ports),
-        _opened(own, asked, ports.metrics) as premises,
+        _bind_and_drop_privileges(settings, asked) as (own, ports),
+        _open_service(own, asked, ports.metrics) as dependencies,
     ):
-        Screen(own).line((f"working for {own.place}", ""))
-        await premises.work()
+        Screen(own).line((f"working for {own.store_label}", ""))
+        await dependencies.work()
     return 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Premises:
-    house: House
+class _RunningService:
+    service: Service
     telemetry: Telemetry
-    asked: Work
+    asked: WorkerOptions
     closing: Event
-    pulse: Pulse
-    looks: Looks
+    loop_heartbeat: LoopHeartbeat
+    store_gauges: StoreGauges
     works: bool
 
     @property
     def health(self) -> Health:
-        settings = self.house.ground.settings
+        settings = self.service.infrastructure.settings
 
-        checks: dict[str, Check] = {
-            "store": store_answers(self.house.ground.store),
-            "tables": migrations_current(lambda: standing(settings.store)),
-            "draining": not_draining(self.closing),
+        checks: dict[str, HealthCheck] = {
+            "store": check_store(self.service.infrastructure.store),
+            "tables": check_migrations(lambda: schema_status(settings.store)),
+            "draining": check_not_draining(self.closing),
         }
         if self.works:
-            checks["worker"] = self.pulse.check
+            checks["worker"] = self.loop_heartbeat.check
         return Health(checks)
 
     def operations(self) -> tuple[Route, ...]:
         return (
             *HealthRoutes(self.health).routes(),
-            *MetricsRoutes(self.telemetry.metrics, self.looks).routes(),
+            *MetricsRoutes(self.telemetry.metrics, self.store_gauges).routes(),
         )
 
     async def work(self) -> None:
         days, kept = self.asked.audit_days, self.asked.workspace_days
-        orders = Orders(
-            pace=Pace(concurrency=self.asked.concurrency, drain_seconds=self.asked.drain_seconds),
+        orders = WorkerConfig(
+            worker_settings=WorkerSettings(
+                concurrency=self.asked.concurrency, drain_seconds=self.asked.drain_seconds
+            ),
             model=self.asked.model,
             keep_audit=None if days is None else timedelta(days=days),
             keep_workspaces=timedelta(days=kept) if kept else None,
         )
-        async with open_workshop(
-            self.house, self.telemetry, orders, beat=self.pulse.beat
+        async with open_worker(
+            self.service, self.telemetry, orders, beat=self.loop_heartbeat.beat
         ) as worker:
             await worker.work(self.closing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Ports:
+class _BoundSockets:
     api: Sequence[socket.socket]
     metrics: Sequence[socket.socket]
 
 
 @asynccontextmanager
-async def _unprivileged(
-    settings: Settings, asked: Work, api: tuple[str, int] | None = None
-) -> AsyncGenerator[tuple[Settings, _Ports], None]:
+async def _bind_and_drop_privileges(
+    settings: Settings, asked: WorkerOptions, api: tuple[str, int] | None = None
+) -> AsyncGenerator[tuple[Settings, _BoundSockets], None]:
     """Ports are bound as whoever started us, all else is done as the user of the service."""
-    metrics = None if asked.metrics is None else _address(asked.metrics)
+    metrics = None if asked.metrics is None else _parse_address(asked.metrics)
     user = service_user(settings, user=asked.user, allow_root=asked.allow_root)
     with ExitStack() as stack:
-        ports = _Ports(
+        ports = _BoundSockets(
             **{
-                name: () if at is None else [stack.enter_context(each) for each in await bind(*at)]
+                name: ()
+                if at is None
+                else [stack.enter_context(bind_socket) for bind_socket in await bind_sockets(*at)]
                 for name, at in (("api", api), ("metrics", metrics))
             }
         )
-        own = settings if user is None else become(user, settings)
-        if (told := require_apart(own)) is not None:
-            Screen(own, stderr=True).whole((f"warning: {told}", "yellow"))
+        own = settings if user is None else drop_privileges(user, settings)
+        if (told := require_private_files_apart(own)) is not None:
+            Screen(own, stderr=True).paragraph((f"warning: {told}", "yellow"))
         yield own, ports
 
 
-def _shown(scrub: Scrub, line: bytes) -> bytes:
-    return clean(scrub(line).decode("utf-8", "replace")).encode()
+def _sanitize_log_line(scrub: Scrub, line: bytes) -> bytes:
+    return sanitize_text(scrub(line).decode("utf-8", "replace")).encode()
 
 
 @asynccontextmanager
-async def _opened(
-    settings: Settings, asked: Work, metrics_at: Sequence[socket.socket], *, works: bool = True
-) -> AsyncGenerator[_Premises, None]:
-    networks = tuple(_network(each) for each in asked.networks)
+async def _open_service(
+    settings: Settings,
+    asked: WorkerOptions,
+    metrics_at: Sequence[socket.socket],
+    *,
+    works: bool = True,
+) -> AsyncGenerator[_RunningService, None]:
+    networks = tuple(_parse_network(network) for network in asked.networks)
     scrub = scrubber(known_secrets(settings))
     async with AsyncExitStack() as stack:
         level = asked.level or settings.environment.get("MAINSPRING_LOG_LEVEL") or "info"
-        shown = partial(_shown, scrub) if sys.stderr.isatty() else scrub
-        stack.enter_context(journal(sys.stderr, scrub=shown, level=level, form=asked.form))
+        shown = partial(_sanitize_log_line, scrub) if sys.stderr.isatty() else scrub
+        stack.enter_context(log_to_stream(sys.stderr, scrub=shown, level=level, form=asked.form))
         metrics = Metrics(version=__version__)
-        house = await stack.enter_async_context(
-            open_house(
+        service = await stack.enter_async_context(
+            open_service(
                 settings,
                 networks=networks,
                 tenant_limit=asked.of_tenant,
@@ -237,31 +253,40 @@ async def _opened(
             )
         )
         if asked.model is not None:
-            house.ground.shelf.facts(asked.model)  # a wrong name is told now, not by every session
+            service.infrastructure.models.facts(
+                asked.model
+            )  # a wrong name is told now, not by every session
         watching = await stack.enter_async_context(
-            telemetry(
-                house.ground.log, metrics, environment=settings.environment, version=__version__
+            open_telemetry(
+                service.infrastructure.log,
+                metrics,
+                environment=settings.environment,
+                version=__version__,
             )
         )
         closing = Event()
-        premises = _Premises(
-            house=house,
+        dependencies = _RunningService(
+            service=service,
             telemetry=watching,
             asked=asked,
             closing=closing,
-            pulse=Pulse(),
-            looks=_looks(house, watching),
+            loop_heartbeat=LoopHeartbeat(),
+            store_gauges=_gauge_readers(service, watching),
             works=works,
         )
-        watching.metrics.follow(watching.metrics.streams_open, lambda: house.talk.streams.count)
+        watching.metrics.follow(
+            watching.metrics.streams_open, lambda: service.sessions.event_streams.count
+        )
         if metrics_at:
-            app = operations_application(premises.health, watching.metrics, premises.looks)
-            await stack.enter_async_context(serving(app, metrics_at))
-        await stack.enter_async_context(running(lambda: _until_told(closing)))
-        yield premises
+            app = operations_application(
+                dependencies.health, watching.metrics, dependencies.store_gauges
+            )
+            await stack.enter_async_context(http_server(app, metrics_at))
+        await stack.enter_async_context(run_in_background(lambda: _close_on_signal(closing)))
+        yield dependencies
 
 
-async def _until_told(closing: Event) -> None:
+async def _close_on_signal(closing: Event) -> None:
     """The first signal has it end in good order; the second at once."""
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for _ in signals:
@@ -270,19 +295,19 @@ async def _until_told(closing: Event) -> None:
             closing.set()
 
 
-def _looks(house: House, watching: Telemetry) -> Looks:
-    records = house.ground.store.records
+def _gauge_readers(service: Service, watching: Telemetry) -> StoreGauges:
+    records = service.infrastructure.store.records
 
     async def parked() -> int:
-        return await records.count(Wanted(kind=parking.KIND))
+        return await records.count(RecordQuery(kind=parking.KIND))
 
     async def dead() -> int:
-        return await records.count(Wanted(kind=DELIVERY_KIND, label="dead"))
+        return await records.count(RecordQuery(kind=DELIVERY_KIND, label="dead"))
 
     async def asked() -> int:
-        return await records.count(Wanted(kind=approval_record.KIND, is_archived=False))
+        return await records.count(RecordQuery(kind=approval_record.KIND, is_archived=False))
 
-    return Looks(
+    return StoreGauges(
         watching.metrics,
         sessions_parked=parked,
         deliveries_dead=dead,
@@ -290,56 +315,60 @@ def _looks(house: House, watching: Telemetry) -> Looks:
     )
 
 
-def _welcome(settings: Settings, asked: Serve, url: str, first: str | None) -> None:
+def _print_start(settings: Settings, asked: ServeOptions, url: str, first: str | None) -> None:
     screen = Screen(settings)
     screen.line((f"serving the Managed Agents API at {url}", "bold"))
     if first is not None:
-        screen.whole((f"admin key, shown this once: {first}", ""))
-    if asked.host not in _ANYWHERE:
-        screen.whole(("it is not encrypted: put it behind a proxy that speaks TLS", "yellow"))
+        screen.paragraph((f"admin key, shown this once: {first}", ""))
+    if asked.host not in _LOOPBACK_HOSTS:
+        screen.paragraph(("it is not encrypted: put it behind a proxy that speaks TLS", "yellow"))
 
 
-def _tell_schedule(settings: Settings, following: Following | None) -> None:
+def _print_schedule(settings: Settings, schedule_status: ScheduleStatus | None) -> None:
     """Of the agent.yaml in the folder that is served."""
     screen = Screen(settings)
-    if following is None:
+    if schedule_status is None:
         return
-    if following.problem is not None:
-        screen.whole((f"warning: {clean(following.problem)}", "yellow"))
-    elif following.deployment is not None:
-        made = following.deployment
-        when = "paused" if following.next_at is None else f"next at {following.next_at:%F %R} UTC"
-        screen.whole((f"schedule of {made.name}: {when}; deployment {made.id}", ""))
+    if schedule_status.problem is not None:
+        screen.paragraph((f"warning: {sanitize_text(schedule_status.problem)}", "yellow"))
+    elif schedule_status.deployment is not None:
+        made = schedule_status.deployment
+        when = (
+            "paused"
+            if schedule_status.next_at is None
+            else f"next at {schedule_status.next_at:%F %R} UTC"
+        )
+        screen.paragraph((f"schedule of {made.name}: {when}; deployment {made.id}", ""))
 
 
-async def _issuers(file: str | None) -> tuple[Issuer, ...]:
+async def _read_issuers(file: str | None) -> tuple[OidcIssuer, ...]:
     """Raises: InvalidInput."""
     if file is None:
         return ()
     try:
         content = await anyio.Path(file).read_bytes()
-        return tuple(msgspec.json.decode(content, type=list[Issuer]))
+        return tuple(msgspec.json.decode(content, type=list[OidcIssuer]))
     except OSError as error:
         raise InvalidInput(f"{file}: {error.strerror}") from error
     except (msgspec.MsgspecError, ValueError) as error:
         raise InvalidInput(f"{file}: {error}") from error
 
 
-def _network(text: str) -> Network:
+def _parse_network(text: str) -> Network:
     try:
         return ip_network(text)
     except ValueError as error:
         raise InvalidInput(f"--allow-network {text}: {error}") from error
 
 
-def _proxy(text: str) -> str:
+def _parse_proxy(text: str) -> str:
     try:
         return str(ip_address(text))
     except ValueError as error:
         raise InvalidInput(f"--trusted-proxy {text}: give its IP address") from error
 
 
-def _address(text: str) -> tuple[str, int]:
+def _parse_address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > _MAX_PORT:
         raise InvalidInput(f"--metrics {text}: give it as 127.0.0.1:9090")

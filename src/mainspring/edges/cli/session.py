@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mainspring.core.lazy import LazyModule
+from mainspring.core.lazy_module import LazyModule
 from mainspring.edges.cli.action import Action
-from mainspring.edges.cli.log import Json, SessionArgument, Yes, rm
+from mainspring.edges.cli.log import JsonOption, SessionArgument, YesOption, rm
 
 if TYPE_CHECKING:
     from mainspring.edges.cli import (
-        import_acts,
-        rewinding,
         session_acts,
-        session_files,
-        session_moves,
+        session_export,
+        session_import,
+        session_rewind,
+        session_transfer,
     )
 else:
-    import_acts = LazyModule("mainspring.edges.cli.import_acts")
-    rewinding = LazyModule("mainspring.edges.cli.rewinding")
+    session_import = LazyModule("mainspring.edges.cli.session_import")
+    session_rewind = LazyModule("mainspring.edges.cli.session_rewind")
     session_acts = LazyModule("mainspring.edges.cli.session_acts")
-    session_files = LazyModule("mainspring.edges.cli.session_files")
-    session_moves = LazyModule("mainspring.edges.cli.session_moves")
+    session_export = LazyModule("mainspring.edges.cli.session_export")
+    session_transfer = LazyModule("mainspring.edges.cli.session_transfer")
 
 app = typer.Typer(
     help="List sessions, read and search what was said, import, export, move, fork, rewind, cancel,"
@@ -67,7 +67,7 @@ class ExportFormat(StrEnum):
     jsonl = "jsonl"
 
 
-class Verdict(StrEnum):
+class AnswerChoice(StrEnum):
     allow = "allow"
     deny = "deny"
 
@@ -78,7 +78,7 @@ def ls(
     origin: Annotated[
         OriginName | None, typer.Option(help="Only those that were made by or for this.")
     ] = None,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> Action:
     """List sessions, newest first: how they stand, what they took."""
     return partial(session_acts.ls, limit=limit, origin=origin and origin.value, json=json)
@@ -97,7 +97,7 @@ def fork(
         int | None, typer.Option("--at", min=1, metavar="N", help="After this event; else the end.")
     ] = None,
     title: Annotated[str | None, typer.Option(help="What to call it.")] = None,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> Action:
     """Begin a new session with this one's events."""
     return partial(session_acts.fork, meant=session, at=at, title=title, json=json)
@@ -115,13 +115,13 @@ def answer(
     call: Annotated[
         str, typer.Argument(metavar="CALL", help="The call's id, or a part that no other has.")
     ],
-    verdict: Annotated[Verdict, typer.Argument(help="May it run?", metavar="allow|deny")],
+    verdict: Annotated[AnswerChoice, typer.Argument(help="May it run?", metavar="allow|deny")],
     message: Annotated[
         str | None, typer.Option("--message", help="Told to the agent with a denial.")
     ] = None,
 ) -> Action:
     """Answer a call that waits for a person."""
-    if message is not None and verdict is Verdict.allow:
+    if message is not None and verdict is AnswerChoice.allow:
         raise typer.BadParameter("a message goes with deny", param_hint="--message")
     return partial(
         session_acts.answer, meant=session, call=call, verdict=verdict.value, message=message
@@ -143,23 +143,23 @@ def rewind(  # noqa: PLR0913, PLR0917 (the options of the command)
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
     ] = False,
-    yes: Yes = False,
-    json: Json = False,
+    yes: YesOption = False,
+    json: JsonOption = False,
 ) -> Action:
     """Go back to before the last thing that was asked, or further: the files are restored, and a
     fork goes on with the conversation from there. Nothing is lost: it can be undone."""
     if to is not None and turns is not None:
         raise typer.BadParameter("give one: --to or --turns", param_hint="--to")
-    wanted = rewinding.Wanted(
+    wanted = session_rewind.RewindOptions(
         to=to, turns=turns, files_only=files_only, is_dry_run=dry_run, yes=yes
     )
-    return partial(rewinding.rewind, meant=session, wanted=wanted, json=json)
+    return partial(session_rewind.rewind, meant=session, rewind_options=wanted, json=json)
 
 
 @app.command()
-def snapshots(session: SessionArgument, json: Json = False) -> Action:
+def snapshots(session: SessionArgument, json: JsonOption = False) -> Action:
     """List the states of the workspace that were kept: after which event, and what changed."""
-    return partial(rewinding.snapshots, meant=session, json=json)
+    return partial(session_rewind.snapshots, meant=session, json=json)
 
 
 @app.command()
@@ -172,10 +172,10 @@ def diff(
     to: Annotated[
         int | None, typer.Option("--to", min=1, metavar="N", help="After this event; else now.")
     ] = None,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> Action:
     """Show which files of the workspace have changed."""
-    return partial(rewinding.diff, meant=session, since=since, to=to, json=json)
+    return partial(session_rewind.diff, meant=session, since=since, to=to, json=json)
 
 
 @app.command("import")
@@ -191,11 +191,11 @@ def import_(
     is_list: Annotated[
         bool, typer.Option("--list", help="Show what could be imported, and import nothing.")
     ] = False,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> Action:
     """Take over sessions of Claude Code, Codex, pi or OpenHands, to go on with them here. Doing it
     again adds only what is new."""
-    act = import_acts.list_importable if is_list else import_acts.import_sessions
+    act = session_import.list_importable if is_list else session_import.import_sessions
     return partial(act, paths=paths or [], form=None if form is None else form.value, json=json)
 
 
@@ -216,7 +216,7 @@ def export(
     ] = "-",
 ) -> Action:
     """Write a session to a file that people or other tools read."""
-    return partial(session_files.export, meant=session, form=form.value, output=output)
+    return partial(session_export.export, meant=session, form=form.value, output=output)
 
 
 @app.command()
@@ -227,11 +227,11 @@ def pull(
         str | None,
         typer.Option("--workspace", "-w", metavar="DIR", help="New folder for its files."),
     ] = None,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> Action:
     """Move a session from a server to this machine, with its workspace. The server's copy refuses
     turns from then on. The key is MAINSPRING_API_KEY."""
-    return partial(session_moves.pull, url=url, session_id=session, into=workspace, json=json)
+    return partial(session_transfer.pull, url=url, session_id=session, into=workspace, json=json)
 
 
 @app.command()
@@ -249,12 +249,12 @@ def push(
         str | None,
         typer.Option("--workspace", "-w", metavar="DIR", help="Folder to send as its files."),
     ] = None,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> Action:
     """Move a session from this machine to a server, with its workspace. The copy here refuses turns
     from then on. The key is MAINSPRING_API_KEY."""
     return partial(
-        session_moves.push,
+        session_transfer.push,
         url=url,
         meant=session,
         place=(agent, environment),
@@ -278,7 +278,7 @@ def search(
         list[str], typer.Argument(metavar="WORDS...", help="Words that all must occur.")
     ],
     limit: Annotated[int, typer.Option("--limit", "-n", help="How many.", min=1)] = 20,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> Action:
     """Find sessions by what was said in them."""
     return partial(session_acts.search, words=words, limit=limit, json=json)

@@ -13,23 +13,31 @@ from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, LeaseHeld
 from mainspring.core.events import Usage, UserInterrupt, UserToolConfirmation
-from mainspring.core.lazy import LazyModule
-from mainspring.core.sender import Origin, at_machine
-from mainspring.edges.cli.gist import cut, short
-from mainspring.edges.cli.render import Part, Screen, ago, dollars, minute
-from mainspring.edges.cli.sessions import every_session, existing_log, find_session
-from mainspring.edges.cli.teller import Teller
-from mainspring.harness.open_call import OpenCall
+from mainspring.core.lazy_module import LazyModule
+from mainspring.core.sender import Origin, local_user
+from mainspring.edges.cli.event_summary import short_id, truncate
+from mainspring.edges.cli.printing import Screen, StyledText, age_text, dollars, local_time
+from mainspring.edges.cli.renderer import EventRenderer
+from mainspring.edges.cli.session_lookup import all_sessions, find_session, open_existing_log
+from mainspring.harness.state.open_call import OpenCall
 from mainspring.log import search as searching
 from mainspring.runtime.agent import Agent
-from mainspring.runtime.outline import Outline, Status, made_by, outline, waiting_calls
-from mainspring.runtime.renaming import retitle
+from mainspring.runtime.session.session_summary import (
+    SessionSummary,
+    Status,
+    origin_of,
+    read_open_calls,
+    summarize_session,
+)
+from mainspring.runtime.session.title import set_title
 from mainspring.wiring.stores import has_store
 
 if TYPE_CHECKING:
-    from mainspring.wiring import runtime as wiring
+    from mainspring.wiring import runtime_assembly as wiring
 else:
-    wiring = LazyModule("mainspring.wiring.runtime")  # brings the clients of models with it
+    wiring = LazyModule(
+        "mainspring.wiring.runtime_assembly"
+    )  # brings the clients of models with it
 
 _STYLES: dict[Status, str] = {
     "new": "dim",
@@ -39,12 +47,12 @@ _STYLES: dict[Status, str] = {
     "idle": "",
     "moved": "dim",
 }
-_LONGEST_TITLE = 500
-_NOBODY = Agent(model="scripted:demo")
+_MAX_TITLE_CHARS = 500
+_PLACEHOLDER_AGENT = Agent(model="scripted:demo")
 """Ends a session that is interrupted: nothing is asked of it."""
 
 
-class OutlineView(Struct, frozen=True, kw_only=True):
+class SessionSummaryView(Struct, frozen=True, kw_only=True):
     """A session as `--json` prints it."""
 
     id: str
@@ -65,39 +73,41 @@ class OutlineView(Struct, frozen=True, kw_only=True):
 
 async def ls(settings: Settings, *, limit: int, origin: str | None, json: bool) -> int:
     screen, notes = Screen(settings), Screen(settings, stderr=True)
-    found = await _listed(settings, limit + 1, origin)
+    found = await _list_sessions(settings, limit + 1, origin)
     if json:
-        for each in found[:limit]:
-            screen.json(msgspec.json.encode(_view(each)))
+        for item in found[:limit]:
+            screen.json(msgspec.json.encode(_summary_view(item)))
         return 0
     if not found:
         what = "no sessions yet" if origin is None else f"no sessions of origin {origin}"
-        notes.whole((f"{what} in {settings.place}", ""))
-        notes.whole(("`mainspring run 'what to do'` makes one", "dim"))
+        notes.paragraph((f"{what} in {settings.store_label}", ""))
+        notes.paragraph(("`mainspring run 'what to do'` makes one", "dim"))
         return 0
     now = clock.now()
     heads = ["SESSION", "STATUS", "TURNS", "COST", "CHANGED", "TITLE"]
-    screen.table(heads, [_row(screen, each, now) for each in found[:limit]])
+    screen.table(heads, [_session_row(screen, item, now) for item in found[:limit]])
     if len(found) > limit:
-        notes.whole((f"there are more; --limit {limit * 5} shows up to {limit * 5}", "dim"))
+        notes.paragraph((f"there are more; --limit {limit * 5} shows up to {limit * 5}", "dim"))
     return 0
 
 
-async def _listed(settings: Settings, limit: int, origin: str | None) -> list[Outline]:
-    found: list[Outline] = []
+async def _list_sessions(
+    settings: Settings, limit: int, origin: str | None
+) -> list[SessionSummary]:
+    found: list[SessionSummary] = []
     if not has_store(settings):
         return found
-    async with existing_log(settings) as log:
-        async for row in every_session(log):
-            if origin is None or (await made_by(log, row)).type == origin:
-                found.append(await outline(log, row))
+    async with open_existing_log(settings) as log:
+        async for row in all_sessions(log):
+            if origin is None or (await origin_of(log, row)).type == origin:
+                found.append(await summarize_session(log, row))
             if len(found) == limit:
                 break
     return found
 
 
-def _view(each: Outline) -> OutlineView:
-    return OutlineView(
+def _summary_view(each: SessionSummary) -> SessionSummaryView:
+    return SessionSummaryView(
         id=each.id,
         title=each.title,
         agent=each.agent,
@@ -115,27 +125,27 @@ def _view(each: Outline) -> OutlineView:
     )
 
 
-def _row(screen: Screen, each: Outline, now: datetime) -> list[Part]:
+def _session_row(screen: Screen, each: SessionSummary, now: datetime) -> list[StyledText]:
     is_plain = each.status != "idle" or each.reason == "completed"
     status = each.status if is_plain else f"{each.status} ({each.reason})"
     return [
-        (each.id if screen.width is None else short(each.id), "bold"),
+        (each.id if screen.width is None else short_id(each.id), "bold"),
         (status, _STYLES[each.status]),
         (f"{each.turns:>5}", ""),
         (dollars(each.cost_usd), ""),
-        (ago(now - each.updated), ""),
-        (cut(each.title or ""), ""),
+        (age_text(now - each.updated), ""),
+        (truncate(each.title or ""), ""),
     ]
 
 
 async def show(settings: Settings, *, meant: str) -> int:
-    async with existing_log(settings) as log:
+    async with open_existing_log(settings) as log:
         session = await find_session(log, meant)
-        teller = Teller(settings, is_live=False, is_whole=True)
+        renderer = EventRenderer(settings, is_live=False, is_whole=True)
         for event in await log.read(session.id):
             if event.thread_id == session.thread_id:
-                teller.event(event)
-        teller.close()
+                renderer.event(event)
+        renderer.close()
     return 0
 
 
@@ -143,20 +153,20 @@ async def fork(
     settings: Settings, *, meant: str, at: int | None, title: str | None, json: bool
 ) -> int:
     screen = Screen(settings)
-    async with existing_log(settings) as log:
+    async with open_existing_log(settings) as log:
         session = await find_session(log, meant)
-        forked = await log.fork(session.id, at=at, title=title, sender=at_machine(settings.user))
+        forked = await log.fork(session.id, at=at, title=title, sender=local_user(settings.user))
     if json:
         view = {"id": forked.id, "parent": session.id, "parent_seq": forked.parent_seq}
         screen.json(msgspec.json.encode(view))
         return 0
     screen.line(("forked ", "green"), (forked.id, ""), (f"  from event {forked.parent_seq}", "dim"))
-    hint = f"go on: mainspring run --resume {short(forked.id)} 'what to do'"
-    Screen(settings, stderr=True).whole((hint, "dim"))
+    hint = f"go on: mainspring run --resume {short_id(forked.id)} 'what to do'"
+    Screen(settings, stderr=True).paragraph((hint, "dim"))
     return 0
 
 
-class FoundView(Struct, frozen=True, kw_only=True):
+class SearchHitView(Struct, frozen=True, kw_only=True):
     """A search result as `--json` prints it."""
 
     session_id: str
@@ -166,11 +176,11 @@ class FoundView(Struct, frozen=True, kw_only=True):
 
 
 async def search(settings: Settings, *, words: list[str], limit: int, json: bool) -> int:
-    screen, query, results = Screen(settings), " ".join(words), list[FoundView]()
-    async with existing_log(settings) as log:
+    screen, query, results = Screen(settings), " ".join(words), list[SearchHitView]()
+    async with open_existing_log(settings) as log:
         for hit in await searching.search(log, query, limit=limit):
             for event in await log.read(hit.session_id, after=hit.seq - 1, limit=1):
-                result = FoundView(
+                result = SearchHitView(
                     session_id=hit.session_id, seq=hit.seq, time=event.time, snippet=hit.snippet
                 )
                 results.append(result)
@@ -178,23 +188,25 @@ async def search(settings: Settings, *, words: list[str], limit: int, json: bool
         if json:
             screen.json(msgspec.json.encode(result))
             continue
-        name = result.session_id if screen.width is None else short(result.session_id)
+        name = result.session_id if screen.width is None else short_id(result.session_id)
         screen.line(
-            (name, "bold"), (f"  {minute(result.time)}  ", "dim"), (cut(result.snippet), "")
+            (name, "bold"),
+            (f"  {local_time(result.time)}  ", "dim"),
+            (truncate(result.snippet), ""),
         )
     if not results:
         notes = Screen(settings, stderr=True)
-        notes.whole((f"no session has all of these words: {query}", "dim"))
+        notes.paragraph((f"no session has all of these words: {query}", "dim"))
     return 0
 
 
 async def rename(settings: Settings, *, meant: str, name: str) -> int:
     title = " ".join(name.split())
-    if not title or len(title) > _LONGEST_TITLE:
-        raise InvalidInput(f"a title has 1 to {_LONGEST_TITLE} characters")
-    async with existing_log(settings) as log:
+    if not title or len(title) > _MAX_TITLE_CHARS:
+        raise InvalidInput(f"a title has 1 to {_MAX_TITLE_CHARS} characters")
+    async with open_existing_log(settings) as log:
         session = await find_session(log, meant)
-        await retitle(log, session.id, title, sender=at_machine(settings.user))
+        await set_title(log, session.id, title, sender=local_user(settings.user))
     Screen(settings).line(("renamed ", "green"), (session.id, ""), (f"  {title}", "dim"))
     return 0
 
@@ -202,15 +214,15 @@ async def rename(settings: Settings, *, meant: str, name: str) -> int:
 async def cancel(settings: Settings, *, meant: str) -> int:
     """Whoever runs it hears of it; if nobody does, we end it ourselves, without any model."""
     screen = Screen(settings)
-    async with existing_log(settings) as log:
+    async with open_existing_log(settings) as log:
         session = await find_session(log, meant)
-        stands = await outline(log, session)
+        stands = await summarize_session(log, session)
         if stands.status in ("running", "unfinished"):
-            await log.submit(session.id, UserInterrupt(), sender=at_machine(settings.user))
+            await log.submit(session.id, UserInterrupt(), sender=local_user(settings.user))
     if stands.status == "unfinished":
         async with wiring.open_runtime(settings) as runtime:
             with suppress(LeaseHeld):  # somebody took it up meanwhile, and hears of it
-                await (await runtime.resume(_NOBODY, session.id)).run()
+                await (await runtime.resume(_PLACEHOLDER_AGENT, session.id)).run()
     if stands.status not in ("running", "unfinished"):
         screen.line((f"{session.id} does not run: {stands.status}", ""))
         return 1
@@ -226,26 +238,26 @@ async def answer(
     verdict: Literal["allow", "deny"],
     message: str | None,
 ) -> int:
-    async with existing_log(settings) as log:
+    async with open_existing_log(settings) as log:
         session = await find_session(log, meant)
-        waiting = await waiting_calls(log, session)
-        found = _called(call, waiting)
+        waiting = await read_open_calls(log, session)
+        found = _find_call(call, waiting)
         await log.submit(
             session.id,
             UserToolConfirmation(tool_use_id=found.id, result=verdict, deny_message=message),
-            sender=at_machine(settings.user),
+            sender=local_user(settings.user),
             client_id=f"answer-{found.id}-{found.call_hash}",  # of just what was shown
         )
         left = len(waiting) - 1
     style = "green" if verdict == "allow" else "red"
     Screen(settings).line((f"{verdict} ", style), (found.name, "bold"), (f"  {found.id}", "dim"))
     rest = f"{left} more wait for an answer; then: " if left else ""
-    hint = f"{rest}mainspring run --resume {short(session.id)}"
-    Screen(settings, stderr=True).whole((hint, "dim"))
+    hint = f"{rest}mainspring run --resume {short_id(session.id)}"
+    Screen(settings, stderr=True).paragraph((hint, "dim"))
     return 0
 
 
-def _called(meant: str, waiting: list[OpenCall]) -> OpenCall:
+def _find_call(meant: str, waiting: list[OpenCall]) -> OpenCall:
     """Raises: InvalidInput."""
     found = [call for call in waiting if meant == call.id] or [
         call for call in waiting if meant and meant in call.id
@@ -254,6 +266,6 @@ def _called(meant: str, waiting: list[OpenCall]) -> OpenCall:
         return found[0]
     problem = "could be any of several calls" if found else "is not a call that waits"
     wrong = InvalidInput(f"{meant} {problem}")
-    listed = ", ".join(f"{call.name} {short(call.id)}" for call in waiting)
+    listed = ", ".join(f"{call.name} {short_id(call.id)}" for call in waiting)
     wrong.add_note(f"these wait: {listed}" if listed else "no call of this session waits")
     raise wrong

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from mainspring.core.lazy import LazyModule
+from mainspring.core.lazy_module import LazyModule
 from mainspring.edges.cli.action import Action
-from mainspring.edges.cli.log import Json, Yes
+from mainspring.edges.cli.log import JsonOption, YesOption
 
 if TYPE_CHECKING:
     from mainspring.edges.cli import skill_acts, skill_find, skill_install
@@ -24,11 +24,13 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="As `skill ls` lists it.")]
-Project: TypeAlias = Annotated[
+SkillName: TypeAlias = Annotated[
+    str, typer.Argument(metavar="NAME", help="As `skill ls` lists it.")
+]
+ProjectOption: TypeAlias = Annotated[
     bool, typer.Option("--project/--user", help="This project's skills, or those for all projects.")
 ]
-Anyway: TypeAlias = Annotated[
+AnywayOption: TypeAlias = Annotated[
     bool, typer.Option("--trust-anyway", help="Trust it even if something in it is dangerous.")
 ]
 
@@ -42,8 +44,8 @@ def new(
         str | None,
         typer.Option(metavar="TEXT", help="What it does and when to use it: what the model sees."),
     ] = None,
-    project: Project = False,
-    json: Json = False,
+    project: ProjectOption = False,
+    json: JsonOption = False,
 ) -> Action:
     """Begin a skill: one small SKILL.md that is valid as it stands."""
     return partial(
@@ -52,13 +54,13 @@ def new(
 
 
 @app.command()
-def ls(json: Json = False) -> Action:
+def ls(json: JsonOption = False) -> Action:
     """List the skills and commands that agents have here, and whether each is trusted."""
     return partial(skill_acts.ls, json=json)
 
 
 @app.command()
-def show(name: Name, json: Json = False) -> Action:
+def show(name: SkillName, json: JsonOption = False) -> Action:
     """Show a skill: what it says of itself, its files, its text."""
     return partial(skill_acts.show, name=name, json=json)
 
@@ -76,34 +78,34 @@ def install(  # noqa: PLR0913, PLR0917 (the options of the command)
         str, typer.Option("--only", "--skill", metavar="A,B", help="Which ones, if it has several.")
     ] = "",
     all_: Annotated[bool, typer.Option("--all", help="All skills that it has.")] = False,
-    project: Project = False,
+    project: ProjectOption = False,
     replace: Annotated[
         bool, typer.Option("--replace", help="In the place of an older one.")
     ] = False,
-    yes: Yes = False,
-    anyway: Anyway = False,
-    json: Json = False,
+    yes: YesOption = False,
+    anyway: AnywayOption = False,
+    json: JsonOption = False,
 ) -> Action:
     """Fetch skills, show what a scan finds in them, and keep them once you say so: from then on
     they are trusted as they are. A scan is not a proof."""
     names = frozenset(name.strip() for name in only.split(",") if name.strip())
-    installation = skill_install.Installation(
+    installation = skill_install.InstallRequest(
         source=source,
-        choice=skill_install.Choice(names=names, takes_all=all_),
+        skill_choice=skill_install.SkillChoice(names=names, takes_all=all_),
         is_project=project,
         replaces=replace,
         consent=_consent(yes, anyway),
     )
-    return partial(skill_install.install, installation=installation, json=json)
+    return partial(skill_install.install, install_request=installation, json=json)
 
 
 @app.command()
 def scan(
     skill: Annotated[str, typer.Argument(metavar="NAME|PATH", help="A skill, or any folder.")],
     trust: Annotated[bool, typer.Option("--trust", help="Trust it as it is now.")] = False,
-    yes: Yes = False,
-    anyway: Anyway = False,
-    json: Json = False,
+    yes: YesOption = False,
+    anyway: AnywayOption = False,
+    json: JsonOption = False,
 ) -> Action:
     """Look into a skill: scripts, network, secrets, hidden text, what it asks for. Exit status 1:
     something in it is dangerous. A scan is not a proof."""
@@ -112,19 +114,24 @@ def scan(
 
 
 @app.command()
-def remove(name: Name, project: Project = False, yes: Yes = False, json: Json = False) -> Action:
+def remove(
+    name: SkillName,
+    project: ProjectOption = False,
+    yes: YesOption = False,
+    json: JsonOption = False,
+) -> Action:
     """Delete an installed skill, and the trust in it."""
     return partial(skill_acts.remove, name=name, is_project=project, is_agreed=yes, json=json)
 
 
 @app.command()
-def disable(name: Name, json: Json = False) -> Action:
+def disable(name: SkillName, json: JsonOption = False) -> Action:
     """Switch a skill or a command off in all projects; its files stay."""
     return partial(skill_acts.switch, name=name, is_disabled=True, json=json)
 
 
 @app.command()
-def enable(name: Name, json: Json = False) -> Action:
+def enable(name: SkillName, json: JsonOption = False) -> Action:
     """Switch a skill on again."""
     return partial(skill_acts.switch, name=name, is_disabled=False, json=json)
 
@@ -141,7 +148,7 @@ def find(
             help="A folder of skills, a marketplace.json, a JSON list; or the address of one.",
         ),
     ],
-    json: Json = False,
+    json: JsonOption = False,
 ) -> Action:
     """Find skills in a catalogue by what they do; `skill install` gets them."""
     return partial(skill_find.find, query=" ".join(words), catalogue=catalogue, json=json)
@@ -155,7 +162,7 @@ def check(
     strict: Annotated[
         bool, typer.Option("--strict", help="By the letter of the standard, as for publishing.")
     ] = False,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> Action:
     """Say what is odd about skills. Exit status 1: one of them would not be used or, with --strict,
     is not valid."""

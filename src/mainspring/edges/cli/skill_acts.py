@@ -15,48 +15,53 @@ from msgspec import Struct
 from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, NotFound
-from mainspring.edges.cli.gist import cut
-from mainspring.edges.cli.printable import clean
-from mainspring.edges.cli.render import Part, Screen
+from mainspring.edges.cli.event_summary import truncate
+from mainspring.edges.cli.printing import Screen, StyledText, sanitize_text
 from mainspring.edges.cli.skill_report import (
     Consent,
-    agreed,
+    SkillUsageView,
+    confirm,
     print_files,
     print_report,
+    read_usage,
     require_consent,
     summary,
+    usage_text,
+    usage_view,
 )
-from mainspring.edges.cli.skill_usage import UseView, in_words, usage_here, use_view
-from mainspring.runtime.folder.finding import Finding
-from mainspring.runtime.folder.frontmatter import read_head
-from mainspring.runtime.folder.json_file import is_inside
-from mainspring.runtime.folder.scopes import Place, Scope, Scopes
-from mainspring.runtime.skills import installing
+from mainspring.runtime.agent_folder.finding import Finding
+from mainspring.runtime.agent_folder.frontmatter_fields import read_frontmatter
+from mainspring.runtime.agent_folder.json_file import is_inside
+from mainspring.runtime.agent_folder.scopes import PartLocation, Scope, Scopes
+from mainspring.runtime.skills import skill_installation
 from mainspring.runtime.skills.catalogue import BYTES_PER_TOKEN, tokens_of
-from mainspring.runtime.skills.disabling import set_disabled
-from mainspring.runtime.skills.discovery import discover
-from mainspring.runtime.skills.pins import PINS_FILE, Pin, Pins
-from mainspring.runtime.skills.reading import read_skill
-from mainspring.runtime.skills.scaffold import new_skill
-from mainspring.runtime.skills.scan import Report
+from mainspring.runtime.skills.scan import ScanReport
 from mainspring.runtime.skills.scan import scan as look_into
 from mainspring.runtime.skills.skill import Skill
-from mainspring.runtime.skills.strict import check_strict
-from mainspring.runtime.skills.usage import SkillUse
-from mainspring.wiring.agents import scopes_of
+from mainspring.runtime.skills.skill_discovery import discover, set_disabled
+from mainspring.runtime.skills.skill_file import read_skill
+from mainspring.runtime.skills.skill_installation import write_new_skill
+from mainspring.runtime.skills.skill_usage import SkillUse
+from mainspring.runtime.skills.strict_validation import check_strict
+from mainspring.runtime.skills.trust_pins import PINS_FILE, TrustPin, TrustPins
+from mainspring.wiring.agent_selection import scopes_of
 
-_LEVELS = {"error": "bold red", "warning": "yellow", "note": "dim"}
+_LEVEL_STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
-Trust: TypeAlias = Literal["trusted", "changed", "not trusted"]
-_TRUST_STYLES: dict[Trust, str] = {"trusted": "green", "changed": "bold red", "not trusted": "dim"}
-CHANGED = "changed since you trusted it; scan it again"
+TrustState: TypeAlias = Literal["trusted", "changed", "not trusted"]
+_TRUST_STYLES: dict[TrustState, str] = {
+    "trusted": "green",
+    "changed": "bold red",
+    "not trusted": "dim",
+}
+CHANGED_NOTE = "changed since you trusted it; scan it again"
 
 
-class SkillView(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SkillListView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     kind: str
     scope: Scope
-    trust: Trust
+    trust: TrustState
     idle_tokens: int
     """About: of the line that the model always sees."""
     loaded_tokens: int
@@ -68,15 +73,15 @@ class SkillView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     commit: str = ""
 
 
-class ShownView(Struct, frozen=True, kw_only=True):
+class SkillDetailView(Struct, frozen=True, kw_only=True):
     skill: Skill
-    trust: Trust
-    report: Report
-    usage: UseView
+    trust: TrustState
+    report: ScanReport
+    usage: SkillUsageView
     body: str
 
 
-class FindingView(Struct, frozen=True, kw_only=True):
+class SkillFindingView(Struct, frozen=True, kw_only=True):
     level: str
     file: str
     line: int | None
@@ -88,11 +93,11 @@ async def new(
     settings: Settings, *, name: str, description: str | None, is_project: bool, json: bool
 ) -> int:
     """Raises: InvalidInput, AlreadyThere."""
-    base = base_of(settings, is_project=is_project)
-    made = await to_thread.run_sync(new_skill, base, name, description)
+    base = install_base(settings, is_project=is_project)
+    made = await to_thread.run_sync(write_new_skill, base, name, description)
     if is_project:  # the user's own skills are trusted anyway, and stay so when they are edited
-        pin = Pin(hash=made.hash, when=clock.now())
-        await to_thread.run_sync(pins_of(settings).pin, made.file.parent, pin)
+        pin = TrustPin(hash=made.hash, when=clock.now())
+        await to_thread.run_sync(open_pins(settings).pin, made.file.parent, pin)
     screen = Screen(settings)
     if json:
         screen.json(msgspec.json.encode({"created": name, "file": str(made.file)}))
@@ -106,10 +111,12 @@ async def new(
 
 async def ls(settings: Settings, *, json: bool) -> int:
     """Raises: InvalidInput."""
-    scopes, pins = scopes_of(settings), pins_of(settings)
-    found = await to_thread.run_sync(partial(discover, scopes, is_pinned=pins.vouched))
-    used = await usage_here(settings)
-    views = await to_thread.run_sync(lambda: [_view(skill, pins, used) for skill in found.skills])
+    scopes, pins = scopes_of(settings), open_pins(settings)
+    found = await to_thread.run_sync(partial(discover, scopes, is_pinned=pins.trusted_hash))
+    used = await read_usage(settings)
+    views = await to_thread.run_sync(
+        lambda: [_skill_view(skill, pins, used) for skill in found.skills]
+    )
     screen = Screen(settings)
     if json:
         for view in views:
@@ -118,63 +125,65 @@ async def ls(settings: Settings, *, json: bool) -> int:
     notes = Screen(settings, stderr=True)
     for finding in found.findings:
         if finding.level != "note":
-            notes.whole((str(finding), _LEVELS[finding.level]))
+            notes.paragraph((str(finding), _LEVEL_STYLES[finding.level]))
     if not views:
-        notes.whole(("no skills here; `mainspring skill new NAME` begins one", "dim"))
+        notes.paragraph(("no skills here; `mainspring skill new NAME` begins one", "dim"))
         return 0
     screen.table(
         ["NAME", "SCOPE", "TRUST", "IDLE", "LOADED", "USES", "WHERE", "DESCRIPTION"],
-        [_row(view, scopes) for view in views],
+        [_skill_row(view, scopes) for view in views],
     )
     for view in views:
         if view.trust == "changed":
-            notes.whole((f"{view.name}: {CHANGED}", "yellow"))
+            notes.paragraph((f"{view.name}: {CHANGED_NOTE}", "yellow"))
     return 0
 
 
 async def show(settings: Settings, *, name: str, json: bool) -> int:
     """Raises: InvalidInput, NotFound, TooLarge."""
-    pins = pins_of(settings)
-    skill = await to_thread.run_sync(_named, scopes_of(settings), pins, name)
-    report = await to_thread.run_sync(look_into, _place(skill))
+    pins = open_pins(settings)
+    skill = await to_thread.run_sync(_find_skill, scopes_of(settings), pins, name)
+    report = await to_thread.run_sync(look_into, _skill_path(skill))
     text = await to_thread.run_sync(partial(Path(skill.file).read_text, errors="replace"))
-    trust, body = _trust(skill, pins), read_head(text).body
-    use = (await usage_here(settings)).get(skill.name, SkillUse())
+    trust, body = _trust_state(skill, pins), read_frontmatter(text).body
+    use = (await read_usage(settings)).get(skill.name, SkillUse())
     screen = Screen(settings)
     if json:
-        view = ShownView(skill=skill, trust=trust, report=report, usage=use_view(use), body=body)
+        view = SkillDetailView(
+            skill=skill, trust=trust, report=report, usage=usage_view(use), body=body
+        )
         screen.json(msgspec.json.encode(view))
         return 0
     screen.line((skill.name, "bold"), (f"  {skill.scope} {skill.kind}", ""))
-    screen.whole((skill.description, ""))
+    screen.paragraph((skill.description, ""))
     screen.line((skill.file, "dim"))
-    screen.whole((trust, _TRUST_STYLES[trust]), (f"; a scan says: {summary(report)}", ""))
-    screen.line((in_words(use), "dim"))
+    screen.paragraph((trust, _TRUST_STYLES[trust]), (f"; a scan says: {summary(report)}", ""))
+    screen.line((usage_text(use), "dim"))
     if skill.allowed_tools:
-        screen.whole(("may use, once trusted: ", "dim"), (", ".join(skill.allowed_tools), ""))
+        screen.paragraph(("may use, once trusted: ", "dim"), (", ".join(skill.allowed_tools), ""))
     print_files(screen, report)
-    screen.raw("\n" + clean(body).strip() + "\n")
+    screen.raw("\n" + sanitize_text(body).strip() + "\n")
     return 0
 
 
 async def scan(settings: Settings, *, meant: str, consent: Consent | None, json: bool) -> int:
     """Raises: InvalidInput, TooLarge."""
-    pins = pins_of(settings)
-    place = await to_thread.run_sync(_meant, settings, pins, meant)
+    pins = open_pins(settings)
+    place = await to_thread.run_sync(_resolve_path, settings, pins, meant)
     report = await to_thread.run_sync(look_into, place)
-    standing = await to_thread.run_sync(pins.standing, place)
+    standing = await to_thread.run_sync(pins.status, place)
     screen = Screen(settings)
     if json:
         screen.json(msgspec.json.encode(report))
     else:
         print_report(screen, report)
         if standing == "changed":
-            screen.whole(("it has changed since you trusted it", "bold red"))
+            screen.paragraph(("it has changed since you trusted it", "bold red"))
     if consent is None:
         return 1 if report.severity == "danger" else 0
     if not require_consent(settings, report, consent, f"Trust {meant} as it is now?"):
         return 1
-    pins.pin(place, Pin(hash=report.hash, when=clock.now(), severity=report.severity))
+    pins.pin(place, TrustPin(hash=report.hash, when=clock.now(), severity=report.severity))
     if not json:
         screen.line(("trusted ", "green"), (str(place), "bold"), ("; a change ends that", "dim"))
     return 0
@@ -184,17 +193,19 @@ async def remove(
     settings: Settings, *, name: str, is_project: bool, is_agreed: bool, json: bool
 ) -> int:
     """Raises: InvalidInput, NotFound."""
-    pins = pins_of(settings)
+    pins = open_pins(settings)
     scopes = scopes_of(settings)
     if is_project:
         scopes = Scopes(folder=scopes.folder)
-    skill = await to_thread.run_sync(_named, scopes, pins, name)
+    skill = await to_thread.run_sync(_find_skill, scopes, pins, name)
     _require_removable(skill)
-    if not is_agreed and not agreed(settings, f"Delete {skill.folder}?"):
+    if not is_agreed and not confirm(settings, f"Delete {skill.folder}?"):
         return 1
-    base = base_of(settings, is_project=skill.scope == "project")
-    with installing.workbench(base, now=clock.now()) as bench:
-        await to_thread.run_sync(installing.remove, Path(skill.folder), Path(bench), pins)
+    base = install_base(settings, is_project=skill.scope == "project")
+    with skill_installation.skill_staging_folder(base, now=clock.now()) as sandbox_pool:
+        await to_thread.run_sync(
+            skill_installation.remove, Path(skill.folder), Path(sandbox_pool), pins
+        )
     screen = Screen(settings)
     if json:
         screen.json(msgspec.json.encode({"removed": name, "folder": skill.folder}))
@@ -206,7 +217,7 @@ async def remove(
 async def switch(settings: Settings, *, name: str, is_disabled: bool, json: bool) -> int:
     """Raises: InvalidInput, NotFound."""
     if is_disabled:
-        await to_thread.run_sync(_named, scopes_of(settings), pins_of(settings), name)
+        await to_thread.run_sync(_find_skill, scopes_of(settings), open_pins(settings), name)
     change = partial(set_disabled, Path(settings.home), name, is_disabled=is_disabled)
     has_changed = await to_thread.run_sync(change)
     word = "disabled" if is_disabled else "enabled"
@@ -225,38 +236,42 @@ async def check(settings: Settings, *, paths: Sequence[str], is_strict: bool, js
     for path in paths:
         place = Path(settings.folder) / path
         folder = place.parent if place.is_file() else place
-        findings = await to_thread.run_sync(check_strict if is_strict else _lenient, folder)
-        is_valid = not any(each.level == "error" or is_strict for each in findings)
+        findings = await to_thread.run_sync(
+            check_strict if is_strict else _lenient_findings, folder
+        )
+        is_valid = not any(item.level == "error" or is_strict for item in findings)
         is_well = is_well and is_valid
         for finding in findings:
             if json:
                 screen.json(msgspec.json.encode(_finding_view(finding)))
             else:
-                screen.whole((str(finding), _LEVELS[finding.level]))
+                screen.paragraph((str(finding), _LEVEL_STYLES[finding.level]))
         if not json:
             screen.line(("valid " if is_valid else "not valid ", ""), (path, "bold"))
     return 0 if is_well else 1
 
 
-def base_of(settings: Settings, *, is_project: bool) -> Path:
+def install_base(settings: Settings, *, is_project: bool) -> Path:
     """Raises: InvalidInput: what a project brings would make us write elsewhere."""
     base = Path(settings.folder if is_project else settings.home)
-    if is_project and not is_inside(base / installing.FOLDER, base):
-        raise InvalidInput(f"{base / installing.FOLDER}: a link that leads out of the project")
+    if is_project and not is_inside(base / skill_installation.FOLDER, base):
+        raise InvalidInput(
+            f"{base / skill_installation.FOLDER}: a link that leads out of the project"
+        )
     return base
 
 
-def pins_of(settings: Settings) -> Pins:
-    return Pins(Path(settings.home) / PINS_FILE)
+def open_pins(settings: Settings) -> TrustPins:
+    return TrustPins(Path(settings.home) / PINS_FILE)
 
 
-def _place(skill: Skill) -> Path:
+def _skill_path(skill: Skill) -> Path:
     return Path(skill.folder if skill.kind == "skill" else skill.file)
 
 
-def _named(scopes: Scopes, pins: Pins, name: str) -> Skill:
+def _find_skill(scopes: Scopes, trust_pins: TrustPins, name: str) -> Skill:
     """Raises: NotFound."""
-    for skill in discover(scopes, is_pinned=pins.vouched).skills:
+    for skill in discover(scopes, is_pinned=trust_pins.trusted_hash).skills:
         if skill.name == name:
             return skill
     missing = NotFound("skill", name)
@@ -264,38 +279,38 @@ def _named(scopes: Scopes, pins: Pins, name: str) -> Skill:
     raise missing
 
 
-def _meant(settings: Settings, pins: Pins, meant: str) -> Path:
+def _resolve_path(settings: Settings, trust_pins: TrustPins, meant: str) -> Path:
     """A skill's name or, if it does not look like one or there is none, a path.
 
     Raises: NotFound.
     """
     path = Path(settings.folder) / Path(meant).expanduser()
-    looks_like_path = meant.startswith((".", "~")) or any(each in meant for each in (os.sep, "/"))
+    looks_like_path = meant.startswith((".", "~")) or any(item in meant for item in (os.sep, "/"))
     if looks_like_path and path.exists():
         return path.parent if path.name.lower() == "skill.md" else path
     try:
-        return _place(_named(scopes_of(settings), pins, meant))
+        return _skill_path(_find_skill(scopes_of(settings), trust_pins, meant))
     except NotFound:
         if path.exists():
             return path
         raise
 
 
-def _trust(skill: Skill, pins: Pins) -> Trust:
-    if pins.standing(_place(skill)) == "changed":
+def _trust_state(skill: Skill, trust_pins: TrustPins) -> TrustState:
+    if trust_pins.status(_skill_path(skill)) == "changed":
         return "changed"
     return "trusted" if skill.is_trusted else "not trusted"
 
 
-def _view(skill: Skill, pins: Pins, used: Mapping[str, SkillUse]) -> SkillView:
-    pin = pins.of(_place(skill))
-    return SkillView(
+def _skill_view(skill: Skill, trust_pins: TrustPins, used: Mapping[str, SkillUse]) -> SkillListView:
+    pin = trust_pins.of(_skill_path(skill))
+    return SkillListView(
         name=skill.name,
         kind=skill.kind,
         scope=skill.scope,
-        trust=_trust(skill, pins),
+        trust=_trust_state(skill, trust_pins),
         idle_tokens=tokens_of(skill),
-        loaded_tokens=round(_size(skill) / BYTES_PER_TOKEN),
+        loaded_tokens=round(_text_tokens(skill) / BYTES_PER_TOKEN),
         file=skill.file,
         description=skill.description,
         uses=used[skill.name].uses if skill.name in used else 0,
@@ -304,14 +319,14 @@ def _view(skill: Skill, pins: Pins, used: Mapping[str, SkillUse]) -> SkillView:
     )
 
 
-def _size(skill: Skill) -> int:
+def _text_tokens(skill: Skill) -> int:
     try:
         return os.stat(skill.file).st_size
     except OSError:
         return 0
 
 
-def _row(view: SkillView, scopes: Scopes) -> list[Part]:
+def _skill_row(view: SkillListView, scopes: Scopes) -> list[StyledText]:
     return [
         (view.name if view.kind == "skill" else f"/{view.name}", "bold"),
         (view.scope, ""),
@@ -319,8 +334,8 @@ def _row(view: SkillView, scopes: Scopes) -> list[Part]:
         (str(view.idle_tokens), "dim"),
         (str(view.loaded_tokens), "dim"),
         (str(view.uses), "dim"),
-        (scopes.shown(Path(view.file)), "dim"),
-        (cut(view.description), ""),
+        (scopes.display_path(Path(view.file)), "dim"),
+        (truncate(view.description), ""),
     ]
 
 
@@ -336,21 +351,21 @@ def _require_removable(skill: Skill) -> None:
         raise InvalidInput(f"{skill.name} is a single file: delete {skill.file}")
 
 
-def _lenient(folder: Path) -> list[Finding]:
+def _lenient_findings(folder: Path) -> list[Finding]:
     file = next(
         (folder / name for name in ("SKILL.md", "skill.md") if (folder / name).exists()), None
     )
     if file is None:
         return [Finding(level="error", file=folder.name, what="has no SKILL.md")]
     shown = f"{folder.absolute().name}/{file.name}"
-    skill, findings = read_skill(file, Place(folder.parent, "project"), shown)
-    if skill is None and not any(each.level == "error" for each in findings):
+    skill, findings = read_skill(file, PartLocation(folder.parent, "project"), shown)
+    if skill is None and not any(finding.level == "error" for finding in findings):
         return [*findings, Finding(level="error", file=shown, what="cannot be used")]
     return findings
 
 
-def _finding_view(finding: Finding) -> FindingView:
-    return FindingView(
+def _finding_view(finding: Finding) -> SkillFindingView:
+    return SkillFindingView(
         level=finding.level,
         file=finding.file,
         line=finding.line,

@@ -9,10 +9,15 @@ from anyio import to_thread
 
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
-from mainspring.edges.cli.render import Screen
-from mainspring.runtime.folder.whole_file import read_bounded
-from mainspring.runtime.skills.offers import Entry, best_entries, entries_in, entries_of
-from mainspring.wiring.downloading import download
+from mainspring.edges.cli.download import download
+from mainspring.edges.cli.printing import Screen
+from mainspring.runtime.agent_folder.atomic_file import read_bounded
+from mainspring.runtime.skills.published_skills import (
+    PublishedSkill,
+    best_entries,
+    entries_in,
+    entries_of,
+)
 
 _MAX_BYTES = 20_000_000
 _MAX_RESULTS = 20
@@ -23,7 +28,7 @@ async def find(settings: Settings, *, query: str, catalogue: str, json: bool) ->
 
     Raises: InvalidInput, NetworkRefused.
     """
-    entries = await _entries(settings, catalogue)
+    entries = await _read_entries(settings, catalogue)
     fitting = await to_thread.run_sync(best_entries, entries, query, _MAX_RESULTS)
     screen = Screen(settings)
     if json:
@@ -39,17 +44,17 @@ async def find(settings: Settings, *, query: str, catalogue: str, json: bool) ->
         )
     else:
         found = f"none of the {len(entries)} skills fits {query!r}"
-        Screen(settings, stderr=True).whole((found, "dim"))
+        Screen(settings, stderr=True).paragraph((found, "dim"))
     return 0 if fitting else 1
 
 
-async def _entries(settings: Settings, catalogue: str) -> list[Entry]:
+async def _read_entries(settings: Settings, catalogue: str) -> list[PublishedSkill]:
     if catalogue.startswith("https://"):
         return entries_of(await download(catalogue, max_bytes=_MAX_BYTES))
     return await to_thread.run_sync(_local_entries, Path(settings.folder), catalogue)
 
 
-def _local_entries(folder: Path, catalogue: str) -> list[Entry]:
+def _local_entries(folder: Path, catalogue: str) -> list[PublishedSkill]:
     place = folder / Path(catalogue).expanduser()
     if place.is_dir():
         return entries_in(place)

@@ -13,105 +13,126 @@ from msgspec import Struct
 
 from mainspring.config import Settings
 from mainspring.core import clock
-from mainspring.edges.cli.render import Screen, counted
-from mainspring.edges.cli.skill_acts import base_of, pins_of
+from mainspring.edges.cli.printing import Screen, plural
+from mainspring.edges.cli.skill_acts import install_base, open_pins
 from mainspring.edges.cli.skill_report import (
-    STYLES,
+    SEVERITY_STYLES,
     Consent,
-    agreed,
+    confirm,
     print_report,
     require_consent,
     summary,
 )
-from mainspring.runtime.skills import installing
-from mainspring.runtime.skills.fetching import located
-from mainspring.runtime.skills.installing import Candidate, Choice
-from mainspring.runtime.skills.scan import Report
+from mainspring.runtime.skills import skill_installation
+from mainspring.runtime.skills.scan import ScanReport
+from mainspring.runtime.skills.skill_installation import SkillCandidate, SkillChoice
+from mainspring.runtime.skills.source_fetching import resolve_source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Installation:
+class InstallRequest:
     """What is to be installed, and where."""
 
     source: str
-    choice: Choice = installing.ONE
+    skill_choice: SkillChoice = skill_installation.DEFAULT_CHOICE
     is_project: bool
     replaces: bool
     consent: Consent
 
 
-class InstalledView(Struct, frozen=True, kw_only=True):
+class InstalledSkillView(Struct, frozen=True, kw_only=True):
     installed: str
     folder: str
     source: str
     commit: str
-    report: Report
+    report: ScanReport
 
 
-async def install(settings: Settings, *, installation: Installation, json: bool) -> int:
+async def install(settings: Settings, *, install_request: InstallRequest, json: bool) -> int:
     """Exit status 1: nobody agreed, or some of several were left out.
 
     Raises: InvalidInput, AlreadyThere, TooLarge.
     """
-    base = base_of(settings, is_project=installation.is_project)
-    source = located(installation.source, Path(settings.folder))
+    base = install_base(settings, is_project=install_request.is_project)
+    source = resolve_source(install_request.source, Path(settings.folder))
     screen, notes = Screen(settings), Screen(settings, stderr=True)
-    with installing.workbench(base, now=clock.now()) as folder:
-        bench = Path(folder)
-        fetch = partial(installing.fetch, source, bench, installation.choice)
+    with skill_installation.skill_staging_folder(base, now=clock.now()) as folder:
+        sandbox_pool = Path(folder)
+        fetch = partial(
+            skill_installation.fetch, source, sandbox_pool, install_request.skill_choice
+        )
         offer = await to_thread.run_sync(fetch)
         if len(offer.candidates) == 1:
             candidates = list(offer.candidates)
-            is_agreed = _is_one_agreed(settings, candidates[0], installation, base, json=json)
+            is_agreed = _confirm_one(settings, candidates[0], install_request, base, json=json)
         else:
-            candidates = list(_installable(notes, offer.candidates, installation, base))
-            is_agreed = bool(candidates) and _are_several_agreed(
-                settings, candidates, installation, json=json
+            candidates = list(_installable(notes, offer.candidates, install_request, base))
+            is_agreed = bool(candidates) and _confirm_several(
+                settings, candidates, install_request, json=json
             )
         if not is_agreed:
             return 1
         for candidate in candidates:
-            keep = partial(installing.keep, candidate, bench, base, replaces=installation.replaces)
+            keep = partial(
+                skill_installation.install,
+                candidate,
+                sandbox_pool,
+                base,
+                replaces=install_request.replaces,
+            )
             kept = await to_thread.run_sync(keep)
-            installing.vouch(candidate, kept, pins_of(settings), clock.now())
+            skill_installation.trust(candidate, kept, open_pins(settings), clock.now())
             _print_installed(screen, candidate, kept, json=json)
-    if offer.others and not (json or installation.choice.takes_all):
-        more = f"{counted(len(offer.others), 'more skill')} there: --all or --only installs them"
-        notes.whole((more, "dim"))
+    if offer.others and not (json or install_request.skill_choice.takes_all):
+        more = f"{plural(len(offer.others), 'more skill')} there: --all or --only installs them"
+        notes.paragraph((more, "dim"))
     return 0 if len(candidates) == len(offer.candidates) else 1
 
 
-def _is_one_agreed(
-    settings: Settings, candidate: Candidate, installation: Installation, base: Path, *, json: bool
+def _confirm_one(
+    settings: Settings,
+    skill_candidate: SkillCandidate,
+    install_request: InstallRequest,
+    base: Path,
+    *,
+    json: bool,
 ) -> bool:
-    installing.check_free(base, candidate.skill.name, replaces=installation.replaces)
+    skill_installation.check_free(
+        base, skill_candidate.skill.name, replaces=install_request.replaces
+    )
     if not json:
         screen = Screen(settings)
-        at = f" at {candidate.commit[:12]}" if candidate.commit else ""
-        screen.line((candidate.skill.name, "bold"), (f"  from {candidate.source}{at}", "dim"))
-        screen.whole((candidate.skill.description, ""))
-        print_report(screen, candidate.report)
-    question = f"Install {candidate.skill.name}, and trust it as it is?"
-    return require_consent(settings, candidate.report, installation.consent, question)
+        at = f" at {skill_candidate.commit[:12]}" if skill_candidate.commit else ""
+        screen.line(
+            (skill_candidate.skill.name, "bold"), (f"  from {skill_candidate.source}{at}", "dim")
+        )
+        screen.paragraph((skill_candidate.skill.description, ""))
+        print_report(screen, skill_candidate.scan_report)
+    question = f"Install {skill_candidate.skill.name}, and trust it as it is?"
+    return require_consent(settings, skill_candidate.scan_report, install_request.consent, question)
 
 
 def _installable(
-    notes: Screen, candidates: Sequence[Candidate], installation: Installation, base: Path
-) -> Iterator[Candidate]:
+    notes: Screen, candidates: Sequence[SkillCandidate], install_request: InstallRequest, base: Path
+) -> Iterator[SkillCandidate]:
     """Of several, those that nothing speaks against; the rest is named with the reason."""
     for candidate in candidates:
         name = candidate.skill.name
-        if candidate.report.severity == "danger" and not installation.consent.covers_danger:
-            why = f"a scan finds {summary(candidate.report)}; `--only {name}` shows it"
-            notes.whole((f"{name} is left out: {why}", "yellow"))
-        elif not installation.replaces and installing.is_taken(base, name):
-            notes.whole((f"{name} is left out: it is installed already; --replace", "yellow"))
+        if candidate.scan_report.severity == "danger" and not install_request.consent.covers_danger:
+            why = f"a scan finds {summary(candidate.scan_report)}; `--only {name}` shows it"
+            notes.paragraph((f"{name} is left out: {why}", "yellow"))
+        elif not install_request.replaces and skill_installation.is_installed(base, name):
+            notes.paragraph((f"{name} is left out: it is installed already; --replace", "yellow"))
         else:
             yield candidate
 
 
-def _are_several_agreed(
-    settings: Settings, candidates: Sequence[Candidate], installation: Installation, *, json: bool
+def _confirm_several(
+    settings: Settings,
+    candidates: Sequence[SkillCandidate],
+    install_request: InstallRequest,
+    *,
+    json: bool,
 ) -> bool:
     if not json:
         Screen(settings).table(
@@ -119,29 +140,33 @@ def _are_several_agreed(
             [
                 [
                     (candidate.skill.name, "bold"),
-                    (str(len(candidate.report.files)), "dim"),
+                    (str(len(candidate.scan_report.files)), "dim"),
                     (
-                        summary(candidate.report),
-                        STYLES[candidate.report.severity or "note"],
+                        summary(candidate.scan_report),
+                        SEVERITY_STYLES[candidate.scan_report.severity or "note"],
                     ),
                     (candidate.skill.description, ""),
                 ]
                 for candidate in candidates
             ],
         )
-    question = f"Install {counted(len(candidates), 'skill')}, and trust them as they are?"
-    return installation.consent.is_given or agreed(settings, question)
+    question = f"Install {plural(len(candidates), 'skill')}, and trust them as they are?"
+    return install_request.consent.is_given or confirm(settings, question)
 
 
-def _print_installed(screen: Screen, candidate: Candidate, kept: Path, *, json: bool) -> None:
+def _print_installed(
+    screen: Screen, skill_candidate: SkillCandidate, kept: Path, *, json: bool
+) -> None:
     if not json:
-        screen.line(("installed ", "green"), (candidate.skill.name, "bold"), (f"  {kept}", "dim"))
+        screen.line(
+            ("installed ", "green"), (skill_candidate.skill.name, "bold"), (f"  {kept}", "dim")
+        )
         return
-    view = InstalledView(
-        installed=candidate.skill.name,
+    view = InstalledSkillView(
+        installed=skill_candidate.skill.name,
         folder=str(kept),
-        source=candidate.source,
-        commit=candidate.commit,
-        report=candidate.report,
+        source=skill_candidate.source,
+        commit=skill_candidate.commit,
+        report=skill_candidate.scan_report,
     )
     screen.json(msgspec.json.encode(view))

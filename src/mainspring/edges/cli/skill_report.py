@@ -1,4 +1,4 @@
-"""What a scan of a skill found, as people read it. Deciding is theirs."""
+"""Prints what a scan of a skill found and how skills were used, and asks for consent."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import typer
+from msgspec import Struct
 
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
-from mainspring.edges.cli.render import Screen, byte_size, counted
-from mainspring.runtime.skills.scan import SEVERITIES, Hit, Report, ScannedFile
+from mainspring.edges.cli.printing import Screen, byte_size, dollars, plural
+from mainspring.runtime.skills.scan import SEVERITIES, ScanHit, ScannedFile, ScanReport
 from mainspring.runtime.skills.scan_rule import Severity
+from mainspring.runtime.skills.skill_usage import SkillUse, read_skill_usage
+from mainspring.wiring.stores import has_store, open_log
 
-NO_PROOF = "a scan is not a proof: read what it brings before you trust it"
-STYLES: Mapping[Severity, str] = {"danger": "bold red", "caution": "yellow", "note": "dim"}
+NO_PROOF_NOTE = "a scan is not a proof: read what it brings before you trust it"
+SEVERITY_STYLES: Mapping[Severity, str] = {"danger": "bold red", "caution": "yellow", "note": "dim"}
 _MAX_FILES = 30
 _MAX_NOTES = 12
 
@@ -28,60 +31,67 @@ class Consent:
     covers_danger: bool
 
 
-def print_report(screen: Screen, report: Report) -> None:
-    print_files(screen, report)
-    if report.hosts:
-        hosts = ", ".join(report.hosts[:20]) + (", ..." if len(report.hosts) > 20 else "")
-        screen.whole(("names on the network: ", "dim"), (hosts, ""))
+def print_report(screen: Screen, scan_report: ScanReport) -> None:
+    print_files(screen, scan_report)
+    if scan_report.hosts:
+        hosts = ", ".join(scan_report.hosts[:20]) + (", ..." if len(scan_report.hosts) > 20 else "")
+        screen.paragraph(("names on the network: ", "dim"), (hosts, ""))
     for severity in SEVERITIES:
-        hits = report.of(severity)
+        hits = scan_report.of(severity)
         most = _MAX_NOTES if severity == "note" else len(hits)
         for hit in hits[:most]:
             _print_hit(screen, hit)
         if len(hits) > most:
-            screen.line((f"and {counted(len(hits) - most, 'more note')} (--json has all)", "dim"))
-    screen.whole((summary(report), STYLES[report.severity] if report.severity else "green"))
-    screen.whole((NO_PROOF, "dim"))
+            screen.line((f"and {plural(len(hits) - most, 'more note')} (--json has all)", "dim"))
+    screen.paragraph(
+        (
+            summary(scan_report),
+            SEVERITY_STYLES[scan_report.severity] if scan_report.severity else "green",
+        )
+    )
+    screen.paragraph((NO_PROOF_NOTE, "dim"))
 
 
-def print_files(screen: Screen, report: Report) -> None:
+def print_files(screen: Screen, scan_report: ScanReport) -> None:
     screen.table(
         ["FILE", "SIZE", "WHAT", "DOES"],
         [
             [
                 (file.path, "bold" if file.is_executable else ""),
                 (byte_size(file.size), "dim"),
-                (_what(file), ""),
-                (_does(report, file), ""),
+                (_file_kind(file), ""),
+                (_file_behaviour(scan_report, file), ""),
             ]
-            for file in report.files[:_MAX_FILES]
+            for file in scan_report.files[:_MAX_FILES]
         ],
     )
-    if len(report.files) > _MAX_FILES:
-        screen.line((f"and {counted(len(report.files) - _MAX_FILES, 'more file')}", "dim"))
+    if len(scan_report.files) > _MAX_FILES:
+        screen.line((f"and {plural(len(scan_report.files) - _MAX_FILES, 'more file')}", "dim"))
 
 
-def summary(report: Report) -> str:
-    if report.severity is None:
+def summary(scan_report: ScanReport) -> str:
+    if scan_report.severity is None:
         return "nothing found"
-    found = Counter(hit.severity for hit in report.hits)
-    told = [counted(found[severity], severity) for severity in SEVERITIES if found[severity]]
-    return ", ".join(told) + (f", and {report.left_off} more" if report.left_off else "")
+    found = Counter(hit.severity for hit in scan_report.hits)
+    told = [plural(found[severity], severity) for severity in SEVERITIES if found[severity]]
+    return ", ".join(told) + (f", and {scan_report.left_off} more" if scan_report.left_off else "")
 
 
-def require_consent(settings: Settings, report: Report, consent: Consent, question: str) -> bool:
+def require_consent(
+    settings: Settings, scan_report: ScanReport, consent: Consent, question: str
+) -> bool:
     """
     Raises:
         InvalidInput: it is dangerous and that was not agreed to, or there is nobody to ask.
     """
-    if report.severity == "danger" and not consent.covers_danger:
+    if scan_report.severity == "danger" and not consent.covers_danger:
         refused = InvalidInput("something in it is dangerous: it is not trusted")
         refused.add_note("read it; if you know why it is there, --trust-anyway")
         raise refused
-    return consent.is_given or agreed(settings, question)
+    return consent.is_given or confirm(settings, question)
 
 
-def agreed(settings: Settings, question: str) -> bool:
+def confirm(settings: Settings, question: str) -> bool:
     """
     Raises:
         InvalidInput: there is nobody to ask.
@@ -92,28 +102,73 @@ def agreed(settings: Settings, question: str) -> bool:
         raise refused
     if typer.confirm(question, err=True):
         return True
-    Screen(settings, stderr=True).whole(("nothing was changed", "dim"))
+    Screen(settings, stderr=True).paragraph(("nothing was changed", "dim"))
     return False
 
 
-def _print_hit(screen: Screen, hit: Hit) -> None:
-    where = hit.file if hit.line is None else f"{hit.file}:{hit.line}"
-    more = f" (and {hit.more} more)" if hit.more else ""
-    screen.whole(
-        (f"{hit.severity} ", STYLES[hit.severity]), (where, "bold"), (f"  {hit.rule}{more}", "")
+def _print_hit(screen: Screen, scan_hit: ScanHit) -> None:
+    where = scan_hit.file if scan_hit.line is None else f"{scan_hit.file}:{scan_hit.line}"
+    more = f" (and {scan_hit.more} more)" if scan_hit.more else ""
+    screen.paragraph(
+        (f"{scan_hit.severity} ", SEVERITY_STYLES[scan_hit.severity]),
+        (where, "bold"),
+        (f"  {scan_hit.rule}{more}", ""),
     )
-    screen.whole((hit.why, ""), indent=2)
-    if hit.excerpt:
-        screen.line((f"  | {hit.excerpt}", "dim"))
+    screen.paragraph((scan_hit.why, ""), indent=2)
+    if scan_hit.excerpt:
+        screen.line((f"  | {scan_hit.excerpt}", "dim"))
 
 
-def _what(file: ScannedFile) -> str:
+def _file_kind(file: ScannedFile) -> str:
     what = file.language or file.kind
     return f"{what}, executable" if file.is_executable else what
 
 
-def _does(report: Report, file: ScannedFile) -> str:
+def _file_behaviour(scan_report: ScanReport, file: ScannedFile) -> str:
     topics = dict.fromkeys(
-        hit.topic for hit in report.hits if hit.file == file.path and hit.severity != "note"
+        hit.topic for hit in scan_report.hits if hit.file == file.path and hit.severity != "note"
     )
     return ", ".join(topics)
+
+
+class SkillUsageView(Struct, frozen=True, kw_only=True):
+    uses: int
+    by_model: int
+    by_user: int
+    sessions: int
+    succeeded: int
+    failed: int
+    cost_usd: str
+    last: str | None
+
+
+async def read_usage(settings: Settings) -> Mapping[str, SkillUse]:
+    """In all sessions of this store; to look at nothing must not create anything."""
+    if not has_store(settings):
+        return {}
+    async with open_log(settings) as log:
+        return await read_skill_usage(log)
+
+
+def usage_view(use: SkillUse) -> SkillUsageView:
+    return SkillUsageView(
+        uses=use.uses,
+        by_model=use.by_model,
+        by_user=use.by_user,
+        sessions=use.sessions,
+        succeeded=use.succeeded,
+        failed=use.failed,
+        cost_usd=str(use.cost_usd),
+        last=None if use.last is None else use.last.isoformat(),
+    )
+
+
+def usage_text(use: SkillUse) -> str:
+    if use.last is None:
+        return "never used"
+    times, sessions = plural(use.uses, "time"), plural(use.sessions, "session")
+    return (
+        f"used {times} in {sessions}, {use.by_user} of them by a user;"
+        f" {use.succeeded} went well, {use.failed} did not; {dollars(use.cost_usd)};"
+        f" last on {use.last.date().isoformat()}"
+    )

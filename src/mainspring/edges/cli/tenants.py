@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from mainspring.core.lazy import LazyModule
+from mainspring.core.lazy_module import LazyModule
 from mainspring.edges.cli.action import Action
-from mainspring.edges.cli.keys import dollars
-from mainspring.edges.cli.log import Json
+from mainspring.edges.cli.keys import parse_dollars
+from mainspring.edges.cli.log import JsonOption
 
 if TYPE_CHECKING:
     from mainspring.edges.cli import halts_acts, tenants_acts
@@ -35,7 +35,7 @@ RateOption: TypeAlias = Annotated[
 ]
 BudgetOption: TypeAlias = Annotated[
     Decimal | None,
-    typer.Option(parser=dollars, metavar="USD", help="What its sessions may cost a day."),
+    typer.Option(parser=parse_dollars, metavar="USD", help="What its sessions may cost a day."),
 ]
 AgentBudgets: TypeAlias = Annotated[
     list[str] | None,
@@ -54,13 +54,13 @@ def create(
     rate: RateOption = None,
     daily_budget: BudgetOption = None,
     agent_budget: AgentBudgets = None,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> Action:
     """Make a tenant."""
     return partial(
         tenants_acts.create,
         tenant=tenant,
-        given=_given(name, rate, daily_budget, agent_budget),
+        given=_changed_fields(name, rate, daily_budget, agent_budget),
         json=json,
     )
 
@@ -72,26 +72,26 @@ def change(
     rate: RateOption = None,
     daily_budget: BudgetOption = None,
     agent_budget: AgentBudgets = None,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> Action:
     """Change a tenant's name or limits; what is not given stays."""
     return partial(
         tenants_acts.change,
         tenant=tenant,
-        given=_given(name, rate, daily_budget, agent_budget),
+        given=_changed_fields(name, rate, daily_budget, agent_budget),
         json=json,
     )
 
 
-def _given(
+def _changed_fields(
     name: str | None, rate: int | None, daily_budget: Decimal | None, agents: list[str] | None
 ) -> dict[str, object]:
     budgets: dict[str, Decimal] = {}
-    for each in agents or ():
-        agent, equals, amount = each.rpartition("=")
+    for item in agents or ():
+        agent, equals, amount = item.rpartition("=")
         if not (agent and equals):
-            raise typer.BadParameter(f"{each!r} is not as NAME=USD")
-        budgets[agent] = dollars(amount)
+            raise typer.BadParameter(f"{item!r} is not as NAME=USD")
+        budgets[agent] = parse_dollars(amount)
     given = {
         "name": name,
         "requests_per_minute": rate,
@@ -102,61 +102,63 @@ def _given(
 
 
 @app.command()
-def ls(json: Json = False) -> Action:
+def ls(json: JsonOption = False) -> Action:
     """List tenants, newest first."""
     return partial(tenants_acts.ls, json=json)
 
 
 @app.command()
-def show(tenant: TenantId, json: Json = False) -> Action:
+def show(tenant: TenantId, json: JsonOption = False) -> Action:
     """Show a tenant, its limits and what it has spent today."""
     return partial(tenants_acts.show, tenant=tenant, json=json)
 
 
 @app.command()
-def disable(tenant: TenantId, json: Json = False) -> Action:
+def disable(tenant: TenantId, json: JsonOption = False) -> Action:
     """Let nobody of a tenant in, within seconds; nothing of it is lost."""
-    return partial(tenants_acts.switch, tenant=tenant, is_enabled=False, json=json)
+    return partial(tenants_acts.set_enabled, tenant=tenant, is_enabled=False, json=json)
 
 
 @app.command()
-def enable(tenant: TenantId, json: Json = False) -> Action:
+def enable(tenant: TenantId, json: JsonOption = False) -> Action:
     """Let a tenant in again."""
-    return partial(tenants_acts.switch, tenant=tenant, is_enabled=True, json=json)
+    return partial(tenants_acts.set_enabled, tenant=tenant, is_enabled=True, json=json)
 
 
-Agent: TypeAlias = Annotated[str | None, typer.Option(help="Only this agent.", metavar="ID")]
-OfTenant: TypeAlias = Annotated[
+AgentOption: TypeAlias = Annotated[str | None, typer.Option(help="Only this agent.", metavar="ID")]
+TenantOnly: TypeAlias = Annotated[
     str | None, typer.Option(help="This tenant; with --agent, the agent's.", metavar="ID")
 ]
-Everything: TypeAlias = Annotated[bool, typer.Option("--all", help="Everything, of all tenants.")]
+EverythingOption: TypeAlias = Annotated[
+    bool, typer.Option("--all", help="Everything, of all tenants.")
+]
 
 
 def halt(
-    agent: Agent = None,
-    tenant: OfTenant = None,
-    everything: Everything = False,
+    agent_option: AgentOption = None,
+    tenant: TenantOnly = None,
+    everything_option: EverythingOption = False,
     reason: Annotated[str, typer.Option(help="Why; people will ask.")] = "",
-    json: Json = False,
+    json_option: JsonOption = False,
 ) -> Action:
     """Stop an agent, a tenant or everything; without any of these, show what is stopped."""
-    if not (agent or tenant or everything):
-        return partial(halts_acts.ls, json=json)
-    scope = _scope(agent, tenant, everything=everything)
-    return partial(halts_acts.halt, scope=scope, reason=reason, json=json)
+    if not (agent_option or tenant or everything_option):
+        return partial(halts_acts.ls, json=json_option)
+    scope = _scope(agent_option, tenant, everything=everything_option)
+    return partial(halts_acts.halt, scope=scope, reason=reason, json=json_option)
 
 
 def resume(
-    agent: Agent = None,
-    tenant: OfTenant = None,
-    everything: Everything = False,
-    json: Json = False,
+    agent_option: AgentOption = None,
+    tenant: TenantOnly = None,
+    everything_option: EverythingOption = False,
+    json_option: JsonOption = False,
 ) -> Action:
     """Let what was stopped go on, named as it was when it was stopped."""
-    if not (agent or tenant or everything):
+    if not (agent_option or tenant or everything_option):
         raise typer.BadParameter("what? --agent, --tenant or --all")
-    scope = _scope(agent, tenant, everything=everything)
-    return partial(halts_acts.resume, scope=scope, json=json)
+    scope = _scope(agent_option, tenant, everything=everything_option)
+    return partial(halts_acts.resume, scope=scope, json=json_option)
 
 
 def _scope(agent: str | None, tenant: str | None, *, everything: bool) -> tuple[str, str | None]:

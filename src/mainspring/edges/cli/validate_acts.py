@@ -10,16 +10,16 @@ from anyio import to_thread
 from msgspec import Struct
 
 from mainspring.config import Settings
-from mainspring.edges.cli.render import Screen, counted
-from mainspring.runtime.folder.checking import Ignored, Part, Report
-from mainspring.runtime.folder.finding import Finding
-from mainspring.wiring.validating import validate
+from mainspring.edges.cli.printing import Screen, plural
+from mainspring.runtime.agent_folder.finding import Finding
+from mainspring.runtime.agent_folder.validation import FolderReport, IgnoredItem, PartReport
+from mainspring.wiring.folder_validation import validate
 
-_MOST = 20
+_MAX_LINES = 20
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
 
-class FindingView(Struct, frozen=True, kw_only=True):
+class ValidationFindingView(Struct, frozen=True, kw_only=True):
     level: str
     file: str
     line: int | None
@@ -32,20 +32,20 @@ class IgnoredView(Struct, frozen=True, kw_only=True):
     why: str
 
 
-class PartView(Struct, frozen=True, kw_only=True):
+class AgentPartView(Struct, frozen=True, kw_only=True):
     name: str
     honoured: tuple[str, ...]
     not_honoured: list[IgnoredView]
-    findings: list[FindingView]
+    findings: list[ValidationFindingView]
 
 
-class ReportView(Struct, frozen=True, kw_only=True):
+class ValidationReportView(Struct, frozen=True, kw_only=True):
     """What `--json` prints."""
 
     ok: bool
     errors: int
     warnings: int
-    parts: list[PartView]
+    parts: list[AgentPartView]
 
 
 async def check(settings: Settings, *, folder: str | None, strict: bool, json: bool) -> int:
@@ -54,64 +54,66 @@ async def check(settings: Settings, *, folder: str | None, strict: bool, json: b
     is_well = not report.errors and not (strict and report.warnings)
     screen = Screen(settings)
     if json:
-        screen.json(msgspec.json.encode(_view(report, is_well=is_well)))
+        screen.json(msgspec.json.encode(_report_view(report, is_well=is_well)))
     else:
-        _print(screen, report, is_well=is_well)
+        _print_report(screen, report, is_well=is_well)
     return 0 if is_well else 1
 
 
-def _view(report: Report, *, is_well: bool) -> ReportView:
-    return ReportView(
+def _report_view(folder_report: FolderReport, *, is_well: bool) -> ValidationReportView:
+    return ValidationReportView(
         ok=is_well,
-        errors=report.errors,
-        warnings=report.warnings,
+        errors=folder_report.errors,
+        warnings=folder_report.warnings,
         parts=[
-            PartView(
+            AgentPartView(
                 name=part.name,
-                honoured=part.honoured,
-                not_honoured=[IgnoredView(what=each.what, why=each.why) for each in part.ignored],
-                findings=[FindingView(**asdict(each)) for each in part.findings],
+                honoured=part.supported,
+                not_honoured=[
+                    IgnoredView(what=item.what, why=item.why) for item in part.ignored_item
+                ],
+                findings=[ValidationFindingView(**asdict(finding)) for finding in part.findings],
             )
-            for part in report.parts
+            for part in folder_report.parts
         ],
     )
 
 
-def _print(screen: Screen, report: Report, *, is_well: bool) -> None:
-    for finding in report.problems:
-        _tell(screen, finding)
-    if report.problems:
+def _print_report(screen: Screen, folder_report: FolderReport, *, is_well: bool) -> None:
+    for finding in folder_report.problems:
+        _print_finding(screen, finding)
+    if folder_report.problems:
         screen.line(("", ""))
-    for part in report.parts:
-        _show(screen, part)
-    found = f"{counted(report.errors, 'error')}, {counted(report.warnings, 'warning')}"
-    screen.whole((found, "green" if is_well else "bold red"))
+    for part in folder_report.parts:
+        _print_part(screen, part)
+    found = f"{plural(folder_report.errors, 'error')}, {plural(folder_report.warnings, 'warning')}"
+    screen.paragraph((found, "green" if is_well else "bold red"))
 
 
-def _tell(screen: Screen, finding: Finding) -> None:
+def _print_finding(screen: Screen, finding: Finding) -> None:
     place = finding.file if finding.line is None else f"{finding.file}:{finding.line}"
     level = finding.level
-    screen.whole((f"{place}: ", "bold"), (f"{level}: ", _STYLES[level]), (finding.what, ""))
+    screen.paragraph((f"{place}: ", "bold"), (f"{level}: ", _STYLES[level]), (finding.what, ""))
     if finding.fix:
-        screen.whole((f"fix: {finding.fix}", "cyan"), indent=4)
+        screen.paragraph((f"fix: {finding.fix}", "cyan"), indent=4)
 
 
-def _show(screen: Screen, part: Part) -> None:
-    notes = [finding for finding in part.findings if finding.level == "note"]
-    if not (part.honoured or part.ignored or notes):
+def _print_part(screen: Screen, part_report: PartReport) -> None:
+    notes = [finding for finding in part_report.findings if finding.level == "note"]
+    if not (part_report.supported or part_report.ignored_item or notes):
         return
-    screen.line((part.name, "bold"))
-    for what in part.honoured[:_MOST]:
-        screen.whole(("✓ ", "green"), (what, ""), indent=2)
-    _more(screen, part.honoured)
-    for each in part.ignored[:_MOST]:
-        screen.whole(("✗ ", "yellow"), (each.what, ""), (f": {each.why}", "dim"), indent=2)
-    _more(screen, part.ignored)
-    for note in notes[:_MOST]:
-        screen.whole(("· ", "dim"), (str(note), "dim"), indent=2)
-    _more(screen, notes)
+    screen.line((part_report.name, "bold"))
+    for what in part_report.supported[:_MAX_LINES]:
+        screen.paragraph(("✓ ", "green"), (what, ""), indent=2)
+    _print_remaining(screen, part_report.supported)
+    for item in part_report.ignored_item[:_MAX_LINES]:
+        screen.paragraph(("✗ ", "yellow"), (item.what, ""), (f": {item.why}", "dim"), indent=2)
+    _print_remaining(screen, part_report.ignored_item)
+    for note in notes[:_MAX_LINES]:
+        screen.paragraph(("· ", "dim"), (str(note), "dim"), indent=2)
+    _print_remaining(screen, notes)
 
 
-def _more(screen: Screen, every: Sequence[str | Ignored | Finding]) -> None:
-    if len(every) > _MOST:
-        screen.whole((f"and {len(every) - _MOST} more; --json has all", "dim"), indent=4)
+def _print_remaining(screen: Screen, every: Sequence[str | IgnoredItem | Finding]) -> None:
+    if len(every) > _MAX_LINES:
+        screen.paragraph((f"and {len(every) - _MAX_LINES} more; --json has all", "dim"), indent=4)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mainspring.core.lazy import LazyModule
+from mainspring.core.lazy_module import LazyModule
 from mainspring.edges.cli.action import Action
-from mainspring.edges.cli.log import Json
+from mainspring.edges.cli.log import JsonOption
 
 if TYPE_CHECKING:
     from mainspring.edges.cli import vault_acts
@@ -20,12 +20,14 @@ app = typer.Typer(
     help="Secrets that agents use without seeing them.", no_args_is_help=True, rich_markup_mode=None
 )
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="As a variable is called: GITHUB_TOKEN.")]
+SecretName = Annotated[
+    str, typer.Argument(metavar="NAME", help="As a variable is called: GITHUB_TOKEN.")
+]
 
 
 @app.command("set")
 def put(
-    name: Name,
+    name: SecretName,
     host: Annotated[
         list[str] | None,
         typer.Option(
@@ -34,19 +36,19 @@ def put(
             metavar="HOST",
         ),
     ] = None,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> Action:
     """Keep a secret. Its value is asked for, or read from standard input; never an argument."""
     return partial(vault_acts.put, name=name, hosts=host or [], json=json)
 
 
 @app.command()
-def ls(json: Json = False) -> Action:
+def ls(json: JsonOption = False) -> Action:
     """List the secrets: names, hosts and dates, never values."""
     return partial(vault_acts.ls, json=json)
 
 
 @app.command()
-def rm(name: Name, json: Json = False) -> Action:
+def rm(name: SecretName, json: JsonOption = False) -> Action:
     """Forget a secret."""
     return partial(vault_acts.rm, name=name, json=json)

@@ -9,11 +9,11 @@ from getpass import getpass
 import msgspec
 from msgspec import Struct
 
-from mainspring.capabilities.vault.sealed import MAX_VALUE_BYTES, Secret, unknown
+from mainspring.capabilities.vault.vault_file import MAX_VALUE_BYTES, Secret, unknown_secret
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
-from mainspring.edges.cli.render import Screen, minute
-from mainspring.wiring.vaults import has_vault, open_vault
+from mainspring.edges.cli.printing import Screen, local_time
+from mainspring.wiring.user_vault import has_vault, open_vault
 
 
 class SecretView(Struct, frozen=True, kw_only=True):
@@ -25,19 +25,19 @@ class SecretView(Struct, frozen=True, kw_only=True):
 
 async def put(settings: Settings, *, name: str, hosts: list[str], json: bool) -> int:
     vault = open_vault(settings)
-    kept = vault.put(name, _value(name), hosts)
+    kept = vault.put(name, _read_secret(name), hosts)
     screen = Screen(settings)
     if json:
-        screen.json(msgspec.json.encode(_view(kept)))
+        screen.json(msgspec.json.encode(_secret_view(kept)))
         return 0
     screen.line(("kept ", "green"), (name, "bold"))
     if not hosts:
         note = "no --host: programs in a sandbox cannot use it"
-        Screen(settings, stderr=True).whole((note, "dim"))
+        Screen(settings, stderr=True).paragraph((note, "dim"))
     return 0
 
 
-def _value(name: str) -> str:
+def _read_secret(name: str) -> str:
     if sys.stdin.isatty():
         return getpass(f"Value of {name}: ")  # nothing is echoed, not even what was typed early
     content = sys.stdin.buffer.read(MAX_VALUE_BYTES + 3)
@@ -52,10 +52,10 @@ async def ls(settings: Settings, *, json: bool) -> int:
     screen = Screen(settings)
     if json:
         for secret in kept:
-            screen.json(msgspec.json.encode(_view(secret)))
+            screen.json(msgspec.json.encode(_secret_view(secret)))
         return 0
     if not kept:
-        Screen(settings, stderr=True).whole(("the vault is empty", "dim"))
+        Screen(settings, stderr=True).paragraph(("the vault is empty", "dim"))
         return 0
     screen.table(
         ["NAME", "HOSTS", "CREATED", "CHANGED"],
@@ -63,8 +63,8 @@ async def ls(settings: Settings, *, json: bool) -> int:
             [
                 (secret.name, "bold"),
                 (", ".join(secret.hosts) or "-", ""),
-                (minute(secret.created), "dim"),
-                (minute(secret.updated), "dim"),
+                (local_time(secret.created), "dim"),
+                (local_time(secret.updated), "dim"),
             ]
             for secret in kept
         ],
@@ -74,7 +74,7 @@ async def ls(settings: Settings, *, json: bool) -> int:
 
 async def rm(settings: Settings, *, name: str, json: bool) -> int:
     if not has_vault(settings):
-        raise unknown(name)
+        raise unknown_secret(name)
     open_vault(settings).remove(name)
     screen = Screen(settings)
     if json:
@@ -84,7 +84,7 @@ async def rm(settings: Settings, *, name: str, json: bool) -> int:
     return 0
 
 
-def _view(secret: Secret) -> SecretView:
+def _secret_view(secret: Secret) -> SecretView:
     return SecretView(
         name=secret.name, hosts=secret.hosts, created=secret.created, updated=secret.updated
     )

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from mainspring.core.lazy import LazyModule
+from mainspring.core.lazy_module import LazyModule
 from mainspring.edges.cli.action import Action
 from mainspring.edges.cli.keys import TenantOption
-from mainspring.edges.cli.log import Json
+from mainspring.edges.cli.log import JsonOption
 
 if TYPE_CHECKING:
     from mainspring.edges.cli import webhooks_acts
@@ -25,7 +25,7 @@ WebhookArgument: TypeAlias = Annotated[
 
 
 @app.command()
-def ls(tenant: TenantOption = "default", json: Json = False) -> Action:
+def ls(tenant: TenantOption = "default", json: JsonOption = False) -> Action:
     """List webhook endpoints and how they do."""
     return partial(webhooks_acts.ls, tenant=tenant, json=json)
 
@@ -36,7 +36,7 @@ def deliveries(
     tenant: TenantOption = "default",
     dead: Annotated[bool, typer.Option("--dead", help="Only what was given up.")] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", help="How many.", min=1, max=1000)] = 20,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> Action:
     """List what was sent to an endpoint, or is to be; newest first."""
     return partial(
@@ -58,7 +58,7 @@ def resend(
         ),
     ],
     tenant: TenantOption = "default",
-    json: Json = False,
+    json: JsonOption = False,
 ) -> Action:
     """Have a worker send again what was not taken."""
     return partial(webhooks_acts.resend, tenant=tenant, meant=meant, json=json)

@@ -16,13 +16,13 @@ from typing import Protocol, cast
 import yaml
 
 MAX_CHARS = 100_000
-_DEEPEST = 20
+_MAX_DEPTH = 20
 _MAX_DIGITS = 15
 _OPENING = re.compile(r"(?:[ \t]*\n){0,20}---[ \t]*\n")
 _CLOSING = re.compile(r"^---[ \t]*$", re.MULTILINE)
 _KEY = re.compile(r"""(["']?)([A-Za-z_][\w.-]{0,99})\1 {0,9}:(?=\s|$)""")
 _BLOCK_SIGN = re.compile(r"[|>][+-]?\n")
-_TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
 class Events(Protocol):
@@ -39,21 +39,21 @@ _LOADER = cast("Callable[[str], Events]", getattr(yaml, "CSafeLoader", yaml.Safe
 
 
 @dataclass(frozen=True, slots=True)
-class Oddity:
+class FrontmatterIssue:
     what: str
     line: int
     fix: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
+class Frontmatter:
     body: str
     """What follows it."""
     fields: dict[str, object] = field(default_factory=dict[str, object])
     """What JSON could say, too: dates, times and the like are texts, as they were written."""
     lines: dict[str, int] = field(default_factory=dict[str, int])
     """Where in the file each key stands."""
-    oddities: tuple[Oddity, ...] = ()
+    issues: tuple[FrontmatterIssue, ...] = ()
     is_there: bool = False
     """Whether the file begins with a head that could be read."""
 
@@ -65,69 +65,75 @@ class _Pair:
     line: int
 
 
-class _Refused(ValueError):
+class _UnsupportedYaml(ValueError):
     """It is YAML, and not for us: too deep, aliases, keys that are no text."""
 
 
-class _Prose(_Refused):
+class _NotFrontmatter(_UnsupportedYaml):
     """A text between two rules, which is no head at all."""
 
 
-def read_head(text: str) -> Head:
+def read_frontmatter(text: str) -> Frontmatter:
     """What a file says of itself, and what follows. Whatever the text, this raises nothing."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     opening = _OPENING.match(text)
     if opening is None:
-        return Head(body=text)
+        return Frontmatter(body=text)
     first_line = text.count("\n", 0, opening.end()) + 1
     closing = _CLOSING.search(text, opening.end())
     if closing is None:
-        oddity = Oddity("its frontmatter has no end", first_line - 1, "put a line --- after it")
-        return Head(body=text, oddities=(oddity,))
+        oddity = FrontmatterIssue(
+            "its frontmatter has no end", first_line - 1, "put a line --- after it"
+        )
+        return Frontmatter(body=text, issues=(oddity,))
     body = text[closing.end() :].removeprefix("\n")
     written = text[opening.end() : closing.start()]
     if len(written) > MAX_CHARS:
-        oddity = Oddity(f"its frontmatter has more than {MAX_CHARS} characters", first_line)
-        return Head(body=body, oddities=(oddity,))
+        oddity = FrontmatterIssue(
+            f"its frontmatter has more than {MAX_CHARS} characters", first_line
+        )
+        return Frontmatter(body=body, issues=(oddity,))
     try:
-        return _head(body, _pairs(written), first_line)
-    except _Prose:
-        return Head(body=text)
+        return _frontmatter(body, _pairs(written), first_line)
+    except _NotFrontmatter:
+        return Frontmatter(body=text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        return _mended(body, written, first_line, error)
+        return _read_key_by_key(body, written, first_line, error)
 
 
-def _head(body: str, pairs: list[_Pair], first_line: int, *oddities: Oddity) -> Head:
+def _frontmatter(
+    body: str, pairs: list[_Pair], first_line: int, *oddities: FrontmatterIssue
+) -> Frontmatter:
     fields: dict[str, object] = {}
     lines: dict[str, int] = {}
     odd = list(oddities)
     for pair in pairs:
         line = first_line + pair.line
         if pair.key in fields:
-            odd.append(Oddity(f"`{pair.key}` is there twice", line, "the last one holds"))
+            odd.append(FrontmatterIssue(f"`{pair.key}` is there twice", line, "the last one holds"))
         fields[pair.key] = pair.value
         lines[pair.key] = line
-    return Head(body=body, fields=fields, lines=lines, oddities=tuple(odd), is_there=True)
+    return Frontmatter(body=body, fields=fields, lines=lines, issues=tuple(odd), is_there=True)
 
 
-def _mended(body: str, written: str, first_line: int, error: Exception) -> Head:
+def _read_key_by_key(body: str, written: str, first_line: int, error: Exception) -> Frontmatter:
     """Read key by key, so that what is wrong with one does no harm to others."""
     pairs: list[_Pair] = []
-    odd: list[Oddity] = []
+    odd: list[FrontmatterIssue] = []
     for block in _blocks(written):
         try:
-            pairs += [_Pair(each.key, each.value, block.line) for each in _pairs(block.text)]
+            pairs += [_Pair(pair.key, pair.value, block.line) for pair in _pairs(block.text)]
         except (yaml.YAMLError, ValueError, RecursionError):
             pairs.append(_Pair(block.key, _as_written(block), block.line))
             what = f"`{block.key}` is not YAML and was taken as it is written"
-            odd.append(Oddity(what, first_line + block.line, "put its value in quotes"))
+            odd.append(FrontmatterIssue(what, first_line + block.line, "put its value in quotes"))
     if not odd:
         problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
         line = first_line + getattr(getattr(error, "problem_mark", None), "line", 0)
-        odd.append(Oddity(f"its frontmatter is not a YAML mapping: {problem}", line))
+        odd.append(FrontmatterIssue(f"its frontmatter is not a YAML mapping: {problem}", line))
     if not pairs:
-        return Head(body=body, oddities=tuple(odd))
-    return _head(body, pairs, first_line, *odd)
+        return Frontmatter(body=body, issues=tuple(odd))
+    return _frontmatter(body, pairs, first_line, *odd)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,20 +169,20 @@ def _pairs(text: str) -> list[_Pair]:
     events.get_event()  # a document starts
     root = events.get_event()
     if isinstance(root, yaml.ScalarEvent):
-        raise _Prose
+        raise _NotFrontmatter
     if not isinstance(root, yaml.MappingStartEvent):
-        raise _Refused("it is not names with values")
+        raise _UnsupportedYaml("it is not names with values")
     pairs = list(_mapping(events, 1))
     events.get_event()  # the document ends
     if not events.check_event(yaml.StreamEndEvent):
-        raise _Refused("it is more than one document")
+        raise _UnsupportedYaml("it is more than one document")
     return pairs
 
 
 def _mapping(events: Events, depth: int) -> Iterator[_Pair]:
     while not isinstance(key := events.get_event(), yaml.MappingEndEvent):
         if not isinstance(key, yaml.ScalarEvent):
-            raise _Refused("a key is not a text")
+            raise _UnsupportedYaml("a key is not a text")
         yield _Pair(str(key.value), _value(events, depth), key.start_mark.line)
 
 
@@ -187,8 +193,8 @@ def _sequence(events: Events, depth: int) -> Iterator[object]:
 
 
 def _value(events: Events, depth: int) -> object:
-    if depth > _DEEPEST:
-        raise _Refused("it is nested too deeply")
+    if depth > _MAX_DEPTH:
+        raise _UnsupportedYaml("it is nested too deeply")
     match event := events.get_event():
         case yaml.ScalarEvent():
             return _scalar(events, event)
@@ -197,7 +203,9 @@ def _value(events: Events, depth: int) -> object:
         case yaml.MappingStartEvent():
             return {pair.key: pair.value for pair in _mapping(events, depth + 1)}
         case _:
-            raise _Refused("it has aliases")  # a few of them can stand for millions of values
+            raise _UnsupportedYaml(
+                "it has aliases"
+            )  # a few of them can stand for millions of values
 
 
 def _scalar(events: Events, event: yaml.ScalarEvent) -> object:
@@ -207,7 +215,7 @@ def _scalar(events: Events, event: yaml.ScalarEvent) -> object:
         case "null":
             return None
         case "bool":
-            return _TRUTHS.get(text.lower(), text)
+            return _BOOLEANS.get(text.lower(), text)
         case "int" if text.lstrip("+-").isdecimal() and len(text) <= _MAX_DIGITS:
             return int(text)
         case "float":

@@ -13,32 +13,35 @@ from pathlib import PurePosixPath
 from xml.sax.saxutils import quoteattr
 
 from mainspring.core.errors import InvalidInput
-from mainspring.harness.context.frontmatter import read_head
-from mainspring.harness.context.globs import is_match
-from mainspring.harness.context.instruction_heads import ALWAYS, Terms, read_terms
-from mainspring.harness.context.instruction_limits import Limits, cut_point
-from mainspring.harness.context.instruction_places import (
-    Candidate,
-    Candidates,
-    Files,
-    Oddity,
-    Places,
+from mainspring.harness.context.frontmatter import read_frontmatter
+from mainspring.harness.context.instruction_files import (
+    CandidateFinder,
+    InstructionCandidate,
+    InstructionFiles,
+    InstructionIssue,
+    InstructionRoots,
     Scope,
 )
-from mainspring.harness.context.markdown import (
+from mainspring.harness.context.instruction_parsing import (
+    ALWAYS,
+    InstructionLimits,
+    RuleConditions,
+    cut_point,
     file_references,
     import_mentions,
     is_only_imports,
     line_of,
+    read_conditions,
     without_comments,
 )
+from mainspring.harness.context.rule_globs import matches_glob
 
 __all__ = [
-    "Files",
+    "InstructionFiles",
+    "InstructionIssue",
+    "InstructionLimits",
+    "InstructionRoots",
     "Instructions",
-    "Limits",
-    "Oddity",
-    "Places",
     "ScopedRule",
     "Section",
     "load",
@@ -52,9 +55,9 @@ MAX_IMPORT_DEPTH = 4
 _MAX_FILE_BYTES = 4_000_000
 _PUNCTUATION = ".,;:!?)]}>'\"*_"
 """What may follow a mention in a sentence."""
-_LOST = "\N{REPLACEMENT CHARACTER}"
+_REPLACEMENT_CHARACTER = "\N{REPLACEMENT CHARACTER}"
 _PACKAGE = re.compile(
-    r"@[a-z0-9~-][\w.~-]*/(?!.*\.(?:md|mdx|mdc|txt)$)(?:[a-z0-9~][\w.~-]*(?:@[^\s/]+)?(?:/[\w.~-]*)*)?"
+    r"@[a-z0-9~-][\w.~-]*/(?!.*\.(?:md|mdx|mdc|txt)$)[a-z0-9~][\w.~-]*(?:@[^\s/]+)?(?:/[\w.~-]*)*"
 )
 _TERM_KEYS = ("paths", "inclusion", "globs")
 
@@ -82,31 +85,46 @@ class Instructions:
     sections: tuple[Section, ...] = ()
     """The most general first, the closest last."""
     scoped: tuple[ScopedRule, ...] = ()
-    oddities: tuple[Oddity, ...] = ()
+    issues: tuple[InstructionIssue, ...] = ()
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        return tuple(str(oddity) for oddity in self.oddities if not oddity.is_note)
+        return tuple(str(oddity) for oddity in self.issues if not oddity.is_note)
 
 
-def load(files: Files, places: Places, limits: Limits | None = None) -> Instructions:
+def load(
+    instruction_files: InstructionFiles,
+    instruction_roots: InstructionRoots,
+    instruction_limits: InstructionLimits | None = None,
+) -> Instructions:
     """Read what holds from the start: managed, the user's, then every folder down to the cwd."""
-    reader = _Reader(files, places.followed(files), limits or Limits())
-    if not reader.places.cwd.is_relative_to(reader.places.project):
+    reader = _Reader(
+        instruction_files,
+        instruction_roots.resolved(instruction_files),
+        instruction_limits or InstructionLimits(),
+    )
+    if not reader.roots.cwd.is_relative_to(reader.roots.project):
         outside = "the working folder is outside the project: only the root of this is read"
-        reader.tell(Oddity(file=".", what=outside))
+        reader.tell(InstructionIssue(file=".", what=outside))
     return reader.instructions(reader.candidates.from_start())
 
 
 def load_nested(
-    files: Files, places: Places, path: PurePosixPath, limits: Limits | None = None
+    instruction_files: InstructionFiles,
+    instruction_roots: InstructionRoots,
+    path: PurePosixPath,
+    instruction_limits: InstructionLimits | None = None,
 ) -> Instructions:
     """Read what holds only below the cwd, because a file there was read.
 
     A section whose source is loaded already is the same section: keep the first.
     """
-    reader = _Reader(files, places.followed(files), limits or Limits())
-    folders = reader.places.below_cwd(files.real(reader.places.cwd / path))
+    reader = _Reader(
+        instruction_files,
+        instruction_roots.resolved(instruction_files),
+        instruction_limits or InstructionLimits(),
+    )
+    folders = reader.roots.below_cwd(instruction_files.real(reader.roots.cwd / path))
     return reader.instructions(reader.candidates.of_folders(folders))
 
 
@@ -119,7 +137,7 @@ def rules_for(instructions: Instructions, paths: Iterable[str]) -> tuple[ScopedR
 def _is_for(rule: ScopedRule, path: str) -> bool:
     prefix = f"{rule.folder}/" if rule.folder else ""
     inside = path.removeprefix(prefix)
-    return path.startswith(prefix) and any(is_match(glob, inside) for glob in rule.globs)
+    return path.startswith(prefix) and any(matches_glob(glob, inside) for glob in rule.globs)
 
 
 def render(instructions: Instructions) -> str:
@@ -149,70 +167,76 @@ class _Document:
     text: str
     written: str
     """With its comments and its head: the lines are as people see them."""
-    candidate: Candidate
-    terms: Terms = ALWAYS
+    instruction_candidate: InstructionCandidate
+    rule_conditions: RuleConditions = ALWAYS
 
 
 @dataclass(slots=True)
 class _Reader:
-    files: Files
-    places: Places
+    instruction_files: InstructionFiles
+    roots: InstructionRoots
     """With every link followed."""
-    limits: Limits
+    instruction_limits: InstructionLimits
     sections: list[Section] = field(default_factory=list[Section])
     scoped: list[ScopedRule] = field(default_factory=list[ScopedRule])
-    oddities: list[Oddity] = field(default_factory=list[Oddity])
+    issues: list[InstructionIssue] = field(default_factory=list[InstructionIssue])
     own: dict[PurePosixPath, _Document] = field(default_factory=dict[PurePosixPath, _Document])
     """Files that are instructions by their name; an import of one adds nothing."""
     imported: set[PurePosixPath] = field(default_factory=set[PurePosixPath])
 
     @property
-    def candidates(self) -> Candidates:
-        return Candidates(self.files, self.places, self.tell)
+    def candidates(self) -> CandidateFinder:
+        return CandidateFinder(self.instruction_files, self.roots, self.tell)
 
-    def tell(self, oddity: Oddity) -> None:
-        if oddity not in self.oddities:
-            self.oddities.append(oddity)
+    def tell(self, instruction_issue: InstructionIssue) -> None:
+        if instruction_issue not in self.issues:
+            self.issues.append(instruction_issue)
 
-    def instructions(self, candidates: Iterable[Candidate]) -> Instructions:
+    def instructions(self, candidates: Iterable[InstructionCandidate]) -> Instructions:
         for candidate in candidates:
             document = self._open(candidate.path, candidate)
             if document is not None:
                 self._own(self._with_terms(document))
-        scoped = [document for document in self.own.values() if document.terms.globs]
+        scoped = [document for document in self.own.values() if document.rule_conditions.globs]
         for document in self.own.values():
-            if not document.terms.globs:
+            if not document.rule_conditions.globs:
                 self._add(document)
         for document in scoped:  # what they import may hold for all files: that is known by now
             self._add_scoped(document)
         return Instructions(
             sections=self._within_budget(),
             scoped=tuple(self.scoped),
-            oddities=tuple(self.oddities),
+            issues=tuple(self.issues),
         )
 
     def _own(self, document: _Document) -> None:
-        if not document.terms.is_read:
+        if not document.rule_conditions.is_read:
             return
         known = self.own.setdefault(document.real, document)
-        if document.candidate.imports and document.candidate.kind == known.candidate.kind:
+        if (
+            document.instruction_candidate.imports
+            and document.instruction_candidate.instruction_kind
+            == known.instruction_candidate.instruction_kind
+        ):
             # A CLAUDE.md that is a link to AGENTS.md: one file, read as both.
-            candidate = replace(known.candidate, imports=document.candidate.imports)
+            candidate = replace(
+                known.instruction_candidate, imports=document.instruction_candidate.imports
+            )
             self.own[document.real] = replace(known, candidate=candidate)
 
     def _open(
         self,
         path: PurePosixPath,
-        candidate: Candidate,
+        instruction_candidate: InstructionCandidate,
         refuse: Callable[[str], None] | None = None,
     ) -> _Document | None:
-        real = self.files.real(path)
-        refuse = refuse or partial(self._tell_about, self.places.shown(path))
-        if not self.places.allow(real, candidate.scope):
+        real = self.instruction_files.real(path)
+        refuse = refuse or partial(self._tell_about, self.roots.display_path(path))
+        if not self.roots.allow(real, instruction_candidate.scope):
             return refuse("leads out of the project: not read")
         max_bytes = _MAX_FILE_BYTES
         try:
-            content = self.files.read(real, max_bytes)
+            content = self.instruction_files.read(real, max_bytes)
         except OSError as error:
             return refuse(f"cannot be read: {error.strerror}")
         if content is None:
@@ -220,31 +244,33 @@ class _Reader:
         if b"\0" in content:
             return refuse("is not text: not read")
         text = content.decode("utf-8-sig", "replace").replace("\r\n", "\n").replace("\r", "\n")
-        source = self.places.shown(real)
-        if _LOST in text and _LOST.encode() not in content:
-            line = text.partition(_LOST)[0].count("\n") + 1
+        source = self.roots.display_path(real)
+        if _REPLACEMENT_CHARACTER in text and _REPLACEMENT_CHARACTER.encode() not in content:
+            line = text.partition(_REPLACEMENT_CHARACTER)[0].count("\n") + 1
             what = "is not UTF-8: what cannot be read is left out"
-            self.tell(Oddity(file=source, line=line, what=what, fix="save it as UTF-8"))
-        return _Document(real, source, without_comments(text).strip(), text, candidate)
+            self.tell(InstructionIssue(file=source, line=line, what=what, fix="save it as UTF-8"))
+        return _Document(real, source, without_comments(text).strip(), text, instruction_candidate)
 
     def _with_terms(self, document: _Document) -> _Document:
         """With its head taken off, and taken in."""
-        kind, file = document.candidate.kind, document.source
+        kind, file = document.instruction_candidate.instruction_kind, document.source
         if kind == "plain":
             return document
-        head = read_head(document.text)
+        head = read_frontmatter(document.text)
         if kind == "persona":
             return replace(document, text=head.body.strip()) if head.is_there else document
-        for odd in head.oddities if kind != "cursor" else ():  # Cursor's heads are not quite YAML
-            self.tell(Oddity(file=file, line=odd.line, what=odd.what, fix=odd.fix))
+        for odd in head.issues if kind != "cursor" else ():  # Cursor's heads are not quite YAML
+            self.tell(InstructionIssue(file=file, line=odd.line, what=odd.what, fix=odd.fix))
         line = next((head.lines[key] for key in _TERM_KEYS if key in head.lines), 1)
         try:
-            terms = read_terms(kind, head.fields, document.candidate.path.stem)
+            terms = read_conditions(kind, head.fields, document.instruction_candidate.path.stem)
         except InvalidInput as error:
             terms = ALWAYS  # better a rule too often than never
-            self.tell(Oddity(file=file, line=line, what=f"is read for all files: {error}"))
+            self.tell(
+                InstructionIssue(file=file, line=line, what=f"is read for all files: {error}")
+            )
         if terms.note is not None:
-            self.tell(Oddity(file=file, line=line, what=terms.note, is_note=True))
+            self.tell(InstructionIssue(file=file, line=line, what=terms.note, is_note=True))
         text = f"Read {file} before you work on this: {terms.offer}" if terms.offer else head.body
         return replace(document, text=text.strip(), terms=terms)
 
@@ -257,8 +283,8 @@ class _Reader:
             ScopedRule(
                 source=section.source,
                 text=section.text,
-                folder=document.candidate.folder,
-                globs=document.terms.globs,
+                folder=document.instruction_candidate.folder,
+                globs=document.rule_conditions.globs,
                 scope=section.scope,
             )
             for section in added
@@ -270,15 +296,20 @@ class _Reader:
         self._follow(document, 1)
 
     def _add_section(self, document: _Document) -> None:
-        self.sections.append(Section(document.source, document.text, document.candidate.scope))
+        self.sections.append(
+            Section(document.source, document.text, document.instruction_candidate.scope)
+        )
 
     def _follow(self, document: _Document, depth: int) -> None:
         for spelling, paths in self._imports_of(document):
             target = self._imported(document, spelling, paths)
             if target is None or target.real in self.imported or target.real == document.real:
                 continue
-            if depth > MAX_IMPORT_DEPTH or len(self.sections) >= self.limits.max_files:
-                limit = f"more than {MAX_IMPORT_DEPTH} deep or {self.limits.max_files} files"
+            if depth > MAX_IMPORT_DEPTH or len(self.sections) >= self.instruction_limits.max_files:
+                limit = (
+                    f"more than {MAX_IMPORT_DEPTH} deep or "
+                    f"{self.instruction_limits.max_files} files"
+                )
                 self._tell_of(document, spelling, f"not read: imports go {limit}")
                 continue
             own = self.own.get(target.real)
@@ -286,7 +317,7 @@ class _Reader:
                 self.imported.add(target.real)
                 if not _has_only_imports(target):
                     self._add_section(target)
-            elif own.candidate.imports:
+            elif own.instruction_candidate.imports:
                 continue  # it follows its imports itself, in its own place
             else:
                 self.imported.add(target.real)
@@ -294,14 +325,14 @@ class _Reader:
 
     def _imports_of(self, document: _Document) -> list[tuple[str, list[PurePosixPath]]]:
         """What a file imports: as it is spelled there, and the paths that this may mean."""
-        candidate, here = document.candidate, document.real.parent
+        candidate, here = document.instruction_candidate, document.real.parent
         match candidate.imports:
             case "mentions":
                 found = import_mentions(document.text)
                 return [(f"@{mention}", self._mentioned(here, mention)) for mention in found]
             case "references":
                 found = file_references(document.text)
-                top = self.places.project / candidate.folder
+                top = self.roots.project / candidate.folder
                 return [(f"#[[file:{name}]]", self._referred(top, here, name)) for name in found]
             case None:
                 return []
@@ -309,7 +340,7 @@ class _Reader:
     def _mentioned(self, here: PurePosixPath, mention: str) -> list[PurePosixPath]:
         bare = mention.rstrip(_PUNCTUATION)
         spellings = dict.fromkeys(filter(None, (mention, bare, bare.partition("#")[0])))
-        home = self.places.home
+        home = self.roots.home
         return [
             home / spelling[2:] if home and spelling.startswith("~/") else here / spelling
             for spelling in spellings
@@ -318,17 +349,19 @@ class _Reader:
 
     def _referred(self, top: PurePosixPath, here: PurePosixPath, name: str) -> list[PurePosixPath]:
         both = [top / name, here / name]
-        inside = [path for path in both if self.places.allow(self.files.real(path), "project")]
+        inside = [
+            path for path in both if self.roots.allow(self.instruction_files.real(path), "project")
+        ]
         return inside or both[:1]
 
     def _imported(
         self, document: _Document, spelling: str, paths: list[PurePosixPath]
     ) -> _Document | None:
-        if document.candidate.imports == "references":
+        if document.instruction_candidate.imports == "references":
             # Whoever refers to it, it is the project's.
-            candidate = replace(document.candidate, kind="plain", scope="project")
+            candidate = replace(document.instruction_candidate, kind="plain", scope="project")
         else:
-            candidate = replace(document.candidate, kind="plain", imports="mentions")
+            candidate = replace(document.instruction_candidate, kind="plain", imports="mentions")
         refusals: list[str] = []
         for path in paths:
             found = self._open(path, candidate, refusals.append)
@@ -338,25 +371,27 @@ class _Reader:
                 return self._tell_of(document, spelling, refusals[0])
         bare = spelling.rstrip(_PUNCTUATION)
         # A bare word, as in "ask @alice", is a mention of somebody; `@scope/x` is an npm package.
-        is_path = "/" in bare or "." in bare
+        is_path = ("/" in bare or "." in bare) and "/*" not in spelling
         if (is_path and _PACKAGE.fullmatch(bare) is None) or spelling.startswith("#"):
             fix = "mend the path, or put it in backticks if it is none"
             self._tell_of(document, spelling, "is not there to import", fix)
         return None
 
     def _tell_about(self, file: str, what: str, fix: str | None = None) -> None:
-        self.tell(Oddity(file=file, what=what, fix=fix))
+        self.tell(InstructionIssue(file=file, what=what, fix=fix))
 
     def _tell_of(
         self, document: _Document, spelling: str, what: str, fix: str | None = None
     ) -> None:
         line = line_of(document.written, spelling)
         spelling = spelling.rstrip(_PUNCTUATION) if spelling.startswith("@") else spelling
-        self.tell(Oddity(file=document.source, line=line, what=f"{spelling} {what}", fix=fix))
+        self.tell(
+            InstructionIssue(file=document.source, line=line, what=f"{spelling} {what}", fix=fix)
+        )
 
     def _within_budget(self) -> tuple[Section, ...]:
         """When all is too much, the closest files stay whole; but none displaces a wider scope."""
-        left = self.limits.max_chars
+        left = self.instruction_limits.max_chars
         kept = dict[int, Section]()
         closest_first = list(enumerate(self.sections))[::-1]
         ranks: tuple[Scope, ...] = ("managed", "user", "project")
@@ -374,7 +409,7 @@ class _Reader:
         kept = text[: cut_point(text, max_chars)].rstrip()
         what = (
             f"is too long: its first {len(kept):,} of {len(text):,} characters are used; all"
-            f" instruction files together may have {self.limits.max_chars:,}"
+            f" instruction files together may have {self.instruction_limits.max_chars:,}"
         )
         self._tell_about(source, what, "shorten it, or move parts of it into rules with `paths`")
         notice = f"[{source} is too long and was cut here; the rest is in the file]"
@@ -383,5 +418,5 @@ class _Reader:
 
 def _has_only_imports(document: _Document) -> bool:
     """Of a blank file as well."""
-    is_mentioning = document.candidate.imports == "mentions"
+    is_mentioning = document.instruction_candidate.imports == "mentions"
     return is_only_imports(document.text) if is_mentioning else not document.text.strip()

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mainspring.core.content import Block, plain_text
-from mainspring.harness.context.overlay import placeholder
+from mainspring.harness.context.messages import media_placeholder
 
 WORDS_CHARS = 16_000
 """How much of the user's other words is kept, the newest first. Rules and goals have no limit."""
 LONGEST_WORDS = 4_000
-_STANDING = (
+_CONSTRAINT_WORDS = (
     *("do not", "don't", "don’t", "never", "always", "must", "only", "until", "unless", "without"),
     *("ask me", "ask first", "ask before", "wait for", "from now on", "make sure", "no matter"),
     *("nicht", "niemals", "immer", "nur ", "erst wenn", "bevor", "ohne ", "ab jetzt", "kein"),
@@ -26,10 +26,10 @@ class Pin:
     blocks: tuple[Block, ...]
 
 
-def is_standing(words: Iterable[Block]) -> bool:
+def is_lasting_constraint(words: Iterable[Block]) -> bool:
     """Whether this may be a constraint that outlives its task. Rather too often than too rarely."""
     text = plain_text(tuple(words)).lower()
-    return any(phrase in text for phrase in _STANDING)
+    return any(phrase in text for phrase in _CONSTRAINT_WORDS)
 
 
 class Pins:
@@ -48,7 +48,9 @@ class Pins:
     def add_words(self, seq: int, blocks: tuple[Block, ...]) -> None:
         """What the user said: the goal, if the model has not begun with the task yet."""
         if self._is_done:
-            self._words = [pin for pin in (*self._words, *self._goal) if is_standing(pin.blocks)]
+            self._words = [
+                pin for pin in (*self._words, *self._goal) if is_lasting_constraint(pin.blocks)
+            ]
             self._goal, self._is_begun, self._is_done = [], False, False
         (self._words if self._is_begun else self._goal).append(Pin(seq, blocks))
 
@@ -64,7 +66,7 @@ class Pins:
         """The task is done; the next words are a new one's."""
         self._is_done = True
 
-    def standing(self) -> list[Pin]:
+    def active(self) -> list[Pin]:
         """All that holds now, in the order it was said."""
         kept: list[Pin] = []
         room = WORDS_CHARS
@@ -77,13 +79,13 @@ class Pins:
 
     def blocks(self) -> list[Block]:
         """The pinned blocks in order, each once."""
-        return list(dict.fromkeys(block for pin in self.standing() for block in pin.blocks))
+        return list(dict.fromkeys(block for pin in self.active() for block in pin.blocks))
 
     def drop_media(self, first_seq: int, last_seq: int) -> None:
         """The provider does not take them: words stay, media do not."""
         for pins in (self._goal, self._words):
             pins[:] = [
-                Pin(pin.seq, tuple(map(placeholder, pin.blocks)))
+                Pin(pin.seq, tuple(map(media_placeholder, pin.blocks)))
                 if first_seq <= pin.seq <= last_seq
                 else pin
                 for pin in pins

@@ -12,27 +12,21 @@ from mainspring.core import facts as fact
 from mainspring.core import ids
 from mainspring.core.content import TextBlock, plain_text
 from mainspring.core.errors import ProviderFailed
-from mainspring.core.events import (
-    ContextCompacted,
-    ModelRequestEnded,
-    ModelRequestStarted,
-    Usage,
-)
+from mainspring.core.events import ContextCompacted, ModelRequestEnded, ModelRequestStarted, Usage
 from mainspring.core.model import Reply, Request, User
-from mainspring.harness.context.digest import EARLIER, FULL, digest
-from mainspring.harness.context.layers import Sheet
-from mainspring.harness.context.stretches import stretches
-from mainspring.harness.desk import Desk
-from mainspring.harness.interruption import until_interrupted
-from mainspring.harness.reasons import Ended
-from mainspring.harness.tiers import reserve
+from mainspring.harness.context.compaction_layers import CompactionInput, removable_ranges
+from mainspring.harness.context.conversation_digest import DIGEST_HEADING, FULL, digest
+from mainspring.harness.nested_budgets import reserve
+from mainspring.harness.run_inbox import until_interrupted
+from mainspring.harness.stop_reasons import Ended
+from mainspring.harness.thread_context import ThreadContext
 
 PURPOSE = "summary"
 FAILURES_IN_A_ROW = 3
 _OUTPUT_TOKENS = 4_000
 _MIN_GAIN_SHARE = 12
 """A summary is asked for if it can free one part in so many of the window."""
-_LEAST_WANTED = 1_000
+_MIN_OUTPUT_TOKENS = 1_000
 """Bytes: of less, no summary is made even if somebody asks for one."""
 _TASK = """\
 You write the summary that replaces the older part of a conversation between a user and an agent.
@@ -44,85 +38,98 @@ followed. The rules and words below stay in front of the agent in full; do not r
 them, and write nothing that contradicts them."""
 
 
-def old_stretches(sheet: Sheet) -> list[range]:
+def old_ranges(compaction_input: CompactionInput) -> list[range]:
     """What there is to summarize."""
-    return stretches(0, sheet.upto, sheet.kept)
+    return removable_ranges(0, compaction_input.upto, compaction_input.kept)
 
 
-def old_bytes(sheet: Sheet) -> int:
-    return sum(sum(sheet.sizes[part.start : part.stop]) for part in old_stretches(sheet))
+def old_bytes(compaction_input: CompactionInput) -> int:
+    return sum(
+        sum(compaction_input.sizes[part.start : part.stop]) for part in old_ranges(compaction_input)
+    )
 
 
-def is_worth_it(desk: Desk, sheet: Sheet, *, is_wanted: bool = False) -> bool:
+def is_worth_it(
+    context: ThreadContext, compaction_input: CompactionInput, *, is_wanted: bool = False
+) -> bool:
     """Whether enough could be freed, and the last attempts did not all fail."""
     if is_wanted:
-        return old_bytes(sheet) >= _LEAST_WANTED
-    least = desk.facts.window * desk.facts.bytes_per_token / _MIN_GAIN_SHARE
-    return old_bytes(sheet) >= least and desk.thread.summary_failures < FAILURES_IN_A_ROW
+        return old_bytes(compaction_input) >= _MIN_OUTPUT_TOKENS
+    least = context.facts.window * context.facts.bytes_per_token / _MIN_GAIN_SHARE
+    return (
+        old_bytes(compaction_input) >= least and context.thread.summary_failures < FAILURES_IN_A_ROW
+    )
 
 
 async def summarize(
-    desk: Desk, sheet: Sheet, *, keep: str | None = None
+    context: ThreadContext, compaction_input: CompactionInput, *, keep: str | None = None
 ) -> list[ContextCompacted] | None:
     """Overlays that put one summary in the place of all that is old; `None` if interrupted.
 
     `keep` is what the user wants to find in it.
     """
-    parts = old_stretches(sheet)
-    request = _request(desk, sheet, parts, keep)
-    tokens = int(len(str(request).encode()) / desk.facts.bytes_per_token) + 1
+    parts = old_ranges(compaction_input)
+    request = _request(context, compaction_input, parts, keep)
+    tokens = int(len(str(request).encode()) / context.facts.bytes_per_token) + 1
     reserved = reserve(
-        desk.tiers, desk.facts, input_tokens=tokens, output_tokens=request.max_tokens
+        context.tiers, context.facts, input_tokens=tokens, output_tokens=request.max_tokens
     )
     if isinstance(reserved, Ended):
         return []  # the turn itself will say so
-    noted = _note_start(desk, request, tokens, reserved)
+    noted = _note_start(context, request, tokens, reserved)
     _, settled = noted
-    if await desk.purse.reserve(settled.reservation_id, reserved) is not None:
-        _note_end(desk, noted, None, is_error=True)
+    if await context.budget.reserve(settled.reservation_id, reserved) is not None:
+        _note_end(context, noted, None, is_error=True)
         return []
-    await desk.commit()
-    answer = await _answer(desk, request)
-    said = _said(answer)
-    if said is not None and len(said.encode()) > old_bytes(sheet) // 2:
+    await context.commit()
+    answer = await _answer(context, request)
+    said = _reply_text(answer)
+    if said is not None and len(said.encode()) > old_bytes(compaction_input) // 2:
         said = None
-    cost = _note_end(desk, noted, answer, is_error=said is None)
-    await desk.purse.settle(settled.reservation_id, cost)
+    cost = _note_end(context, noted, answer, is_error=said is None)
+    await context.budget.settle(settled.reservation_id, cost)
     if said is None:
         return [] if answer is not None else None
     overlays: list[ContextCompacted] = []
     for index, part in enumerate(parts):
-        first, last = sheet.span(part)
-        summary = None if index else f"{EARLIER}{said}"
+        first, last = compaction_input.span(part)
+        summary = None if index else f"{DIGEST_HEADING}{said}"
         overlays.append(
             ContextCompacted(layer="auto", first_seq=first, last_seq=last, summary=summary)
         )
     return overlays
 
 
-def _request(desk: Desk, sheet: Sheet, parts: Sequence[range], keep: str | None) -> Request:
-    pinned = plain_text(tuple(sheet.transcript.pins.blocks()))
+def _request(
+    context: ThreadContext,
+    compaction_input: CompactionInput,
+    parts: Sequence[range],
+    keep: str | None,
+) -> Request:
+    pinned = plain_text(tuple(compaction_input.transcript.pins.blocks()))
     task = f"{_TASK}\nThe user asks you to keep above all: {keep}" if keep else _TASK
-    system = (*desk.prefix.system, f"{task}\n\n<pinned>\n{pinned}\n</pinned>")
-    room = int(desk.facts.window * desk.facts.bytes_per_token / 2)
+    system = (*context.prompt_prefix.system, f"{task}\n\n<pinned>\n{pinned}\n</pinned>")
+    room = int(context.facts.window * context.facts.bytes_per_token / 2)
     room -= sum(len(part.encode()) for part in system)
-    material = _material(sheet, parts, max(room, 4_000))
+    material = _material(compaction_input, parts, max(room, 4_000))
     return Request(
-        model=desk.prefix.model,
+        model=context.prompt_prefix.model,
         system=system,
         tools=(),
         messages=(User((TextBlock(f"<conversation>\n{material}\n</conversation>"),)),),
-        max_tokens=min(_OUTPUT_TOKENS, desk.facts.max_output, desk.facts.window // 8),
-        request_id=desk.new_id(ids.REQUEST),
+        max_tokens=min(_OUTPUT_TOKENS, context.facts.max_output, context.facts.window // 8),
+        request_id=context.new_id(ids.REQUEST),
     )
 
 
-def _material(sheet: Sheet, parts: Sequence[range], max_bytes: int) -> str:
+def _material(compaction_input: CompactionInput, parts: Sequence[range], max_bytes: int) -> str:
     """All that is old, told as fully as there is room for."""
-    messages = [sheet.transcript.messages[index] for part in parts for index in part]
+    messages = [compaction_input.transcript.messages[index] for part in parts for index in part]
     detail = FULL
     while True:
-        lines = digest(messages, sheet.results, pinned=sheet.pinned, detail=detail)
+        lines = digest(
+            messages, compaction_input.results, pinned=compaction_input.pinned, detail=detail
+        )
         text = "\n".join(lines).encode()
         if len(text) <= max_bytes:
             return text.decode()
@@ -132,11 +139,11 @@ def _material(sheet: Sheet, parts: Sequence[range], max_bytes: int) -> str:
 
 
 def _note_start(
-    desk: Desk, request: Request, tokens: int, reserved: Decimal
+    context: ThreadContext, request: Request, tokens: int, reserved: Decimal
 ) -> tuple[ModelRequestEnded, fact.BudgetSettled]:
     """Metered like any call, beside the conversation. Returns how it ends if all fails."""
-    reservation_id = desk.new_id(ids.RESERVATION)
-    noted = desk.note(
+    reservation_id = context.new_id(ids.RESERVATION)
+    noted = context.note(
         fact.BudgetReserved(
             reservation_id=reservation_id,
             cost_usd=str(reserved),
@@ -162,7 +169,7 @@ def _note_start(
 
 
 def _note_end(
-    desk: Desk,
+    context: ThreadContext,
     noted: tuple[ModelRequestEnded, fact.BudgetSettled],
     answer: Reply | ProviderFailed | None,
     *,
@@ -171,7 +178,7 @@ def _note_end(
     ended, settled = noted
     match answer:
         case Reply():
-            cost = str(desk.cost(answer.usage, answer.model))
+            cost = str(context.cost(answer.usage, answer.model))
             ended = replace(
                 ended,
                 model_usage=answer.usage,
@@ -185,31 +192,31 @@ def _note_end(
             ended = replace(ended, stop_reason=answer.kind)
         case None:
             ended = replace(ended, stop_reason="interrupted")
-    desk.note(ended, settled)
+    context.note(ended, settled)
     return Decimal(settled.cost_usd)
 
 
-def _said(answer: Reply | ProviderFailed | None) -> str | None:
+def _reply_text(answer: Reply | ProviderFailed | None) -> str | None:
     if not isinstance(answer, Reply) or answer.reason == "refusal":
         return None
     text = "\n".join(part.text for part in answer.content if isinstance(part, TextBlock))
     return text.strip() or None
 
 
-async def _answer(desk: Desk, request: Request) -> Reply | ProviderFailed | None:
+async def _answer(context: ThreadContext, request: Request) -> Reply | ProviderFailed | None:
     """None: the user interrupted."""
     answer: Reply | ProviderFailed | None = None
 
     async def listen() -> None:
         nonlocal answer
         try:
-            async with aclosing(desk.model.stream(request)) as deltas:
+            async with aclosing(context.model.stream(request)) as deltas:
                 async for delta in deltas:
                     if isinstance(delta, Reply):
                         answer = delta
         except ProviderFailed as failed:
             answer = failed
 
-    if await until_interrupted(desk, listen) and answer is None:
+    if await until_interrupted(context, listen) and answer is None:
         return None
     return answer or ProviderFailed(request.model, "malformed", "it ended without a reply")

@@ -10,22 +10,24 @@ from typing import TypeAlias
 
 from mainspring.core.content import Block, TextBlock, plain_text
 from mainspring.core.events import AgentThinking, ContextCompacted, Usage
-from mainspring.core.model import Assistant, Message, Thinking, ToolResult, ToolUse, User
-from mainspring.harness.context.overlay import (
-    cut,
-    dropped,
-    placeholder,
+from mainspring.core.model import Assistant, Message, Thinking, ToolResultBlock, ToolUse, User
+from mainspring.harness.context.messages import (
+    blocks_bytes,
+    cut_result,
+    drop_result,
+    media_placeholder,
+    message_bytes,
+    result_bytes,
     with_results,
     without_media,
 )
 from mainspring.harness.context.pins import Pins
-from mainspring.harness.context.sizes import blocks_bytes, message_bytes, result_bytes
 
-Part: TypeAlias = TextBlock | Thinking | ToolUse
+ReplyPart: TypeAlias = TextBlock | Thinking | ToolUse
 
-KEPT = TextBlock("[Kept word for word from earlier in this conversation:]")
-BRANCHED = TextBlock("[Under way; you work on the task below.]")
-SNIPPED = "[Earlier in this conversation: removed to save space; history_search finds it.]"
+PINNED_NOTE = TextBlock("[Kept word for word from earlier in this conversation:]")
+BRANCH_RESULT = TextBlock("[Under way; you work on the task below.]")
+SNIPPED_NOTE = "[Earlier in this conversation: removed to save space; history_search finds it.]"
 
 
 class Transcript:
@@ -38,10 +40,10 @@ class Transcript:
         self.pins = Pins()
         self.finished: list[int] = []
         """Where runs ended that had done what they were asked."""
-        self._parts: list[Part] = []
+        self._parts: list[ReplyPart] = []
         self._begun = 0
         self._asked: list[str] = []
-        self._results: dict[str, ToolResult] = {}
+        self._results: dict[str, ToolResultBlock] = {}
         self._said: list[Block] = []
         self._unasked = 0  # how many blocks of what was said want no answer
         self._first_open = 0
@@ -89,7 +91,9 @@ class Transcript:
         self, seq: int, call_id: str, content: tuple[Block, ...], is_error: bool
     ) -> None:
         self._open(seq)
-        self._results[call_id] = ToolResult(tool_use_id=call_id, content=content, is_error=is_error)
+        self._results[call_id] = ToolResultBlock(
+            tool_use_id=call_id, content=content, is_error=is_error
+        )
         self._bytes += result_bytes(content)
 
     def begin_reply(self, seq: int) -> None:
@@ -125,7 +129,7 @@ class Transcript:
         if not is_error:
             self.is_answered = True
 
-    def measured(self, usage: Usage) -> None:
+    def apply_usage(self, usage: Usage) -> None:
         """What the provider counted replaces what was estimated."""
         self._counted_tokens = (
             usage.input_tokens
@@ -135,7 +139,7 @@ class Transcript:
         )
         self._counted_bytes = self._bytes
 
-    def take_over(self, seq: int, note: str | None) -> None:
+    def add_import(self, seq: int, note: str | None) -> None:
         """What stands here was another tool's: its count of tokens included that one's prompt."""
         self._counted_tokens = None
         if note is not None:
@@ -151,7 +155,7 @@ class Transcript:
         return self._bytes
 
     @property
-    def open_results(self) -> list[ToolResult]:
+    def open_results(self) -> list[ToolResultBlock]:
         """Of the newest round, as long as the model has not been sent them."""
         return [self._results[call_id] for call_id in self._asked if call_id in self._results]
 
@@ -193,7 +197,7 @@ class Transcript:
         twin._bytes -= sum(result_bytes(result.content) for result in self._results.values())
         twin._said, twin._unasked, twin._results = [], 0, {}
         for call_id in twin._asked:
-            twin.add_result(self._begun, call_id, (BRANCHED,), is_error=False)
+            twin.add_result(self._begun, call_id, (BRANCH_RESULT,), is_error=False)
         return twin
 
     def compact(self, overlay: ContextCompacted) -> bool:
@@ -219,7 +223,7 @@ class Transcript:
         if not ids:
             return
         kept = overlay.kept_bytes
-        change = dropped if kept is None else partial(cut, kept_bytes=kept)
+        change = drop_result if kept is None else partial(cut_result, kept_bytes=kept)
         self.messages = [with_results(message, ids, change) for message in self.messages]
         for call_id in ids & self._results.keys():
             self._results[call_id] = change(self._results[call_id])
@@ -230,7 +234,7 @@ class Transcript:
             if first_seq <= first and last <= last_seq:
                 self.messages[index] = without_media(self.messages[index])
         if self._first_open and first_seq <= self._first_open <= last_seq:
-            self._said = list(map(placeholder, self._said))
+            self._said = list(map(media_placeholder, self._said))
 
     def _replace(self, first_seq: int, last_seq: int, summary: str | None) -> None:
         """Take messages out. What stands for them goes to the first message, in order."""
@@ -246,7 +250,7 @@ class Transcript:
         )
         del self.messages[found.start : found.stop], self.spans[found.start : found.stop]
         if is_held:
-            self.messages.insert(found.start, User((TextBlock(summary or SNIPPED),)))
+            self.messages.insert(found.start, User((TextBlock(summary or SNIPPED_NOTE),)))
             self.spans.insert(found.start, gap)
         elif summary is not None and isinstance(first := self.messages[0], User):
             self.messages[0] = User((*first.content, TextBlock(summary)))
@@ -274,7 +278,7 @@ class Transcript:
         if not inside:
             return range(0)
         start, end = inside[0], inside[-1] + 1
-        if start > 0 and _has(self.messages[start], ToolResult):
+        if start > 0 and _has(self.messages[start], ToolResultBlock):
             start += 1
         if end > start and _has(self.messages[end - 1], ToolUse):
             end -= 1
@@ -287,11 +291,11 @@ class Transcript:
             for message in self.messages
             if isinstance(message, User)
             for part in message.content
-            if not isinstance(part, ToolResult)
+            if not isinstance(part, ToolResultBlock)
         }
         there.update(self._said)
         missing = [block for block in self.pins.blocks() if block not in there]
-        head: list[Block] = [KEPT, *missing] if missing else []
+        head: list[Block] = [PINNED_NOTE, *missing] if missing else []
         if isinstance(first := self.messages[0], User):
             self.messages[0] = User((*head, *first.content))
             self._head = len(head)
@@ -301,7 +305,7 @@ class Transcript:
         self._said += content
         self._bytes += blocks_bytes(content)
 
-    def _open_content(self) -> tuple[Block | ToolResult, ...]:
+    def _open_content(self) -> tuple[Block | ToolResultBlock, ...]:
         return (*self.open_results, *self._said)
 
     def _open(self, seq: int) -> None:
@@ -317,5 +321,5 @@ def _note(text: str) -> TextBlock:
     return TextBlock(f"<system-note>\n{text}\n</system-note>")
 
 
-def _has(message: Message, kind: type[ToolUse | ToolResult]) -> bool:
+def _has(message: Message, kind: type[ToolUse | ToolResultBlock]) -> bool:
     return any(isinstance(part, kind) for part in message.content)

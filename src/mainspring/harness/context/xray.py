@@ -1,13 +1,16 @@
-"""Past requests, rebuilt from the log alone, byte for byte: what the model was really given."""
+"""X-ray: past model requests rebuilt from the log byte for byte, their token breakdown, and the
+difference to the request before.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from difflib import unified_diff
 
 import msgspec
 
-from mainspring.core.content import TextBlock
+from mainspring.core.content import Block, TextBlock, plain_text
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import (
@@ -18,11 +21,22 @@ from mainspring.core.events import (
     AgentToolUse,
     ModelRequestEnded,
     ModelRequestStarted,
+    Usage,
 )
-from mainspring.core.model import Reply, ReplyReason, Request, Thinking, ToolUse
-from mainspring.harness.context.view import Prefix, view
-from mainspring.harness.ensemble import Ensemble
-from mainspring.harness.thread import Thread
+from mainspring.core.model import (
+    Assistant,
+    Message,
+    Reply,
+    ReplyReason,
+    Request,
+    Thinking,
+    ToolResultBlock,
+    ToolUse,
+)
+from mainspring.harness.context.request_builder import PromptPrefix, build_request
+from mainspring.harness.limits import prompt_tokens
+from mainspring.harness.state.thread import Thread
+from mainspring.harness.state.thread_tree import ThreadTree
 
 _REASONS: dict[str | None, ReplyReason] = {
     "tool_use": "tool_use",
@@ -33,7 +47,7 @@ _REASONS: dict[str | None, ReplyReason] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shot:
+class ModelCall:
     """One call of the model: what it was given and what it said."""
 
     number: int
@@ -55,28 +69,30 @@ def prefix_digests(log: Iterable[Event]) -> set[str]:
     }
 
 
-def decode_prefix(content: bytes) -> Prefix:
+def decode_prefix(content: bytes) -> PromptPrefix:
     try:
-        return msgspec.json.decode(content, type=Prefix)
+        return msgspec.json.decode(content, type=PromptPrefix)
     except msgspec.DecodeError as error:
         raise InvalidInput(f"this is not what stands before messages: {error}") from error
 
 
-def shots(log: Iterable[Event], *, thread_id: str, prefixes: Mapping[str, Prefix]) -> list[Shot]:
+def model_calls(
+    log: Iterable[Event], *, thread_id: str, prefixes: Mapping[str, PromptPrefix]
+) -> list[ModelCall]:
     """Every turn's call, in order; calls beside the conversation are not turns."""
-    taken: list[Shot] = []
+    taken: list[ModelCall] = []
     said: list[TextBlock | Thinking | ToolUse] = []
     for event, thread in _folded(log, thread_id):
         match event.payload:
             case ModelRequestStarted(purpose=None, prefix=str(digest)) as start:
-                request = view(
+                request = build_request(
                     thread,
                     prefixes[digest],
                     max_tokens=start.max_tokens or 0,
                     request_id=start.request_id or "",
                 )
                 taken.append(
-                    Shot(
+                    ModelCall(
                         number=len(taken) + 1,
                         started=event,
                         start=start,
@@ -87,43 +103,47 @@ def shots(log: Iterable[Event], *, thread_id: str, prefixes: Mapping[str, Prefix
                 )
                 said = []
             case ModelRequestEnded(purpose=None) as end if taken and taken[-1].end is None:
-                taken[-1] = _ended(taken[-1], end, said)
+                taken[-1] = _with_reply(taken[-1], end, said)
             case _:
-                said += _part(event)
+                said += _reply_parts(event)
     return taken
 
 
 def _folded(log: Iterable[Event], thread_id: str) -> Iterator[tuple[Event, Thread]]:
     """A thread's own events, each with the thread as it is then. All threads are folded: one that
     was forked off begins with what its parent knew."""
-    ensemble: Ensemble | None = None
+    thread_tree: ThreadTree | None = None
     for event in log:
-        ensemble = ensemble or Ensemble(event.thread_id)  # the first is always the main one's
-        ensemble.apply(event)
-        if event.thread_id == thread_id and thread_id in ensemble.members:
-            yield event, ensemble.members[thread_id].thread
+        thread_tree = thread_tree or ThreadTree(
+            event.thread_id
+        )  # the first is always the main one's
+        thread_tree.apply(event)
+        if event.thread_id == thread_id and thread_id in thread_tree.nodes:
+            yield event, thread_tree.nodes[thread_id].thread
 
 
-def _ended(shot: Shot, end: ModelRequestEnded, said: list[TextBlock | Thinking | ToolUse]) -> Shot:
+def _with_reply(
+    model_call: ModelCall, end: ModelRequestEnded, said: list[TextBlock | Thinking | ToolUse]
+) -> ModelCall:
     reply = None
     if not end.is_error:
         reply = Reply(
             content=tuple(said),
             usage=end.model_usage,
             reason=_REASONS.get(end.stop_reason, "end_turn"),
-            model=end.model or shot.request.model,
+            model=end.model or model_call.request.model,
         )
-    return Shot(
-        number=shot.number,
-        started=shot.started,
-        start=shot.start,
-        request=shot.request,
+    return ModelCall(
+        number=model_call.number,
+        started=model_call.started,
+        start=model_call.start,
+        request=model_call.request,
         reply=reply,
         end=end,
     )
 
 
-def _part(event: Event) -> list[TextBlock | Thinking | ToolUse]:
+def _reply_parts(event: Event) -> list[TextBlock | Thinking | ToolUse]:
     match event.payload:
         case AgentMessage(content=content):
             return [block for block in content if isinstance(block, TextBlock)]
@@ -139,7 +159,7 @@ def _part(event: Event) -> list[TextBlock | Thinking | ToolUse]:
             return []
 
 
-def canonical(request: Request) -> bytes:
+def canonical_request(request: Request) -> bytes:
     """The request with its calls numbered instead of named: equal for equal conversations."""
     encoded = msgspec.json.encode(
         msgspec.structs.replace(request, request_id="", stream=True, cache_messages=())
@@ -152,3 +172,150 @@ def canonical(request: Request) -> bytes:
     for number, name in enumerate(names):
         encoded = encoded.replace(name.encode(), b"call_%d" % number)
     return encoded
+
+
+_DIFF_LINES = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenBreakdown:
+    """Tokens. Bytes are known exactly; tokens are their share of what was counted."""
+
+    tools: int
+    system_static: int
+    system_dynamic: int
+    history: int
+    """All messages but the newest turn."""
+    newest: int
+    """What came after the model last spoke."""
+    is_measured: bool
+    """Scaled to the provider's count; else to our estimate before the call."""
+
+    @property
+    def total(self) -> int:
+        return self.tools + self.system_static + self.system_dynamic + self.history + self.newest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestDiff:
+    """A request against the one before it."""
+
+    cache_break: str | None
+    kept_messages: int
+    """So many of the earlier request's messages stand unchanged at the beginning."""
+    gone: tuple[Message, ...]
+    """Messages of the earlier one that are not there any more, or not as they were."""
+    added: tuple[Message, ...]
+    prefix: tuple[str, ...]
+    """Lines of a diff of what stands before the messages, if that has changed."""
+
+
+def token_breakdown(model_call: ModelCall) -> TokenBreakdown:
+    request = model_call.request
+    newest = _first_new_message(request.messages)
+    sizes = [
+        sum(len(msgspec.json.encode(tool)) for tool in request.tools),
+        len(request.system[0].encode()) if request.system else 0,
+        sum(len(part.encode()) for part in request.system[1:]),
+        sum(map(_size, request.messages[:newest])),
+        sum(map(_size, request.messages[newest:])),
+    ]
+    counted = prompt_tokens(model_call.end.model_usage) if model_call.end is not None else 0
+    is_measured = counted > 0
+    tokens = _shares(sizes, counted or model_call.start.estimated_input_tokens or 0)
+    return TokenBreakdown(
+        tools=tokens[0],
+        system_static=tokens[1],
+        system_dynamic=tokens[2],
+        history=tokens[3],
+        newest=tokens[4],
+        is_measured=is_measured,
+    )
+
+
+def cached_share(usage: Usage) -> float | None:
+    """Of the prompt's tokens, how many were read from the provider's cache; `None` of nothing."""
+    whole = prompt_tokens(usage)
+    return usage.cache_read_input_tokens / whole if whole else None
+
+
+def request_diff(model_call: ModelCall, before: ModelCall | None) -> RequestDiff:
+    ours = model_call.request.messages
+    theirs = before.request.messages if before is not None else ()
+    kept = 0
+    for one, other in zip(ours, theirs, strict=False):
+        if one != other:
+            break
+        kept += 1
+    return RequestDiff(
+        cache_break=model_call.start.cache_break,
+        kept_messages=kept,
+        gone=theirs[kept:],
+        added=ours[kept:],
+        prefix=() if before is None else _prefix_diff(before.request, model_call.request),
+    )
+
+
+def render_message(message: Message) -> str:
+    """A message as text, part by part."""
+    return "\n".join(filter(None, map(_render_part, message.content)))
+
+
+def _render_part(part: Block | ToolResultBlock | ToolUse | Thinking) -> str:
+    match part:
+        case TextBlock(text=text):
+            return text
+        case Thinking(text=text):
+            return f"[thinking] {text}"
+        case ToolUse(name=name, input=given):
+            return f"[calls {name}] {msgspec.json.encode(given).decode()}"
+        case ToolResultBlock(content=content, is_error=is_error):
+            return f"[{'failed' if is_error else 'result'}] {plain_text(content)}"
+        case _:
+            return plain_text((part,)) or f"[{type(part).__name__}]"
+
+
+def _first_new_message(messages: tuple[Message, ...]) -> int:
+    """Index of the first message after the model's last."""
+    for index in range(len(messages) - 1, -1, -1):
+        if isinstance(messages[index], Assistant):
+            return index + 1
+    return 0
+
+
+def _size(message: Message) -> int:
+    return len(msgspec.json.encode(message))
+
+
+def _shares(sizes: list[int], tokens: int) -> list[int]:
+    """Whole tokens that add up exactly: what rounding leaves over goes to the largest."""
+    whole = sum(sizes)
+    if not whole:
+        return [0 for _ in sizes]
+    shares = [tokens * size // whole for size in sizes]
+    shares[sizes.index(max(sizes))] += tokens - sum(shares)
+    return shares
+
+
+def _prefix_diff(before: Request, now: Request) -> tuple[str, ...]:
+    lines = unified_diff(
+        _prefix_lines(before), _prefix_lines(now), "before", "now", lineterm="", n=1
+    )
+    return tuple(lines)[:_DIFF_LINES]
+
+
+def request_lines(request: Request) -> list[str]:
+    """A request as lines to compare, call ids left out."""
+    lines = [*_prefix_lines(request), f"max_tokens {request.max_tokens}"]
+    for message in request.messages:
+        role = "assistant" if isinstance(message, Assistant) else "user"
+        lines += [f"{role}: {line}" for line in render_message(message).splitlines()]
+    return lines
+
+
+def _prefix_lines(request: Request) -> list[str]:
+    lines = [f"model {request.model}", f"effort {request.effort}"]
+    lines += [f"tool {msgspec.json.encode(tool).decode()}" for tool in request.tools]
+    for part in request.system:
+        lines += part.splitlines()
+    return lines

@@ -24,22 +24,22 @@ class CharClass:
 
 
 @dataclass(frozen=True, slots=True)
-class Wild:
+class Wildcard:
     """`*`, or `?` if it is exactly one."""
 
     is_one: bool
 
 
-Token: TypeAlias = str | CharClass | Wild
+Token: TypeAlias = str | CharClass | Wildcard
 Segment: TypeAlias = tuple[Token, ...]
-_STAR = Wild(False)
+_STAR = Wildcard(False)
 
 P = TypeVar("P")
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class GitignorePattern:
     segments: tuple[Segment | str, ...]
     """Folder by folder; `**` stands for any number of them."""
     is_anchored: bool
@@ -68,7 +68,7 @@ class Pattern:
 
 
 @lru_cache(maxsize=4096)
-def compiled(pattern: str) -> Pattern:
+def compile_pattern(pattern: str) -> GitignorePattern:
     """
     Raises:
         InvalidInput: it cannot match anything, or not what it seems to.
@@ -84,12 +84,12 @@ def compiled(pattern: str) -> Pattern:
     segments = tuple(_ANYTHING if text == _ANYTHING else _tokens(text) for text in texts)
     if segments[-1] == _ANYTHING:
         segments = (*segments, (_STAR,))  # what is inside a folder, not the folder
-    return Pattern(segments, is_anchored="/" in bare, is_folder_only=bare != pattern)
+    return GitignorePattern(segments, is_anchored="/" in bare, is_folder_only=bare != pattern)
 
 
-def escaped(path: str) -> str:
+def escape_path(path: str) -> str:
     """The pattern that means a path and nothing else."""
-    return "".join(f"\\{each}" if each in "\\*?[!" else each for each in path)
+    return "".join(f"\\{item}" if item in "\\*?[!" else item for item in path)
 
 
 def _tokens(text: str) -> Segment:
@@ -101,7 +101,7 @@ def _tokens(text: str) -> Segment:
                 if tokens[-1:] != [_STAR]:
                     tokens.append(_STAR)
             case "?":
-                tokens.append(Wild(True))
+                tokens.append(Wildcard(True))
             case "[":
                 found, at = _char_class(text, at)
                 tokens.append(found)
@@ -162,7 +162,7 @@ def _stands_for(token: Token, character: str) -> bool:
             return token == character
         case CharClass():
             return token.has(character)
-        case Wild():
+        case Wildcard():
             return True
 
 
@@ -186,4 +186,4 @@ def _wild_match(
             at, here = star + 1, resume
         else:
             return False
-    return all(is_any(each) for each in pattern[at:])
+    return all(is_any(item) for item in pattern[at:])

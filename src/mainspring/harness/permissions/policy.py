@@ -1,19 +1,28 @@
-"""The rules that hold in a session from its start: a value, kept in the log as JSON."""
+"""The policy a session starts with: rules, mode and folders, stored in the log as JSON; and the
+rules that skills in use add.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias, TypeVar, get_args
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Permission
-from mainspring.harness.permissions.names import EDITING
-from mainspring.harness.permissions.paths import Roots, Touched, is_hit, is_inside
-from mainspring.harness.permissions.protected import fold_path, is_protected
-from mainspring.harness.permissions.rules import Rule, is_about, parse_rule
+from mainspring.core.facts import SkillUsed
+from mainspring.harness.permissions.path_rules import (
+    PathAccess,
+    PatternRoots,
+    forbids_path,
+    is_inside,
+)
+from mainspring.harness.permissions.protected_files import fold_path, is_protected
+from mainspring.harness.permissions.rule import Rule, is_about, parse_rule
+from mainspring.harness.permissions.tool_names import EDIT_TOOLS
 
 Mode: TypeAlias = Literal[
     "default", "acceptEdits", "plan", "auto", "dontAsk", "bypassPermissions", "bubble"
@@ -22,7 +31,7 @@ Scope: TypeAlias = Literal["managed", "user", "project", "local", "session"]
 Bypass: TypeAlias = Literal["sandboxed", "anywhere", "never"]
 
 MODES: tuple[Mode, ...] = get_args(Mode)
-_FREEDOM: tuple[Mode, ...] = (
+_MODES_BY_FREEDOM: tuple[Mode, ...] = (
     "plan",
     "dontAsk",
     "bubble",
@@ -35,7 +44,7 @@ _FREEDOM: tuple[Mode, ...] = (
 T = TypeVar("T")
 
 
-class HeldRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PolicyRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A rule with what it does and where it comes from."""
 
     text: str
@@ -53,7 +62,7 @@ class Policy(Struct, frozen=True, kw_only=True, omit_defaults=True):
     workspace: str = "/"
     """Where the work is done, links followed."""
     home: str = "/"
-    rules: tuple[HeldRule, ...] = ()
+    rules: tuple[PolicyRule, ...] = ()
     """From the widest scope to the narrowest. A deny holds wherever it stands."""
     mode: Mode | None = None
     directories: tuple[str, ...] = ()
@@ -68,8 +77,10 @@ class Policy(Struct, frozen=True, kw_only=True, omit_defaults=True):
     hooks_fail_open: bool | None = None
     """A gate that breaks lets calls pass, as in Claude Code; ours stop them."""
 
-    def roots(self, rule: HeldRule) -> Roots:
-        return Roots(folder=rule.folder or self.workspace, cwd=self.workspace, home=self.home)
+    def roots(self, rule: PolicyRule) -> PatternRoots:
+        return PatternRoots(
+            folder=rule.folder or self.workspace, cwd=self.workspace, home=self.home
+        )
 
 
 def encode_policy(policy: Policy) -> bytes:
@@ -95,40 +106,40 @@ def parse_mode(text: str) -> Mode:
     raise InvalidInput(f"{text!r} is not a mode; there are {chosen}")
 
 
-def stricter(one: Mode, other: Mode) -> Mode:
+def stricter_mode(one: Mode, other: Mode) -> Mode:
     """The one that lets less pass; of two that let the same pass, the first."""
-    return one if _FREEDOM.index(one) <= _FREEDOM.index(other) else other
+    return one if _MODES_BY_FREEDOM.index(one) <= _MODES_BY_FREEDOM.index(other) else other
 
 
-def merge(under: Policy, over: Policy) -> Policy:
+def merge_policies(under: Policy, over: Policy) -> Policy:
     """Both together: all rules and folders; of what only one can say, the word of `over`."""
     return Policy(
         workspace=over.workspace,
         home=over.home,
         rules=(*under.rules, *over.rules),
-        mode=_later(under.mode, over.mode),
+        mode=_override(under.mode, over.mode),
         directories=tuple(dict.fromkeys((*under.directories, *over.directories))),
         protected=tuple(dict.fromkeys((*under.protected, *over.protected))),
-        sandbox_allows_bash=_later(under.sandbox_allows_bash, over.sandbox_allows_bash),
+        sandbox_allows_bash=_override(under.sandbox_allows_bash, over.sandbox_allows_bash),
         bypass="never" if "never" in (under.bypass, over.bypass) else over.bypass or under.bypass,
-        hooks_fail_open=_later(under.hooks_fail_open, over.hooks_fail_open),
+        hooks_fail_open=_override(under.hooks_fail_open, over.hooks_fail_open),
     )
 
 
-def _later(under: T | None, over: T | None) -> T | None:
+def _override(under: T | None, over: T | None) -> T | None:
     return under if over is None else over
 
 
 def remove_denied(tools: Mapping[str, T], policy: Policy) -> dict[str, T]:
     """The tools that the model is told of: none that is denied whatever its input."""
-    denying = [parsed(held) for held in policy.rules if held.behavior == "deny"]
+    denying = [rule_of(held) for held in policy.rules if held.behavior == "deny"]
     bare = [rule for rule in denying if rule is not None and rule.specifier is None]
     return {
         name: tool for name, tool in tools.items() if not any(is_about(rule, name) for rule in bare)
     }
 
 
-def parsed(held: HeldRule) -> Rule | None:
+def rule_of(held: PolicyRule) -> Rule | None:
     """`None` if it cannot be read: whoever forbids by it must then assume the worst."""
     try:
         return parse_rule(held.text, behavior=held.behavior)
@@ -136,9 +147,9 @@ def parsed(held: HeldRule) -> Rule | None:
         return None
 
 
-def moved(policy: Policy, workspace: str) -> Policy:
+def relocate_policy(policy: Policy, workspace: str) -> Policy:
     """For work in a copy of the workspace: what holds for a file holds for the copy of it."""
-    rules = (each for held in policy.rules for each in _moved(held, policy, workspace))
+    rules = (item for held in policy.rules for item in _relocate_rule(held, policy, workspace))
     copies = (
         f"{workspace}{path.removeprefix(policy.workspace)}"
         for path in policy.protected
@@ -150,7 +161,7 @@ def moved(policy: Policy, workspace: str) -> Policy:
     )
 
 
-def _moved(held: HeldRule, policy: Policy, workspace: str) -> list[HeldRule]:
+def _relocate_rule(held: PolicyRule, policy: Policy, workspace: str) -> list[PolicyRule]:
     """A rule whose paths are those of the workspace; one that names it in full holds in both."""
     within = f"{held.folder}/".removeprefix(f"{policy.workspace}/")
     if held.folder and within != f"{held.folder}/":
@@ -169,20 +180,37 @@ def is_guarded(policy: Policy, path: str) -> bool:
 
 def is_hidden(policy: Policy, link: str, target: str) -> bool:
     """Whether a path may never be read: for tools that look through folders."""
-    touched = Touched(link=link, target=target, access="read")
+    touched = PathAccess(link=link, target=target, access="read")
     return _is_denied(policy, touched, frozenset(("read",)))
 
 
 def is_unchangeable(policy: Policy, link: str, target: str) -> bool:
     """Whether a path may never be written, by whatever tool."""
-    return _is_denied(policy, Touched(link=link, target=target, access="write"), EDITING)
+    return _is_denied(policy, PathAccess(link=link, target=target, access="write"), EDIT_TOOLS)
 
 
-def _is_denied(policy: Policy, touched: Touched, tools: frozenset[str]) -> bool:
+def _is_denied(policy: Policy, path_access: PathAccess, tools: frozenset[str]) -> bool:
     for held in policy.rules:
-        rule = parsed(held) if held.behavior == "deny" else None
+        rule = rule_of(held) if held.behavior == "deny" else None
         if rule is None or rule.tool not in tools or rule.specifier is None:
             continue
-        if is_hit(rule.specifier, touched, policy.roots(held)):
+        if forbids_path(rule.specifier, path_access, policy.roots(held)):
             return True
     return False
+
+
+def with_skill_rules(policy: Policy, used: Sequence[SkillUsed]) -> Policy:
+    """What anybody else denies, or wants to be asked about, still goes before what they allow."""
+    if not used:
+        return policy
+    return replace(
+        policy, rules=(*policy.rules, *(rule for item in used for rule in _skill_rules(item)))
+    )
+
+
+def _skill_rules(used: SkillUsed) -> list[PolicyRule]:
+    source = f"skill {used.name}"
+    return [
+        *(PolicyRule(text=text, behavior="allow", source=source) for text in used.allowed_tools),
+        *(PolicyRule(text=text, behavior="deny", source=source) for text in used.disallowed_tools),
+    ]

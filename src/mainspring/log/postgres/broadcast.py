@@ -17,9 +17,8 @@ from anyio import CancelScope
 
 from mainspring.core import ids
 from mainspring.core.errors import StoreFailed
-from mainspring.log.background import running
-from mainspring.log.postgres.connect import Address, Connection, connect
-from mainspring.log.postgres.pool import Pool
+from mainspring.log.postgres.connect import Address, Connection, Pool, connect
+from mainspring.log.task_groups import run_in_background
 
 _GATHER_SECONDS = 0.04
 _PATIENCE_SECONDS = 1.0
@@ -74,7 +73,7 @@ class Broadcast:
             self._anything = anyio.Event()
             said, self._waiting = self._waiting, []
             try:
-                await self._pool.run(partial(_send, list(letters(self._name, said))))
+                await self._pool.run(partial(_send, list(pack_messages(self._name, said))))
             except StoreFailed:  # then nobody hears it
                 await anyio.sleep(_PATIENCE_SECONDS)
             await anyio.sleep(_GATHER_SECONDS)
@@ -108,8 +107,8 @@ class Broadcast:
         sender, *said = payload.split("\n")
         if sender == self._name:
             return
-        for each in said:
-            topic, _, text = each.partition(" ")
+        for item in said:
+            topic, _, text = item.partition(" ")
             for heard in tuple(self._listeners.get(topic, ())):
                 heard(text)
 
@@ -118,17 +117,17 @@ async def _send(payloads: list[str], db: Connection) -> None:
     await db.asking.execute(_SEND, [payloads], prepare=True)
 
 
-def letters(name: str, said: Iterable[str]) -> Iterable[str]:
+def pack_messages(name: str, said: Iterable[str]) -> Iterable[str]:
     """Payloads that hold as many texts as fit, in order; a text that fits in none is dropped."""
     letter, size = name, len(name)
-    for each in said:
-        bytes_more = len(each.encode(errors="surrogatepass")) + 1
+    for item in said:
+        bytes_more = len(item.encode(errors="surrogatepass")) + 1
         if len(name) + bytes_more > _PAYLOAD_BYTES:
             continue
         if size + bytes_more > _PAYLOAD_BYTES:
             yield letter
             letter, size = name, len(name)
-        letter += f"\n{each}"
+        letter += f"\n{item}"
         size += bytes_more
     if letter != name:
         yield letter
@@ -141,7 +140,7 @@ async def open_broadcast(url: str) -> AsyncGenerator[Broadcast, None]:
     pool = Pool(Address.of(url), size=1)
     broadcast = Broadcast(pool, name=ids.new_id(ids.WORKER))
     try:
-        async with running(broadcast.announce, broadcast.hear):
+        async with run_in_background(broadcast.announce, broadcast.hear):
             yield broadcast
     finally:
         with CancelScope(shield=True):

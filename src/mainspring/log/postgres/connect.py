@@ -1,15 +1,21 @@
-"""Connections to a PostgreSQL server, and its errors in our words, without the password."""
+"""Connections to a PostgreSQL server and a pool of them; the server's errors in our words,
+without the password.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import select
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+import anyio
 import psycopg
+from anyio import CancelScope
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import TransactionStatus
 
 from mainspring.core.errors import (
     InvalidInput,
@@ -67,7 +73,7 @@ class Address:
                 "this is not a PostgreSQL URL; write it as postgresql://user@host:5432/database"
             ) from None
         password = settings.get("password") or None
-        return cls(_shown(settings), settings, password)
+        return cls(_display_name(settings), settings, password)
 
     def __str__(self) -> str:
         return self.url
@@ -79,7 +85,7 @@ class Address:
         return text.replace(self.password, "***") if self.password else text
 
 
-def _shown(settings: dict[str, Any]) -> str:
+def _display_name(settings: dict[str, Any]) -> str:
     user = f"{settings['user']}@" if settings.get("user") else ""
     host = settings.get("host") or settings.get("hostaddr") or "localhost"
     port = f":{settings['port']}" if settings.get("port") else ""
@@ -101,12 +107,12 @@ def translated(address: Address) -> Generator[None]:
     try:
         yield
     except psycopg.Error as error:
-        raise in_our_words(address, error) from error
+        raise translate_error(address, error) from error
 
 
-def in_our_words(address: Address, error: psycopg.Error) -> MainspringError:
+def translate_error(address: Address, error: psycopg.Error) -> MainspringError:
     text = address.without_password(" ".join(str(error).split()))
-    kind = _kind(error)
+    kind = _error_type(error)
     if kind is StoreFull:
         return StoreFull(f"{address}: the server's disk is full; nothing was written ({text})")
     if kind is StoreReadOnly:
@@ -141,17 +147,94 @@ _KINDS: Final[dict[str, type[MainspringError]]] = {
 }
 
 
-def _kind(error: psycopg.Error) -> type[MainspringError]:
+def _error_type(error: psycopg.Error) -> type[MainspringError]:
     if state := error.sqlstate:
         return _KINDS.get(state) or _KINDS.get(state[:2]) or StoreFailed
     if isinstance(error, psycopg.OperationalError):
-        return _refused(str(error))
+        return _connection_error_type(str(error))
     if isinstance(error, psycopg.DataError):  # refused by the driver: NUL in a text
         return InvalidInput
     return StoreFailed
 
 
-def _refused(text: str) -> type[MainspringError]:
+def _connection_error_type(text: str) -> type[MainspringError]:
     """Errors while connecting carry no code, only the server's words."""
     hopeless = ("password", "does not exist", "pg_hba.conf", "SSL", "certificate")
     return StoreFailed if any(word in text for word in hopeless) else StoreUnavailable
+
+
+T = TypeVar("T")
+
+
+class Pool:
+    def __init__(self, address: Address, *, size: int) -> None:
+        self.address = address
+        self._idle: list[Connection] = []
+        self._turns = anyio.Semaphore(size, fast_acquire=True)
+
+    async def run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """Do `work` on a connection of its own. Cancelled while it waits for one, or not at all."""
+        try:
+            self._turns.acquire_nowait()
+        except anyio.WouldBlock:
+            await self._turns.acquire()
+        try:
+            with CancelScope(shield=True):
+                return await self._run(work)
+        except psycopg.Error as error:
+            raise translate_error(self.address, error) from error
+        finally:
+            self._turns.release()
+        raise AssertionError("a shielded scope is not cancelled from outside")
+
+    async def read(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """As `run`, for what may be done twice: a connection that breaks is not yet an error."""
+        try:
+            return await self.run(work)
+        except StoreUnavailable:
+            return await self.run(work)
+
+    async def _run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        connection = await self._take()
+        try:
+            return await work(connection)
+        finally:
+            if connection.pgconn.transaction_status == TransactionStatus.IDLE:
+                self._idle.append(connection)
+            else:
+                await connection.close()
+
+    def add(self, connection: Connection) -> None:
+        self._idle.append(connection)
+
+    async def _take(self) -> Connection:
+        while self._idle:
+            connection = self._idle.pop()
+            if _is_sound(connection):
+                return connection
+            await connection.close()
+        return await connect(self.address)
+
+    async def close(self) -> None:
+        while self._idle:
+            await self._idle.pop().close()
+
+
+class SingleConnectionPool(Pool):
+    """All work on one connection, in turns, inside the transaction that it is in."""
+
+    def __init__(self, address: Address, connection: Connection) -> None:
+        super().__init__(address, size=1)
+        self._connection = connection
+
+    async def _run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        return await work(self._connection)
+
+
+def _is_sound(connection: Connection) -> bool:
+    """A server says nothing on an idle connection, except good-bye."""
+    if connection.closed:
+        return False
+    subscription = select.poll()
+    subscription.register(connection.fileno(), select.POLLIN)
+    return not subscription.poll(0)

@@ -1,4 +1,6 @@
-"""Bring a database's tables to the version that this Mainspring works with, or back."""
+"""Tables of the PostgreSQL store as steps from one version to the next, and bringing a database
+to a version.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,164 @@ from collections.abc import Sequence
 from typing import Final
 
 from mainspring.core.errors import StoreMismatch
-from mainspring.log.migrate import Migration, Standing, pending
+from mainspring.log.migrate import Migration, SchemaStatus, pending_migrations
 from mainspring.log.postgres.connect import Address, Connection, connect, translated
-from mainspring.log.postgres.schema import MIGRATIONS
+
+MIGRATIONS = (
+    Migration(
+        version=1,
+        up=(
+            # Room in each page and no index on what an append changes: its update stays on the
+            # page and touches no index.
+            """
+            create table mainspring.session(
+              key bigint generated always as identity primary key,
+              id text collate "C" not null unique,
+              thread_id text not null,
+              created bigint not null,
+              updated bigint not null,
+              seq bigint not null,
+              hash bytea not null,
+              parent_key bigint references mainspring.session(key),
+              parent_seq bigint not null,
+              epoch bigint not null default 0,
+              owner text,
+              lease_until timestamptz not null default '-infinity',
+              inbox_head bigint not null default 0,
+              indexed bigint not null default 0
+            ) with (fillfactor = 50)
+            """,
+            "create index session_by_created on mainspring.session(created, key)",
+            "create index session_by_parent on mainspring.session(parent_key)"
+            " where parent_key is not null",
+            # no foreign key to the session: its check would cost every append a second lookup
+            """
+            create table mainspring.event(
+              session_key bigint not null,
+              seq bigint not null,
+              id text not null,
+              thread_id text not null,
+              time bigint not null,
+              version integer not null,
+              type text not null,
+              body text not null,
+              prev bytea not null,
+              primary key(session_key, seq)
+            )
+            """,
+            """
+            create table mainspring.inbox(
+              session_key bigint not null,
+              position bigint not null,
+              client_id text collate "C" not null,
+              event_id text not null,
+              thread_id text not null,
+              time bigint not null,
+              version integer not null,
+              type text not null,
+              body text not null,
+              seq bigint,
+              primary key(session_key, position),
+              unique(session_key, client_id)
+            )
+            """,
+            "create index inbox_pending on mainspring.inbox(session_key, position)"
+            " where seq is null",
+            """
+            create table mainspring.blob(
+              hash text collate "C" primary key,
+              content bytea not null
+            )
+            """,
+            # the foreign key keeps a blob from going while a session begins to refer to it
+            """
+            create table mainspring.blob_use(
+              session_key bigint not null,
+              hash text collate "C" not null references mainspring.blob(hash),
+              primary key(session_key, hash)
+            )
+            """,
+            "create index blob_use_by_hash on mainspring.blob_use(hash)",
+            """
+            create table mainspring.words(
+              session_key bigint not null,
+              seq bigint not null,
+              text text not null,
+              words tsvector not null,
+              primary key(session_key, seq)
+            )
+            """,
+            "create index words_by_word on mainspring.words using gin(words)",
+        ),
+        down=(
+            "drop table mainspring.words",
+            "drop table mainspring.blob_use",
+            "drop table mainspring.blob",
+            "drop table mainspring.inbox",
+            "drop table mainspring.event",
+            "drop table mainspring.session",
+        ),
+    ),
+    Migration(
+        version=2,
+        up=(
+            # names and ids by their bytes, so that a list is in one order wherever the server is
+            """
+            create table mainspring.record(
+              kind text collate "C" not null,
+              id text collate "C" not null,
+              tenant text collate "C" not null,
+              parent text collate "C" not null,
+              name text collate "C",
+              label text collate "C" not null,
+              created bigint not null,
+              updated bigint not null,
+              due bigint,
+              is_archived boolean not null,
+              rev bigint not null,
+              body bytea not null,
+              primary key(kind, id)
+            )
+            """,
+            "create index record_by_created on mainspring.record(kind, tenant, created, id)",
+            "create index record_by_parent on mainspring.record(kind, parent, created, id)"
+            " where parent <> ''",
+            "create index record_by_label on mainspring.record(kind, label, tenant, created, id)"
+            " where label <> ''",
+            "create unique index record_by_name on mainspring.record(kind, tenant, parent, name)"
+            " where name is not null",
+            "create index record_by_due on mainspring.record(kind, due, id) where due is not null",
+            """
+            create table mainspring.record_content(
+              kind text collate "C" not null,
+              id text collate "C" not null,
+              content bytea not null,
+              primary key(kind, id)
+            )
+            """,
+            # a counter is changed often and has one index: room for the change on the same page
+            """
+            create table mainspring.tally(
+              name text collate "C" primary key,
+              amount bigint not null
+            ) with (fillfactor = 50)
+            """,
+            # Sessions that somebody holds, or held when it died. Who holds one is not changed by
+            # an append, whose update goes on touching no index.
+            "create index session_held on mainspring.session(key) where owner is not null",
+        ),
+        down=None,  # agents, keys and schedules are nowhere else
+    ),
+    Migration(
+        version=3,
+        up=(
+            "alter table mainspring.event add column sender text",
+            "alter table mainspring.inbox add column sender text",
+        ),
+        down=None,  # who sent an event is part of its hash
+    ),
+)
+
 
 _LOCK: Final = 0x4D535047
 """Key of the advisory lock: of several processes that open a database, one migrates."""
@@ -38,7 +195,7 @@ async def prepare(address: Address, migrations: Sequence[Migration] = MIGRATIONS
         return connection
 
 
-async def standing(url: str, migrations: Sequence[Migration] = MIGRATIONS) -> Standing:
+async def standing(url: str, migrations: Sequence[Migration] = MIGRATIONS) -> SchemaStatus:
     """Which version's tables the database has (0: none yet); it is left as it is.
 
     Raises:
@@ -47,7 +204,7 @@ async def standing(url: str, migrations: Sequence[Migration] = MIGRATIONS) -> St
     address = Address.of(url)
     with translated(address):
         async with await connect(address) as connection:
-            return Standing(await _version(address, connection), migrations[-1].version)
+            return SchemaStatus(await _version(address, connection), migrations[-1].version)
 
 
 async def migrate(
@@ -74,7 +231,7 @@ async def _migrate(
     async with connection.transaction():
         await connection.execute("select pg_advisory_xact_lock(%s)", [_LOCK])
         current = await _version(address, connection)
-        steps = pending(str(address), migrations, current, target)
+        steps = pending_migrations(str(address), migrations, current, target)
         await connection.execute("create schema if not exists mainspring")
         await connection.execute(
             "create table if not exists mainspring.schema_version(version integer not null)"

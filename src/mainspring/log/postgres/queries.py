@@ -1,12 +1,11 @@
-"""What the PostgreSQL store asks of the database. Plain functions over a connection.
-
-Each is one statement, and so one transaction and one round trip, except `delete`; a refusal costs
-a second one, to find out why.
+"""What the PostgreSQL store asks of the database, the words of its text index among it. Plain
+functions over a connection.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, LiteralString, TypeAlias
 
 from mainspring.core.errors import (
@@ -18,28 +17,65 @@ from mainspring.core.errors import (
     SessionHasForks,
     SessionNotFound,
 )
-from mainspring.log.columns import inbox_item, session_row
 from mainspring.log.postgres import statements as sql
 from mainspring.log.postgres.connect import Connection
-from mainspring.log.postgres.words import folded, snippet, storable
+from mainspring.log.sql_rows import inbox_item, session_row
 from mainspring.log.store import (
     Append,
-    Hit,
+    EventRange,
     InboxItem,
+    IndexedText,
     Lease,
     Row,
+    SearchHit,
     SessionRow,
-    Span,
-    Text,
 )
 
-Found: TypeAlias = list[tuple[Any, ...]]
+MAX_CHARACTERS = 100_000
+"""Of one event; a tsvector holds a megabyte. More than this is a blob, with a preview here."""
+
+_SNIPPET_WORDS = 24
+_BEFORE = 8
+
+
+def normalize_words(text: str) -> str:
+    """Lower-case words without accents, one space between."""
+    plain = unicodedata.normalize("NFKD", text).casefold()
+    kept = (item for item in plain if not unicodedata.combining(item))
+    return " ".join("".join(item if item.isalnum() else " " for item in kept).split())
+
+
+def indexable_text(text: str) -> str:
+    """What PostgreSQL can keep of a text: all but NUL."""
+    return text[:MAX_CHARACTERS].replace("\0", " ")
+
+
+def snippet(text: str, words: Sequence[str]) -> str:
+    """The words around the first of `words`, with an ellipsis where text was left out."""
+    pieces = text.split()
+    wanted = {part for word in words for part in normalize_words(word).split()}
+    at = next(_matching_words(pieces, wanted), 0)
+    begin = max(0, min(at - _BEFORE, len(pieces) - _SNIPPET_WORDS))
+    end = begin + _SNIPPET_WORDS
+    shown = " ".join(pieces[begin:end])
+    return f"{'…' if begin else ''}{shown}{'…' if end < len(pieces) else ''}"
+
+
+def _matching_words(pieces: Sequence[str], wanted: set[str]) -> Iterator[int]:
+    return (
+        at
+        for at, piece in enumerate(pieces)
+        if not wanted.isdisjoint(normalize_words(piece).split())
+    )
+
+
+ResultRows: TypeAlias = list[tuple[Any, ...]]
 _ROW_FIELDS = len(Row._fields)
 
 
 async def ask(
     db: Connection, statement: LiteralString, values: Sequence[Any] | Mapping[str, Any]
-) -> Found:
+) -> ResultRows:
     answer = await db.asking.execute(statement, values, prepare=True, binary=True)
     return await answer.fetchall()
 
@@ -105,7 +141,7 @@ async def session(db: Connection, session_id: str) -> SessionRow:
 async def sessions(db: Connection, before: SessionRow | None, limit: int) -> list[SessionRow]:
     cursor = (2**62, "") if before is None else (before.created, before.id)
     found = await ask(db, sql.SESSIONS, [*cursor, limit])
-    return [session_row(each) for each in found]
+    return [session_row(item) for item in found]
 
 
 async def stale(db: Connection, updated_before: int, limit: int) -> list[str]:
@@ -155,11 +191,11 @@ async def append(db: Connection, append: Append) -> None:
         *append.expected,
         lease.epoch,
     ]
-    if len(rows) == 1 and not append.folded:
+    if len(rows) == 1 and not append.folded_item:
         moved = await db.asking.execute(sql.APPEND_ONE, [*values, *rows[0]], prepare=True)
     else:
-        positions = [folded.position for folded in append.folded]
-        seqs = [folded.seq for folded in append.folded]
+        positions = [folded.position for folded in append.folded_item]
+        seqs = [folded.seq for folded in append.folded_item]
         moved = await db.asking.execute(
             sql.APPEND_MANY, [*values, *_columns(rows), positions, seqs], prepare=True
         )
@@ -178,18 +214,18 @@ async def _refusal(db: Connection, append: Append) -> Fenced | Conflict | Sessio
     return Conflict(lease.session_id, expected=append.expected.seq, actual=seq)
 
 
-async def read(db: Connection, span: Span) -> list[Row]:
+async def read(db: Connection, event_range: EventRange) -> list[Row]:
     values: dict[str, Any] = {
-        "session_id": span.session_id,
-        "after": span.after,
-        "upto": span.upto,
-        "limit": span.limit,
+        "session_id": event_range.session_id,
+        "after": event_range.after,
+        "upto": event_range.upto,
+        "limit": event_range.limit,
     }
-    if span.types is None and span.threads is None:
-        statement = sql.READ_BACKWARDS if span.backwards else sql.READ
+    if event_range.types is None and event_range.threads is None:
+        statement = sql.READ_BACKWARDS if event_range.backwards else sql.READ
     else:
-        statement = sql.READ_FILTERED_BACKWARDS if span.backwards else sql.READ_FILTERED
-        for name, wanted in (("types", span.types), ("threads", span.threads)):
+        statement = sql.READ_FILTERED_BACKWARDS if event_range.backwards else sql.READ_FILTERED
+        for name, wanted in (("types", event_range.types), ("threads", event_range.threads)):
             values[name] = None if wanted is None else sorted(wanted)
     return list(map(Row._make, await ask(db, statement, values)))
 
@@ -225,12 +261,12 @@ async def pending(
         "types": None if types is None else sorted(types),
         "limit": limit,
     }
-    return [inbox_item(each) for each in await ask(db, sql.PENDING, asked)]
+    return [inbox_item(item) for item in await ask(db, sql.PENDING, asked)]
 
 
 async def inbox(db: Connection, session_id: str, after: int, limit: int) -> list[InboxItem]:
     key = await _key_of(db, session_id)
-    return [inbox_item(each) for each in await ask(db, sql.INBOX, [key, after, limit])]
+    return [inbox_item(item) for item in await ask(db, sql.INBOX, [key, after, limit])]
 
 
 async def acquire(
@@ -302,43 +338,45 @@ async def unindexed(db: Connection, session_id: str | None, limit: int) -> list[
         found = await ask(db, sql.UNINDEXED, [limit])
     else:
         found = await ask(db, sql.UNINDEXED_IN, [session_id, limit])
-    return [(each[0], Row._make(each[1:])) for each in found]
+    return [(item[0], Row._make(item[1:])) for item in found]
 
 
-async def index(db: Connection, texts: Sequence[Text], upto: Sequence[tuple[str, int]]) -> None:
-    kept = [storable(each.text) for each in texts]
+async def index(
+    db: Connection, indexed_texts: Sequence[IndexedText], upto: Sequence[tuple[str, int]]
+) -> None:
+    kept = [indexable_text(indexed_text.text) for indexed_text in indexed_texts]
     await db.asking.execute(
         sql.INDEX,
         {
             "sessions": [session_id for session_id, _ in upto],
             "uptos": [seq for _, seq in upto],
-            "ids": [each.session_id for each in texts],
-            "seqs": [each.seq for each in texts],
+            "ids": [indexed_text.session_id for indexed_text in indexed_texts],
+            "seqs": [indexed_text.seq for indexed_text in indexed_texts],
             "texts": kept,
-            "folded": [folded(text) for text in kept],
+            "folded": [normalize_words(text) for text in kept],
         },
         prepare=True,
     )
 
 
 async def search(
-    db: Connection, words: Sequence[str], spans: Sequence[Span], limit: int
-) -> list[Hit]:
-    for span in spans:
+    db: Connection, words: Sequence[str], event_ranges: Sequence[EventRange], limit: int
+) -> list[SearchHit]:
+    for span in event_ranges:
         await _key_of(db, span.session_id)
     found = await ask(
         db,
         sql.SEARCH,
         {
-            "words": [folded(word) for word in words],
-            "everywhere": not spans,
-            "ids": [span.session_id for span in spans],
-            "afters": [span.after for span in spans],
-            "uptos": [span.upto for span in spans],
+            "words": [normalize_words(word) for word in words],
+            "everywhere": not event_ranges,
+            "ids": [span.session_id for span in event_ranges],
+            "afters": [span.after for span in event_ranges],
+            "uptos": [span.upto for span in event_ranges],
             "limit": limit,
         },
     )
     return [
-        Hit(session_id=session_id, seq=seq, snippet=snippet(text, words))
+        SearchHit(session_id=session_id, seq=seq, snippet=snippet(text, words))
         for session_id, seq, text in found
     ]

@@ -11,18 +11,34 @@ from typing import Any, Final, LiteralString, Protocol, TypeVar, assert_never
 
 from psycopg import errors
 
-from mainspring.core.errors import AlreadyThere, NotFound, ServiceError, Stale, StoreUnavailable
-from mainspring.log.columns import RECORD, record, record_values
+from mainspring.core.errors import (
+    AlreadyExists,
+    NotFound,
+    ServiceError,
+    StaleVersion,
+    StoreUnavailable,
+)
 from mainspring.log.postgres.connect import Connection
-from mainspring.log.postgres.queries import Found, ask
-from mainspring.log.records import Change, Put, Record, Remove, Replace, Wanted, Whole
-from mainspring.log.wanted import (
-    beyond,
-    conditions,
-    is_text,
-    page,
-    require_changes_keepable,
-    require_keepable,
+from mainspring.log.postgres.queries import ResultRows, ask
+from mainspring.log.records import (
+    Put,
+    RecordChange,
+    RecordQuery,
+    RecordRow,
+    RecordWithContent,
+    Remove,
+    Replace,
+)
+from mainspring.log.sql_rows import (
+    RECORD_COLUMNS,
+    is_storable_text,
+    prefix_end,
+    record_conditions,
+    record_page,
+    record_row,
+    record_values,
+    require_changes_storable,
+    require_storable,
 )
 
 T = TypeVar("T")
@@ -37,11 +53,11 @@ _WITH_CONTENT: Final = """
     returning id
 """
 _PUT: Final = f"""
-    insert into mainspring.record({RECORD}) values ({_VALUES})
+    insert into mainspring.record({RECORD_COLUMNS}) values ({_VALUES})
     on conflict do nothing returning kind, id
 """
 _REPLACE: Final = f"""
-    update mainspring.record set ({RECORD}) = row({_VALUES})
+    update mainspring.record set ({RECORD_COLUMNS}) = row({_VALUES})
      where kind = %s and id = %s and rev = %s returning kind, id
 """
 _PUT_WITH_CONTENT: Final = f"with written as ({_PUT}) {_WITH_CONTENT}"
@@ -55,18 +71,19 @@ _REMOVE: Final = """
     )
     select id from gone
 """
-_GET: Final = f"select {RECORD} from mainspring.record where kind = %s and id = %s"
+_GET: Final = f"select {RECORD_COLUMNS} from mainspring.record where kind = %s and id = %s"
 _NAMED: Final = f"""
-    select {RECORD} from mainspring.record
+    select {RECORD_COLUMNS} from mainspring.record
      where tenant = %s and kind = %s and parent = %s and name = %s
 """
 _WHOLE: Final = f"""
-    select {RECORD}, content
+    select {RECORD_COLUMNS}, content
       from mainspring.record left join mainspring.record_content using (kind, id)
      where kind = %s and id = %s
 """
 _EVERYTHING: Final = f"""
-    select {RECORD} from mainspring.record where (kind, id) > (%s, %s) order by kind, id limit %s
+    select {RECORD_COLUMNS} from mainspring.record
+     where (kind, id) > (%s, %s) order by kind, id limit %s
 """
 # In the order of names, so that of two that add to the same ones none waits for the other's.
 _TALLY: Final = """
@@ -89,45 +106,45 @@ _FORGET: Final = """
 """
 
 
-class Work(Protocol):
+class RunQuery(Protocol):
     def __call__(self, work: Callable[[Connection], Awaitable[T]]) -> Awaitable[T]: ...
 
 
 class PostgresRecords:
     """`read` and `write` are the store's; `write` tries again after a collision."""
 
-    def __init__(self, read: Work, write: Work) -> None:
+    def __init__(self, read: RunQuery, write: RunQuery) -> None:
         self._read = read
         self._write = write
 
-    async def get(self, kind: str, id_: str) -> Record:
-        found = await self._one(_GET, [kind, id_]) if is_text(id_) else None
+    async def get(self, kind: str, id_: str) -> RecordRow:
+        found = await self._one(_GET, [kind, id_]) if is_storable_text(id_) else None
         if found is None:
             raise NotFound(kind, id_)
         return found
 
-    async def named(self, kind: str, name: str, *, tenant: str, parent: str = "") -> Record:
+    async def named(self, kind: str, name: str, *, tenant: str, parent: str = "") -> RecordRow:
         found = None
-        if is_text(name) and is_text(parent):
+        if is_storable_text(name) and is_storable_text(parent):
             found = await self._one(_NAMED, [tenant, kind, parent, name])
         if found is None:
             raise NotFound(kind, name)
         return found
 
-    async def list(self, wanted: Wanted) -> list[Record]:
-        asked, values = page(wanted, "%s")
-        found = await self._ask(f"select {RECORD} from mainspring.record {asked}", values)
-        return [record(each) for each in found]
+    async def list(self, record_query: RecordQuery) -> list[RecordRow]:
+        asked, values = record_page(record_query, "%s")
+        found = await self._ask(f"select {RECORD_COLUMNS} from mainspring.record {asked}", values)
+        return [record_row(item) for item in found]
 
-    async def count(self, wanted: Wanted) -> int:
-        asked = conditions(wanted)
+    async def count(self, record_query: RecordQuery) -> int:
+        asked = record_conditions(record_query)
         [(number,)] = await self._ask(
             f"select count(*) from mainspring.record where {asked.where('%s')}", asked.values
         )
         return int(number)
 
-    async def write(self, *changes: Change) -> tuple[Record, ...]:
-        require_changes_keepable(changes)
+    async def write(self, *changes: RecordChange) -> tuple[RecordRow, ...]:
+        require_changes_storable(changes)
         return await self._write(lambda db: _write_all(db, changes))
 
     async def content(self, kind: str, id_: str) -> bytes:
@@ -136,21 +153,23 @@ class PostgresRecords:
             raise NotFound(kind, id_)
         return content
 
-    async def whole(self, kind: str, id_: str) -> Whole:
-        found = await self._ask(_WHOLE, [kind, id_]) if is_text(id_) else None
+    async def whole(self, kind: str, id_: str) -> RecordWithContent:
+        found = await self._ask(_WHOLE, [kind, id_]) if is_storable_text(id_) else None
         if not found:
             raise NotFound(kind, id_)
-        return Whole(record=record(found[0]), content=found[0][-1])
+        return RecordWithContent(record_row=record_row(found[0]), content=found[0][-1])
 
-    async def everything(self, *, after: Record | None = None, limit: int = 100) -> list[Record]:
+    async def everything(
+        self, *, after: RecordRow | None = None, limit: int = 100
+    ) -> list[RecordRow]:
         seen = ("", "") if after is None else (after.kind, after.id)
-        return [record(each) for each in await self._ask(_EVERYTHING, [*seen, limit])]
+        return [record_row(item) for item in await self._ask(_EVERYTHING, [*seen, limit])]
 
     async def tally(self, counters: Sequence[tuple[str, int]]) -> list[int]:
         sums: dict[str, int] = {}
         for name, amount in counters:
             sums[name] = sums.get(name, 0) + amount
-        require_keepable([*sums, *sums.values()])
+        require_storable([*sums, *sums.values()])
         asked = {"names": list(sums), "amounts": list(sums.values())}
         reached = dict(await self._write(lambda db: ask(db, _TALLY, asked)))
         return [reached[name] for name, _ in counters]
@@ -159,74 +178,80 @@ class PostgresRecords:
         return [(name, amount) for name, amount in await self._ask(_TALLIES, [after, limit])]
 
     async def forget_tallies(self, prefix: str) -> None:
-        require_keepable([prefix])
-        asked = {"begin": prefix, "end": beyond(prefix)}
+        require_storable([prefix])
+        asked = {"begin": prefix, "end": prefix_end(prefix)}
         await self._write(lambda db: db.asking.execute(_FORGET, asked, prepare=True))
 
-    async def _one(self, statement: LiteralString, values: Sequence[Any]) -> Record | None:
+    async def _one(self, statement: LiteralString, values: Sequence[Any]) -> RecordRow | None:
         found = await self._ask(statement, values)
-        return record(found[0]) if found else None
+        return record_row(found[0]) if found else None
 
-    async def _ask(self, statement: LiteralString, values: Sequence[Any]) -> Found:
+    async def _ask(self, statement: LiteralString, values: Sequence[Any]) -> ResultRows:
         return await self._read(lambda db: ask(db, statement, values))
 
 
-async def _write_all(db: Connection, changes: Sequence[Change]) -> tuple[Record, ...]:
-    if len(changes) == 1:
-        kept = await _apply(db, changes[0])
+async def _write_all(
+    db: Connection, record_changes: Sequence[RecordChange]
+) -> tuple[RecordRow, ...]:
+    if len(record_changes) == 1:
+        kept = await _apply(db, record_changes[0])
         return () if kept is None else (kept,)
     async with db.transaction():
-        written = [await _apply(db, change) for change in changes]
+        written = [await _apply(db, change) for change in record_changes]
     return tuple(kept for kept in written if kept is not None)
 
 
-async def _apply(db: Connection, change: Change) -> Record | None:
+async def _apply(db: Connection, record_change: RecordChange) -> RecordRow | None:
     for _ in range(_TRIES):
-        if await _is_applied(db, change):
-            return None if isinstance(change, Remove) else _next(change.record)
-        if (refusal := await _refusal(db, change)) is not None:
+        if await _is_applied(db, record_change):
+            return (
+                None
+                if isinstance(record_change, Remove)
+                else _next_revision(record_change.record_row)
+            )
+        if (refusal := await _refusal(db, record_change)) is not None:
             raise refusal
-    raise StoreUnavailable(f"others kept writing {change.record.id}; try again")
+    raise StoreUnavailable(f"others kept writing {record_change.record_row.id}; try again")
 
 
-async def _is_applied(db: Connection, change: Change) -> bool:
-    known = change.record
-    match change:
+async def _is_applied(db: Connection, record_change: RecordChange) -> bool:
+    known = record_change.record_row
+    match record_change:
         case Put(content=content):
             statement = _PUT if content is None else _PUT_WITH_CONTENT
-            values = record_values(_next(known))
+            values = record_values(_next_revision(known))
         case Replace(content=content):
             statement = _REPLACE if content is None else _REPLACE_WITH_CONTENT
-            values = (*record_values(_next(known)), known.kind, known.id, known.rev)
+            values = (*record_values(_next_revision(known)), known.kind, known.id, known.rev)
         case Remove():
             statement, content = _REMOVE, None
             values = (known.kind, known.id, known.rev)
         case _:
-            assert_never(change)
+            assert_never(record_change)
     try:
         written = await ask(db, statement, values if content is None else (*values, content))
     except errors.UniqueViolation as error:  # only a change of name gets here
-        raise _taken(known) from error
+        raise _name_taken(known) from error
     return bool(written)
 
 
-async def _refusal(db: Connection, change: Change) -> ServiceError | None:
+async def _refusal(db: Connection, record_change: RecordChange) -> ServiceError | None:
     """`None` if what was in the way is gone by now."""
-    known = change.record
+    known = record_change.record_row
     found = await ask(db, _GET, [known.kind, known.id])
-    if not isinstance(change, Put):
+    if not isinstance(record_change, Put):
         if not found:
             return NotFound(known.kind, known.id)
-        return Stale(f"{known.kind} {known.id} has changed meanwhile")
+        return StaleVersion(f"{known.kind} {known.id} has changed meanwhile")
     if found:
-        return AlreadyThere(f"{known.kind} {known.id}: there is one already")
+        return AlreadyExists(f"{known.kind} {known.id}: there is one already")
     namesakes = [known.tenant, known.kind, known.parent, known.name]
-    return _taken(known) if await ask(db, _NAMED, namesakes) else None
+    return _name_taken(known) if await ask(db, _NAMED, namesakes) else None
 
 
-def _taken(known: Record) -> AlreadyThere:
-    return AlreadyThere(f"{known.kind} {known.name!r}: there is one already")
+def _name_taken(known: RecordRow) -> AlreadyExists:
+    return AlreadyExists(f"{known.kind} {known.name!r}: there is one already")
 
 
-def _next(known: Record) -> Record:
+def _next_revision(known: RecordRow) -> RecordRow:
     return replace(known, rev=known.rev + 1)

@@ -13,24 +13,30 @@ from psycopg import IsolationLevel, errors
 
 from mainspring.core import ids
 from mainspring.core.errors import StoreFailed, StoreUnavailable
-from mainspring.log.background import running
 from mainspring.log.postgres import queries
-from mainspring.log.postgres.connect import Address, Connection, connect, translated
+from mainspring.log.postgres.connect import (
+    Address,
+    Connection,
+    Pool,
+    SingleConnectionPool,
+    connect,
+    translated,
+)
 from mainspring.log.postgres.migrations import prepare
-from mainspring.log.postgres.pool import Pinned, Pool
 from mainspring.log.postgres.records import PostgresRecords
 from mainspring.log.postgres.wakeups import Wakeups
-from mainspring.log.signals import Signals, Watch
 from mainspring.log.store import (
     Append,
-    Hit,
+    EventRange,
     InboxItem,
+    IndexedText,
     Lease,
     Row,
+    SearchHit,
     SessionRow,
-    Span,
-    Text,
 )
+from mainspring.log.task_groups import run_in_background
+from mainspring.log.wakeup_signals import Signals, Watch
 
 T = TypeVar("T")
 
@@ -55,7 +61,7 @@ class PostgresStore:
                 await connection.set_read_only(not writes)
                 async with connection.transaction():
                     await connection.execute("select 1")  # it begins with the first look
-                    yield PostgresStore(Pinned(self.address, connection))
+                    yield PostgresStore(SingleConnectionPool(self.address, connection))
 
     async def create(
         self,
@@ -97,8 +103,8 @@ class PostgresStore:
         await self._pool.run(lambda db: queries.append(db, append))
         self.wakeups.tell(append.lease.session_id)
 
-    async def read(self, span: Span) -> list[Row]:
-        return await self._pool.read(lambda db: queries.read(db, span))
+    async def read(self, event_range: EventRange) -> list[Row]:
+        return await self._pool.read(lambda db: queries.read(db, event_range))
 
     async def submit(self, session_id: str, item: InboxItem) -> InboxItem:
         kept = await self._collide(lambda db: queries.submit(db, session_id, item))
@@ -150,11 +156,15 @@ class PostgresStore:
     async def unindexed(self, session_id: str | None, *, limit: int) -> list[tuple[str, Row]]:
         return await self._pool.read(lambda db: queries.unindexed(db, session_id, limit))
 
-    async def index(self, texts: Sequence[Text], upto: Sequence[tuple[str, int]]) -> None:
-        await self._collide(lambda db: queries.index(db, texts, upto))
+    async def index(
+        self, indexed_texts: Sequence[IndexedText], upto: Sequence[tuple[str, int]]
+    ) -> None:
+        await self._collide(lambda db: queries.index(db, indexed_texts, upto))
 
-    async def search(self, words: Sequence[str], *, spans: Sequence[Span], limit: int) -> list[Hit]:
-        return await self._pool.read(lambda db: queries.search(db, words, spans, limit))
+    async def search(
+        self, words: Sequence[str], *, event_ranges: Sequence[EventRange], limit: int
+    ) -> list[SearchHit]:
+        return await self._pool.read(lambda db: queries.search(db, words, event_ranges, limit))
 
     def watch(self, session_id: str) -> Watch:
         return self.signals.watch(session_id)
@@ -204,7 +214,9 @@ async def open_postgres(
     pool.add(await prepare(address))
     store = PostgresStore(pool)
     try:
-        async with running(store.wakeups.announce, store.wakeups.listen, store.wakeups.poll):
+        async with run_in_background(
+            store.wakeups.announce, store.wakeups.listen, store.wakeups.poll
+        ):
             yield store
     finally:
         await store.close()

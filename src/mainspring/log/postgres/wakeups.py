@@ -18,9 +18,8 @@ from psycopg import Notify
 
 from mainspring.core.errors import StoreFailed
 from mainspring.log.postgres import queries
-from mainspring.log.postgres.connect import Connection, connect
-from mainspring.log.postgres.pool import Pool
-from mainspring.log.signals import Signals
+from mainspring.log.postgres.connect import Connection, Pool, connect
+from mainspring.log.wakeup_signals import Signals
 
 POLL_SECONDS = 1.0
 _GATHER_SECONDS = 0.01
@@ -64,7 +63,7 @@ class Wakeups:
         changed, self._changed = self._changed, set()
         if not changed:
             return
-        letters = list(_letters(self._name, sorted(changed)))
+        letters = list(_pack_session_ids(self._name, sorted(changed)))
 
         async def notify(db: Connection) -> None:
             await db.asking.execute(_SEND, [letters], prepare=True)
@@ -125,7 +124,7 @@ def _backoff(failures: int) -> float:
     return _BACKOFF_SECONDS[min(failures, len(_BACKOFF_SECONDS) - 1)]
 
 
-def _letters(name: str, session_ids: Iterable[str]) -> Iterable[str]:
+def _pack_session_ids(name: str, session_ids: Iterable[str]) -> Iterable[str]:
     """Payloads that hold as many ids as fit."""
     letter = name
     for session_id in session_ids:

@@ -1,4 +1,6 @@
-"""Writing to a SQLite file: jobs in shared transactions, patience with other processes."""
+"""Writing to a SQLite file: jobs in shared transactions, retries while other processes hold the
+lock, and short calls run inline or in a thread.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,35 @@ import anyio
 
 from mainspring.core.errors import LogError, ServiceError, StoreUnavailable
 from mainspring.log.group_commit import GroupCommit
-from mainspring.log.pace import Pace
-from mainspring.log.sqlite.connect import BUSY_SECONDS, translated
+from mainspring.log.sqlite.connect import BUSY_SECONDS, translate_errors
+
+R = TypeVar("R")
+
+_QUICK_SECONDS = 0.003
+_MIN_PENALTY, _MAX_PENALTY = 8, 1024
+
+
+class AdaptiveThreads:
+    """Each slow call sends twice as many of those after it to a thread; a quick one forgives."""
+
+    def __init__(self) -> None:
+        self._in_thread = 0
+        self._penalty = _MIN_PENALTY
+
+    async def run(self, work: Callable[[], R]) -> R:
+        if self._in_thread:
+            self._in_thread -= 1
+            return await anyio.to_thread.run_sync(work)
+        begun = time.perf_counter()
+        try:
+            return work()
+        finally:
+            if time.perf_counter() - begun > _QUICK_SECONDS:
+                self._in_thread = self._penalty
+                self._penalty = min(self._penalty * 2, _MAX_PENALTY)
+            else:
+                self._penalty = max(self._penalty - 1, _MIN_PENALTY)
+
 
 T = TypeVar("T")
 
@@ -32,7 +61,7 @@ class _Job(Generic[T]):
         self.outcome: tuple[T] | Exception | None = None
 
 
-class Commits:
+class CommitQueue:
     """The writing connection. Statements of all who write at once share one transaction."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
@@ -41,7 +70,7 @@ class Commits:
         self._path = path
         self._connection = connection
         self._group: GroupCommit[_Job[object]] = GroupCommit(self._commit)
-        self._pace = Pace()
+        self._pace = AdaptiveThreads()
         connection.execute("pragma busy_timeout = 0")  # we wait without holding up the loop
 
     async def run(self, work: Callable[[sqlite3.Connection], T], *, is_long: bool = False) -> T:
@@ -79,7 +108,7 @@ class Commits:
         """
         waiting = [job for job in jobs if job.outcome is None]
         try:
-            with translated(self._path):
+            with translate_errors(self._path):
                 return self._transact(waiting)
         except Exception as error:  # noqa: BLE001 (raised again where the job was asked for)
             if len(waiting) == 1:

@@ -29,7 +29,7 @@ from mainspring.core.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from mainspring.log.migrate import Migration, Standing, pending
+from mainspring.log.migrate import Migration, SchemaStatus, pending_migrations
 from mainspring.log.sqlite.schema import APPLICATION_ID, MIGRATIONS
 
 _LOG = logging.getLogger("mainspring.store")
@@ -40,21 +40,21 @@ _CLAIMED_SECONDS = 0.002
 
 
 @contextmanager
-def translated(path: Path) -> Generator[None]:
+def translate_errors(path: Path) -> Generator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise _in_our_words(path, error) from error
+        raise _translate_error(path, error) from error
     except OSError as error:
-        raise _unopened(path, error) from error
+        raise _cannot_open(path, error) from error
 
 
-def _in_our_words(path: Path, error: sqlite3.Error) -> StoreFailed:
+def _translate_error(path: Path, error: sqlite3.Error) -> StoreFailed:
     match _code(error):
         case sqlite3.SQLITE_FULL:
             return error_table.STORE_FULL.error(StoreFull, path=path, error=error)
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
-            return _unwritable(path, path, error)
+            return _cannot_write(path, path, error)
         case sqlite3.SQLITE_CORRUPT:
             return error_table.STORE_DAMAGED.error(StoreCorrupt, path=path, error=error)
         case sqlite3.SQLITE_NOTADB:
@@ -63,23 +63,23 @@ def _in_our_words(path: Path, error: sqlite3.Error) -> StoreFailed:
             locked = error_table.STORE_LOCKED
             return locked.error(StoreUnavailable, path=path, seconds=BUSY_SECONDS)
         case sqlite3.SQLITE_CANTOPEN:
-            return _unopened(path, error)
+            return _cannot_open(path, error)
         case sqlite3.SQLITE_IOERR:
             return StoreUnavailable(f"{path}: the disk failed ({error}); nothing was written")
         case _:
             return StoreFailed(f"{path}: {error}")
 
 
-def _unopened(path: Path, error: Exception) -> StoreFailed:
+def _cannot_open(path: Path, error: Exception) -> StoreFailed:
     """SQLite does not say why it cannot open a file; waiting is no help against permissions."""
     place = next(place for place in (path, *path.parents) if place.exists())
     effective = os.access in os.supports_effective_ids
     if os.access(place, os.R_OK | os.W_OK, effective_ids=effective):
         return StoreUnavailable(f"{path}: cannot be opened ({error})")
-    return _unwritable(path, place, error)
+    return _cannot_write(path, place, error)
 
 
-def _unwritable(path: Path, place: Path, error: Exception) -> StoreReadOnly:
+def _cannot_write(path: Path, place: Path, error: Exception) -> StoreReadOnly:
     what = "it" if place == path else place
     entry = error_table.STORE_UNWRITABLE
     return entry.error(StoreReadOnly, path=path, what=what, error=error)
@@ -114,7 +114,7 @@ def prepare(path: Path, migrations: tuple[Migration, ...] = MIGRATIONS) -> sqlit
     Raises:
         StoreMismatch: it is somebody else's database, or a newer Mainspring's.
     """
-    with translated(path):
+    with translate_errors(path):
         _make_place(path)
         connection = connect(path)
         try:
@@ -206,7 +206,9 @@ def _migrate(
 ) -> None:
     connection.execute("begin exclusive")  # of several processes that open it, one migrates
     try:
-        for version, statements in pending(str(path), migrations, _version(connection), target):
+        for version, statements in pending_migrations(
+            str(path), migrations, _version(connection), target
+        ):
             for statement in statements:
                 connection.execute(statement)
             connection.execute(f"pragma user_version = {version}")
@@ -217,15 +219,15 @@ def _migrate(
         raise
 
 
-def standing(path: Path, migrations: tuple[Migration, ...] = MIGRATIONS) -> Standing:
+def standing(path: Path, migrations: tuple[Migration, ...] = MIGRATIONS) -> SchemaStatus:
     """Which version's tables the file has; it is left as it is.
 
     Raises:
         StoreMismatch: it is somebody else's database.
     """
-    with translated(path), closing(connect(path)) as connection:
+    with translate_errors(path), closing(connect(path)) as connection:
         _is_ours(path, connection)
-        return Standing(_version(connection), migrations[-1].version)
+        return SchemaStatus(_version(connection), migrations[-1].version)
 
 
 def migrate(
@@ -237,6 +239,6 @@ def migrate(
         InvalidInput: there is no such version.
         StoreMismatch: a step in between cannot be undone without losing something.
     """
-    with translated(path), closing(connect(path)) as connection:
+    with translate_errors(path), closing(connect(path)) as connection:
         _is_ours(path, connection)
         _migrate(path, connection, migrations, target)

@@ -18,15 +18,8 @@ from mainspring.core.errors import (
     SessionHasForks,
     SessionNotFound,
 )
-from mainspring.log.columns import inbox_item, session_row
-from mainspring.log.store import (
-    Append,
-    InboxItem,
-    Lease,
-    Row,
-    SessionRow,
-    Span,
-)
+from mainspring.log.sql_rows import inbox_item, session_row
+from mainspring.log.store import Append, EventRange, InboxItem, Lease, Row, SessionRow
 
 # SQLite's own clock in seconds since 1970; `unixepoch('subsec')` would need 3.42
 _NOW = "((julianday('now') - 2440587.5) * 86400.0)"
@@ -104,7 +97,7 @@ def sessions(db: sqlite3.Connection, before: SessionRow | None, limit: int) -> l
         f"{_SESSION} where (s.created, s.id) < (?, ?) order by s.created desc, s.id desc limit ?",
         (*cursor, limit),
     )
-    return [session_row(each) for each in found]
+    return [session_row(item) for item in found]
 
 
 def runnable(db: sqlite3.Connection, limit: int) -> list[str]:
@@ -195,11 +188,11 @@ def append(db: sqlite3.Connection, append: Append) -> None:
     if not moved.rowcount:
         raise _refusal(db, append)
     db.executemany(_INSERT, [(*row, lease.session_id) for row in append.rows])
-    if append.folded:
+    if append.folded_item:
         key = key_of(db, lease.session_id)
         db.executemany(
             "update inbox set seq = ? where session_key = ? and position = ?",
-            [(folded.seq, key, folded.position) for folded in append.folded],
+            [(folded.seq, key, folded.position) for folded in append.folded_item],
         )
 
 
@@ -216,20 +209,20 @@ def _refusal(db: sqlite3.Connection, append: Append) -> Fenced | Conflict | Sess
     return Conflict(lease.session_id, expected=append.expected.seq, actual=seq)
 
 
-def read(db: sqlite3.Connection, span: Span) -> list[Row]:
-    found = db.execute("select key from session where id = ?", (span.session_id,)).fetchone()
+def read(db: sqlite3.Connection, event_range: EventRange) -> list[Row]:
+    found = db.execute("select key from session where id = ?", (event_range.session_id,)).fetchone()
     if found is None:
         return []
     where = ["session_key = ?", "seq > ?", "seq <= ?"]
-    values: list[Any] = [found[0], span.after, span.upto]
-    for column, wanted in (("type", span.types), ("thread_id", span.threads)):
+    values: list[Any] = [found[0], event_range.after, event_range.upto]
+    for column, wanted in (("type", event_range.types), ("thread_id", event_range.threads)):
         if wanted is not None:
             where.append(f"{column} in ({', '.join('?' * len(wanted))})")
             values += sorted(wanted)
-    order = "desc" if span.backwards else "asc"
+    order = "desc" if event_range.backwards else "asc"
     rows = db.execute(
         f"select {_ROW} from event where {' and '.join(where)} order by seq {order} limit ?",
-        [*values, span.limit],
+        [*values, event_range.limit],
     )
     return list(map(Row._make, rows))
 
@@ -276,7 +269,7 @@ def pending(
         " order by position limit ?",
         (key_of(db, session_id), after, *sorted(types or ()), limit),
     )
-    return [inbox_item(each) for each in found]
+    return [inbox_item(item) for item in found]
 
 
 def inbox(db: sqlite3.Connection, session_id: str, after: int, limit: int) -> list[InboxItem]:
@@ -285,7 +278,7 @@ def inbox(db: sqlite3.Connection, session_id: str, after: int, limit: int) -> li
         " order by position limit ?",
         (key_of(db, session_id), after, limit),
     )
-    return [inbox_item(each) for each in found]
+    return [inbox_item(item) for item in found]
 
 
 def acquire(

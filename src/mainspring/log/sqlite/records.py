@@ -7,16 +7,26 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar, assert_never
 
-from mainspring.core.errors import AlreadyThere, InvalidInput, NotFound, Stale
-from mainspring.log.columns import RECORD, record, record_values
-from mainspring.log.records import Change, Put, Record, Remove, Replace, Wanted, Whole
-from mainspring.log.wanted import (
-    beyond,
-    conditions,
-    is_text,
-    page,
-    require_changes_keepable,
-    require_keepable,
+from mainspring.core.errors import AlreadyExists, InvalidInput, NotFound, StaleVersion
+from mainspring.log.records import (
+    Put,
+    RecordChange,
+    RecordQuery,
+    RecordRow,
+    RecordWithContent,
+    Remove,
+    Replace,
+)
+from mainspring.log.sql_rows import (
+    RECORD_COLUMNS,
+    is_storable_text,
+    prefix_end,
+    record_conditions,
+    record_page,
+    record_row,
+    record_values,
+    require_changes_storable,
+    require_storable,
 )
 
 T = TypeVar("T")
@@ -27,11 +37,11 @@ LONG_BYTES = 1 << 18
 """Content of which writing would hold up the loop."""
 
 
-class Read(Protocol):
+class RunRead(Protocol):
     def __call__(self, work: Callable[[sqlite3.Connection], T]) -> Awaitable[T]: ...
 
 
-class Write(Protocol):
+class RunWrite(Protocol):
     def __call__(
         self, work: Callable[[sqlite3.Connection], T], *, is_long: bool = False
     ) -> Awaitable[T]: ...
@@ -40,41 +50,45 @@ class Write(Protocol):
 class SqliteRecords:
     """`glance`, `read` and `write` are the store's: records share its connections and commits."""
 
-    def __init__(self, glance: Read, read: Read, write: Write) -> None:
+    def __init__(self, glance: RunRead, run_read: RunRead, run_write: RunWrite) -> None:
         self._glance = glance
-        self._read = read
-        self._write = write
+        self._run_read = run_read
+        self._run_write = run_write
 
-    async def get(self, kind: str, id_: str) -> Record:
-        found = await self._glance(lambda db: _found(db, kind, id_)) if is_text(id_) else None
+    async def get(self, kind: str, id_: str) -> RecordRow:
+        found = (
+            await self._glance(lambda db: _find(db, kind, id_)) if is_storable_text(id_) else None
+        )
         if found is None:
             raise NotFound(kind, id_)
         return found
 
-    async def named(self, kind: str, name: str, *, tenant: str, parent: str = "") -> Record:
+    async def named(self, kind: str, name: str, *, tenant: str, parent: str = "") -> RecordRow:
         found = None
-        if is_text(name) and is_text(parent):
-            found = await self._glance(lambda db: _named(db, tenant, kind, parent, name))
+        if is_storable_text(name) and is_storable_text(parent):
+            found = await self._glance(lambda db: _find_by_name(db, tenant, kind, parent, name))
         if found is None:
             raise NotFound(kind, name)
         return found
 
-    async def list(self, wanted: Wanted) -> list[Record]:
-        asked, values = page(wanted, "?")
-        return await self._read(
-            lambda db: _records(db.execute(f"select {RECORD} from record {asked}", values))
+    async def list(self, record_query: RecordQuery) -> list[RecordRow]:
+        asked, values = record_page(record_query, "?")
+        return await self._run_read(
+            lambda db: _records(db.execute(f"select {RECORD_COLUMNS} from record {asked}", values))
         )
 
-    async def count(self, wanted: Wanted) -> int:
-        asked = conditions(wanted)
+    async def count(self, record_query: RecordQuery) -> int:
+        asked = record_conditions(record_query)
         statement = f"select count(*) from record where {asked.where('?')}"
-        found = await self._read(lambda db: db.execute(statement, asked.values).fetchone())
+        found = await self._run_read(lambda db: db.execute(statement, asked.values).fetchone())
         return int(found[0])
 
-    async def write(self, *changes: Change) -> tuple[Record, ...]:
-        require_changes_keepable(changes)
-        size = sum(len(each.content or b"") for each in changes if not isinstance(each, Remove))
-        return await self._write(lambda db: _write(db, changes), is_long=size > LONG_BYTES)
+    async def write(self, *changes: RecordChange) -> tuple[RecordRow, ...]:
+        require_changes_storable(changes)
+        size = sum(
+            len(change.content or b"") for change in changes if not isinstance(change, Remove)
+        )
+        return await self._run_write(lambda db: _write(db, changes), is_long=size > LONG_BYTES)
 
     async def content(self, kind: str, id_: str) -> bytes:
         content = (await self.whole(kind, id_)).content
@@ -82,18 +96,24 @@ class SqliteRecords:
             raise NotFound(kind, id_)
         return content
 
-    async def whole(self, kind: str, id_: str) -> Whole:
-        found = await self._read(lambda db: _whole(db, kind, id_)) if is_text(id_) else None
+    async def whole(self, kind: str, id_: str) -> RecordWithContent:
+        found = (
+            await self._run_read(lambda db: _find_with_content(db, kind, id_))
+            if is_storable_text(id_)
+            else None
+        )
         if found is None:
             raise NotFound(kind, id_)
         return found
 
-    async def everything(self, *, after: Record | None = None, limit: int = 100) -> list[Record]:
+    async def everything(
+        self, *, after: RecordRow | None = None, limit: int = 100
+    ) -> list[RecordRow]:
         seen = ("", "") if after is None else (after.kind, after.id)
-        return await self._read(
+        return await self._run_read(
             lambda db: _records(
                 db.execute(
-                    f"select {RECORD} from record where (kind, id) > (?, ?)"
+                    f"select {RECORD_COLUMNS} from record where (kind, id) > (?, ?)"
                     " order by kind, id limit ?",
                     (*seen, limit),
                 )
@@ -101,13 +121,13 @@ class SqliteRecords:
         )
 
     async def tally(self, counters: Sequence[tuple[str, int]]) -> list[int]:
-        require_keepable(value for counter in counters for value in counter)
+        require_storable(value for counter in counters for value in counter)
         if any(amount for _, amount in counters):
-            return await self._write(lambda db: _tally(db, counters))
+            return await self._run_write(lambda db: _tally(db, counters))
         return await self._glance(lambda db: [_amount(db, name) for name, _ in counters])
 
     async def tallies(self, *, after: str = "", limit: int = 1000) -> list[tuple[str, int]]:
-        return await self._read(
+        return await self._run_read(
             lambda db: db.execute(
                 "select name, amount from tally where name > ? order by name limit ?",
                 (after, limit),
@@ -115,27 +135,27 @@ class SqliteRecords:
         )
 
     async def forget_tallies(self, prefix: str) -> None:
-        require_keepable([prefix])
-        end = beyond(prefix)
-        await self._write(
+        require_storable([prefix])
+        end = prefix_end(prefix)
+        await self._run_write(
             lambda db: db.execute(
                 "delete from tally where name >= ?1 and (?2 is null or name < ?2)", (prefix, end)
             )
         )
 
 
-def _records(found: sqlite3.Cursor) -> list[Record]:
-    return [record(each) for each in found]
+def _records(found: sqlite3.Cursor) -> list[RecordRow]:
+    return [record_row(item) for item in found]
 
 
-def _write(db: sqlite3.Connection, changes: Sequence[Change]) -> tuple[Record, ...]:
+def _write(db: sqlite3.Connection, record_changes: Sequence[RecordChange]) -> tuple[RecordRow, ...]:
     """A refusal has written nothing, and what others write in the same transaction stays."""
-    if len(changes) == 1:  # which looks first and writes then
-        kept = _apply(db, changes[0])
+    if len(record_changes) == 1:  # which looks first and writes then
+        kept = _apply(db, record_changes[0])
         return () if kept is None else (kept,)
     db.execute("savepoint changes")
     try:
-        written = [_apply(db, change) for change in changes]
+        written = [_apply(db, change) for change in record_changes]
     except BaseException:
         db.execute("rollback to changes")
         raise
@@ -144,36 +164,36 @@ def _write(db: sqlite3.Connection, changes: Sequence[Change]) -> tuple[Record, .
     return tuple(kept for kept in written if kept is not None)
 
 
-def _apply(db: sqlite3.Connection, change: Change) -> Record | None:
-    match change:
+def _apply(db: sqlite3.Connection, record_change: RecordChange) -> RecordRow | None:
+    match record_change:
         case Put():
-            return _put(db, change)
+            return _put(db, record_change)
         case Replace():
-            return _replace(db, change)
+            return _replace(db, record_change)
         case Remove():
-            return _remove(db, change)
+            return _remove(db, record_change)
         case _:
-            assert_never(change)
+            assert_never(record_change)
 
 
-def _put(db: sqlite3.Connection, put: Put) -> Record:
-    new = put.record
-    if _found(db, new.kind, new.id) is not None:
-        raise AlreadyThere(f"{new.kind} {new.id}: there is one already")
+def _put(db: sqlite3.Connection, put: Put) -> RecordRow:
+    new = put.record_row
+    if _find(db, new.kind, new.id) is not None:
+        raise AlreadyExists(f"{new.kind} {new.id}: there is one already")
     _require_free_name(db, new)
     kept = replace(new, rev=new.rev + 1)
-    db.execute(f"insert into record({RECORD}) values ({_MARKS})", record_values(kept))
+    db.execute(f"insert into record({RECORD_COLUMNS}) values ({_MARKS})", record_values(kept))
     _keep_content(db, kept, put.content)
     return kept
 
 
-def _replace(db: sqlite3.Connection, change: Replace) -> Record:
-    new = change.record
+def _replace(db: sqlite3.Connection, change: Replace) -> RecordRow:
+    new = change.record_row
     _require_current(db, new)
     _require_free_name(db, new)
     kept = replace(new, rev=new.rev + 1)
     db.execute(
-        f"update record set ({RECORD}) = ({_MARKS}) where kind = ? and id = ?",
+        f"update record set ({RECORD_COLUMNS}) = ({_MARKS}) where kind = ? and id = ?",
         (*record_values(kept), kept.kind, kept.id),
     )
     _keep_content(db, kept, change.content)
@@ -181,29 +201,29 @@ def _replace(db: sqlite3.Connection, change: Replace) -> Record:
 
 
 def _remove(db: sqlite3.Connection, change: Remove) -> None:
-    gone = (change.record.kind, change.record.id)
-    _require_current(db, change.record)
+    gone = (change.record_row.kind, change.record_row.id)
+    _require_current(db, change.record_row)
     db.execute("delete from record where kind = ? and id = ?", gone)
     db.execute("delete from record_content where kind = ? and id = ?", gone)
 
 
-def _require_current(db: sqlite3.Connection, known: Record) -> None:
-    found = _found(db, known.kind, known.id)
+def _require_current(db: sqlite3.Connection, known: RecordRow) -> None:
+    found = _find(db, known.kind, known.id)
     if found is None:
         raise NotFound(known.kind, known.id)
     if found.rev != known.rev:
-        raise Stale(f"{known.kind} {known.id} has changed meanwhile")
+        raise StaleVersion(f"{known.kind} {known.id} has changed meanwhile")
 
 
-def _require_free_name(db: sqlite3.Connection, new: Record) -> None:
+def _require_free_name(db: sqlite3.Connection, new: RecordRow) -> None:
     if new.name is None:
         return
-    namesake = _named(db, new.tenant, new.kind, new.parent, new.name)
+    namesake = _find_by_name(db, new.tenant, new.kind, new.parent, new.name)
     if namesake is not None and namesake.id != new.id:
-        raise AlreadyThere(f"{new.kind} {new.name!r}: there is one already")
+        raise AlreadyExists(f"{new.kind} {new.name!r}: there is one already")
 
 
-def _keep_content(db: sqlite3.Connection, kept: Record, content: bytes | None) -> None:
+def _keep_content(db: sqlite3.Connection, kept: RecordRow, content: bytes | None) -> None:
     if content is not None:
         db.execute(
             "insert or replace into record_content(kind, id, content) values (?, ?, ?)",
@@ -211,28 +231,35 @@ def _keep_content(db: sqlite3.Connection, kept: Record, content: bytes | None) -
         )
 
 
-def _found(db: sqlite3.Connection, kind: str, id_: str) -> Record | None:
+def _find(db: sqlite3.Connection, kind: str, id_: str) -> RecordRow | None:
     found = db.execute(
-        f"select {RECORD} from record where kind = ? and id = ?", (kind, id_)
+        f"select {RECORD_COLUMNS} from record where kind = ? and id = ?", (kind, id_)
     ).fetchone()
-    return None if found is None else record(found)
+    return None if found is None else record_row(found)
 
 
-def _named(db: sqlite3.Connection, tenant: str, kind: str, parent: str, name: str) -> Record | None:
+def _find_by_name(
+    db: sqlite3.Connection, tenant: str, kind: str, parent: str, name: str
+) -> RecordRow | None:
     found = db.execute(
-        f"select {RECORD} from record where tenant = ? and kind = ? and parent = ? and name = ?",
+        f"select {RECORD_COLUMNS} from record where tenant = ? and kind = ? and "
+        "parent = ? and name = ?",
         (tenant, kind, parent, name),
     ).fetchone()
-    return None if found is None else record(found)
+    return None if found is None else record_row(found)
 
 
-def _whole(db: sqlite3.Connection, kind: str, id_: str) -> Whole | None:
+def _find_with_content(db: sqlite3.Connection, kind: str, id_: str) -> RecordWithContent | None:
     found = db.execute(
-        f"select {RECORD}, content from record left join record_content using (kind, id)"
+        f"select {RECORD_COLUMNS}, content from record left join record_content using (kind, id)"
         " where kind = ? and id = ?",
         (kind, id_),
     ).fetchone()
-    return None if found is None else Whole(record=record(found), content=found[-1])
+    return (
+        None
+        if found is None
+        else RecordWithContent(record_row=record_row(found), content=found[-1])
+    )
 
 
 def _tally(db: sqlite3.Connection, counters: Sequence[tuple[str, int]]) -> list[int]:

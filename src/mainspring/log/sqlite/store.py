@@ -15,23 +15,22 @@ from typing import TypeVar
 import anyio
 
 from mainspring.core.errors import BlobNotFound, StoreFailed
-from mainspring.log.background import running
-from mainspring.log.pace import Pace
-from mainspring.log.signals import Signals, Watch
 from mainspring.log.sqlite import queries, text_index
-from mainspring.log.sqlite.commits import Commits
-from mainspring.log.sqlite.connect import connect, prepare, translated
+from mainspring.log.sqlite.commits import AdaptiveThreads, CommitQueue
+from mainspring.log.sqlite.connect import connect, prepare, translate_errors
 from mainspring.log.sqlite.records import LONG_BYTES, SqliteRecords
 from mainspring.log.store import (
     Append,
-    Hit,
+    EventRange,
     InboxItem,
+    IndexedText,
     Lease,
     Row,
+    SearchHit,
     SessionRow,
-    Span,
-    Text,
 )
+from mainspring.log.task_groups import run_in_background
+from mainspring.log.wakeup_signals import Signals, Watch
 
 T = TypeVar("T")
 
@@ -50,9 +49,9 @@ class SqliteStore:
     def __init__(self, path: Path, writing: sqlite3.Connection) -> None:
         self.path = path
         self.signals = Signals()
-        self._commits = Commits(path, writing)
-        self._glances = Pace()
-        self._looks = Pace()
+        self._commits = CommitQueue(path, writing)
+        self._glances = AdaptiveThreads()
+        self._looks = AdaptiveThreads()
         self._checkpointed = 0
         self._checkpoint_due = anyio.Event()
         self._readers = anyio.CapacityLimiter(_READERS)
@@ -62,11 +61,11 @@ class SqliteStore:
 
     @asynccontextmanager
     async def transaction(self, *, writes: bool) -> AsyncGenerator[SqliteStore, None]:
-        pinned = await anyio.to_thread.run_sync(_begun, self.path, writes)
+        pinned = await anyio.to_thread.run_sync(_begin, self.path, writes)
         try:
-            yield _Pinned(self.path, pinned)
+            yield _TransactionStore(self.path, pinned)
             if writes:
-                await anyio.to_thread.run_sync(_committed, self.path, pinned)
+                await anyio.to_thread.run_sync(_commit, self.path, pinned)
         finally:
             pinned.close()
 
@@ -119,9 +118,9 @@ class SqliteStore:
         await self._write(lambda db: queries.append(db, append))
         self.signals.poke([append.lease.session_id])
 
-    async def read(self, span: Span) -> list[Row]:
-        read = self._glance if span.limit <= _FEW_ROWS else self._read
-        return await read(lambda db: queries.read(db, span))
+    async def read(self, event_range: EventRange) -> list[Row]:
+        read = self._glance if event_range.limit <= _FEW_ROWS else self._read
+        return await read(lambda db: queries.read(db, event_range))
 
     async def submit(self, session_id: str, item: InboxItem) -> InboxItem:
         kept = await self._write(lambda db: queries.submit(db, session_id, item))
@@ -179,11 +178,15 @@ class SqliteStore:
     async def unindexed(self, session_id: str | None, *, limit: int) -> list[tuple[str, Row]]:
         return await self._read(lambda db: text_index.unindexed(db, session_id, limit))
 
-    async def index(self, texts: Sequence[Text], upto: Sequence[tuple[str, int]]) -> None:
-        await self._write(lambda db: text_index.index(db, texts, upto))
+    async def index(
+        self, indexed_texts: Sequence[IndexedText], upto: Sequence[tuple[str, int]]
+    ) -> None:
+        await self._write(lambda db: text_index.index(db, indexed_texts, upto))
 
-    async def search(self, words: Sequence[str], *, spans: Sequence[Span], limit: int) -> list[Hit]:
-        return await self._read(lambda db: text_index.search(db, words, spans, limit))
+    async def search(
+        self, words: Sequence[str], *, event_ranges: Sequence[EventRange], limit: int
+    ) -> list[SearchHit]:
+        return await self._read(lambda db: text_index.search(db, words, event_ranges, limit))
 
     def watch(self, session_id: str) -> Watch:
         return self.signals.watch(session_id)
@@ -192,7 +195,7 @@ class SqliteStore:
         return await anyio.to_thread.run_sync(self._read_now, work, limiter=self._readers)
 
     def _read_now(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        with translated(self.path):
+        with translate_errors(self.path):
             try:  # not `if`: another thread may take the last one in between
                 connection = self._idle.pop()
             except IndexError:
@@ -242,14 +245,14 @@ class SqliteStore:
 
     def _version(self) -> int:
         """Of the database: another one after every commit."""
-        with translated(self.path):
+        with translate_errors(self.path):
             if self._polling is None:
                 self._polling = connect(self.path)
             return int(self._polling.execute("pragma data_version").fetchone()[0])
 
     def _heads(self, watched: list[str]) -> dict[str, int]:
         """Where logs end."""
-        with translated(self.path):
+        with translate_errors(self.path):
             assert self._polling is not None
             return queries.heads(self._polling, watched)
 
@@ -260,7 +263,7 @@ class SqliteStore:
                 connection.close()
 
 
-class _Pinned(SqliteStore):
+class _TransactionStore(SqliteStore):
     """The store inside one transaction of one connection; everybody takes turns."""
 
     def __init__(self, path: Path, pinned: sqlite3.Connection) -> None:
@@ -269,15 +272,15 @@ class _Pinned(SqliteStore):
         self._turn = threading.Lock()
 
     def _read_now(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        with self._turn, translated(self.path):
+        with self._turn, translate_errors(self.path):
             return work(self._pinned)
 
     async def _write(self, work: Callable[[sqlite3.Connection], T], *, is_long: bool = False) -> T:
         return await self._read(work)
 
 
-def _begun(path: Path, writes: bool) -> sqlite3.Connection:
-    with translated(path):
+def _begin(path: Path, writes: bool) -> sqlite3.Connection:
+    with translate_errors(path):
         pinned = connect(path)
         if not writes:
             pinned.execute("pragma query_only = on")
@@ -286,8 +289,8 @@ def _begun(path: Path, writes: bool) -> sqlite3.Connection:
         return pinned
 
 
-def _committed(path: Path, pinned: sqlite3.Connection) -> None:
-    with translated(path):
+def _commit(path: Path, pinned: sqlite3.Connection) -> None:
+    with translate_errors(path):
         pinned.execute("commit")
 
 
@@ -310,7 +313,7 @@ async def open_sqlite(path: Path) -> AsyncGenerator[SqliteStore, None]:
     writing = await anyio.to_thread.run_sync(prepare, path)
     store = SqliteStore(path, writing)
     try:
-        async with running(store.poll, store.checkpoint):
+        async with run_in_background(store.poll, store.checkpoint):
             yield store
     finally:
         store.close()

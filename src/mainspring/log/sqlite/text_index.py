@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mainspring.log.sqlite.queries import SEQ_BITS, key_of
-from mainspring.log.store import Hit, Row, Span, Text
+from mainspring.log.store import EventRange, IndexedText, Row, SearchHit
 
 
 def unindexed(db: sqlite3.Connection, session_id: str | None, limit: int) -> list[tuple[str, Row]]:
@@ -18,15 +18,20 @@ def unindexed(db: sqlite3.Connection, session_id: str | None, limit: int) -> lis
         f" where s.indexed < s.seq {only} order by s.key, e.seq limit ?",
         (*(() if session_id is None else (session_id,)), limit),
     )
-    return [(each[0], Row._make(each[1:])) for each in found]
+    return [(item[0], Row._make(item[1:])) for item in found]
 
 
-def index(db: sqlite3.Connection, texts: Sequence[Text], upto: Sequence[tuple[str, int]]) -> None:
+def index(
+    db: sqlite3.Connection, indexed_texts: Sequence[IndexedText], upto: Sequence[tuple[str, int]]
+) -> None:
     keys = {session_id: key_of(db, session_id) for session_id, _ in upto}
     # another process may have indexed the same events meanwhile: replacing is idempotent
     db.executemany(
         "insert or replace into words(rowid, text) values (?, ?)",
-        [(keys[each.session_id] << SEQ_BITS | each.seq, each.text) for each in texts],
+        [
+            (keys[indexed_text.session_id] << SEQ_BITS | indexed_text.seq, indexed_text.text)
+            for indexed_text in indexed_texts
+        ],
     )
     db.executemany(
         "update session set indexed = max(indexed, ?) where id = ?",
@@ -35,12 +40,12 @@ def index(db: sqlite3.Connection, texts: Sequence[Text], upto: Sequence[tuple[st
 
 
 def search(
-    db: sqlite3.Connection, words: Sequence[str], spans: Sequence[Span], limit: int
-) -> list[Hit]:
+    db: sqlite3.Connection, words: Sequence[str], event_ranges: Sequence[EventRange], limit: int
+) -> list[SearchHit]:
     where = ["words match ?"]
     values: list[Any] = [" ".join('"' + word.replace('"', '""') + '"' for word in words)]
     ranges: list[str] = []
-    for span in spans:
+    for span in event_ranges:
         key = key_of(db, span.session_id)
         ranges.append("rowid between ? and ?")
         upto = min(span.upto, (1 << SEQ_BITS) - 1)
@@ -54,7 +59,7 @@ def search(
         ") found join session s on s.key = found.id >> 32 order by found.rank",
         [*values, limit],
     )
-    return [Hit(session_id=each[0], seq=each[1], snippet=each[2]) for each in found]
+    return [SearchHit(session_id=item[0], seq=item[1], snippet=item[2]) for item in found]
 
 
 def forget(db: sqlite3.Connection) -> None:

@@ -9,29 +9,29 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 import msgspec
 
 from mainspring.core.content import Block
-from mainspring.harness.permissions.names import SHELLS
-from mainspring.runtime.export_sessions.blocks import describe, image_of
-from mainspring.runtime.export_sessions.conversation import (
-    Compaction,
-    Conversation,
-    Entry,
-    Notice,
-    Said,
-    Text,
-    Thinking,
-    Title,
-    ToolResult,
-    ToolUse,
+from mainspring.harness.permissions.tool_names import SHELL_TOOLS
+from mainspring.runtime.export_sessions.api_blocks import describe_block, image_of
+from mainspring.runtime.export_sessions.conversation_fold import (
+    ConversationFold,
+    ExportedCompaction,
+    ExportedEntry,
+    ExportedMessage,
+    ExportedNotice,
+    ExportedText,
+    ExportedThinking,
+    ExportedTitle,
+    ExportedToolResult,
+    ExportedToolUse,
 )
-from mainspring.runtime.export_sessions.facts import Fact
 from mainspring.runtime.html_report import (
     Markup,
-    escaped,
+    escape,
     facts_list,
-    joined,
+    join_markup,
     page_end,
     page_head,
 )
+from mainspring.runtime.session.session_summary import SummaryFact
 
 _SHOWN_IMAGES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
@@ -46,25 +46,28 @@ _MAX_DEPTH = 32
 """Of subagents inside of one another."""
 
 
-class Page:
+class HtmlPage:
     """The page of one session. Media are the images of the session, by hash."""
 
     def __init__(
-        self, entries: Iterable[Entry], conversation: Conversation, media: Mapping[str, bytes]
+        self,
+        entries: Iterable[ExportedEntry],
+        conversation_fold: ConversationFold,
+        media: Mapping[str, bytes],
     ) -> None:
-        self._conversation = conversation
+        self._conversation_fold = conversation_fold
         self._media = media
-        self._threads: dict[str, list[Entry]] = {}
-        self._results: dict[str, ToolResult] = {}
+        self._threads: dict[str, list[ExportedEntry]] = {}
+        self._results: dict[str, ExportedToolResult] = {}
         self._shown: set[str] = set()
         self._depth = 0
         for entry in entries:
             self._threads.setdefault(entry.at.thread_id, []).append(entry)
-            if isinstance(entry, ToolResult):
+            if isinstance(entry, ExportedToolResult):
                 self._results[entry.tool_use_id] = entry
 
     def write(
-        self, title: str, facts: Sequence[Fact], main_thread: str, version: str
+        self, title: str, facts: Sequence[SummaryFact], main_thread: str, version: str
     ) -> Generator[str, None, None]:
         yield page_head(title)
         yield facts_list([(fact.name, fact.value) for fact in facts])
@@ -76,67 +79,74 @@ class Page:
                 yield self._subagent(thread_id)
         yield page_end(f"Exported by Mainspring {version}")
 
-    def _entry(self, entry: Entry) -> Markup:
-        match entry:
-            case Said(author=author):
+    def _entry(self, exported_entry: ExportedEntry) -> Markup:
+        match exported_entry:
+            case ExportedMessage(author=author):
                 kind = "user" if author == "user" else "note"
-                return _article(kind, _AUTHORS[author], entry, self._content(entry.content))
-            case Text():
-                model = entry.reply.model
-                name = f"Agent ({model})" if model else "Agent"
-                return _article("agent", name, entry, self._content(entry.content))
-            case Thinking(text=text):
                 return _article(
-                    "thinking", "Thinking", entry, _folded(_cut_line(text), _formatted(text))
+                    kind, _AUTHORS[author], exported_entry, self._content(exported_entry.content)
                 )
-            case ToolUse():
-                return self._call(entry)
-            case Compaction(summary=summary):
-                folded = _folded("Summary of the earlier conversation", _formatted(summary))
-                return _article("note", "Compaction", entry, folded)
-            case Notice(text=text):
-                return _article("error", "Problem", entry, _formatted(text))
-            case ToolResult() | Title():
+            case ExportedText():
+                model = exported_entry.exported_reply.model
+                name = f"Agent ({model})" if model else "Agent"
+                return _article(
+                    "agent", name, exported_entry, self._content(exported_entry.content)
+                )
+            case ExportedThinking(text=text):
+                return _article(
+                    "thinking",
+                    "Thinking",
+                    exported_entry,
+                    _details(_cut_line(text), _format_text(text)),
+                )
+            case ExportedToolUse():
+                return self._call(exported_entry)
+            case ExportedCompaction(summary=summary):
+                folded = _details("Summary of the earlier conversation", _format_text(summary))
+                return _article("note", "Compaction", exported_entry, folded)
+            case ExportedNotice(text=text):
+                return _article("error", "Problem", exported_entry, _format_text(text))
+            case ExportedToolResult() | ExportedTitle():
                 return Markup("")  # a result stands with its call
 
-    def _call(self, entry: ToolUse) -> Markup:
+    def _call(self, entry: ExportedToolUse) -> Markup:
         result = self._results.get(entry.id)
         failed = result is not None and result.is_error
         shown = msgspec.json.format(msgspec.json.encode(entry.input), indent=2).decode()
         parts = [_code(shown)]
         if result is not None:
             parts.append(self._result(result))
-        if (agent := self._conversation.started_by.get(entry.id)) in self._threads:
+        if (agent := self._conversation_fold.started_by.get(entry.id)) in self._threads:
             parts.append(self._subagent(agent or ""))
-        summary = Markup(f"<b>{escaped(entry.name)}</b> <code>{escaped(_gist(entry))}</code>")
-        body = Markup(f"<details><summary>{summary}</summary>{joined(parts)}</details>")
+        summary = Markup(f"<b>{escape(entry.name)}</b> <code>{escape(_call_summary(entry))}</code>")
+        body = Markup(f"<details><summary>{summary}</summary>{join_markup(parts)}</details>")
         kind = "tool error" if failed else "tool"
         return _article(kind, "Call failed" if failed else "Call", entry, body)
 
-    def _result(self, result: ToolResult) -> Markup:
+    def _result(self, result: ExportedToolResult) -> Markup:
         images = [self._block(block) for block in result.content if self._image(block)]
-        words = "\n".join(describe(each) for each in result.content if not self._image(each))
-        return joined([_code(words or "(no output)"), *images])
+        words = "\n".join(describe_block(item) for item in result.content if not self._image(item))
+        return join_markup([_code(words or "(no output)"), *images])
 
     def _subagent(self, thread_id: str) -> Markup:
         if thread_id in self._shown or self._depth >= _MAX_DEPTH:  # then at the end of the page
             return Markup("")
         self._shown.add(thread_id)
-        agent = self._conversation.subagents.get(thread_id)
+        agent = self._conversation_fold.subagents.get(thread_id)
         name = thread_id if agent is None else agent.name
         task = f": {agent.description}" if agent and agent.description else ""
         self._depth += 1
-        inner = joined(self._entry(entry) for entry in self._threads[thread_id])
+        inner = join_markup(self._entry(entry) for entry in self._threads[thread_id])
         self._depth -= 1
-        return _folded(f"Subagent {name}{task}", inner)
+        return _details(f"Subagent {name}{task}", inner)
 
     def _content(self, blocks: Sequence[Block]) -> Markup:
-        return joined(self._block(block) for block in blocks)
+        return join_markup(self._block(block) for block in blocks)
 
     def _block(self, block: Block) -> Markup:
         if (image := self._image(block)) is not None:
             return image
-        return _formatted(describe(block))
+        return _format_text(describe_block(block))
 
     def _image(self, block: Block) -> Markup | None:
         found = image_of(block, self._media)
@@ -145,23 +155,23 @@ class Page:
         return Markup(f'<p><img alt="image" src="data:{found[0]};base64,{found[1]}"></p>')
 
 
-def _article(kind: str, name: str, entry: Entry, body: Markup) -> Markup:
-    moment = f"{entry.at.time:%Y-%m-%d %H:%M:%S}"
-    head = f"<header><b>{escaped(name)}</b><time>{escaped(moment)}</time></header>"
+def _article(kind: str, name: str, exported_entry: ExportedEntry, body: Markup) -> Markup:
+    moment = f"{exported_entry.at.time:%Y-%m-%d %H:%M:%S}"
+    head = f"<header><b>{escape(name)}</b><time>{escape(moment)}</time></header>"
     return Markup(f'<article class="{kind}">{head}{body}</article>\n')
 
 
-def _folded(summary: str, body: Markup) -> Markup:
-    return Markup(f"<details><summary>{escaped(summary)}</summary>{body}</details>")
+def _details(summary: str, body: Markup) -> Markup:
+    return Markup(f"<details><summary>{escape(summary)}</summary>{body}</details>")
 
 
 def _code(text: str) -> Markup:
-    return Markup(f'<pre dir="auto">{escaped(_cut(text))}</pre>')
+    return Markup(f'<pre dir="auto">{escape(_cut(text))}</pre>')
 
 
-def _gist(entry: ToolUse) -> str:
+def _call_summary(entry: ExportedToolUse) -> str:
     """What is seen of a call before it is opened."""
-    first = "command" if entry.name in SHELLS else next(iter(entry.input), "")
+    first = "command" if entry.name in SHELL_TOOLS else next(iter(entry.input), "")
     value = entry.input.get(first, "")
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     return _cut_line(text)
@@ -172,7 +182,7 @@ def _cut_line(text: str) -> str:
     return line if len(line) <= _SUMMARY else f"{line[: _SUMMARY - 1]}…"
 
 
-def _formatted(text: str) -> Markup:
+def _format_text(text: str) -> Markup:
     """Text with its code blocks, headings, inline code and bold words; all else as it is."""
     parts: list[Markup] = []
     plain: list[str] = []
@@ -190,7 +200,7 @@ def _formatted(text: str) -> Markup:
                 break
             code.append(inner)
         parts.append(_code("\n".join(code)))
-    return joined([*parts, _paragraph(plain)])
+    return join_markup([*parts, _paragraph(plain)])
 
 
 def _paragraph(lines: Sequence[str]) -> Markup:
@@ -203,15 +213,15 @@ def _paragraph(lines: Sequence[str]) -> Markup:
 
 def _inline(line: str) -> Markup:
     if heading := _HEADING.fullmatch(line):
-        return Markup(f"<b>{escaped(heading[1])}</b>")
+        return Markup(f"<b>{escape(heading[1])}</b>")
     parts: list[Markup] = []
     end = 0
     for found in _CODE.finditer(line):
-        parts.append(escaped(line[end : found.start()]))
+        parts.append(escape(line[end : found.start()]))
         tag, words = ("code", found[1]) if found[1] is not None else ("b", found[2])
-        parts.append(Markup(f"<{tag}>{escaped(words)}</{tag}>"))
+        parts.append(Markup(f"<{tag}>{escape(words)}</{tag}>"))
         end = found.end()
-    return joined([*parts, escaped(line[end:])])
+    return join_markup([*parts, escape(line[end:])])
 
 
 def _cut(text: str) -> str:

@@ -22,10 +22,10 @@ from anyio import to_thread
 
 from mainspring.core.envelope import GENESIS, Event
 from mainspring.core.errors import SessionNotFound, StoreFailed
-from mainspring.log.background import running
 from mainspring.log.session_log import SessionLog
-from mainspring.runtime.export_sessions.claude_code import ClaudeCodeLines
-from mainspring.runtime.export_sessions.conversation import Conversation
+from mainspring.log.task_groups import run_in_background
+from mainspring.runtime.export_sessions.claude_code_transcript import ClaudeCodeLines
+from mainspring.runtime.export_sessions.conversation_fold import ConversationFold
 
 _PAGE = 500
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -34,7 +34,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,120}")
 
 
 @dataclass(slots=True)
-class _Written:
+class _FileProgress:
     """How much of a file is known to be as the log says."""
 
     size: int = 0
@@ -64,10 +64,10 @@ class TranscriptFiles:
         self._start_over()
 
     def _start_over(self) -> None:
-        self._conversation = Conversation()
+        self._conversation = ConversationFold()
         self._lines = ClaudeCodeLines(session_name=self._session_id, main_thread=self._main_thread)
         self._seq, self._tip = 0, GENESIS
-        self._files: dict[str, _Written] = {}
+        self._files: dict[str, _FileProgress] = {}
 
     def path(self, thread_id: str) -> str:
         """Where a thread's lines are; empty if they could not be written."""
@@ -102,9 +102,9 @@ class TranscriptFiles:
             is_first = False
 
     @asynccontextmanager
-    async def kept(self) -> AsyncGenerator[None, None]:
+    async def keep_updated(self) -> AsyncGenerator[None, None]:
         """Keep the files up to date while the block runs, whether or not a hook does."""
-        async with running(self._follow):
+        async with run_in_background(self._follow):
             yield
         await self.update()
 
@@ -127,8 +127,8 @@ class TranscriptFiles:
 
     def _write(self, text: dict[str, bytes]) -> None:
         for thread_id, more in text.items():
-            written = self._files.setdefault(thread_id, _Written())
-            with self._opened(thread_id) as file:
+            written = self._files.setdefault(thread_id, _FileProgress())
+            with self._open(thread_id) as file:
                 if not written.is_compared:
                     known = os.pread(file, len(more), written.size)
                     same = len(known) if more.startswith(known) else 0
@@ -144,7 +144,7 @@ class TranscriptFiles:
         """What an earlier process wrote beyond what the log says is not the log's."""
         for thread_id, written in self._files.items():
             if not written.is_compared:
-                with self._opened(thread_id) as file:
+                with self._open(thread_id) as file:
                     if os.fstat(file).st_size > written.size:
                         os.ftruncate(file, written.size)
                 written.is_compared = True
@@ -155,7 +155,7 @@ class TranscriptFiles:
         return (self._session_id, "subagents", f"agent-{thread_id}.jsonl")
 
     @contextmanager
-    def _opened(self, thread_id: str) -> Generator[int, None, None]:
+    def _open(self, thread_id: str) -> Generator[int, None, None]:
         """A file of ours alone, through no link.
 
         Raises: OSError.
@@ -165,14 +165,14 @@ class TranscriptFiles:
         *folders, name = self._place(thread_id)
         self._folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         at = os.open(self._folder.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        for each in (self._folder.name, *folders):
-            at = _inner_folder(at, each)
+        for folder in (self._folder.name, *folders):
+            at = _inner_folder(at, folder)
         try:
             file = os.open(name, _FILE, 0o600, dir_fd=at)
         finally:
             os.close(at)
         try:
-            _require_own(file, is_folder=False)
+            _check_ownership(file, is_folder=False)
             yield file
         finally:
             os.close(file)
@@ -187,14 +187,14 @@ def _inner_folder(at: int, name: str) -> int:
     finally:
         os.close(at)
     try:
-        _require_own(inner, is_folder=True)
+        _check_ownership(inner, is_folder=True)
     except OSError:
         os.close(inner)
         raise
     return inner
 
 
-def _require_own(opened: int, *, is_folder: bool) -> None:
+def _check_ownership(opened: int, *, is_folder: bool) -> None:
     """Raises: OSError: others own it or could have put it there."""
     state = os.fstat(opened)
     is_right = stat.S_ISDIR(state.st_mode) if is_folder else stat.S_ISREG(state.st_mode)

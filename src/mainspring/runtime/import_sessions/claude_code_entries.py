@@ -8,34 +8,40 @@ from datetime import datetime
 
 from mainspring.core.content import Block, plain_text
 from mainspring.core.events import Usage
-from mainspring.runtime.import_sessions.source import (
-    CallResult,
-    Compaction,
-    Prompt,
-    Reply,
-    SourceSession,
-    SourceThread,
-)
-from mainspring.runtime.import_sessions.values import (
+from mainspring.runtime.import_sessions.foreign_json import (
     image,
     image_at,
     integer,
     mapping,
-    moment,
     reply_part,
     sequence,
     string,
     text_block,
+    timestamp,
+)
+from mainspring.runtime.import_sessions.source_session import (
+    SourceCallResult,
+    SourceCompaction,
+    SourcePrompt,
+    SourceReply,
+    SourceSession,
+    SourceThread,
 )
 
 _COMMAND = re.compile(r"<command-name>/?([^<]*)</command-name>")
 _COMMAND_ARGUMENTS = re.compile(r"<command-args>([^<]*)</command-args>")
-_BY_THE_TOOL = ("<local-command-", "<bash-", "<task-notification>", "<system-reminder>", "Caveat:")
+_TOOL_TEXT_PREFIXES = (
+    "<local-command-",
+    "<bash-",
+    "<task-notification>",
+    "<system-reminder>",
+    "Caveat:",
+)
 _SYNTHETIC = "<synthetic>"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ClaudeCodeEntry:
     number: int
     uuid: str
     parent: str | None
@@ -59,26 +65,30 @@ class Entry:
 
     @property
     def time(self) -> datetime | None:
-        return moment(self.value.get("timestamp"))
+        return timestamp(self.value.get("timestamp"))
 
     @property
     def blocks(self) -> list[dict[str, object]]:
         content = self.message.get("content")
         if isinstance(content, str):
             return [{"type": "text", "text": content}]
-        return [mapping(each) for each in sequence(content)]
+        return [mapping(item) for item in sequence(content)]
 
 
-def result_ids(entry: Entry) -> set[str]:
+def result_ids(claude_code_entry: ClaudeCodeEntry) -> set[str]:
     """Ids of the calls whose results an entry has."""
-    if entry.type != "user":
+    if claude_code_entry.type != "user":
         return set()
-    return {string(b.get("tool_use_id")) for b in entry.blocks if b.get("type") == "tool_result"}
+    return {
+        string(b.get("tool_use_id"))
+        for b in claude_code_entry.blocks
+        if b.get("type") == "tool_result"
+    }
 
 
-def conversation(entries: list[Entry], session: SourceSession) -> SourceThread:
+def conversation(entries: list[ClaudeCodeEntry], session: SourceSession) -> SourceThread:
     thread = SourceThread()
-    replies: dict[str, Reply] = {}
+    replies: dict[str, SourceReply] = {}
     for entry in entries:
         match entry.type:
             case "assistant":
@@ -91,25 +101,30 @@ def conversation(entries: list[Entry], session: SourceSession) -> SourceThread:
 
 
 def _add_reply(
-    thread: SourceThread, replies: dict[str, Reply], entry: Entry, session: SourceSession
+    thread: SourceThread,
+    replies: dict[str, SourceReply],
+    claude_code_entry: ClaudeCodeEntry,
+    session: SourceSession,
 ) -> None:
-    message = entry.message
+    message = claude_code_entry.message
     model = string(message.get("model"))
-    if model == _SYNTHETIC or entry.value.get("isApiErrorMessage") is True:
+    if model == _SYNTHETIC or claude_code_entry.value.get("isApiErrorMessage") is True:
         session.left_out["api error"] += 1
         return
-    reply = replies.get(entry.message_id)
+    reply = replies.get(claude_code_entry.message_id)
     if reply is None:
-        reply = replies[entry.message_id] = Reply(id=entry.message_id, time=entry.time)
+        reply = replies[claude_code_entry.message_id] = SourceReply(
+            id=claude_code_entry.message_id, time=claude_code_entry.time
+        )
         thread.items.append(reply)
     reply.model = model or reply.model
     reply.stop_reason = string(message.get("stop_reason")) or reply.stop_reason
-    reply.usage = _largest(reply.usage, mapping(message.get("usage")))
-    for block in entry.blocks:
+    reply.usage = _max_usage(reply.usage, mapping(message.get("usage")))
+    for block in claude_code_entry.blocks:
         reply.parts += reply_part(block, call_type="tool_use", input_key="input")
 
 
-def _largest(usage: Usage, counted: dict[str, object]) -> Usage:
+def _max_usage(usage: Usage, counted: dict[str, object]) -> Usage:
     """Each line of a reply repeats its usage; the last one has all the output."""
     return Usage(
         input_tokens=max(usage.input_tokens, integer(counted.get("input_tokens"))),
@@ -123,14 +138,16 @@ def _largest(usage: Usage, counted: dict[str, object]) -> Usage:
     )
 
 
-def _add_user(thread: SourceThread, entry: Entry, session: SourceSession) -> None:
+def _add_user(
+    thread: SourceThread, claude_code_entry: ClaudeCodeEntry, session: SourceSession
+) -> None:
     content: tuple[Block, ...] = ()
-    for block in entry.blocks:
+    for block in claude_code_entry.blocks:
         if block.get("type") == "tool_result":
             call_id = string(block.get("tool_use_id"))
-            result = CallResult(
-                id=f"{entry.uuid}:{call_id}",
-                time=entry.time,
+            result = SourceCallResult(
+                id=f"{claude_code_entry.uuid}:{call_id}",
+                time=claude_code_entry.time,
                 content=_content(block.get("content")),
                 is_error=block.get("is_error") is True,
             )
@@ -139,22 +156,31 @@ def _add_user(thread: SourceThread, entry: Entry, session: SourceSession) -> Non
             content += _content([block])
     if not content:
         return
-    if entry.value.get("isCompactSummary") is True:
-        thread.items.append(Compaction(id=entry.uuid, time=entry.time, summary=plain_text(content)))
-    elif entry.value.get("isVisibleInTranscriptOnly") is True:
+    if claude_code_entry.value.get("isCompactSummary") is True:
+        thread.items.append(
+            SourceCompaction(
+                id=claude_code_entry.uuid, time=claude_code_entry.time, summary=plain_text(content)
+            )
+        )
+    elif claude_code_entry.value.get("isVisibleInTranscriptOnly") is True:
         session.left_out["shown to the user only"] += 1
     else:
-        thread.items.append(_prompt(entry, content))
+        thread.items.append(_prompt(claude_code_entry, content))
 
 
-def _prompt(entry: Entry, content: tuple[Block, ...]) -> Prompt:
+def _prompt(claude_code_entry: ClaudeCodeEntry, content: tuple[Block, ...]) -> SourcePrompt:
     text = plain_text(content)
     if command := _COMMAND.search(text):
         given = _COMMAND_ARGUMENTS.search(text)
         content = text_block(f"/{command[1]} {given[1] if given else ''}".strip())
         text = ""
-    is_tool = entry.value.get("isMeta") is True or text.startswith(_BY_THE_TOOL)
-    return Prompt(id=entry.uuid, time=entry.time, content=content, is_person=not is_tool)
+    is_tool = claude_code_entry.value.get("isMeta") is True or text.startswith(_TOOL_TEXT_PREFIXES)
+    return SourcePrompt(
+        id=claude_code_entry.uuid,
+        time=claude_code_entry.time,
+        content=content,
+        is_person=not is_tool,
+    )
 
 
 def _content(value: object) -> tuple[Block, ...]:

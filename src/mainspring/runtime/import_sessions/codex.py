@@ -13,29 +13,31 @@ from pathlib import Path
 
 from mainspring.core.content import Block, plain_text
 from mainspring.core.events import Usage
-from mainspring.runtime.import_sessions.lines import JsonLines, Line, decode_object
-from mainspring.runtime.import_sessions.source import (
-    Call,
-    CallResult,
-    Compaction,
-    Item,
-    Part,
-    Prompt,
-    Reply,
-    SourceSession,
-    Text,
-    Thought,
-)
-from mainspring.runtime.import_sessions.values import (
+from mainspring.runtime.import_sessions.foreign_json import (
+    JsonLine,
+    JsonLines,
     arguments,
+    decode_object,
     image_at,
     integer,
     is_list,
     mapping,
-    moment,
     sequence,
     string,
     text_block,
+    timestamp,
+)
+from mainspring.runtime.import_sessions.source_session import (
+    SourceCall,
+    SourceCallResult,
+    SourceCompaction,
+    SourceItem,
+    SourcePart,
+    SourcePrompt,
+    SourceReply,
+    SourceSession,
+    SourceText,
+    SourceThinking,
 )
 
 _ITEM_TYPES = frozenset(
@@ -49,7 +51,7 @@ _ITEM_TYPES = frozenset(
         "local_shell_call",
     )
 )
-_BY_THE_TOOL = (
+_TOOL_TEXT_PREFIXES = (
     "<environment_context>",
     "<user_instructions>",
     "# AGENTS.md instructions",
@@ -67,7 +69,7 @@ def is_codex(head: list[dict[str, object]]) -> bool:
     if first.get("type") == "session_meta":
         return True
     is_old = "id" in first and "timestamp" in first and "type" not in first
-    return is_old and ("instructions" in first or any("record_type" in each for each in head))
+    return is_old and ("instructions" in first or any("record_type" in item for item in head))
 
 
 def source_id(path: Path, head: list[dict[str, object]]) -> str:
@@ -79,7 +81,7 @@ def source_id(path: Path, head: list[dict[str, object]]) -> str:
 
 def read(path: Path) -> SourceSession:
     """Raises: InvalidInput, OSError."""
-    reading = _Reading(SourceSession(format="codex", path=str(path)))
+    reading = _CodexReader(SourceSession(format="codex", path=str(path)))
     lines = JsonLines(path, reading.session.findings)
     for line in lines:
         reading.take(line, lines)
@@ -90,12 +92,12 @@ def read(path: Path) -> SourceSession:
 
 
 @dataclass(slots=True)
-class _Reading:
+class _CodexReader:
     session: SourceSession
     model: str | None = None
-    reply: Reply | None = None
+    source_reply: SourceReply | None = None
     """The one that further items belong to."""
-    last: Reply | None = None
+    last: SourceReply | None = None
     """The one that a count of tokens belongs to."""
     typed: set[str] = field(default_factory=set[str])
     """What events say that the user wrote."""
@@ -103,15 +105,15 @@ class _Reading:
     def end(self) -> None:
         """Codex puts instructions before the first message that was typed, in the user's name."""
         items = self.session.main.items
-        asked = [i for i, each in enumerate(items) if isinstance(each, Prompt)]
+        asked = [i for i, each in enumerate(items) if isinstance(each, SourcePrompt)]
         first = next((i for i in asked if _text(items[i]) in self.typed), 0)
         for i in asked:
-            if i < first and isinstance(prompt := items[i], Prompt):
+            if i < first and isinstance(prompt := items[i], SourcePrompt):
                 items[i] = replace(prompt, is_person=False)
 
-    def take(self, line: Line, lines: JsonLines) -> None:
-        value = line.value
-        time = moment(value.get("timestamp"))
+    def take(self, json_line: JsonLine, lines: JsonLines) -> None:
+        value = json_line.value
+        time = timestamp(value.get("timestamp"))
         payload = mapping(value.get("payload"))
         match value.get("type"):
             case "session_meta":
@@ -119,31 +121,31 @@ class _Reading:
             case "turn_context":
                 self.model = string(payload.get("model")) or self.model
             case "response_item":
-                self._item(payload, line.number, time)
+                self._item(payload, json_line.number, time)
             case "compacted":
-                self._compacted(payload, line.number, time)
+                self._compacted(payload, json_line.number, time)
             case "event_msg":
                 self._event(payload)
             case _:
-                self._bare(line, time, lines)
+                self._bare(json_line, time, lines)
 
-    def _bare(self, line: Line, time: datetime | None, lines: JsonLines) -> None:
+    def _bare(self, json_line: JsonLine, time: datetime | None, lines: JsonLines) -> None:
         """As the first versions wrote it, or of a kind that is not known."""
-        kind = string(line.value.get("type"))
+        kind = string(json_line.value.get("type"))
         if kind in _ITEM_TYPES:
-            self._item(line.value, line.number, time)
-        elif kind or "record_type" in line.value:
+            self._item(json_line.value, json_line.number, time)
+        elif kind or "record_type" in json_line.value:
             self.session.left_out[kind or "state"] += 1
-        elif "id" in line.value:
-            self._describe(line.value, time)
+        elif "id" in json_line.value:
+            self._describe(json_line.value, time)
         else:
-            lines.found(line.number, "has no type; the line was left out")
+            lines.add_finding(json_line.number, "has no type; the line was left out")
 
     def _describe(self, meta: dict[str, object], time: datetime | None) -> None:
         if self.session.id:
             return  # a fork repeats what its parent began with
         self.session.id = string(meta.get("id"))
-        self.session.started = moment(meta.get("timestamp")) or time
+        self.session.started = timestamp(meta.get("timestamp")) or time
         found = {
             "cwd": string(meta.get("cwd")),
             "version": string(meta.get("cli_version")),
@@ -155,12 +157,12 @@ class _Reading:
         kind = string(item.get("type"))
         match kind:
             case "message" if item.get("role") == "assistant":
-                self._say(number, time, Text(plain_text(_content(item.get("content")))))
+                self._say(number, time, SourceText(plain_text(_content(item.get("content")))))
             case "message":
                 self._prompt(item, number, time)
             case "reasoning":
                 if thought := _thought(item):
-                    self._say(number, time, Thought(thought))
+                    self._say(number, time, SourceThinking(thought))
             case "function_call" | "custom_tool_call" | "local_shell_call":
                 self._call(item, number, time)
             case "function_call_output" | "custom_tool_call_output":
@@ -168,20 +170,20 @@ class _Reading:
             case _:
                 self.session.left_out[kind or "item"] += 1
 
-    def _say(self, number: int, time: datetime | None, part: Part) -> None:
-        if self.reply is None:
-            self.reply = self.last = Reply(id=str(number), time=time, model=self.model)
-            self.session.main.items.append(self.reply)
-        self.reply.parts.append(part)
+    def _say(self, number: int, time: datetime | None, source_part: SourcePart) -> None:
+        if self.source_reply is None:
+            self.source_reply = self.last = SourceReply(id=str(number), time=time, model=self.model)
+            self.session.main.items.append(self.source_reply)
+        self.source_reply.parts.append(source_part)
 
     def _prompt(self, item: dict[str, object], number: int, time: datetime | None) -> None:
         content = _content(item.get("content"))
         if not content:
             return
-        self.reply = None
-        is_tool = item.get("role") != "user" or plain_text(content).startswith(_BY_THE_TOOL)
+        self.source_reply = None
+        is_tool = item.get("role") != "user" or plain_text(content).startswith(_TOOL_TEXT_PREFIXES)
         self.session.main.items.append(
-            Prompt(id=str(number), time=time, content=content, is_person=not is_tool)
+            SourcePrompt(id=str(number), time=time, content=content, is_person=not is_tool)
         )
 
     def _call(self, item: dict[str, object], number: int, time: datetime | None) -> None:
@@ -198,21 +200,21 @@ class _Reading:
             case _:
                 given = mapping(item.get("action"))
         name = string(item.get("name")) or "local_shell"
-        self._say(number, time, Call(id=call_id, name=name, input=arguments(given)))
+        self._say(number, time, SourceCall(id=call_id, name=name, input=arguments(given)))
 
     def _result(self, item: dict[str, object], number: int, time: datetime | None) -> None:
-        self.reply = None
+        self.source_reply = None
         content, is_error = _output(item.get("output"))
-        result = CallResult(id=str(number), time=time, content=content, is_error=is_error)
+        result = SourceCallResult(id=str(number), time=time, content=content, is_error=is_error)
         self.session.main.results.setdefault(string(item.get("call_id")), result)
 
     def _compacted(self, payload: dict[str, object], number: int, time: datetime | None) -> None:
-        self.reply = None
+        self.source_reply = None
         summary = string(payload.get("message")) or "\n\n".join(
-            plain_text(_content(mapping(each).get("content")))
-            for each in sequence(payload.get("replacement_history"))
+            plain_text(_content(mapping(item).get("content")))
+            for item in sequence(payload.get("replacement_history"))
         )
-        compaction = Compaction(id=str(number), time=time, summary=summary.strip())
+        compaction = SourceCompaction(id=str(number), time=time, summary=summary.strip())
         self.session.main.items.append(compaction)
 
     def _event(self, payload: dict[str, object]) -> None:
@@ -234,12 +236,14 @@ class _Reading:
     def _roll_back(self, turns: int) -> None:
         """The user has taken back their last turns."""
         items = self.session.main.items
-        asked = [i for i, each in enumerate(items) if isinstance(each, Prompt) and each.is_person]
+        asked = [
+            i for i, each in enumerate(items) if isinstance(each, SourcePrompt) and each.is_person
+        ]
         if turns and asked:
             at = asked[-min(turns, len(asked))]
             self.session.left_out["rolled back"] += len(items) - at
             del items[at:]
-        self.reply = self.last = None
+        self.source_reply = self.last = None
 
 
 def _content(value: object) -> tuple[Block, ...]:
@@ -257,13 +261,13 @@ def _content(value: object) -> tuple[Block, ...]:
     return found
 
 
-def _text(item: Item) -> str:
-    return plain_text(item.content).strip() if isinstance(item, Prompt) else ""
+def _text(source_item: SourceItem) -> str:
+    return plain_text(source_item.content).strip() if isinstance(source_item, SourcePrompt) else ""
 
 
 def _thought(item: dict[str, object]) -> str:
     parts = sequence(item.get("summary")) or sequence(item.get("content"))
-    return "\n\n".join(filter(None, (string(mapping(each).get("text")) for each in parts)))
+    return "\n\n".join(filter(None, (string(mapping(part).get("text")) for part in parts)))
 
 
 def _output(value: object) -> tuple[tuple[Block, ...], bool]:

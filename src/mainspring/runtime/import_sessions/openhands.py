@@ -18,37 +18,35 @@ import msgspec
 from mainspring.core.content import Block
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Usage
-from mainspring.runtime.import_sessions.lines import (
+from mainspring.runtime.import_sessions.foreign_json import (
     MAX_FILE_BYTES,
     MAX_FINDINGS,
+    arguments,
     decode_json,
     decode_object,
-    read_whole,
-)
-from mainspring.runtime.import_sessions.source import (
-    Call,
-    CallResult,
-    Compaction,
-    Finding,
-    Part,
-    Prompt,
-    Reply,
-    SourceSession,
-    Text,
-    Thought,
-)
-from mainspring.runtime.import_sessions.values import (
-    arguments,
     image_at,
     integer,
     is_list,
     is_object,
     mapping,
-    moment,
+    read_whole,
     sequence,
-    storable,
+    storable_json,
     string,
     text_block,
+    timestamp,
+)
+from mainspring.runtime.import_sessions.source_session import (
+    ImportFinding,
+    SourceCall,
+    SourceCallResult,
+    SourceCompaction,
+    SourcePart,
+    SourcePrompt,
+    SourceReply,
+    SourceSession,
+    SourceText,
+    SourceThinking,
 )
 
 _MAX_EVENTS = 200_000
@@ -69,9 +67,9 @@ def event_files(folder: Path) -> list[Path]:
     inner = folder / "events"
     place = inner if inner.is_dir() and not inner.is_symlink() else folder
     found = [
-        each
-        for each in place.glob("*.json")
-        if _EVENT_NAME.fullmatch(each.name) and each.is_file() and not each.is_symlink()
+        item
+        for item in place.glob("*.json")
+        if _EVENT_NAME.fullmatch(item.name) and item.is_file() and not item.is_symlink()
     ]
     return sorted(found, key=lambda path: (_number(path.name), path.name))
 
@@ -97,16 +95,16 @@ def folder_id(path: Path) -> str:
 
 def file_id(path: Path, values: list[object]) -> str:
     """Exported files are often called the same: the first event tells conversations apart."""
-    first = msgspec.json.encode(storable(values[0]), order="deterministic") if values else b""
+    first = msgspec.json.encode(storable_json(values[0]), order="deterministic") if values else b""
     return f"{path.stem}-{hashlib.sha256(first).hexdigest()[:12]}"
 
 
 def read(path: Path) -> SourceSession:
     """Raises: InvalidInput, OSError."""
     session = SourceSession(format="openhands", path=str(path), id=folder_id(path))
-    reading = _Reading(session, _describe(session, path))
+    reading = _OpenHandsReader(session, _describe(session, path))
     for event in _events(path, session):
-        session.started = session.started or moment(event.get("timestamp"))
+        session.started = session.started or timestamp(event.get("timestamp"))
         if "kind" in event:
             reading.take_kind(event)
         else:
@@ -138,7 +136,7 @@ def _events(path: Path, session: SourceSession) -> Iterator[dict[str, object]]:
             digest.update(content)
             value = decode_object(content)
             if value is None:
-                _found(session, str(file), 1, "is not a JSON object; the event was left out")
+                _add_finding(session, str(file), 1, "is not a JSON object; the event was left out")
             else:
                 yield value
     else:
@@ -152,13 +150,15 @@ def _events(path: Path, session: SourceSession) -> Iterator[dict[str, object]]:
             if is_object(value):
                 yield mapping(value)
             else:
-                _found(session, str(path), number, "is not a JSON object; the event was left out")
+                _add_finding(
+                    session, str(path), number, "is not a JSON object; the event was left out"
+                )
     session.sha256 = digest.hexdigest()
 
 
-def _found(session: SourceSession, path: str, number: int, what: str) -> None:
+def _add_finding(session: SourceSession, path: str, number: int, what: str) -> None:
     if len(session.findings) < MAX_FINDINGS:
-        session.findings.append(Finding(path=path, line=number, what=what))
+        session.findings.append(ImportFinding(path=path, line=number, what=what))
 
 
 def _number(name: str) -> int:
@@ -167,17 +167,17 @@ def _number(name: str) -> int:
 
 
 @dataclass(slots=True)
-class _Reading:
+class _OpenHandsReader:
     session: SourceSession
     model: str | None
-    replies: dict[str, Reply] = field(default_factory=dict[str, Reply])
+    replies: dict[str, SourceReply] = field(default_factory=dict[str, SourceReply])
     item_of: dict[str, str] = field(default_factory=dict[str, str])
     """Items by the events that they come from."""
     calls: dict[str, str] = field(default_factory=dict[str, str])
     """Calls by the events of their actions."""
 
     def take_kind(self, event: dict[str, object]) -> None:
-        event_id, time = string(event.get("id")), moment(event.get("timestamp"))
+        event_id, time = string(event.get("id")), timestamp(event.get("timestamp"))
         match event.get("kind"):
             case "MessageEvent":
                 message = mapping(event.get("llm_message"))
@@ -201,7 +201,7 @@ class _Reading:
                 self.session.left_out[string(kind) or "event"] += 1
 
     def take_action(self, event: dict[str, object]) -> None:
-        event_id, time = str(event.get("id", "")), moment(event.get("timestamp"))
+        event_id, time = str(event.get("id", "")), timestamp(event.get("timestamp"))
         given = mapping(event.get("args"))
         match event.get("action"):
             case "message":
@@ -213,7 +213,9 @@ class _Reading:
                 self._condense({**given, "id": event_id}, event_id, time)
             case "finish" | "think" | "reject":
                 said = given.get("final_thought") or given.get("thought") or event.get("message")
-                self._say(self._response(event) or event_id, event_id, time, Text(string(said)))
+                self._say(
+                    self._response(event) or event_id, event_id, time, SourceText(string(said))
+                )
             case str(name) if name in _CALLS:
                 self._call_action(event, event_id, time, name)
             case None if "observation" in event:
@@ -231,13 +233,13 @@ class _Reading:
         if event.get("source") == "agent":
             for block in content:
                 text = getattr(block, "text", "")
-                self._say(self._response(event) or event_id, event_id, time, Text(text))
+                self._say(self._response(event) or event_id, event_id, time, SourceText(text))
             return
         if content:
             is_person = event.get("source") == "user"
             self.item_of[event_id] = event_id
             self.session.main.items.append(
-                Prompt(id=event_id, time=time, content=content, is_person=is_person)
+                SourcePrompt(id=event_id, time=time, content=content, is_person=is_person)
             )
 
     def _act(self, event: dict[str, object], event_id: str, time: datetime | None) -> None:
@@ -250,11 +252,13 @@ class _Reading:
         given = decode_object(raw.encode("utf-8", "replace")) or mapping(event.get("action"))
         response = string(event.get("llm_response_id")) or event_id
         if thought := string(event.get("reasoning_content")):
-            self._say(response, event_id, time, Thought(thought))
+            self._say(response, event_id, time, SourceThinking(thought))
         for block in _content(event.get("thought")):
-            self._say(response, event_id, time, Text(getattr(block, "text", "")))
+            self._say(response, event_id, time, SourceText(getattr(block, "text", "")))
         self.calls[event_id] = call_id
-        self._say(response, event_id, time, Call(id=call_id, name=name, input=arguments(given)))
+        self._say(
+            response, event_id, time, SourceCall(id=call_id, name=name, input=arguments(given))
+        )
 
     def _call_action(
         self, event: dict[str, object], event_id: str, time: datetime | None, name: str
@@ -263,12 +267,12 @@ class _Reading:
         call_id = string(told.get("tool_call_id")) or f"event-{event_id}"
         response = self._response(event) or event_id
         if thought := string(given.get("thought")):
-            self._say(response, event_id, time, Text(thought))
+            self._say(response, event_id, time, SourceText(thought))
         plain = {key: each for key, each in given.items() if key != "thought"}
         named = string(told.get("function_name")) or name
         self.calls[event_id] = call_id
         reply = self._say(
-            response, event_id, time, Call(id=call_id, name=named, input=arguments(plain))
+            response, event_id, time, SourceCall(id=call_id, name=named, input=arguments(plain))
         )
         answer = mapping(told.get("model_response"))
         used = mapping(answer.get("usage"))
@@ -288,7 +292,7 @@ class _Reading:
         code = mapping(extras.get("metadata")).get("exit_code", extras.get("exit_code"))
         is_error = event.get("observation") == "error" or integer(code) > 0
         content = text_block(string(event.get("content")))
-        result = CallResult(id=event_id, time=time, content=content, is_error=is_error)
+        result = SourceCallResult(id=event_id, time=time, content=content, is_error=is_error)
         self.session.main.results.setdefault(call_id, result)
 
     def _result(
@@ -302,26 +306,28 @@ class _Reading:
     ) -> None:
         named = string(event.get("tool_call_id"))
         call_id = named or self.calls.get(string(event.get("action_id")), "")
-        result = CallResult(id=event_id, time=time, content=content, is_error=is_error)
+        result = SourceCallResult(id=event_id, time=time, content=content, is_error=is_error)
         self.session.main.results.setdefault(call_id, result)
 
     def _condense(self, event: dict[str, object], event_id: str, time: datetime | None) -> None:
-        forgotten = {str(each) for each in sequence(event.get("forgotten_event_ids"))}
+        forgotten = {str(entry) for entry in sequence(event.get("forgotten_event_ids"))}
         positions = {key: index for index, key in enumerate(self.item_of)}
-        last = max((positions.get(each, -1) for each in forgotten), default=len(positions))
+        last = max((positions.get(entry, -1) for entry in forgotten), default=len(positions))
         kept = next((item for i, item in enumerate(self.item_of.values()) if i > last), None)
         summary = string(event.get("summary"))
         self.session.main.items.append(
-            Compaction(id=event_id, time=time, summary=summary, first_kept_id=kept)
+            SourceCompaction(id=event_id, time=time, summary=summary, first_kept_id=kept)
         )
 
-    def _say(self, response: str, event_id: str, time: datetime | None, part: Part) -> Reply:
+    def _say(
+        self, response: str, event_id: str, time: datetime | None, source_part: SourcePart
+    ) -> SourceReply:
         reply = self.replies.get(response)
         if reply is None:
-            reply = self.replies[response] = Reply(id=response, time=time, model=self.model)
+            reply = self.replies[response] = SourceReply(id=response, time=time, model=self.model)
             self.session.main.items.append(reply)
         self.item_of[event_id] = response
-        reply.parts.append(part)
+        reply.parts.append(source_part)
         return reply
 
     def _response(self, event: dict[str, object]) -> str:

@@ -11,26 +11,30 @@ from pathlib import Path
 
 from mainspring.core.content import Block, plain_text
 from mainspring.core.events import Usage
-from mainspring.runtime.import_sessions.lines import JsonLines, Line, branch
-from mainspring.runtime.import_sessions.source import (
-    CallResult,
-    Compaction,
-    Prompt,
-    Reply,
-    SourceSession,
-)
-from mainspring.runtime.import_sessions.values import (
+from mainspring.runtime.import_sessions.foreign_json import (
+    JsonLine,
+    JsonLines,
+    branch_indexes,
     image,
     integer,
     mapping,
-    moment,
     reply_part,
     sequence,
     string,
     text_block,
+    timestamp,
+)
+from mainspring.runtime.import_sessions.source_session import (
+    SourceCallResult,
+    SourceCompaction,
+    SourcePrompt,
+    SourceReply,
+    SourceSession,
 )
 
-_BESIDE = frozenset(("label", "session_info", "custom", "thinking_level_change", "model_change"))
+_IGNORED_TYPES = frozenset(
+    ("label", "session_info", "custom", "thinking_level_change", "model_change")
+)
 """Entries that are not part of the conversation, though they stand in the tree."""
 
 
@@ -44,7 +48,7 @@ class _Entry:
     @property
     def time(self) -> datetime | None:
         message = mapping(self.value.get("message"))
-        return moment(self.value.get("timestamp")) or moment(message.get("timestamp"))
+        return timestamp(self.value.get("timestamp")) or timestamp(message.get("timestamp"))
 
 
 def is_pi(head: list[dict[str, object]]) -> bool:
@@ -75,7 +79,7 @@ def read(path: Path) -> SourceSession:
 
 def _describe(session: SourceSession, header: dict[str, object]) -> None:
     session.id = string(header.get("id")) or session.id
-    session.started = moment(header.get("timestamp"))
+    session.started = timestamp(header.get("timestamp"))
     found = {
         "cwd": string(header.get("cwd")),
         "version": str(integer(header.get("version")) or 1),
@@ -84,17 +88,19 @@ def _describe(session: SourceSession, header: dict[str, object]) -> None:
     session.metadata.update({key: each for key, each in found.items() if each})
 
 
-def _entry(line: Line, before: list[_Entry]) -> _Entry:
-    entry_id = string(line.value.get("id"))
-    if entry_id and "parentId" in line.value:
-        return _Entry(line.number, entry_id, string(line.value["parentId"]) or None, line.value)
+def _entry(json_line: JsonLine, before: list[_Entry]) -> _Entry:
+    entry_id = string(json_line.value.get("id"))
+    if entry_id and "parentId" in json_line.value:
+        return _Entry(
+            json_line.number, entry_id, string(json_line.value["parentId"]) or None, json_line.value
+        )
     parent = before[-1].id if before else None
-    return _Entry(line.number, entry_id or f"line-{line.number}", parent, line.value)
+    return _Entry(json_line.number, entry_id or f"line-{json_line.number}", parent, json_line.value)
 
 
 def _branch(entries: list[_Entry], session: SourceSession, lines: JsonLines) -> list[_Entry]:
     index_of = {entry.id: index for index, entry in enumerate(entries)}
-    chosen = branch(entries, index_of, len(entries) - 1 if entries else None, lines)
+    chosen = branch_indexes(entries, index_of, len(entries) - 1 if entries else None, lines)
     session.left_out["other branch"] += len(entries) - len(chosen)
     return [entries[i] for i in sorted(chosen)]
 
@@ -112,12 +118,12 @@ def _take(session: SourceSession, entry: _Entry) -> None:
             summary = string(value.get("summary"))
             kept = string(value.get("firstKeptEntryId")) or None
             items.append(
-                Compaction(id=entry.id, time=entry.time, summary=summary, first_kept_id=kept)
+                SourceCompaction(id=entry.id, time=entry.time, summary=summary, first_kept_id=kept)
             )
         case "session_info":
             session.title = string(value.get("name")) or session.title
         case kind:
-            if string(kind) not in _BESIDE:
+            if string(kind) not in _IGNORED_TYPES:
                 session.left_out[string(kind) or "entry"] += 1
 
 
@@ -128,7 +134,7 @@ def _take_message(session: SourceSession, entry: _Entry, message: dict[str, obje
         case "assistant":
             session.main.items.append(_reply(entry, message))
         case "toolResult":
-            result = CallResult(
+            result = SourceCallResult(
                 id=entry.id,
                 time=entry.time,
                 content=_content(message.get("content")),
@@ -151,13 +157,13 @@ def _add(
 ) -> None:
     if plain_text(content) or len(content) > 0:
         session.main.items.append(
-            Prompt(id=entry.id, time=entry.time, content=content, is_person=is_person)
+            SourcePrompt(id=entry.id, time=entry.time, content=content, is_person=is_person)
         )
 
 
-def _reply(entry: _Entry, message: dict[str, object]) -> Reply:
+def _reply(entry: _Entry, message: dict[str, object]) -> SourceReply:
     usage = mapping(message.get("usage"))
-    return Reply(
+    return SourceReply(
         id=entry.id,
         time=entry.time,
         parts=[

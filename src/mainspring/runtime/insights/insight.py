@@ -9,9 +9,9 @@ from typing import Literal, TypeAlias, cast
 from msgspec import Struct
 
 from mainspring.core.envelope import Event
-from mainspring.harness.permissions.names import ours
+from mainspring.harness.permissions.tool_names import canonical_name
 
-Kind: TypeAlias = Literal["waste", "failure", "missing_rule", "unused"]
+InsightKind: TypeAlias = Literal["waste", "failure", "missing_rule", "unused"]
 
 BYTES_PER_TOKEN = 4
 MAX_KEYS = 50_000
@@ -19,10 +19,10 @@ MAX_KEYS = 50_000
 MAX_PLACES = 20
 _MAX_EVENTS = 5
 _MAX_SUBJECT = 160
-_TELLING = ("command", "cmd", "file_path", "path", "pattern", "url", "query", "description")
+_SUBJECT_KEYS = ("command", "cmd", "file_path", "path", "pattern", "url", "query", "description")
 
 
-class Place(Struct, frozen=True, kw_only=True):
+class InsightLocation(Struct, frozen=True, kw_only=True):
     """Where a session shows it."""
 
     session_id: str
@@ -31,7 +31,7 @@ class Place(Struct, frozen=True, kw_only=True):
 
 
 class Insight(Struct, frozen=True, kw_only=True):
-    kind: Kind
+    kind: InsightKind
     topic: str
     """What sort of waste, failure and so on: a fixed word for programs."""
     title: str
@@ -40,13 +40,13 @@ class Insight(Struct, frozen=True, kw_only=True):
     """How many show it."""
     tokens: int
     """Estimated, where it costs tokens; else 0."""
-    places: tuple[Place, ...]
+    places: tuple[InsightLocation, ...]
     action: str
     """What to do about it."""
 
 
 @dataclass(slots=True)
-class Group:
+class InsightGroup:
     """Everything in the logs that shows the same. Sessions are looked at one after the other."""
 
     count: int = 0
@@ -66,15 +66,15 @@ class Group:
             if len(seqs) < _MAX_EVENTS:
                 seqs.append(seq)
 
-    def shown_by(self) -> tuple[Place, ...]:
+    def shown_by(self) -> tuple[InsightLocation, ...]:
         return tuple(
-            Place(session_id=session_id, events=tuple(seqs))
+            InsightLocation(session_id=session_id, events=tuple(seqs))
             for session_id, seqs in self.places.items()
         )
 
-    def insight(self, kind: Kind, topic: str, *, title: str, action: str) -> Insight:
+    def insight(self, insight_kind: InsightKind, topic: str, *, title: str, action: str) -> Insight:
         return Insight(
-            kind=kind,
+            kind=insight_kind,
             topic=topic,
             title=title,
             count=self.count,
@@ -86,23 +86,23 @@ class Group:
 
 
 @dataclass(slots=True)
-class Groups:
+class InsightGroups:
     """Groups by what they have in common; no more than `MAX_KEYS` of them."""
 
-    by_key: dict[str, Group] = field(default_factory=dict[str, Group])
+    by_key: dict[str, InsightGroup] = field(default_factory=dict[str, InsightGroup])
 
-    def group(self, key: str) -> Group:
+    def group(self, key: str) -> InsightGroup:
         """One that is not kept, if there are too many."""
         found = self.by_key.get(key)
         if found is None:
-            found = Group()
+            found = InsightGroup()
             if len(self.by_key) < MAX_KEYS:
                 self.by_key[key] = found
         return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallMade:
+class ObservedCall:
     """A call of a tool, as the detectors look at it."""
 
     event: Event
@@ -119,15 +119,15 @@ class CallMade:
         return command_of(self.input)
 
 
-def call_made(event: Event, name: str, given: Mapping[str, object]) -> CallMade:
-    return CallMade(event=event, tool=ours(name), input=given)
+def observed_call(event: Event, name: str, given: Mapping[str, object]) -> ObservedCall:
+    return ObservedCall(event=event, tool=canonical_name(name), input=given)
 
 
 def command_of(given: Mapping[str, object]) -> str | None:
     """What a call has a shell do; `None` if it does something else."""
     value = given.get("command", given.get("cmd"))
     if isinstance(value, list):
-        parts = [str(each) for each in cast("list[object]", value)]
+        parts = [str(item) for item in cast("list[object]", value)]
         is_wrapped = len(parts) == 3 and parts[1] in ("-c", "-lc")
         value = parts[2] if is_wrapped else " ".join(parts)
     return " ".join(value.split()) if isinstance(value, str) and value.strip() else None
@@ -135,10 +135,12 @@ def command_of(given: Mapping[str, object]) -> str | None:
 
 def subject(tool: str, given: Mapping[str, object]) -> str:
     """A call in a few words."""
-    telling = command_of(given) or next((str(given[key]) for key in _TELLING if given.get(key)), "")
-    return shortened(f"{tool} {telling}".strip())
+    telling = command_of(given) or next(
+        (str(given[key]) for key in _SUBJECT_KEYS if given.get(key)), ""
+    )
+    return shorten(f"{tool} {telling}".strip())
 
 
-def shortened(text: str, most: int = _MAX_SUBJECT) -> str:
+def shorten(text: str, most: int = _MAX_SUBJECT) -> str:
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[: most - 1]}…"

@@ -1,5 +1,6 @@
-"""What the model always sees of skills: a line for each, as far as the list has room. Their text
-comes when one is used."""
+"""What the model sees of skills before it uses one: the list in its prompt, the tool
+`skill_search`, and skills offered with the files they are about.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +9,9 @@ from html import escape
 
 from msgspec import structs
 
-from mainspring.retrieval.ranking import Ranking
+from mainspring.core.model import ToolSpec
+from mainspring.core.tool import Call, Tool, ToolResult, Traits
+from mainspring.retrieval.bm25 import Bm25Index
 from mainspring.runtime.skills.skill import Skill
 
 BYTES_PER_TOKEN = 3.5
@@ -16,7 +19,9 @@ BYTES_PER_TOKEN = 3.5
 _MAX_TOKENS = 8_000
 _MIN_TOKENS = 1_000
 _SHARE_OF_WINDOW = 100
-_SEARCH = "{count} more skills are not listed: find them by what they are for with `skill_search`."
+_SEARCH_NOTE = (
+    "{count} more skills are not listed: find them by what they are for with `skill_search`."
+)
 
 
 def render_catalogue(skills: Iterable[Skill]) -> str:
@@ -24,7 +29,7 @@ def render_catalogue(skills: Iterable[Skill]) -> str:
     usable = sorted(filter(is_in_catalogue, skills), key=lambda skill: skill.name)
     lines = [_line(skill) for skill in usable if skill.is_listed]
     if len(lines) < len(usable):
-        lines.append(_SEARCH.format(count=len(usable) - len(lines)))
+        lines.append(_SEARCH_NOTE.format(count=len(usable) - len(lines)))
     return "\n".join(lines)
 
 
@@ -43,11 +48,11 @@ def max_list_tokens(window: int) -> int:
     return max(_MIN_TOKENS, min(_MAX_TOKENS, window // _SHARE_OF_WINDOW))
 
 
-def is_over(skills: Iterable[Skill], *, window: int) -> bool:
+def exceeds_window(skills: Iterable[Skill], *, window: int) -> bool:
     return sum(map(tokens_of, skills)) > max_list_tokens(window)
 
 
-def with_room(
+def fit_to_window(
     skills: Sequence[Skill],
     *,
     window: int,
@@ -56,10 +61,10 @@ def with_room(
 ) -> tuple[Skill, ...]:
     """The same skills, of which only as many are listed as there is room for: the most used first,
     then those that fit the query best."""
-    if not is_over(skills, window=window):
+    if not exceeds_window(skills, window=window):
         return tuple(skills)
     usable = {skill.name: skill.description for skill in skills if is_in_catalogue(skill)}
-    counts, fit = uses or {}, Ranking(usable).scores(query)
+    counts, fit = uses or {}, Bm25Index(usable).scores(query)
 
     def rank(skill: Skill) -> tuple[float, float, str]:
         return -counts.get(skill.name, 0), -fit.get(skill.name, 0.0), skill.name
@@ -77,3 +82,39 @@ def with_room(
 def _line(skill: Skill) -> str:
     name, description = (" ".join(text.split()) for text in (skill.name, skill.description))
     return f'<skill name="{escape(name)}">{escape(description, quote=False)}</skill>'
+
+
+_MAX_RESULTS = 10
+_SEARCH_TRAITS = Traits(read_only=True, concurrent=True, in_doubt="retry")
+_SEARCH_SPEC = ToolSpec(
+    name="skill_search",
+    description=(
+        "Find skills that your list of skills has no room for. Returns the names and descriptions"
+        " that fit best; use one with the tool `skill`."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "query": {"type": "string", "description": "Words for the work to be done."}
+        },
+        "required": ["query"],
+        "additionalProperties": False,
+    },
+)
+
+
+def skill_search_tool(skills: Sequence[Skill]) -> Tool:
+    by_name = {skill.name: skill for skill in skills}
+    ranking = Bm25Index({skill.name: skill.description for skill in skills})
+
+    async def run(call: Call) -> ToolResult:
+        names = ranking.search(str(call.input.get("query", "")), _MAX_RESULTS)
+        if not names:
+            return ToolResult.text("No skill fits. Try other words for the work.")
+        return ToolResult.text("\n".join(_search_line(by_name[name]) for name in names))
+
+    return Tool(spec=_SEARCH_SPEC, run=run, traits=lambda _: _SEARCH_TRAITS)
+
+
+def _search_line(skill: Skill) -> str:
+    return f"- {skill.name}: {' '.join(skill.description.split())}"

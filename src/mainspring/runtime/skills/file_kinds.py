@@ -6,7 +6,7 @@ import re
 from pathlib import PurePosixPath
 from typing import Literal, TypeAlias
 
-Kind: TypeAlias = Literal[
+FileKind: TypeAlias = Literal[
     "script",  # something runs it
     "prose",  # the model reads it
     "data",  # either may
@@ -65,7 +65,7 @@ _SHEBANG = re.compile(
 _WIDE = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"\xef\xbb\xbf": "utf-8-sig"}
 
 
-def kind_of(path: str, content: bytes, *, is_executable: bool) -> Kind:
+def kind_of(path: str, content: bytes, *, is_executable: bool) -> FileKind:
     suffix = PurePosixPath(path).suffix.lower()
     if suffix in _COMPILED or (content.startswith(_PROGRAM_STARTS) and b"\0" in content):
         return "program"
@@ -88,15 +88,27 @@ def language_of(path: str, content: bytes) -> str:
     return _LANGUAGES.get(PurePosixPath(name).suffix) or _BY_NAME.get(name, "")
 
 
-def is_disguised(path: str, content: bytes, kind: Kind) -> bool:
+def is_disguised(path: str, content: bytes, file_kind: FileKind) -> bool:
     """Whether it can be run, and its name says that it is something to read or to look at."""
     named = PurePosixPath(path).suffix.lower()
-    looks_harmless = named in (_PROSE - {""}) | _OFFICE | _SEEN
-    is_run = kind == "program" or _SHEBANG.match(content) is not None
+    looks_harmless = named in (_PROSE - {""}) | _OFFICE | _VIEWED_ENDINGS
+    is_run = file_kind == "program" or _SHEBANG.match(content) is not None
     return looks_harmless and is_run
 
 
-_SEEN = {".png", ".jpg", ".jpeg", ".gif", ".webp", ".svg", ".pdf", ".csv", ".json", ".yaml", ".yml"}
+_VIEWED_ENDINGS = {
+    ".png",
+    ".jpg",
+    ".jpeg",
+    ".gif",
+    ".webp",
+    ".svg",
+    ".pdf",
+    ".csv",
+    ".json",
+    ".yaml",
+    ".yml",
+}
 
 
 def text_of(content: bytes) -> str:

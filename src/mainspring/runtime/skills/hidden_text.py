@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from mainspring.runtime.skills.scan_rule import Found, Severity
+from mainspring.runtime.skills.scan_rule import ScanMatch, Severity
 
 _MAX_EXCERPT = 160
 _TAGS = r"\U000e0000-\U000e007f"
@@ -33,11 +33,11 @@ _MIXED_NAME = re.compile(
 )
 
 
-def visible(text: str) -> str:
+def make_visible(text: str) -> str:
     """A short piece of foreign text in one line, fit to be shown: nothing in it steers or hides."""
     flat = " ".join(text[: 4 * _MAX_EXCERPT].split(" ")).strip()
     shown = "".join(
-        each if each.isprintable() and not _UNSEEN.match(each) else _escaped(each) for each in flat
+        item if item.isprintable() and not _UNSEEN.match(item) else _escaped(item) for item in flat
     )
     return shown if len(shown) <= _MAX_EXCERPT else f"{shown[: _MAX_EXCERPT - 1]}…"
 
@@ -46,7 +46,7 @@ def _escaped(character: str) -> str:
     return " " if character in "\n\t\r" else f"\\u{{{ord(character):x}}}"
 
 
-def revealed(text: str) -> str:
+def reveal_text(text: str) -> str:
     """The text as a model takes it: without what is not seen, letters as what they look like.
     Its lines are the same."""
     text = _STEERING.sub("", text)
@@ -59,12 +59,12 @@ def has_mixed_letters(name: str) -> bool:
     return _MIXED_NAME.search(name) is not None
 
 
-def hidden_in(text: str, *, is_script: bool) -> Iterator[Found]:
+def find_hidden_text(text: str, *, is_script: bool) -> Iterator[ScanMatch]:
     """What is there and not seen; the mark at the very start of a file is usual."""
     for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
         if control := _CONTROLS.search(line):
             rule = "control-characters"
-            yield Found(rule, "hidden", "caution", number, _around(line, control), _WHY[rule])
+            yield ScanMatch(rule, "hidden", "caution", number, _around(line, control), _WHY[rule])
         if line.isascii():
             continue
         for run in _UNSEEN.finditer(line):
@@ -76,10 +76,10 @@ def hidden_in(text: str, *, is_script: bool) -> Iterator[Found]:
             )
             if found is not None:
                 rule, severity, excerpt = found
-                yield Found(rule, "hidden", severity, number, excerpt, _WHY[rule])
+                yield ScanMatch(rule, "hidden", severity, number, excerpt, _WHY[rule])
         if pair := _MIXED.search(line):
             excerpt = _around(line, pair)
-            yield Found(
+            yield ScanMatch(
                 "mixed-letters", "hidden", "caution", number, excerpt, _WHY["mixed-letters"]
             )
 
@@ -92,25 +92,25 @@ _WHY = {
     "zero-width": "Characters without a width split words that are looked for, or carry a message.",
     "mixed-letters": "Latin and Cyrillic letters in one word: it is not what it looks like.",
 }
-_Judged: TypeAlias = tuple[str, Severity, str]
+_Judgement: TypeAlias = tuple[str, Severity, str]
 
 
 def _around(line: str, found: re.Match[str]) -> str:
-    return visible(line[max(0, found.start() - 30) : found.end() + 60])
+    return make_visible(line[max(0, found.start() - 30) : found.end() + 60])
 
 
-def _tags(line: str, run: re.Match[str]) -> _Judged | None:
-    tags = [each for each in run[0] if "\U000e0000" <= each <= "\U000e007f"]
+def _tags(line: str, run: re.Match[str]) -> _Judgement | None:
+    tags = [item for item in run[0] if "\U000e0000" <= item <= "\U000e007f"]
     # Flags of regions are written with a few of them: a black flag, five letters, an end.
     is_flag = len(run[0]) <= 7 and line[max(0, run.start() - 1) : run.start()] == "\U0001f3f4"
     if not tags or is_flag:
         return None
-    said = "".join(chr(ord(each) - 0xE0000) for each in tags if ord(each) > 0xE001F)
-    return "tag-characters", "danger", f"hidden text: {visible(said)}"
+    said = "".join(chr(ord(tag) - 0xE0000) for tag in tags if ord(tag) > 0xE001F)
+    return "tag-characters", "danger", f"hidden text: {make_visible(said)}"
 
 
-def _selectors(run: re.Match[str]) -> _Judged | None:
-    many = sum(1 for each in run[0] if _is_selector(each))
+def _selectors(run: re.Match[str]) -> _Judgement | None:
+    many = sum(1 for item in run[0] if _is_selector(item))
     return ("variation-selectors", "danger", f"{many} in a row") if many >= 3 else None
 
 
@@ -118,7 +118,7 @@ def _is_selector(character: str) -> bool:
     return "\ufe00" <= character <= "\ufe0f" or "\U000e0100" <= character <= "\U000e01ef"
 
 
-def _bidi(line: str, run: re.Match[str], *, is_script: bool) -> _Judged | None:
+def _bidi(line: str, run: re.Match[str], *, is_script: bool) -> _Judgement | None:
     turns = set(run[0]) & _TURNS
     if not turns:
         return None
@@ -126,12 +126,12 @@ def _bidi(line: str, run: re.Match[str], *, is_script: bool) -> _Judged | None:
     return "bidi-controls", "danger" if is_worse else "caution", _around(line, run)
 
 
-def _zero_width(line: str, run: re.Match[str]) -> _Judged | None:
-    if all(_is_selector(each) for each in run[0]):
+def _zero_width(line: str, run: re.Match[str]) -> _Judgement | None:
+    if all(_is_selector(item) for item in run[0]):
         return None
     beside = line[max(0, run.start() - 1) : run.start()] + line[run.end() : run.end() + 1]
     is_long = len(run[0]) >= 8
     # Between signs of emoji and in the scripts that need them, they are usual.
-    if not is_long and not any(each.isascii() and each.isalnum() for each in beside):
+    if not is_long and not any(item.isascii() and item.isalnum() for item in beside):
         return None
     return "zero-width", "danger" if is_long else "caution", _around(line, run)

@@ -5,18 +5,108 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections import Counter
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
+from typing import cast
 
 from msgspec import Struct
 
-from mainspring.runtime.skills.contents import Item, contents_hash, read_contents
-from mainspring.runtime.skills.file_kinds import Kind, is_disguised, kind_of, language_of, text_of
-from mainspring.runtime.skills.hidden_text import has_mixed_letters, hidden_in, visible
-from mainspring.runtime.skills.scan_asks import asks_of, hook_commands, steering_file
-from mainspring.runtime.skills.scan_rule import Found, Severity, Topic
-from mainspring.runtime.skills.scan_text import Page, command_hits, hosts_in, page_of, text_hits
+from mainspring.runtime.agent_folder.frontmatter_fields import Fields, read_frontmatter
+from mainspring.runtime.skills.file_kinds import (
+    FileKind,
+    is_disguised,
+    kind_of,
+    language_of,
+    text_of,
+)
+from mainspring.runtime.skills.hidden_text import find_hidden_text, has_mixed_letters, make_visible
+from mainspring.runtime.skills.scan_rule import ScanMatch, Severity, Topic
+from mainspring.runtime.skills.scan_text import (
+    ScannedText,
+    find_command_matches,
+    find_hosts,
+    find_matches,
+    scanned_text,
+)
+from mainspring.runtime.skills.skill_contents import ContentItem, contents_hash, read_contents
+
+_WHOLE_SHELL = re.compile(r"(?:Bash|shell|\*)(?:\(\s*(?:\*|:\*)?\s*\))?", re.IGNORECASE)
+_SHELL_EQUIVALENT = re.compile(
+    r"Bash\(\s*(?:sudo|su|env|xargs|ssh|(?:ba|z|da|k)?sh|python[\d.]*|node|perl|ruby|php|eval|curl"
+    r"|wget|npx|uvx|docker|find|awk)\b[^)]{0,20}\*\s*\)",
+    re.IGNORECASE,
+)
+_STEERING_FILES = {
+    **dict.fromkeys(("hooks.json", ".mcp.json", "mcp.json"), "starts programs of its own"),
+    **dict.fromkeys(("settings.json", "settings.local.json"), "changes what agents may do"),
+    **dict.fromkeys(("claude.md", "agents.md", "soul.md"), "instructs agents without being asked"),
+    **dict.fromkeys((".npmrc", ".gitmodules", ".envrc", "conftest.py"), "steers other programs"),
+}
+
+
+def find_permission_requests(text: str) -> Iterator[ScanMatch]:
+    """Of the text of a SKILL.md or of a command."""
+    fields = Fields(read_frontmatter(text), "")
+
+    def ask(rule: str, severity: Severity, key: str, what: str, why: str) -> ScanMatch:
+        return ScanMatch(rule, "permissions", severity, fields.line(key), make_visible(what), why)
+
+    tools = defaultdict[tuple[str, Severity, str], list[str]](list)
+    for tool in fields.words("allowed-tools") or ():
+        tools[_judge_tool(tool)].append(tool)
+    for (rule, severity, why), named in tools.items():
+        yield ask(rule, severity, "allowed-tools", ", ".join(named), why)
+    if hooks := fields.mapping("hooks"):
+        why = "It runs commands by itself while it is in use."
+        yield ask("hooks", "caution", "hooks", ", ".join(hooks), why)
+    if not fields.flag("user-invocable", default=True):
+        yield ask("model-only", "note", "user-invocable", "", "Only the model can call it.")
+    if fields.flag("disable-model-invocation"):
+        why = "Only a person can call it; the model does not see it."
+        yield ask("person-only", "note", "disable-model-invocation", "", why)
+    for key in filter(fields.value, ("permissionMode", "permissions", "mcpServers")):
+        why = "It wants to change what agents may do or reach; here that counts for nothing."
+        yield ask("permission-mode", "caution", key, f"{key}: {fields.value(key)}", why)
+
+
+def hook_commands(text: str) -> list[tuple[int, str]]:
+    """Whatever stands in the hooks of a head, each text with the line of those hooks."""
+    fields = Fields(read_frontmatter(text), "")
+    line = fields.line("hooks") or 1
+    return [(line, said) for said in _texts(fields.value("hooks"))]
+
+
+def _texts(value: object) -> Iterator[str]:
+    match value:
+        case str(text):
+            yield text
+        case dict():
+            for entry in cast("dict[str, object]", value).values():
+                yield from _texts(entry)
+        case list():
+            for item in cast("list[object]", value):
+                yield from _texts(item)
+        case _:
+            pass
+
+
+def find_steering_file(path: str) -> ScanMatch | None:
+    name = PurePosixPath(path).name.lower()
+    if name not in _STEERING_FILES:
+        return None
+    why = f"A file that {_STEERING_FILES[name]}."
+    return ScanMatch("brings-settings", "permissions", "caution", None, name, why)
+
+
+def _judge_tool(tool: str) -> tuple[str, Severity, str]:
+    if _WHOLE_SHELL.fullmatch(tool):
+        return "any-command", "caution", "Trusted, it may run any command and nobody is asked."
+    if _SHELL_EQUIVALENT.match(tool):
+        return "any-command", "caution", "Such a command can run any other, and nobody is asked."
+    return "allowed-tool", "note", "Trusted, it may use this and nobody is asked."
+
 
 SEVERITIES: tuple[Severity, ...] = ("danger", "caution", "note")
 """Worst first."""
@@ -25,10 +115,10 @@ MAX_SCANNED_BYTES = 1_000_000
 _MAX_HITS = 300
 _MAX_ALIKE = 5
 _MAX_HOSTS = 100
-_READABLE: tuple[Kind, ...] = ("script", "prose", "data")
+_READABLE: tuple[FileKind, ...] = ("script", "prose", "data")
 
 
-class Hit(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ScanHit(Struct, frozen=True, kw_only=True, omit_defaults=True):
     severity: Severity
     rule: str
     topic: Topic
@@ -45,16 +135,16 @@ class Hit(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class ScannedFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
     path: str
     size: int
-    kind: Kind
+    kind: FileKind
     language: str = ""
     is_executable: bool = False
 
 
-class Report(Struct, frozen=True, kw_only=True):
+class ScanReport(Struct, frozen=True, kw_only=True):
     hash: str
     """Of everything that was looked at: what is vouched for, if somebody does."""
     files: tuple[ScannedFile, ...]
-    hits: tuple[Hit, ...]
+    hits: tuple[ScanHit, ...]
     """Worst first."""
     left_off: int
     """Hits beyond those; none of them is worse than the last one here."""
@@ -66,11 +156,11 @@ class Report(Struct, frozen=True, kw_only=True):
         """The worst there is; `None`: nothing was found, which is not to say that it is safe."""
         return self.hits[0].severity if self.hits else None
 
-    def of(self, severity: Severity) -> list[Hit]:
+    def of(self, severity: Severity) -> list[ScanHit]:
         return [hit for hit in self.hits if hit.severity == severity]
 
 
-def scan(place: Path) -> Report:
+def scan(place: Path) -> ScanReport:
     """Look into a skill's folder, or a single file. Blocks while it reads.
 
     Raises:
@@ -79,17 +169,17 @@ def scan(place: Path) -> Report:
     """
     items = read_contents(place)
     files: list[ScannedFile] = []
-    hits: list[Hit] = []
+    hits: list[ScanHit] = []
     hosts: set[str] = set()
     for item in items:
-        file = _described(item)
+        file = _scanned_file(item)
         files.append(file)
-        page = _page(item, file.kind)
-        hosts.update(hosts_in(page) if page else ())
-        found = _found(item, file, page, is_command=len(items) == 1)
-        hits.extend(_few(file.path, found))
+        page = _scanned_text(item, file.kind)
+        hosts.update(find_hosts(page) if page else ())
+        found = _file_matches(item, file, page, is_command=len(items) == 1)
+        hits.extend(_limit_hits(file.path, found))
     hits.sort(key=lambda hit: (SEVERITIES.index(hit.severity), hit.file, hit.line or 0))
-    return Report(
+    return ScanReport(
         hash=contents_hash(items),
         files=tuple(files),
         hits=tuple(hits[:_MAX_HITS]),
@@ -98,108 +188,116 @@ def scan(place: Path) -> Report:
     )
 
 
-def _described(item: Item) -> ScannedFile:
-    kind = kind_of(item.path, item.content, is_executable=item.is_executable)
+def _scanned_file(content_item: ContentItem) -> ScannedFile:
+    kind = kind_of(
+        content_item.path, content_item.content, is_executable=content_item.is_executable
+    )
     return ScannedFile(
-        path=visible(item.path),
-        size=len(item.content),
+        path=make_visible(content_item.path),
+        size=len(content_item.content),
         kind=kind,
-        language=language_of(item.path, item.content) if kind == "script" else "",
-        is_executable=item.is_executable,
+        language=language_of(content_item.path, content_item.content) if kind == "script" else "",
+        is_executable=content_item.is_executable,
     )
 
 
-def _page(item: Item, kind: Kind) -> Page | None:
-    if kind not in _READABLE:
+def _scanned_text(content_item: ContentItem, file_kind: FileKind) -> ScannedText | None:
+    if file_kind not in _READABLE:
         return None
-    text = text_of(item.content[:MAX_SCANNED_BYTES])
-    return page_of(item.path, text, is_script=kind == "script", is_prose=kind == "prose")
+    text = text_of(content_item.content[:MAX_SCANNED_BYTES])
+    return scanned_text(
+        content_item.path, text, is_script=file_kind == "script", is_prose=file_kind == "prose"
+    )
 
 
-def _found(
-    item: Item, file: ScannedFile, page: Page | None, *, is_command: bool
-) -> Iterator[Found]:
-    yield from _by_name(item)
-    if item.link is not None or item.is_special:
-        yield from _no_file(item)
+def _file_matches(
+    content_item: ContentItem, file: ScannedFile, page: ScannedText | None, *, is_command: bool
+) -> Iterator[ScanMatch]:
+    yield from _name_matches(content_item)
+    if content_item.link is not None or content_item.is_special:
+        yield from _special_file_matches(content_item)
         return
-    yield from _by_kind(item, file.kind)
+    yield from _kind_matches(content_item, file.kind)
     if page is None:
         return
-    text = text_of(item.content[:MAX_SCANNED_BYTES])
-    yield from text_hits(page)
-    yield from hidden_in(text, is_script=page.is_script)
-    if is_command or PurePosixPath(item.path).name.lower() == "skill.md":
-        yield from asks_of(text)
-        yield from command_hits(item.path, hook_commands(text))
+    text = text_of(content_item.content[:MAX_SCANNED_BYTES])
+    yield from find_matches(page)
+    yield from find_hidden_text(text, is_script=page.is_script)
+    if is_command or PurePosixPath(content_item.path).name.lower() == "skill.md":
+        yield from find_permission_requests(text)
+        yield from find_command_matches(content_item.path, hook_commands(text))
 
 
-def _by_name(item: Item) -> Iterator[Found]:
-    shown = visible(item.path)
-    if has_mixed_letters(item.path) or not item.path.isprintable():
+def _name_matches(content_item: ContentItem) -> Iterator[ScanMatch]:
+    shown = make_visible(content_item.path)
+    if has_mixed_letters(content_item.path) or not content_item.path.isprintable():
         why = "Its name is not what it looks like."
-        yield Found("deceptive-name", "hidden", "danger", None, shown, why)
-    elif any(part.startswith(".") for part in PurePosixPath(item.path).parts):
-        yield Found("hidden-file", "hidden", "note", None, shown, "It is not shown by default.")
-    if steering := steering_file(item.path):
+        yield ScanMatch("deceptive-name", "hidden", "danger", None, shown, why)
+    elif any(part.startswith(".") for part in PurePosixPath(content_item.path).parts):
+        yield ScanMatch("hidden-file", "hidden", "note", None, shown, "It is not shown by default.")
+    if steering := find_steering_file(content_item.path):
         yield steering
 
 
-def _no_file(item: Item) -> Iterator[Found]:
-    if item.link is None:
+def _special_file_matches(content_item: ContentItem) -> Iterator[ScanMatch]:
+    if content_item.link is None:
         why = "A pipe, a socket or a device: nothing that a skill needs."
-        yield Found("special-file", "links", "danger", None, visible(item.path), why)
+        yield ScanMatch(
+            "special-file", "links", "danger", None, make_visible(content_item.path), why
+        )
         return
-    target = posixpath.join(posixpath.dirname(item.path), item.link.replace("\\", "/"))
-    leads_out = os.path.isabs(item.link) or posixpath.normpath(target).split("/")[0] == ".."
-    excerpt = visible(f"{item.path} -> {item.link}")
+    target = posixpath.join(
+        posixpath.dirname(content_item.path), content_item.link.replace("\\", "/")
+    )
+    leads_out = os.path.isabs(content_item.link) or posixpath.normpath(target).split("/")[0] == ".."
+    excerpt = make_visible(f"{content_item.path} -> {content_item.link}")
     if leads_out:
         why = "A link out of the skill: whoever reads it reads something else of yours."
-        yield Found("link-out", "links", "danger", None, excerpt, why)
+        yield ScanMatch("link-out", "links", "danger", None, excerpt, why)
     else:
-        yield Found("link", "links", "note", None, excerpt, "A link inside of the skill.")
+        yield ScanMatch("link", "links", "note", None, excerpt, "A link inside of the skill.")
 
 
-def _by_kind(item: Item, kind: Kind) -> Iterator[Found]:
-    shown = visible(item.path)
-    if is_disguised(item.path, item.content, kind):
+def _kind_matches(content_item: ContentItem, file_kind: FileKind) -> Iterator[ScanMatch]:
+    shown = make_visible(content_item.path)
+    if is_disguised(content_item.path, content_item.content, file_kind):
         why = "It can be run, and its name says that it is something else."
-        yield Found("disguised", "binaries", "danger", None, shown, why)
-    if kind == "program":
+        yield ScanMatch("disguised", "binaries", "danger", None, shown, why)
+    if file_kind == "program":
         why = "A compiled program: nobody can read what it does."
-        yield Found("program", "binaries", "danger", None, shown, why)
-    elif kind == "archive":
+        yield ScanMatch("program", "binaries", "danger", None, shown, why)
+    elif file_kind == "archive":
         why = "An archive: what is in it was not looked at."
-        yield Found("archive", "binaries", "caution", None, shown, why)
-    elif kind == "binary":
+        yield ScanMatch("archive", "binaries", "caution", None, shown, why)
+    elif file_kind == "binary":
         why = "No text: it was not looked into."
-        yield Found("binary", "binaries", "note", None, shown, why)
-    elif len(item.content) > MAX_SCANNED_BYTES:
+        yield ScanMatch("binary", "binaries", "note", None, shown, why)
+    elif len(content_item.content) > MAX_SCANNED_BYTES:
         why = f"Only the first {MAX_SCANNED_BYTES:,} bytes of it were looked at."
-        yield Found("too-long", "size", "caution", None, shown, why)
+        yield ScanMatch("too-long", "size", "caution", None, shown, why)
 
 
-def _few(path: str, found: Iterable[Found]) -> Iterator[Hit]:
+def _limit_hits(path: str, scan_match: Iterable[ScanMatch]) -> Iterator[ScanHit]:
     """Of what says the same, the first few; with the last one of them, how many there are."""
-    kept: dict[tuple[str, Severity], list[Found]] = {}
+    kept: dict[tuple[str, Severity], list[ScanMatch]] = {}
     beyond: Counter[tuple[str, Severity]] = Counter()
-    for each in found:
-        alike = kept.setdefault((each.rule, each.severity), [])
-        if any(each.line == other.line for other in alike):
+    for entry in scan_match:
+        alike = kept.setdefault((entry.rule, entry.severity), [])
+        if any(entry.line == other.line for other in alike):
             continue
         if len(alike) < _MAX_ALIKE:
-            alike.append(each)
+            alike.append(entry)
         else:
-            beyond[each.rule, each.severity] += 1
+            beyond[entry.rule, entry.severity] += 1
     for key, alike in kept.items():
-        for each in alike:
-            yield Hit(
-                severity=each.severity,
-                rule=each.rule,
-                topic=each.topic,
+        for item in alike:
+            yield ScanHit(
+                severity=item.severity,
+                rule=item.rule,
+                topic=item.topic,
                 file=path,
-                line=each.line,
-                excerpt=each.excerpt,
-                why=each.why,
-                more=beyond[key] if each is alike[-1] else 0,
+                line=item.line,
+                excerpt=item.excerpt,
+                why=item.why,
+                more=beyond[key] if item is alike[-1] else 0,
             )

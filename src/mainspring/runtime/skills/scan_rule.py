@@ -28,13 +28,13 @@ Topic: TypeAlias = Literal[
 ]
 
 
-class Match(Protocol):
+class RegexMatch(Protocol):
     def span(self, number: int = 0, /) -> tuple[int, int]: ...
 
 
-class Pattern(Protocol):
-    def search(self, text: bytes, /) -> Match | None: ...
-    def finditer(self, text: bytes, /) -> Iterator[Match]: ...
+class RegexPattern(Protocol):
+    def search(self, text: bytes, /) -> RegexMatch | None: ...
+    def finditer(self, text: bytes, /) -> Iterator[RegexMatch]: ...
 
 
 _OPTIONS = re2.Options()
@@ -42,14 +42,14 @@ _OPTIONS.encoding = re2.Options.Encoding.LATIN1  # pyright: ignore[reportUnknown
 _OPTIONS.case_sensitive = False
 
 
-def compiled(*alternatives: str) -> Pattern:
+def compile_pattern(*alternatives: str) -> RegexPattern:
     """Linear in the text. Keep to `*` rather than large counts: those make it slow."""
-    joined = "|".join(f"(?:{each})" for each in alternatives)
-    return cast("Pattern", re2.compile(joined.encode(), _OPTIONS))  # pyright: ignore[reportUnknownMemberType]
+    joined = "|".join(f"(?:{alternative})" for alternative in alternatives)
+    return cast("RegexPattern", re2.compile(joined.encode(), _OPTIONS))  # pyright: ignore[reportUnknownMemberType]
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ScanRule:
     name: str
     topic: Topic
     script: Severity | None
@@ -57,11 +57,11 @@ class Rule:
     prose: Severity | None
     """What it means in what a model or a person reads."""
     why: str
-    pattern: Pattern
+    regex_pattern: RegexPattern
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ScanMatch:
     """Something in one file."""
 
     rule: str

@@ -11,9 +11,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, islice
 
-from mainspring.runtime.skills.hidden_text import revealed, visible
-from mainspring.runtime.skills.scan_lasting import LASTING
-from mainspring.runtime.skills.scan_prose import (
+from mainspring.runtime.skills.hidden_text import make_visible, reveal_text
+from mainspring.runtime.skills.scan_code_rules import (
+    BLOB,
+    CODE_RULES,
+    KNOWN_INSTALLERS,
+    LIFECYCLE,
+    LONG_LINE,
+    PAIR_RULES,
+    PIPED_TO_SHELL,
+)
+from mainspring.runtime.skills.scan_persistence_rules import PERSISTENCE_RULES
+from mainspring.runtime.skills.scan_prose_rules import (
     AT_ONCE,
     COMMENT,
     HIDDEN_STYLE,
@@ -22,28 +31,25 @@ from mainspring.runtime.skills.scan_prose import (
     LINK,
     OUT_OF_SIGHT,
 )
-from mainspring.runtime.skills.scan_rule import Found, Match, Rule, Severity, compiled
-from mainspring.runtime.skills.scan_rules import (
-    BLOB,
-    KNOWN_INSTALLERS,
-    LIFECYCLE,
-    LONG_LINE,
-    PAIRS,
-    PIPED_TO_SHELL,
-    POWERS,
+from mainspring.runtime.skills.scan_rule import (
+    RegexMatch,
+    ScanMatch,
+    ScanRule,
+    Severity,
+    compile_pattern,
 )
 
-_RULES = (*POWERS, *LASTING)
+_RULES = (*CODE_RULES, *PERSISTENCE_RULES)
 _UNMARKED = bytes.maketrans(b"*`", b"  ")
 """Words in bold or in code are words."""
-_MOST = 1000
+_MAX_MATCHES = 1000
 """Times that one thing is looked for in one file."""
 _LONG_LINE = 5000
 _LONG_BLOB = 400
 _MAX_DECODED = 100_000
-_HOST = compiled(r"https?://[a-z0-9][a-z0-9.-]*")
+_HOST = compile_pattern(r"https?://[a-z0-9][a-z0-9.-]*")
 _INLINE_PROGRAM = re.compile(rb"\s+-(?:m\s+json\.tool\b|(?:[np]{0,2}e|c)\s)")
-_RUNS_INPUT = compiled(
+_RUNS_INPUT = compile_pattern(
     r"\b(?:exec|eval|compile|system|subprocess|popen|spawn|pickle|marshal|import)\w*\s*[(.]"
 )
 _RELATIVE = re.compile(
@@ -54,7 +60,7 @@ _HEX = re.compile(rb"(?:[0-9a-fA-F]{2})+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class ScannedText:
     """A text as a model takes it, in UTF-8."""
 
     path: str
@@ -83,84 +89,92 @@ class Page:
         number = bisect_right(self._starts, offset)
         return self.numbers[number - 1] if self.numbers else number
 
-    def found(self, rule: Rule, severity: Severity, span: tuple[int, int]) -> Found:
+    def match(self, scan_rule: ScanRule, severity: Severity, span: tuple[int, int]) -> ScanMatch:
         start = span[0]
         while start < span[1] - 1 and self.text[start : start + 1].isspace():
             start += 1
         first = max(self.text.rfind(b"\n", 0, start) + 1, start - 40)
         last = self.text.find(b"\n", start, start + 240)
         shown = self.text[first : start + 240 if last < 0 else last].decode("utf-8", "replace")
-        excerpt = self.told + visible(shown)
-        return Found(rule.name, rule.topic, severity, self.line(start), excerpt, rule.why)
+        excerpt = self.told + make_visible(shown)
+        return ScanMatch(
+            scan_rule.name, scan_rule.topic, severity, self.line(start), excerpt, scan_rule.why
+        )
 
 
-def page_of(path: str, text: str, *, is_script: bool, is_prose: bool) -> Page:
-    plain = revealed(text).encode("utf-8", "replace")
-    return Page(path=path, text=plain, is_script=is_script, is_prose=is_prose)
+def scanned_text(path: str, text: str, *, is_script: bool, is_prose: bool) -> ScannedText:
+    plain = reveal_text(text).encode("utf-8", "replace")
+    return ScannedText(path=path, text=plain, is_script=is_script, is_prose=is_prose)
 
 
-def text_hits(page: Page) -> Iterator[Found]:
-    yield from _hits(page, (*_RULES, OUT_OF_SIGHT), is_script=page.is_script)
+def find_matches(page: ScannedText) -> Iterator[ScanMatch]:
+    yield from _rule_matches(page, (*_RULES, OUT_OF_SIGHT), is_script=page.is_script)
     words = replace(page, text=page.text.translate(_UNMARKED), written=page.text)
-    yield from _hits(words, INJECTION, is_script=page.is_script)
+    yield from _rule_matches(words, INJECTION, is_script=page.is_script)
     yield from _pairs(page)
     yield from _blobs(page)
     yield from _long_lines(page)
     if page.path.endswith("package.json"):
-        yield from _hits(page, (LIFECYCLE,), is_script=True)
+        yield from _rule_matches(page, (LIFECYCLE,), is_script=True)
     if page.is_prose:
-        yield from _hits(page, (HIDDEN_STYLE,), is_script=False)
+        yield from _rule_matches(page, (HIDDEN_STYLE,), is_script=False)
         yield from _comments(page)
         yield from _links(page)
         yield from _run_at_once(page)
 
 
-def command_hits(path: str, commands: Sequence[tuple[int, str]]) -> Iterator[Found]:
+def find_command_matches(path: str, commands: Sequence[tuple[int, str]]) -> Iterator[ScanMatch]:
     """Commands that the text of a file has run, each with its line: judged as scripts are."""
     lines = [(number, line) for number, text in commands for line in text.split("\n")]
-    plain = revealed("\n".join(line for _, line in lines)).encode("utf-8", "replace")
-    inner = Page(path=path, text=plain, is_script=True, numbers=[number for number, _ in lines])
-    yield from _hits(inner, _RULES, is_script=True)
+    plain = reveal_text("\n".join(line for _, line in lines)).encode("utf-8", "replace")
+    inner = ScannedText(
+        path=path, text=plain, is_script=True, numbers=[number for number, _ in lines]
+    )
+    yield from _rule_matches(inner, _RULES, is_script=True)
     yield from _pairs(inner)
 
 
-def hosts_in(page: Page) -> set[str]:
-    spans = (match.span() for match in islice(_HOST.finditer(page.text), _MOST))
+def find_hosts(page: ScannedText) -> set[str]:
+    spans = (match.span() for match in islice(_HOST.finditer(page.text), _MAX_MATCHES))
     urls = (page.text[start:end].decode().lower() for start, end in spans)
     return {url.partition("://")[2].strip(".-") for url in urls}
 
 
-def _hits(page: Page, rules: Sequence[Rule], *, is_script: bool) -> Iterator[Found]:
+def _rule_matches(
+    page: ScannedText, rules: Sequence[ScanRule], *, is_script: bool
+) -> Iterator[ScanMatch]:
     for rule in rules:
         full = rule.script if is_script else rule.prose
         if full is None:
             continue
-        for count, match in enumerate(rule.pattern.finditer(page.text), 1):
+        for count, match in enumerate(rule.regex_pattern.finditer(page.text), 1):
             # Past that many nobody looks whether each is one of the harmless ones.
-            is_last = count > _MOST
-            yield page.found(
+            is_last = count > _MAX_MATCHES
+            yield page.match(
                 rule, full if is_last else _severity(page, rule, full, match), match.span()
             )
             if is_last:
                 break
 
 
-def _severity(page: Page, rule: Rule, full: Severity, match: Match) -> Severity:
-    start, end = match.span()
+def _severity(
+    page: ScannedText, scan_rule: ScanRule, full: Severity, regex_match: RegexMatch
+) -> Severity:
+    start, end = regex_match.span()
     if page.is_script and _is_comment(page.text, start):
-        full = "caution" if rule is PIPED_TO_SHELL else rule.prose or "note"
+        full = "caution" if scan_rule is PIPED_TO_SHELL else scan_rule.prose or "note"
     if full == "danger" and page.written and _is_mention(page.written, start, end):
         return "caution"
-    if rule is HIDDEN_STYLE and _is_seen(page, start):
+    if scan_rule is HIDDEN_STYLE and _is_seen(page, start):
         return "note"
-    if rule is not PIPED_TO_SHELL:
+    if scan_rule is not PIPED_TO_SHELL:
         return full
     command = page.text[start:end]
     is_known = KNOWN_INSTALLERS.search(command) is not None and command.count(b"://") == 1
     return "caution" if is_known or _is_filter(page.text, end) else full
 
 
-def _is_seen(page: Page, start: int) -> bool:
+def _is_seen(page: ScannedText, start: int) -> bool:
     """Whether people see it all the same: as code, or as white on a color of its own."""
     return b"background" in page.text[start : page.text.find(b">", start)] or page.is_code(start)
 
@@ -193,33 +207,33 @@ def _is_quoted(text: bytes, start: int, end: int) -> bool:
     return any(before.count(mark) % 2 and mark in after for mark in (b"`", b'"'))
 
 
-def _pairs(page: Page) -> Iterator[Found]:
+def _pairs(page: ScannedText) -> Iterator[ScanMatch]:
     """What is worse together than each half of it; in one script only."""
-    for rule, second in PAIRS if page.is_script else ():
-        match = rule.pattern.search(page.text)
+    for rule, second in PAIR_RULES if page.is_script else ():
+        match = rule.regex_pattern.search(page.text)
         if match is not None and second.search(page.text) is not None:
-            yield page.found(rule, "danger", match.span())
+            yield page.match(rule, "danger", match.span())
 
 
-def _blobs(page: Page) -> Iterator[Found]:
+def _blobs(page: ScannedText) -> Iterator[ScanMatch]:
     """Encoded text is read too; one level deep."""
-    for match in islice(BLOB.pattern.finditer(page.text), _MOST):
+    for match in islice(BLOB.regex_pattern.finditer(page.text), _MAX_MATCHES):
         start, end = match.span()
-        said = _decoded(page.text[start : min(end, start + _MAX_DECODED)])
+        said = _decode(page.text[start : min(end, start + _MAX_DECODED)])
         if said is not None:
-            plain = revealed(said).encode("utf-8", "replace")
+            plain = reveal_text(said).encode("utf-8", "replace")
             lines = [page.line(start)] * (plain.count(b"\n") + 1)
-            inner = Page(
+            inner = ScannedText(
                 path=page.path, text=plain, is_script=True, told="encoded: ", numbers=lines
             )
-            yield from _hits(inner, _RULES, is_script=True)
-            yield from _hits(inner, INJECTION, is_script=False)
+            yield from _rule_matches(inner, _RULES, is_script=True)
+            yield from _rule_matches(inner, INJECTION, is_script=False)
         is_picture = page.text[max(0, start - 40) : start].endswith(b";base64,")
         if end - start >= _LONG_BLOB and not is_picture:
-            yield page.found(BLOB, "caution", (start, end))
+            yield page.match(BLOB, "caution", (start, end))
 
 
-def _decoded(blob: bytes) -> str | None:
+def _decode(blob: bytes) -> str | None:
     """`None`: it is no text."""
     blob = blob.replace(b"\n", b"")
     try:
@@ -231,49 +245,51 @@ def _decoded(blob: bytes) -> str | None:
             said = base64.b64decode(whole + b"=" * (-len(whole) % 4)).decode()
     except (ValueError, binascii.Error):
         return None
-    seen = sum(each.isprintable() or each in "\n\t" for each in said)
+    seen = sum(item.isprintable() or item in "\n\t" for item in said)
     return said if seen >= 0.9 * len(said) else None
 
 
-def _long_lines(page: Page) -> Iterator[Found]:
+def _long_lines(page: ScannedText) -> Iterator[ScanMatch]:
     if len(page.text) <= _LONG_LINE:
         return
     severity = LONG_LINE.script if page.is_script else LONG_LINE.prose
     start = 0
     for line in page.text.split(b"\n"):
         if len(line) > _LONG_LINE and severity is not None:
-            yield page.found(LONG_LINE, severity, (start, start + len(line)))
+            yield page.match(LONG_LINE, severity, (start, start + len(line)))
         start += len(line) + 1
 
 
-def _comments(page: Page) -> Iterator[Found]:
+def _comments(page: ScannedText) -> Iterator[ScanMatch]:
     """Those that read as if they were for the model; what rules find in them counts anyway."""
-    spans = [match.span() for match in islice(COMMENT.pattern.finditer(page.text), _MOST)]
+    spans = [
+        match.span() for match in islice(COMMENT.regex_pattern.finditer(page.text), _MAX_MATCHES)
+    ]
     start = page.text.find(b"<!--")
-    while start >= 0 and len(spans) < 2 * _MOST:
+    while start >= 0 and len(spans) < 2 * _MAX_MATCHES:
         end = page.text.find(b"-->", start)
         end = len(page.text) if end < 0 else end
         spans.append((start, end))
         start = page.text.find(b"<!--", end)
     for start, end in spans:
         if IMPERATIVE.search(page.text[start:end]) is not None:
-            yield page.found(COMMENT, "caution", (start, end))
+            yield page.match(COMMENT, "caution", (start, end))
 
 
-def _links(page: Page) -> Iterator[Found]:
-    for match in islice(LINK.pattern.finditer(page.text), _MOST):
+def _links(page: ScannedText) -> Iterator[ScanMatch]:
+    for match in islice(LINK.regex_pattern.finditer(page.text), _MAX_MATCHES):
         start, end = match.span()
         target = page.text[start:end].decode("utf-8", "replace")[2:-1].strip()
         where = posixpath.normpath(posixpath.join(posixpath.dirname(page.path), target))
         if not target.startswith("..") or where.startswith(".."):
-            yield page.found(LINK, "note", (start, end))
+            yield page.match(LINK, "note", (start, end))
 
 
-def _run_at_once(page: Page) -> Iterator[Found]:
+def _run_at_once(page: ScannedText) -> Iterator[ScanMatch]:
     commands: list[tuple[int, str]] = []
-    for match in islice(AT_ONCE.pattern.finditer(page.text), _MOST):
-        yield page.found(AT_ONCE, "caution", match.span())
+    for match in islice(AT_ONCE.regex_pattern.finditer(page.text), _MAX_MATCHES):
+        yield page.match(AT_ONCE, "caution", match.span())
         start, end = match.span()
         command = page.text[start:end].strip().strip(b"!`").decode("utf-8", "replace")
         commands.append((page.line(start), command))
-    yield from command_hits(page.path, commands)
+    yield from find_command_matches(page.path, commands)

@@ -1,8 +1,5 @@
-"""A skill's text with what it is called with: arguments, and facts about the session.
-
-As Claude Code does it: `$ARGUMENTS` is all of them as they were typed, `$0` and `$ARGUMENTS[0]` the
-first of them, `$name` the one that the skill has given that name. One pass, so that nothing in what
-is put in is ever taken for a placeholder.
+"""How a call of a skill becomes text: arguments and session facts substituted as Claude Code
+does it, and the marker of a call that a user typed.
 """
 
 from __future__ import annotations
@@ -12,15 +9,16 @@ import shlex
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from mainspring.core.content import Block, TextBlock, plain_text
 from mainspring.runtime.skills.skill import Skill
 
-_MOST_NAMES = 100
+_MAX_NAMES = 100
 _FACT = r"\$\{(?:CLAUDE|MAINSPRING)_(?P<fact>SESSION_ID|SKILL_DIR|PROJECT_DIR|EFFORT)\}"
 _ONLY_FACTS = re.compile(_FACT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class SkillFacts:
     """What a skill's text can ask for, besides its arguments."""
 
     session_id: str
@@ -29,24 +27,24 @@ class Facts:
     effort: str = "none"
 
 
-def substituted(body: str, arguments: str, skill: Skill, facts: Facts) -> str:
+def substitute_arguments(body: str, arguments: str, skill: Skill, skill_facts: SkillFacts) -> str:
     """Arguments that the text does not ask for come at its end."""
-    filling = Filling(arguments, skill, facts)
+    filling = SkillSubstitution(arguments, skill, skill_facts)
     return filling.fill(body) + filling.rest()
 
 
-def with_facts(text: str, skill: Skill, facts: Facts) -> str:
+def substitute_facts(text: str, skill: Skill, skill_facts: SkillFacts) -> str:
     """For what takes no arguments: permission rules."""
-    return Filling("", skill, facts).only_facts(text)
+    return SkillSubstitution("", skill, skill_facts).only_facts(text)
 
 
 @dataclass
-class Filling:
+class SkillSubstitution:
     """One call of a skill, whose text is filled in piece by piece."""
 
     arguments: str
     skill: Skill
-    facts: Facts
+    skill_facts: SkillFacts
     _is_asked_for: bool = field(default=False, init=False)
 
     def fill(self, text: str) -> str:
@@ -70,7 +68,7 @@ class Filling:
 
     @cached_property
     def _positions(self) -> dict[str, int]:
-        names = self.skill.arguments[:_MOST_NAMES]
+        names = self.skill.arguments[:_MAX_NAMES]
         return {name: at for at, name in reversed(list(enumerate(names)))}
 
     @cached_property
@@ -105,8 +103,26 @@ class Filling:
 
     def _fact(self, name: str) -> str:
         return {
-            "SESSION_ID": self.facts.session_id,
+            "SESSION_ID": self.skill_facts.session_id,
             "SKILL_DIR": self.skill.folder,
-            "PROJECT_DIR": self.facts.project,
-            "EFFORT": self.facts.effort,
+            "PROJECT_DIR": self.skill_facts.project,
+            "EFFORT": self.skill_facts.effort,
         }[name]
+
+
+_CALL_TEXT = "<command-name>/{name}</command-name>\n<command-args>{arguments}</command-args>"
+_CALL_PATTERN = re.compile(
+    r"<command-name>(/[^<\n]{1,200})</command-name>\n<command-args>(.*)</command-args>", re.DOTALL
+)
+
+
+def skill_call_block(name: str, arguments: str) -> TextBlock:
+    """What comes before the text of the skill."""
+    return TextBlock(_CALL_TEXT.format(name=name, arguments=arguments))
+
+
+def typed_text(message: tuple[Block, ...]) -> str:
+    """A user's message in the user's own words: of a skill that it calls, the call alone."""
+    first = message[0] if message else None
+    called = _CALL_PATTERN.fullmatch(first.text) if isinstance(first, TextBlock) else None
+    return f"{called[1]} {called[2]}".rstrip() if called else plain_text(message)

@@ -22,24 +22,24 @@ from msgspec.structs import replace
 from mainspring.core import clock as clocks
 from mainspring.core import ids
 from mainspring.core.clock import Clock, from_micros, to_micros
-from mainspring.core.errors import AlreadyThere, MainspringError, ServiceError, Stale
+from mainspring.core.errors import AlreadyExists, MainspringError, ServiceError, StaleVersion
 from mainspring.log.group_commit import GroupCommit
-from mainspring.log.records import Put, Record, Records, Remove, Replace, Wanted
+from mainspring.log.records import Put, RecordQuery, RecordRow, Records, Remove, Replace
 from mainspring.service.access.principal import Principal
-from mainspring.service.keeping.drawer import Drawer, Listing, Tabs
-from mainspring.service.keeping.page import Page
+from mainspring.service.storage.pagination import Page
+from mainspring.service.storage.repository import IndexColumns, ListQuery, Repository
 
 KIND = "audit"
 _ANCHOR = "audit_anchor"
-_START = "0" * 64
+_GENESIS_HASH = "0" * 64
 _TRIES = 32
 _BATCH = 500
 _TENANTS_KEPT = 10_000
 
-Actor: TypeAlias = Literal["human", "agent", "worker", "nobody"]
+AuditActor: TypeAlias = Literal["human", "agent", "worker", "nobody"]
 
 
-class Act(Struct, frozen=True, kw_only=True):
+class AuditAction(Struct, frozen=True, kw_only=True):
     """What is to be noted."""
 
     operation: str
@@ -48,7 +48,7 @@ class Act(Struct, frozen=True, kw_only=True):
     """As HTTP has it."""
     key_id: str = ""
     key_name: str = ""
-    actor: Actor = "nobody"
+    actor: AuditActor = "nobody"
     agent_id: str | None = None
     """The agent that did it."""
     targets: dict[str, str] = {}
@@ -59,7 +59,7 @@ class Act(Struct, frozen=True, kw_only=True):
     address: str = ""
 
 
-class Entry(Act, frozen=True, kw_only=True):
+class AuditEntry(AuditAction, frozen=True, kw_only=True):
     id: str
     seq: int
     """From 1, without a gap."""
@@ -74,7 +74,7 @@ class Entry(Act, frozen=True, kw_only=True):
     type: Literal["audit_entry"] = "audit_entry"
 
 
-class Anchor(Struct, frozen=True, kw_only=True):
+class AuditAnchor(Struct, frozen=True, kw_only=True):
     """The last entry that was let go by age: where the chain is hung up now."""
 
     id: str
@@ -82,7 +82,7 @@ class Anchor(Struct, frozen=True, kw_only=True):
     hash: str
 
 
-class Verified(Struct, frozen=True, kw_only=True):
+class AuditVerification(Struct, frozen=True, kw_only=True):
     tenant_id: str
     entries: int
     last_seq: int
@@ -96,23 +96,23 @@ class Verified(Struct, frozen=True, kw_only=True):
 
 
 @dataclass(slots=True)
-class _Job:
-    act: Act
+class _PendingEntry:
+    audit_action: AuditAction
     moment: datetime
     error: MainspringError | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class _End:
+class _ChainEnd:
     seq: int = 0
-    hash: str = _START
+    hash: str = _GENESIS_HASH
     created: int = 0
 
 
 @dataclass(slots=True)
 class _Chain:
     tenant: str
-    end: _End | None = None
+    chain_end: _ChainEnd | None = None
     """As this process knows it."""
 
 
@@ -127,11 +127,13 @@ class Audit:
         self._records = records
         self._clock = clock
         self._new_id = new_id
-        self._drawer = Drawer(records, KIND, Entry, tabs=_tabs, clock=clock)
-        self._anchors = Drawer(records, _ANCHOR, Anchor, clock=clock)
-        self._commits: dict[str, GroupCommit[_Job]] = {}
+        self._repository = Repository(
+            records, KIND, AuditEntry, columns=_index_columns, clock=clock
+        )
+        self._anchors = Repository(records, _ANCHOR, AuditAnchor, clock=clock)
+        self._commits: dict[str, GroupCommit[_PendingEntry]] = {}
 
-    async def note(self, tenant: str, act: Act) -> None:
+    async def note(self, tenant: str, audit_action: AuditAction) -> None:
         """Durable when this returns.
 
         Raises: StoreFailed, Stale: others wrote so much that there was no getting in.
@@ -141,40 +143,40 @@ class Audit:
                 self._commits.pop(next(iter(self._commits)))
             commits = GroupCommit(partial(self._commit, _Chain(tenant)))
             self._commits[tenant] = commits
-        job = _Job(act, self._clock())
+        job = _PendingEntry(audit_action, self._clock())
         await commits.run(job)
         if job.error is not None:
             raise job.error
 
-    async def page(self, tenant: str, listing: Listing) -> Page[Entry]:
-        return await self._drawer.page(tenant, listing)
+    async def page(self, tenant: str, list_query: ListQuery) -> Page[AuditEntry]:
+        return await self._repository.page(tenant, list_query)
 
-    async def entries(self, tenant: str) -> AsyncGenerator[Entry, None]:
+    async def entries(self, tenant: str) -> AsyncGenerator[AuditEntry, None]:
         """All of them, from the first."""
-        after: Record | None = None
+        after: RecordRow | None = None
         while found := await self._records.list(
-            Wanted(kind=KIND, tenant=tenant, order="asc", after=after, limit=_BATCH)
+            RecordQuery(kind=KIND, tenant=tenant, order="asc", after=after, limit=_BATCH)
         ):
             for record in found:
-                yield self._drawer.read(record)
+                yield self._repository.read(record)
             after = found[-1]
 
-    async def verify(self, tenant: str, *, head: str | None = None) -> Verified:
+    async def verify(self, tenant: str, *, head: str | None = None) -> AuditVerification:
         """Whether the chain is whole, and has the entry with a hash that was kept elsewhere."""
-        last = await self._anchored(tenant)
+        last = await self._anchor_end(tenant)
         problems: list[str] = []
         is_met = head is None or head == last.hash
         count = 0
         async for entry in self.entries(tenant):
-            problems += _faults(last, entry)
-            last = _End(entry.seq, entry.hash)
+            problems += _chain_problems(last, entry)
+            last = _ChainEnd(entry.seq, entry.hash)
             is_met = is_met or entry.hash == head
             count += 1
         if not is_met:
             problems.append(
                 f"there is no entry with the hash {head}: the end was cut off or remade"
             )
-        return Verified(
+        return AuditVerification(
             tenant_id=tenant,
             entries=count,
             last_seq=last.seq,
@@ -187,95 +189,99 @@ class Audit:
         upto = to_micros(self._clock() - keep)
         gone = 0
         while found := await self._records.list(
-            Wanted(kind=KIND, tenant=tenant, order="asc", created_upto=upto, limit=_BATCH)
+            RecordQuery(kind=KIND, tenant=tenant, order="asc", created_upto=upto, limit=_BATCH)
         ):
-            last = self._drawer.read(found[-1])
-            anchor = Anchor(id=_anchor_id(tenant), seq=last.seq, hash=last.hash)
+            last = self._repository.read(found[-1])
+            anchor = AuditAnchor(id=_anchor_id(tenant), seq=last.seq, hash=last.hash)
             kept = await self._anchor_record(tenant)
             hung: Put | Replace
             if kept is None:
-                hung = self._anchors.putting(tenant, anchor)
+                hung = self._anchors.put_change(tenant, anchor)
             else:
-                hung = self._anchors.replacing(kept, anchor)
+                hung = self._anchors.replace_change(kept, anchor)
             try:
-                await self._records.write(hung, *(Remove(record=record) for record in found))
+                await self._records.write(hung, *(Remove(record_row=record) for record in found))
             except ServiceError:  # another process is at it
                 return gone
             gone += len(found)
         return gone
 
-    async def _commit(self, chain: _Chain, jobs: Sequence[_Job]) -> None:
+    async def _commit(self, chain: _Chain, pending_entries: Sequence[_PendingEntry]) -> None:
         try:
-            await self._extend(chain, jobs)
+            await self._extend(chain, pending_entries)
         except MainspringError as error:
-            chain.end = None
-            for job in jobs:
+            chain.chain_end = None
+            for job in pending_entries:
                 job.error = error
 
-    async def _extend(self, chain: _Chain, jobs: Sequence[_Job]) -> None:
+    async def _extend(self, chain: _Chain, pending_entries: Sequence[_PendingEntry]) -> None:
         for _ in range(_TRIES):
-            end = chain.end or await self._read_end(chain.tenant)
+            end = chain.chain_end or await self._read_end(chain.tenant)
             puts: list[Put] = []
-            for job in jobs:
-                put, end = self._linked(chain.tenant, job, end)
+            for job in pending_entries:
+                put, end = self._link(chain.tenant, job, end)
                 puts.append(put)
             try:
                 await self._records.write(*puts)
-            except AlreadyThere:  # another process has taken the number
-                chain.end = None
+            except AlreadyExists:  # another process has taken the number
+                chain.chain_end = None
                 continue
-            chain.end = end
+            chain.chain_end = end
             return
-        raise Stale("the audit: others kept writing")
+        raise StaleVersion("the audit: others kept writing")
 
-    def _linked(self, tenant: str, job: _Job, end: _End) -> tuple[Put, _End]:
-        created = max(to_micros(job.moment), end.created + 1)  # lists are in the chain's order
-        bare = Entry(
+    def _link(
+        self, tenant: str, pending_entry: _PendingEntry, chain_end: _ChainEnd
+    ) -> tuple[Put, _ChainEnd]:
+        created = max(
+            to_micros(pending_entry.moment), chain_end.created + 1
+        )  # lists are in the chain's order
+        bare = AuditEntry(
             id=self._new_id("audit"),
-            seq=end.seq + 1,
+            seq=chain_end.seq + 1,
             time=from_micros(created),
             tenant_id=tenant,
-            previous=end.hash,
-            **msgspec.structs.asdict(job.act),
+            previous=chain_end.hash,
+            **msgspec.structs.asdict(pending_entry.audit_action),
         )
-        entry = replace(bare, hash=_hashed(bare))
-        record = Record(
+        entry = replace(bare, hash=_entry_hash(bare))
+        record = RecordRow(
             tenant=tenant,
             kind=KIND,
             id=entry.id,
             created=created,
             updated=created,
             body=msgspec.json.encode(entry),
-            name=_tabs(entry).name,
-            label=_tabs(entry).label,
+            name=_index_columns(entry).name,
+            label=_index_columns(entry).label,
         )
-        return Put(record=record), _End(entry.seq, entry.hash, created)
+        return Put(record_row=record), _ChainEnd(entry.seq, entry.hash, created)
 
-    async def _read_end(self, tenant: str) -> _End:
-        found = await self._records.list(Wanted(kind=KIND, tenant=tenant, limit=1))
+    async def _read_end(self, tenant: str) -> _ChainEnd:
+        found = await self._records.list(RecordQuery(kind=KIND, tenant=tenant, limit=1))
         if not found:
-            return await self._anchored(tenant)
-        entry = self._drawer.read(found[0])
-        return _End(entry.seq, entry.hash, found[0].created)
+            return await self._anchor_end(tenant)
+        entry = self._repository.read(found[0])
+        return _ChainEnd(entry.seq, entry.hash, found[0].created)
 
-    async def _anchored(self, tenant: str) -> _End:
+    async def _anchor_end(self, tenant: str) -> _ChainEnd:
         record = await self._anchor_record(tenant)
         if record is None:
-            return _End()
+            return _ChainEnd()
         anchor = self._anchors.read(record)
-        return _End(anchor.seq, anchor.hash)
+        return _ChainEnd(anchor.seq, anchor.hash)
 
-    async def _anchor_record(self, tenant: str) -> Record | None:
-        found = await self._records.list(Wanted(kind=_ANCHOR, tenant=tenant, limit=1))
+    async def _anchor_record(self, tenant: str) -> RecordRow | None:
+        found = await self._records.list(RecordQuery(kind=_ANCHOR, tenant=tenant, limit=1))
         return found[0] if found else None
 
 
-def attributed(act: Act, who: Principal | None) -> Act:
+def attribute_to(audit_action: AuditAction, who: Principal | None) -> AuditAction:
     """With who did it."""
     if who is None or not who.key_id:
-        return act
+        return audit_action
     return replace(
-        act,
+        audit_action,
         key_id=who.key_id,
         key_name=who.name,
         actor="worker" if who.environment_id else "agent" if who.acting_agent else "human",
@@ -283,25 +289,25 @@ def attributed(act: Act, who: Principal | None) -> Act:
     )
 
 
-def _tabs(entry: Entry) -> Tabs:
-    return Tabs(name=f"{entry.seq:015d}", label=entry.key_id)
+def _index_columns(audit_entry: AuditEntry) -> IndexColumns:
+    return IndexColumns(name=f"{audit_entry.seq:015d}", label=audit_entry.key_id)
 
 
 def _anchor_id(tenant: str) -> str:
     return f"anchor_{tenant}"
 
 
-def _hashed(entry: Entry) -> str:
-    told = msgspec.json.encode(replace(entry, hash=""), order="sorted")
+def _entry_hash(audit_entry: AuditEntry) -> str:
+    told = msgspec.json.encode(replace(audit_entry, hash=""), order="sorted")
     return hashlib.sha256(told).hexdigest()
 
 
-def _faults(last: _End, entry: Entry) -> list[str]:
+def _chain_problems(last: _ChainEnd, audit_entry: AuditEntry) -> list[str]:
     found: list[str] = []
-    if entry.seq != last.seq + 1:
-        found.append(f"entry {entry.seq} follows {last.seq}: what was between is gone")
-    elif entry.previous != last.hash:
-        found.append(f"entry {entry.seq} does not go on from {last.seq}")
-    if entry.hash != _hashed(entry):
-        found.append(f"entry {entry.seq} was changed")
+    if audit_entry.seq != last.seq + 1:
+        found.append(f"entry {audit_entry.seq} follows {last.seq}: what was between is gone")
+    elif audit_entry.previous != last.hash:
+        found.append(f"entry {audit_entry.seq} does not go on from {last.seq}")
+    if audit_entry.hash != _entry_hash(audit_entry):
+        found.append(f"entry {audit_entry.seq} was changed")
     return found

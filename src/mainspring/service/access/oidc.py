@@ -12,10 +12,10 @@ import jwt
 import msgspec
 
 from mainspring.core.errors import Forbidden, Unauthenticated
-from mainspring.service.access.issuers import Issuer, check_issuers
+from mainspring.service.access.oidc_issuers import OidcIssuer, check_issuers
 from mainspring.service.access.principal import ROLES, Principal, Role
 
-Fetch: TypeAlias = Callable[[str], Awaitable[bytes]]
+FetchBytes: TypeAlias = Callable[[str], Awaitable[bytes]]
 """What stands at an address. Raises whatever it does when it cannot tell."""
 
 MAX_TOKEN = 16_384
@@ -31,12 +31,14 @@ _MAX_JWKS = 1_000_000
 _LOG = logging.getLogger("mainspring.oidc")
 
 
-class KeySet:
+class IssuerKeySet:
     """The public keys of one issuer, fetched when they are needed."""
 
-    def __init__(self, issuer: Issuer, fetch: Fetch, monotonic: Callable[[], float]) -> None:
-        self._issuer = issuer
-        self._fetch = fetch
+    def __init__(
+        self, oidc_issuer: OidcIssuer, fetch_bytes: FetchBytes, monotonic: Callable[[], float]
+    ) -> None:
+        self._oidc_issuer = oidc_issuer
+        self._fetch_bytes = fetch_bytes
         self._monotonic = monotonic
         self._keys: Mapping[str, jwt.PyJWK] = {}
         self._fetched: float | None = None
@@ -48,7 +50,7 @@ class KeySet:
         if self._age() > FRESH_SECONDS or self._named(kid) is None:
             await self._refresh()
         if self._age() > STALE_SECONDS:
-            raise Unauthenticated(f"the keys of {self._issuer.issuer} cannot be had now")
+            raise Unauthenticated(f"the keys of {self._oidc_issuer.issuer} cannot be had now")
         if (found := self._named(kid)) is None:
             raise Unauthenticated("the token is signed with a key that its issuer does not have")
         return found
@@ -69,9 +71,9 @@ class KeySet:
             self._tried = asked
             try:
                 with anyio.fail_after(_FETCH_SECONDS):
-                    keys = _read(await self._fetch(self._issuer.jwks_url))
+                    keys = _parse_jwks(await self._fetch_bytes(self._oidc_issuer.jwks_url))
             except Exception as error:  # noqa: BLE001 (it may fail in any way; old keys remain)
-                _LOG.warning("the keys of %s: %s", self._issuer.issuer, error)
+                _LOG.warning("the keys of %s: %s", self._oidc_issuer.issuer, error)
                 return
             self._keys, self._fetched = keys, asked
 
@@ -81,15 +83,18 @@ class IssuedTokens:
 
     def __init__(
         self,
-        issuers: tuple[Issuer, ...],
-        fetch: Fetch,
+        oidc_issuers: tuple[OidcIssuer, ...],
+        fetch_bytes: FetchBytes,
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Raises: InvalidInput."""
-        check_issuers(issuers)
-        self._issuers = {each.issuer: each for each in issuers}
-        self._keys = {each.issuer: KeySet(each, fetch, monotonic) for each in issuers}
+        check_issuers(oidc_issuers)
+        self._issuers = {oidc_issuer.issuer: oidc_issuer for oidc_issuer in oidc_issuers}
+        self._keys = {
+            oidc_issuer.issuer: IssuerKeySet(oidc_issuer, fetch_bytes, monotonic)
+            for oidc_issuer in oidc_issuers
+        }
 
     def is_one(self, secret: str) -> bool:
         return secret.startswith("eyJ") and secret.count(".") == 2
@@ -113,7 +118,7 @@ class IssuedTokens:
             raise Unauthenticated(f"the token does not hold: {error}") from None
         return _principal(issuer, claims)
 
-    def _read(self, token: str) -> tuple[Issuer, str | None, str]:
+    def _read(self, token: str) -> tuple[OidcIssuer, str | None, str]:
         """Which keys to try it with; nothing of it is believed yet."""
         if len(token) > MAX_TOKEN or not token.isascii():
             raise Unauthenticated("the token does not hold: it is too long, or no token")
@@ -131,7 +136,7 @@ class IssuedTokens:
         return issuer, kid if isinstance(kid, str) else None, str(algorithm)
 
 
-def _read(raw: bytes) -> Mapping[str, jwt.PyJWK]:
+def _parse_jwks(raw: bytes) -> Mapping[str, jwt.PyJWK]:
     if len(raw) > _MAX_JWKS:
         raise ValueError("too large")
     found = msgspec.json.decode(raw, type=dict[str, Any])
@@ -146,34 +151,34 @@ def _read(raw: bytes) -> Mapping[str, jwt.PyJWK]:
     return keys
 
 
-def _principal(issuer: Issuer, claims: Mapping[str, Any]) -> Principal:
+def _principal(oidc_issuer: OidcIssuer, claims: Mapping[str, Any]) -> Principal:
     subject = str(claims["sub"])[:256]
-    name = str(_claim(claims, issuer.name_claim) or subject)[:256]
+    name = str(_claim(claims, oidc_issuer.name_claim) or subject)[:256]
     return Principal(
-        tenant=_tenant(issuer, claims),
+        tenant=_tenant(oidc_issuer, claims),
         key_id=f"oidc:{subject}",
         issuer=str(claims["iss"]),
-        role=_role(issuer, claims),
+        role=_role(oidc_issuer, claims),
         name=name,
     )
 
 
-def _tenant(issuer: Issuer, claims: Mapping[str, Any]) -> str:
-    if issuer.tenant is not None:
-        return issuer.tenant
-    said = _texts(_claim(claims, issuer.tenant_claim or ""))
-    meant = {issuer.tenants[each] for each in said if each in issuer.tenants}
+def _tenant(oidc_issuer: OidcIssuer, claims: Mapping[str, Any]) -> str:
+    if oidc_issuer.tenant is not None:
+        return oidc_issuer.tenant
+    said = _texts(_claim(claims, oidc_issuer.tenant_claim or ""))
+    meant = {oidc_issuer.tenants[item] for item in said if item in oidc_issuer.tenants}
     if len(meant) != 1:
-        raise Forbidden(f"the claim {issuer.tenant_claim} names no tenant here, or several")
+        raise Forbidden(f"the claim {oidc_issuer.tenant_claim} names no tenant here, or several")
     return meant.pop()
 
 
-def _role(issuer: Issuer, claims: Mapping[str, Any]) -> Role:
-    said = _texts(_claim(claims, issuer.role_claim))
-    meant = [issuer.roles[each] for each in said if each in issuer.roles]
+def _role(oidc_issuer: OidcIssuer, claims: Mapping[str, Any]) -> Role:
+    said = _texts(_claim(claims, oidc_issuer.role_claim))
+    meant = [oidc_issuer.roles[item] for item in said if item in oidc_issuer.roles]
     if not meant:
-        raise Forbidden(f"the claim {issuer.role_claim} names no role here")
-    return ROLES[max(ROLES.index(each) for each in meant)]
+        raise Forbidden(f"the claim {oidc_issuer.role_claim} names no role here")
+    return ROLES[max(ROLES.index(item) for item in meant)]
 
 
 def _claim(claims: Mapping[str, Any], name: str) -> object:
@@ -192,5 +197,5 @@ def _texts(value: object) -> list[str]:
     if isinstance(value, str):
         return [value]
     if isinstance(value, list):
-        return [each for each in cast("list[object]", value) if isinstance(each, str)]
+        return [item for item in cast("list[object]", value) if isinstance(item, str)]
     return []

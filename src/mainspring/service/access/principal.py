@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from mainspring.core.errors import Forbidden
-from mainspring.core.sender import Sender, at_machine
+from mainspring.core.sender import Sender, local_user
 
 Role: TypeAlias = Literal["viewer", "user", "operator", "admin"]
 """Each may do what those before it may: look; run sessions; change agents and environments, answer
 for others, see the audit; manage keys."""
-AT_THE_MACHINE = "cli"
+CLI_PRINCIPAL = "cli"
 """The `key_id` of whoever uses the command line on the machine of the store."""
 ROLES: tuple[Role, ...] = ("viewer", "user", "operator", "admin")
 
@@ -50,8 +50,8 @@ class Principal:
             return Sender(kind="worker", id=self.key_id, on_behalf_of=(self.environment_id,))
         if self.acting_agent is not None:
             return Sender(kind="agent", id=self.acting_agent, on_behalf_of=(self.key_id,))
-        if self.key_id == AT_THE_MACHINE:
-            return at_machine(self.name)
+        if self.key_id == CLI_PRINCIPAL:
+            return local_user(self.name)
         return Sender(kind="person", id=self.key_id)
 
     def is_at_least(self, role: Role) -> bool:

@@ -13,22 +13,22 @@ from msgspec.structs import replace
 from mainspring.core import clock as clocks
 from mainspring.core import ids
 from mainspring.core.clock import Clock
-from mainspring.core.errors import AlreadyThere, Forbidden, InvalidInput, NotFound
+from mainspring.core.errors import AlreadyExists, Forbidden, InvalidInput, NotFound
 from mainspring.log.records import Put, Records
 from mainspring.service.access.principal import Principal
-from mainspring.service.keeping.drawer import Drawer, Listing
-from mainspring.service.keeping.page import Page
+from mainspring.service.storage.pagination import Page
+from mainspring.service.storage.repository import ListQuery, Repository
 
-ROOT = "default"
+ROOT_TENANT = "default"
 """The first tenant, made at the first start. Its administrators are the platform's."""
-PLATFORM = ""
+PLATFORM_TENANT = ""
 """What tenants are kept under: nobody's key is of this tenant."""
 
 TenantId = Annotated[ids.TenantId, Meta(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}\Z")]
 PerMinute: TypeAlias = Annotated[int, Meta(ge=1, le=10_000_000)]
 Usd: TypeAlias = Decimal
 """Dollars, as text in JSON."""
-Budgets: TypeAlias = Annotated[dict[str, Usd], Meta(max_length=1000)]
+AgentBudgets: TypeAlias = Annotated[dict[str, Usd], Meta(max_length=1000)]
 
 
 class Tenant(Struct, frozen=True, kw_only=True):
@@ -39,7 +39,7 @@ class Tenant(Struct, frozen=True, kw_only=True):
     requests_per_minute: int | None = None
     """Of all its keys together, for each API process; `None`: what the platform grants."""
     daily_budget_usd: Usd | None = None
-    agent_daily_budgets_usd: Budgets = {}
+    agent_daily_budgets_usd: AgentBudgets = {}
     """By the agent's name; `*` is for those that are not named."""
     disabled_at: datetime | None = None
     type: Literal["tenant"] = "tenant"
@@ -50,7 +50,7 @@ class CreateTenant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     name: Annotated[str, Meta(max_length=256)] = ""
     requests_per_minute: PerMinute | None = None
     daily_budget_usd: Usd | None = None
-    agent_daily_budgets_usd: Budgets = {}
+    agent_daily_budgets_usd: AgentBudgets = {}
 
 
 class UpdateTenant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,29 +59,29 @@ class UpdateTenant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     name: Annotated[str, Meta(max_length=256)] | UnsetType = UNSET
     requests_per_minute: PerMinute | UnsetType | None = UNSET
     daily_budget_usd: Usd | UnsetType | None = UNSET
-    agent_daily_budgets_usd: Budgets | UnsetType = UNSET
+    agent_daily_budgets_usd: AgentBudgets | UnsetType = UNSET
 
 
 class Tenants:
     def __init__(self, records: Records, *, clock: Clock = clocks.now) -> None:
-        self._drawer = Drawer(records, "tenant", Tenant, clock=clock)
+        self._repository = Repository(records, "tenant", Tenant, clock=clock)
         self._clock = clock
 
     async def create(self, asked: CreateTenant) -> Tenant:
         """Raises: AlreadyThere."""
-        return await self._drawer.put(PLATFORM, self._made(asked))
+        return await self._repository.put(PLATFORM_TENANT, self._new_tenant(asked))
 
-    def creating(self, asked: CreateTenant) -> Put:
+    def create_change(self, asked: CreateTenant) -> Put:
         """The change that `create` makes, for several of them in one write."""
-        return self._drawer.putting(PLATFORM, self._made(asked))
+        return self._repository.put_change(PLATFORM_TENANT, self._new_tenant(asked))
 
     async def ensure_root(self) -> None:
-        with suppress(AlreadyThere):
-            await self.create(CreateTenant(id=ROOT))
+        with suppress(AlreadyExists):
+            await self.create(CreateTenant(id=ROOT_TENANT))
 
     async def get(self, tenant_id: str) -> Tenant:
         """Raises: NotFound."""
-        return await self._drawer.get(PLATFORM, tenant_id)
+        return await self._repository.get(PLATFORM_TENANT, tenant_id)
 
     async def is_disabled(self, tenant_id: str) -> bool:
         """Nothing is done for it then: neither what its people ask nor what its clocks do."""
@@ -99,9 +99,9 @@ class Tenants:
         }
 
         def change(known: Tenant) -> Tenant:
-            return _checked(replace(known, **given, updated_at=self._clock()))
+            return _check_tenant(replace(known, **given, updated_at=self._clock()))
 
-        return await self._drawer.update(PLATFORM, tenant_id, change)
+        return await self._repository.update(PLATFORM_TENANT, tenant_id, change)
 
     async def disable(self, tenant_id: str) -> Tenant:
         """Its keys no longer open anything and its agents stop, within seconds; nothing of it is
@@ -109,28 +109,28 @@ class Tenants:
 
         Raises: InvalidInput: the root tenant, without which nobody could enable it again.
         """
-        if tenant_id == ROOT:
-            raise InvalidInput(f"the tenant {ROOT} is the platform's own and stays enabled")
+        if tenant_id == ROOT_TENANT:
+            raise InvalidInput(f"the tenant {ROOT_TENANT} is the platform's own and stays enabled")
 
         def change(known: Tenant) -> Tenant:
             now = self._clock()
             return replace(known, disabled_at=known.disabled_at or now, updated_at=now)
 
-        return await self._drawer.update(PLATFORM, tenant_id, change)
+        return await self._repository.update(PLATFORM_TENANT, tenant_id, change)
 
     async def enable(self, tenant_id: str) -> Tenant:
-        return await self._drawer.update(
-            PLATFORM,
+        return await self._repository.update(
+            PLATFORM_TENANT,
             tenant_id,
             lambda known: replace(known, disabled_at=None, updated_at=self._clock()),
         )
 
-    async def page(self, listing: Listing) -> Page[Tenant]:
-        return await self._drawer.page(PLATFORM, listing)
+    async def page(self, list_query: ListQuery) -> Page[Tenant]:
+        return await self._repository.page(PLATFORM_TENANT, list_query)
 
-    def _made(self, asked: CreateTenant) -> Tenant:
+    def _new_tenant(self, asked: CreateTenant) -> Tenant:
         now = self._clock()
-        return _checked(
+        return _check_tenant(
             Tenant(
                 id=asked.id,
                 name=asked.name or asked.id,
@@ -147,8 +147,8 @@ def require_platform(who: Principal) -> None:
     """Raises: Forbidden: only administrators of the root tenant manage tenants."""
     who.require("admin")
     who.require_human()
-    if who.tenant != ROOT or who.agent_id is not None:
-        raise Forbidden(f"tenants are managed by administrators of the tenant {ROOT}")
+    if who.tenant != ROOT_TENANT or who.agent_id is not None:
+        raise Forbidden(f"tenants are managed by administrators of the tenant {ROOT_TENANT}")
 
 
 def check_usd(name: str, amount: Decimal | None) -> None:
@@ -157,7 +157,7 @@ def check_usd(name: str, amount: Decimal | None) -> None:
         raise InvalidInput(f"{name}: an amount of US dollars, 0 or more")
 
 
-def _checked(tenant: Tenant) -> Tenant:
+def _check_tenant(tenant: Tenant) -> Tenant:
     check_usd("daily_budget_usd", tenant.daily_budget_usd)
     for agent, amount in tenant.agent_daily_budgets_usd.items():
         check_usd(f"agent_daily_budgets_usd.{agent}", amount)

@@ -18,42 +18,50 @@ from mainspring.core.errors import (
     MainspringError,
     NotFound,
     SessionNotFound,
-    Stale,
+    StaleVersion,
     StoreFailed,
 )
 from mainspring.core.events import PermissionUpdated, RuleText, UserToolConfirmation
 from mainspring.core.sender import Sender
-from mainspring.harness.permissions.always import always, update_of
+from mainspring.harness.permissions.always_allow import always_allow_rule, rule_update
 from mainspring.log.session_log import SessionLog
 from mainspring.service.access.principal import Principal
-from mainspring.service.approvals.answering import EXPIRED, Leave, answer_client_id, answered_by
-from mainspring.service.approvals.calls import questions
-from mainspring.service.approvals.keeping import ApprovalKeeper, Teller, may_answer
-from mainspring.service.approvals.record import KIND, Approval, Result
-from mainspring.service.keeping.drawer import Listing
-from mainspring.service.keeping.notice import Notice
-from mainspring.service.keeping.page import Page
-from mainspring.service.sessions.digest import Digests
-from mainspring.service.sessions.premises import Wake
-from mainspring.service.sessions.record import SessionRecord
-from mainspring.service.work.dispatch import Job
-from mainspring.service.work.jobs import PutJob, unqueued
+from mainspring.service.approvals.answer_permission import (
+    ANSWERED_BY_EXPIRY,
+    AnswerPermission,
+    answer_client_id,
+    answered_by,
+)
+from mainspring.service.approvals.approval_record import KIND, Approval, ApprovalResult
+from mainspring.service.approvals.pending_calls import read_questions
+from mainspring.service.approvals.reconciliation import (
+    ApprovalReconciler,
+    NotificationWriter,
+    may_answer,
+)
+from mainspring.service.jobs.dispatcher import Job, PutJob, no_enqueue
+from mainspring.service.sessions.dependencies import WakeSession
+from mainspring.service.sessions.session_digest import Digests
+from mainspring.service.sessions.session_record import SessionRecord
+from mainspring.service.storage.notifications import Notification
+from mainspring.service.storage.pagination import Page
+from mainspring.service.storage.repository import ListQuery
 
 MAX_MESSAGE_CHARS = 10_000
 MAX_AT_ONCE = 100
 
-_EXPIRY = Sender(kind="system", id="approval_expiry")
+_EXPIRY_SENDER = Sender(kind="system", id="approval_expiry")
 
 
-class Answer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    result: Result
+class ApprovalAnswer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    result: ApprovalResult
     message: Annotated[str, Meta(min_length=1, max_length=MAX_MESSAGE_CHARS)] | None = None
     """Why not: the agent reads it."""
     for_session: bool = False
     """Allow the like of it in this session from now on, without asking; for operators."""
 
 
-class Answered(Struct, frozen=True, kw_only=True):
+class AnswerResult(Struct, frozen=True, kw_only=True):
     """What came of one of several answers."""
 
     id: str
@@ -61,7 +69,7 @@ class Answered(Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
-async def unwoken(_tenant: str, _session_id: str) -> None:
+async def no_wake(_tenant: str, _session_id: str) -> None:
     """A worker finds by looking what has come to an inbox."""
 
 
@@ -70,42 +78,44 @@ class Approvals:
         self,
         log: SessionLog,
         *,
-        wake: Wake = unwoken,
-        put: PutJob = unqueued,
-        teller: Teller | None = None,
+        wake_session: WakeSession = no_wake,
+        put: PutJob = no_enqueue,
+        notification_writer: NotificationWriter | None = None,
         digests: Digests | None = None,
         clock: Clock = clocks.now,
     ) -> None:
         """`digests`: those of `Sessions`, to fold each log once in a process."""
-        self.keeper = ApprovalKeeper(log, put=put, teller=teller, digests=digests, clock=clock)
+        self.keeper = ApprovalReconciler(
+            log, put=put, notification_writer=notification_writer, digests=digests, clock=clock
+        )
         self.policies = self.keeper.policies
         self._log = log
-        self._wake = wake
+        self._wake_session = wake_session
         self._clock = clock
-        self._drawer = self.keeper.drawer
-        self._leave = Leave(log.store.records, clock=clock)
+        self._repository = self.keeper.repository
+        self._leave = AnswerPermission(log.store.records, clock=clock)
 
-    async def page(self, who: Principal, listing: Listing) -> Page[Approval]:
+    async def page(self, who: Principal, list_query: ListQuery) -> Page[Approval]:
         """What waits; with archived ones, what did too."""
         if who.agent_id is not None:
-            if listing.label not in (None, who.agent_id):
+            if list_query.label not in (None, who.agent_id):
                 return Page(data=[])
-            listing = dataclasses.replace(listing, label=who.agent_id)
-        found = await self._drawer.page(who.tenant, listing)
-        shown = [await self._shown(who.tenant, each) for each in found.data]
+            list_query = dataclasses.replace(list_query, label=who.agent_id)
+        found = await self._repository.page(who.tenant, list_query)
+        shown = [await self._with_policy(who.tenant, item) for item in found.data]
         return Page(data=shown, next_page=found.next_page)
 
     async def get(self, who: Principal, approval_id: str) -> Approval:
         """Raises: NotFound."""
-        return await self._shown(who.tenant, await self._found(who, approval_id))
+        return await self._with_policy(who.tenant, await self._load(who, approval_id))
 
-    async def answer(self, who: Principal, approval_id: str, asked: Answer) -> Approval:
+    async def answer(self, who: Principal, approval_id: str, asked: ApprovalAnswer) -> Approval:
         """Whoever says the same twice is told the same twice.
 
         Raises: NotFound, InvalidInput, Forbidden: they may not; Stale: somebody else has answered
         already, or it waits no more.
         """
-        approval = await self._found(who, approval_id)
+        approval = await self._load(who, approval_id)
         who.require_human()
         said = UserToolConfirmation(
             tool_use_id=approval.tool_use_id,
@@ -119,43 +129,45 @@ class Approvals:
         if approval.status == "waiting":
             session = await self.keeper.sessions.get(who.tenant, approval.session_id)
             await self._leave.check(who, session, {approval.tool_use_id: approval.asked})
-            if await self._submitted(session, approval, said, who.sender, rule):
-                await self._wake(who.tenant, session.id)
+            if await self._submit(session, approval, said, who.sender, rule):
+                await self._wake_session(who.tenant, session.id)
             await self.keeper.catch_up(who.tenant, session.id)
-            approval = await self._found(who, approval_id)
-        _check_said(approval, said)
-        return await self._shown(who.tenant, approval)
+            approval = await self._load(who, approval_id)
+        _check_same_answer(approval, said)
+        return await self._with_policy(who.tenant, approval)
 
     async def answer_all(
-        self, who: Principal, approval_ids: Sequence[str], asked: Answer
-    ) -> list[Answered]:
+        self, who: Principal, approval_ids: Sequence[str], asked: ApprovalAnswer
+    ) -> list[AnswerResult]:
         """Each for itself: what is refused does not hold up the others."""
-        answered: list[Answered] = []
+        answered: list[AnswerResult] = []
         for id_ in dict.fromkeys(approval_ids):
             try:
-                answered.append(Answered(id=id_, approval=await self.answer(who, id_, asked)))
+                answered.append(AnswerResult(id=id_, approval=await self.answer(who, id_, asked)))
             except StoreFailed:
                 raise
             except MainspringError as error:
-                answered.append(Answered(id=id_, error=str(error)))
+                answered.append(AnswerResult(id=id_, error=str(error)))
         return answered
 
     async def attend(self, job: Job) -> None:
         """What a worker does for a job `approval`: what is due about one."""
         tenant = job.tenant
         try:
-            await self.keeper.catch_up(tenant, (await self._drawer.get(tenant, job.key)).session_id)
-            record = await self._drawer.record(tenant, job.key)
+            await self.keeper.catch_up(
+                tenant, (await self._repository.get(tenant, job.key)).session_id
+            )
+            record = await self._repository.record(tenant, job.key)
         except NotFound:
             return
-        approval, now = self._drawer.read(record), self._clock()
+        approval, now = self._repository.read(record), self._clock()
         if approval.due is None or approval.due > now:
             return await self.keeper.put_next(tenant, approval)
         if approval.expires_at is not None and approval.expires_at <= now and not approval.is_left:
             return await self._expire(tenant, approval)
-        notice = Notice(tenant=tenant, type="mainspring.approval_escalated", id=approval.id)
+        notice = Notification(tenant=tenant, type="mainspring.approval_escalated", id=approval.id)
         escalated = replace(approval, escalated_at=now)
-        if not await self.keeper.replaced(tenant, record, escalated, [notice]):
+        if not await self.keeper.replace(tenant, record, escalated, [notice]):
             await self.attend(job)  # somebody was quicker: is there anything left to do?
 
     async def _expire(self, tenant: str, approval: Approval) -> None:
@@ -164,15 +176,15 @@ class Approvals:
         said = UserToolConfirmation(
             tool_use_id=approval.tool_use_id,
             result="deny",
-            deny_message=f"nobody answered within {_in_words(waited)}",
-            answered_by=EXPIRED,
+            deny_message=f"nobody answered within {_duration_text(waited)}",
+            answered_by=ANSWERED_BY_EXPIRY,
         )
         session = await self.keeper.sessions.get(tenant, approval.session_id)
-        if await self._submitted(session, approval, said, _EXPIRY):
-            await self._wake(tenant, session.id)
+        if await self._submit(session, approval, said, _EXPIRY_SENDER):
+            await self._wake_session(tenant, session.id)
         await self.keeper.catch_up(tenant, session.id)
 
-    async def _submitted(
+    async def _submit(
         self,
         session: SessionRecord,
         approval: Approval,
@@ -199,7 +211,7 @@ class Approvals:
         if rule is not None:
             await self._log.submit(
                 session.id,
-                PermissionUpdated(updates=(update_of(rule),), tool_use_id=call_id),
+                PermissionUpdated(updates=(rule_update(rule),), tool_use_id=call_id),
                 sender=sender,
                 client_id=f"permit:{call_id}:{asked}",
             )
@@ -215,24 +227,24 @@ class Approvals:
         is_open = session.archived_at is None and digest.status != "terminated"
         return is_open and found is not None and found[1].asked == approval.asked
 
-    async def _rule(self, who: Principal, approval: Approval, asked: Answer) -> RuleText:
+    async def _rule(self, who: Principal, approval: Approval, asked: ApprovalAnswer) -> RuleText:
         who.require("operator")
         if asked.result != "allow":
             raise InvalidInput("for_session: only with the result allow")
         call_id = approval.tool_use_id
-        known = await questions(self._log, approval.session_id, [call_id])
-        rule = always(approval.name, known[call_id].input) if call_id in known else None
+        known = await read_questions(self._log, approval.session_id, [call_id])
+        rule = always_allow_rule(approval.name, known[call_id].input) if call_id in known else None
         if rule is None:
             raise InvalidInput("for_session: no rule would be narrow enough; allow it this once")
         return rule
 
-    async def _found(self, who: Principal, approval_id: str) -> Approval:
-        approval = await self._drawer.get(who.tenant, approval_id)
+    async def _load(self, who: Principal, approval_id: str) -> Approval:
+        approval = await self._repository.get(who.tenant, approval_id)
         if who.agent_id not in (None, approval.agent_id):
             raise NotFound(KIND, approval_id)
         return approval
 
-    async def _shown(self, tenant: str, approval: Approval) -> Approval:
+    async def _with_policy(self, tenant: str, approval: Approval) -> Approval:
         """With who may answer as it is now."""
         if approval.status != "waiting":
             return approval
@@ -241,19 +253,23 @@ class Approvals:
         return replace(approval, may_answer=may_answer(policy, is_escalated=is_escalated))
 
 
-def _check_said(approval: Approval, said: UserToolConfirmation) -> None:
+def _check_same_answer(approval: Approval, said: UserToolConfirmation) -> None:
     """Raises: Stale: what was said is not what counts."""
     if approval.status != "answered":
-        raise Stale(f"{approval.id} waits no more: it was interrupted, or its session has ended")
+        raise StaleVersion(
+            f"{approval.id} waits no more: it was interrupted, or its session has ended"
+        )
     if (approval.result, approval.answered_by) != (said.result, said.answered_by):
-        who = "nobody in time" if approval.answered_by == EXPIRED else approval.answered_by
-        raise Stale(
+        who = (
+            "nobody in time" if approval.answered_by == ANSWERED_BY_EXPIRY else approval.answered_by
+        )
+        raise StaleVersion(
             f"{approval.id} has been answered already: {approval.result} by {who or 'a client'};"
             " the first answer counts"
         )
 
 
-def _in_words(span: timedelta) -> str:
+def _duration_text(span: timedelta) -> str:
     seconds = int(span.total_seconds())
     for size, unit in ((86_400, "day"), (3600, "hour"), (60, "minute")):
         if seconds % size == 0:

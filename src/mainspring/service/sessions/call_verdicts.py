@@ -11,19 +11,19 @@ from typing import Any
 
 from mainspring.core import events, facts
 from mainspring.core.envelope import AnyPayload, Event
-from mainspring.log.chain import to_event
+from mainspring.log.event_chain import to_event
 from mainspring.log.session_log import ENDLESS, SessionLog
-from mainspring.log.store import SessionRow, Span
+from mainspring.log.store import EventRange, SessionRow
 
 CALLS = (events.AgentToolUse, events.AgentMcpToolUse)
 _CALL_TYPES = frozenset(str(kind.__struct_config__.tag) for kind in CALLS)
-_AHEAD = 16
-_NEWEST = 200
+_LOOKAHEAD = 16
+_TAIL_EVENTS = 200
 """Of a log's events, those among which a call may be that still waits for a gate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class CallVerdict:
     """Of one call."""
 
     seq: int
@@ -46,7 +46,7 @@ class Verdict:
     """Its thread has gone idle since: whoever looks must not wait for a word."""
 
     @property
-    def is_out(self) -> bool:
+    def is_visible(self) -> bool:
         """Whether the call may be shown."""
         return self.said is not None or self.has_run or self.is_closed or self.has_rested
 
@@ -63,14 +63,14 @@ class Verdict:
         return self.said == "ask" or self.is_handed
 
 
-Verdicts = Mapping[str, Verdict]
-_Open = dict[str, Verdict]
+CallVerdicts = Mapping[str, CallVerdict]
+_VerdictsById = dict[str, CallVerdict]
 
 
-async def verdicts(log: SessionLog, session_id: str, found: Iterable[Event]) -> Verdicts:
+async def read_verdicts(log: SessionLog, session_id: str, found: Iterable[Event]) -> CallVerdicts:
     """Of the calls among these events, by their ids, as far as the log has come."""
-    known: _Open = {
-        event.id: Verdict(
+    known: _VerdictsById = {
+        event.id: CallVerdict(
             seq=event.seq,
             thread_id=event.thread_id,
             said=event.payload.evaluated_permission,
@@ -78,40 +78,40 @@ async def verdicts(log: SessionLog, session_id: str, found: Iterable[Event]) -> 
         for event in found
         if isinstance(event.payload, CALLS)
     }
-    await _learn(log, session_id, known, _DECISIONS, lambda verdict: verdict.has_run)
+    await _apply_events(log, session_id, known, _DECISIONS, lambda verdict: verdict.has_run)
     # results may be long, so they are only read for calls that were not done here
     rest = {id_: replace(each, is_closed=False) for id_, each in known.items() if not each.has_run}
-    await _learn(log, session_id, rest, _RESULTS, lambda verdict: verdict.is_closed)
+    await _apply_events(log, session_id, rest, _RESULTS, lambda verdict: verdict.is_closed)
     return known | rest
 
 
-async def visible_end(log: SessionLog, session: SessionRow) -> int:
+async def visible_log_end(log: SessionLog, session: SessionRow) -> int:
     """The last event that may be shown by now: before a call that no gate has spoken on yet."""
     head = session.head.seq
-    newest = Span(
+    newest = EventRange(
         session_id=session.id,
-        after=max(0, head - _NEWEST),
+        after=max(0, head - _TAIL_EVENTS),
         upto=ENDLESS,
         types=_CALL_TYPES,
-        limit=_NEWEST,
+        limit=_TAIL_EVENTS,
     )
     rows = await log.store.read(newest)
-    known = await verdicts(log, session.id, [to_event(session.id, row) for row in rows])
-    return min((each.seq - 1 for each in known.values() if not each.is_out), default=head)
+    known = await read_verdicts(log, session.id, [to_event(session.id, row) for row in rows])
+    return min((item.seq - 1 for item in known.values() if not item.is_visible), default=head)
 
 
-async def _learn(
+async def _apply_events(
     log: SessionLog,
     session_id: str,
-    known: _Open,
-    kinds: Mapping[type[AnyPayload], Callable[[_Open, Event, Any], None]],
-    is_enough: Callable[[Verdict], bool],
+    known: _VerdictsById,
+    kinds: Mapping[type[AnyPayload], Callable[[_VerdictsById, Event, Any], None]],
+    is_enough: Callable[[CallVerdict], bool],
 ) -> None:
     if not known:
         return
     after = min(verdict.seq for verdict in known.values())
     types = [str(kind.__struct_config__.tag) for kind in kinds]
-    soon = _following(log, session_id, after, types, size=4 * len(known) + _AHEAD)
+    soon = _events_after(log, session_id, after, types, size=4 * len(known) + _LOOKAHEAD)
     undecided = dict(sorted(known.items(), key=lambda item: item[1].seq))
     async with aclosing(soon) as later:
         async for event in later:
@@ -119,12 +119,15 @@ async def _learn(
                 return
             if handler := kinds.get(type(event.payload)):
                 handler(undecided, event, event.payload)
-                _set_aside(undecided, known, event.seq, is_enough)
+                _remove_decided(undecided, known, event.seq, is_enough)
     known.update(undecided)
 
 
-def _set_aside(
-    undecided: _Open, known: _Open, upto: int, is_enough: Callable[[Verdict], bool]
+def _remove_decided(
+    undecided: _VerdictsById,
+    known: _VerdictsById,
+    upto: int,
+    is_enough: Callable[[CallVerdict], bool],
 ) -> None:
     """Calls of which enough is known now. Only those before an event can have changed by it, so
     that the price of a page does not grow with the square of its calls."""
@@ -138,7 +141,7 @@ def _set_aside(
         known[id_] = undecided.pop(id_)
 
 
-async def _following(
+async def _events_after(
     log: SessionLog, session_id: str, after: int, types: list[str], *, size: int
 ) -> AsyncGenerator[Event, None]:
     while True:
@@ -150,7 +153,7 @@ async def _following(
         after, size = page[-1].seq, 2 * size
 
 
-def _authorized(known: _Open, _event: Event, payload: facts.ToolCallAuthorized) -> None:
+def _authorized(known: _VerdictsById, _event: Event, payload: facts.ToolCallAuthorized) -> None:
     verdict = known.get(payload.tool_use_id)
     if verdict is not None and verdict.said is None:
         known[payload.tool_use_id] = replace(
@@ -158,62 +161,66 @@ def _authorized(known: _Open, _event: Event, payload: facts.ToolCallAuthorized) 
         )
 
 
-def _started(known: _Open, _event: Event, payload: facts.ToolCallStarted) -> None:
+def _started(known: _VerdictsById, _event: Event, payload: facts.ToolCallStarted) -> None:
     if verdict := known.get(payload.tool_use_id):
         is_handed = payload.by_client
         known[payload.tool_use_id] = replace(verdict, is_handed=is_handed, has_run=not is_handed)
 
 
-def _refused(known: _Open, id_: str) -> None:
+def _refused(known: _VerdictsById, id_: str) -> None:
     verdict = known.get(id_)
     if verdict is not None and not verdict.is_closed:
         known[id_] = replace(verdict, is_closed=True, is_refused=True)
 
 
-def _result(known: _Open, _event: Event, payload: events.AgentToolResult) -> None:
+def _result(known: _VerdictsById, _event: Event, payload: events.AgentToolResult) -> None:
     _refused(known, payload.tool_use_id)
 
 
-def _mcp_result(known: _Open, _event: Event, payload: events.AgentMcpToolResult) -> None:
+def _mcp_result(known: _VerdictsById, _event: Event, payload: events.AgentMcpToolResult) -> None:
     _refused(known, payload.mcp_tool_use_id)
 
 
-def _client_result(known: _Open, _event: Event, payload: events.UserToolResult) -> None:
+def _client_result(known: _VerdictsById, _event: Event, payload: events.UserToolResult) -> None:
     verdict = known.get(payload.tool_use_id)
     if verdict is not None and verdict.is_handed:
         known[payload.tool_use_id] = replace(verdict, is_closed=True)
 
 
-def _confirmed(known: _Open, _event: Event, payload: events.UserToolConfirmation) -> None:
+def _confirmed(known: _VerdictsById, _event: Event, payload: events.UserToolConfirmation) -> None:
     if verdict := known.get(payload.tool_use_id):
         known[payload.tool_use_id] = replace(verdict, is_answered=True)
 
 
-def _next_request(known: _Open, event: Event, payload: events.ModelRequestStarted) -> None:
+def _next_request(known: _VerdictsById, event: Event, payload: events.ModelRequestStarted) -> None:
     """All calls before it have their results."""
     if payload.purpose is None:
-        _of_thread(known, event, event.thread_id, is_closed=True)
+        _update_thread_calls(known, event, event.thread_id, is_closed=True)
 
 
-def _rested(known: _Open, event: Event, _payload: AnyPayload) -> None:
-    _of_thread(known, event, event.thread_id, has_rested=True)
+def _session_idle(known: _VerdictsById, event: Event, _payload: AnyPayload) -> None:
+    _update_thread_calls(known, event, event.thread_id, has_rested=True)
 
 
-def _thread_rested(
-    known: _Open, event: Event, payload: events.ThreadStatusIdle | events.ThreadStatusTerminated
+def _thread_idle(
+    known: _VerdictsById,
+    event: Event,
+    payload: events.ThreadStatusIdle | events.ThreadStatusTerminated,
 ) -> None:
-    _of_thread(known, event, payload.session_thread_id, has_rested=True)
+    _update_thread_calls(known, event, payload.session_thread_id, has_rested=True)
 
 
 def _forked(
-    known: _Open, event: Event, _payload: facts.SessionForked | facts.SessionReceived
+    known: _VerdictsById, event: Event, _payload: facts.SessionForked | facts.SessionReceived
 ) -> None:
     """What was under way is the parent's."""
     for verdict in tuple(known.values()):
-        _of_thread(known, event, verdict.thread_id, has_rested=True)
+        _update_thread_calls(known, event, verdict.thread_id, has_rested=True)
 
 
-def _of_thread(known: _Open, event: Event, thread_id: str, **changes: bool) -> None:
+def _update_thread_calls(
+    known: _VerdictsById, event: Event, thread_id: str, **changes: bool
+) -> None:
     for id_, verdict in known.items():
         if verdict.seq >= event.seq:
             return  # calls are in the order of the log
@@ -221,21 +228,21 @@ def _of_thread(known: _Open, event: Event, thread_id: str, **changes: bool) -> N
             known[id_] = replace(verdict, **changes)
 
 
-_DECISIONS: dict[type[AnyPayload], Callable[[_Open, Event, Any], None]] = {
+_DECISIONS: dict[type[AnyPayload], Callable[[_VerdictsById, Event, Any], None]] = {
     facts.ToolCallAuthorized: _authorized,
     facts.ToolCallStarted: _started,
     events.ModelRequestStarted: _next_request,
 }
-_RESULTS: dict[type[AnyPayload], Callable[[_Open, Event, Any], None]] = {
+_RESULTS: dict[type[AnyPayload], Callable[[_VerdictsById, Event, Any], None]] = {
     events.AgentToolResult: _result,
     events.AgentMcpToolResult: _mcp_result,
     events.UserToolResult: _client_result,
     events.UserToolConfirmation: _confirmed,
     events.ModelRequestStarted: _next_request,
-    events.StatusIdle: _rested,
-    events.StatusTerminated: _rested,
-    events.ThreadStatusIdle: _thread_rested,
-    events.ThreadStatusTerminated: _thread_rested,
+    events.StatusIdle: _session_idle,
+    events.StatusTerminated: _session_idle,
+    events.ThreadStatusIdle: _thread_idle,
+    events.ThreadStatusTerminated: _thread_idle,
     facts.SessionForked: _forked,
     facts.SessionReceived: _forked,
 }

@@ -8,25 +8,25 @@ from collections.abc import Iterable
 
 from mainspring.core.clock import to_micros
 from mainspring.core.envelope import FORMAT, AnyPayload, encode_payload
-from mainspring.core.errors import Stale
+from mainspring.core.errors import StaleVersion
 from mainspring.core.events import (
     ClientPayload,
     UserCustomToolResult,
     UserToolConfirmation,
     UserToolResult,
 )
-from mainspring.log.chain import scrubbed
+from mainspring.log.event_chain import encode_scrubbed
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem
 from mainspring.log.upcast import read_payload
 
 _Answer = UserToolConfirmation | UserCustomToolResult | UserToolResult
 ANSWER_TYPES = frozenset({"user.tool_confirmation", "user.custom_tool_result", "user.tool_result"})
-Key = tuple[str, str]
+AnswerKey = tuple[str, str]
 """The type of an answer and its call: a call can have a confirmation and a result."""
 
 
-def answer_key(payload: AnyPayload) -> Key | None:
+def answer_key(payload: AnyPayload) -> AnswerKey | None:
     """`None` if it answers no call."""
     match payload:
         case UserToolConfirmation(tool_use_id=call_id):
@@ -46,19 +46,19 @@ class EarlierAnswers:
         self._log = log
         self._session_id = session_id
 
-    async def pending(self) -> dict[Key, InboxItem]:
+    async def pending(self) -> dict[AnswerKey, InboxItem]:
         """Answers that the session has not taken up yet."""
-        items: dict[Key, InboxItem] = {}
+        items: dict[AnswerKey, InboxItem] = {}
         for item in await self._log.store.pending(self._session_id, types=ANSWER_TYPES):
             key = answer_key(read_payload(item.type, item.body, item.version))
             if key is not None:
                 items.setdefault(key, item)
         return items
 
-    async def logged(self, keys: Iterable[Key]) -> dict[Key, InboxItem]:
+    async def logged(self, answer_keies: Iterable[AnswerKey]) -> dict[AnswerKey, InboxItem]:
         """Of these, the answers that the session has taken up; the newest of each."""
-        wanted = frozenset(keys)
-        items: dict[Key, InboxItem] = {}
+        wanted = frozenset(answer_keies)
+        items: dict[AnswerKey, InboxItem] = {}
         if not wanted:
             return items
         types = {type_ for type_, _ in wanted}
@@ -82,14 +82,14 @@ class EarlierAnswers:
     def check_same(self, earlier: InboxItem, payload: ClientPayload) -> None:
         """Raises: Stale: the earlier answer was another one."""
         stored = read_payload(earlier.type, earlier.body, earlier.version)
-        clean, _ = scrubbed(payload, self._log.scrub)
+        clean, _ = encode_scrubbed(payload, self._log.scrub)
         if clean != stored:
             key = answer_key(payload)
-            raise another_answer(key[1] if key else "")
+            raise conflicting_answer(key[1] if key else "")
 
 
-def another_answer(call_id: str) -> Stale:
-    return Stale(
+def conflicting_answer(call_id: str) -> StaleVersion:
+    return StaleVersion(
         f"{call_id} has been answered already, with another answer or by somebody else;"
         " the first answer counts"
     )

@@ -14,24 +14,24 @@ from msgspec import Struct
 
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput
-from mainspring.log.chain import to_event
+from mainspring.log.event_chain import to_event
 from mainspring.log.session_log import ENDLESS, SessionLog
-from mainspring.log.store import InboxItem, Span
-from mainspring.service.keeping.page import Limit, Page, cursor_of, place_of
+from mainspring.log.store import EventRange, InboxItem
 from mainspring.service.sessions.wire_events import (
     CROSS_POSTED,
     PUBLIC_TYPES,
-    Shown,
-    View,
-    Wire,
+    EventRenderer,
+    EventView,
+    RenderedEvent,
     WireEvent,
     logged_types,
 )
+from mainspring.service.storage.pagination import Limit, Page, decode_cursor, encode_cursor
 
 MAX_READ = 20_000
 """Events that one request goes through at most; if that is not enough, its page is short."""
 _CHUNK = 1000
-_YES_OR_NO = "user.tool_confirmation"
+_CONFIRMATION = "user.tool_confirmation"
 """Not shown before the session has taken it up: who has to do the call would do it at once."""
 _LAST = ENDLESS - 1
 
@@ -50,10 +50,10 @@ class ListEvents(Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sought:
+class EventQuery:
     """A list of events, resolved: what is wanted, and where to go on."""
 
-    view: View
+    event_view: EventView
     types: frozenset[str] | None
     since: datetime | None
     until: datetime | None
@@ -67,7 +67,7 @@ class Sought:
         """Types as the log has them."""
         return None if self.types is None else logged_types(self.types)
 
-    def names(self, each: Shown) -> bool:
+    def names(self, each: RenderedEvent) -> bool:
         return self.types is None or each.wire["type"] in self.types
 
     def wants(self, moment: datetime) -> bool:
@@ -88,18 +88,18 @@ class Sought:
         return self.since is not None or self.until is not None
 
 
-def sought(view: View, asked: ListEvents) -> Sought:
+def event_query(event_view: EventView, asked: ListEvents) -> EventQuery:
     """Raises: InvalidInput."""
-    types = frozenset(asked.types) or (None if view.is_internal else PUBLIC_TYPES)
-    if not view.is_internal and types is not None and (strange := types - PUBLIC_TYPES):
+    types = frozenset(asked.types) or (None if event_view.is_internal else PUBLIC_TYPES)
+    if not event_view.is_internal and types is not None and (strange := types - PUBLIC_TYPES):
         raise InvalidInput(f"types: {sorted(strange)[0]} is no type of event")
-    for moment in (asked.created_at_gt, asked.created_at_gte, *_uptos(asked)):
+    for moment in (asked.created_at_gt, asked.created_at_gte, *_time_bounds(asked)):
         if moment is not None and moment.tzinfo is None:
             raise InvalidInput("created_at: a time needs its zone, as 2026-11-16T12:00:00Z")
     since = max(filter(None, [asked.created_at_gt, asked.created_at_gte]), default=None)
-    until = min(filter(None, _uptos(asked)), default=None)
-    return Sought(
-        view=view,
+    until = min(filter(None, _time_bounds(asked)), default=None)
+    return EventQuery(
+        event_view=event_view,
         types=types,
         since=since,
         until=until,
@@ -110,16 +110,16 @@ def sought(view: View, asked: ListEvents) -> Sought:
     )
 
 
-def _uptos(asked: ListEvents) -> tuple[datetime | None, datetime | None]:
+def _time_bounds(asked: ListEvents) -> tuple[datetime | None, datetime | None]:
     return asked.created_at_lt, asked.created_at_lte
 
 
 class EventPages:
     def __init__(self, log: SessionLog) -> None:
         self._log = log
-        self._wire = Wire(log)
+        self._wire = EventRenderer(log)
 
-    async def page(self, wanted: Sought, cursor: str | None) -> Page[WireEvent]:
+    async def page(self, wanted: EventQuery, cursor: str | None) -> Page[WireEvent]:
         """Raises: InvalidInput: a cursor of another list; SessionNotFound."""
         waiting = await self._waiting(wanted)  # first, so that what is taken up now is not missed
         if wanted.is_backwards:
@@ -127,42 +127,44 @@ class EventPages:
         return await self._oldest_first(wanted, waiting, cursor)
 
     async def _oldest_first(
-        self, wanted: Sought, waiting: Sequence[InboxItem], cursor: str | None
+        self, wanted: EventQuery, waiting: Sequence[InboxItem], cursor: str | None
     ) -> Page[WireEvent]:
-        kind, place = _place(cursor) if cursor else ("seq", 0)
+        kind, place = _decode_place(cursor) if cursor else ("seq", 0)
         shown: list[WireEvent] = []
         next_page: str | None = None
         if kind == "seq":
             shown, last = await self._from_log(wanted, place)
             if last is not None:
-                return Page(data=shown, next_page=cursor_of("seq", last))
+                return Page(data=shown, next_page=encode_cursor("seq", last))
         else:
             waiting = [item for item in waiting if item.position > place]
         seen = {event["id"] for event in shown}
         waiting = [item for item in waiting if item.event_id not in seen]
         room = wanted.limit - len(shown)
-        shown += [await self._unprocessed(wanted, item) for item in waiting[:room]]
+        shown += [await self._pending_event(wanted, item) for item in waiting[:room]]
         if len(waiting) > room:
             place = waiting[room - 1].position if room else waiting[0].position - 1
-            next_page = cursor_of("inbox", place)
+            next_page = encode_cursor("inbox", place)
         return Page(data=shown, next_page=next_page)
 
     async def _newest_first(
-        self, wanted: Sought, waiting: Sequence[InboxItem], cursor: str | None
+        self, wanted: EventQuery, waiting: Sequence[InboxItem], cursor: str | None
     ) -> Page[WireEvent]:
-        kind, place = _place(cursor) if cursor else ("inbox", _LAST)
+        kind, place = _decode_place(cursor) if cursor else ("inbox", _LAST)
         newest = [item for item in reversed(waiting) if kind == "inbox" and item.position < place]
-        shown = [await self._unprocessed(wanted, item) for item in newest[: wanted.limit]]
+        shown = [await self._pending_event(wanted, item) for item in newest[: wanted.limit]]
         if len(newest) >= wanted.limit:
-            return Page(data=shown, next_page=cursor_of("inbox", newest[wanted.limit - 1].position))
+            return Page(
+                data=shown, next_page=encode_cursor("inbox", newest[wanted.limit - 1].position)
+            )
         start = place if kind == "seq" else ENDLESS
         seen = {event["id"] for event in shown}
         logged, last = await self._from_log(wanted, start, room=wanted.limit - len(shown))
         shown += [event for event in logged if event["id"] not in seen]
-        return Page(data=shown, next_page=None if last is None else cursor_of("seq", last))
+        return Page(data=shown, next_page=None if last is None else encode_cursor("seq", last))
 
-    async def _waiting(self, wanted: Sought) -> list[InboxItem]:
-        view = wanted.view
+    async def _waiting(self, wanted: EventQuery) -> list[InboxItem]:
+        view = wanted.event_view
         if wanted.is_timed:
             return []  # it has no time yet
         items = await self._log.store.pending(view.session_id, types=wanted.types)
@@ -170,15 +172,15 @@ class EventPages:
         return [
             item
             for item in items
-            if view.shows(item.type) and item.type != _YES_OR_NO
+            if view.shows(item.type) and item.type != _CONFIRMATION
             if item.thread_id == thread or (view.thread_id is None and item.type in CROSS_POSTED)
         ]
 
-    async def _unprocessed(self, wanted: Sought, item: InboxItem) -> WireEvent:
-        return await self._wire.pending(item, main_thread_id=wanted.view.main_thread_id)
+    async def _pending_event(self, wanted: EventQuery, item: InboxItem) -> WireEvent:
+        return await self._wire.pending(item, main_thread_id=wanted.event_view.main_thread_id)
 
     async def _from_log(
-        self, wanted: Sought, place: int, *, room: int | None = None
+        self, wanted: EventQuery, place: int, *, room: int | None = None
     ) -> tuple[list[WireEvent], int | None]:
         """Events behind a place, as many as there is room for, and where to go on if there are
         more.
@@ -190,13 +192,13 @@ class EventPages:
         while read < MAX_READ:
             size = _CHUNK if read else min(_CHUNK, room + 1)
             chunk = await self._chunk(wanted, place, size)
-            fitting, is_over = _in_time(wanted, chunk)
-            showing = await self._wire.shown(wanted.view, fitting)
-            for each in filter(wanted.names, showing.shown):
+            fitting, is_over = _within_times(wanted, chunk)
+            showing = await self._wire.shown(wanted.event_view, fitting)
+            for item in filter(wanted.names, showing.rendered_event):
                 if len(shown) == room:
                     return shown, place
-                shown.append(each.wire)
-                place = each.event.seq
+                shown.append(item.wire)
+                place = item.event.seq
             if is_over or len(chunk) < size or (showing.held and not wanted.is_backwards):
                 return shown, None  # behind a call that is held back, nothing is there yet
             if len(shown) < room:
@@ -204,8 +206,8 @@ class EventPages:
             read += len(chunk)
         return shown, place
 
-    async def _chunk(self, wanted: Sought, place: int, size: int) -> list[Event]:
-        view = wanted.view
+    async def _chunk(self, wanted: EventQuery, place: int, size: int) -> list[Event]:
+        view = wanted.event_view
         found: list[Event] = []
         segments = await self._log.lineage(view.session_id)
         for segment in reversed(segments) if wanted.is_backwards else segments:
@@ -214,7 +216,7 @@ class EventPages:
             if after >= upto or len(found) == size:
                 continue
             rows = await self._log.store.read(
-                Span(
+                EventRange(
                     session_id=segment.session_id,
                     after=after,
                     upto=upto,
@@ -227,15 +229,15 @@ class EventPages:
             found += [to_event(segment.session_id, row) for row in rows]
         return found
 
-    async def _skipped(self, wanted: Sought, place: int) -> int:
+    async def _skipped(self, wanted: EventQuery, place: int) -> int:
         """Past what is too early, or too late, by halving: times in a log go up."""
         edge = wanted.until if wanted.is_backwards else wanted.since
         if edge is None:
             return place
-        low, high = 0, (await self._log.session(wanted.view.session_id)).head.seq
+        low, high = 0, (await self._log.session(wanted.event_view.session_id)).head.seq
         while low < high:  # the first event at or after the edge is in low + 1 .. high + 1
             middle = (low + high + 1) // 2
-            [event] = await self._log.read(wanted.view.session_id, after=middle - 1, limit=1)
+            [event] = await self._log.read(wanted.event_view.session_id, after=middle - 1, limit=1)
             is_before = (
                 not wanted.is_late(event.time)
                 if wanted.is_backwards
@@ -245,7 +247,7 @@ class EventPages:
         return min(place, low + 1) if wanted.is_backwards else max(place, low)
 
 
-def _in_time(wanted: Sought, chunk: Sequence[Event]) -> tuple[list[Event], bool]:
+def _within_times(wanted: EventQuery, chunk: Sequence[Event]) -> tuple[list[Event], bool]:
     """Those within the times asked for, and whether all further ones are beyond them."""
     fitting = [event for event in chunk if wanted.wants(event.time)]
     if not chunk:
@@ -254,8 +256,8 @@ def _in_time(wanted: Sought, chunk: Sequence[Event]) -> tuple[list[Event], bool]
     return fitting, wanted.is_early(last) if wanted.is_backwards else wanted.is_late(last)
 
 
-def _place(cursor: str) -> tuple[str, int]:
-    match place_of(cursor):
+def _decode_place(cursor: str) -> tuple[str, int]:
+    match decode_cursor(cursor):
         case ["seq" | "inbox" as kind, int(place)] if 0 <= place <= ENDLESS:
             return kind, place
         case _:

@@ -17,13 +17,13 @@ from mainspring.core import clock as clocks
 from mainspring.core import ids
 from mainspring.core.clock import Clock
 from mainspring.core.errors import (
-    AlreadyThere,
+    AlreadyExists,
     InvalidInput,
     MainspringError,
     NotFound,
     SessionExists,
     SessionNotFound,
-    Stale,
+    StaleVersion,
 )
 from mainspring.core.events import ClientPayload
 from mainspring.core.facts import SessionCreated
@@ -32,38 +32,51 @@ from mainspring.core.sender import Origin
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem, SessionRow
 from mainspring.service.access.principal import Principal
-from mainspring.service.describing.environments import Environment
-from mainspring.service.keeping.drawer import Drawer
-from mainspring.service.keeping.metadata import Metadata
-from mainspring.service.keeping.notice import Notice
-from mainspring.service.keeping.sweeping import sweep
-from mainspring.service.sessions.agent import (
+from mainspring.service.resources.environments import Environment
+from mainspring.service.sessions.dependencies import SessionDependencies
+from mainspring.service.sessions.event_content import to_payload, with_shared_file_limit
+from mainspring.service.sessions.event_params import InitialEvents
+from mainspring.service.sessions.resource_types import (
+    ResourcesParams,
+    attach_resource,
+    check_resources,
+)
+from mainspring.service.sessions.session_agent import (
     AgentChoice,
     AgentWithOverrides,
-    chosen_id,
-    snapshot,
+    agent_id_of,
+    snapshot_agent,
 )
-from mainspring.service.sessions.change import UpdateSession, changed, check_budgetable, told
-from mainspring.service.sessions.digest import Digests
-from mainspring.service.sessions.listing import ListSessions, SessionList, TwoWayPage
-from mainspring.service.sessions.mounted import ResourcesAsked, attached, check_together
-from mainspring.service.sessions.premises import Premises
-from mainspring.service.sessions.record import (
+from mainspring.service.sessions.session_digest import Digests
+from mainspring.service.sessions.session_listing import ListSessions, SessionList, TwoWayPage
+from mainspring.service.sessions.session_record import (
     ACCEPTED_KIND,
     KIND,
-    Budget,
-    Maker,
+    ListCostBudget,
+    SessionCreator,
     SessionRecord,
     Title,
-    tabs,
+    index_columns,
 )
-from mainspring.service.sessions.sending_content import prepared, sparing
-from mainspring.service.sessions.sending_params import InitialEvents
-from mainspring.service.sessions.spelling import spelled_out
-from mainspring.service.sessions.view import SessionObject, Standing, cents, view
+from mainspring.service.sessions.session_update import (
+    UpdateSession,
+    apply_update,
+    check_models_priced,
+    session_updated_event,
+)
+from mainspring.service.sessions.session_view import (
+    LoadedSession,
+    SessionObject,
+    cents,
+    session_object,
+)
+from mainspring.service.sessions.spelling import expand_skill_command
+from mainspring.service.storage.metadata import Metadata
+from mainspring.service.storage.notifications import Notification
+from mainspring.service.storage.repository import Repository, delete_children
 
 MAX_VAULTS = 50
-_WORK = frozenset(
+_WAKING_TYPES = frozenset(
     {
         "user.message",
         "user.tool_confirmation",
@@ -75,7 +88,7 @@ _WORK = frozenset(
 """What a session runs for, once it was sent."""
 
 
-def id_of(tenant: str, key: str) -> str:
+def keyed_session_id(tenant: str, key: str) -> str:
     """The session that a tenant has asked for under a key."""
     return ids.stable_id(ids.SESSION, tenant, key)
 
@@ -83,10 +96,10 @@ def id_of(tenant: str, key: str) -> str:
 class CreateSession(Struct, frozen=True, kw_only=True):
     agent: AgentChoice
     environment_id: EnvironmentId
-    budget: Budget | None = None
+    budget: ListCostBudget | None = None
     initial_events: InitialEvents = ()
     metadata: Metadata | None = None
-    resources: ResourcesAsked = ()
+    resources: ResourcesParams = ()
     title: Title | None = None
     vault_ids: tuple[VaultId, ...] = ()
 
@@ -102,19 +115,21 @@ class Sessions:
     def __init__(
         self,
         log: SessionLog,
-        premises: Premises,
+        dependencies: SessionDependencies,
         *,
         clock: Clock = clocks.now,
         new_id: Callable[[str], str] = ids.new_id,
     ) -> None:
         records = log.store.records
         self.log = log
-        self.premises = premises
-        self.drawer = Drawer(records, KIND, SessionRecord, tabs=tabs, clock=clock)
+        self.dependencies = dependencies
+        self.repository = Repository(
+            records, KIND, SessionRecord, columns=index_columns, clock=clock
+        )
         self.digests = Digests(log)
         self.clock = clock
         self.new_id = new_id
-        self._list = SessionList(records, self._standing_if_there)
+        self._list = SessionList(records, self._load_if_present)
 
     async def create(
         self,
@@ -133,23 +148,23 @@ class Sessions:
         record = replace(
             await self.new_record(who, asked), deployment_id=deployment_id, origin=origin
         )
-        around = sparing(self.premises.around)
+        around = with_shared_file_limit(self.dependencies.lookups)
         first = [
-            await prepared(around, who.tenant, each, where=f"initial_events[{index}]")
+            await to_payload(around, who.tenant, each, where=f"initial_events[{index}]")
             for index, each in enumerate(asked.initial_events)
         ]
-        record = await self._begun(who, record, key)
+        record = await self._begin(who, record, key)
         for index, payload in enumerate(first):
             client_id = None if key is None else f"{key}.{index}"
-            said = await spelled_out(self.premises, who.tenant, record, payload)
+            said = await expand_skill_command(self.dependencies, who.tenant, record, payload)
             await self.log.submit(record.id, said, sender=who.sender, client_id=client_id)
         if first:
-            await self.premises.wake(who.tenant, record.id)
-        return view(await self._standing(record), self.clock())
+            await self.dependencies.wake_session(who.tenant, record.id)
+        return session_object(await self._load(record), self.clock())
 
-    async def _begun(self, who: Principal, record: SessionRecord, key: str | None) -> SessionRecord:
+    async def _begin(self, who: Principal, record: SessionRecord, key: str | None) -> SessionRecord:
         tenant = who.tenant
-        session_id = self.new_id(ids.SESSION) if key is None else id_of(tenant, key)
+        session_id = self.new_id(ids.SESSION) if key is None else keyed_session_id(tenant, key)
         record = replace(record, id=session_id)
         created = SessionCreated(
             agent_name=record.agent.name,
@@ -161,15 +176,15 @@ class Sessions:
         with suppress(SessionExists):  # whoever asked before did not get to the end
             await self.log.create(created, session_id=session_id, sender=who.sender)
         try:
-            await self.drawer.put(tenant, record)
-        except AlreadyThere:
-            return await self.drawer.get(tenant, session_id)
+            await self.repository.put(tenant, record)
+        except AlreadyExists:
+            return await self.repository.get(tenant, session_id)
         await self._notify(tenant, "created", session_id)
         return record
 
     async def get(self, who: Principal, session_id: str) -> SessionObject:
         """Raises: NotFound."""
-        return view(await self.find(who, session_id), self.clock())
+        return session_object(await self.find(who, session_id), self.clock())
 
     async def page(self, who: Principal, asked: ListSessions) -> TwoWayPage[SessionObject]:
         if who.agent_id is not None:
@@ -179,7 +194,7 @@ class Sessions:
         found = await self._list.page(who.tenant, asked)
         now = self.clock()
         return TwoWayPage(
-            data=[view(each, now) for each in found.data],
+            data=[session_object(item, now) for item in found.data],
             next_page=found.next_page,
             prev_page=found.prev_page,
         )
@@ -196,22 +211,24 @@ class Sessions:
         if not isinstance(asked.vault_ids, UnsetType):
             raise InvalidInput("vault_ids: cannot be changed; make another session")
         if not isinstance(asked.agent, UnsetType) and standing.status != "idle":
-            raise Stale(f"session {session_id} is running: interrupt it, then change its agent")
+            raise StaleVersion(
+                f"session {session_id} is running: interrupt it, then change its agent"
+            )
         if not isinstance(asked.agent, UnsetType):
-            await self.premises.may_override(who, standing.record.agent.id)
+            await self.dependencies.check_override(who, standing.record.agent.id)
         spent = cents(standing.digest.spent.cost_usd)
         before = standing.record
 
         def change(known: SessionRecord) -> SessionRecord:
             nonlocal before
             before = known
-            after = changed(who, known, asked, spent)
+            after = apply_update(who, known, asked, spent)
             if after.budget not in (None, known.budget):
-                check_budgetable(after.agent, self.premises.around.is_priced)
+                check_models_priced(after.agent, self.dependencies.lookups.is_priced)
             return replace(after, updated_at=self.clock())
 
-        after = await self.drawer.update(who.tenant, session_id, change)
-        if (news := told(before, after)) is not None:
+        after = await self.repository.update(who.tenant, session_id, change)
+        if (news := session_updated_event(before, after)) is not None:
             await self.submit(who, session_id, news)
             await self._notify(who.tenant, "updated", session_id)
         return await self.get(who, session_id)
@@ -220,14 +237,14 @@ class Sessions:
         """It takes no events any more. Raises: NotFound, Stale: it runs."""
         standing = await self.find(who, session_id)
         if standing.record.archived_at is None:
-            _check_still(standing, "archive")
+            _check_not_running(standing, "archive")
             now = self.clock()
-            await self.drawer.update(
+            await self.repository.update(
                 who.tenant,
                 session_id,
                 lambda known: replace(known, archived_at=now, updated_at=now),
             )
-            await self.premises.over(who.tenant, standing.record, is_deleted=False)
+            await self.dependencies.on_session_end(who.tenant, standing.record, is_deleted=False)
             await self._notify(who.tenant, "archived", session_id)
         return await self.get(who, session_id)
 
@@ -235,14 +252,16 @@ class Sessions:
         """With its log. Raises: NotFound, Stale: it runs; SessionHasForks."""
         record = await self.record(who, session_id)
         try:
-            _check_still(await self._standing(record), "delete")
+            _check_not_running(await self._load(record), "delete")
             await self.log.delete(session_id)
         except SessionNotFound:
             pass  # it went so far before, and no further
         self.digests.forget(session_id)
-        await sweep(self.drawer.records, ACCEPTED_KIND, tenant=who.tenant, parent=session_id)
-        await self.premises.over(who.tenant, record, is_deleted=True)
-        await self.drawer.remove(who.tenant, session_id)
+        await delete_children(
+            self.repository.records, ACCEPTED_KIND, tenant=who.tenant, parent=session_id
+        )
+        await self.dependencies.on_session_end(who.tenant, record, is_deleted=True)
+        await self.repository.remove(who.tenant, session_id)
         await self._notify(who.tenant, "deleted", session_id)
 
     async def fork(self, who: Principal, session_id: str, asked: ForkSession) -> SessionObject:
@@ -257,14 +276,14 @@ class Sessions:
             id=self.new_id(ids.SESSION),
             created_at=now,
             updated_at=now,
-            created_by=Maker.of(who),
+            created_by=SessionCreator.of(who),
             title=parent.title if asked.title is None else asked.title,
             deployment_id=None,
             origin=Origin(type="api", id=who.key_id),
             archived_at=None,
         )
         # the record first: a fork that nobody can find or delete would keep its parent for ever
-        await self.drawer.put(who.tenant, record)
+        await self.repository.put(who.tenant, record)
         try:
             await self.log.fork(
                 session_id,
@@ -274,23 +293,23 @@ class Sessions:
                 sender=who.sender,
             )
         except MainspringError:
-            await self.drawer.remove(who.tenant, record.id)
+            await self.repository.remove(who.tenant, record.id)
             raise
         await self._notify(who.tenant, "created", record.id)
-        return view(await self._standing(record), now)
+        return session_object(await self._load(record), now)
 
     async def record(self, who: Principal, session_id: str) -> SessionRecord:
         """Raises: NotFound, also for what is another tenant's, or not what the key is for."""
-        record = await self.drawer.get(who.tenant, session_id)
+        record = await self.repository.get(who.tenant, session_id)
         is_agents = who.agent_id in (None, record.agent.id)
         if not is_agents or who.environment_id not in (None, record.environment_id):
             raise NotFound(KIND, session_id)
         return record
 
-    async def find(self, who: Principal, session_id: str) -> Standing:
+    async def find(self, who: Principal, session_id: str) -> LoadedSession:
         """Raises: NotFound."""
         try:
-            return await self._standing(await self.record(who, session_id))
+            return await self._load(await self.record(who, session_id))
         except SessionNotFound:
             raise NotFound(KIND, session_id) from None
 
@@ -318,31 +337,31 @@ class Sessions:
                     thread_id=thread_ids[index] if thread_ids else None,
                 )
             )
-        await self.premises.wake(who.tenant, session_id)
+        await self.dependencies.wake_session(who.tenant, session_id)
         return items
 
     async def new_record(self, who: Principal, asked: CreateSession) -> SessionRecord:
         """Without an id, and not stored. Raises: NotFound, InvalidInput, Forbidden."""
-        if who.agent_id not in (None, chosen_id(asked.agent)):
-            raise NotFound("agent", chosen_id(asked.agent))
-        tenant, around, now = who.tenant, self.premises.around, self.clock()
+        if who.agent_id not in (None, agent_id_of(asked.agent)):
+            raise NotFound("agent", agent_id_of(asked.agent))
+        tenant, around, now = who.tenant, self.dependencies.lookups, self.clock()
         if isinstance(asked.agent, AgentWithOverrides) and asked.agent.has_other_tools:
-            await self.premises.may_override(who, asked.agent.id)
-        agent = await snapshot(self.premises.agents, who, asked.agent)
+            await self.dependencies.check_override(who, asked.agent.id)
+        agent = await snapshot_agent(self.dependencies.agents, who, asked.agent)
         if asked.budget is not None:
-            check_budgetable(agent, around.is_priced)
-        environment = await self.premises.environments.get(tenant, asked.environment_id)
+            check_models_priced(agent, around.is_priced)
+        environment = await self.dependencies.environments.get(tenant, asked.environment_id)
         _check_open(environment)
         if len(asked.vault_ids) > MAX_VAULTS:
             raise InvalidInput(f"vault_ids: at most {MAX_VAULTS}")
         for vault_id in asked.vault_ids:
             await around.check_vault(tenant, vault_id)
         joined = [
-            await attached(around, tenant, each, id_=self.new_id("sesrsc"), now=now)
-            for each in asked.resources
+            await attach_resource(around, tenant, resource, id_=self.new_id("sesrsc"), now=now)
+            for resource in asked.resources
         ]
-        resources = tuple(each.resource for each in joined)
-        check_together(resources, environment.config)
+        resources = tuple(item.session_resource for item in joined)
+        check_resources(resources, environment.config)
         return SessionRecord(
             id="",
             agent=agent,
@@ -350,33 +369,37 @@ class Sessions:
             environment=environment.config,
             created_at=now,
             updated_at=now,
-            created_by=Maker.of(who),
+            created_by=SessionCreator.of(who),
             title=asked.title,
             metadata=asked.metadata or {},
             vault_ids=asked.vault_ids,
             resources=resources,
-            sealed={each.resource.id: each.sealed for each in joined if each.sealed is not None},
+            sealed={
+                item.session_resource.id: item.sealed for item in joined if item.sealed is not None
+            },
             budget=asked.budget,
         )
 
-    async def _standing(self, record: SessionRecord) -> Standing:
+    async def _load(self, record: SessionRecord) -> LoadedSession:
         row = await self.log.session(record.id)
-        waiting = await self.log.store.pending(record.id, types=_WORK, limit=1)
-        return Standing(
+        waiting = await self.log.store.pending(record.id, types=_WAKING_TYPES, limit=1)
+        return LoadedSession(
             record=record,
             row=row,
             digest=await self.digests.of(row),
-            is_called_for=bool(waiting),
+            has_pending_input=bool(waiting),
         )
 
-    async def _standing_if_there(self, record: SessionRecord) -> Standing | None:
+    async def _load_if_present(self, record: SessionRecord) -> LoadedSession | None:
         try:
-            return await self._standing(record)
+            return await self._load(record)
         except SessionNotFound:
             return None
 
     async def _notify(self, tenant: str, what: str, session_id: str) -> None:
-        await self.premises.notify(Notice(tenant=tenant, type=f"session.{what}", id=session_id))
+        await self.dependencies.notify(
+            Notification(tenant=tenant, type=f"session.{what}", id=session_id)
+        )
 
 
 def _check_open(environment: Environment) -> None:
@@ -384,8 +407,9 @@ def _check_open(environment: Environment) -> None:
         raise InvalidInput(f"environment_id: {environment.id} is archived; choose another")
 
 
-def _check_still(standing: Standing, act: str) -> None:
-    if standing.status in ("running", "rescheduling"):
-        raise Stale(
-            f"session {standing.record.id} is running: send it a user.interrupt, then {act} it"
+def _check_not_running(loaded_session: LoadedSession, act: str) -> None:
+    if loaded_session.status in ("running", "rescheduling"):
+        raise StaleVersion(
+            f"session {loaded_session.record.id} is running: send it a "
+            f"user.interrupt, then {act} it"
         )

@@ -26,20 +26,22 @@ MAX_INLINE_BYTES = 8 * 1024 * 1024
 
 Blobs: TypeAlias = Mapping[str, bytes]
 NO_BLOBS: Blobs = MappingProxyType({})
-Allowed: TypeAlias = tuple[type[Block], ...]
+AllowedBlocks: TypeAlias = tuple[type[Block], ...]
 
-SPOKEN: Allowed = (TextBlock, RedactedBlock)
+MESSAGE_BLOCKS: AllowedBlocks = (TextBlock, RedactedBlock)
 """What an agent's message may hold."""
-SENT: Allowed = (TextBlock, ImageBlock, DocumentBlock, RedactedBlock)
-RETURNED: Allowed = (TextBlock, ImageBlock, DocumentBlock, SearchResultBlock)
+USER_BLOCKS: AllowedBlocks = (TextBlock, ImageBlock, DocumentBlock, RedactedBlock)
+RESULT_BLOCKS: AllowedBlocks = (TextBlock, ImageBlock, DocumentBlock, SearchResultBlock)
 """What a tool's result may hold."""
 
 
-def wire_blocks(content: tuple[Block, ...], allowed: Allowed, blobs: Blobs) -> list[object]:
-    return [_block(block, allowed, blobs) for block in content]
+def wire_blocks(
+    content: tuple[Block, ...], allowed_blocks: AllowedBlocks, blobs: Blobs
+) -> list[object]:
+    return [_block(block, allowed_blocks, blobs) for block in content]
 
 
-def inlined(content: tuple[Block, ...]) -> list[str]:
+def blob_digests(content: tuple[Block, ...]) -> list[str]:
     """Digests of the blobs that `wire_blocks` wants."""
     return [
         block.source.hash
@@ -50,11 +52,11 @@ def inlined(content: tuple[Block, ...]) -> list[str]:
     ]
 
 
-def _block(block: Block, allowed: Allowed, blobs: Blobs) -> object:
+def _block(block: Block, allowed_blocks: AllowedBlocks, blobs: Blobs) -> object:
     if isinstance(block, BlobBlock):
         kept = {"hash": block.hash, "size": block.size, "media_type": block.media_type}
         return {"type": "text", "text": block.preview, "blob": kept}
-    if not isinstance(block, allowed):
+    if not isinstance(block, allowed_blocks):
         return _text(plain_text((block,)) or "[redacted]")
     if isinstance(block, ImageBlock | DocumentBlock) and isinstance(block.source, BlobSource):
         return _from_blob(block, block.source, blobs)

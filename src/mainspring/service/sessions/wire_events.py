@@ -13,21 +13,26 @@ import msgspec
 from mainspring.core import events
 from mainspring.core.clock import from_micros
 from mainspring.core.content import Block
-from mainspring.core.envelope import AnyPayload, Event, Unknown
+from mainspring.core.envelope import AnyPayload, Event, UnknownPayload
 from mainspring.core.errors import BlobNotFound
 from mainspring.core.facts import WorkflowRunEnded, WorkflowRunFailed
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem
 from mainspring.log.upcast import read_payload
-from mainspring.service.sessions.call_verdicts import CALLS, Verdict, Verdicts, verdicts
+from mainspring.service.sessions.call_verdicts import (
+    CALLS,
+    CallVerdict,
+    CallVerdicts,
+    read_verdicts,
+)
 from mainspring.service.sessions.wire_content import (
+    MESSAGE_BLOCKS,
     NO_BLOBS,
-    RETURNED,
-    SENT,
-    SPOKEN,
-    Allowed,
+    RESULT_BLOCKS,
+    USER_BLOCKS,
+    AllowedBlocks,
     Blobs,
-    inlined,
+    blob_digests,
     wire_blocks,
 )
 
@@ -81,7 +86,7 @@ PUBLIC_TYPES = frozenset(
 )
 """What the Managed Agents API knows; all else is internal."""
 
-_OF_A_THREAD = {
+_THREAD_TYPES = {
     "session.status_running": "session.thread_status_running",
     "session.status_idle": "session.thread_status_idle",
     "session.status_terminated": "session.thread_status_terminated",
@@ -90,7 +95,7 @@ _OF_A_THREAD = {
 """What a thread besides the main one says of how it stands, and what the API calls that."""
 CROSS_POSTED = frozenset(
     {
-        *_OF_A_THREAD.values(),
+        *_THREAD_TYPES.values(),
         "agent.custom_tool_use",
         "session.thread_created",
         "user.custom_tool_result",
@@ -115,14 +120,14 @@ _SESSION_ERRORS = frozenset(
 _WORKFLOW_ERRORS = frozenset({"unknown_error", "timeout_error", "program_error"})
 
 _THREAD_CREATED = "session.thread_created"
-_OF_ITS_OWN = frozenset({"agent.custom_tool_use", "agent.mcp_tool_use", "agent.tool_use"})
+_CALL_TYPES = frozenset({"agent.custom_tool_use", "agent.mcp_tool_use", "agent.tool_use"})
 
 WireEvent = dict[str, Any]
 """JSON: `Any` because what stands in it is as many kinds of thing as there are events."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class EventView:
     """Whose events are looked at, and how closely."""
 
     session_id: str
@@ -139,85 +144,85 @@ class View:
         return self.shows(event.type) and self.thread_id in (None, event.thread_id)
 
     def type_of(self, event: Event) -> str:
-        return shown_type(event, main_thread_id=self.main_thread_id)
+        return wire_type(event, main_thread_id=self.main_thread_id)
 
 
-def shown_type(event: Event, *, main_thread_id: str) -> str:
+def wire_type(event: Event, *, main_thread_id: str) -> str:
     """What the API calls an event, by the thread that it is of."""
     if event.thread_id == main_thread_id:
         return event.type
-    return _OF_A_THREAD.get(event.type, event.type)
+    return _THREAD_TYPES.get(event.type, event.type)
 
 
 def logged_types(types: frozenset[str]) -> frozenset[str]:
     """What to look for in a log to find events of these types; there may be others among it."""
-    return types | {logged for logged, shown in _OF_A_THREAD.items() if shown in types}
+    return types | {logged for logged, shown in _THREAD_TYPES.items() if shown in types}
 
 
-class Shown(NamedTuple):
+class RenderedEvent(NamedTuple):
     event: Event
     wire: WireEvent
 
 
-class Showing(NamedTuple):
-    shown: list[Shown]
+class RenderedEvents(NamedTuple):
+    rendered_event: list[RenderedEvent]
     held: int | None
     """Where the first call stands that no gate has spoken on yet; from there on nothing is shown,
     so that nobody does a call before it is known whether they may."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
+class EventRenderer:
     """Shows events of a log; one of these serves any number of sessions."""
 
     log: SessionLog
 
-    async def shown(self, view: View, found: Sequence[Event]) -> Showing:
+    async def shown(self, event_view: EventView, found: Sequence[Event]) -> RenderedEvents:
         """Those that the view is of, in order. What is only for inside is left out."""
-        wanted = [event for event in found if view.wants(event)]
-        known = await verdicts(self.log, view.session_id, wanted)
-        held = min((each.seq for each in known.values() if not each.is_out), default=None)
+        wanted = [event for event in found if event_view.wants(event)]
+        known = await read_verdicts(self.log, event_view.session_id, wanted)
+        held = min((item.seq for item in known.values() if not item.is_visible), default=None)
         wanted = [
             event
             for event in wanted
-            if (held is None or event.seq < held) and _is_of(view, event, known)
+            if (held is None or event.seq < held) and _belongs_to(event_view, event, known)
         ]
         blobs = await self._blobs(event.payload for event in wanted)
-        names = await self._names(view, wanted)
-        shown: list[Shown] = []
+        names = await self._names(event_view, wanted)
+        shown: list[RenderedEvent] = []
         for event in wanted:
-            fields = wire(
+            fields = wire_event(
                 event,
-                main_thread_id=view.main_thread_id,
-                verdict=known.get(event.id),
+                main_thread_id=event_view.main_thread_id,
+                call_verdict=known.get(event.id),
                 blobs=blobs,
             )
-            _post(view, event, fields, names)
-            shown.append(Shown(event, fields))
-        return Showing(shown, held)
+            _adapt_to_view(event_view, event, fields, names)
+            shown.append(RenderedEvent(event, fields))
+        return RenderedEvents(shown, held)
 
     async def pending(self, item: InboxItem, *, main_thread_id: str) -> WireEvent:
         """What was sent and is not in the log yet, or was just now taken into it."""
         payload = read_payload(item.type, item.body, item.version)
         blobs = await self._blobs([payload])
-        return wire_pending(item, main_thread_id=main_thread_id, blobs=blobs)
+        return wire_pending_event(item, main_thread_id=main_thread_id, blobs=blobs)
 
-    async def _names(self, view: View, shown: Iterable[Event]) -> Mapping[str, str]:
+    async def _names(self, event_view: EventView, shown: Iterable[Event]) -> Mapping[str, str]:
         """Whose threads they are, if one of them tells how its thread stands."""
-        if all(view.type_of(event) == event.type for event in shown):
+        if all(event_view.type_of(event) == event.type for event in shown):
             return {}
-        made = await self.log.read(view.session_id, types=[_THREAD_CREATED])
-        births = [each.payload for each in made]
+        made = await self.log.read(event_view.session_id, types=[_THREAD_CREATED])
+        births = [item.payload for item in made]
         return {
-            each.session_thread_id: each.agent_name
-            for each in births
-            if isinstance(each, events.ThreadCreated)
+            birth.session_thread_id: birth.agent_name
+            for birth in births
+            if isinstance(birth, events.ThreadCreated)
         }
 
     async def _blobs(self, payloads: Iterable[AnyPayload]) -> Blobs:
         blobs: dict[str, bytes] = {}
         for payload in payloads:
-            for digest in inlined(getattr(payload, "content", ())):
+            for digest in blob_digests(getattr(payload, "content", ())):
                 try:
                     blobs[digest] = await self.log.blob(digest)
                 except BlobNotFound:
@@ -225,11 +230,11 @@ class Wire:
         return blobs
 
 
-def wire(
+def wire_event(
     event: Event,
     *,
     main_thread_id: str,
-    verdict: Verdict | None = None,
+    call_verdict: CallVerdict | None = None,
     blobs: Blobs = NO_BLOBS,
 ) -> WireEvent:
     fields = _fields(event.id, event.payload, event.body, blobs)
@@ -237,13 +242,17 @@ def wire(
     if event.thread_id != main_thread_id:
         fields.setdefault("session_thread_id", event.thread_id)
     if isinstance(event.payload, CALLS):
-        fields |= _judged(verdict.shown if verdict else event.payload.evaluated_permission)
-        if verdict is not None and verdict.input is not None:
-            fields["input"] = dict(verdict.input)
+        fields |= _permission_fields(
+            call_verdict.shown if call_verdict else event.payload.evaluated_permission
+        )
+        if call_verdict is not None and call_verdict.input is not None:
+            fields["input"] = dict(call_verdict.input)
     return fields
 
 
-def wire_pending(item: InboxItem, *, main_thread_id: str, blobs: Blobs = NO_BLOBS) -> WireEvent:
+def wire_pending_event(
+    item: InboxItem, *, main_thread_id: str, blobs: Blobs = NO_BLOBS
+) -> WireEvent:
     """An event that waits to be processed; what only has to be accepted was so when it came."""
     payload = read_payload(item.type, item.body, item.version)
     fields = _fields(item.event_id, payload, item.body.encode(), blobs)
@@ -255,38 +264,40 @@ def wire_pending(item: InboxItem, *, main_thread_id: str, blobs: Blobs = NO_BLOB
     return fields
 
 
-def _is_of(view: View, event: Event, known: Verdicts) -> bool:
-    if event.thread_id == (view.thread_id or view.main_thread_id):
+def _belongs_to(event_view: EventView, event: Event, known: CallVerdicts) -> bool:
+    if event.thread_id == (event_view.thread_id or event_view.main_thread_id):
         return True
     verdict = known.get(event.id)
-    is_posted = view.type_of(event) in CROSS_POSTED
+    is_posted = event_view.type_of(event) in CROSS_POSTED
     return is_posted or (verdict is not None and verdict.is_for_clients)
 
 
-def _post(view: View, event: Event, fields: WireEvent, names: Mapping[str, str]) -> None:
+def _adapt_to_view(
+    event_view: EventView, event: Event, fields: WireEvent, names: Mapping[str, str]
+) -> None:
     """What is different about an event because of where it is shown."""
-    if (type_ := view.type_of(event)) != event.type:
+    if (type_ := event_view.type_of(event)) != event.type:
         fields |= {"type": type_, "agent_name": names.get(event.thread_id, "")}
-    elif event.thread_id == view.thread_id and event.type in _OF_ITS_OWN:
+    elif event.thread_id == event_view.thread_id and event.type in _CALL_TYPES:
         fields.pop("session_thread_id", None)  # only where it is not at home
 
 
 def _fields(event_id: str, payload: AnyPayload, body: bytes, blobs: Blobs) -> WireEvent:
-    if isinstance(payload, Unknown):
+    if isinstance(payload, UnknownPayload):
         fields: WireEvent = msgspec.json.decode(body)
     else:
         fields = msgspec.to_builtins(payload)
         content: tuple[Block, ...] | None = getattr(payload, "content", None)
         if content is not None:
-            allowed = _CONTENT.get(type(payload), RETURNED)
+            allowed = _CONTENT.get(type(payload), RESULT_BLOCKS)
             fields["content"] = wire_blocks(content, allowed, blobs)
-        if mend := _MENDED.get(type(payload)):
+        if mend := _FIELD_FIXES.get(type(payload)):
             mend(event_id, payload, fields)
     fields["id"] = event_id
     return fields
 
 
-def _judged(permission: events.Permission | None) -> WireEvent:
+def _permission_fields(permission: events.Permission | None) -> WireEvent:
     match permission:
         case None:
             return {}
@@ -336,19 +347,19 @@ def _idle(_: str, payload: events.StatusIdle | events.ThreadStatusIdle, fields: 
 
 
 def _failed(_event_id: str, payload: events.SessionFailed, fields: WireEvent) -> None:
-    _named(fields["error"], payload.error.type, _SESSION_ERRORS)
+    _known_error_type(fields["error"], payload.error.type, _SESSION_ERRORS)
 
 
 def _run_failed(_event_id: str, payload: WorkflowRunFailed, fields: WireEvent) -> None:
-    _named(fields["error"], payload.error.type, _WORKFLOW_ERRORS)
+    _known_error_type(fields["error"], payload.error.type, _WORKFLOW_ERRORS)
 
 
 def _run_ended(_event_id: str, payload: WorkflowRunEnded, fields: WireEvent) -> None:
     if payload.result.error is not None:
-        _named(fields["result"]["error"], payload.result.error.type, _WORKFLOW_ERRORS)
+        _known_error_type(fields["result"]["error"], payload.result.error.type, _WORKFLOW_ERRORS)
 
 
-def _named(error: WireEvent, type_: str, known: frozenset[str]) -> None:
+def _known_error_type(error: WireEvent, type_: str, known: frozenset[str]) -> None:
     """A type that the API does not have is an unknown error to it; ours is there as `code`."""
     if type_ not in known:
         error |= {"type": "unknown_error", "code": type_}
@@ -358,25 +369,27 @@ def _usage(_event_id: str, payload: events.SessionUsage, fields: WireEvent) -> N
     fields["usage"] = usage_fields(payload.usage)
 
 
-def _flagged(_event_id: str, payload: events.ModelRequestEnded, fields: WireEvent) -> None:
+def _request_error_flag(
+    _event_id: str, payload: events.ModelRequestEnded, fields: WireEvent
+) -> None:
     fields["is_error"] = payload.is_error
 
 
-_CONTENT: dict[type[AnyPayload], Allowed] = {
-    events.AgentMessage: SPOKEN,
-    events.SystemMessage: SPOKEN,
-    events.UserMessage: SENT,
-    events.ThreadMessageSent: SENT,
-    events.ThreadMessageReceived: SENT,
+_CONTENT: dict[type[AnyPayload], AllowedBlocks] = {
+    events.AgentMessage: MESSAGE_BLOCKS,
+    events.SystemMessage: MESSAGE_BLOCKS,
+    events.UserMessage: USER_BLOCKS,
+    events.ThreadMessageSent: USER_BLOCKS,
+    events.ThreadMessageReceived: USER_BLOCKS,
 }
-_MENDED: dict[type[AnyPayload], Callable[[str, Any, WireEvent], None]] = {
+_FIELD_FIXES: dict[type[AnyPayload], Callable[[str, Any, WireEvent], None]] = {
     events.UserDefineOutcome: _outcome,
     events.AgentThinking: _thinking,
     events.StatusIdle: _idle,
     events.ThreadStatusIdle: _idle,
     events.SessionFailed: _failed,
     events.SessionUsage: _usage,
-    events.ModelRequestEnded: _flagged,
+    events.ModelRequestEnded: _request_error_flag,
     WorkflowRunFailed: _run_failed,
     WorkflowRunEnded: _run_ended,
 }

@@ -17,9 +17,9 @@ from mainspring.core.ids import ExternalId
 SecretText = Annotated[str, Meta(min_length=1, max_length=65_536)]
 Url = Annotated[str, Meta(min_length=1, max_length=2048)]
 SecretName = Annotated[str, Meta(max_length=255, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-Moment = Annotated[datetime, Meta(tz=True)]
-Short = Annotated[str, Meta(min_length=1, max_length=1024)]
-Scope = Annotated[str, Meta(max_length=4096)]
+AwareDatetime = Annotated[datetime, Meta(tz=True)]
+ShortText = Annotated[str, Meta(min_length=1, max_length=1024)]
+OauthScope = Annotated[str, Meta(max_length=4096)]
 
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _HOST = re.compile(rf"(?:\*\.)?(?:{_LABEL}\.)*{_LABEL}")
@@ -27,20 +27,20 @@ _ADDRESS = re.compile(r"(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d
 _PORTS = {"https": 443, "http": 80}
 
 
-def hidden(self: object) -> str:
+def redacted_repr(self: object) -> str:
     """As `__repr__` of what has secrets in it."""
     return f"<{type(self).__name__}: secret>"
 
 
-class Unrestricted(Struct, frozen=True, kw_only=True, tag_field="type", tag="unrestricted"):
+class AllHosts(Struct, frozen=True, kw_only=True, tag_field="type", tag="unrestricted"):
     """On every host that the environment lets the session reach."""
 
 
-class Limited(Struct, frozen=True, kw_only=True, tag_field="type", tag="limited"):
+class LimitedHosts(Struct, frozen=True, kw_only=True, tag_field="type", tag="limited"):
     allowed_hosts: Annotated[tuple[str, ...], Meta(max_length=16)]
 
 
-Networking: TypeAlias = Unrestricted | Limited
+CredentialNetworking: TypeAlias = AllHosts | LimitedHosts
 
 
 class Injection(Struct, frozen=True, kw_only=True):
@@ -92,7 +92,7 @@ class EnvironmentVariable(
     Struct, frozen=True, kw_only=True, tag_field="type", tag="environment_variable"
 ):
     secret_name: str
-    networking: Networking
+    networking: CredentialNetworking
     injection_location: Injection
 
 
@@ -106,7 +106,7 @@ class Secrets(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The token, the access token or the value of the variable."""
     refresh_token: str | None = None
     client_secret: str | None = None
-    __repr__ = hidden
+    __repr__ = redacted_repr
 
     def all(self) -> tuple[str, ...]:
         return tuple(filter(None, (self.value, self.refresh_token, self.client_secret)))
@@ -114,12 +114,12 @@ class Secrets(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class NewBasicAuth(Struct, frozen=True, kw_only=True, tag_field="type", tag="client_secret_basic"):
     client_secret: SecretText
-    __repr__ = hidden
+    __repr__ = redacted_repr
 
 
 class NewPostAuth(Struct, frozen=True, kw_only=True, tag_field="type", tag="client_secret_post"):
     client_secret: SecretText
-    __repr__ = hidden
+    __repr__ = redacted_repr
 
 
 class NewRefresh(Struct, frozen=True, kw_only=True):
@@ -128,22 +128,22 @@ class NewRefresh(Struct, frozen=True, kw_only=True):
     token_endpoint: Url
     token_endpoint_auth: NoClientAuth | NewBasicAuth | NewPostAuth
     resource: Url | None = None
-    scope: Scope | None = None
-    __repr__ = hidden
+    scope: OauthScope | None = None
+    __repr__ = redacted_repr
 
 
 class NewStaticBearer(Struct, frozen=True, kw_only=True, tag_field="type", tag="static_bearer"):
     token: SecretText
     mcp_server_url: Url
-    __repr__ = hidden
+    __repr__ = redacted_repr
 
 
 class NewMcpOauth(Struct, frozen=True, kw_only=True, tag_field="type", tag="mcp_oauth"):
     access_token: SecretText
     mcp_server_url: Url
-    expires_at: Moment | None = None
+    expires_at: AwareDatetime | None = None
     refresh: NewRefresh | None = None
-    __repr__ = hidden
+    __repr__ = redacted_repr
 
 
 class NewEnvironmentVariable(
@@ -151,9 +151,9 @@ class NewEnvironmentVariable(
 ):
     secret_name: SecretName
     secret_value: SecretText
-    networking: Networking
+    networking: CredentialNetworking
     injection_location: Injection = Injection()
-    __repr__ = hidden
+    __repr__ = redacted_repr
 
 
 NewAuth: TypeAlias = NewMcpOauth | NewStaticBearer | NewEnvironmentVariable
@@ -163,48 +163,48 @@ class BasicAuthPatch(
     Struct, frozen=True, kw_only=True, tag_field="type", tag="client_secret_basic"
 ):
     client_secret: SecretText | None = None
-    __repr__ = hidden
+    __repr__ = redacted_repr
 
 
 class PostAuthPatch(Struct, frozen=True, kw_only=True, tag_field="type", tag="client_secret_post"):
     client_secret: SecretText | None = None
-    __repr__ = hidden
+    __repr__ = redacted_repr
 
 
 class RefreshPatch(Struct, frozen=True, kw_only=True):
     refresh_token: SecretText | None = None
-    scope: Scope | None = None
+    scope: OauthScope | None = None
     """Empty: none any more."""
     token_endpoint_auth: BasicAuthPatch | PostAuthPatch | None = None
-    __repr__ = hidden
+    __repr__ = redacted_repr
 
 
 class StaticBearerPatch(Struct, frozen=True, kw_only=True, tag_field="type", tag="static_bearer"):
     token: SecretText | None = None
-    __repr__ = hidden
+    __repr__ = redacted_repr
 
 
 class McpOauthPatch(Struct, frozen=True, kw_only=True, tag_field="type", tag="mcp_oauth"):
     access_token: SecretText | None = None
-    expires_at: Moment | UnsetType | None = UNSET
+    expires_at: AwareDatetime | UnsetType | None = UNSET
     """`None`: not known any more."""
     refresh: RefreshPatch | None = None
-    __repr__ = hidden
+    __repr__ = redacted_repr
 
 
 class EnvironmentVariablePatch(
     Struct, frozen=True, kw_only=True, tag_field="type", tag="environment_variable"
 ):
     secret_value: SecretText | None = None
-    networking: Networking | None = None
+    networking: CredentialNetworking | None = None
     injection_location: InjectionPatch = InjectionPatch()
-    __repr__ = hidden
+    __repr__ = redacted_repr
 
 
 AuthPatch: TypeAlias = McpOauthPatch | StaticBearerPatch | EnvironmentVariablePatch
 
 
-def key_of(auth: Auth) -> str:
+def credential_key(auth: Auth) -> str:
     """By which it is told from the others of its vault, and found by a session."""
     if isinstance(auth, EnvironmentVariable):
         return f"variable {auth.secret_name}"
@@ -220,7 +220,7 @@ def server_key(url: str) -> str:
     return f"{parts.scheme}://{shown}{parts.path.rstrip('/')}{query}"
 
 
-def parted(asked: NewAuth, now: datetime) -> tuple[Auth, Secrets]:
+def split_secrets(asked: NewAuth, now: datetime) -> tuple[Auth, Secrets]:
     """What may be told, and what may not.
 
     Raises: InvalidInput.
@@ -230,7 +230,7 @@ def parted(asked: NewAuth, now: datetime) -> tuple[Auth, Secrets]:
             url = _url(asked.mcp_server_url, "mcp_server_url")
             return StaticBearer(mcp_server_url=url), Secrets(value=asked.token)
         case NewMcpOauth():
-            return _parted_oauth(asked, now)
+            return _split_oauth(asked, now)
         case NewEnvironmentVariable():
             auth = EnvironmentVariable(
                 secret_name=asked.secret_name,
@@ -240,11 +240,11 @@ def parted(asked: NewAuth, now: datetime) -> tuple[Auth, Secrets]:
             return auth, Secrets(value=asked.secret_value)
 
 
-def _parted_oauth(asked: NewMcpOauth, now: datetime) -> tuple[Auth, Secrets]:
+def _split_oauth(asked: NewMcpOauth, now: datetime) -> tuple[Auth, Secrets]:
     secrets = Secrets(value=asked.access_token)
     auth = McpOauth(
         mcp_server_url=_url(asked.mcp_server_url, "mcp_server_url"),
-        expires_at=_future(asked.expires_at, now),
+        expires_at=_require_future(asked.expires_at, now),
     )
     if asked.refresh is None:
         return auth, secrets
@@ -266,7 +266,7 @@ def _parted_oauth(asked: NewMcpOauth, now: datetime) -> tuple[Auth, Secrets]:
     )
 
 
-def patched_auth(
+def patch_auth(
     auth: Auth, secrets: Secrets, asked: AuthPatch, now: datetime
 ) -> tuple[Auth, Secrets]:
     """Raises: InvalidInput: another type, or what cannot be changed."""
@@ -276,19 +276,23 @@ def patched_auth(
         case McpOauth(), McpOauthPatch():
             expires = auth.expires_at
             if asked.expires_at is not UNSET:
-                expires = _future(asked.expires_at, now)
+                expires = _require_future(asked.expires_at, now)
             changed = replace(auth, expires_at=expires)
             kept = replace(secrets, value=asked.access_token or secrets.value)
-            return (changed, kept) if asked.refresh is None else _with(changed, kept, asked.refresh)
+            return (
+                (changed, kept)
+                if asked.refresh is None
+                else _patch_refresh(changed, kept, asked.refresh)
+            )
         case EnvironmentVariable(), EnvironmentVariablePatch():
-            return _patched_variable(auth, asked), replace(
+            return _patch_variable(auth, asked), replace(
                 secrets, value=asked.secret_value or secrets.value
             )
         case _:
             raise InvalidInput("auth.type: a credential stays what it is; make another")
 
 
-def _with(auth: McpOauth, secrets: Secrets, asked: RefreshPatch) -> tuple[Auth, Secrets]:
+def _patch_refresh(auth: McpOauth, secrets: Secrets, asked: RefreshPatch) -> tuple[Auth, Secrets]:
     if auth.refresh is None:
         raise InvalidInput("auth.refresh: this credential has none; make another that has")
     client_secret = asked.token_endpoint_auth and asked.token_endpoint_auth.client_secret
@@ -302,7 +306,7 @@ def _with(auth: McpOauth, secrets: Secrets, asked: RefreshPatch) -> tuple[Auth, 
     )
 
 
-def _patched_variable(
+def _patch_variable(
     auth: EnvironmentVariable, asked: EnvironmentVariablePatch
 ) -> EnvironmentVariable:
     header, body = asked.injection_location.header, asked.injection_location.body
@@ -325,11 +329,11 @@ def _injection(asked: Injection) -> Injection:
     return asked
 
 
-def _networking(asked: Networking) -> Networking:
-    if isinstance(asked, Unrestricted):
+def _networking(asked: CredentialNetworking) -> CredentialNetworking:
+    if isinstance(asked, AllHosts):
         return asked
-    hosts = tuple(dict.fromkeys(_host(each) for each in asked.allowed_hosts))
-    return Limited(allowed_hosts=hosts)
+    hosts = tuple(dict.fromkeys(_host(allowed_host) for allowed_host in asked.allowed_hosts))
+    return LimitedHosts(allowed_hosts=hosts)
 
 
 def _host(written: str) -> str:
@@ -360,7 +364,7 @@ def _url(written: str, field: str) -> str:
     return written
 
 
-def _future(moment: datetime | None, now: datetime) -> datetime | None:
+def _require_future(moment: datetime | None, now: datetime) -> datetime | None:
     if moment is not None and moment <= now:
         raise InvalidInput("auth.expires_at: it must be in the future")
     return moment

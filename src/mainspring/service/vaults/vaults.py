@@ -12,15 +12,19 @@ from msgspec.structs import replace
 from mainspring.core import clock as clocks
 from mainspring.core import ids
 from mainspring.core.clock import Clock
-from mainspring.core.errors import InvalidInput, Stale
-from mainspring.log.records import Record, Records, Remove, Replace, Wanted
-from mainspring.service.keeping.drawer import Drawer, Listing, Tabs
-from mainspring.service.keeping.metadata import Metadata, MetadataPatch, patched
-from mainspring.service.keeping.notice import Notice, Notify, unnoticed
-from mainspring.service.keeping.page import Page
-from mainspring.service.keeping.sweeping import sweep
-from mainspring.service.vaults.credential import KIND as CREDENTIAL
-from mainspring.service.vaults.credential import archiving, credential_drawer
+from mainspring.core.errors import InvalidInput, StaleVersion
+from mainspring.log.records import RecordQuery, RecordRow, Records, Remove, Replace
+from mainspring.service.storage.metadata import Metadata, MetadataPatch, patch_metadata
+from mainspring.service.storage.notifications import Notification, Notify, ignore_notification
+from mainspring.service.storage.pagination import Page
+from mainspring.service.storage.repository import (
+    IndexColumns,
+    ListQuery,
+    Repository,
+    delete_children,
+)
+from mainspring.service.vaults.credential_record import KIND as CREDENTIAL
+from mainspring.service.vaults.credential_record import archive_change, credential_repository
 
 MAX_CREDENTIALS = 20
 """Of a vault, without those that are archived."""
@@ -29,7 +33,7 @@ _TRIES = 32
 DisplayName = Annotated[str, Meta(min_length=1, max_length=255)]
 
 
-class Vault(Struct, frozen=True, kw_only=True):
+class VaultObject(Struct, frozen=True, kw_only=True):
     id: str
     display_name: str
     created_at: datetime
@@ -54,110 +58,114 @@ class Vaults:
         self,
         records: Records,
         *,
-        notify: Notify = unnoticed,
+        notify: Notify = ignore_notification,
         clock: Clock = clocks.now,
         new_id: Callable[[str], str] = ids.new_id,
     ) -> None:
         self._records = records
-        self._drawer = Drawer(records, "vault", Vault, tabs=_tabs, clock=clock)
-        self._credentials = credential_drawer(records, clock)
+        self._repository = Repository(
+            records, "vault", VaultObject, columns=_index_columns, clock=clock
+        )
+        self._credentials = credential_repository(records, clock)
         self._notify = notify
         self._clock = clock
         self._new_id = new_id
 
-    async def create(self, tenant: str, asked: CreateVault) -> Vault:
+    async def create(self, tenant: str, asked: CreateVault) -> VaultObject:
         now = self._clock()
-        made = Vault(
+        made = VaultObject(
             id=self._new_id("vlt"),
             display_name=asked.display_name,
             metadata=asked.metadata,
             created_at=now,
             updated_at=now,
         )
-        await self._drawer.put(tenant, made)
-        await self._notify(Notice(tenant=tenant, type="vault.created", id=made.id))
+        await self._repository.put(tenant, made)
+        await self._notify(Notification(tenant=tenant, type="vault.created", id=made.id))
         return made
 
-    async def get(self, tenant: str, vault_id: str) -> Vault:
-        return await self._drawer.get(tenant, vault_id)
+    async def get(self, tenant: str, vault_id: str) -> VaultObject:
+        return await self._repository.get(tenant, vault_id)
 
-    async def page(self, tenant: str, listing: Listing) -> Page[Vault]:
-        return await self._drawer.page(tenant, listing)
+    async def page(self, tenant: str, list_query: ListQuery) -> Page[VaultObject]:
+        return await self._repository.page(tenant, list_query)
 
-    async def update(self, tenant: str, vault_id: str, asked: UpdateVault) -> Vault:
+    async def update(self, tenant: str, vault_id: str, asked: UpdateVault) -> VaultObject:
         """Raises: InvalidInput: it is archived."""
 
-        def change(known: Vault) -> Vault:
+        def change(known: VaultObject) -> VaultObject:
             _require_active(known)
             return replace(
                 known,
                 display_name=asked.display_name or known.display_name,
-                metadata=patched(known.metadata, asked.metadata),
+                metadata=patch_metadata(known.metadata, asked.metadata),
                 updated_at=self._clock(),
             )
 
-        return await self._drawer.update(tenant, vault_id, change)
+        return await self._repository.update(tenant, vault_id, change)
 
-    async def archive(self, tenant: str, vault_id: str) -> Vault:
+    async def archive(self, tenant: str, vault_id: str) -> VaultObject:
         """For good: no new sessions with it, and its secrets are gone; what they were is kept."""
         for _ in range(_TRIES):
-            record = await self._drawer.record(tenant, vault_id)
-            known = self._drawer.read(record)
+            record = await self._repository.record(tenant, vault_id)
+            known = self._repository.read(record)
             if known.archived_at is not None:
                 return known
             now = self._clock()
             archived = replace(known, archived_at=now, updated_at=now)
-            holding = await self._holding(tenant, vault_id)
-            changes = [archiving(self._credentials, each, now) for each in holding]
+            holding = await self._credential_records(tenant, vault_id)
+            changes = [archive_change(self._credentials, item, now) for item in holding]
             try:
-                await self._records.write(self._drawer.replacing(record, archived), *changes)
-            except Stale:
+                await self._records.write(
+                    self._repository.replace_change(record, archived), *changes
+                )
+            except StaleVersion:
                 continue
-            await self._tell(tenant, vault_id, "archived", [each.id for each in holding])
+            await self._notify_change(tenant, vault_id, "archived", [item.id for item in holding])
             return archived
-        raise Stale(f"vault {vault_id}: others kept changing it; try again")
+        raise StaleVersion(f"vault {vault_id}: others kept changing it; try again")
 
     async def delete(self, tenant: str, vault_id: str) -> None:
         """With all that is in it, and no trace of it here."""
         gone: list[str] = []
         for _ in range(_TRIES):
-            record = await self._drawer.record(tenant, vault_id)
-            gone += await sweep(self._records, CREDENTIAL, tenant=tenant, parent=vault_id)
+            record = await self._repository.record(tenant, vault_id)
+            gone += await delete_children(self._records, CREDENTIAL, tenant=tenant, parent=vault_id)
             try:
-                await self._records.write(Remove(record=record))
-            except Stale:  # it got a credential meanwhile
+                await self._records.write(Remove(record_row=record))
+            except StaleVersion:  # it got a credential meanwhile
                 continue
-            await self._tell(tenant, vault_id, "deleted", gone)
+            await self._notify_change(tenant, vault_id, "deleted", gone)
             return
-        raise Stale(f"vault {vault_id}: others kept changing it; try again")
+        raise StaleVersion(f"vault {vault_id}: others kept changing it; try again")
 
-    async def active(self, tenant: str, vault_id: str) -> Vault:
+    async def active(self, tenant: str, vault_id: str) -> VaultObject:
         """For a new session with it.
 
         Raises: NotFound; InvalidInput: it is archived.
         """
-        vault = await self._drawer.get(tenant, vault_id)
+        vault = await self._repository.get(tenant, vault_id)
         _require_active(vault)
         return vault
 
-    async def admitting(self, tenant: str, vault_id: str) -> Replace:
+    async def admit_change(self, tenant: str, vault_id: str) -> Replace:
         """A change to write together with a new credential: it is refused (`Stale`) if the vault
         was archived or deleted meanwhile, or got another credential.
 
         Raises: NotFound; InvalidInput: it is archived, or full.
         """
-        record = await self._drawer.record(tenant, vault_id)
-        _require_active(self._drawer.read(record))
-        wanted = Wanted(kind=CREDENTIAL, tenant=tenant, parent=vault_id, is_archived=False)
+        record = await self._repository.record(tenant, vault_id)
+        _require_active(self._repository.read(record))
+        wanted = RecordQuery(kind=CREDENTIAL, tenant=tenant, parent=vault_id, is_archived=False)
         if await self._records.count(wanted) >= MAX_CREDENTIALS:
             raise InvalidInput(
                 f"a vault has {MAX_CREDENTIALS} credentials at most; archive one of {vault_id}'s"
             )
-        return Replace(record=record)
+        return Replace(record_row=record)
 
-    async def _holding(self, tenant: str, vault_id: str) -> list[Record]:
+    async def _credential_records(self, tenant: str, vault_id: str) -> list[RecordRow]:
         return await self._records.list(
-            Wanted(
+            RecordQuery(
                 kind=CREDENTIAL,
                 tenant=tenant,
                 parent=vault_id,
@@ -166,20 +174,24 @@ class Vaults:
             )
         )
 
-    async def _tell(
+    async def _notify_change(
         self, tenant: str, vault_id: str, what: str, credentials: Sequence[str]
     ) -> None:
-        await self._notify(Notice(tenant=tenant, type=f"vault.{what}", id=vault_id))
+        await self._notify(Notification(tenant=tenant, type=f"vault.{what}", id=vault_id))
         for id_ in credentials:
             await self._notify(
-                Notice(tenant=tenant, type=f"vault_credential.{what}", id=id_, vault_id=vault_id)
+                Notification(
+                    tenant=tenant, type=f"vault_credential.{what}", id=id_, vault_id=vault_id
+                )
             )
 
 
-def _require_active(vault: Vault) -> None:
-    if vault.archived_at is not None:
-        raise InvalidInput(f"the vault {vault.id} is archived; make another")
+def _require_active(vault_object: VaultObject) -> None:
+    if vault_object.archived_at is not None:
+        raise InvalidInput(f"the vault {vault_object.id} is archived; make another")
 
 
-def _tabs(vault: Vault) -> Tabs:
-    return Tabs(is_archived=vault.archived_at is not None, created=vault.created_at)
+def _index_columns(vault_object: VaultObject) -> IndexColumns:
+    return IndexColumns(
+        is_archived=vault_object.archived_at is not None, created=vault_object.created_at
+    )

@@ -10,7 +10,7 @@ from mainspring.core.clock import to_micros
 from mainspring.core.errors import Conflict, Fenced, SessionNotFound
 from mainspring.core.ids import SESSION, new_id
 from mainspring.log.session_log import SessionLog
-from mainspring.log.store import Append, Head, Span, Store
+from mainspring.log.store import Append, EventRange, Head, Store
 from mainspring.log.verify import verify
 from mainspring.testing.contract.scene import (
     ENDLESS,
@@ -193,7 +193,7 @@ async def sixty_four_sessions_are_appended_to_at_once(open_store: StoreFactory) 
 
 async def _has_only(at: Scene, *said: str) -> None:
     """Nothing of what was refused may be there: neither the rows nor a moved head."""
-    rows = await at.store.read(Span(session_id=at.id, after=0, upto=ENDLESS))
+    rows = await at.store.read(EventRange(session_id=at.id, after=0, upto=ENDLESS))
     assert len(rows) == 1 + len(said)
     assert texts(await at.log.read(at.id)) == list(said)
     assert (await verify(at.log, at.id)).ok

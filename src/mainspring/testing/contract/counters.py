@@ -25,8 +25,8 @@ async def counters_add_up(open_store: StoreFactory) -> None:
                 await records.tally([(f"{name}.b", 1), (name, 1)])
 
         async with anyio.create_task_group() as group:
-            for each in (store, other, store, other):
-                group.start_soon(count, each.records)
+            for item in (store, other, store, other):
+                group.start_soon(count, item.records)
         assert await other.records.tally([(name, 0), (f"{name}.b", 0)]) == [80, 85]
 
 
@@ -50,13 +50,13 @@ async def counters_are_forgotten_by_how_they_begin(open_store: StoreFactory) -> 
         await store.records.tally([(name + end, number) for number, end in enumerate(ends, 1)])
         await store.records.forget_tallies(f"{name}.a")
         assert await store.records.tally([(name + end, 0) for end in ends]) == [1, 0, 0, 4]
-        kept = [each async for each in _tallies(store.records) if each[0].startswith(name)]
+        kept = [tally async for tally in _tallies(store.records) if tally[0].startswith(name)]
         assert kept == [(name, 1), (f"{name}.b", 4)]
 
 
 async def _tallies(records: Records) -> AsyncGenerator[tuple[str, int], None]:
     after = ""
     while page := await records.tallies(after=after, limit=1):
-        for each in page:
-            yield each
+        for item in page:
+            yield item
         after = page[-1][0]

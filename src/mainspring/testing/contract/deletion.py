@@ -5,7 +5,7 @@ from __future__ import annotations
 from mainspring.core.errors import BlobNotFound, SessionHasForks, SessionNotFound
 from mainspring.core.ids import EVENT, new_id
 from mainspring.log.search import search
-from mainspring.log.store import Span
+from mainspring.log.store import EventRange
 from mainspring.testing.contract.scene import (
     ENDLESS,
     StoreFactory,
@@ -30,14 +30,14 @@ async def deleting_removes_events_inbox_blobs_and_words(open_store: StoreFactory
             await at.store.session(at.id)
         with refused(BlobNotFound):
             await at.log.blob(blob.hash)
-        assert await at.store.read(Span(session_id=at.id, after=0, upto=ENDLESS)) == []
+        assert await at.store.read(EventRange(session_id=at.id, after=0, upto=ENDLESS)) == []
         assert await search(at.log, secret) == []
 
 
 async def an_id_used_again_has_nothing_of_the_session_before(open_store: StoreFactory) -> None:
     async with scene(open_store) as at:
         first = await at.store.session(at.id)
-        rows = await at.store.read(Span(session_id=at.id, after=0, upto=1))
+        rows = await at.store.read(EventRange(session_id=at.id, after=0, upto=1))
         await at.log.put_blob(at.id, b"old", media_type="text/plain")
         await at.log.submit(at.id, asks("old"), client_id="c1", sender=TESTER)
         await at.writer.append(says("old"))

@@ -12,7 +12,7 @@ from mainspring.core.events import ThreadCreated, UserInterrupt
 from mainspring.core.ids import SESSION, new_id
 from mainspring.core.sender import Sender
 from mainspring.log.session_log import SessionLog
-from mainspring.log.store import Folded, Head, InboxItem, Store
+from mainspring.log.store import FoldedItem, Head, InboxItem, Store
 from mainspring.log.verify import verify
 from mainspring.testing.contract.scene import (
     Scene,
@@ -175,12 +175,12 @@ async def a_refused_append_leaves_the_inbox_as_it_was(open_store: StoreFactory) 
         item = await at.log.submit(at.id, asks("still here"), client_id="c1", sender=TESTER)
         stale, head = at.writer.lease, at.writer.head
         lease = await take_over(at.store, stale)
-        folded = (Folded(item.position, head.seq + 1),)
+        folded = (FoldedItem(item.position, head.seq + 1),)
         with refused(Fenced):
-            await at.store.append(appending(stale, head, draft(says("x")), folded=folded))
+            await at.store.append(appending(stale, head, draft(says("x")), folded_item=folded))
         elsewhere = Head(head.seq, b"\1" * 32)
         with refused(Conflict):
-            await at.store.append(appending(lease, elsewhere, draft(says("x")), folded=folded))
+            await at.store.append(appending(lease, elsewhere, draft(says("x")), folded_item=folded))
         assert await _waiting(at) == ["c1"]
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from mainspring.core.errors import SessionNotFound
 from mainspring.core.ids import SESSION, new_id
 from mainspring.log.session_log import SessionLog
-from mainspring.log.store import Span
+from mainspring.log.store import EventRange
 from mainspring.testing.contract.scene import (
     ENDLESS,
     Scene,
@@ -24,7 +24,7 @@ from mainspring.testing.contract.scene import (
 
 async def _seqs(at: Scene, **asked: object) -> list[int]:
     """What reading the whole log gives, but for what is `asked` otherwise."""
-    span = replace(Span(session_id=at.id, after=0, upto=ENDLESS), **asked)
+    span = replace(EventRange(session_id=at.id, after=0, upto=ENDLESS), **asked)
     return [row.seq for row in await at.store.read(span)]
 
 
@@ -103,6 +103,6 @@ async def a_long_log_is_read_to_its_end_across_pages(open_store: StoreFactory) -
 async def reading_an_unknown_session_gives_no_rows(open_store: StoreFactory) -> None:
     async with open_store() as store:
         nobody = new_id(SESSION)
-        assert await store.read(Span(session_id=nobody, after=0, upto=ENDLESS)) == []
+        assert await store.read(EventRange(session_id=nobody, after=0, upto=ENDLESS)) == []
         with refused(SessionNotFound):
             await SessionLog(store).read(nobody)

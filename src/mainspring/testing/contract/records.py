@@ -7,34 +7,43 @@ from dataclasses import replace
 
 import anyio
 
-from mainspring.core.errors import AlreadyThere, InvalidInput, NotFound, ServiceError, Stale
+from mainspring.core.errors import AlreadyExists, InvalidInput, NotFound, ServiceError, StaleVersion
 from mainspring.core.ids import new_id
-from mainspring.log.records import Change, Put, Record, Records, Remove, Replace, Wanted, Whole
+from mainspring.log.records import (
+    Put,
+    RecordChange,
+    RecordQuery,
+    RecordRow,
+    Records,
+    RecordWithContent,
+    Remove,
+    Replace,
+)
 from mainspring.testing.contract.scene import StoreFactory, refused
 
 
-def _fresh() -> Callable[..., Record]:
+def _fresh() -> Callable[..., RecordRow]:
     """Makes records of one kind and tenant of their own: the store may hold others."""
-    empty = Record(
+    empty = RecordRow(
         kind=new_id("kind"), tenant=new_id("tenant"), id="", created=1, updated=1, body=b"{}"
     )
 
-    def record(id_: str, **fields: object) -> Record:
+    def record(id_: str, **fields: object) -> RecordRow:
         return replace(empty, id=id_, **fields)
 
     return record
 
 
-async def _ids(records: Records, wanted: Wanted) -> list[str]:
-    return [each.id for each in await records.list(wanted)]
+async def _ids(records: Records, record_query: RecordQuery) -> list[str]:
+    return [record.id for record in await records.list(record_query)]
 
 
-async def _paged(records: Records, wanted: Wanted) -> list[str]:
-    seen: list[Record] = []
-    while page := await records.list(replace(wanted, after=seen[-1] if seen else None)):
-        assert len(page) <= wanted.limit
+async def _paged(records: Records, record_query: RecordQuery) -> list[str]:
+    seen: list[RecordRow] = []
+    while page := await records.list(replace(record_query, after=seen[-1] if seen else None)):
+        assert len(page) <= record_query.limit
         seen += page
-    return [each.id for each in seen]
+    return [item.id for item in seen]
 
 
 async def a_record_is_read_as_it_was_put(open_store: StoreFactory) -> None:
@@ -51,21 +60,21 @@ async def a_record_is_read_as_it_was_put(open_store: StoreFactory) -> None:
         is_archived=True,
     )
     async with open_store() as store, open_store() as other:
-        [kept] = await store.records.write(Put(record=full))
+        [kept] = await store.records.write(Put(record_row=full))
         assert kept == replace(full, rev=1)
         assert await other.records.get(full.kind, "a") == kept
         found = await other.records.named(
             full.kind, full.name or "", tenant=full.tenant, parent="p"
         )
         assert found == kept
-        assert await other.records.list(Wanted(kind=full.kind)) == [kept]
+        assert await other.records.list(RecordQuery(kind=full.kind)) == [kept]
 
 
 async def what_is_not_there_is_not_found(open_store: StoreFactory) -> None:
     record = _fresh()
     nobody = record("nobody", name="none")
     async with open_store() as store:
-        await store.records.write(Put(record=record("a", name="here", parent="p")))
+        await store.records.write(Put(record_row=record("a", name="here", parent="p")))
         for id_ in ("nobody", "A", "", "a\0", "\ud800"):
             with refused(NotFound):
                 await store.records.get(nobody.kind, id_)
@@ -77,7 +86,7 @@ async def what_is_not_there_is_not_found(open_store: StoreFactory) -> None:
                 await store.records.named(nobody.kind, id_, tenant=nobody.tenant)
         with refused(NotFound):  # another parent's
             await store.records.named(nobody.kind, "here", tenant=nobody.tenant)
-        for change in (Replace(record=nobody), Remove(record=nobody)):
+        for change in (Replace(record_row=nobody), Remove(record_row=nobody)):
             with refused(NotFound):
                 await store.records.write(change)
 
@@ -85,30 +94,32 @@ async def what_is_not_there_is_not_found(open_store: StoreFactory) -> None:
 async def an_id_is_taken_once(open_store: StoreFactory) -> None:
     record = _fresh()
     async with open_store() as store:
-        [first] = await store.records.write(Put(record=record("a", body=b"1"), content=b"one"))
-        with refused(AlreadyThere):
-            await store.records.write(Put(record=record("a", body=b"2"), content=b"two"))
-        assert await store.records.whole(first.kind, "a") == Whole(record=first, content=b"one")
+        [first] = await store.records.write(Put(record_row=record("a", body=b"1"), content=b"one"))
+        with refused(AlreadyExists):
+            await store.records.write(Put(record_row=record("a", body=b"2"), content=b"two"))
+        assert await store.records.whole(first.kind, "a") == RecordWithContent(
+            record_row=first, content=b"one"
+        )
 
 
 async def a_name_is_taken_once_within_tenant_kind_and_parent(open_store: StoreFactory) -> None:
     record = _fresh()
     async with open_store() as store:
         write = store.records.write
-        [first] = await write(Put(record=record("a", name="n")))
-        with refused(AlreadyThere):
-            await write(Put(record=record("b", name="n")))
-        await write(Put(record=record("c", name="n", parent="p")))
-        await write(Put(record=record("d", name="n", tenant=new_id("tenant"))))
-        await write(Put(record=record("e", name="n", kind=new_id("kind"))))
-        await write(Put(record=record("f", name="N")), Put(record=record("g", name="")))
-        [loose] = await write(Put(record=record("h")))
-        await write(Put(record=record("i")))  # no name is no name
-        with refused(AlreadyThere):
-            await write(Replace(record=replace(loose, name="n")))
-        [renamed] = await write(Replace(record=replace(first, name="m")))
-        await write(Replace(record=renamed))  # its own name is no obstacle
-        await write(Replace(record=replace(loose, name="n")))
+        [first] = await write(Put(record_row=record("a", name="n")))
+        with refused(AlreadyExists):
+            await write(Put(record_row=record("b", name="n")))
+        await write(Put(record_row=record("c", name="n", parent="p")))
+        await write(Put(record_row=record("d", name="n", tenant=new_id("tenant"))))
+        await write(Put(record_row=record("e", name="n", kind=new_id("kind"))))
+        await write(Put(record_row=record("f", name="N")), Put(record_row=record("g", name="")))
+        [loose] = await write(Put(record_row=record("h")))
+        await write(Put(record_row=record("i")))  # no name is no name
+        with refused(AlreadyExists):
+            await write(Replace(record_row=replace(loose, name="n")))
+        [renamed] = await write(Replace(record_row=replace(first, name="m")))
+        await write(Replace(record_row=renamed))  # its own name is no obstacle
+        await write(Replace(record_row=replace(loose, name="n")))
         found = await store.records.named(first.kind, "n", tenant=first.tenant)
         assert found.id == "h"
 
@@ -116,19 +127,21 @@ async def a_name_is_taken_once_within_tenant_kind_and_parent(open_store: StoreFa
 async def a_change_counts_and_an_outdated_one_is_refused(open_store: StoreFactory) -> None:
     record = _fresh()
     async with open_store() as store:
-        [first] = await store.records.write(Put(record=record("a"), content=b"kept"))
-        [second] = await store.records.write(Replace(record=replace(first, body=b"2")))
+        [first] = await store.records.write(Put(record_row=record("a"), content=b"kept"))
+        [second] = await store.records.write(Replace(record_row=replace(first, body=b"2")))
         assert (second.rev, second.body) == (2, b"2")
-        for change in (Replace(record=replace(first, body=b"late")), Remove(record=first)):
-            with refused(Stale):
+        for change in (Replace(record_row=replace(first, body=b"late")), Remove(record_row=first)):
+            with refused(StaleVersion):
                 await store.records.write(change)
-        assert await store.records.whole(first.kind, "a") == Whole(record=second, content=b"kept")
-        [third] = await store.records.write(Replace(record=second, content=b"new"))
+        assert await store.records.whole(first.kind, "a") == RecordWithContent(
+            record_row=second, content=b"kept"
+        )
+        [third] = await store.records.write(Replace(record_row=second, content=b"new"))
         assert await store.records.content(first.kind, "a") == b"new"
-        assert await store.records.write(Remove(record=third)) == ()
+        assert await store.records.write(Remove(record_row=third)) == ()
         with refused(NotFound):
             await store.records.get(first.kind, "a")
-        [again] = await store.records.write(Put(record=record("a")))
+        [again] = await store.records.write(Put(record_row=record("a")))
         assert again.rev == 1
         with refused(NotFound):  # nothing of the one before
             await store.records.content(first.kind, "a")
@@ -139,7 +152,7 @@ async def content_of_any_bytes_and_size_is_kept(open_store: StoreFactory) -> Non
     contents = (b"", b"\0", bytes(range(256)) * 8192)
     async with open_store() as store, open_store() as other:
         for number, content in enumerate(contents):
-            await store.records.write(Put(record=record(str(number)), content=content))
+            await store.records.write(Put(record_row=record(str(number)), content=content))
             assert await other.records.content(record("x").kind, str(number)) == content
 
 
@@ -147,23 +160,26 @@ async def several_changes_happen_together_or_not_at_all(open_store: StoreFactory
     record = _fresh()
     async with open_store() as store:
         [old, gone] = await store.records.write(
-            Put(record=record("old", name="n"), content=b"old"), Put(record=record("gone"))
+            Put(record_row=record("old", name="n"), content=b"old"), Put(record_row=record("gone"))
         )
-        refusals: list[tuple[Change, type[ServiceError]]] = [
-            (Put(record=record("old")), AlreadyThere),
-            (Put(record=record("other", name="taken")), AlreadyThere),
-            (Replace(record=replace(old, rev=7)), Stale),
-            (Remove(record=record("never")), NotFound),
+        refusals: list[tuple[RecordChange, type[ServiceError]]] = [
+            (Put(record_row=record("old")), AlreadyExists),
+            (Put(record_row=record("other", name="taken")), AlreadyExists),
+            (Replace(record_row=replace(old, rev=7)), StaleVersion),
+            (Remove(record_row=record("never")), NotFound),
         ]
         for last, kind in refusals:
             with refused(kind):
                 await store.records.write(
-                    Put(record=record("new", name="taken"), content=b"new"),
-                    Replace(record=replace(gone, body=b"changed"), content=b"changed"),
-                    Remove(record=replace(gone, rev=2)),
+                    Put(record_row=record("new", name="taken"), content=b"new"),
+                    Replace(record_row=replace(gone, body=b"changed"), content=b"changed"),
+                    Remove(record_row=replace(gone, rev=2)),
                     last,
                 )
-            assert await _ids(store.records, Wanted(kind=old.kind, order="asc")) == ["gone", "old"]
+            assert await _ids(store.records, RecordQuery(kind=old.kind, order="asc")) == [
+                "gone",
+                "old",
+            ]
             assert await store.records.get(old.kind, "gone") == gone
             for id_ in ("new", "gone"):
                 with refused(NotFound):
@@ -176,15 +192,15 @@ async def each_of_several_changes_finds_what_those_before_it_left(
     record = _fresh()
     async with open_store() as store:
         write = store.records.write
-        [first] = await write(Put(record=record("a", name="n"), content=b"first"))
+        [first] = await write(Put(record_row=record("a", name="n"), content=b"first"))
         moved = await write(
-            Remove(record=first),
-            Put(record=record("a", name="m")),
-            Put(record=record("b", name="n")),
-            Replace(record=record("b", name="o", rev=1)),
-            Put(record=record("c", name="n")),
+            Remove(record_row=first),
+            Put(record_row=record("a", name="m")),
+            Put(record_row=record("b", name="n")),
+            Replace(record_row=record("b", name="o", rev=1)),
+            Put(record_row=record("c", name="n")),
         )
-        assert [(each.id, each.name, each.rev) for each in moved] == [
+        assert [(item.id, item.name, item.rev) for item in moved] == [
             ("a", "m", 1),
             ("b", "n", 1),
             ("b", "o", 2),
@@ -192,27 +208,29 @@ async def each_of_several_changes_finds_what_those_before_it_left(
         ]
         with refused(NotFound):
             await store.records.content(first.kind, "a")
-        with refused(AlreadyThere):
-            await write(Put(record=record("d", name="d")), Put(record=record("e", name="d")))
-        with refused(AlreadyThere):
-            await write(Put(record=record("d")), Put(record=record("d")))
-        with refused(Stale):
-            await write(Replace(record=moved[0]), Replace(record=moved[0]))
+        with refused(AlreadyExists):
+            await write(
+                Put(record_row=record("d", name="d")), Put(record_row=record("e", name="d"))
+            )
+        with refused(AlreadyExists):
+            await write(Put(record_row=record("d")), Put(record_row=record("d")))
+        with refused(StaleVersion):
+            await write(Replace(record_row=moved[0]), Replace(record_row=moved[0]))
         assert await store.records.write() == ()
 
 
 async def of_writers_at_once_one_wins(open_store: StoreFactory) -> None:
     record = _fresh()
     async with open_store() as store, open_store() as other:
-        [start] = await store.records.write(Put(record=record("start")))
+        [start] = await store.records.write(Put(record_row=record("start")))
 
-        async def contend(*changes: Sequence[Change]) -> list[int]:
+        async def contend(*changes: Sequence[RecordChange]) -> list[int]:
             won: list[int] = []
 
-            async def write(number: int, change: Sequence[Change]) -> None:
+            async def write(number: int, record_change: Sequence[RecordChange]) -> None:
                 try:
-                    await (store, other)[number % 2].records.write(*change)
-                except (AlreadyThere, Stale):
+                    await (store, other)[number % 2].records.write(*record_change)
+                except (AlreadyExists, StaleVersion):
                     return
                 won.append(number)
 
@@ -222,18 +240,21 @@ async def of_writers_at_once_one_wins(open_store: StoreFactory) -> None:
             return won
 
         eight = range(8)
-        same_id = await contend(*[[Put(record=record("a", body=b"%d" % n))] for n in eight])
+        same_id = await contend(*[[Put(record_row=record("a", body=b"%d" % n))] for n in eight])
         assert (await store.records.get(start.kind, "a")).body == b"%d" % same_id[0]
-        same_name = await contend(*[[Put(record=record(f"n{n}", name="n"))] for n in eight])
+        same_name = await contend(*[[Put(record_row=record(f"n{n}", name="n"))] for n in eight])
         changed = await contend(
             *[
-                [Replace(record=replace(start, body=b"%d" % n)), Put(record=record(f"r{n}"))]
+                [
+                    Replace(record_row=replace(start, body=b"%d" % n)),
+                    Put(record_row=record(f"r{n}")),
+                ]
                 for n in eight
             ]
         )
         assert (await store.records.get(start.kind, "start")).body == b"%d" % changed[0]
         assert [len(won) for won in (same_id, same_name, changed)] == [1, 1, 1]
-        assert await store.records.count(Wanted(kind=start.kind)) == 4
+        assert await store.records.count(RecordQuery(kind=start.kind)) == 4
 
 
 async def a_list_is_by_creation_and_id_page_by_page(open_store: StoreFactory) -> None:
@@ -241,8 +262,8 @@ async def a_list_is_by_creation_and_id_page_by_page(open_store: StoreFactory) ->
     made = [(2, "b"), (1, "z"), (2, "a"), (3, "B"), (2, "ä"), (3, "a1")]
     async with open_store() as store:
         for created, id_ in made:
-            await store.records.write(Put(record=record(id_, created=created)))
-        everything = Wanted(kind=record("x").kind)
+            await store.records.write(Put(record_row=record(id_, created=created)))
+        everything = RecordQuery(kind=record("x").kind)
         rising = ["z", "a", "b", "ä", "B", "a1"]
         assert await _ids(store.records, everything) == rising[::-1]
         assert await _ids(store.records, replace(everything, order="asc")) == rising
@@ -258,26 +279,26 @@ async def a_list_holds_what_fits_all_conditions(open_store: StoreFactory) -> Non
     kind, tenant = record("x").kind, record("x").tenant
     async with open_store() as store:
         await store.records.write(
-            Put(record=record("1", created=1, parent="p", label="l")),
-            Put(record=record("2", created=2, parent="p", is_archived=True)),
-            Put(record=record("3", created=3, label="l", name="n", due=3)),
-            Put(record=record("4", created=4, tenant=new_id("tenant"), label="l")),
-            Put(record=record("5", created=5, kind=new_id("kind"), parent="p", label="l")),
+            Put(record_row=record("1", created=1, parent="p", label="l")),
+            Put(record_row=record("2", created=2, parent="p", is_archived=True)),
+            Put(record_row=record("3", created=3, label="l", name="n", due=3)),
+            Put(record_row=record("4", created=4, tenant=new_id("tenant"), label="l")),
+            Put(record_row=record("5", created=5, kind=new_id("kind"), parent="p", label="l")),
         )
-        found: list[tuple[Wanted, list[str]]] = [
-            (Wanted(kind=kind), ["4", "3", "2", "1"]),
-            (Wanted(kind=kind, tenant=tenant), ["3", "2", "1"]),
-            (Wanted(kind=kind, parent="p"), ["2", "1"]),
-            (Wanted(kind=kind, parent=""), ["4", "3"]),
-            (Wanted(kind=kind, label="l"), ["4", "3", "1"]),
-            (Wanted(kind=kind, label=""), ["2"]),
-            (Wanted(kind=kind, tenant=tenant, label="l", parent="p"), ["1"]),
-            (Wanted(kind=kind, is_archived=True), ["2"]),
-            (Wanted(kind=kind, is_archived=False), ["4", "3", "1"]),
-            (Wanted(kind=kind, created_from=2, created_upto=3), ["3", "2"]),
-            (Wanted(kind=kind, name_from=""), ["3"]),
-            (Wanted(kind=kind, due_upto=2), []),
-            (Wanted(kind=kind, due_upto=3), ["3"]),
+        found: list[tuple[RecordQuery, list[str]]] = [
+            (RecordQuery(kind=kind), ["4", "3", "2", "1"]),
+            (RecordQuery(kind=kind, tenant=tenant), ["3", "2", "1"]),
+            (RecordQuery(kind=kind, parent="p"), ["2", "1"]),
+            (RecordQuery(kind=kind, parent=""), ["4", "3"]),
+            (RecordQuery(kind=kind, label="l"), ["4", "3", "1"]),
+            (RecordQuery(kind=kind, label=""), ["2"]),
+            (RecordQuery(kind=kind, tenant=tenant, label="l", parent="p"), ["1"]),
+            (RecordQuery(kind=kind, is_archived=True), ["2"]),
+            (RecordQuery(kind=kind, is_archived=False), ["4", "3", "1"]),
+            (RecordQuery(kind=kind, created_from=2, created_upto=3), ["3", "2"]),
+            (RecordQuery(kind=kind, name_from=""), ["3"]),
+            (RecordQuery(kind=kind, due_upto=2), []),
+            (RecordQuery(kind=kind, due_upto=3), ["3"]),
         ]
         for wanted, ids in found:
             assert await _ids(store.records, wanted) == ids, wanted
@@ -301,9 +322,11 @@ async def names_are_found_by_how_they_begin(open_store: StoreFactory) -> None:
     ]
     async with open_store() as store:
         for number, name in enumerate(reversed(names)):
-            await store.records.write(Put(record=record(f"{number}", name=name, created=number)))
-        await store.records.write(Put(record=record("nameless")))
-        wanted = Wanted(kind=record("x").kind, tenant=record("x").tenant, limit=2)
+            await store.records.write(
+                Put(record_row=record(f"{number}", name=name, created=number))
+            )
+        await store.records.write(Put(record_row=record("nameless")))
+        wanted = RecordQuery(kind=record("x").kind, tenant=record("x").tenant, limit=2)
         for prefix in ("", "/", "/a", "/a/b", "/a/b\ud7ff", f"/a/b{last}", "/ä", last, "/a%", "_"):
             ids = await _paged(store.records, replace(wanted, name_from=prefix))
             found = [(await store.records.get(wanted.kind, id_)).name for id_ in ids]
@@ -314,12 +337,12 @@ async def what_is_due_comes_longest_due_first(open_store: StoreFactory) -> None:
     record = _fresh()
     async with open_store() as store:
         for id_, due in (("c", 5), ("a", 9), ("b", 5), ("d", -1), ("e", None), ("f", 10)):
-            await store.records.write(Put(record=record(id_, due=due)))
-        wanted = Wanted(kind=record("x").kind, due_upto=9)
+            await store.records.write(Put(record_row=record(id_, due=due)))
+        wanted = RecordQuery(kind=record("x").kind, due_upto=9)
         assert await _ids(store.records, wanted) == ["d", "b", "c", "a"]
         assert await _paged(store.records, replace(wanted, limit=1)) == ["d", "b", "c", "a"]
         later = replace(await store.records.get(wanted.kind, "d"), due=None)
-        await store.records.write(Replace(record=later))
+        await store.records.write(Replace(record_row=later))
         assert await _ids(store.records, wanted) == ["b", "c", "a"]
 
 
@@ -336,17 +359,19 @@ async def what_no_text_or_number_can_be_is_refused(open_store: StoreFactory) -> 
             {"id_": "a", "due": -(2**63) - 1},
         ):
             with refused(InvalidInput):
-                await store.records.write(Put(record=record("fine")), Put(record=record(**fields)))
+                await store.records.write(
+                    Put(record_row=record("fine")), Put(record_row=record(**fields))
+                )
         for wanted in (
-            Wanted(kind=kind, name_from="a\0"),
-            Wanted(kind=kind, label="\ud800"),
-            Wanted(kind=kind, created_from=2**70),
-            Wanted(kind=kind, after=record("a\0")),
-            Wanted(kind=kind, after=record("a", created=2**63)),
+            RecordQuery(kind=kind, name_from="a\0"),
+            RecordQuery(kind=kind, label="\ud800"),
+            RecordQuery(kind=kind, created_from=2**70),
+            RecordQuery(kind=kind, after=record("a\0")),
+            RecordQuery(kind=kind, after=record("a", created=2**63)),
         ):
             with refused(InvalidInput):
                 await store.records.list(wanted)
-        assert await store.records.count(Wanted(kind=kind)) == 0
+        assert await store.records.count(RecordQuery(kind=kind)) == 0
 
 
 async def everything_is_passed_by_once(open_store: StoreFactory) -> None:
@@ -354,16 +379,20 @@ async def everything_is_passed_by_once(open_store: StoreFactory) -> None:
     other_kind = f"{record('x').kind}-"
     async with open_store() as store:
         await store.records.write(
-            Put(record=record("b"), content=b"content"),
-            Put(record=record("a", tenant=new_id("tenant"))),
-            Put(record=record("a", kind=other_kind)),
+            Put(record_row=record("b"), content=b"content"),
+            Put(record_row=record("a", tenant=new_id("tenant"))),
+            Put(record_row=record("a", kind=other_kind)),
         )
         kinds = (record("x").kind, other_kind)
-        seen: list[Record] = []
+        seen: list[RecordRow] = []
         while page := await store.records.everything(after=seen[-1] if seen else None, limit=2):
             seen += page
-        ours = [(each.kind, each.id) for each in seen if each.kind in kinds]
+        ours = [(item.kind, item.id) for item in seen if item.kind in kinds]
         assert ours == [(kinds[0], "a"), (kinds[0], "b"), (kinds[1], "a")]
-        [first, second] = [each for each in seen if each.kind == kinds[0]]
-        assert await store.records.whole(*ours[0]) == Whole(record=first, content=None)
-        assert await store.records.whole(*ours[1]) == Whole(record=second, content=b"content")
+        [first, second] = [item for item in seen if item.kind == kinds[0]]
+        assert await store.records.whole(*ours[0]) == RecordWithContent(
+            record_row=first, content=None
+        )
+        assert await store.records.whole(*ours[1]) == RecordWithContent(
+            record_row=second, content=b"content"
+        )

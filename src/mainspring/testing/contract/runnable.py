@@ -73,5 +73,5 @@ async def the_longest_waiting_session_is_found_first(open_store: StoreFactory) -
         for session_id in (ids[1], ids[2], ids[0]):
             await log.submit(session_id, asks("hello"), sender=TESTER)
         found = await store.runnable(limit=10_000)
-        assert [each for each in found if each in ids] == [ids[1], ids[2], ids[0]]
+        assert [item for item in found if item in ids] == [ids[1], ids[2], ids[0]]
         assert await store.runnable(limit=1) == found[:1]

@@ -12,12 +12,12 @@ import anyio
 
 from mainspring.core import ids
 from mainspring.core.content import TextBlock
-from mainspring.core.envelope import AnyPayload, Event, Unknown, encode_payload, message_text
+from mainspring.core.envelope import AnyPayload, Event, UnknownPayload, encode_payload, message_text
 from mainspring.core.errors import MainspringError
 from mainspring.core.events import AgentMessage, UserMessage
-from mainspring.log.chain import Draft, link, to_row
+from mainspring.log.event_chain import EventDraft, chain_events, to_row
 from mainspring.log.session_log import SessionLog
-from mainspring.log.store import Append, Folded, Head, Lease, Row, Store
+from mainspring.log.store import Append, FoldedItem, Head, Lease, Row, Store
 from mainspring.log.writer import Writer
 
 StoreFactory: TypeAlias = Callable[[], AbstractAsyncContextManager[Store]]
@@ -93,26 +93,28 @@ def texts(events: Iterable[Event]) -> list[str]:
     return [text for event in events if (text := message_text(event.payload))]
 
 
-def draft(payload: AgentMessage, thread_id: str = "sthr_main") -> Draft:
+def draft(payload: AgentMessage, thread_id: str = "sthr_main") -> EventDraft:
     return _draft(payload, encode_payload(payload), thread_id)
 
 
-def foreign(body: bytes, kind: str) -> Draft:
+def foreign(body: bytes, kind: str) -> EventDraft:
     """An event of a type that this version does not know, as `body`."""
-    return _draft(Unknown(type=kind), body, "sthr_main")
+    return _draft(UnknownPayload(type=kind), body, "sthr_main")
 
 
-def _draft(payload: AnyPayload, body: bytes, thread_id: str) -> Draft:
-    return Draft(
+def _draft(payload: AnyPayload, body: bytes, thread_id: str) -> EventDraft:
+    return EventDraft(
         id=ids.new_id(ids.EVENT), thread_id=thread_id, time=MOMENT, payload=payload, body=body
     )
 
 
-def appending(lease: Lease, head: Head, *drafts: Draft, folded: tuple[Folded, ...] = ()) -> Append:
+def appending(
+    lease: Lease, head: Head, *drafts: EventDraft, folded_item: tuple[FoldedItem, ...] = ()
+) -> Append:
     """An append of drafts at `head`, as the writer would make it."""
-    events, reached = link(lease.session_id, head, drafts)
+    events, reached = chain_events(lease.session_id, head, drafts)
     rows: list[Row] = [to_row(event) for event in events]
-    return Append(lease=lease, expected=head, head=reached, rows=rows, folded=folded)
+    return Append(lease=lease, expected=head, head=reached, rows=rows, folded_item=folded_item)
 
 
 async def take_over(store: Store, lease: Lease) -> Lease:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from mainspring.core.errors import InvalidInput, SessionNotFound
 from mainspring.core.ids import EVENT, SESSION, new_id
 from mainspring.log.search import search
-from mainspring.log.store import Span, Text
+from mainspring.log.store import EventRange, IndexedText
 from mainspring.testing.contract.scene import (
     ENDLESS,
     Scene,
@@ -120,9 +120,9 @@ async def any_text_can_be_indexed(open_store: StoreFactory) -> None:
 
 async def a_search_in_an_unknown_session_is_refused(open_store: StoreFactory) -> None:
     async with open_store() as store:
-        nowhere = Span(session_id=new_id(SESSION), after=0, upto=ENDLESS)
+        nowhere = EventRange(session_id=new_id(SESSION), after=0, upto=ENDLESS)
         with refused(SessionNotFound):
-            await store.search(["word"], spans=[nowhere], limit=1)
+            await store.search(["word"], event_ranges=[nowhere], limit=1)
 
 
 async def indexing_a_session_that_was_deleted_meanwhile_does_nothing(
@@ -132,7 +132,7 @@ async def indexing_a_session_that_was_deleted_meanwhile_does_nothing(
         await at.writer.append(says("needle"))
         gone = new_id(SESSION)
         ghost, needle = (
-            Text(session_id=session_id, seq=2, text="needle") for session_id in (gone, at.id)
+            IndexedText(session_id=session_id, seq=2, text="needle") for session_id in (gone, at.id)
         )
         with suppress(SessionNotFound):  # a store may refuse, and be asked again without it
             await at.store.index([ghost, needle], [(gone, 2), (at.id, 2)])
@@ -146,7 +146,7 @@ async def events_are_indexed_once(open_store: StoreFactory) -> None:
         await at.writer.append(says("one"), says("two"))
         waiting = await at.store.unindexed(at.id, limit=2)
         assert [(owner, row.seq) for owner, row in waiting] == [(at.id, 1), (at.id, 2)]
-        texts = [Text(session_id=at.id, seq=2, text="one")]
+        texts = [IndexedText(session_id=at.id, seq=2, text="one")]
         for _ in range(2):  # another process may do the same work
             await at.store.index(texts, [(at.id, 2)])
         await at.store.index([], [(at.id, 1)])

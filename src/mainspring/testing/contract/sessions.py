@@ -11,7 +11,7 @@ from mainspring.core.errors import BlobNotFound, InvalidInput, SessionExists, Se
 from mainspring.core.ids import EVENT, SESSION, new_id
 from mainspring.log.blobs import digest_of
 from mainspring.log.session_log import SessionLog
-from mainspring.log.store import Head, SessionRow, Span, Store
+from mainspring.log.store import EventRange, Head, SessionRow, Store
 from mainspring.log.verify import verify
 from mainspring.testing.contract.scene import (
     ENDLESS,
@@ -102,7 +102,7 @@ async def a_fork_begins_with_its_parents_events_by_reference(open_store: StoreFa
         await at.writer.append(says("one"), says("two"), says("three"))
         fork = await at.log.fork(at.id, at=3)
         await at.writer.append(says("four"))
-        own = await at.store.read(Span(session_id=fork.id, after=0, upto=ENDLESS))
+        own = await at.store.read(EventRange(session_id=fork.id, after=0, upto=ENDLESS))
         assert [row.type for row in own] == ["session.forked"]
         assert texts(await at.log.read(fork.id)) == ["one", "two"]
         assert [event.seq for event in await at.log.read(fork.id)] == [1, 2, 3, 4]

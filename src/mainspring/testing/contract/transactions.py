@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from mainspring.core.errors import NotFound, SessionNotFound, StoreFailed
 from mainspring.core.ids import new_id
-from mainspring.log.records import Put, Record
+from mainspring.log.records import Put, RecordRow
 from mainspring.log.session_log import SessionLog
 from mainspring.testing.contract.scene import StoreFactory, asks, refused, says, scene, texts
 from mainspring.testing.senders import TESTER
 
 
-def _record() -> Record:
-    return Record(
+def _record() -> RecordRow:
+    return RecordRow(
         kind=new_id("kind"), tenant="t", id="a", created=1, updated=1, body=b"{}", name="n"
     )
 
@@ -22,7 +22,7 @@ async def a_transaction_does_not_see_what_is_written_meanwhile(open_store: Store
         await at.writer.append(says("later"))
         await at.log.submit(at.id, asks("later, too"), sender=TESTER)
         await at.store.put_blob(at.id, new_id("sha256"), b"later")
-        await at.store.records.write(Put(record=record))
+        await at.store.records.write(Put(record_row=record))
         later = await at.log.create()
         assert texts(await SessionLog(then).read(at.id)) == []
         assert (await then.session(at.id)).head.seq == 1
@@ -49,7 +49,7 @@ async def what_a_transaction_writes_is_there_when_it_ends(open_store: StoreFacto
             log = SessionLog(together)
             session = await log.create()
             await log.submit(session.id, asks("hello"), sender=TESTER)
-            [kept] = await together.records.write(Put(record=record, content=b"content"))
+            [kept] = await together.records.write(Put(record_row=record, content=b"content"))
             assert await together.records.get(record.kind, "a") == kept
             with refused(SessionNotFound):
                 await other.session(session.id)
@@ -65,7 +65,7 @@ async def what_a_broken_transaction_wrote_is_gone(open_store: StoreFactory) -> N
         with refused(NotFound):
             async with store.transaction(writes=True) as together:
                 written.append((await SessionLog(together).create()).id)
-                await together.records.write(Put(record=record))
+                await together.records.write(Put(record_row=record))
                 await together.records.tally([(record.kind, 1)])
                 raise NotFound("reason", "to go on")
         with refused(SessionNotFound):
@@ -73,4 +73,4 @@ async def what_a_broken_transaction_wrote_is_gone(open_store: StoreFactory) -> N
         with refused(NotFound):
             await store.records.get(record.kind, "a")
         assert await store.records.tally([(record.kind, 0)]) == [0]
-        await store.records.write(Put(record=record))
+        await store.records.write(Put(record_row=record))

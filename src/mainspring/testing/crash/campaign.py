@@ -101,7 +101,7 @@ class _Round:
             violations = await self._point(scene, point, is_last=is_last)
             if violations:
                 self._tally.violations += [
-                    replace(each, point=point, seed=seed) for each in violations
+                    replace(violation, point=point, seed=seed) for violation in violations
                 ]
                 return
             self._tally.points += 1

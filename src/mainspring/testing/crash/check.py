@@ -147,7 +147,7 @@ class Check:
                 self._found("fenced_append", story.id, what)
 
     def _whole(self, story: Story, batch: tuple[str, ...]) -> None:
-        places = [story.places.get(each, 0) for each in batch]
+        places = [story.places.get(item, 0) for item in batch]
         if places != list(range(places[0], places[0] + len(places))):
             self._found("torn_batch", story.id, f"the events of one append are at {places}")
 
@@ -167,8 +167,8 @@ class Check:
 
     def _client(self, story: Story, client: Client, waiting: set[str]) -> None:
         name = client.sent.client_id
-        folded = [each for each in client.candidates if each in story.places]
-        kept = folded + [each for each in client.candidates if each in waiting]
+        folded = [candidate for candidate in client.candidates if candidate in story.places]
+        kept = folded + [candidate for candidate in client.candidates if candidate in waiting]
         if len(kept) > 1 or len(client.answers) > 1:
             self._found("duplicate", story.id, f"{name} has become {kept or client.answers}")
         elif client.answers and set(kept) != client.answers:
@@ -178,7 +178,11 @@ class Check:
         """What came first is folded first, and nothing is folded before what came earlier."""
         ranks: list[tuple[int, int]] = []
         for client in story.clients.values():
-            places = [story.places[each] for each in client.candidates if each in story.places]
+            places = [
+                story.places[candidate]
+                for candidate in client.candidates
+                if candidate in story.places
+            ]
             if places and client.position:
                 ranks.append((client.position, places[0]))
         ranks.sort()

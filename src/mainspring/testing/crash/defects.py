@@ -68,7 +68,7 @@ class _Tearing(_Broken):
             head = append.head if is_last else expected._replace(seq=row.seq)
             if not is_last:
                 head = head._replace(hash=append.rows[index + 1].prev)
-            folded = append.folded[index : index + 1]
+            folded = append.folded_item[index : index + 1]
             step = replace(append, rows=[row], expected=expected, head=head, folded=folded)
             await self.store.append(step)
             expected = head

@@ -142,7 +142,7 @@ class Worker:
             for payload in payloads
         )
         doing = wire.Append(session_id=session_id, epoch=writer.lease.epoch, events=sent)
-        event_ids = [each.id for each in sent]
+        event_ids = [item.id for item in sent]
         if not await self._do(doing, lambda: writer.append(*payloads, event_ids=event_ids)):
             self._writers.pop(session_id, None)  # refused: it must take the lease anew
 

@@ -40,7 +40,7 @@ def passengers(summary: Summary, x: float, y: float, width: float, height: float
         shapes.append(Text(across, below + 13, name, 8, GREY, anchor="middle"))
     ends: list[tuple[float, str]] = []
     for name, colour in colours(summary).items():
-        points = tuple(place(*each) for each in enumerate(routes[name]["weekly_by_month"]))
+        points = tuple(place(*item) for item in enumerate(routes[name]["weekly_by_month"]))
         shapes.append(Polyline(points, colour, 1.6))
         shapes += [Dot(*point, 2.2, colour, is_mark=True) for point in points]
         ends.append((points[-1][1], name))
@@ -77,8 +77,8 @@ def lateness(summary: Summary, x: float, y: float, width: float, height: float) 
 def ceiling(value: float) -> float:
     """The next round number that four steps lead to."""
     unit = 10 ** math.floor(math.log10(max(value, 1)))
-    steps = (unit * each for each in (1, 1.2, 1.6, 2, 2.4, 3.2, 4, 6, 8, 10))
-    return next(each for each in steps if each >= value)
+    steps = (unit * item for item in (1, 1.2, 1.6, 2, 2.4, 3.2, 4, 6, 8, 10))
+    return next(step for step in steps if step >= value)
 
 
 def apart(ends: list[tuple[float, str]], least: float) -> list[tuple[float, str]]:

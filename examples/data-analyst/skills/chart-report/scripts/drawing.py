@@ -71,7 +71,7 @@ Shape = Union[Rect, Polyline, Dot, Text]  # noqa: UP007 (the sandbox may have an
 
 def text_width(text: str, size: float, *, is_bold: bool = False) -> float:
     letters = _BOLD if is_bold else 1  # figures are as wide as ever
-    units = (_WIDTHS.get(each, 556) * (letters if each.isalpha() else 1) for each in text)
+    units = (_WIDTHS.get(item, 556) * (letters if item.isalpha() else 1) for item in text)
     return sum(units) * size / 1000
 
 

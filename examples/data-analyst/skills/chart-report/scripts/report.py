@@ -64,7 +64,7 @@ def page(summary: Summary, words: str) -> tuple[str, list[Shape]]:
         shapes.append(Text(across + 10, 129, name, 8.5, GREY))
     shapes += passengers(summary, MARGIN, 166, INNER, 290)
     down = 474.0
-    for paragraph in filter(None, (each.strip() for each in rest.split("\n\n"))):
+    for paragraph in filter(None, (item.strip() for item in rest.split("\n\n"))):
         for line in wrapped(paragraph, 10, INNER):
             down += 14.5
             shapes.append(Text(MARGIN, down, line, 10, INK))

@@ -76,7 +76,7 @@ def main() -> None:
     if not checking.quoted:
         checking.wrong.append("nothing is cited")
     if checking.wrong:
-        sys.exit("nothing was written:\n" + "\n".join(f"- {each}" for each in checking.wrong))
+        sys.exit("nothing was written:\n" + "\n".join(f"- {item}" for item in checking.wrong))
     quotations = [
         f'- [{name}:{line}] "{words}"' for (name, line), words in sorted(checking.quoted.items())
     ]

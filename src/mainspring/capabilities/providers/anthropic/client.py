@@ -1,15 +1,295 @@
-"""A model behind the Anthropic Messages API."""
+"""A model behind the Anthropic Messages API: sends requests and parses its answers, streamed or
+whole, into deltas and a reply.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from mainspring.capabilities.providers.anthropic.request import encode
-from mainspring.capabilities.providers.anthropic.stream import MessageParser
-from mainspring.capabilities.providers.conversation import converse
-from mainspring.capabilities.providers.http import Call, Endpoint, Http
+import msgspec
+from msgspec import Struct
+
+from mainspring.capabilities.providers.adapter import stream_reply
+from mainspring.capabilities.providers.anthropic.request import REDACTED_THINKING, THINKING, encode
+from mainspring.capabilities.providers.content_blocks import seal_signature
+from mainspring.capabilities.providers.http_client import Endpoint, HttpCall, HttpClient
+from mainspring.capabilities.providers.provider_errors import stream_failure
 from mainspring.capabilities.providers.quirks import Quirks
-from mainspring.core.model import Delta, Reply, Request
+from mainspring.capabilities.providers.token_estimate import estimated_usage
+from mainspring.capabilities.providers.tool_calls import CallIds, as_input, parse_input
+from mainspring.core.content import TextBlock
+from mainspring.core.events import Usage
+from mainspring.core.model import (
+    INVALID_JSON,
+    Delta,
+    Reply,
+    ReplyReason,
+    Request,
+    TextDelta,
+    Thinking,
+    ThinkingDelta,
+    ToolInputDelta,
+    ToolUse,
+    ToolUseReady,
+)
+
+_REASONS: Mapping[str, ReplyReason] = {
+    "max_tokens": "max_tokens",
+    "model_context_window_exceeded": "max_tokens",
+    "refusal": "refusal",
+    "pause_turn": "pause_turn",
+}
+
+
+class _WireUsage(Struct, frozen=True):
+    input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+class _WireBlock(Struct, frozen=True):
+    type: str
+    id: str | None = None
+    name: str = ""
+    input: object = None
+    text: str = ""
+    thinking: str = ""
+    signature: str = ""
+    data: str = ""
+
+
+class _WireDelta(Struct, frozen=True):
+    """The deltas of all events in one shape: decoding it is what a stream spends its time on."""
+
+    type: str = ""
+    text: str = ""
+    partial_json: str = ""
+    thinking: str = ""
+    signature: str = ""
+    stop_reason: str | None = None
+
+
+class _WireMessage(Struct, frozen=True):
+    type: str = ""
+    model: str = ""
+    content: tuple[_WireBlock, ...] = ()
+    stop_reason: str | None = None
+    usage: _WireUsage | None = None
+    error: object = None
+
+
+class _WireEvent(Struct, frozen=True):
+    type: str = ""
+    index: int = 0
+    delta: _WireDelta | None = None
+    content_block: _WireBlock | None = None
+    message: _WireMessage | None = None
+    usage: _WireUsage | None = None
+    error: object = None
+
+
+_EVENTS = msgspec.json.Decoder(_WireEvent)
+_MESSAGES = msgspec.json.Decoder(_WireMessage)
+
+
+@dataclass(slots=True)
+class _OpenBlock:
+    """A block whose end has not come."""
+
+    type: str
+    id: str = ""
+    name: str = ""
+    data: str = ""
+    pieces: list[str] = field(default_factory=list[str])
+    signature: list[str] = field(default_factory=list[str])
+
+
+class MessageParser:
+    """One answer. Input of tools is kept in pieces and parsed once, when its block ends."""
+
+    def __init__(self, request: Request, provider: str, secret: str = "") -> None:
+        self._request = request
+        self._provider = provider
+        self._secret = secret
+        self._ids = CallIds(request)
+        self._open: dict[int, _OpenBlock] = {}
+        self._content: dict[int, TextBlock | Thinking | ToolUse] = {}
+        self._unwritten: dict[int, ToolUse] = {}
+        """Calls without a word of input: none needed, or cut off? The stop reason tells."""
+        self._usage: dict[str, int] = {}
+        self._model = request.model
+        self._stop_reason: str | None = None
+        self.has_begun = False
+        self.is_over = False
+
+    @property
+    def is_complete(self) -> bool:
+        return self._stop_reason is not None
+
+    def feed(self, data: bytes) -> Sequence[Delta]:
+        event = _EVENTS.decode(data)
+        if event.delta is not None and event.type == "content_block_delta":
+            return self._grow(event.index, event.delta)
+        if event.type == "error" or event.error:
+            raise stream_failure(self._provider, event.error, secret=self._secret)
+        if event.content_block is not None:
+            return self._start(event.index, event.content_block)
+        match event.type:
+            case "content_block_stop":
+                return self._stop(event.index)
+            case "message_start":
+                self._begin(event.message or _WireMessage())
+            case "message_delta":
+                return self._end(event)
+            case "message_stop":
+                self.is_over = True
+                self._stop_reason = self._stop_reason or "end_turn"
+            case _:
+                pass  # ping, and what the API may yet invent
+        return ()
+
+    def _begin(self, message: _WireMessage) -> None:
+        self.has_begun = True
+        self._model = message.model or self._model
+        self._count(message.usage)
+
+    def _start(self, index: int, block: _WireBlock) -> Sequence[Delta]:
+        self.has_begun = True
+        opened = self._open[index] = _OpenBlock(block.type, name=block.name, data=block.data)
+        match block.type:
+            case "tool_use":
+                opened.id = self._ids.unique(block.id)
+                if block.input:  # all at once, without deltas
+                    opened.pieces.append(msgspec.json.encode(block.input).decode())
+                return (ToolInputDelta(id=opened.id, name=block.name, json=""),)
+            case "text" if block.text:
+                opened.pieces.append(block.text)
+                return (TextDelta(block.text),)
+            case "thinking":
+                opened.signature.append(block.signature)
+                if block.thinking:
+                    opened.pieces.append(block.thinking)
+                    return (ThinkingDelta(block.thinking),)
+            case _:
+                pass
+        return ()
+
+    def _grow(self, index: int, delta: _WireDelta) -> Sequence[Delta]:
+        block = self._open.get(index)
+        if block is None:
+            return ()
+        match delta.type:
+            case "text_delta":
+                block.pieces.append(delta.text)
+                return (TextDelta(delta.text),) if delta.text else ()
+            case "input_json_delta":
+                block.pieces.append(delta.partial_json)
+                if not delta.partial_json or block.type != "tool_use":
+                    return ()
+                return (ToolInputDelta(id=block.id, name=block.name, json=delta.partial_json),)
+            case "thinking_delta":
+                block.pieces.append(delta.thinking)
+                return (ThinkingDelta(delta.thinking),) if delta.thinking else ()
+            case "signature_delta":
+                block.signature.append(delta.signature)
+            case _:
+                pass  # citations
+        return ()
+
+    def _stop(self, index: int) -> Sequence[Delta]:
+        block = self._open.pop(index, None)
+        if block is None:
+            return ()
+        match block.type:
+            case "tool_use":
+                use = ToolUse(id=block.id, name=block.name, input=parse_input(block.pieces))
+                return self._settle(index, use)
+            case "text":
+                if text := "".join(block.pieces):
+                    self._content[index] = TextBlock(text)
+            case "thinking" | "redacted_thinking":
+                signature = "".join(block.signature)
+                self._content[index] = _thinking_block("".join(block.pieces), signature, block)
+            case _:
+                pass  # blocks of server tools, which we never ask for
+        return ()
+
+    def _settle(self, index: int, use: ToolUse) -> Sequence[Delta]:
+        self._content[index] = use
+        if not use.input:
+            self._unwritten[index] = use
+            return ()
+        return () if use.invalid_json is not None else (ToolUseReady(use),)
+
+    def _end(self, event: _WireEvent) -> Sequence[Delta]:
+        self._count(event.usage)
+        if event.delta is None or event.delta.stop_reason is None:
+            return ()
+        self._stop_reason = event.delta.stop_reason
+        deltas = [delta for index in sorted(self._open) for delta in self._stop(index)]
+        if self._stop_reason == "max_tokens":
+            for index, use in self._unwritten.items():
+                if index == max(self._content):
+                    self._content[index] = msgspec.structs.replace(use, input={INVALID_JSON: ""})
+        else:
+            deltas += [ToolUseReady(use) for use in self._unwritten.values()]
+        self._unwritten.clear()
+        return deltas
+
+    def _count(self, usage: _WireUsage | None) -> None:
+        for name, tokens in msgspec.structs.asdict(usage or _WireUsage()).items():
+            if tokens is not None:
+                self._usage[name] = tokens
+
+    def take(self, body: bytes) -> None:
+        message = _MESSAGES.decode(body)
+        if message.error or message.type == "error":
+            raise stream_failure(self._provider, message.error, secret=self._secret)
+        if message.type != "message":
+            return
+        self._begin(message)
+        for index, block in enumerate(message.content):
+            match block.type:
+                case "tool_use":
+                    self._content[index] = ToolUse(
+                        id=self._ids.unique(block.id), name=block.name, input=as_input(block.input)
+                    )
+                case "text" if block.text:
+                    self._content[index] = TextBlock(block.text)
+                case "thinking" | "redacted_thinking":
+                    self._content[index] = _thinking_block(block.thinking, block.signature, block)
+                case _:
+                    pass
+        self._stop_reason = message.stop_reason or "end_turn"
+        self.is_over = True
+
+    def reply(self, provider_request_id: str | None) -> Reply:
+        content = tuple(self._content[index] for index in sorted(self._content))
+        is_counted = any(self._usage.values())
+        usage = msgspec.convert(self._usage, Usage)
+        return Reply(
+            content=content,
+            usage=usage if is_counted else estimated_usage(self._request, content),
+            reason=self._reason(content),
+            model=self._model,
+            provider_request_id=provider_request_id,
+            usage_is_estimated=not is_counted,
+        )
+
+    def _reason(self, content: Sequence[TextBlock | Thinking | ToolUse]) -> ReplyReason:
+        if reason := _REASONS.get(self._stop_reason or ""):
+            return reason
+        has_calls = any(isinstance(block, ToolUse) for block in content)
+        return "tool_use" if has_calls else "end_turn"
+
+
+def _thinking_block(text: str, signature: str, block: _OpenBlock | _WireBlock) -> Thinking:
+    if block.type == "redacted_thinking":
+        return Thinking(text="", signature=seal_signature(REDACTED_THINKING, block.data))
+    return Thinking(text=text, signature=seal_signature(THINKING, signature) if signature else None)
+
 
 API = "https://api.anthropic.com/v1"
 VERSION = "2023-06-01"
@@ -18,7 +298,7 @@ VERSION = "2023-06-01"
 class AnthropicModel:
     def __init__(
         self,
-        http: Http,
+        http_client: HttpClient,
         *,
         key: str,
         url: str = API,
@@ -26,7 +306,7 @@ class AnthropicModel:
         quirks: Quirks | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        self._http = http
+        self._http_client = http_client
         self._quirks = quirks or Quirks()
         key = key.strip()
         self._endpoint = Endpoint(
@@ -41,12 +321,14 @@ class AnthropicModel:
         )
 
     def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
-        call = Call(
+        call = HttpCall(
             endpoint=self._endpoint,
             body=encode(request, self._quirks),
             request_id=request.request_id,
             stream=request.stream,
         )
-        return converse(
-            self._http, call, MessageParser(request, self._endpoint.provider, self._endpoint.secret)
+        return stream_reply(
+            self._http_client,
+            call,
+            MessageParser(request, self._endpoint.provider, self._endpoint.secret),
         )

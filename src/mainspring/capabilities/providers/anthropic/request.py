@@ -12,10 +12,14 @@ from typing import TypeAlias
 
 import msgspec
 
-from mainspring.capabilities.providers.media import REDACTED, reading, resolved
-from mainspring.capabilities.providers.quirks import Quirks, effort_sent, output_limit
-from mainspring.capabilities.providers.signature import unseal
-from mainspring.capabilities.providers.tool_calls import accepted_id
+from mainspring.capabilities.providers.content_blocks import (
+    REDACTED,
+    resolve_source,
+    to_text_or_media,
+    unseal_signature,
+)
+from mainspring.capabilities.providers.quirks import Quirks, output_limit, supported_effort
+from mainspring.capabilities.providers.tool_calls import valid_id
 from mainspring.core.content import (
     Block,
     DocumentBlock,
@@ -25,15 +29,7 @@ from mainspring.core.content import (
     TextBlock,
 )
 from mainspring.core.errors import InvalidInput
-from mainspring.core.model import (
-    Effort,
-    Message,
-    Request,
-    Thinking,
-    ToolResult,
-    ToolUse,
-    User,
-)
+from mainspring.core.model import Effort, Message, Request, Thinking, ToolResultBlock, ToolUse, User
 
 Json: TypeAlias = dict[str, object]
 
@@ -71,10 +67,10 @@ def prompt(request: Request, quirks: Quirks, marked: Iterable[int] | None) -> Js
     parts: Json = {}
     if request.tools:
         tools: list[Json] = [msgspec.to_builtins(tool) for tool in request.tools]
-        parts["tools"] = _marked_last(tools, marker)
+        parts["tools"] = _with_cache_marker(tools, marker)
     if system := [_text(part) for part in request.system if part.strip()]:
         static = 1 if request.system[0].strip() else 0
-        parts["system"] = [*_marked_last(system[:static], marker), *system[static:]]
+        parts["system"] = [*_with_cache_marker(system[:static], marker), *system[static:]]
     marks = frozenset(marked or ())
     parts["messages"] = [
         {"role": "user" if isinstance(message, User) else "assistant", "content": content}
@@ -101,7 +97,7 @@ def _marker(quirks: Quirks) -> Json:
     return marker | ({"ttl": "1h"} if quirks.cache_ttl == "1h" else {})
 
 
-def _marked_last(blocks: Sequence[Json], marker: Json | None) -> list[Json]:
+def _with_cache_marker(blocks: Sequence[Json], marker: Json | None) -> list[Json]:
     """The blocks, the last one that may carry a marker with it."""
     if marker is None:
         return list(blocks)
@@ -114,40 +110,40 @@ def _marked_last(blocks: Sequence[Json], marker: Json | None) -> list[Json]:
 
 def _content(message: Message, quirks: Quirks, marker: Json | None) -> list[Json]:
     if isinstance(message, User):
-        given = [_given(block, quirks) for block in message.content]
-        return _marked_last([block for block in given if block], marker)
-    said = [_said(block, quirks) for block in message.content]
-    return _marked_last([block for block in said if block], marker)
+        given = [_user_block(block, quirks) for block in message.content]
+        return _with_cache_marker([block for block in given if block], marker)
+    said = [_assistant_block(block, quirks) for block in message.content]
+    return _with_cache_marker([block for block in said if block], marker)
 
 
-def _said(block: TextBlock | Thinking | ToolUse, quirks: Quirks) -> Json | None:
+def _assistant_block(block: TextBlock | Thinking | ToolUse, quirks: Quirks) -> Json | None:
     match block:
         case TextBlock(text=text):
             return _text(text) if text.strip() else None
         case ToolUse():
             return {
                 "type": "tool_use",
-                "id": accepted_id(block.id, pattern=_ID),
+                "id": valid_id(block.id, pattern=_ID),
                 "name": block.name,
                 "input": block.input,
             }
         case Thinking(text=text, signature=signature):
             if quirks.thinking == "none":
                 return None
-            if (data := unseal(REDACTED_THINKING, signature)) is not None:
+            if (data := unseal_signature(REDACTED_THINKING, signature)) is not None:
                 return {"type": "redacted_thinking", "data": data}
-            if (signed := unseal(THINKING, signature)) is not None:
+            if (signed := unseal_signature(THINKING, signature)) is not None:
                 return {"type": "thinking", "thinking": text, "signature": signed}
             return None  # another provider's thoughts
 
 
-def _given(block: Block | ToolResult, quirks: Quirks) -> Json | None:
+def _user_block(block: Block | ToolResultBlock, quirks: Quirks) -> Json | None:
     match block:
-        case ToolResult():
-            parts = [_given(part, quirks) for part in block.content]
+        case ToolResultBlock():
+            parts = [_user_block(part, quirks) for part in block.content]
             result: Json = {
                 "type": "tool_result",
-                "tool_use_id": accepted_id(block.tool_use_id, pattern=_ID),
+                "tool_use_id": valid_id(block.tool_use_id, pattern=_ID),
                 "content": [part for part in parts if part],
             }
             return result | ({"is_error": True} if block.is_error else {})
@@ -158,13 +154,15 @@ def _given(block: Block | ToolResult, quirks: Quirks) -> Json | None:
         case ImageBlock() | DocumentBlock():
             return _media(block, quirks)
         case _:
-            text = reading(block, quirks)
+            text = to_text_or_media(block, quirks)
             return _text(text) if isinstance(text, str) and text.strip() else None
 
 
 def _media(block: ImageBlock | DocumentBlock, quirks: Quirks) -> Json:
-    sent = resolved(block.source)
-    if isinstance(sent_as := reading(block, quirks), str) and isinstance(block, ImageBlock):
+    sent = resolve_source(block.source)
+    if isinstance(sent_as := to_text_or_media(block, quirks), str) and isinstance(
+        block, ImageBlock
+    ):
         return _text(sent_as)
     media: Json = {"type": "image" if isinstance(block, ImageBlock) else "document"}
     media["source"] = msgspec.to_builtins(sent)
@@ -180,7 +178,7 @@ def _text(text: str) -> Json:
 
 def _thinking(request: Request, quirks: Quirks) -> Json:
     asked: Json = {}
-    if effort := effort_sent(request.effort, quirks):
+    if effort := supported_effort(request.effort, quirks):
         asked["output_config"] = {"effort": effort}
     if thinking := _thinking_config(request, quirks):
         asked["thinking"] = thinking

@@ -1,15 +1,294 @@
-"""A model behind OpenAI's chat completions, or any server that speaks them."""
+"""A model behind OpenAI's chat completions, or any server that speaks them: sends requests and
+parses answers, streamed or whole.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
 
-from mainspring.capabilities.providers.conversation import converse
-from mainspring.capabilities.providers.http import Call, Endpoint, Http
-from mainspring.capabilities.providers.openai_chat.request import encode
-from mainspring.capabilities.providers.openai_chat.stream import ChatParser
+import msgspec
+from msgspec import Struct
+
+from mainspring.capabilities.providers.adapter import stream_reply
+from mainspring.capabilities.providers.content_blocks import seal_signature
+from mainspring.capabilities.providers.http_client import Endpoint, HttpCall, HttpClient
+from mainspring.capabilities.providers.openai_chat.request import (
+    call_extras,
+    encode,
+    reasoning,
+    reasoning_details,
+)
+from mainspring.capabilities.providers.provider_errors import stream_failure
 from mainspring.capabilities.providers.quirks import Quirks
-from mainspring.core.model import Delta, Reply, Request
+from mainspring.capabilities.providers.token_estimate import estimated_usage
+from mainspring.capabilities.providers.tool_calls import CallIds, parse_input
+from mainspring.core.content import TextBlock
+from mainspring.core.events import Usage
+from mainspring.core.model import (
+    INVALID_JSON,
+    Delta,
+    Reply,
+    ReplyReason,
+    Request,
+    TextDelta,
+    Thinking,
+    ThinkingDelta,
+    ToolInputDelta,
+    ToolUse,
+    ToolUseReady,
+)
+
+DONE = b"[DONE]"
+
+_REASONS: Mapping[str, ReplyReason] = {
+    "length": "max_tokens",
+    "content_filter": "refusal",
+    "refusal": "refusal",
+}
+
+
+class _Function(Struct, frozen=True):
+    name: str | None = None
+    arguments: object = None
+    """A string of JSON; some servers send the object itself."""
+
+
+class _Call(Struct, frozen=True):
+    index: int | None = None
+    id: str | None = None
+    function: _Function | None = None
+    extra_content: object = None
+
+
+class _Message(Struct, frozen=True):
+    content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    reasoning_details: list[dict[str, object]] | None = None
+    refusal: str | None = None
+    tool_calls: tuple[_Call, ...] | None = None
+
+
+class _Choice(Struct, frozen=True):
+    delta: _Message | None = None
+    message: _Message | None = None
+    finish_reason: str | None = None
+
+
+class _PromptDetails(Struct, frozen=True):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+class _WireUsage(Struct, frozen=True):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    total_tokens: int | None = None
+    prompt_tokens_details: _PromptDetails | None = None
+    prompt_cache_hit_tokens: int | None = None
+    """DeepSeek's name for tokens read from its cache."""
+
+
+class _Chunk(Struct, frozen=True):
+    model: str | None = None
+    choices: tuple[_Choice, ...] | None = None
+    usage: _WireUsage | None = None
+    error: object = None
+
+
+_CHUNKS = msgspec.json.Decoder(_Chunk)
+
+
+@dataclass(slots=True)
+class _OpenCall:
+    id: str
+    name: str
+    given_id: str | None
+    pieces: list[str] = field(default_factory=list[str])
+    extras: object = None
+
+
+class ChatParser:
+    """One answer. Calls end with the reply: until then any of them may still grow."""
+
+    def __init__(self, request: Request, provider: str, secret: str = "") -> None:
+        self._request = request
+        self._provider = provider
+        self._secret = secret
+        self._ids = CallIds(request)
+        self._model = request.model
+        self._text: list[str] = []
+        self._thoughts: list[str] = []
+        self._details: list[dict[str, object]] = []
+        self._calls: list[_OpenCall] = []
+        self._at_index: dict[int, _OpenCall] = {}
+        self._uses: tuple[ToolUse, ...] | None = None
+        self._usage: _WireUsage | None = None
+        self._finish_reason = ""
+        self._is_refused = False
+        self.has_begun = False
+        self.is_complete = False
+        self.is_over = False
+
+    def feed(self, data: bytes) -> Sequence[Delta]:
+        if data.strip() == DONE:
+            self.is_over = True
+            return self._finish(self._finish_reason) if self.has_begun else ()
+        chunk = _CHUNKS.decode(data)
+        self._note(chunk)
+        if not chunk.choices:
+            return ()
+        choice = chunk.choices[0]
+        said = choice.delta or choice.message
+        deltas = [] if said is None else self._hear(said)
+        if choice.finish_reason:
+            deltas += self._finish(choice.finish_reason)
+        return deltas
+
+    def take(self, body: bytes) -> None:
+        self.feed(body)
+        self.is_over = True
+        if self.has_begun:
+            self._finish(self._finish_reason)
+
+    def _note(self, chunk: _Chunk) -> None:
+        if chunk.error:
+            raise stream_failure(self._provider, chunk.error, secret=self._secret)
+        self._model = chunk.model or self._model
+        self._usage = chunk.usage or self._usage
+        self.has_begun = self.has_begun or bool(chunk.choices)
+
+    def _hear(self, message: _Message) -> list[Delta]:
+        deltas: list[Delta] = []
+        if thought := message.reasoning_content or message.reasoning:
+            self._thoughts.append(thought)
+            deltas.append(ThinkingDelta(thought))
+        if message.reasoning_details:
+            self._details += message.reasoning_details
+        if text := message.content or message.refusal:
+            self._text.append(text)
+            deltas.append(TextDelta(text))
+        self._is_refused = self._is_refused or bool(message.refusal)
+        for call in message.tool_calls or ():
+            deltas += self._call(call)
+        return deltas
+
+    def _call(self, call: _Call) -> list[Delta]:
+        function = call.function or _Function()
+        index = len(self._calls) if call.index is None else call.index
+        known = self._at_index.get(index)
+        deltas: list[Delta] = []
+        if known is None or _is_new_call(known, call, function):
+            name = function.name or ""
+            known = _OpenCall(self._ids.unique(call.id), name, call.id)
+            self._calls.append(known)
+            self._at_index[index] = known
+            deltas.append(ToolInputDelta(id=known.id, name=name, json=""))
+        known.extras = call.extra_content or known.extras
+        if piece := _json(function.arguments):
+            known.pieces.append(piece)
+            deltas.append(ToolInputDelta(id=known.id, name=known.name, json=piece))
+        return deltas
+
+    def _finish(self, reason: str) -> list[Delta]:
+        self._finish_reason = reason
+        self.is_complete = True
+        if self._uses is not None:
+            return []
+        self._uses = tuple(
+            ToolUse(id=call.id, name=call.name, input=parse_input(call.pieces))
+            for call in self._calls
+        )
+        if self._uses and not self._uses[-1].input and reason == "length":
+            cut_off = msgspec.structs.replace(self._uses[-1], input={INVALID_JSON: ""})
+            self._uses = (*self._uses[:-1], cut_off)
+        return [ToolUseReady(use) for use in self._uses if use.invalid_json is None]
+
+    def reply(self, provider_request_id: str | None) -> Reply:
+        content = self._content()
+        usage = None if self._usage is None else _parse_usage(self._usage)
+        return Reply(
+            content=content,
+            usage=usage or estimated_usage(self._request, content),
+            reason=self._reason(),
+            model=self._model,
+            provider_request_id=provider_request_id,
+            usage_is_estimated=usage is None,
+        )
+
+    def _content(self) -> tuple[TextBlock | Thinking | ToolUse, ...]:
+        content: list[TextBlock | Thinking | ToolUse] = []
+        if self._thoughts or self._details:
+            content.append(Thinking(text="".join(self._thoughts), signature=self._signature()))
+        if text := "".join(self._text):
+            content.append(TextBlock(text))
+        for call, use in zip(self._calls, self._uses or (), strict=True):
+            if call.extras is not None:
+                sealed = seal_signature(call_extras(self._provider), _json(call.extras))
+                content.append(Thinking(text="", signature=sealed))
+            content.append(use)
+        return tuple(content)
+
+    def _signature(self) -> str:
+        if self._details:
+            details = msgspec.json.encode(_merge_details(self._details)).decode()
+            return seal_signature(reasoning_details(self._provider), details)
+        return seal_signature(reasoning(self._provider), "")
+
+    def _reason(self) -> ReplyReason:
+        if reason := _REASONS.get(self._finish_reason):
+            return reason
+        if self._is_refused:
+            return "refusal"
+        return "tool_use" if self._calls else "end_turn"
+
+
+def _is_new_call(known: _OpenCall, call: _Call, function: _Function) -> bool:
+    """Whether a server has begun a new call under the index of one that it had already used."""
+    if not function.name:
+        return False
+    if call.id:
+        return call.id != known.given_id
+    return bool(known.pieces)
+
+
+def _merge_details(fragments: Sequence[dict[str, object]]) -> list[dict[str, object]]:
+    """Fragments of the same block, which come one after the other, put together."""
+    whole: list[dict[str, object]] = []
+    for _, run in groupby(fragments, key=lambda part: (part.get("type"), part.get("index"))):
+        parts = list(run)
+        merged = {key: value for part in parts for key, value in part.items() if value is not None}
+        for key in ("text", "summary", "data"):
+            if key in merged:
+                merged[key] = "".join(str(part.get(key) or "") for part in parts)
+        whole.append(merged)
+    return whole
+
+
+def _json(value: object) -> str:
+    """A string is JSON already."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else msgspec.json.encode(value).decode()
+
+
+def _parse_usage(usage: _WireUsage) -> Usage | None:
+    prompt = usage.prompt_tokens or 0
+    details = usage.prompt_tokens_details or _PromptDetails()
+    read = min(prompt, details.cached_tokens or usage.prompt_cache_hit_tokens or 0)
+    written = min(prompt - read, details.cache_write_tokens or 0)
+    # Some leave the reasoning out of `completion_tokens`; the total has it.
+    output = max(usage.completion_tokens or 0, (usage.total_tokens or 0) - prompt)
+    if not prompt and not output:
+        return None
+    return Usage(
+        input_tokens=prompt - read - written,
+        cache_creation_input_tokens=written,
+        cache_read_input_tokens=read,
+        output_tokens=output,
+    )
 
 
 class ChatModel:
@@ -17,7 +296,7 @@ class ChatModel:
 
     def __init__(
         self,
-        http: Http,
+        http_client: HttpClient,
         *,
         url: str,
         provider: str,
@@ -26,7 +305,7 @@ class ChatModel:
         headers: Mapping[str, str] | None = None,
     ) -> None:
         """`url` is what stands before `/chat/completions`; local servers need no key."""
-        self._http = http
+        self._http_client = http_client
         self._quirks = quirks or Quirks()
         self._endpoint = Endpoint.with_bearer(
             provider, f"{url.rstrip('/')}/chat/completions", key=key, headers=headers or {}
@@ -34,10 +313,12 @@ class ChatModel:
 
     def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
         provider = self._endpoint.provider
-        call = Call(
+        call = HttpCall(
             endpoint=self._endpoint,
             body=encode(request, self._quirks, provider),
             request_id=request.request_id,
             stream=request.stream,
         )
-        return converse(self._http, call, ChatParser(request, provider, self._endpoint.secret))
+        return stream_reply(
+            self._http_client, call, ChatParser(request, provider, self._endpoint.secret)
+        )

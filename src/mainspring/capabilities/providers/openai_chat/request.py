@@ -8,12 +8,25 @@ from typing import TypeAlias
 
 import msgspec
 
-from mainspring.capabilities.providers.media import Media, data_url, reading, resolved
-from mainspring.capabilities.providers.quirks import Quirks, effort_sent, output_limit
-from mainspring.capabilities.providers.signature import unseal
-from mainspring.capabilities.providers.tool_calls import accepted_id
+from mainspring.capabilities.providers.content_blocks import (
+    Media,
+    data_url,
+    resolve_source,
+    to_text_or_media,
+    unseal_signature,
+)
+from mainspring.capabilities.providers.quirks import Quirks, output_limit, supported_effort
+from mainspring.capabilities.providers.tool_calls import valid_id
 from mainspring.core.content import DocumentBlock, ImageBlock, TextBlock, UrlSource
-from mainspring.core.model import Assistant, Request, Thinking, ToolResult, ToolSpec, ToolUse, User
+from mainspring.core.model import (
+    Assistant,
+    Request,
+    Thinking,
+    ToolResultBlock,
+    ToolSpec,
+    ToolUse,
+    User,
+)
 
 Json: TypeAlias = dict[str, object]
 
@@ -51,7 +64,7 @@ def encode(request: Request, quirks: Quirks, provider: str) -> bytes:
     body["stream"] = request.stream
     if request.stream and quirks.supports_stream_usage:
         body["stream_options"] = {"include_usage": True}
-    if effort := effort_sent(request.effort, quirks):
+    if effort := supported_effort(request.effort, quirks):
         body["reasoning_effort"] = effort
     return msgspec.json.encode(body)
 
@@ -79,19 +92,19 @@ def _user(message: User, quirks: Quirks) -> Iterator[Json]:
     """Results, each in its own message; their media cannot be there and follow in the user's."""
     parts: list[str | Media] = []
     for block in message.content:
-        if isinstance(block, ToolResult):
+        if isinstance(block, ToolResultBlock):
             text, media = _result(block, quirks)
-            yield {"role": "tool", "tool_call_id": _accepted(block.tool_use_id), "content": text}
+            yield {"role": "tool", "tool_call_id": _valid_id(block.tool_use_id), "content": text}
             if media:
-                parts += [f"Output of tool call {_accepted(block.tool_use_id)}:", *media]
+                parts += [f"Output of tool call {_valid_id(block.tool_use_id)}:", *media]
         else:
-            parts.append(reading(block, quirks))
+            parts.append(to_text_or_media(block, quirks))
     if content := _content(parts):
         yield {"role": "user", "content": content}
 
 
-def _result(block: ToolResult, quirks: Quirks) -> tuple[str, list[Media]]:
-    read = [reading(part, quirks) for part in block.content]
+def _result(block: ToolResultBlock, quirks: Quirks) -> tuple[str, list[Media]]:
+    read = [to_text_or_media(part, quirks) for part in block.content]
     text = "\n".join(part for part in read if isinstance(part, str))
     media = [part for part in read if not isinstance(part, str)]
     shown = text or ("(shown below)" if media else NO_OUTPUT)
@@ -110,13 +123,13 @@ def _part(part: str | Media) -> Json:
         case str():
             return {"type": "text", "text": part}
         case ImageBlock(source=source):
-            return {"type": "image_url", "image_url": {"url": data_url(resolved(source))}}
+            return {"type": "image_url", "image_url": {"url": data_url(resolve_source(source))}}
         case DocumentBlock(source=UrlSource(url=url), title=title):
             return {"type": "text", "text": f"Document: {title or 'untitled'}, {url}"}
         case DocumentBlock(source=source, title=title):
             file: Json = {
                 "filename": title or "document.pdf",
-                "file_data": data_url(resolved(source)),
+                "file_data": data_url(resolve_source(source)),
             }
             return {"type": "file", "file": file}
 
@@ -129,7 +142,7 @@ def _assistant(message: Assistant, quirks: Quirks, provider: str) -> Json | None
     if not text.strip() and not calls:
         return None
     said: Json = {"role": "assistant", "content": text or None}
-    said |= _thoughts(thoughts, quirks, provider)
+    said |= _reasoning_fields(thoughts, quirks, provider)
     if calls:
         said["tool_calls"] = calls
     return said
@@ -143,27 +156,31 @@ def _calls(content: Iterable[TextBlock | Thinking | ToolUse], provider: str) -> 
                 "name": block.name,
                 "arguments": msgspec.json.encode(block.input).decode(),
             }
-            call: Json = {"id": _accepted(block.id), "type": "function", "function": function}
+            call: Json = {"id": _valid_id(block.id), "type": "function", "function": function}
             if extras is not None:
                 call["extra_content"] = msgspec.Raw(extras.encode())
             yield call
         extras = (
-            unseal(call_extras(provider), block.signature) if isinstance(block, Thinking) else None
+            unseal_signature(call_extras(provider), block.signature)
+            if isinstance(block, Thinking)
+            else None
         )
 
 
-def _thoughts(thoughts: Iterable[Thinking], quirks: Quirks, provider: str) -> Json:
+def _reasoning_fields(thoughts: Iterable[Thinking], quirks: Quirks, provider: str) -> Json:
     returned: Json = {}
     own: list[str] = []
     for thought in thoughts:
-        if unseal(reasoning(provider), thought.signature) is not None:
+        if unseal_signature(reasoning(provider), thought.signature) is not None:
             own.append(thought.text)
-        if (details := unseal(reasoning_details(provider), thought.signature)) is not None:
+        if (
+            details := unseal_signature(reasoning_details(provider), thought.signature)
+        ) is not None:
             returned["reasoning_details"] = msgspec.Raw(details.encode())
     if own and quirks.returns_reasoning:
         returned["reasoning_content"] = "".join(own)
     return returned
 
 
-def _accepted(id_: str) -> str:
-    return accepted_id(id_, pattern=_ID)
+def _valid_id(id_: str) -> str:
+    return valid_id(id_, pattern=_ID)

@@ -9,12 +9,25 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct
 
-from mainspring.capabilities.providers.media import Media, data_url, reading, resolved
-from mainspring.capabilities.providers.quirks import Quirks, effort_sent, output_limit
-from mainspring.capabilities.providers.signature import unseal
-from mainspring.capabilities.providers.tool_calls import accepted_id
+from mainspring.capabilities.providers.content_blocks import (
+    Media,
+    data_url,
+    resolve_source,
+    to_text_or_media,
+    unseal_signature,
+)
+from mainspring.capabilities.providers.quirks import Quirks, output_limit, supported_effort
+from mainspring.capabilities.providers.tool_calls import valid_id
 from mainspring.core.content import Base64Source, DocumentBlock, ImageBlock, TextBlock
-from mainspring.core.model import Assistant, Request, Thinking, ToolResult, ToolSpec, ToolUse, User
+from mainspring.core.model import (
+    Assistant,
+    Request,
+    Thinking,
+    ToolResultBlock,
+    ToolSpec,
+    ToolUse,
+    User,
+)
 
 Json: TypeAlias = dict[str, object]
 
@@ -50,7 +63,7 @@ def encode(request: Request, quirks: Quirks) -> bytes:
     body["max_output_tokens"] = output_limit(request, quirks)
     body["stream"] = request.stream
     body["store"] = False
-    if effort := effort_sent(request.effort, quirks):
+    if effort := supported_effort(request.effort, quirks):
         body["reasoning"] = {"effort": effort, "summary": "auto"}
     if quirks.efforts:
         body["include"] = ["reasoning.encrypted_content"]
@@ -70,24 +83,24 @@ def _tool(tool: ToolSpec) -> Json:
 def _items(request: Request, quirks: Quirks) -> Iterator[Json]:
     for message in request.messages:
         if isinstance(message, User):
-            yield from _given(message, quirks)
+            yield from _user_items(message, quirks)
         else:
-            yield from _said(message)
+            yield from _assistant_items(message)
 
 
-def _given(message: User, quirks: Quirks) -> Iterator[Json]:
+def _user_items(message: User, quirks: Quirks) -> Iterator[Json]:
     parts: list[str | Media] = []
     for block in message.content:
-        if isinstance(block, ToolResult):
+        if isinstance(block, ToolResultBlock):
             yield _result(block, quirks)
         else:
-            parts.append(reading(block, quirks))
+            parts.append(to_text_or_media(block, quirks))
     if content := _content(parts):
         yield {"role": "user", "content": content}
 
 
-def _result(block: ToolResult, quirks: Quirks) -> Json:
-    read = [reading(part, quirks) for part in block.content]
+def _result(block: ToolResultBlock, quirks: Quirks) -> Json:
+    read = [to_text_or_media(part, quirks) for part in block.content]
     if block.is_error:
         read.insert(0, FAILED.strip())
     if any(not isinstance(part, str) for part in read):
@@ -96,7 +109,7 @@ def _result(block: ToolResult, quirks: Quirks) -> Json:
         output = "\n".join(part for part in read if isinstance(part, str)) or NO_OUTPUT
     return {
         "type": "function_call_output",
-        "call_id": accepted_id(block.tool_use_id, pattern=_ID),
+        "call_id": valid_id(block.tool_use_id, pattern=_ID),
         "output": output,
     }
 
@@ -113,16 +126,16 @@ def _part(part: str | Media) -> Json:
             return {
                 "type": "input_image",
                 "detail": "auto",
-                "image_url": data_url(resolved(source)),
+                "image_url": data_url(resolve_source(source)),
             }
         case DocumentBlock(source=Base64Source() as source, title=title):
             name = title or "document.pdf"
             return {"type": "input_file", "filename": name, "file_data": data_url(source)}
         case DocumentBlock(source=source):
-            return {"type": "input_file", "file_url": data_url(resolved(source))}
+            return {"type": "input_file", "file_url": data_url(resolve_source(source))}
 
 
-def _said(message: Assistant) -> Iterator[Json]:
+def _assistant_items(message: Assistant) -> Iterator[Json]:
     for block in message.content:
         match block:
             case TextBlock(text=text):
@@ -132,16 +145,16 @@ def _said(message: Assistant) -> Iterator[Json]:
             case ToolUse():
                 yield {
                     "type": "function_call",
-                    "call_id": accepted_id(block.id, pattern=_ID),
+                    "call_id": valid_id(block.id, pattern=_ID),
                     "name": block.name,
                     "arguments": msgspec.json.encode(block.input).decode(),
                 }
             case Thinking():
-                yield from _thought(block)
+                yield from _reasoning_items(block)
 
 
-def _thought(block: Thinking) -> Iterator[Json]:
-    if (sealed := unseal(MAKER, block.signature)) is not None:
+def _reasoning_items(block: Thinking) -> Iterator[Json]:
+    if (sealed := unseal_signature(MAKER, block.signature)) is not None:
         own = _REASONING.decode(sealed)
         summary: list[Json] = [{"type": "summary_text", "text": block.text}] if block.text else []
         yield {

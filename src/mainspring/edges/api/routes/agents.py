@@ -9,22 +9,22 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.describing.agent_roster import Version
-from mainspring.service.describing.agents import AgentObject, Agents, CreateAgent, UpdateAgent
-from mainspring.service.keeping.drawer import Listing
-from mainspring.service.keeping.page import Page
+from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.service.resources.agent_multiagent import Version
+from mainspring.service.resources.agents import AgentObject, Agents, CreateAgent, UpdateAgent
+from mainspring.service.storage.pagination import Page
+from mainspring.service.storage.repository import ListQuery
 
 AgentLimit = Annotated[int, Meta(ge=1, le=100)]
-Moment = Annotated[datetime, Meta(tz=True)]
+Timestamp = Annotated[datetime, Meta(tz=True)]
 
 
 class ListAgents(Struct, frozen=True, kw_only=True):
     limit: AgentLimit = 20
     page: str | None = None
     include_archived: bool = False
-    created_at_gte: Moment | None = None
-    created_at_lte: Moment | None = None
+    created_at_gte: Timestamp | None = None
+    created_at_lte: Timestamp | None = None
 
 
 class GetAgent(Struct, frozen=True, kw_only=True):
@@ -36,14 +36,14 @@ class ListVersions(Struct, frozen=True, kw_only=True):
     page: str | None = None
 
 
-async def _nobody(_tenant: str, _agent_id: str) -> None:
+async def _ignore_archived(_tenant: str, _agent_id: str) -> None:
     pass
 
 
 @dataclass(frozen=True, slots=True)
 class AgentRoutes:
     agents: Agents
-    archived: Callable[[str, str], Awaitable[None]] = _nobody
+    archived: Callable[[str, str], Awaitable[None]] = _ignore_archived
     """Told of a tenant and its agent that was archived."""
 
     def routes(self) -> tuple[Route, ...]:
@@ -55,7 +55,7 @@ class AgentRoutes:
                 handle=self.create,
                 summary="Make an agent",
                 body=CreateAgent,
-                answer=AgentObject,
+                response_type=AgentObject,
                 role="operator",
             ),
             Route(
@@ -64,7 +64,7 @@ class AgentRoutes:
                 handle=self.list,
                 summary="List agents",
                 query=ListAgents,
-                answer=Page[AgentObject],
+                response_type=Page[AgentObject],
                 for_agent_keys=True,
             ),
             Route(
@@ -73,7 +73,7 @@ class AgentRoutes:
                 handle=self.get,
                 summary="Look at an agent, as it is or as it was at a version",
                 query=GetAgent,
-                answer=AgentObject,
+                response_type=AgentObject,
             ),
             Route(
                 method="POST",
@@ -81,7 +81,7 @@ class AgentRoutes:
                 handle=self.update,
                 summary="Change an agent, which makes a new version of it",
                 body=UpdateAgent,
-                answer=AgentObject,
+                response_type=AgentObject,
                 role="operator",
             ),
             Route(
@@ -89,7 +89,7 @@ class AgentRoutes:
                 path=f"{one}/archive",
                 handle=self.archive,
                 summary="Have no new sessions with an agent",
-                answer=AgentObject,
+                response_type=AgentObject,
                 role="operator",
             ),
             Route(
@@ -98,21 +98,21 @@ class AgentRoutes:
                 handle=self.versions,
                 summary="List the versions of an agent",
                 query=ListVersions,
-                answer=Page[AgentObject],
+                response_type=Page[AgentObject],
             ),
         )
 
-    async def create(self, call: Call[Nothing, CreateAgent]) -> AgentObject:
-        call.who.require_human()
-        return await self.agents.create(call.tenant, call.body)
+    async def create(self, api_call: ApiCall[Empty, CreateAgent]) -> AgentObject:
+        api_call.who.require_human()
+        return await self.agents.create(api_call.tenant, api_call.body)
 
-    async def list(self, call: Call[ListAgents, Nothing]) -> Page[AgentObject]:
-        query = call.query
-        if call.who.agent_id is not None:  # the key is for that one only
-            return Page(data=[await self.agents.get(call.tenant, call.who.agent_id)])
+    async def list(self, api_call: ApiCall[ListAgents, Empty]) -> Page[AgentObject]:
+        query = api_call.query
+        if api_call.who.agent_id is not None:  # the key is for that one only
+            return Page(data=[await self.agents.get(api_call.tenant, api_call.who.agent_id)])
         return await self.agents.page(
-            call.tenant,
-            Listing(
+            api_call.tenant,
+            ListQuery(
                 limit=query.limit,
                 page=query.page,
                 include_archived=query.include_archived,
@@ -121,20 +121,20 @@ class AgentRoutes:
             ),
         )
 
-    async def get(self, call: Call[GetAgent, Nothing]) -> AgentObject:
-        return await self.agents.get(call.tenant, call["agent_id"], call.query.version)
+    async def get(self, api_call: ApiCall[GetAgent, Empty]) -> AgentObject:
+        return await self.agents.get(api_call.tenant, api_call["agent_id"], api_call.query.version)
 
-    async def update(self, call: Call[Nothing, UpdateAgent]) -> AgentObject:
-        call.who.require_human()
-        return await self.agents.update(call.tenant, call["agent_id"], call.body)
+    async def update(self, api_call: ApiCall[Empty, UpdateAgent]) -> AgentObject:
+        api_call.who.require_human()
+        return await self.agents.update(api_call.tenant, api_call["agent_id"], api_call.body)
 
-    async def archive(self, call: Call[Nothing, Nothing]) -> AgentObject:
-        agent = await self.agents.archive(call.tenant, call["agent_id"])
-        await self.archived(call.tenant, agent.id)
+    async def archive(self, api_call: ApiCall[Empty, Empty]) -> AgentObject:
+        agent = await self.agents.archive(api_call.tenant, api_call["agent_id"])
+        await self.archived(api_call.tenant, agent.id)
         return agent
 
-    async def versions(self, call: Call[ListVersions, Nothing]) -> Page[AgentObject]:
-        query = call.query
+    async def versions(self, api_call: ApiCall[ListVersions, Empty]) -> Page[AgentObject]:
+        query = api_call.query
         return await self.agents.versions(
-            call.tenant, call["agent_id"], limit=query.limit, page=query.page
+            api_call.tenant, api_call["agent_id"], limit=query.limit, page=query.page
         )

@@ -9,16 +9,21 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from mainspring.core.ids import AgentId, ApprovalId, SessionId
-from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.approvals.approvals import MAX_AT_ONCE, Answer, Answered, Approvals
-from mainspring.service.approvals.policy import ApprovalPolicy, SetApprovalPolicy
-from mainspring.service.approvals.record import Approval
-from mainspring.service.keeping.drawer import Listing
-from mainspring.service.keeping.page import Limit, Page
+from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.service.approvals.approval_policy import ApprovalPolicy, SetApprovalPolicy
+from mainspring.service.approvals.approval_record import Approval
+from mainspring.service.approvals.approvals import (
+    MAX_AT_ONCE,
+    AnswerResult,
+    ApprovalAnswer,
+    Approvals,
+)
+from mainspring.service.storage.pagination import Limit, Page
+from mainspring.service.storage.repository import ListQuery
 
-Moment = Annotated[datetime, Meta(tz=True)]
-_PATH = "/v1/mainspring/approvals"
-_POLICY = f"{_PATH}/policy"
+Timestamp = Annotated[datetime, Meta(tz=True)]
+_APPROVALS = "/v1/mainspring/approvals"
+_POLICY = f"{_APPROVALS}/policy"
 
 
 class ListApprovals(Struct, frozen=True, kw_only=True):
@@ -26,20 +31,20 @@ class ListApprovals(Struct, frozen=True, kw_only=True):
     page: str | None = None
     agent_id: AgentId | None = None
     session_id: SessionId | None = None
-    asked_at_gte: Moment | None = None
-    asked_at_lte: Moment | None = None
+    asked_at_gte: Timestamp | None = None
+    asked_at_lte: Timestamp | None = None
     include_closed: bool = False
     """Those that were answered or are void, too."""
     order: Literal["asc", "desc"] = "asc"
     """The longest waiting first, unless told otherwise."""
 
 
-class AnswerSeveral(Answer, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AnswerSeveral(ApprovalAnswer, frozen=True, kw_only=True, forbid_unknown_fields=True):
     approval_ids: Annotated[tuple[ApprovalId, ...], Meta(min_length=1, max_length=MAX_AT_ONCE)]
 
 
 class AnsweredSeveral(Struct, frozen=True, kw_only=True):
-    data: list[Answered]
+    data: list[AnswerResult]
 
 
 class WhosePolicy(Struct, frozen=True, kw_only=True):
@@ -59,41 +64,41 @@ class ApprovalRoutes:
         return (
             Route(
                 method="GET",
-                path=_PATH,
+                path=_APPROVALS,
                 handle=self.list,
                 summary="List the calls that wait for a person",
                 query=ListApprovals,
-                answer=Page[Approval],
+                response_type=Page[Approval],
                 for_agent_keys=True,
                 is_extension=True,
             ),
             Route(
                 method="POST",
-                path=f"{_PATH}/answer",
+                path=f"{_APPROVALS}/answer",
                 handle=self.answer_several,
                 summary="Allow or deny several calls",
                 body=AnswerSeveral,
-                answer=AnsweredSeveral,
+                response_type=AnsweredSeveral,
                 role="user",
                 for_agent_keys=True,
                 is_extension=True,
             ),
             Route(
                 method="GET",
-                path=f"{_PATH}/{{approval_id}}",
+                path=f"{_APPROVALS}/{{approval_id}}",
                 handle=self.get,
                 summary="Look at a call that waits for a person, or did",
-                answer=Approval,
+                response_type=Approval,
                 for_agent_keys=True,
                 is_extension=True,
             ),
             Route(
                 method="POST",
-                path=f"{_PATH}/{{approval_id}}/answer",
+                path=f"{_APPROVALS}/{{approval_id}}/answer",
                 handle=self.answer,
                 summary="Allow or deny a call",
-                body=Answer,
-                answer=Approval,
+                body=ApprovalAnswer,
+                response_type=Approval,
                 role="user",
                 for_agent_keys=True,
                 is_extension=True,
@@ -108,7 +113,7 @@ class ApprovalRoutes:
                 handle=self.policy,
                 summary="Look at who may answer, and what happens if nobody does",
                 query=WhosePolicy,
-                answer=ApprovalPolicy,
+                response_type=ApprovalPolicy,
                 role="operator",
                 is_extension=True,
             ),
@@ -118,7 +123,7 @@ class ApprovalRoutes:
                 handle=self.set_policy,
                 summary="Say who may answer, and what happens if nobody does",
                 body=SetApprovalPolicy,
-                answer=ApprovalPolicy,
+                response_type=ApprovalPolicy,
                 role="operator",
                 is_extension=True,
             ),
@@ -128,15 +133,15 @@ class ApprovalRoutes:
                 handle=self.unset_policy,
                 summary="Have the tenant's policy for an agent again, or the one built in",
                 query=WhosePolicy,
-                answer=ApprovalPolicy,
+                response_type=ApprovalPolicy,
                 role="operator",
                 is_extension=True,
             ),
         )
 
-    async def list(self, call: Call[ListApprovals, Nothing]) -> Page[Approval]:
-        query = call.query
-        listing = Listing(
+    async def list(self, api_call: ApiCall[ListApprovals, Empty]) -> Page[Approval]:
+        query = api_call.query
+        listing = ListQuery(
             limit=query.limit,
             page=query.page,
             label=query.agent_id,
@@ -146,23 +151,25 @@ class ApprovalRoutes:
             include_archived=query.include_closed,
             is_ascending=query.order == "asc",
         )
-        return await self.approvals.page(call.who, listing)
+        return await self.approvals.page(api_call.who, listing)
 
-    async def get(self, call: Call[Nothing, Nothing]) -> Approval:
-        return await self.approvals.get(call.who, call["approval_id"])
+    async def get(self, api_call: ApiCall[Empty, Empty]) -> Approval:
+        return await self.approvals.get(api_call.who, api_call["approval_id"])
 
-    async def answer(self, call: Call[Nothing, Answer]) -> Approval:
-        return await self.approvals.answer(call.who, call["approval_id"], call.body)
+    async def answer(self, api_call: ApiCall[Empty, ApprovalAnswer]) -> Approval:
+        return await self.approvals.answer(api_call.who, api_call["approval_id"], api_call.body)
 
-    async def answer_several(self, call: Call[Nothing, AnswerSeveral]) -> AnsweredSeveral:
-        answered = await self.approvals.answer_all(call.who, call.body.approval_ids, call.body)
+    async def answer_several(self, api_call: ApiCall[Empty, AnswerSeveral]) -> AnsweredSeveral:
+        answered = await self.approvals.answer_all(
+            api_call.who, api_call.body.approval_ids, api_call.body
+        )
         return AnsweredSeveral(data=answered)
 
-    async def policy(self, call: Call[WhosePolicy, Nothing]) -> ApprovalPolicy:
-        return await self.approvals.policies.of(call.tenant, call.query.agent_id)
+    async def policy(self, api_call: ApiCall[WhosePolicy, Empty]) -> ApprovalPolicy:
+        return await self.approvals.policies.of(api_call.tenant, api_call.query.agent_id)
 
-    async def set_policy(self, call: Call[Nothing, SetApprovalPolicy]) -> ApprovalPolicy:
-        return await self.approvals.policies.set(call.who, call.body)
+    async def set_policy(self, api_call: ApiCall[Empty, SetApprovalPolicy]) -> ApprovalPolicy:
+        return await self.approvals.policies.set(api_call.who, api_call.body)
 
-    async def unset_policy(self, call: Call[WhosePolicy, Nothing]) -> ApprovalPolicy:
-        return await self.approvals.policies.unset(call.who, call.query.agent_id)
+    async def unset_policy(self, api_call: ApiCall[WhosePolicy, Empty]) -> ApprovalPolicy:
+        return await self.approvals.policies.unset(api_call.who, api_call.query.agent_id)

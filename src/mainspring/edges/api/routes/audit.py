@@ -9,20 +9,20 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from mainspring.core.ids import KeyId
-from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.access.audit import Audit, Entry, Verified
-from mainspring.service.keeping.drawer import Listing
-from mainspring.service.keeping.page import Limit, Page
+from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.service.access.audit import Audit, AuditEntry, AuditVerification
+from mainspring.service.storage.pagination import Limit, Page
+from mainspring.service.storage.repository import ListQuery
 
-Moment = Annotated[datetime, Meta(tz=True)]
+Timestamp = Annotated[datetime, Meta(tz=True)]
 
 
 class ListAudit(Struct, frozen=True, kw_only=True):
     limit: Limit = 100
     page: str | None = None
     key_id: KeyId | None = None
-    created_at_gte: Moment | None = None
-    created_at_lte: Moment | None = None
+    created_at_gte: Timestamp | None = None
+    created_at_lte: Timestamp | None = None
 
 
 class VerifyAudit(Struct, frozen=True, kw_only=True):
@@ -43,7 +43,7 @@ class AuditRoutes:
                 handle=self.list,
                 summary="List what was done, newest first",
                 query=ListAudit,
-                answer=Page[Entry],
+                response_type=Page[AuditEntry],
                 role="operator",
                 is_extension=True,
             ),
@@ -53,22 +53,22 @@ class AuditRoutes:
                 handle=self.verify,
                 summary="Check that the audit is whole",
                 query=VerifyAudit,
-                answer=Verified,
+                response_type=AuditVerification,
                 role="operator",
                 is_extension=True,
             ),
         )
 
-    async def list(self, call: Call[ListAudit, Nothing]) -> Page[Entry]:
-        query = call.query
-        listing = Listing(
+    async def list(self, api_call: ApiCall[ListAudit, Empty]) -> Page[AuditEntry]:
+        query = api_call.query
+        listing = ListQuery(
             limit=query.limit,
             page=query.page,
             label=query.key_id,
             created_from=query.created_at_gte,
             created_upto=query.created_at_lte,
         )
-        return await self.audit.page(call.tenant, listing)
+        return await self.audit.page(api_call.tenant, listing)
 
-    async def verify(self, call: Call[VerifyAudit, Nothing]) -> Verified:
-        return await self.audit.verify(call.tenant, head=call.query.head)
+    async def verify(self, api_call: ApiCall[VerifyAudit, Empty]) -> AuditVerification:
+        return await self.audit.verify(api_call.tenant, head=api_call.query.head)

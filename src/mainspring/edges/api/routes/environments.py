@@ -7,15 +7,15 @@ from typing import Literal
 
 from msgspec import Struct
 
-from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.describing.environments import (
+from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.service.resources.environments import (
     CreateEnvironment,
     Environment,
     Environments,
     UpdateEnvironment,
 )
-from mainspring.service.keeping.drawer import Listing
-from mainspring.service.keeping.page import Limit, Page
+from mainspring.service.storage.pagination import Limit, Page
+from mainspring.service.storage.repository import ListQuery
 
 
 class ListEnvironments(Struct, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class EnvironmentRoutes:
                 handle=self.create,
                 summary="Make an environment",
                 body=CreateEnvironment,
-                answer=Environment,
+                response_type=Environment,
                 role="operator",
             ),
             Route(
@@ -51,14 +51,14 @@ class EnvironmentRoutes:
                 handle=self.list,
                 summary="List environments",
                 query=ListEnvironments,
-                answer=Page[Environment],
+                response_type=Page[Environment],
             ),
             Route(
                 method="GET",
                 path=one,
                 handle=self.get,
                 summary="Look at an environment",
-                answer=Environment,
+                response_type=Environment,
             ),
             Route(
                 method="POST",
@@ -66,7 +66,7 @@ class EnvironmentRoutes:
                 handle=self.update,
                 summary="Change an environment",
                 body=UpdateEnvironment,
-                answer=Environment,
+                response_type=Environment,
                 role="operator",
             ),
             Route(
@@ -74,7 +74,7 @@ class EnvironmentRoutes:
                 path=f"{one}/archive",
                 handle=self.archive,
                 summary="Have no new sessions in an environment",
-                answer=Environment,
+                response_type=Environment,
                 role="operator",
             ),
             Route(
@@ -82,30 +82,32 @@ class EnvironmentRoutes:
                 path=one,
                 handle=self.delete,
                 summary="Delete an environment",
-                answer=DeletedEnvironment,
+                response_type=DeletedEnvironment,
                 role="operator",
             ),
         )
 
-    async def create(self, call: Call[Nothing, CreateEnvironment]) -> Environment:
-        return await self.environments.create(call.tenant, call.body)
+    async def create(self, api_call: ApiCall[Empty, CreateEnvironment]) -> Environment:
+        return await self.environments.create(api_call.tenant, api_call.body)
 
-    async def list(self, call: Call[ListEnvironments, Nothing]) -> Page[Environment]:
-        query = call.query
+    async def list(self, api_call: ApiCall[ListEnvironments, Empty]) -> Page[Environment]:
+        query = api_call.query
         return await self.environments.page(
-            call.tenant,
-            Listing(limit=query.limit, page=query.page, include_archived=query.include_archived),
+            api_call.tenant,
+            ListQuery(limit=query.limit, page=query.page, include_archived=query.include_archived),
         )
 
-    async def get(self, call: Call[Nothing, Nothing]) -> Environment:
-        return await self.environments.get(call.tenant, call["environment_id"])
+    async def get(self, api_call: ApiCall[Empty, Empty]) -> Environment:
+        return await self.environments.get(api_call.tenant, api_call["environment_id"])
 
-    async def update(self, call: Call[Nothing, UpdateEnvironment]) -> Environment:
-        return await self.environments.update(call.tenant, call["environment_id"], call.body)
+    async def update(self, api_call: ApiCall[Empty, UpdateEnvironment]) -> Environment:
+        return await self.environments.update(
+            api_call.tenant, api_call["environment_id"], api_call.body
+        )
 
-    async def archive(self, call: Call[Nothing, Nothing]) -> Environment:
-        return await self.environments.archive(call.tenant, call["environment_id"])
+    async def archive(self, api_call: ApiCall[Empty, Empty]) -> Environment:
+        return await self.environments.archive(api_call.tenant, api_call["environment_id"])
 
-    async def delete(self, call: Call[Nothing, Nothing]) -> DeletedEnvironment:
-        await self.environments.delete(call.tenant, call["environment_id"])
-        return DeletedEnvironment(id=call["environment_id"])
+    async def delete(self, api_call: ApiCall[Empty, Empty]) -> DeletedEnvironment:
+        await self.environments.delete(api_call.tenant, api_call["environment_id"])
+        return DeletedEnvironment(id=api_call["environment_id"])

@@ -1,20 +1,29 @@
-"""`/v1/sessions/{session_id}/events`: sent and listed. Following them is `streams`."""
+"""`/v1/sessions/{session_id}/events`: send, list and stream events; `threads/{thread_id}/stream`
+too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from aiohttp import web
+from msgspec import Meta, Struct
 
+from mainspring.core.errors import InvalidInput
 from mainspring.edges.api.idempotency import IDEMPOTENCY_KEY
-from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.keeping.page import Page
-from mainspring.service.sessions.event_pages import EventPages, ListEvents, sought
-from mainspring.service.sessions.sending import Sending
-from mainspring.service.sessions.sending_params import SendEvents
+from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.edges.api.sse import STREAM_TIMING, StreamTiming, send_stream
+from mainspring.service.access.principal import Principal
+from mainspring.service.sessions.event_pages import EventPages, ListEvents, event_query
+from mainspring.service.sessions.event_params import SendEvents
+from mainspring.service.sessions.event_sender import EventSender
+from mainspring.service.sessions.event_streams import EventStreams, StreamRequest
+from mainspring.service.sessions.preview_deltas import PreviewKind
 from mainspring.service.sessions.sessions import Sessions
-from mainspring.service.sessions.wire_events import View, WireEvent
+from mainspring.service.sessions.wire_events import EventView, WireEvent
+from mainspring.service.storage.pagination import Page
 
 
 class SentEvents(Struct, frozen=True, kw_only=True):
@@ -24,7 +33,7 @@ class SentEvents(Struct, frozen=True, kw_only=True):
 @dataclass(frozen=True, slots=True)
 class EventRoutes:
     sessions: Sessions
-    sending: Sending
+    event_sender: EventSender
     pages: EventPages
 
     def routes(self) -> tuple[Route, ...]:
@@ -36,8 +45,8 @@ class EventRoutes:
                 handle=self.send,
                 summary="Send events to a session",
                 body=SendEvents,
-                answer=SentEvents,
-                has_own_keys=True,
+                response_type=SentEvents,
+                handles_idempotency_key=True,
                 role="user",
                 for_agent_keys=True,
                 for_worker_keys=True,
@@ -48,26 +57,100 @@ class EventRoutes:
                 handle=self.list,
                 summary="List the events of a session",
                 query=ListEvents,
-                answer=Page[WireEvent],
+                response_type=Page[WireEvent],
                 for_agent_keys=True,
                 for_worker_keys=True,
             ),
         )
 
-    async def send(self, call: Call[Nothing, SendEvents]) -> SentEvents:
-        sent = await self.sending.send(
-            call.who,
-            call["session_id"],
-            call.body.events,
-            key=call.request.headers.get(IDEMPOTENCY_KEY),
+    async def send(self, api_call: ApiCall[Empty, SendEvents]) -> SentEvents:
+        sent = await self.event_sender.send(
+            api_call.who,
+            api_call["session_id"],
+            api_call.body.events,
+            key=api_call.request.headers.get(IDEMPOTENCY_KEY),
         )
         return SentEvents(data=sent)
 
-    async def list(self, call: Call[ListEvents, Nothing]) -> Page[WireEvent]:
-        row = await self.sessions.row(call.who, call["session_id"])
-        view = View(
+    async def list(self, api_call: ApiCall[ListEvents, Empty]) -> Page[WireEvent]:
+        row = await self.sessions.row(api_call.who, api_call["session_id"])
+        view = EventView(
             session_id=row.id,
             main_thread_id=row.thread_id,
-            is_internal="internal" in call.query.include,
+            is_internal="internal" in api_call.query.include,
         )
-        return await self.pages.page(sought(view, call.query), call.query.page)
+        return await self.pages.page(event_query(view, api_call.query), api_call.query.page)
+
+
+LAST_EVENT_ID_HEADER = "last-event-id"
+
+
+class StreamEvents(Struct, frozen=True, kw_only=True):
+    event_deltas: tuple[PreviewKind, ...] = ()
+    after: Annotated[int, Meta(ge=0)] | None = None
+    """Ours: begin behind this event; 0 for all of them. The header `Last-Event-ID` has precedence,
+    as a browser that reconnects sends both."""
+    include: tuple[Literal["internal"], ...] = ()
+    """Ours: events that the Managed Agents API has no word for."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRoutes:
+    event_streams: EventStreams
+    find: Callable[[Principal, str], Awaitable[object]]
+    """Raises: NotFound: there is no such session for whoever asks."""
+    stream_timing: StreamTiming = STREAM_TIMING
+
+    def routes(self) -> tuple[Route, ...]:
+        session = "/v1/sessions/{session_id}"
+        return (
+            Route(
+                method="GET",
+                path=f"{session}/events/stream",
+                handle=self.stream,
+                summary="Follow a session as it happens",
+                query=StreamEvents,
+                media_type="text/event-stream",
+                for_agent_keys=True,
+                for_worker_keys=True,
+            ),
+            Route(
+                method="GET",
+                path=f"{session}/threads/{{thread_id}}/stream",
+                handle=self.stream,
+                summary="Follow a thread of a session as it happens",
+                query=StreamEvents,
+                media_type="text/event-stream",
+                for_agent_keys=True,
+                for_worker_keys=True,
+            ),
+        )
+
+    async def stream(self, api_call: ApiCall[StreamEvents, Empty]) -> web.StreamResponse:
+        await self.find(api_call.who, api_call["session_id"])
+        query = api_call.query
+        options = StreamRequest(
+            tenant=api_call.tenant,
+            session_id=api_call["session_id"],
+            thread_id=api_call.path.get("thread_id"),
+            after=_cursor(api_call.request.headers.get(LAST_EVENT_ID_HEADER), query.after),
+            previews=frozenset(query.event_deltas),
+            is_internal="internal" in query.include,
+        )
+        async with self.event_streams.open(options) as stream:
+            return await send_stream(
+                api_call.request,
+                stream,
+                self.stream_timing,
+                require_welcome=api_call.recheck_access,
+            )
+
+
+def _cursor(last_event_id: str | None, after: int | None) -> int | None:
+    if not last_event_id:
+        return after
+    if not (last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) <= 18):
+        raise InvalidInput(
+            f"Last-Event-ID: {last_event_id[:40]!r} is no id of an event on this stream"
+        )
+    return int(last_event_id)

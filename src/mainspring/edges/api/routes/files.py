@@ -11,12 +11,11 @@ from msgspec import Meta, Struct
 
 from mainspring.core.errors import Forbidden, InvalidInput
 from mainspring.core.ids import FileId, SessionId
-from mainspring.edges.api.attachment import attachment
-from mainspring.edges.api.multipart import MULTIPART, Form, Uploads, read_form
-from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.describing.files import File, Files, Lifetime, NewFile
-from mainspring.service.keeping.drawer import Listing
-from mainspring.service.keeping.page import Limit, Page
+from mainspring.edges.api.file_transfer import MULTIPART, Form, UploadLimiter, attachment, read_form
+from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.service.resources.file_resources import File, Files, Lifetime, NewFile
+from mainspring.service.storage.pagination import Limit, Page
+from mainspring.service.storage.repository import ListQuery
 
 _MAX_PARTS = 8
 
@@ -41,7 +40,7 @@ class DeletedFile(Struct, frozen=True, kw_only=True):
 @dataclass(frozen=True, slots=True)
 class FileRoutes:
     files: Files
-    uploads: Uploads = field(default_factory=Uploads)
+    upload_limiter: UploadLimiter = field(default_factory=UploadLimiter)
 
     def routes(self) -> tuple[Route, ...]:
         one = "/v1/files/{file_id}"
@@ -53,7 +52,7 @@ class FileRoutes:
                 summary="Upload a file",
                 upload=MULTIPART,
                 body=FileForm,
-                answer=File,
+                response_type=File,
                 role="user",
                 for_agent_keys=True,
             ),
@@ -63,7 +62,7 @@ class FileRoutes:
                 handle=self.list,
                 summary="List files",
                 query=ListFiles,
-                answer=Page[File],
+                response_type=Page[File],
                 for_agent_keys=True,
             ),
             Route(
@@ -71,7 +70,7 @@ class FileRoutes:
                 path=one,
                 handle=self.get,
                 summary="Look at what a file is",
-                answer=File,
+                response_type=File,
                 for_agent_keys=True,
             ),
             Route(
@@ -87,47 +86,49 @@ class FileRoutes:
                 path=one,
                 handle=self.delete,
                 summary="Delete a file",
-                answer=DeletedFile,
+                response_type=DeletedFile,
                 role="user",
             ),
         )
 
-    async def upload(self, call: Call[Nothing, Nothing]) -> File:
+    async def upload(self, api_call: ApiCall[Empty, Empty]) -> File:
         max_bytes = self.files.max_bytes
-        async with self.uploads.room(call.tenant):
-            form = await read_form(call.request, max_bytes=max_bytes, max_parts=_MAX_PARTS)
+        async with self.upload_limiter.slot(api_call.tenant):
+            form = await read_form(api_call.request, max_bytes=max_bytes, max_parts=_MAX_PARTS)
             new = _new_file(form)
-            return await call.once(form.fingerprint, lambda: self.files.create(call.tenant, new))
+            return await api_call.once(
+                form.fingerprint, lambda: self.files.create(api_call.tenant, new)
+            )
 
-    async def list(self, call: Call[ListFiles, Nothing]) -> Page[File]:
-        query = call.query
-        if call.who.agent_id is not None and query.scope_id is None and query.ids is None:
+    async def list(self, api_call: ApiCall[ListFiles, Empty]) -> Page[File]:
+        query = api_call.query
+        if api_call.who.agent_id is not None and query.scope_id is None and query.ids is None:
             raise Forbidden("scope_id: a key for one agent lists the files of one session")
         if query.ids is None:
             return await self.files.page(
-                call.tenant,
-                Listing(limit=query.limit or 20, page=query.page, label=query.scope_id),
+                api_call.tenant,
+                ListQuery(limit=query.limit or 20, page=query.page, label=query.scope_id),
             )
         if query.page is not None or query.limit is not None:
             raise InvalidInput("ids: not together with page or limit")
         if len(set(query.ids)) > 100:
             raise InvalidInput("ids: at most 100")
-        found = await self.files.those(call.tenant, query.ids)
-        return Page(data=[file for file in found if _is_of(file, query.scope_id)])
+        found = await self.files.get_many(api_call.tenant, query.ids)
+        return Page(data=[file for file in found if _is_in_scope(file, query.scope_id)])
 
-    async def get(self, call: Call[Nothing, Nothing]) -> File:
-        return await self.files.get(call.tenant, call["file_id"])
+    async def get(self, api_call: ApiCall[Empty, Empty]) -> File:
+        return await self.files.get(api_call.tenant, api_call["file_id"])
 
-    async def download(self, call: Call[Nothing, Nothing]) -> web.Response:
-        file, content = await self.files.content(call.tenant, call["file_id"])
+    async def download(self, api_call: ApiCall[Empty, Empty]) -> web.Response:
+        file, content = await self.files.content(api_call.tenant, api_call["file_id"])
         return attachment(content, filename=file.filename, media_type=file.mime_type)
 
-    async def delete(self, call: Call[Nothing, Nothing]) -> DeletedFile:
-        await self.files.delete(call.tenant, call["file_id"])
-        return DeletedFile(id=call["file_id"])
+    async def delete(self, api_call: ApiCall[Empty, Empty]) -> DeletedFile:
+        await self.files.delete(api_call.tenant, api_call["file_id"])
+        return DeletedFile(id=api_call["file_id"])
 
 
-def _is_of(file: File, scope_id: str | None) -> bool:
+def _is_in_scope(file: File, scope_id: str | None) -> bool:
     return scope_id is None or (file.scope is not None and file.scope.id == scope_id)
 
 
@@ -138,13 +139,13 @@ def _new_file(form: Form) -> NewFile:
                 content=part.content,
                 filename=part.filename,
                 mime_type=part.media_type,
-                expires_in_seconds=_lifetime(form.field("expires_in_seconds")),
+                expires_in_seconds=_parse_lifetime(form.field("expires_in_seconds")),
             )
         case _:
             raise InvalidInput("file: exactly one file must be sent, in the field `file`")
 
 
-def _lifetime(given: str | None) -> int | None:
+def _parse_lifetime(given: str | None) -> int | None:
     try:
         return msgspec.convert(given, Lifetime | None, strict=False)
     except msgspec.ValidationError:

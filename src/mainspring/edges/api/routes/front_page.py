@@ -7,8 +7,8 @@ from html import escape
 
 from aiohttp import web
 
-from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.edges.api.routes.openapi import OPENAPI
+from mainspring.edges.api.openapi import OPENAPI_PATH
+from mainspring.edges.api.route import ApiCall, Empty, Route
 
 _HEADERS = {
     "content-security-policy": (
@@ -54,6 +54,6 @@ class FrontPageRoutes:
             ),
         )
 
-    async def read(self, _call: Call[Nothing, Nothing]) -> web.Response:
-        page = _PAGE.format(version=escape(self.version), openapi=OPENAPI)
+    async def read(self, _api_call: ApiCall[Empty, Empty]) -> web.Response:
+        page = _PAGE.format(version=escape(self.version), openapi=OPENAPI_PATH)
         return web.Response(text=page, content_type="text/html", headers=_HEADERS)

@@ -1,15 +1,21 @@
-"""`/v1/mainspring/halts`: stop a tenant's agents, and let them go on."""
+"""`/v1/mainspring/halts` and `/v1/mainspring/parked`: stopping and resuming agents, and sessions
+that no worker runs any more.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from msgspec import Struct
 
 from mainspring.core.ids import FormerAgentId
-from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.access.halts import CreateHalt, Halt, Halts
-from mainspring.service.keeping.page import Page
+from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.service.access.kill_switch import CreateHalt, Halt, Halts
+from mainspring.service.jobs.parking import ParkedSession, Parking
+from mainspring.service.sessions.sessions import Sessions
+from mainspring.service.storage.pagination import Limit, Page
+from mainspring.service.storage.repository import ListQuery
 
 
 class Resume(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -34,7 +40,7 @@ class HaltRoutes:
                 handle=self.halt,
                 summary="Stop an agent, or all agents of the tenant",
                 body=CreateHalt,
-                answer=Halt,
+                response_type=Halt,
                 role="operator",
                 is_extension=True,
             ),
@@ -43,7 +49,7 @@ class HaltRoutes:
                 path=path,
                 handle=self.list,
                 summary="List what is stopped",
-                answer=Page[Halt],
+                response_type=Page[Halt],
                 is_extension=True,
             ),
             Route(
@@ -52,18 +58,80 @@ class HaltRoutes:
                 handle=self.resume,
                 summary="Let what was stopped go on",
                 body=Resume,
-                answer=Resumed,
+                response_type=Resumed,
                 role="operator",
                 is_extension=True,
             ),
         )
 
-    async def halt(self, call: Call[Nothing, CreateHalt]) -> Halt:
-        return await self.halts.halt(call.tenant, call.who, call.body)
+    async def halt(self, api_call: ApiCall[Empty, CreateHalt]) -> Halt:
+        return await self.halts.halt(api_call.tenant, api_call.who, api_call.body)
 
-    async def list(self, call: Call[Nothing, Nothing]) -> Page[Halt]:
-        return Page(data=await self.halts.of(call.tenant))
+    async def list(self, api_call: ApiCall[Empty, Empty]) -> Page[Halt]:
+        return Page(data=await self.halts.of(api_call.tenant))
 
-    async def resume(self, call: Call[Nothing, Resume]) -> Resumed:
-        await self.halts.resume(call.tenant, call.who, call.body.agent_id)
-        return Resumed(agent_id=call.body.agent_id)
+    async def resume(self, api_call: ApiCall[Empty, Resume]) -> Resumed:
+        await self.halts.resume(api_call.tenant, api_call.who, api_call.body.agent_id)
+        return Resumed(agent_id=api_call.body.agent_id)
+
+
+class ListParked(Struct, frozen=True, kw_only=True):
+    limit: Limit = 20
+    page: str | None = None
+
+
+class Unparked(Struct, frozen=True, kw_only=True):
+    id: str
+    """Of the session."""
+    type: Literal["unparked_session"] = "unparked_session"
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedRoutes:
+    parking: Parking
+    sessions: Sessions
+
+    def routes(self) -> tuple[Route, ...]:
+        path = "/v1/mainspring/parked"
+        return (
+            Route(
+                method="GET",
+                path=path,
+                handle=self.list,
+                summary="List sessions that kept failing and are not run any more",
+                query=ListParked,
+                response_type=Page[ParkedSession],
+                is_extension=True,
+            ),
+            Route(
+                method="GET",
+                path=f"{path}/{{session_id}}",
+                handle=self.get,
+                summary="See why a session is not run any more",
+                response_type=ParkedSession,
+                is_extension=True,
+            ),
+            Route(
+                method="POST",
+                path=f"{path}/{{session_id}}/unpark",
+                handle=self.unpark,
+                summary="Try to run a parked session again",
+                response_type=Unparked,
+                role="operator",
+                is_extension=True,
+            ),
+        )
+
+    async def list(self, api_call: ApiCall[ListParked, Empty]) -> Page[ParkedSession]:
+        listing = ListQuery(limit=api_call.query.limit, page=api_call.query.page)
+        return await self.parking.page(api_call.tenant, listing)
+
+    async def get(self, api_call: ApiCall[Empty, Empty]) -> ParkedSession:
+        session = await self.sessions.record(api_call.who, api_call["session_id"])
+        return await self.parking.get(api_call.tenant, session.id)
+
+    async def unpark(self, api_call: ApiCall[Empty, Empty]) -> Unparked:
+        api_call.who.require_human()
+        session = await self.sessions.record(api_call.who, api_call["session_id"])
+        await self.parking.unpark(api_call.tenant, session.id)
+        return Unparked(id=session.id)

@@ -11,17 +11,17 @@ from aiohttp import web
 from msgspec import Struct
 
 from mainspring.core.errors import Forbidden
-from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.access.tenants import ROOT
-from mainspring.service.watching.health import Health, Readiness
-from mainspring.service.watching.metrics import Metrics
+from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.service.access.tenants import ROOT_TENANT
+from mainspring.service.telemetry.health import Health, Readiness
+from mainspring.service.telemetry.metrics import Metrics
 
 HEALTHZ = "/healthz"
 READYZ = "/readyz"
 METRICS = "/metrics"
 _ENCODER = msgspec.json.Encoder()
 
-Look = Callable[[], Awaitable[None]]
+RefreshMetrics = Callable[[], Awaitable[None]]
 
 
 class Alive(Struct, frozen=True, kw_only=True):
@@ -39,7 +39,7 @@ class HealthRoutes:
                 path=HEALTHZ,
                 handle=self.alive,
                 summary="Ask whether the process is alive",
-                answer=Alive,
+                response_type=Alive,
                 is_open=True,
                 is_extension=True,
             ),
@@ -48,17 +48,17 @@ class HealthRoutes:
                 path=READYZ,
                 handle=self.ready,
                 summary="Ask whether the process can do its work; 503 if not",
-                answer=Readiness,
-                also={503: Readiness},
+                response_type=Readiness,
+                other_responses={503: Readiness},
                 is_open=True,
                 is_extension=True,
             ),
         )
 
-    async def alive(self, _call: Call[Nothing, Nothing]) -> Alive:
+    async def alive(self, _api_call: ApiCall[Empty, Empty]) -> Alive:
         return Alive()
 
-    async def ready(self, _call: Call[Nothing, Nothing]) -> web.Response:
+    async def ready(self, _api_call: ApiCall[Empty, Empty]) -> web.Response:
         return await _readiness(self.health)
 
 
@@ -67,7 +67,7 @@ class MetricsRoutes:
     """With a key. They tell of all tenants together, so it is one of the root tenant's."""
 
     metrics: Metrics
-    look: Look
+    refresh_metrics: RefreshMetrics
 
     def routes(self) -> tuple[Route, ...]:
         return (
@@ -82,23 +82,25 @@ class MetricsRoutes:
             ),
         )
 
-    async def read(self, call: Call[Nothing, Nothing]) -> web.Response:
-        if call.tenant != ROOT or call.who.agent_id is not None:
-            raise Forbidden(f"the metrics are for operators of the tenant {ROOT}")
-        return await _exposition(self.metrics, self.look, call.request)
+    async def read(self, api_call: ApiCall[Empty, Empty]) -> web.Response:
+        if api_call.tenant != ROOT_TENANT or api_call.who.agent_id is not None:
+            raise Forbidden(f"the metrics are for operators of the tenant {ROOT_TENANT}")
+        return await _exposition(self.metrics, self.refresh_metrics, api_call.request)
 
 
-def operations_application(health: Health, metrics: Metrics, look: Look) -> web.Application:
+def operations_application(
+    health: Health, metrics: Metrics, refresh_metrics: RefreshMetrics
+) -> web.Application:
     """All three without a key, for an address of its own that only the operator reaches."""
 
     async def alive(_request: web.Request) -> web.Response:
-        return _json(Alive(), 200)
+        return _json_response(Alive(), 200)
 
     async def ready(_request: web.Request) -> web.Response:
         return await _readiness(health)
 
     async def read(request: web.Request) -> web.Response:
-        return await _exposition(metrics, look, request)
+        return await _exposition(metrics, refresh_metrics, request)
 
     app = web.Application()
     app.router.add_get(HEALTHZ, alive)
@@ -109,16 +111,18 @@ def operations_application(health: Health, metrics: Metrics, look: Look) -> web.
 
 async def _readiness(health: Health) -> web.Response:
     found = await health.ready()
-    return _json(found, 200 if found.is_ready else 503)
+    return _json_response(found, 200 if found.is_ready else 503)
 
 
-async def _exposition(metrics: Metrics, look: Look, request: web.Request) -> web.Response:
-    await look()
+async def _exposition(
+    metrics: Metrics, refresh_metrics: RefreshMetrics, request: web.Request
+) -> web.Response:
+    await refresh_metrics()
     body, media_type = metrics.rendered(request.headers.get("accept", ""))
     return web.Response(body=body, headers={"content-type": media_type})
 
 
-def _json(answer: Struct, status: int) -> web.Response:
+def _json_response(answer: Struct, status: int) -> web.Response:
     return web.Response(
         status=status,
         body=_ENCODER.encode(answer),

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.access.keys import CreateKey, Key, Keys, NewKey
-from mainspring.service.keeping.drawer import Listing
-from mainspring.service.keeping.page import Limit, Page
+from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.service.access.api_keys import CreateKey, Key, Keys, NewKey
+from mainspring.service.storage.pagination import Limit, Page
+from mainspring.service.storage.repository import ListQuery
 
 
 class ListKeys(Struct, frozen=True, kw_only=True):
@@ -31,7 +31,7 @@ class KeyRoutes:
                 handle=self.create,
                 summary="Make a key; its secret is told this once",
                 body=CreateKey,
-                answer=NewKey,
+                response_type=NewKey,
                 role="admin",
                 is_extension=True,
             ),
@@ -41,7 +41,7 @@ class KeyRoutes:
                 handle=self.list,
                 summary="List keys",
                 query=ListKeys,
-                answer=Page[Key],
+                response_type=Page[Key],
                 role="admin",
                 is_extension=True,
             ),
@@ -50,7 +50,7 @@ class KeyRoutes:
                 path=one,
                 handle=self.get,
                 summary="Look at a key",
-                answer=Key,
+                response_type=Key,
                 role="admin",
                 is_extension=True,
             ),
@@ -59,25 +59,25 @@ class KeyRoutes:
                 path=f"{one}/revoke",
                 handle=self.revoke,
                 summary="Revoke a key for good",
-                answer=Key,
+                response_type=Key,
                 role="admin",
                 is_extension=True,
             ),
         )
 
-    async def create(self, call: Call[Nothing, CreateKey]) -> NewKey:
-        return await self.keys.create(call.who, call.body)
+    async def create(self, api_call: ApiCall[Empty, CreateKey]) -> NewKey:
+        return await self.keys.create(api_call.who, api_call.body)
 
-    async def list(self, call: Call[ListKeys, Nothing]) -> Page[Key]:
-        query = call.query
+    async def list(self, api_call: ApiCall[ListKeys, Empty]) -> Page[Key]:
+        query = api_call.query
         return await self.keys.page(
-            call.tenant,
-            Listing(limit=query.limit, page=query.page, include_archived=query.include_revoked),
+            api_call.tenant,
+            ListQuery(limit=query.limit, page=query.page, include_archived=query.include_revoked),
         )
 
-    async def get(self, call: Call[Nothing, Nothing]) -> Key:
-        return await self.keys.get(call.tenant, call["key_id"])
+    async def get(self, api_call: ApiCall[Empty, Empty]) -> Key:
+        return await self.keys.get(api_call.tenant, api_call["key_id"])
 
-    async def revoke(self, call: Call[Nothing, Nothing]) -> Key:
-        call.who.require_human()
-        return await self.keys.revoke(call.tenant, call["key_id"])
+    async def revoke(self, api_call: ApiCall[Empty, Empty]) -> Key:
+        api_call.who.require_human()
+        return await self.keys.revoke(api_call.tenant, api_call["key_id"])

@@ -8,56 +8,56 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.keeping.drawer import Listing
-from mainspring.service.keeping.page import Page
-from mainspring.service.memory.memories import Memories, MemoryListing
-from mainspring.service.memory.memory import (
+from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.service.memory_stores.memories import Memories, MemoryListing
+from mainspring.service.memory_stores.memory_records import (
+    ContentDigest,
     CreateMemory,
-    Digest,
-    Memory,
+    MemoryObject,
     MemoryPrefix,
     MemoryVersion,
+    MemoryView,
     UpdateMemory,
-    View,
     actor_of,
 )
-from mainspring.service.memory.stores import (
+from mainspring.service.memory_stores.memory_stores import (
     CreateMemoryStore,
     MemoryStore,
     MemoryStores,
     UpdateMemoryStore,
 )
-from mainspring.service.memory.versions import MemoryVersions, VersionListing
+from mainspring.service.memory_stores.memory_versions import MemoryVersions, VersionListing
+from mainspring.service.storage.pagination import Page
+from mainspring.service.storage.repository import ListQuery
 
-_ALL = "/v1/memory_stores"
-_ONE = f"{_ALL}/{{memory_store_id}}"
-_MEMORIES = f"{_ONE}/memories"
+_STORES = "/v1/memory_stores"
+_STORE = f"{_STORES}/{{memory_store_id}}"
+_MEMORIES = f"{_STORE}/memories"
 _MEMORY = f"{_MEMORIES}/{{memory_id}}"
-_VERSIONS = f"{_ONE}/memory_versions"
+_VERSIONS = f"{_STORE}/memory_versions"
 _VERSION = f"{_VERSIONS}/{{memory_version_id}}"
 
-Moment = Annotated[datetime, Meta(tz=True)]
+Timestamp = Annotated[datetime, Meta(tz=True)]
 
 
 class ListMemoryStores(Struct, frozen=True, kw_only=True):
     limit: Annotated[int, Meta(ge=1, le=100)] = 20
     page: str | None = None
     include_archived: bool = False
-    created_at_gte: Moment | None = None
-    created_at_lte: Moment | None = None
+    created_at_gte: Timestamp | None = None
+    created_at_lte: Timestamp | None = None
 
 
 class BasicView(Struct, frozen=True, kw_only=True):
-    view: View = "basic"
+    view: MemoryView = "basic"
 
 
 class FullView(Struct, frozen=True, kw_only=True):
-    view: View = "full"
+    view: MemoryView = "full"
 
 
 class DeleteMemory(Struct, frozen=True, kw_only=True):
-    expected_content_sha256: Digest | None = None
+    expected_content_sha256: ContentDigest | None = None
 
 
 class DeletedMemoryStore(Struct, frozen=True, kw_only=True):
@@ -78,63 +78,63 @@ class MemoryStoreRoutes:
         return (
             Route(
                 method="POST",
-                path=_ALL,
+                path=_STORES,
                 handle=self.create,
                 summary="Make a memory store",
                 body=CreateMemoryStore,
-                answer=MemoryStore,
+                response_type=MemoryStore,
                 role="operator",
             ),
             Route(
                 method="GET",
-                path=_ALL,
+                path=_STORES,
                 handle=self.list,
                 summary="List memory stores",
                 query=ListMemoryStores,
-                answer=Page[MemoryStore],
+                response_type=Page[MemoryStore],
             ),
             Route(
                 method="GET",
-                path=_ONE,
+                path=_STORE,
                 handle=self.get,
                 summary="Look at a memory store",
-                answer=MemoryStore,
+                response_type=MemoryStore,
             ),
             Route(
                 method="POST",
-                path=_ONE,
+                path=_STORE,
                 handle=self.update,
                 summary="Change a memory store",
                 body=UpdateMemoryStore,
-                answer=MemoryStore,
+                response_type=MemoryStore,
                 role="operator",
             ),
             Route(
                 method="POST",
-                path=f"{_ONE}/archive",
+                path=f"{_STORE}/archive",
                 handle=self.archive,
                 summary="Make a memory store read-only for good",
-                answer=MemoryStore,
+                response_type=MemoryStore,
                 role="operator",
             ),
             Route(
                 method="DELETE",
-                path=_ONE,
+                path=_STORE,
                 handle=self.delete,
                 summary="Delete a memory store with its memories and their versions",
-                answer=DeletedMemoryStore,
+                response_type=DeletedMemoryStore,
                 role="operator",
             ),
         )
 
-    async def create(self, call: Call[Nothing, CreateMemoryStore]) -> MemoryStore:
-        return await self.stores.create(call.tenant, call.body)
+    async def create(self, api_call: ApiCall[Empty, CreateMemoryStore]) -> MemoryStore:
+        return await self.stores.create(api_call.tenant, api_call.body)
 
-    async def list(self, call: Call[ListMemoryStores, Nothing]) -> Page[MemoryStore]:
-        query = call.query
+    async def list(self, api_call: ApiCall[ListMemoryStores, Empty]) -> Page[MemoryStore]:
+        query = api_call.query
         return await self.stores.page(
-            call.tenant,
-            Listing(
+            api_call.tenant,
+            ListQuery(
                 limit=query.limit,
                 page=query.page,
                 include_archived=query.include_archived,
@@ -143,18 +143,18 @@ class MemoryStoreRoutes:
             ),
         )
 
-    async def get(self, call: Call[Nothing, Nothing]) -> MemoryStore:
-        return await self.stores.get(call.tenant, call["memory_store_id"])
+    async def get(self, api_call: ApiCall[Empty, Empty]) -> MemoryStore:
+        return await self.stores.get(api_call.tenant, api_call["memory_store_id"])
 
-    async def update(self, call: Call[Nothing, UpdateMemoryStore]) -> MemoryStore:
-        return await self.stores.update(call.tenant, call["memory_store_id"], call.body)
+    async def update(self, api_call: ApiCall[Empty, UpdateMemoryStore]) -> MemoryStore:
+        return await self.stores.update(api_call.tenant, api_call["memory_store_id"], api_call.body)
 
-    async def archive(self, call: Call[Nothing, Nothing]) -> MemoryStore:
-        return await self.stores.archive(call.tenant, call["memory_store_id"])
+    async def archive(self, api_call: ApiCall[Empty, Empty]) -> MemoryStore:
+        return await self.stores.archive(api_call.tenant, api_call["memory_store_id"])
 
-    async def delete(self, call: Call[Nothing, Nothing]) -> DeletedMemoryStore:
-        await self.stores.delete(call.tenant, call["memory_store_id"])
-        return DeletedMemoryStore(id=call["memory_store_id"])
+    async def delete(self, api_call: ApiCall[Empty, Empty]) -> DeletedMemoryStore:
+        await self.stores.delete(api_call.tenant, api_call["memory_store_id"])
+        return DeletedMemoryStore(id=api_call["memory_store_id"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class MemoryRoutes:
                 summary="Make a memory",
                 query=BasicView,
                 body=CreateMemory,
-                answer=Memory,
+                response_type=MemoryObject,
                 role="user",
                 for_worker_keys=True,
             ),
@@ -184,7 +184,7 @@ class MemoryRoutes:
                 handle=self.list,
                 summary="List memories, and folders of those that are deeper than asked for",
                 query=MemoryListing,
-                answer=Page[Memory | MemoryPrefix],
+                response_type=Page[MemoryObject | MemoryPrefix],
                 for_worker_keys=True,
             ),
             Route(
@@ -193,7 +193,7 @@ class MemoryRoutes:
                 handle=self.get,
                 summary="Read a memory",
                 query=FullView,
-                answer=Memory,
+                response_type=MemoryObject,
                 for_worker_keys=True,
             ),
             Route(
@@ -203,7 +203,7 @@ class MemoryRoutes:
                 summary="Change the content or the path of a memory",
                 query=BasicView,
                 body=UpdateMemory,
-                answer=Memory,
+                response_type=MemoryObject,
                 role="user",
                 for_worker_keys=True,
             ),
@@ -213,7 +213,7 @@ class MemoryRoutes:
                 handle=self.delete,
                 summary="Delete a memory; its versions stay",
                 query=DeleteMemory,
-                answer=DeletedMemory,
+                response_type=DeletedMemory,
                 role="user",
                 for_worker_keys=True,
             ),
@@ -227,7 +227,7 @@ class MemoryRoutes:
                 handle=self.list_versions,
                 summary="List the changes of memories",
                 query=VersionListing,
-                answer=Page[MemoryVersion],
+                response_type=Page[MemoryVersion],
             ),
             Route(
                 method="GET",
@@ -235,70 +235,79 @@ class MemoryRoutes:
                 handle=self.get_version,
                 summary="Look at a change of a memory",
                 query=FullView,
-                answer=MemoryVersion,
+                response_type=MemoryVersion,
             ),
             Route(
                 method="POST",
                 path=f"{_VERSION}/redact",
                 handle=self.redact,
                 summary="Forget the content of a past version for good",
-                answer=MemoryVersion,
+                response_type=MemoryVersion,
                 role="operator",
             ),
         )
 
-    async def create(self, call: Call[BasicView, CreateMemory]) -> Memory:
+    async def create(self, api_call: ApiCall[BasicView, CreateMemory]) -> MemoryObject:
         return await self.memories.create(
-            call.tenant,
-            call["memory_store_id"],
-            call.body,
-            actor_of(call.who),
-            view=call.query.view,
+            api_call.tenant,
+            api_call["memory_store_id"],
+            api_call.body,
+            actor_of(api_call.who),
+            memory_view=api_call.query.view,
         )
 
-    async def list(self, call: Call[MemoryListing, Nothing]) -> Page[Memory | MemoryPrefix]:
-        return await self.memories.page(call.tenant, call["memory_store_id"], call.query)
+    async def list(
+        self, api_call: ApiCall[MemoryListing, Empty]
+    ) -> Page[MemoryObject | MemoryPrefix]:
+        return await self.memories.page(
+            api_call.tenant, api_call["memory_store_id"], api_call.query
+        )
 
-    async def get(self, call: Call[FullView, Nothing]) -> Memory:
+    async def get(self, api_call: ApiCall[FullView, Empty]) -> MemoryObject:
         return await self.memories.get(
-            call.tenant, call["memory_store_id"], call["memory_id"], view=call.query.view
+            api_call.tenant,
+            api_call["memory_store_id"],
+            api_call["memory_id"],
+            memory_view=api_call.query.view,
         )
 
-    async def update(self, call: Call[BasicView, UpdateMemory]) -> Memory:
+    async def update(self, api_call: ApiCall[BasicView, UpdateMemory]) -> MemoryObject:
         return await self.memories.update(
-            call.tenant,
-            call["memory_store_id"],
-            call["memory_id"],
-            call.body,
-            actor_of(call.who),
-            view=call.query.view,
+            api_call.tenant,
+            api_call["memory_store_id"],
+            api_call["memory_id"],
+            api_call.body,
+            actor_of(api_call.who),
+            memory_view=api_call.query.view,
         )
 
-    async def delete(self, call: Call[DeleteMemory, Nothing]) -> DeletedMemory:
+    async def delete(self, api_call: ApiCall[DeleteMemory, Empty]) -> DeletedMemory:
         await self.memories.delete(
-            call.tenant,
-            call["memory_store_id"],
-            call["memory_id"],
-            actor_of(call.who),
-            expected_sha256=call.query.expected_content_sha256,
+            api_call.tenant,
+            api_call["memory_store_id"],
+            api_call["memory_id"],
+            actor_of(api_call.who),
+            expected_sha256=api_call.query.expected_content_sha256,
         )
-        return DeletedMemory(id=call["memory_id"])
+        return DeletedMemory(id=api_call["memory_id"])
 
-    async def list_versions(self, call: Call[VersionListing, Nothing]) -> Page[MemoryVersion]:
-        return await self.versions.page(call.tenant, call["memory_store_id"], call.query)
+    async def list_versions(self, api_call: ApiCall[VersionListing, Empty]) -> Page[MemoryVersion]:
+        return await self.versions.page(
+            api_call.tenant, api_call["memory_store_id"], api_call.query
+        )
 
-    async def get_version(self, call: Call[FullView, Nothing]) -> MemoryVersion:
+    async def get_version(self, api_call: ApiCall[FullView, Empty]) -> MemoryVersion:
         return await self.versions.get(
-            call.tenant,
-            call["memory_store_id"],
-            call["memory_version_id"],
-            view=call.query.view,
+            api_call.tenant,
+            api_call["memory_store_id"],
+            api_call["memory_version_id"],
+            memory_view=api_call.query.view,
         )
 
-    async def redact(self, call: Call[Nothing, Nothing]) -> MemoryVersion:
+    async def redact(self, api_call: ApiCall[Empty, Empty]) -> MemoryVersion:
         return await self.versions.redact(
-            call.tenant,
-            call["memory_store_id"],
-            call["memory_version_id"],
-            actor_of(call.who),
+            api_call.tenant,
+            api_call["memory_store_id"],
+            api_call["memory_version_id"],
+            actor_of(api_call.who),
         )

@@ -7,10 +7,10 @@ from typing import Literal
 
 from msgspec import Struct
 
-from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.keeping.page import Limit, Page
-from mainspring.service.sessions.mounted import FileAsked, Resource
-from mainspring.service.sessions.resources import SessionResources, UpdateResource
+from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.service.sessions.resource_types import FileResourceParams, SessionResource
+from mainspring.service.sessions.session_resources import SessionResources, UpdateResource
+from mainspring.service.storage.pagination import Limit, Page
 
 
 class ListResources(Struct, frozen=True, kw_only=True):
@@ -36,8 +36,8 @@ class ResourceRoutes:
                 path=all_,
                 handle=self.add,
                 summary="Give a file to a session",
-                body=FileAsked,
-                answer=Resource,
+                body=FileResourceParams,
+                response_type=SessionResource,
                 role="user",
                 for_agent_keys=True,
             ),
@@ -47,7 +47,7 @@ class ResourceRoutes:
                 handle=self.list,
                 summary="List the resources of a session",
                 query=ListResources,
-                answer=Page[Resource],
+                response_type=Page[SessionResource],
                 for_agent_keys=True,
                 for_worker_keys=True,
             ),
@@ -56,7 +56,7 @@ class ResourceRoutes:
                 path=one,
                 handle=self.get,
                 summary="Look at a resource of a session",
-                answer=Resource,
+                response_type=SessionResource,
                 for_agent_keys=True,
                 for_worker_keys=True,
             ),
@@ -66,7 +66,7 @@ class ResourceRoutes:
                 handle=self.update,
                 summary="Give a repository another token",
                 body=UpdateResource,
-                answer=Resource,
+                response_type=SessionResource,
                 role="user",
                 for_agent_keys=True,
             ),
@@ -75,29 +75,31 @@ class ResourceRoutes:
                 path=one,
                 handle=self.delete,
                 summary="Take a resource from a session",
-                answer=DeletedResource,
+                response_type=DeletedResource,
                 role="user",
                 for_agent_keys=True,
             ),
         )
 
-    async def add(self, call: Call[Nothing, FileAsked]) -> Resource:
-        return await self.resources.add(call.who, call["session_id"], call.body)
+    async def add(self, api_call: ApiCall[Empty, FileResourceParams]) -> SessionResource:
+        return await self.resources.add(api_call.who, api_call["session_id"], api_call.body)
 
-    async def list(self, call: Call[ListResources, Nothing]) -> Page[Resource]:
-        query = call.query
+    async def list(self, api_call: ApiCall[ListResources, Empty]) -> Page[SessionResource]:
+        query = api_call.query
         return await self.resources.page(
-            call.who, call["session_id"], limit=query.limit, page=query.page
+            api_call.who, api_call["session_id"], limit=query.limit, page=query.page
         )
 
-    async def get(self, call: Call[Nothing, Nothing]) -> Resource:
-        return await self.resources.get(call.who, call["session_id"], call["resource_id"])
+    async def get(self, api_call: ApiCall[Empty, Empty]) -> SessionResource:
+        return await self.resources.get(
+            api_call.who, api_call["session_id"], api_call["resource_id"]
+        )
 
-    async def update(self, call: Call[Nothing, UpdateResource]) -> Resource:
+    async def update(self, api_call: ApiCall[Empty, UpdateResource]) -> SessionResource:
         return await self.resources.update(
-            call.who, call["session_id"], call["resource_id"], call.body
+            api_call.who, api_call["session_id"], api_call["resource_id"], api_call.body
         )
 
-    async def delete(self, call: Call[Nothing, Nothing]) -> DeletedResource:
-        await self.resources.delete(call.who, call["session_id"], call["resource_id"])
-        return DeletedResource(id=call["resource_id"])
+    async def delete(self, api_call: ApiCall[Empty, Empty]) -> DeletedResource:
+        await self.resources.delete(api_call.who, api_call["session_id"], api_call["resource_id"])
+        return DeletedResource(id=api_call["resource_id"])

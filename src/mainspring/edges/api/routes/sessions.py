@@ -1,4 +1,4 @@
-"""`/v1/sessions`."""
+"""`/v1/sessions` and the slash commands of a session."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import Literal
 from msgspec import Struct
 
 from mainspring.core.sender import Origin
-from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.sessions.change import UpdateSession
-from mainspring.service.sessions.listing import ListSessions, TwoWayPage
+from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.runtime.slash_commands import SlashCommand
+from mainspring.service.sessions.session_commands import CommandResult, RunCommand, SessionCommands
+from mainspring.service.sessions.session_listing import ListSessions, TwoWayPage
+from mainspring.service.sessions.session_update import UpdateSession
+from mainspring.service.sessions.session_view import SessionObject
 from mainspring.service.sessions.sessions import CreateSession, ForkSession, Sessions
-from mainspring.service.sessions.view import SessionObject
+from mainspring.service.storage.pagination import Page
 
 
 class DeletedSession(Struct, frozen=True, kw_only=True):
@@ -33,7 +36,7 @@ class SessionRoutes:
                 handle=self.create,
                 summary="Start a session of an agent",
                 body=CreateSession,
-                answer=SessionObject,
+                response_type=SessionObject,
                 role="user",
                 for_agent_keys=True,
             ),
@@ -43,7 +46,7 @@ class SessionRoutes:
                 handle=self.list,
                 summary="List sessions",
                 query=ListSessions,
-                answer=TwoWayPage[SessionObject],
+                response_type=TwoWayPage[SessionObject],
                 for_agent_keys=True,
             ),
             Route(
@@ -51,7 +54,7 @@ class SessionRoutes:
                 path=one,
                 handle=self.get,
                 summary="Look at a session",
-                answer=SessionObject,
+                response_type=SessionObject,
                 for_agent_keys=True,
                 for_worker_keys=True,
             ),
@@ -61,7 +64,7 @@ class SessionRoutes:
                 handle=self.update,
                 summary="Change a session",
                 body=UpdateSession,
-                answer=SessionObject,
+                response_type=SessionObject,
                 role="user",
                 for_agent_keys=True,
             ),
@@ -70,7 +73,7 @@ class SessionRoutes:
                 path=f"{one}/archive",
                 handle=self.archive,
                 summary="Take no more events in a session",
-                answer=SessionObject,
+                response_type=SessionObject,
                 role="user",
                 for_agent_keys=True,
             ),
@@ -80,7 +83,7 @@ class SessionRoutes:
                 handle=self.fork,
                 summary="Start another session that begins as this one did",
                 body=ForkSession,
-                answer=SessionObject,
+                response_type=SessionObject,
                 role="user",
                 for_agent_keys=True,
                 is_extension=True,
@@ -90,35 +93,71 @@ class SessionRoutes:
                 path=one,
                 handle=self.delete,
                 summary="Delete a session with its events",
-                answer=DeletedSession,
+                response_type=DeletedSession,
                 role="user",
                 for_agent_keys=True,
             ),
         )
 
-    async def create(self, call: Call[Nothing, CreateSession]) -> SessionObject:
+    async def create(self, api_call: ApiCall[Empty, CreateSession]) -> SessionObject:
         return await self.sessions.create(
-            call.who,
-            call.body,
-            origin=Origin(type="api", id=call.who.key_id),
-            key=call.attempt_id,
+            api_call.who,
+            api_call.body,
+            origin=Origin(type="api", id=api_call.who.key_id),
+            key=api_call.attempt_id,
         )
 
-    async def list(self, call: Call[ListSessions, Nothing]) -> TwoWayPage[SessionObject]:
-        return await self.sessions.page(call.who, call.query)
+    async def list(self, api_call: ApiCall[ListSessions, Empty]) -> TwoWayPage[SessionObject]:
+        return await self.sessions.page(api_call.who, api_call.query)
 
-    async def get(self, call: Call[Nothing, Nothing]) -> SessionObject:
-        return await self.sessions.get(call.who, call["session_id"])
+    async def get(self, api_call: ApiCall[Empty, Empty]) -> SessionObject:
+        return await self.sessions.get(api_call.who, api_call["session_id"])
 
-    async def update(self, call: Call[Nothing, UpdateSession]) -> SessionObject:
-        return await self.sessions.update(call.who, call["session_id"], call.body)
+    async def update(self, api_call: ApiCall[Empty, UpdateSession]) -> SessionObject:
+        return await self.sessions.update(api_call.who, api_call["session_id"], api_call.body)
 
-    async def archive(self, call: Call[Nothing, Nothing]) -> SessionObject:
-        return await self.sessions.archive(call.who, call["session_id"])
+    async def archive(self, api_call: ApiCall[Empty, Empty]) -> SessionObject:
+        return await self.sessions.archive(api_call.who, api_call["session_id"])
 
-    async def fork(self, call: Call[Nothing, ForkSession]) -> SessionObject:
-        return await self.sessions.fork(call.who, call["session_id"], call.body)
+    async def fork(self, api_call: ApiCall[Empty, ForkSession]) -> SessionObject:
+        return await self.sessions.fork(api_call.who, api_call["session_id"], api_call.body)
 
-    async def delete(self, call: Call[Nothing, Nothing]) -> DeletedSession:
-        await self.sessions.delete(call.who, call["session_id"])
-        return DeletedSession(id=call["session_id"])
+    async def delete(self, api_call: ApiCall[Empty, Empty]) -> DeletedSession:
+        await self.sessions.delete(api_call.who, api_call["session_id"])
+        return DeletedSession(id=api_call["session_id"])
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRoutes:
+    commands: SessionCommands
+
+    def routes(self) -> tuple[Route, ...]:
+        path = "/v1/sessions/{session_id}/commands"
+        return (
+            Route(
+                method="GET",
+                path=path,
+                handle=self.list,
+                summary="List the slash commands that a session knows",
+                response_type=Page[SlashCommand],
+                for_agent_keys=True,
+                is_extension=True,
+            ),
+            Route(
+                method="POST",
+                path=path,
+                handle=self.give,
+                summary="Give a slash command to a session",
+                body=RunCommand,
+                response_type=CommandResult,
+                role="user",
+                for_agent_keys=True,
+                is_extension=True,
+            ),
+        )
+
+    async def list(self, api_call: ApiCall[Empty, Empty]) -> Page[SlashCommand]:
+        return await self.commands.page(api_call.who, api_call["session_id"])
+
+    async def give(self, api_call: ApiCall[Empty, RunCommand]) -> CommandResult:
+        return await self.commands.give(api_call.who, api_call["session_id"], api_call.body)

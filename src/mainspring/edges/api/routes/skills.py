@@ -10,13 +10,17 @@ from aiohttp import web
 from msgspec import Struct, field
 
 from mainspring.core.errors import InvalidInput
-from mainspring.edges.api.attachment import attachment
-from mainspring.edges.api.multipart import MULTIPART, Form, read_form
-from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.runtime.skills.archive import Upload
-from mainspring.service.describing.skills import DisplayName, Skill, Skills, SkillVersion
-from mainspring.service.keeping.drawer import Listing
-from mainspring.service.keeping.page import Limit, Page
+from mainspring.edges.api.file_transfer import MULTIPART, Form, attachment, read_form
+from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.runtime.skills.skill_upload import UploadedFile
+from mainspring.service.resources.skill_resources import (
+    DisplayName,
+    SkillObject,
+    Skills,
+    SkillVersion,
+)
+from mainspring.service.storage.pagination import Limit, Page
+from mainspring.service.storage.repository import ListQuery
 
 _ZIP = "application/zip"
 
@@ -68,7 +72,7 @@ class SkillRoutes:
                 summary="Upload a skill",
                 upload=MULTIPART,
                 body=SkillForm,
-                answer=Skill,
+                response_type=SkillObject,
                 role="operator",
             ),
             Route(
@@ -77,21 +81,21 @@ class SkillRoutes:
                 handle=self.list,
                 summary="List skills",
                 query=ListSkills,
-                answer=Page[Skill],
+                response_type=Page[SkillObject],
             ),
             Route(
                 method="GET",
                 path=one,
                 handle=self.get,
                 summary="Look at a skill",
-                answer=Skill,
+                response_type=SkillObject,
             ),
             Route(
                 method="DELETE",
                 path=one,
                 handle=self.delete,
                 summary="Delete a skill with all its versions",
-                answer=DeletedSkill,
+                response_type=DeletedSkill,
                 role="operator",
             ),
         )
@@ -107,7 +111,7 @@ class SkillRoutes:
                 summary="Upload a new version of a skill",
                 upload=MULTIPART,
                 body=VersionForm,
-                answer=SkillVersion,
+                response_type=SkillVersion,
                 role="operator",
             ),
             Route(
@@ -116,14 +120,14 @@ class SkillRoutes:
                 handle=self.list_versions,
                 summary="List the versions of a skill",
                 query=ListSkillVersions,
-                answer=Page[SkillVersion],
+                response_type=Page[SkillVersion],
             ),
             Route(
                 method="GET",
                 path=one,
                 handle=self.get_version,
                 summary="Look at a version of a skill, or at the `latest`",
-                answer=SkillVersion,
+                response_type=SkillVersion,
                 for_worker_keys=True,
             ),
             Route(
@@ -139,55 +143,63 @@ class SkillRoutes:
                 path=one,
                 handle=self.delete_version,
                 summary="Delete a version of a skill",
-                answer=DeletedSkillVersion,
+                response_type=DeletedSkillVersion,
                 role="operator",
             ),
         )
 
-    async def create(self, call: Call[Nothing, Nothing]) -> Skill:
-        form = await self._form(call.request)
+    async def create(self, api_call: ApiCall[Empty, Empty]) -> SkillObject:
+        form = await self._form(api_call.request)
         name = _display_name(form.field("display_name"))
         uploads = _uploads(form)
-        return await call.once(
-            form.fingerprint, lambda: self.skills.create(call.tenant, uploads, name)
+        return await api_call.once(
+            form.fingerprint, lambda: self.skills.create(api_call.tenant, uploads, name)
         )
 
-    async def list(self, call: Call[ListSkills, Nothing]) -> Page[Skill]:
-        query = call.query
+    async def list(self, api_call: ApiCall[ListSkills, Empty]) -> Page[SkillObject]:
+        query = api_call.query
         if query.source not in (None, "custom"):
             return Page(data=())
-        return await self.skills.page(call.tenant, Listing(limit=query.limit, page=query.page))
+        return await self.skills.page(
+            api_call.tenant, ListQuery(limit=query.limit, page=query.page)
+        )
 
-    async def get(self, call: Call[Nothing, Nothing]) -> Skill:
-        return await self.skills.get(call.tenant, call["skill_id"])
+    async def get(self, api_call: ApiCall[Empty, Empty]) -> SkillObject:
+        return await self.skills.get(api_call.tenant, api_call["skill_id"])
 
-    async def delete(self, call: Call[Nothing, Nothing]) -> DeletedSkill:
-        await self.skills.delete(call.tenant, call["skill_id"])
-        return DeletedSkill(id=call["skill_id"])
+    async def delete(self, api_call: ApiCall[Empty, Empty]) -> DeletedSkill:
+        await self.skills.delete(api_call.tenant, api_call["skill_id"])
+        return DeletedSkill(id=api_call["skill_id"])
 
-    async def create_version(self, call: Call[Nothing, Nothing]) -> SkillVersion:
-        form = await self._form(call.request)
+    async def create_version(self, api_call: ApiCall[Empty, Empty]) -> SkillVersion:
+        form = await self._form(api_call.request)
         uploads = _uploads(form)
-        return await call.once(
+        return await api_call.once(
             form.fingerprint,
-            lambda: self.skills.add_version(call.tenant, call["skill_id"], uploads),
+            lambda: self.skills.add_version(api_call.tenant, api_call["skill_id"], uploads),
         )
 
-    async def list_versions(self, call: Call[ListSkillVersions, Nothing]) -> Page[SkillVersion]:
-        query = call.query
+    async def list_versions(
+        self, api_call: ApiCall[ListSkillVersions, Empty]
+    ) -> Page[SkillVersion]:
+        query = api_call.query
         return await self.skills.versions(
-            call.tenant, call["skill_id"], limit=query.limit, page=query.page
+            api_call.tenant, api_call["skill_id"], limit=query.limit, page=query.page
         )
 
-    async def get_version(self, call: Call[Nothing, Nothing]) -> SkillVersion:
-        return await self.skills.version(call.tenant, call["skill_id"], call["version"])
+    async def get_version(self, api_call: ApiCall[Empty, Empty]) -> SkillVersion:
+        return await self.skills.version(api_call.tenant, api_call["skill_id"], api_call["version"])
 
-    async def download(self, call: Call[Nothing, Nothing]) -> web.Response:
-        version, archive = await self.skills.archive(call.tenant, call["skill_id"], call["version"])
+    async def download(self, api_call: ApiCall[Empty, Empty]) -> web.Response:
+        version, archive = await self.skills.archive(
+            api_call.tenant, api_call["skill_id"], api_call["version"]
+        )
         return attachment(archive, filename=f"{version.name}.zip", media_type=_ZIP)
 
-    async def delete_version(self, call: Call[Nothing, Nothing]) -> DeletedSkillVersion:
-        gone = await self.skills.delete_version(call.tenant, call["skill_id"], call["version"])
+    async def delete_version(self, api_call: ApiCall[Empty, Empty]) -> DeletedSkillVersion:
+        gone = await self.skills.delete_version(
+            api_call.tenant, api_call["skill_id"], api_call["version"]
+        )
         return DeletedSkillVersion(id=gone.id)
 
     async def _form(self, request: web.Request) -> Form:
@@ -195,11 +207,11 @@ class SkillRoutes:
         return await read_form(request, max_bytes=limits.max_bytes, max_parts=limits.max_files + 1)
 
 
-def _uploads(form: Form) -> list[Upload]:
+def _uploads(form: Form) -> list[UploadedFile]:
     parts = form.files("files")
     if not parts:
         raise InvalidInput("files: the files of the skill must be sent, in the field `files[]`")
-    return [Upload(path=part.filename or "", content=part.content) for part in parts]
+    return [UploadedFile(path=part.filename or "", content=part.content) for part in parts]
 
 
 def _display_name(given: str | None) -> str | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from mainspring.edges.api.route import Call, Nothing, Route
+from mainspring.edges.api.route import ApiCall, Empty, Route
 from mainspring.service.access.tenants import (
     CreateTenant,
     Tenant,
@@ -14,8 +14,8 @@ from mainspring.service.access.tenants import (
     UpdateTenant,
     require_platform,
 )
-from mainspring.service.keeping.drawer import Listing
-from mainspring.service.keeping.page import Limit, Page
+from mainspring.service.storage.pagination import Limit, Page
+from mainspring.service.storage.repository import ListQuery
 
 
 class ListTenants(Struct, frozen=True, kw_only=True):
@@ -36,7 +36,7 @@ class TenantRoutes:
                 handle=self.create,
                 summary="Make a tenant",
                 body=CreateTenant,
-                answer=Tenant,
+                response_type=Tenant,
                 role="admin",
                 is_extension=True,
             ),
@@ -46,7 +46,7 @@ class TenantRoutes:
                 handle=self.list,
                 summary="List tenants",
                 query=ListTenants,
-                answer=Page[Tenant],
+                response_type=Page[Tenant],
                 role="admin",
                 is_extension=True,
             ),
@@ -55,7 +55,7 @@ class TenantRoutes:
                 path=one,
                 handle=self.get,
                 summary="Look at a tenant",
-                answer=Tenant,
+                response_type=Tenant,
                 role="admin",
                 is_extension=True,
             ),
@@ -65,7 +65,7 @@ class TenantRoutes:
                 handle=self.update,
                 summary="Change a tenant's name and limits",
                 body=UpdateTenant,
-                answer=Tenant,
+                response_type=Tenant,
                 role="admin",
                 is_extension=True,
             ),
@@ -74,7 +74,7 @@ class TenantRoutes:
                 path=f"{one}/disable",
                 handle=self.disable,
                 summary="Let nobody of a tenant in",
-                answer=Tenant,
+                response_type=Tenant,
                 role="admin",
                 is_extension=True,
             ),
@@ -83,32 +83,34 @@ class TenantRoutes:
                 path=f"{one}/enable",
                 handle=self.enable,
                 summary="Let a tenant in again",
-                answer=Tenant,
+                response_type=Tenant,
                 role="admin",
                 is_extension=True,
             ),
         )
 
-    async def create(self, call: Call[Nothing, CreateTenant]) -> Tenant:
-        require_platform(call.who)
-        return await self.tenants.create(call.body)
+    async def create(self, api_call: ApiCall[Empty, CreateTenant]) -> Tenant:
+        require_platform(api_call.who)
+        return await self.tenants.create(api_call.body)
 
-    async def list(self, call: Call[ListTenants, Nothing]) -> Page[Tenant]:
-        require_platform(call.who)
-        return await self.tenants.page(Listing(limit=call.query.limit, page=call.query.page))
+    async def list(self, api_call: ApiCall[ListTenants, Empty]) -> Page[Tenant]:
+        require_platform(api_call.who)
+        return await self.tenants.page(
+            ListQuery(limit=api_call.query.limit, page=api_call.query.page)
+        )
 
-    async def get(self, call: Call[Nothing, Nothing]) -> Tenant:
-        require_platform(call.who)
-        return await self.tenants.get(call["tenant_id"])
+    async def get(self, api_call: ApiCall[Empty, Empty]) -> Tenant:
+        require_platform(api_call.who)
+        return await self.tenants.get(api_call["tenant_id"])
 
-    async def update(self, call: Call[Nothing, UpdateTenant]) -> Tenant:
-        require_platform(call.who)
-        return await self.tenants.update(call["tenant_id"], call.body)
+    async def update(self, api_call: ApiCall[Empty, UpdateTenant]) -> Tenant:
+        require_platform(api_call.who)
+        return await self.tenants.update(api_call["tenant_id"], api_call.body)
 
-    async def disable(self, call: Call[Nothing, Nothing]) -> Tenant:
-        require_platform(call.who)
-        return await self.tenants.disable(call["tenant_id"])
+    async def disable(self, api_call: ApiCall[Empty, Empty]) -> Tenant:
+        require_platform(api_call.who)
+        return await self.tenants.disable(api_call["tenant_id"])
 
-    async def enable(self, call: Call[Nothing, Nothing]) -> Tenant:
-        require_platform(call.who)
-        return await self.tenants.enable(call["tenant_id"])
+    async def enable(self, api_call: ApiCall[Empty, Empty]) -> Tenant:
+        require_platform(api_call.who)
+        return await self.tenants.enable(api_call["tenant_id"])

@@ -7,19 +7,19 @@ from typing import Literal
 
 from msgspec import Struct
 
-from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.keeping.page import Limit, Page
-from mainspring.service.sessions.digest import Status
-from mainspring.service.sessions.event_pages import EventPages, ListEvents, sought
+from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.service.sessions.event_pages import EventPages, ListEvents, event_query
+from mainspring.service.sessions.session_digest import SessionStatus
+from mainspring.service.sessions.session_threads import ThreadObject, Threads
 from mainspring.service.sessions.sessions import Sessions
-from mainspring.service.sessions.threads import ThreadObject, Threads
-from mainspring.service.sessions.wire_events import View, WireEvent
+from mainspring.service.sessions.wire_events import EventView, WireEvent
+from mainspring.service.storage.pagination import Limit, Page
 
 
 class ListThreads(Struct, frozen=True, kw_only=True):
     limit: Limit = 1000
     page: str | None = None
-    statuses: tuple[Status, ...] = ()
+    statuses: tuple[SessionStatus, ...] = ()
 
 
 class ListThreadEvents(Struct, frozen=True, kw_only=True):
@@ -45,7 +45,7 @@ class ThreadRoutes:
                 handle=self.list,
                 summary="List the threads of a session",
                 query=ListThreads,
-                answer=Page[ThreadObject],
+                response_type=Page[ThreadObject],
                 for_agent_keys=True,
                 for_worker_keys=True,
             ),
@@ -54,7 +54,7 @@ class ThreadRoutes:
                 path=one,
                 handle=self.get,
                 summary="Look at a thread",
-                answer=ThreadObject,
+                response_type=ThreadObject,
                 for_agent_keys=True,
                 for_worker_keys=True,
             ),
@@ -63,7 +63,7 @@ class ThreadRoutes:
                 path=f"{one}/archive",
                 handle=self.archive,
                 summary="Take no more events in a thread",
-                answer=ThreadObject,
+                response_type=ThreadObject,
                 role="user",
                 for_agent_keys=True,
             ),
@@ -73,37 +73,39 @@ class ThreadRoutes:
                 handle=self.events,
                 summary="List the events of a thread",
                 query=ListThreadEvents,
-                answer=Page[WireEvent],
+                response_type=Page[WireEvent],
                 for_agent_keys=True,
                 for_worker_keys=True,
             ),
         )
 
-    async def list(self, call: Call[ListThreads, Nothing]) -> Page[ThreadObject]:
-        query = call.query
+    async def list(self, api_call: ApiCall[ListThreads, Empty]) -> Page[ThreadObject]:
+        query = api_call.query
         return await self.threads.page(
-            call.who,
-            call["session_id"],
+            api_call.who,
+            api_call["session_id"],
             statuses=query.statuses,
             limit=query.limit,
             page=query.page,
         )
 
-    async def get(self, call: Call[Nothing, Nothing]) -> ThreadObject:
-        return await self.threads.get(call.who, call["session_id"], call["thread_id"])
+    async def get(self, api_call: ApiCall[Empty, Empty]) -> ThreadObject:
+        return await self.threads.get(api_call.who, api_call["session_id"], api_call["thread_id"])
 
-    async def archive(self, call: Call[Nothing, Nothing]) -> ThreadObject:
-        return await self.threads.archive(call.who, call["session_id"], call["thread_id"])
+    async def archive(self, api_call: ApiCall[Empty, Empty]) -> ThreadObject:
+        return await self.threads.archive(
+            api_call.who, api_call["session_id"], api_call["thread_id"]
+        )
 
-    async def events(self, call: Call[ListThreadEvents, Nothing]) -> Page[WireEvent]:
-        thread = await self.threads.get(call.who, call["session_id"], call["thread_id"])
-        standing = await self.sessions.find(call.who, thread.session_id)
-        view = View(
+    async def events(self, api_call: ApiCall[ListThreadEvents, Empty]) -> Page[WireEvent]:
+        thread = await self.threads.get(api_call.who, api_call["session_id"], api_call["thread_id"])
+        standing = await self.sessions.find(api_call.who, thread.session_id)
+        view = EventView(
             session_id=thread.session_id,
             main_thread_id=standing.row.thread_id,
             thread_id=thread.id,
-            is_internal="internal" in call.query.include,
+            is_internal="internal" in api_call.query.include,
         )
         return await self.pages.page(
-            sought(view, ListEvents(limit=call.query.limit)), call.query.page
+            event_query(view, ListEvents(limit=api_call.query.limit)), api_call.query.page
         )

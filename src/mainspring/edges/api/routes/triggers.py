@@ -10,22 +10,22 @@ from aiohttp import web
 from msgspec import Struct
 
 from mainspring.core.errors import TooLarge
-from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.access.knock import joined
-from mainspring.service.calendar.intake import MAX_PAYLOAD_BYTES, Intake
-from mainspring.service.calendar.trigger_model import (
+from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.service.access.authentication import join_headers
+from mainspring.service.schedules.trigger_intake import MAX_PAYLOAD_BYTES, TriggerIntake
+from mainspring.service.schedules.trigger_types import (
     CreateTrigger,
-    Fired,
     Trigger,
+    TriggerResult,
     TriggerWithSecret,
     UpdateTrigger,
 )
-from mainspring.service.calendar.triggers import Triggers
-from mainspring.service.keeping.drawer import Listing
-from mainspring.service.keeping.page import Limit, Page
-from mainspring.service.mail.signing import Delivered
+from mainspring.service.schedules.triggers import Triggers
+from mainspring.service.storage.pagination import Limit, Page
+from mainspring.service.storage.repository import ListQuery
+from mainspring.service.webhooks.webhook_signing import SignedRequest
 
-_SECONDS = 30.0
+_BODY_SECONDS = 30.0
 """For what a sender sends to arrive."""
 
 
@@ -42,7 +42,7 @@ class DeletedTrigger(Struct, frozen=True, kw_only=True):
 @dataclass(frozen=True, slots=True)
 class TriggerRoutes:
     triggers: Triggers
-    intake: Intake
+    trigger_intake: TriggerIntake
     max_bytes: int = MAX_PAYLOAD_BYTES
 
     def routes(self) -> tuple[Route, ...]:
@@ -54,7 +54,7 @@ class TriggerRoutes:
                 handle=self.create,
                 summary="Make a trigger; the answer alone has its secret",
                 body=CreateTrigger,
-                answer=TriggerWithSecret,
+                response_type=TriggerWithSecret,
                 role="operator",
                 is_extension=True,
             ),
@@ -64,7 +64,7 @@ class TriggerRoutes:
                 handle=self.list,
                 summary="List triggers",
                 query=ListTriggers,
-                answer=Page[Trigger],
+                response_type=Page[Trigger],
                 is_extension=True,
             ),
             Route(
@@ -72,7 +72,7 @@ class TriggerRoutes:
                 path=one,
                 handle=self.get,
                 summary="Look at a trigger",
-                answer=Trigger,
+                response_type=Trigger,
                 is_extension=True,
             ),
             Route(
@@ -81,7 +81,7 @@ class TriggerRoutes:
                 handle=self.update,
                 summary="Change, enable or disable a trigger",
                 body=UpdateTrigger,
-                answer=Trigger,
+                response_type=Trigger,
                 role="operator",
                 is_extension=True,
             ),
@@ -90,7 +90,7 @@ class TriggerRoutes:
                 path=one,
                 handle=self.delete,
                 summary="Delete a trigger",
-                answer=DeletedTrigger,
+                response_type=DeletedTrigger,
                 role="operator",
                 is_extension=True,
             ),
@@ -99,40 +99,40 @@ class TriggerRoutes:
                 path=f"{one}/fire",
                 handle=self.fire,
                 summary="What a sender calls: signed, as the trigger's scheme says",
-                answer=Fired,
+                response_type=TriggerResult,
                 upload="application/json",
                 is_open=True,
                 is_extension=True,
             ),
         )
 
-    async def create(self, call: Call[Nothing, CreateTrigger]) -> TriggerWithSecret:
-        return await self.triggers.create(call.tenant, call.body)
+    async def create(self, api_call: ApiCall[Empty, CreateTrigger]) -> TriggerWithSecret:
+        return await self.triggers.create(api_call.tenant, api_call.body)
 
-    async def list(self, call: Call[ListTriggers, Nothing]) -> Page[Trigger]:
-        listing = Listing(limit=call.query.limit, page=call.query.page)
-        return await self.triggers.page(call.tenant, listing)
+    async def list(self, api_call: ApiCall[ListTriggers, Empty]) -> Page[Trigger]:
+        listing = ListQuery(limit=api_call.query.limit, page=api_call.query.page)
+        return await self.triggers.page(api_call.tenant, listing)
 
-    async def get(self, call: Call[Nothing, Nothing]) -> Trigger:
-        return await self.triggers.get(call.tenant, call["trigger_id"])
+    async def get(self, api_call: ApiCall[Empty, Empty]) -> Trigger:
+        return await self.triggers.get(api_call.tenant, api_call["trigger_id"])
 
-    async def update(self, call: Call[Nothing, UpdateTrigger]) -> Trigger:
-        return await self.triggers.update(call.tenant, call["trigger_id"], call.body)
+    async def update(self, api_call: ApiCall[Empty, UpdateTrigger]) -> Trigger:
+        return await self.triggers.update(api_call.tenant, api_call["trigger_id"], api_call.body)
 
-    async def delete(self, call: Call[Nothing, Nothing]) -> DeletedTrigger:
-        await self.triggers.delete(call.tenant, call["trigger_id"])
-        return DeletedTrigger(id=call["trigger_id"])
+    async def delete(self, api_call: ApiCall[Empty, Empty]) -> DeletedTrigger:
+        await self.triggers.delete(api_call.tenant, api_call["trigger_id"])
+        return DeletedTrigger(id=api_call["trigger_id"])
 
-    async def fire(self, call: Call[Nothing, Nothing]) -> Fired:
-        body = await _raw(call.request, self.max_bytes)
-        delivered = Delivered(headers=joined(call.request.headers.items()), body=body)
-        return await self.intake.take(call["trigger_id"], delivered)
+    async def fire(self, api_call: ApiCall[Empty, Empty]) -> TriggerResult:
+        body = await _read_raw_body(api_call.request, self.max_bytes)
+        delivered = SignedRequest(headers=join_headers(api_call.request.headers.items()), body=body)
+        return await self.trigger_intake.take(api_call["trigger_id"], delivered)
 
 
-async def _raw(request: web.Request, max_bytes: int) -> bytes:
+async def _read_raw_body(request: web.Request, max_bytes: int) -> bytes:
     """The body to the byte, as it was signed."""
     body = bytearray()
-    with anyio.fail_after(_SECONDS):  # nobody knows yet who it is
+    with anyio.fail_after(_BODY_SECONDS):  # nobody knows yet who it is
         async for piece in request.content.iter_any():
             body += piece
             if len(body) > max_bytes:

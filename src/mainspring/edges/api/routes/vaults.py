@@ -7,17 +7,20 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.keeping.drawer import Listing
-from mainspring.service.keeping.page import Page
-from mainspring.service.vaults.credential import Credential
+from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.service.storage.pagination import Page
+from mainspring.service.storage.repository import ListQuery
+from mainspring.service.vaults.credential_record import VaultCredential
+from mainspring.service.vaults.credential_validation import (
+    CredentialValidation,
+    CredentialValidator,
+)
 from mainspring.service.vaults.credentials import CreateCredential, Credentials, UpdateCredential
-from mainspring.service.vaults.validating import Validation, Validator
-from mainspring.service.vaults.vaults import CreateVault, UpdateVault, Vault, Vaults
+from mainspring.service.vaults.vaults import CreateVault, UpdateVault, VaultObject, Vaults
 
-_ALL = "/v1/vaults"
-_ONE = "/v1/vaults/{vault_id}"
-_CREDENTIALS = f"{_ONE}/credentials"
+_VAULTS = "/v1/vaults"
+_VAULT = "/v1/vaults/{vault_id}"
+_CREDENTIALS = f"{_VAULT}/credentials"
 _CREDENTIAL = f"{_CREDENTIALS}/{{credential_id}}"
 
 
@@ -26,8 +29,8 @@ class ListVaults(Struct, frozen=True, kw_only=True):
     page: str | None = None
     include_archived: bool = False
 
-    def listing(self) -> Listing:
-        return Listing(limit=self.limit, page=self.page, include_archived=self.include_archived)
+    def listing(self) -> ListQuery:
+        return ListQuery(limit=self.limit, page=self.page, include_archived=self.include_archived)
 
 
 class DeletedVault(Struct, frozen=True, kw_only=True):
@@ -48,81 +51,81 @@ class VaultRoutes:
         return (
             Route(
                 method="POST",
-                path=_ALL,
+                path=_VAULTS,
                 handle=self.create,
                 summary="Make a vault",
                 body=CreateVault,
-                answer=Vault,
+                response_type=VaultObject,
                 role="operator",
             ),
             Route(
                 method="GET",
-                path=_ALL,
+                path=_VAULTS,
                 handle=self.list,
                 summary="List vaults",
                 query=ListVaults,
-                answer=Page[Vault],
+                response_type=Page[VaultObject],
                 role="user",
             ),
             Route(
                 method="GET",
-                path=_ONE,
+                path=_VAULT,
                 handle=self.get,
                 summary="Look at a vault",
-                answer=Vault,
+                response_type=VaultObject,
                 role="user",
             ),
             Route(
                 method="POST",
-                path=_ONE,
+                path=_VAULT,
                 handle=self.update,
                 summary="Change a vault",
                 body=UpdateVault,
-                answer=Vault,
+                response_type=VaultObject,
                 role="operator",
             ),
             Route(
                 method="POST",
-                path=f"{_ONE}/archive",
+                path=f"{_VAULT}/archive",
                 handle=self.archive,
                 summary="Forget the secrets of a vault and have no new sessions with it",
-                answer=Vault,
+                response_type=VaultObject,
                 role="operator",
             ),
             Route(
                 method="DELETE",
-                path=_ONE,
+                path=_VAULT,
                 handle=self.delete,
                 summary="Delete a vault with all that is in it",
-                answer=DeletedVault,
+                response_type=DeletedVault,
                 role="operator",
             ),
         )
 
-    async def create(self, call: Call[Nothing, CreateVault]) -> Vault:
-        return await self.vaults.create(call.tenant, call.body)
+    async def create(self, api_call: ApiCall[Empty, CreateVault]) -> VaultObject:
+        return await self.vaults.create(api_call.tenant, api_call.body)
 
-    async def list(self, call: Call[ListVaults, Nothing]) -> Page[Vault]:
-        return await self.vaults.page(call.tenant, call.query.listing())
+    async def list(self, api_call: ApiCall[ListVaults, Empty]) -> Page[VaultObject]:
+        return await self.vaults.page(api_call.tenant, api_call.query.listing())
 
-    async def get(self, call: Call[Nothing, Nothing]) -> Vault:
-        return await self.vaults.get(call.tenant, call["vault_id"])
+    async def get(self, api_call: ApiCall[Empty, Empty]) -> VaultObject:
+        return await self.vaults.get(api_call.tenant, api_call["vault_id"])
 
-    async def update(self, call: Call[Nothing, UpdateVault]) -> Vault:
-        return await self.vaults.update(call.tenant, call["vault_id"], call.body)
+    async def update(self, api_call: ApiCall[Empty, UpdateVault]) -> VaultObject:
+        return await self.vaults.update(api_call.tenant, api_call["vault_id"], api_call.body)
 
-    async def archive(self, call: Call[Nothing, Nothing]) -> Vault:
-        return await self.vaults.archive(call.tenant, call["vault_id"])
+    async def archive(self, api_call: ApiCall[Empty, Empty]) -> VaultObject:
+        return await self.vaults.archive(api_call.tenant, api_call["vault_id"])
 
-    async def delete(self, call: Call[Nothing, Nothing]) -> DeletedVault:
-        await self.vaults.delete(call.tenant, call["vault_id"])
-        return DeletedVault(id=call["vault_id"])
+    async def delete(self, api_call: ApiCall[Empty, Empty]) -> DeletedVault:
+        await self.vaults.delete(api_call.tenant, api_call["vault_id"])
+        return DeletedVault(id=api_call["vault_id"])
 
 
 @dataclass(frozen=True, slots=True)
 class CredentialRoutes:
     credentials: Credentials
-    validator: Validator
+    credential_validator: CredentialValidator
 
     def routes(self) -> tuple[Route, ...]:
         return (
@@ -132,7 +135,7 @@ class CredentialRoutes:
                 handle=self.create,
                 summary="Put a credential into a vault",
                 body=CreateCredential,
-                answer=Credential,
+                response_type=VaultCredential,
                 role="operator",
             ),
             Route(
@@ -141,7 +144,7 @@ class CredentialRoutes:
                 handle=self.list,
                 summary="List the credentials of a vault, without their secrets",
                 query=ListVaults,
-                answer=Page[Credential],
+                response_type=Page[VaultCredential],
                 role="user",
             ),
             Route(
@@ -149,7 +152,7 @@ class CredentialRoutes:
                 path=_CREDENTIAL,
                 handle=self.get,
                 summary="Look at a credential, without its secrets",
-                answer=Credential,
+                response_type=VaultCredential,
                 role="user",
             ),
             Route(
@@ -158,7 +161,7 @@ class CredentialRoutes:
                 handle=self.update,
                 summary="Change a credential or its secrets",
                 body=UpdateCredential,
-                answer=Credential,
+                response_type=VaultCredential,
                 role="operator",
             ),
             Route(
@@ -166,7 +169,7 @@ class CredentialRoutes:
                 path=f"{_CREDENTIAL}/archive",
                 handle=self.archive,
                 summary="Forget the secrets of a credential",
-                answer=Credential,
+                response_type=VaultCredential,
                 role="operator",
             ),
             Route(
@@ -174,7 +177,7 @@ class CredentialRoutes:
                 path=f"{_CREDENTIAL}/mcp_oauth_validate",
                 handle=self.validate,
                 summary="Ask the MCP server whether a credential works",
-                answer=Validation,
+                response_type=CredentialValidation,
                 role="operator",
             ),
             Route(
@@ -182,32 +185,40 @@ class CredentialRoutes:
                 path=_CREDENTIAL,
                 handle=self.delete,
                 summary="Delete a credential",
-                answer=DeletedCredential,
+                response_type=DeletedCredential,
                 role="operator",
             ),
         )
 
-    async def create(self, call: Call[Nothing, CreateCredential]) -> Credential:
-        return await self.credentials.create(call.tenant, call["vault_id"], call.body)
+    async def create(self, api_call: ApiCall[Empty, CreateCredential]) -> VaultCredential:
+        return await self.credentials.create(api_call.tenant, api_call["vault_id"], api_call.body)
 
-    async def list(self, call: Call[ListVaults, Nothing]) -> Page[Credential]:
-        listing = call.query.listing()
-        return await self.credentials.page(call.tenant, call["vault_id"], listing)
+    async def list(self, api_call: ApiCall[ListVaults, Empty]) -> Page[VaultCredential]:
+        listing = api_call.query.listing()
+        return await self.credentials.page(api_call.tenant, api_call["vault_id"], listing)
 
-    async def get(self, call: Call[Nothing, Nothing]) -> Credential:
-        return await self.credentials.get(call.tenant, call["vault_id"], call["credential_id"])
-
-    async def update(self, call: Call[Nothing, UpdateCredential]) -> Credential:
-        return await self.credentials.update(
-            call.tenant, call["vault_id"], call["credential_id"], call.body
+    async def get(self, api_call: ApiCall[Empty, Empty]) -> VaultCredential:
+        return await self.credentials.get(
+            api_call.tenant, api_call["vault_id"], api_call["credential_id"]
         )
 
-    async def archive(self, call: Call[Nothing, Nothing]) -> Credential:
-        return await self.credentials.archive(call.tenant, call["vault_id"], call["credential_id"])
+    async def update(self, api_call: ApiCall[Empty, UpdateCredential]) -> VaultCredential:
+        return await self.credentials.update(
+            api_call.tenant, api_call["vault_id"], api_call["credential_id"], api_call.body
+        )
 
-    async def validate(self, call: Call[Nothing, Nothing]) -> Validation:
-        return await self.validator.validate(call.tenant, call["vault_id"], call["credential_id"])
+    async def archive(self, api_call: ApiCall[Empty, Empty]) -> VaultCredential:
+        return await self.credentials.archive(
+            api_call.tenant, api_call["vault_id"], api_call["credential_id"]
+        )
 
-    async def delete(self, call: Call[Nothing, Nothing]) -> DeletedCredential:
-        await self.credentials.delete(call.tenant, call["vault_id"], call["credential_id"])
-        return DeletedCredential(id=call["credential_id"])
+    async def validate(self, api_call: ApiCall[Empty, Empty]) -> CredentialValidation:
+        return await self.credential_validator.validate(
+            api_call.tenant, api_call["vault_id"], api_call["credential_id"]
+        )
+
+    async def delete(self, api_call: ApiCall[Empty, Empty]) -> DeletedCredential:
+        await self.credentials.delete(
+            api_call.tenant, api_call["vault_id"], api_call["credential_id"]
+        )
+        return DeletedCredential(id=api_call["credential_id"])

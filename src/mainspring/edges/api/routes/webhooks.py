@@ -8,18 +8,18 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.keeping.drawer import Listing
-from mainspring.service.keeping.page import Limit, Page
-from mainspring.service.mail.deliveries import Deliveries, Delivery, Status
-from mainspring.service.mail.outbox import Outbox
-from mainspring.service.mail.webhooks import (
+from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.service.storage.pagination import Limit, Page
+from mainspring.service.storage.repository import ListQuery
+from mainspring.service.webhooks.webhook_deliveries import Deliveries, Delivery, DeliveryStatus
+from mainspring.service.webhooks.webhook_endpoints import (
     CreateWebhook,
     UpdateWebhook,
     Webhook,
     Webhooks,
     WebhookWithSecret,
 )
+from mainspring.service.webhooks.webhook_outbox import Outbox
 
 
 class ListWebhooks(Struct, frozen=True, kw_only=True):
@@ -30,7 +30,7 @@ class ListWebhooks(Struct, frozen=True, kw_only=True):
 class ListDeliveries(Struct, frozen=True, kw_only=True):
     limit: Limit = 20
     page: str | None = None
-    status: Status | None = None
+    status: DeliveryStatus | None = None
 
 
 class RotateSecret(Struct, frozen=True, kw_only=True):
@@ -54,9 +54,9 @@ class WebhookRoutes:
     deliveries: Deliveries
 
     def routes(self) -> tuple[Route, ...]:
-        return (*self._endpoints(), *self._sendings())
+        return (*self._endpoint_routes(), *self._delivery_routes())
 
-    def _endpoints(self) -> tuple[Route, ...]:
+    def _endpoint_routes(self) -> tuple[Route, ...]:
         one = "/v1/mainspring/webhooks/{webhook_id}"
         return (
             Route(
@@ -65,7 +65,7 @@ class WebhookRoutes:
                 handle=self.create,
                 summary="Make a webhook endpoint; the answer alone has its secret",
                 body=CreateWebhook,
-                answer=WebhookWithSecret,
+                response_type=WebhookWithSecret,
                 role="operator",
                 is_extension=True,
             ),
@@ -75,7 +75,7 @@ class WebhookRoutes:
                 handle=self.list,
                 summary="List webhook endpoints",
                 query=ListWebhooks,
-                answer=Page[Webhook],
+                response_type=Page[Webhook],
                 is_extension=True,
             ),
             Route(
@@ -83,7 +83,7 @@ class WebhookRoutes:
                 path=one,
                 handle=self.get,
                 summary="Look at a webhook endpoint",
-                answer=Webhook,
+                response_type=Webhook,
                 is_extension=True,
             ),
             Route(
@@ -92,7 +92,7 @@ class WebhookRoutes:
                 handle=self.update,
                 summary="Change, enable or disable a webhook endpoint",
                 body=UpdateWebhook,
-                answer=Webhook,
+                response_type=Webhook,
                 role="operator",
                 is_extension=True,
             ),
@@ -101,7 +101,7 @@ class WebhookRoutes:
                 path=one,
                 handle=self.delete,
                 summary="Delete a webhook endpoint and its deliveries",
-                answer=DeletedWebhook,
+                response_type=DeletedWebhook,
                 role="operator",
                 is_extension=True,
             ),
@@ -111,13 +111,13 @@ class WebhookRoutes:
                 handle=self.rotate,
                 summary="Give a webhook endpoint a new secret; the answer alone has it",
                 body=RotateSecret,
-                answer=WebhookWithSecret,
+                response_type=WebhookWithSecret,
                 role="operator",
                 is_extension=True,
             ),
         )
 
-    def _sendings(self) -> tuple[Route, ...]:
+    def _delivery_routes(self) -> tuple[Route, ...]:
         one = "/v1/mainspring/webhooks/{webhook_id}"
         delivery = "/v1/mainspring/webhook_deliveries/{delivery_id}"
         return (
@@ -126,7 +126,7 @@ class WebhookRoutes:
                 path=f"{one}/ping",
                 handle=self.ping,
                 summary="Try a webhook endpoint with an event that means nothing",
-                answer=Delivery,
+                response_type=Delivery,
                 role="operator",
                 is_extension=True,
             ),
@@ -136,7 +136,7 @@ class WebhookRoutes:
                 handle=self.list_deliveries,
                 summary="List what was sent to a webhook endpoint, or is to be",
                 query=ListDeliveries,
-                answer=Page[Delivery],
+                response_type=Page[Delivery],
                 is_extension=True,
             ),
             Route(
@@ -144,7 +144,7 @@ class WebhookRoutes:
                 path=f"{one}/resend_dead",
                 handle=self.resend_dead,
                 summary="Send again all that a webhook endpoint did not take",
-                answer=Resent,
+                response_type=Resent,
                 role="operator",
                 is_extension=True,
             ),
@@ -153,7 +153,7 @@ class WebhookRoutes:
                 path=delivery,
                 handle=self.get_delivery,
                 summary="Look at a delivery",
-                answer=Delivery,
+                response_type=Delivery,
                 is_extension=True,
             ),
             Route(
@@ -161,50 +161,52 @@ class WebhookRoutes:
                 path=f"{delivery}/resend",
                 handle=self.resend,
                 summary="Send a delivery again",
-                answer=Delivery,
+                response_type=Delivery,
                 role="operator",
                 is_extension=True,
             ),
         )
 
-    async def create(self, call: Call[Nothing, CreateWebhook]) -> WebhookWithSecret:
-        return await self.webhooks.create(call.tenant, call.body)
+    async def create(self, api_call: ApiCall[Empty, CreateWebhook]) -> WebhookWithSecret:
+        return await self.webhooks.create(api_call.tenant, api_call.body)
 
-    async def list(self, call: Call[ListWebhooks, Nothing]) -> Page[Webhook]:
-        listing = Listing(limit=call.query.limit, page=call.query.page)
-        return await self.webhooks.page(call.tenant, listing)
+    async def list(self, api_call: ApiCall[ListWebhooks, Empty]) -> Page[Webhook]:
+        listing = ListQuery(limit=api_call.query.limit, page=api_call.query.page)
+        return await self.webhooks.page(api_call.tenant, listing)
 
-    async def get(self, call: Call[Nothing, Nothing]) -> Webhook:
-        return await self.webhooks.get(call.tenant, call["webhook_id"])
+    async def get(self, api_call: ApiCall[Empty, Empty]) -> Webhook:
+        return await self.webhooks.get(api_call.tenant, api_call["webhook_id"])
 
-    async def update(self, call: Call[Nothing, UpdateWebhook]) -> Webhook:
-        return await self.webhooks.update(call.tenant, call["webhook_id"], call.body)
+    async def update(self, api_call: ApiCall[Empty, UpdateWebhook]) -> Webhook:
+        return await self.webhooks.update(api_call.tenant, api_call["webhook_id"], api_call.body)
 
-    async def delete(self, call: Call[Nothing, Nothing]) -> DeletedWebhook:
-        await self.webhooks.delete(call.tenant, call["webhook_id"])
-        return DeletedWebhook(id=call["webhook_id"])
+    async def delete(self, api_call: ApiCall[Empty, Empty]) -> DeletedWebhook:
+        await self.webhooks.delete(api_call.tenant, api_call["webhook_id"])
+        return DeletedWebhook(id=api_call["webhook_id"])
 
-    async def rotate(self, call: Call[Nothing, RotateSecret]) -> WebhookWithSecret:
-        old_for = timedelta(seconds=call.body.old_valid_seconds)
-        return await self.webhooks.rotate(call.tenant, call["webhook_id"], old_for=old_for)
+    async def rotate(self, api_call: ApiCall[Empty, RotateSecret]) -> WebhookWithSecret:
+        old_for = timedelta(seconds=api_call.body.old_valid_seconds)
+        return await self.webhooks.rotate(api_call.tenant, api_call["webhook_id"], old_for=old_for)
 
-    async def ping(self, call: Call[Nothing, Nothing]) -> Delivery:
-        made = await self.outbox.ping(call.tenant, call["webhook_id"])
-        return await self.deliveries.attempt(call.tenant, made.id)
+    async def ping(self, api_call: ApiCall[Empty, Empty]) -> Delivery:
+        made = await self.outbox.ping(api_call.tenant, api_call["webhook_id"])
+        return await self.deliveries.attempt(api_call.tenant, made.id)
 
-    async def list_deliveries(self, call: Call[ListDeliveries, Nothing]) -> Page[Delivery]:
-        webhook = await self.webhooks.get(call.tenant, call["webhook_id"])
-        query = call.query
+    async def list_deliveries(self, api_call: ApiCall[ListDeliveries, Empty]) -> Page[Delivery]:
+        webhook = await self.webhooks.get(api_call.tenant, api_call["webhook_id"])
+        query = api_call.query
         return await self.deliveries.page(
-            call.tenant,
-            Listing(limit=query.limit, page=query.page, parent=webhook.id, label=query.status),
+            api_call.tenant,
+            ListQuery(limit=query.limit, page=query.page, parent=webhook.id, label=query.status),
         )
 
-    async def resend_dead(self, call: Call[Nothing, Nothing]) -> Resent:
-        return Resent(resent=await self.deliveries.resend_dead(call.tenant, call["webhook_id"]))
+    async def resend_dead(self, api_call: ApiCall[Empty, Empty]) -> Resent:
+        return Resent(
+            resent=await self.deliveries.resend_dead(api_call.tenant, api_call["webhook_id"])
+        )
 
-    async def get_delivery(self, call: Call[Nothing, Nothing]) -> Delivery:
-        return await self.deliveries.get(call.tenant, call["delivery_id"])
+    async def get_delivery(self, api_call: ApiCall[Empty, Empty]) -> Delivery:
+        return await self.deliveries.get(api_call.tenant, api_call["delivery_id"])
 
-    async def resend(self, call: Call[Nothing, Nothing]) -> Delivery:
-        return await self.deliveries.resend(call.tenant, call["delivery_id"])
+    async def resend(self, api_call: ApiCall[Empty, Empty]) -> Delivery:
+        return await self.deliveries.resend(api_call.tenant, api_call["delivery_id"])

@@ -7,22 +7,22 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput
-from mainspring.edges.api.route import Call, Nothing, Route
-from mainspring.service.keeping.drawer import Listing
-from mainspring.service.keeping.page import Limit, Page
-from mainspring.service.self_hosted.item import (
-    BeatWork,
+from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.service.self_hosted.work_item import (
     Heartbeat,
-    PollWork,
+    HeartbeatParams,
+    PollParams,
     QueueStats,
-    StopWork,
-    UpdateWork,
-    Work,
+    StopParams,
+    UpdateWorkItem,
+    WorkItem,
 )
-from mainspring.service.self_hosted.queue import WorkQueue
+from mainspring.service.self_hosted.work_queue import WorkQueue
+from mainspring.service.storage.pagination import Limit, Page
+from mainspring.service.storage.repository import ListQuery
 
-WORKER_ID = "anthropic-worker-id"
-_MOST_WORKER_ID = 256
+WORKER_ID_HEADER = "anthropic-worker-id"
+_MAX_WORKER_ID_CHARS = 256
 
 
 class ListWork(Struct, frozen=True, kw_only=True):
@@ -44,7 +44,7 @@ class WorkRoutes:
                 handle=self.list,
                 summary="List the work of an environment",
                 query=ListWork,
-                answer=Page[Work],
+                response_type=Page[WorkItem],
                 for_worker_keys=True,
             ),
             Route(
@@ -52,8 +52,8 @@ class WorkRoutes:
                 path=f"{every}/poll",
                 handle=self.poll,
                 summary="Ask for work, and wait for it a moment",
-                query=PollWork,
-                answer=Work | None,
+                query=PollParams,
+                response_type=WorkItem | None,
                 role="user",
                 for_worker_keys=True,
             ),
@@ -62,7 +62,7 @@ class WorkRoutes:
                 path=f"{every}/stats",
                 handle=self.stats,
                 summary="How much work waits",
-                answer=QueueStats,
+                response_type=QueueStats,
                 for_worker_keys=True,
             ),
             Route(
@@ -70,7 +70,7 @@ class WorkRoutes:
                 path=one,
                 handle=self.get,
                 summary="Look at an item of work",
-                answer=Work,
+                response_type=WorkItem,
                 for_worker_keys=True,
             ),
             Route(
@@ -78,8 +78,8 @@ class WorkRoutes:
                 path=one,
                 handle=self.update,
                 summary="Change the metadata of an item of work",
-                body=UpdateWork,
-                answer=Work,
+                body=UpdateWorkItem,
+                response_type=WorkItem,
                 role="user",
                 for_worker_keys=True,
             ),
@@ -88,7 +88,7 @@ class WorkRoutes:
                 path=f"{one}/ack",
                 handle=self.acknowledge,
                 summary="Take an item of work that was polled",
-                answer=Work,
+                response_type=WorkItem,
                 role="user",
                 for_worker_keys=True,
             ),
@@ -97,8 +97,8 @@ class WorkRoutes:
                 path=f"{one}/heartbeat",
                 handle=self.heartbeat,
                 summary="Keep an item of work",
-                query=BeatWork,
-                answer=Heartbeat,
+                query=HeartbeatParams,
+                response_type=Heartbeat,
                 role="user",
                 for_worker_keys=True,
             ),
@@ -107,53 +107,62 @@ class WorkRoutes:
                 path=f"{one}/stop",
                 handle=self.stop,
                 summary="Stop an item of work",
-                body=StopWork,
-                answer=Work,
+                body=StopParams,
+                response_type=WorkItem,
                 role="user",
                 for_worker_keys=True,
             ),
         )
 
-    async def list(self, call: Call[ListWork, Nothing]) -> Page[Work]:
-        environment_id = call["environment_id"]
-        listing = Listing(
-            limit=call.query.limit,
-            page=call.query.page,
+    async def list(self, api_call: ApiCall[ListWork, Empty]) -> Page[WorkItem]:
+        environment_id = api_call["environment_id"]
+        listing = ListQuery(
+            limit=api_call.query.limit,
+            page=api_call.query.page,
             parent=environment_id,
             include_archived=True,
         )
-        return await self.queue.page(call.tenant, environment_id, listing)
+        return await self.queue.page(api_call.tenant, environment_id, listing)
 
-    async def poll(self, call: Call[PollWork, Nothing]) -> Work | None:
-        worker_id = call.request.headers.get(WORKER_ID)
+    async def poll(self, api_call: ApiCall[PollParams, Empty]) -> WorkItem | None:
+        worker_id = api_call.request.headers.get(WORKER_ID_HEADER)
         if worker_id is not None and not (
-            len(worker_id) <= _MOST_WORKER_ID and worker_id.isascii()
+            len(worker_id) <= _MAX_WORKER_ID_CHARS and worker_id.isascii()
         ):
-            raise InvalidInput(f"{WORKER_ID}: {_MOST_WORKER_ID} characters of ASCII at most")
+            raise InvalidInput(
+                f"{WORKER_ID_HEADER}: {_MAX_WORKER_ID_CHARS} characters of ASCII at most"
+            )
         return await self.queue.poll(
-            call.tenant, call["environment_id"], call.query, worker_id=worker_id
+            api_call.tenant, api_call["environment_id"], api_call.query, worker_id=worker_id
         )
 
-    async def stats(self, call: Call[Nothing, Nothing]) -> QueueStats:
-        return await self.queue.stats(call.tenant, call["environment_id"])
+    async def stats(self, api_call: ApiCall[Empty, Empty]) -> QueueStats:
+        return await self.queue.stats(api_call.tenant, api_call["environment_id"])
 
-    async def get(self, call: Call[Nothing, Nothing]) -> Work:
-        return await self.queue.get(call.tenant, call["environment_id"], call["work_id"])
+    async def get(self, api_call: ApiCall[Empty, Empty]) -> WorkItem:
+        return await self.queue.get(
+            api_call.tenant, api_call["environment_id"], api_call["work_id"]
+        )
 
-    async def update(self, call: Call[Nothing, UpdateWork]) -> Work:
+    async def update(self, api_call: ApiCall[Empty, UpdateWorkItem]) -> WorkItem:
         return await self.queue.update(
-            call.tenant, call["environment_id"], call["work_id"], call.body
+            api_call.tenant, api_call["environment_id"], api_call["work_id"], api_call.body
         )
 
-    async def acknowledge(self, call: Call[Nothing, Nothing]) -> Work:
-        return await self.queue.acknowledge(call.tenant, call["environment_id"], call["work_id"])
+    async def acknowledge(self, api_call: ApiCall[Empty, Empty]) -> WorkItem:
+        return await self.queue.acknowledge(
+            api_call.tenant, api_call["environment_id"], api_call["work_id"]
+        )
 
-    async def heartbeat(self, call: Call[BeatWork, Nothing]) -> Heartbeat:
+    async def heartbeat(self, api_call: ApiCall[HeartbeatParams, Empty]) -> Heartbeat:
         return await self.queue.heartbeat(
-            call.tenant, call["environment_id"], call["work_id"], call.query
+            api_call.tenant, api_call["environment_id"], api_call["work_id"], api_call.query
         )
 
-    async def stop(self, call: Call[Nothing, StopWork]) -> Work:
+    async def stop(self, api_call: ApiCall[Empty, StopParams]) -> WorkItem:
         return await self.queue.stop(
-            call.tenant, call["environment_id"], call["work_id"], force=call.body.force
+            api_call.tenant,
+            api_call["environment_id"],
+            api_call["work_id"],
+            force=api_call.body.force,
         )

@@ -9,31 +9,36 @@ from mainspring.harness.permissions.bash.command import (
     Command,
     Commands,
     Redirect,
-    Unclear,
+    UnclearCommands,
     Word,
 )
+from mainspring.harness.permissions.bash.command_analysis import CommandAnalysis, analyze_command
+from mainspring.harness.permissions.bash.command_parser import parse_commands
 from mainspring.harness.permissions.bash.critical import REMOVING
-from mainspring.harness.permissions.bash.judge import Verdict, judge
-from mainspring.harness.permissions.bash.rules import Behavior, covered, matches, might_match
-from mainspring.harness.permissions.bash.split import split
-from mainspring.harness.permissions.bash.suggest import suggest
-from mainspring.harness.permissions.bash.writers import written_words
+from mainspring.harness.permissions.bash.effects import written_words
+from mainspring.harness.permissions.bash.rule_matching import (
+    Behavior,
+    is_covered,
+    might_match,
+    rule_matches,
+)
+from mainspring.harness.permissions.bash.rule_suggestion import suggest_rule
 
 __all__ = [
     "REMOVING",
     "Assignment",
     "Behavior",
     "Command",
+    "CommandAnalysis",
     "Commands",
     "Redirect",
-    "Unclear",
-    "Verdict",
+    "UnclearCommands",
     "Word",
-    "covered",
-    "judge",
-    "matches",
+    "analyze_command",
+    "is_covered",
     "might_match",
-    "split",
-    "suggest",
+    "parse_commands",
+    "rule_matches",
+    "suggest_rule",
     "written_words",
 ]

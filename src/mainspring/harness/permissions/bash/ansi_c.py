@@ -24,7 +24,7 @@ _ESCAPE = re.compile(
 )
 
 
-def decode(inner: str) -> str | None:
+def decode_ansi_c(inner: str) -> str | None:
     """None for what is not plain ASCII afterwards, or that bash itself would cut short."""
     decoded: list[str] = []
     at = 0

@@ -1,4 +1,6 @@
-"""The values of this package: what a shell text would run, or why that cannot be told."""
+"""The values of this package: words, commands and redirections of a shell text, or why it is
+unclear.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,7 @@ class Command:
     @property
     def text(self) -> str:
         """Assignments and words, spelled one way; redirections left out."""
-        parts = [f"{each.name}={each.value.text}" for each in self.assignments]
+        parts = [f"{assignment.name}={assignment.value.text}" for assignment in self.assignments]
         return " ".join([*parts, *(word.text for word in self.words if word.source)])
 
 
@@ -90,7 +92,7 @@ class Commands:
 
 
 @dataclass(frozen=True, slots=True)
-class Unclear:
+class UnclearCommands:
     """Never to be allowed by a rule, nor taken for read-only: ask or deny."""
 
     reason: str
@@ -104,3 +106,7 @@ def _is_bare(value: str) -> bool:
 
 def _is_descriptor(value: str | None) -> bool:
     return value is not None and (value == "-" or value.rstrip("-").isdigit())
+
+
+def word_set(text: str) -> frozenset[str]:
+    return frozenset(text.split())

@@ -6,19 +6,18 @@ import posixpath
 import re
 from collections.abc import Collection, Sequence
 
-from mainspring.harness.permissions.bash.command import Command, Word
+from mainspring.harness.permissions.bash.command import Command, Word, word_set
 from mainspring.harness.permissions.bash.effects import basename
-from mainspring.harness.permissions.bash.names import names
 
 REMOVING = frozenset({"rm", "rmdir", "unlink", "shred", "srm"})
 # Everything below these, too.
-_SYSTEM = names(
+_SYSTEM = word_set(
     """
     bin boot dev etc lib lib32 lib64 libx32 proc sbin sys usr System Library Applications
     """
 )
 # These, and what is right in them: /home/someone, /var/lib.
-_SHARED = names("home Users root opt var srv mnt media run Volumes private")
+_SHARED = word_set("home Users root opt var srv mnt media run Volumes private")
 _LEADING_EXPANSION = re.compile(r"^(?:\$\{[^}]*\}|\$\(.*\)|`.*`|\$[A-Za-z_]\w*|\$.)", re.DOTALL)
 _HOME = re.compile(r"^(?:\$HOME|\$\{HOME[^}]*\}|~[\w+-]*)(?=/|$)")
 _WILD_END = re.compile(r"(?:/?(?:\*+|\.\*|\.?\[[^\]]*\]\*?|\{[^}]*\}|\?+|(?<![^/])\.))+$")
@@ -32,7 +31,7 @@ def removes_critical(commands: Sequence[Command], roots: Collection[str]) -> boo
         if name == "cd":
             folder = _folder(command.words[1:])
         elif any(
-            is_critical(word, folder, roots) for word in _removed(name, command.words[1:])
+            is_critical(word, folder, roots) for word in _removal_operands(name, command.words[1:])
         ) or (name in REMOVING and _is_recursive(command.words) and _is_unknown(command.words[1:])):
             return True
     return False
@@ -43,7 +42,7 @@ def _folder(arguments: Sequence[Word]) -> str:
     return targets[0] if targets else "~"
 
 
-def _removed(name: str, arguments: Sequence[Word]) -> list[Word]:
+def _removal_operands(name: str, arguments: Sequence[Word]) -> list[Word]:
     if name in REMOVING:
         return [word for word in arguments if not (word.value or "").startswith("-")]
     values = {word.value for word in arguments}

@@ -1,17 +1,22 @@
-"""What commands do beyond looking: change files, destroy, reach out. And which paths they name."""
+"""What commands do besides reading: which files they change, whether they are destructive or use
+the network, and which paths they name.
+"""
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from mainspring.harness.permissions.bash.command import Command, Word
-from mainspring.harness.permissions.bash.lookers import Where
-from mainspring.harness.permissions.bash.names import names
-from mainspring.harness.permissions.bash.options import understood
-from mainspring.harness.permissions.bash.reading import Reading, reading
+from mainspring.harness.permissions.bash.command import Command, Word, word_set
+from mainspring.harness.permissions.bash.command_parser import parse_commands
+from mainspring.harness.permissions.bash.file_reads import FileReads, file_reads
+from mainspring.harness.permissions.bash.option_tables import parse_arguments
+from mainspring.harness.permissions.bash.read_only_commands import (
+    ReadOnlyScope,
+    is_read_only_command,
+)
 from mainspring.harness.permissions.bash.scripts import sed_effects
 
 # The file commands that the mode acceptEdits may pass, with the options it may pass them with.
@@ -26,14 +31,14 @@ _EDITING: dict[str, str] = {
     "tee": "-a --append",
 }
 _SED_IN_PLACE = "-nErsz -i? -e= --in-place --expression= --regexp-extended --quiet --silent"
-_DESTROYING = names(
+_DESTRUCTIVE = word_set(
     """
     rm rmdir unlink shred dd truncate wipefs fdisk sfdisk parted mkswap kill killall pkill
     xkill shutdown reboot halt poweroff init telinit dropdb userdel groupdel crontab srm
     wipe blkdiscard hdparm chmod chown chgrp mv
     """
 )
-_DESTROYING_FORMS = re.compile(
+_DESTRUCTIVE_FORMS = re.compile(
     r"""git\ (?:.*\ )?(?:reset\ .*--hard | clean\ .*- | restore\b | rm\b | filter-branch
       | push\ .*(?:-f\b|--force|--delete|--mirror|\ \+|\ :) | checkout\ (?:.*\ )?(?:--|-f|\.)
       | (?:branch|tag)\ .*-[dD] | stash\ (?:drop|clear) | reflog\ (?:expire|delete)
@@ -47,7 +52,7 @@ _DESTROYING_FORMS = re.compile(
     | aws\ .*(?:rm|delete|terminate) | apt(?:-get)?\ .*(?:remove|purge)""",
     re.VERBOSE | re.DOTALL,
 )
-_NETWORK = names(
+_NETWORK = word_set(
     """
     curl wget ssh scp sftp ftp telnet nc ncat netcat socat rsync ping ping6 traceroute dig
     nslookup host whois gh aws gcloud az kubectl helm docker podman pip pip3 npm npx yarn
@@ -55,7 +60,7 @@ _NETWORK = names(
     aria2c openssl rclone mosh
     """
 )
-_GIT_NETWORK = names("fetch pull push clone ls-remote submodule remote")
+_GIT_NETWORK = word_set("fetch pull push clone ls-remote submodule remote")
 _TURN_BACK = re.compile(r"/+\.\.(?=/|$)")
 _MAX_FOLDERS = 8
 
@@ -86,7 +91,7 @@ class Effects:
         for word in words:
             if word.is_process:
                 continue
-            if not _is_told(word):
+            if not _is_literal(word):
                 self.opaque = True
             else:
                 (self.writes if write else self.reads).extend(
@@ -105,17 +110,17 @@ class Effects:
             paths += [path[: turn.start()] for turn in _TURN_BACK.finditer(path) if turn.start()]
         if path.startswith(("/", "~")):
             return paths
-        return [posixpath.join(folder, each) for folder in self.folders for each in paths]
+        return [posixpath.join(folder, item) for folder in self.folders for item in paths]
 
     def enter(self, arguments: tuple[Word, ...]) -> None:
         target = arguments[0].value if len(arguments) == 1 else None
         if target is None or target.startswith("-") or len(self.folders) > _MAX_FOLDERS:
             self.opaque = self.hides_reads = self.is_lost = True
             return
-        self.folders.extend([posixpath.join(each, target) for each in self.folders])
+        self.folders.extend([posixpath.join(folder, target) for folder in self.folders])
 
 
-def _is_told(word: Word) -> bool:
+def _is_literal(word: Word) -> bool:
     """Also `~/x`; but `~+` is where the shell stands, and `~user` somebody's home."""
     path = word.pathlike
     is_home = path == "~" or path.startswith("~/")
@@ -129,27 +134,27 @@ def _is_of_process(path: str) -> bool:
     return plain.startswith("/proc/") or (is_device and ".." in path)
 
 
-def note(command: Command, effects: Effects, where: Where) -> None:
+def record_effects(command: Command, effects: Effects, read_only_scope: ReadOnlyScope) -> None:
     """Add the files that `command` names. Where: see `looking`."""
     for redirect in command.redirects:
         if redirect.access != "none":
             effects.add([redirect.target], write=redirect.access == "write")
-            effects.hides_reads |= redirect.access == "read" and not _is_told(redirect.target)
+            effects.hides_reads |= redirect.access == "read" and not _is_literal(redirect.target)
     if not command.words:
         return
-    found = reading(command)
-    edited = edited_files(command) if where == "nowhere" else None
-    effects.add(found.files if edited is None else edited, write=where == "nowhere")
-    _note_reading(found, effects)
+    found = file_reads(command)
+    edited = edited_files(command) if read_only_scope == "nowhere" else None
+    effects.add(found.files if edited is None else edited, write=read_only_scope == "nowhere")
+    _record_reads(found, effects)
     if command.name == "cd":
         effects.enter(command.words[1:])
 
 
-def _note_reading(found: Reading, effects: Effects) -> None:
+def _record_reads(found: FileReads, effects: Effects) -> None:
     effects.reads_anything |= not found.is_known
     effects.shows_history |= found.shows_history
     named = [*found.files, *found.trees] if found.is_known else []
-    hides = found.is_dynamic or not all(_is_told(word) or word.is_process for word in named)
+    hides = found.is_dynamic or not all(_is_literal(word) or word.is_process for word in named)
     effects.hides_reads |= hides
     effects.opaque |= hides
     for words, places in ((found.trees, effects.trees), (found.guesses, effects.guesses)):
@@ -161,18 +166,18 @@ def edited_files(command: Command) -> list[Word] | None:
     """The operands of a plain file command; None if it is none, or has other options."""
     name, arguments = basename(command), command.words[1:]
     if name == "sed":
-        return _edited_in_place(arguments)
-    line = understood(arguments, _EDITING[name]) if name in _EDITING else None
+        return _sed_in_place_files(arguments)
+    line = parse_arguments(arguments, _EDITING[name]) if name in _EDITING else None
     return None if line is None else [*line.operands, *line.values("-t", "--target-directory")]
 
 
-def _edited_in_place(arguments: tuple[Word, ...]) -> list[Word] | None:
-    line = understood(arguments, _SED_IN_PLACE)
+def _sed_in_place_files(arguments: tuple[Word, ...]) -> list[Word] | None:
+    line = parse_arguments(arguments, _SED_IN_PLACE)
     if line is None or not line.has("-i", "--in-place"):
         return None
-    if any(each.value not in {"-i", "--in-place"} for each in sed_effects(arguments)):
+    if any(sed_effect.value not in {"-i", "--in-place"} for sed_effect in sed_effects(arguments)):
         return None  # its script does more
-    if any("/" in each.pathlike or "*" in each.pathlike for each in line.values("-i")):
+    if any("/" in item.pathlike or "*" in item.pathlike for item in line.values("-i")):
         return None  # the copies it keeps go elsewhere
     return line.operands[0 if line.values("-e", "--expression") else 1 :]
 
@@ -181,13 +186,13 @@ def basename(command: Command) -> str:
     return command.name.rsplit("/", 1)[-1]
 
 
-def destroys(command: Command) -> bool:
+def is_destructive(command: Command) -> bool:
     name = basename(command)
     spelled = " ".join([name, *(word.pathlike for word in command.words[1:])])
-    return name in _DESTROYING or _DESTROYING_FORMS.match(spelled) is not None
+    return name in _DESTRUCTIVE or _DESTRUCTIVE_FORMS.match(spelled) is not None
 
 
-def reaches_out(command: Command) -> bool:
+def uses_network(command: Command) -> bool:
     name = basename(command)
     if name == "git":
         return any(word.value in _GIT_NETWORK for word in command.words[1:])
@@ -196,3 +201,50 @@ def reaches_out(command: Command) -> bool:
         for r in command.redirects
     )
     return name in _NETWORK or sockets
+
+
+_INTERPRETERS = word_set(
+    """
+    python python2 python3 pypy3 node nodejs deno bun ruby perl php lua julia Rscript java swift
+    bash sh dash zsh ksh fish source . awk gawk mawk make just cmake ninja npm npx pnpm yarn uv uvx
+    pip pip3 pytest tox go cargo rustc gcc g++ clang mvn gradle dotnet docker podman git gh cd pushd
+    """
+)
+_VERSION = "0123456789."
+_COPIERS = word_set("cp install ln scp rsync")
+"""They write the last of their words, or what is called like one of the others in it."""
+
+
+def written_words(text: str) -> tuple[str, ...]:
+    """Never raises. Literal words only: what just bash can tell is for the sandbox to hold."""
+    found = (word for command in parse_commands(text).commands for word in _written_by(command))
+    return tuple(dict.fromkeys(found))
+
+
+def _written_by(command: Command) -> Iterator[str]:
+    for redirect in command.redirects:
+        if redirect.access == "write" and redirect.target.value:
+            yield redirect.target.value
+    name = basename(command)
+    if not command.words or name.rstrip(_VERSION) in _INTERPRETERS or name in _INTERPRETERS:
+        return
+    if is_read_only_command(command):
+        return
+    words = [value for word in command.words[1:] for value in _values(word)]
+    if name not in _COPIERS or any(word.startswith("-t") for word in words) or len(words) < 2:
+        yield from words
+        return
+    *sources, target = words
+    yield target
+    yield from (
+        posixpath.join(target, posixpath.basename(source.rstrip("/"))) for source in sources
+    )
+
+
+def _values(word: Word) -> Iterator[str]:
+    """A word, and what follows a `=` in it."""
+    if word.value:
+        yield word.value
+        _, _, after = word.value.partition("=")
+        if after:
+            yield after

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from mainspring.harness.permissions.bash.command import Word
-from mainspring.harness.permissions.bash.names import names
-from mainspring.harness.permissions.bash.options import understood
+from mainspring.harness.permissions.bash.command import Word, word_set
+from mainspring.harness.permissions.bash.option_tables import parse_arguments
 
 # --ext-diff, --textconv, --output, --open-files-in-pager and --exec run or write: not here.
 _DIFF = (
@@ -98,24 +97,24 @@ TABLES: dict[str, str] = {
     "var": "-l",
 }
 
-CONTENT = names("blame cat-file diff diff-tree grep log range-diff show whatchanged")
+CONTENT = word_set("blame cat-file diff diff-tree grep log range-diff show whatchanged")
 """They show what is in files."""
-NAMES_ONLY = names(
+NAMES_ONLY = word_set(
     """
     -s --no-patch --stat --numstat --shortstat --summary --name-only --name-status --raw --quiet
     --dirstat --compact-summary
     """
 )
-PATCHES = names(
+PATCHES = word_set(
     """
     -p -u -U -c -S -G -L --patch --unified --word-diff --color-words --binary --check
     --function-context -W
     """
 )
 """Options by which they do so, whatever else is asked for."""
-NO_PATCHES = names("diff-tree log whatchanged")
+NO_PATCHES = word_set("diff-tree log whatchanged")
 """Those that do not without one of `PATCHES`."""
-PLAIN = names(
+PLAIN = word_set(
     """
     add branch checkout cherry-pick clean commit fetch gc init merge mv pull push rebase remote
     reset restore revert rm stash switch tag
@@ -126,7 +125,7 @@ _SETTING = re.compile(r"[A-Za-z][\w-]*\.[\w.-]+")
 
 
 def _branch(own: tuple[Word, ...]) -> bool:
-    line = understood(
+    line = parse_arguments(
         own,
         "-arvqil --list --all --remotes --verbose --show-current --merged? --no-merged? --contains?"
         " --no-contains? --sort= --format= --color? --no-color --points-at= --ignore-case"
@@ -147,7 +146,7 @@ def _branch(own: tuple[Word, ...]) -> bool:
 
 
 def _tag(own: tuple[Word, ...]) -> bool:
-    line = understood(
+    line = parse_arguments(
         own,
         "-li -n? --list --sort= --format= --contains? --no-contains? --merged? --no-merged?"
         " --points-at="
@@ -157,7 +156,7 @@ def _tag(own: tuple[Word, ...]) -> bool:
 
 
 def _remote(own: tuple[Word, ...]) -> bool:
-    line = understood(own, "+ -v --verbose")
+    line = parse_arguments(own, "+ -v --verbose")
     return line is not None and (not line.operands or line.operands[0].value == "get-url")
 
 
@@ -170,12 +169,12 @@ def _worktree(own: tuple[Word, ...]) -> bool:
 
 
 def _reflog(own: tuple[Word, ...]) -> bool:
-    line = understood(own, _LOG)
+    line = parse_arguments(own, _LOG)
     return (line is not None and not line.operands) or _nested(own, {"show": _LOG, "exists": ""})
 
 
 def _config(own: tuple[Word, ...]) -> bool:
-    line = understood(
+    line = parse_arguments(
         own,
         "-lz --get= --get-all= --get-regexp= --list --show-origin --show-scope --global --local"
         " --system --worktree --name-only --null --includes --type= --bool --int --path",
@@ -185,7 +184,7 @@ def _config(own: tuple[Word, ...]) -> bool:
         return False
     if line.has(*asks):
         return len(line.operands) <= 1
-    first, *more = [each.value or "" for each in line.operands] or [""]
+    first, *more = [operand.value or "" for operand in line.operands] or [""]
     if first in {"get", "list"}:
         return len(more) == (first == "get")
     return not more and _SETTING.fullmatch(first) is not None  # two would set it
@@ -196,7 +195,7 @@ def _submodule(own: tuple[Word, ...]) -> bool:
 
 
 def _symbolic_ref(own: tuple[Word, ...]) -> bool:
-    line = understood(own, "-q --quiet --short --no-recurse")
+    line = parse_arguments(own, "-q --quiet --short --no-recurse")
     # two would set it
     return line is not None and len(line.operands) == 1 and not line.operands[0].many
 
@@ -209,7 +208,7 @@ def _nested(own: tuple[Word, ...], tables: dict[str, str]) -> bool:
     return (
         bool(own)
         and own[0].value in tables
-        and (understood(own[1:], tables[own[0].value]) is not None)
+        and (parse_arguments(own[1:], tables[own[0].value]) is not None)
     )
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from mainspring.harness.permissions.bash.command import Assignment, Command, Word
-from mainspring.harness.permissions.bash.names import names
+from mainspring.harness.permissions.bash.command import Assignment, Command, Word, word_set
 
 _VARIABLES = re.compile(
     r"""PATH|CDPATH|HOME|SHELL|ENV|IFS|PS[0-4]|PROMPT_.*|SHELLOPTS|BASH.*|GLOBIGNORE|EXECIGNORE
@@ -33,13 +32,13 @@ _HARMLESS_VALUE = re.compile(r"(?![/:.])(?!.*\.\.)[\w.@:+,/=*-]*", re.ASCII)
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SETTINGS = re.compile(r"[-+](?:[euxfhB]+|[euxfhB]*o)|pipefail|errexit|nounset|xtrace|noglob")
 _COMPARISONS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
-_REDEFINING = names(
+_REDEFINING = word_set(
     """
     alias unalias enable bind complete compgen compopt fc history shopt let caller
     """
 )
-_DECLARING = names("declare typeset local export readonly unset getopts")
-_READING = names("read mapfile readarray")
+_DECLARING = word_set("declare typeset local export readonly unset getopts")
+_READING = word_set("read mapfile readarray")
 
 
 def changes_meaning(name: str) -> bool:
@@ -55,14 +54,17 @@ def is_harmless(assignment: Assignment) -> bool:
     return value is not None and _HARMLESS_VALUE.fullmatch(value) is not None
 
 
-def is_own(name: str) -> bool:
+def is_script_variable(name: str) -> bool:
     """Whether a text may set `name` for itself: by its looks, no program reads it."""
     return not changes_meaning(name) and re.fullmatch(r"[a-z][a-z0-9_]*", name) is not None
 
 
-def sets_little(command: Command) -> bool:
+def has_harmless_assignments(command: Command) -> bool:
     """Whether nothing in front of a command makes it another one."""
-    return all(is_harmless(each) or _splits_lines(each, command) for each in command.assignments)
+    return all(
+        is_harmless(assignment) or _splits_lines(assignment, command)
+        for assignment in command.assignments
+    )
 
 
 def _splits_lines(assignment: Assignment, command: Command) -> bool:
@@ -72,9 +74,9 @@ def _splits_lines(assignment: Assignment, command: Command) -> bool:
 
 def hazard(command: Command) -> str | None:
     """Why commands after this one, or this one itself, cannot be told from their text."""
-    for each in command.assignments:
-        if changes_meaning(each.name) and not _splits_lines(each, command):
-            return f"sets {each.name}, which changes what other commands do"
+    for assignment in command.assignments:
+        if changes_meaning(assignment.name) and not _splits_lines(assignment, command):
+            return f"sets {assignment.name}, which changes what other commands do"
     if not command.words:
         return None
     head = command.words[0]
@@ -88,7 +90,9 @@ def hazard(command: Command) -> str | None:
 def _builtin_hazard(name: str, arguments: tuple[Word, ...]) -> str | None:
     if name in _REDEFINING or (name == "hash" and arguments):
         return f"`{name}` changes what later commands mean"
-    if name == "set" and not all(_SETTINGS.fullmatch(each.value or "?") for each in arguments):
+    if name == "set" and not all(
+        _SETTINGS.fullmatch(argument.value or "?") for argument in arguments
+    ):
         return "`set` changes how later commands are read"
     if name == "[[":
         return _comparison_hazard(arguments)
@@ -120,10 +124,12 @@ def _is_number(word: Word) -> bool:
 
 def _test_hazard(arguments: tuple[Word, ...]) -> str | None:
     """`-v NAME` evaluates the name's subscript; an expansion may turn out as `-v`."""
-    words = [each for each in arguments if each.source not in {"]", "!", "$?", "$#", "$$"}]
-    literal = {each.value for each in words}
-    unknown = [each for each in words if each.value is None and each.optionlike]
-    if literal & {"-v", "-R"} or any(each.many for each in unknown):
+    words = [
+        argument for argument in arguments if argument.source not in {"]", "!", "$?", "$#", "$$"}
+    ]
+    literal = {word.value for word in words}
+    unknown = [word for word in words if word.value is None and word.optionlike]
+    if literal & {"-v", "-R"} or any(item.many for item in unknown):
         return "`test -v` can run commands"
     if unknown and (literal & {"-a", "-o", "("} or (len(words) == 2 and words[0] in unknown)):
         return "`test` whose operators are only known once it runs"
@@ -153,7 +159,9 @@ def _printf_hazard(arguments: tuple[Word, ...]) -> str | None:
         return _target_hazard("printf", arguments[:2])
     template = arguments[0].value
     sets = template is None or re.search(r"%[^%A-Za-z]*n", template) is not None
-    if sets and any(each.value is None or changes_meaning(each.value) for each in arguments[1:]):
+    if sets and any(
+        argument.value is None or changes_meaning(argument.value) for argument in arguments[1:]
+    ):
         return "`printf` may set a variable that changes what other commands do"
     return None
 

@@ -5,8 +5,13 @@ from __future__ import annotations
 import re
 
 from mainspring.harness.permissions.bash.command import Word
-from mainspring.harness.permissions.bash.options import Line, literal, table, understood
-from mainspring.harness.permissions.bash.programs import AWK, SED
+from mainspring.harness.permissions.bash.option_tables import (
+    ParsedArguments,
+    literal_word,
+    option_table,
+    parse_arguments,
+)
+from mainspring.harness.permissions.bash.program_tables import AWK, SED
 
 # Inside of brackets the delimiter may end the pattern or not: sed does not let it, others do.
 _BRACKETS = r"\[\^?\]?(?:\[:[a-z]+:\]|[^\]\[{d}\n])*\]"
@@ -42,28 +47,28 @@ _JQ_EFFECT = re.compile(
 )
 
 
-def program_texts(spec: str, line: Line) -> list[Word]:
+def program_texts(spec: str, parsed_arguments: ParsedArguments) -> list[Word]:
     """By options, else the first operand."""
-    return line.values(*table(spec).scripts) or line.operands[:1]
+    return parsed_arguments.values(*option_table(spec).scripts) or parsed_arguments.operands[:1]
 
 
 def sed_effects(arguments: tuple[Word, ...]) -> list[Word]:
     """What makes it more than printing: `-i`, or scripts that are not understood; or all of it."""
-    line = understood(arguments, SED + " -i? --in-place?")
+    line = parse_arguments(arguments, SED + " -i? --in-place?")
     if line is None:
         return list(arguments)
-    in_place = [literal(name) for name, _ in line.options if name in {"-i", "--in-place"}]
+    in_place = [literal_word(name) for name, _ in line.options if name in {"-i", "--in-place"}]
     scripts = program_texts(SED, line)
-    return [*in_place, *(each for each in scripts if not sed_only_prints(each.value))]
+    return [*in_place, *(script for script in scripts if not is_sed_script_pure(script.value))]
 
 
-def sed_only_looks(arguments: tuple[Word, ...]) -> bool:
-    line = understood(arguments, SED)
+def is_sed_read_only(arguments: tuple[Word, ...]) -> bool:
+    line = parse_arguments(arguments, SED)
     scripts = program_texts(SED, line) if line else []
-    return bool(scripts) and all(sed_only_prints(each.value) for each in scripts)
+    return bool(scripts) and all(is_sed_script_pure(script.value) for script in scripts)
 
 
-def sed_only_prints(script: str | None) -> bool:
+def is_sed_script_pure(script: str | None) -> bool:
     """Command by command; one that is not known ends it."""
     if script is None:
         return False
@@ -80,23 +85,23 @@ def sed_only_prints(script: str | None) -> bool:
     return True
 
 
-def awk_only_looks(arguments: tuple[Word, ...]) -> bool:
-    line = understood(arguments, AWK)
+def is_awk_read_only(arguments: tuple[Word, ...]) -> bool:
+    line = parse_arguments(arguments, AWK)
     if line is None or not line.operands:
         return False
     script, *files = line.operands
     # Some awks take options after the script, too.
-    return not any((each.value or "").startswith("-") for each in files) and awk_only_computes(
+    return not any((file.value or "").startswith("-") for file in files) and is_awk_program_pure(
         script.value
     )
 
 
-def awk_only_computes(script: str | None) -> bool:
+def is_awk_program_pure(script: str | None) -> bool:
     """Strings and patterns are not told from code: what is in them counts, too."""
     if script is None or _AWK_EFFECT.search(script.replace("||", "")):
         return False
     return ">" not in script or "print" not in script
 
 
-def jq_only_computes(script: str | None) -> bool:
+def is_jq_program_pure(script: str | None) -> bool:
     return script is not None and _JQ_EFFECT.search(script) is None

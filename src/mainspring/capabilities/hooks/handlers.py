@@ -1,0 +1,302 @@
+"""Run one hook handler for one hook event, within a time limit and with failures as values:
+HTTP, MCP tool, prompt, agent and Python handlers; commands are in `command.py`.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias, assert_never, cast
+
+import aiohttp
+import anyio
+import msgspec
+
+from mainspring.capabilities.hooks.command import HookEnvironment, run_command
+from mainspring.capabilities.hooks.config import (
+    AgentHook,
+    CommandHook,
+    Handler,
+    HookFolder,
+    HttpHook,
+    McpToolHook,
+    PromptHook,
+    ReminderHook,
+)
+from mainspring.capabilities.hooks.verdict import (
+    HandlerReply,
+    HookFailure,
+    combine,
+    read_judgement,
+    read_output,
+    truncate,
+)
+from mainspring.core.errors import MainspringError
+from mainspring.core.facts import HookRan
+from mainspring.core.hook import EMPTY_HOOK_RESULT, HookEvent, HookEventName, HookResult
+
+HookFunction: TypeAlias = Callable[[HookEvent], Awaitable[HookResult | None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PythonHook:
+    event: HookEventName
+    hook_function: HookFunction
+    matcher: str = ""
+    timeout_seconds: float = 60.0
+
+    @property
+    def label(self) -> str:
+        return (
+            "python: "
+            f"{getattr(self.hook_function, '__qualname__', type(self.hook_function).__name__)}"
+        )
+
+    async def run(self, hook_event: HookEvent) -> HookResult:
+        said = cast("object", await self.hook_function(hook_event))  # it may be anybody's
+        if said is None:
+            return EMPTY_HOOK_RESULT
+        if not isinstance(said, HookResult):
+            raise TypeError(f"{self.label} returned {type(said).__name__}, not a Ruling or None")
+        return said
+
+
+def on(event: HookEventName, matcher: str = "") -> Callable[[HookFunction], PythonHook]:
+    """Make a function a hook: `@on("PreToolUse", "bash")`. It never runs but through a runner."""
+
+    def hook(hook_function: HookFunction) -> PythonHook:
+        return PythonHook(event=event, hook_function=hook_function, matcher=matcher)
+
+    return hook
+
+
+MAX_RESPONSE_BYTES = 1_000_000
+_HEADER_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+
+
+async def run_http(
+    handler: HttpHook, event: HookEventName, payload: bytes, environment: Mapping[str, str]
+) -> HandlerReply:
+    """Only an answer that says success can say anything else."""
+    headers = {
+        **{
+            name: _expand_variables(value, handler, environment)
+            for name, value in handler.headers.items()
+        },
+        "content-type": "application/json",
+        "accept-encoding": "identity",
+    }
+    try:
+        async with (
+            aiohttp.ClientSession(
+                cookie_jar=aiohttp.DummyCookieJar(), timeout=aiohttp.ClientTimeout(total=None)
+            ) as session,
+            session.post(
+                handler.url, data=payload, headers=headers, allow_redirects=False
+            ) as response,
+        ):
+            if not 200 <= response.status < 300:
+                return HookFailure(f"answered with status {response.status}")
+            body = await _read_body(response)
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        # Not the error's text: it may quote a header.
+        return HookFailure(f"could not be asked: {type(error).__name__}")
+    if body is None:
+        return HookFailure(f"answered with more than {MAX_RESPONSE_BYTES} bytes")
+    return read_output(event, body)
+
+
+async def _read_body(response: aiohttp.ClientResponse) -> bytes | None:
+    body = bytearray()
+    while chunk := await response.content.readany():
+        body += chunk
+        if len(body) > MAX_RESPONSE_BYTES:
+            response.close()
+            return None
+    return bytes(body)
+
+
+def _expand_variables(value: str, handler: HttpHook, environment: Mapping[str, str]) -> str:
+    def named(found: re.Match[str]) -> str:
+        name = found[1] or found[2]
+        return environment.get(name, "") if name in handler.allowed_env_vars else ""
+
+    return _HEADER_VARIABLE.sub(named, value)
+
+
+CallTool: TypeAlias = Callable[[str, str, Mapping[str, object]], Awaitable[str]]
+"""Server, tool and input to the text of the result; raises if the tool failed."""
+
+_TEMPLATE_PATH = re.compile(r"\$\{([\w.]+)\}")
+
+
+async def run_mcp_tool(
+    handler: McpToolHook, event: HookEventName, payload: bytes, call_tool: CallTool | None
+) -> HandlerReply:
+    if call_tool is None:
+        return HookFailure("needs an MCP server, and this session has none")
+    told = msgspec.json.decode(payload, type=dict[str, object])
+    filled = {name: _fill_template(value, told) for name, value in handler.input.items()}
+    answer = await call_tool(handler.server, handler.tool, filled)
+    return read_output(event, answer.encode(errors="replace"))
+
+
+def _fill_template(value: object, told: Mapping[str, object]) -> object:
+    """An input with `${tool_input.file_path}` and the like put in."""
+    if isinstance(value, str):
+        return _TEMPLATE_PATH.sub(lambda found: _value_at(found[1], told), value)
+    if isinstance(value, list):
+        return [_fill_template(item, told) for item in cast("list[object]", value)]
+    if isinstance(value, dict):
+        fields = cast("dict[str, object]", value)
+        return {name: _fill_template(item, told) for name, item in fields.items()}
+    return value
+
+
+def _value_at(path: str, told: Mapping[str, object]) -> str:
+    name, _, rest = path.partition(".")
+    value = told.get(name)
+    if rest:
+        return _value_at(rest, cast("dict[str, object]", value)) if isinstance(value, dict) else ""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+AskModel: TypeAlias = Callable[[str, str | None], Awaitable[str]]
+"""A prompt, and a model or `None` for the usual one, to the answer."""
+
+_ARGUMENTS = "$ARGUMENTS"
+_ANSWER_FORMAT = (
+    'Answer with one JSON object and nothing around it: {"ok": true} if it may go ahead, '
+    '{"ok": false, "reason": "why not"} if not.'
+)
+
+
+async def run_prompt(
+    handler: PromptHook, payload: bytes, ask_model: AskModel | None
+) -> HandlerReply:
+    if ask_model is None:
+        return HookFailure("needs a model to ask, and there is none")
+    return read_judgement(await ask_model(prompt_text(handler.prompt, payload), handler.model))
+
+
+def prompt_text(prompt: str, payload: bytes) -> str:
+    """A hook's prompt with what happened in it, and how it is to be answered."""
+    told = payload.decode()
+    if _ARGUMENTS in prompt:
+        return f"{prompt.replace(_ARGUMENTS, told)}\n\n{_ANSWER_FORMAT}"
+    return f"{prompt}\n\nWhat happens:\n{told}\n\n{_ANSWER_FORMAT}"
+
+
+RunHookAgent: TypeAlias = Callable[[str, str | None], Awaitable[str]]
+"""A task, and a model or `None` for the usual one, to what the agent says in the end."""
+
+
+async def run_agent_hook(
+    handler: AgentHook, payload: bytes, run_hook_agent: RunHookAgent | None
+) -> HandlerReply:
+    if run_hook_agent is None:
+        return HookFailure("needs an agent to run, and there is none")
+    return read_judgement(await run_hook_agent(prompt_text(handler.prompt, payload), handler.model))
+
+
+AnyHandler: TypeAlias = Handler | PythonHook
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandlerPorts:
+    """What handlers reach through; a handler whose port is missing fails."""
+
+    hook_environment: HookEnvironment
+    call_tool: CallTool | None = None
+    ask_model: AskModel | None = None
+    run_hook_agent: RunHookAgent | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandlerResult:
+    """A handler's reply, and what it cost in time."""
+
+    label: str
+    hook_event: HookEvent
+    handler_reply: HandlerReply
+    milliseconds: int
+
+    def fact(self) -> HookRan:
+        match self.handler_reply:
+            case HookFailure(reason=reason, timed_out=timed_out):
+                outcome = "timed_out" if timed_out else "failed"
+            case HookResult(reason=reason):
+                hook_result = combine(self.hook_event.event, [self.handler_reply])
+                outcome = "blocked" if hook_result.blocked else "ok"
+            case _:
+                assert_never(self.reply)
+        return HookRan(
+            hook_event=self.hook_event.event,
+            handler=self.label,
+            outcome=outcome,
+            tool_use_id=self.hook_event.tool_use_id,
+            reason=truncate(reason, 500) if reason else None,
+            milliseconds=self.milliseconds,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandlerCall:
+    hook_event: HookEvent
+    payload: bytes
+    handler_ports: HandlerPorts = field(repr=False)
+
+    def in_folder(self, folder: HookFolder | None) -> HandlerCall:
+        """For a handler that this plugin or skill brings."""
+        around = replace(self.handler_ports.hook_environment, folder=folder)
+        return (
+            replace(self, ports=replace(self.handler_ports, surroundings=around))
+            if folder
+            else self
+        )
+
+    async def run(self, handler: AnyHandler, *, seconds: float) -> HandlerResult:
+        """Whatever the handler does, there is an answer, and in time."""
+        started = time.monotonic()
+        reply: HandlerReply = HookFailure(f"did not answer within {seconds:g} s", timed_out=True)
+        with anyio.move_on_after(seconds):
+            reply = await self._guarded(handler)
+        return HandlerResult(
+            label=handler.label,
+            hook_event=self.hook_event,
+            handler_reply=reply,
+            milliseconds=int((time.monotonic() - started) * 1000),
+        )
+
+    async def _guarded(self, handler: AnyHandler) -> HandlerReply:
+        try:
+            return await self._reply(handler)
+        except MainspringError as error:
+            return HookFailure(truncate(f"failed: {error}", 300))
+        except Exception as error:  # noqa: BLE001 - foreign code; a gate's crash must be a no, not ours
+            # Not its text: what foreign code puts into its errors is not for the log.
+            return HookFailure(f"crashed: {type(error).__name__}")
+
+    async def _reply(self, handler: AnyHandler) -> HandlerReply:
+        event, payload, ports = self.hook_event.event, self.payload, self.handler_ports
+        match handler:
+            case CommandHook():
+                return await run_command(handler, event, payload, ports.hook_environment)
+            case HttpHook():
+                return await run_http(handler, event, payload, ports.hook_environment.environment)
+            case McpToolHook():
+                return await run_mcp_tool(handler, event, payload, ports.call_tool)
+            case PromptHook():
+                return await run_prompt(handler, payload, ports.ask_model)
+            case AgentHook():
+                return await run_agent_hook(handler, payload, ports.run_hook_agent)
+            case ReminderHook(text=text):
+                return HookResult(context=(text,))
+            case PythonHook():
+                return combine(event, [await handler.run(self.hook_event)])
+            case _:
+                assert_never(handler)

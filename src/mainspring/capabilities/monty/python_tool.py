@@ -1,0 +1,259 @@
+"""The python tool: small programs at once, in the interpreter; others in the sandbox. Also what
+a run of the interpreter returns, without importing it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal, Protocol, TypeAlias
+
+from mainspring.core.errors import SandboxFailed
+from mainspring.core.events import Failure
+from mainspring.core.model import ToolSpec
+from mainspring.core.ports import CapturedOutput, ExecRequest, ExecResult, Sandbox, Workspace
+from mainspring.core.tool import SAFE_READ, Call, Tool, ToolResult, Traits
+
+RunEnd: TypeAlias = Literal[
+    "done",
+    "raised",  # as it would have anywhere
+    "unsupported",  # full Python may do it
+    "time",
+    "memory",
+    "output",
+    "crashed",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterpreterResult:
+    run_end: RunEnd
+    output: str
+    """What it printed, as far as that was taken."""
+    value: str = ""
+    """Its last expression; empty if that is `None` or no expression."""
+    message: str = ""
+    """What it ended with, if not well: a traceback, in words of the program's own lines."""
+
+
+class CodeInterpreter(Protocol):
+    async def run(self, code: str, workspace: Workspace | None) -> InterpreterResult:
+        """Run a program from nothing; it can read files of the workspace and change none."""
+        ...
+
+
+_MAX_CODE_BYTES = 100_000
+_SANDBOX_SECONDS = 120.0
+# fmt: off
+_KNOWN = frozenset((
+    "asyncio", "base64", "binascii", "bisect", "collections", "copy", "csv", "dataclasses",
+    "datetime", "decimal", "functools", "hashlib", "itertools", "json", "math", "pathlib",
+    "random", "re", "sys", "time", "typing", "unicodedata",
+))
+# fmt: on
+_IMPORTS = re.compile(r"^[ \t;]*(?:import|from)[ \t]+([\w., \t]+)", re.MULTILINE)
+# What the interpreter is known not to have. A false alarm costs a question to a person, a miss
+# costs the model another call; neither lets a program do what it was not allowed to.
+_NEEDS_MORE = re.compile(
+    r"\b(?:yield|del|input|__import__|exec|compile|mkdir|unlink|i?glob|rglob|iterdir|walk|scandir|listdir"
+    r"|write_text|write_bytes)\b"
+    r"|\bclass\s+\w+\s*\(|^\s*@|^\s*type\s+\w+\s*=|\bexcept\s*\*|\bopen\([^)\n]*[,=]\s*[\"'][rbt]*[wax+]",
+    re.MULTILINE,
+)
+# In the sandbox too, the last expression is the result.
+_RUNNER = (
+    "import ast, sys\n"
+    "tree = ast.parse(sys.stdin.read(), 'program.py')\n"
+    "last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None\n"
+    "names = {'__name__': '__main__'}\n"
+    "exec(compile(tree, 'program.py', 'exec'), names)\n"
+    "if last is not None:\n"
+    "    value = eval(compile(ast.Expression(last.value), 'program.py', 'eval'), names)\n"
+    "    if value is not None: print(repr(value))\n"
+)
+_DESCRIPTION = (
+    "Run a small Python program at once: computations, text and data. It starts from nothing each"
+    " time, can read files of the workspace and change none, and has no network. There are the"
+    " usual builtins and " + ", ".join(sorted(_KNOWN)) + "; no generators, inheritance or del."
+)
+_MORE = "What that lacks is run in full Python in the sandbox instead, or with full: true."
+_LOST = (
+    "The system stopped while this ran. Whether it took effect is not known: look before you do it"
+    " again."
+)
+_STOPPED: Mapping[RunEnd, str] = {
+    "time": "stopped: it took too long",
+    "memory": "stopped: it used too much memory",
+    "output": "stopped: it printed too much",
+    "crashed": "stopped: the interpreter crashed on it",
+}
+
+
+def python(
+    interpreter: CodeInterpreter, sandbox: Sandbox | None = None, workspace: Workspace | None = None
+) -> Tool:
+    """Run Python. A program that needs what the interpreter lacks runs in the sandbox, if it was
+    judged as one that may write: a climb is no way around a permission."""
+    runs = _PythonRuns(interpreter, sandbox, workspace)
+    return Tool(
+        spec=ToolSpec(
+            name="python",
+            description=_DESCRIPTION if sandbox is None else f"{_DESCRIPTION} {_MORE}",
+            input_schema=_schema(has_sandbox=sandbox is not None),
+        ),
+        run=runs.run,
+        traits=runs.traits,
+        probe=None if sandbox is None else runs.probe,
+        invalid=partial(_invalid, has_sandbox=sandbox is not None),
+        preview=_preview,
+    )
+
+
+def _schema(*, has_sandbox: bool) -> dict[str, object]:
+    code = {"type": "string", "description": "The program; its last expression is the result."}
+    full = {
+        "type": "boolean",
+        "description": "Run it in full Python, in the sandbox.",
+        "default": False,
+    }
+    return {
+        "type": "object",
+        "properties": {"code": code, "full": full} if has_sandbox else {"code": code},
+        "required": ["code"],
+        "additionalProperties": False,
+    }
+
+
+def _invalid(given: Mapping[str, object], *, has_sandbox: bool) -> str | None:
+    known = ("code", "full") if has_sandbox else ("code",)
+    problems = [
+        f"{name}: unknown; the fields are: {', '.join(known)}"
+        for name in given
+        if name not in known
+    ]
+    code = given.get("code")
+    if not isinstance(code, str) or not code.strip():
+        problems.append("code: must be a program")
+    elif len(code.encode("utf-8", "replace")) > _MAX_CODE_BYTES:
+        problems.append(f"code: over {_MAX_CODE_BYTES} bytes")
+    if not isinstance(given.get("full", False), bool):
+        problems.append("full: must be true or false")
+    if not problems:
+        return None
+    return "\n".join(["The input is not valid:", *(f"- {problem}" for problem in problems)])
+
+
+async def _preview(call: Call) -> str | None:
+    return str(call.input.get("code", ""))
+
+
+def needs_full_python(code: str) -> bool:
+    """Whether a program, by its words, needs what the interpreter does not have."""
+    modules = {
+        name.strip().partition(" ")[0].partition(".")[0]
+        for found in _IMPORTS.findall(code)
+        for name in str(found).partition(" import ")[0].split(",")
+    }
+    return not modules <= _KNOWN or _NEEDS_MORE.search(code) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _PythonRuns:
+    interpreter: CodeInterpreter
+    sandbox: Sandbox | None
+    workspace: Workspace | None
+    collected: set[str] = field(default_factory=set[str])
+    """Keys whose results were given to the harness, and which the sandbox still keeps."""
+
+    def traits(self, given: Mapping[str, object]) -> Traits:
+        return Traits(in_doubt="probe") if self._may_climb(given) else SAFE_READ
+
+    def _may_climb(self, given: Mapping[str, object]) -> bool:
+        if self.sandbox is None:
+            return False
+        return given.get("full") is True or needs_full_python(str(given.get("code", "")))
+
+    async def run(self, call: Call) -> ToolResult:
+        code = str(call.input.get("code", ""))
+        if self.sandbox is not None and call.input.get("full") is True:
+            return await self._climb(self.sandbox, call, code, "")
+        finished = await self.interpreter.run(code, self.workspace)
+        if finished.run_end == "unsupported" and self.sandbox is not None:
+            why = finished.message.strip().rpartition("\n")[2]
+            if self._may_climb(call.input):
+                note = f"[run in full Python, in the sandbox: {why}]"
+                return await self._climb(self.sandbox, call, code, note)
+            return _interpreter_result(
+                finished, "full Python may have it: call again with full: true"
+            )
+        return _interpreter_result(finished, "")
+
+    async def probe(self, call: Call) -> ToolResult | None:
+        if self.sandbox is None:
+            return None
+        try:
+            ran = await self.sandbox.find_result(call.idempotency_key)
+        except SandboxFailed:
+            return ToolResult.text(_LOST, ok=False, error="in_doubt")
+        self.collected.add(call.idempotency_key)
+        return None if ran is None else _sandbox_result(ran, "")
+
+    async def _climb(self, sandbox: Sandbox, call: Call, code: str, note: str) -> ToolResult:
+        wanted = ExecRequest(
+            key=call.idempotency_key,
+            argv=("python3", "-c", _RUNNER),
+            stdin=code.encode("utf-8", "replace"),
+            wall_seconds=_SANDBOX_SECONDS,
+        )
+        try:
+            # Calls that may climb run alone: what came before this one is in the log.
+            while self.collected:
+                await sandbox.forget(self.collected.pop())
+            ran = await sandbox.run(wanted)
+        except SandboxFailed as error:
+            return ToolResult.text(f"Not run: {error}", ok=False, error="unavailable")
+        self.collected.add(call.idempotency_key)
+        return _sandbox_result(ran, note)
+
+
+def _interpreter_result(interpreter_result: InterpreterResult, advice: str) -> ToolResult:
+    ok = interpreter_result.run_end == "done"
+    stopped = _STOPPED.get(interpreter_result.run_end)
+    parts = [
+        interpreter_result.output.rstrip("\n"),
+        interpreter_result.value,
+        f"[{stopped}]" if stopped else interpreter_result.message,
+        f"[{advice}]" if advice else "",
+    ]
+    error: Failure = "timed_out" if interpreter_result.run_end == "time" else "failed"
+    return _tool_result(parts, ok=ok, error=error)
+
+
+def _sandbox_result(exec_result: ExecResult, note: str) -> ToolResult:
+    if exec_result.stop_cause == "lost":
+        return ToolResult.text(_LOST, ok=False, error="in_doubt")
+    ended = (
+        f"exit status {exec_result.status}"
+        if exec_result.stop_cause is None
+        else f"stopped: {exec_result.stop_cause}"
+    )
+    ok = exec_result.status == 0 and exec_result.stop_cause is None
+    parts = [note, _text(exec_result.stdout), _text(exec_result.stderr), "" if ok else f"[{ended}]"]
+    return _tool_result(
+        parts, ok=ok, error="timed_out" if exec_result.stop_cause == "time" else "failed"
+    )
+
+
+def _tool_result(parts: list[str], *, ok: bool, error: Failure) -> ToolResult:
+    text = "\n".join(part for part in parts if part) or "(no output)"
+    return ToolResult.text(
+        text.encode("utf-8", "replace").decode(), ok=ok, error=None if ok else error
+    )
+
+
+def _text(stream: CapturedOutput) -> str:
+    left_out = f"\n[... {stream.left_out} bytes left out ...]\n".encode()
+    content = stream.head + (left_out if stream.left_out > 0 else b"") + stream.tail
+    return content.decode("utf-8", "replace").replace("\x1b", "").rstrip("\n")

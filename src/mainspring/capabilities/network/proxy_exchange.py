@@ -1,0 +1,290 @@
+"""One request passed on over a connection of its own, and its answer passed back, cleaned.
+
+No two requests share a connection to a server, so none can hide in another.
+"""
+
+from __future__ import annotations
+
+import ssl
+import zlib
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+
+import anyio
+import anyio.lowlevel
+from anyio.abc import ByteStream
+from anyio.streams.tls import TLSStream
+
+from mainspring.capabilities.network import http1
+from mainspring.capabilities.network.http1 import (
+    Header,
+    Http1Request,
+    Http1Response,
+    HttpConnection,
+    HttpError,
+    ProxyLimits,
+)
+from mainspring.capabilities.network.placeholders import Placeholders
+from mainspring.capabilities.network.rules import PORTS, EgressRequest
+
+_INFLATED = 1 << 16
+_UNCLEANABLE = (b"accept-encoding", b"range", b"if-range", b"x-ms-range")
+"""What asks for an answer that is packed or in parts: no part need have a whole secret in it."""
+_COMPRESSED = frozenset((b"gzip", b"x-gzip", b"deflate"))
+CONNECTION_ERRORS = (
+    OSError,
+    TimeoutError,
+    anyio.BrokenResourceError,
+    anyio.ClosedResourceError,
+    anyio.EndOfStream,
+)
+"""How a connection ends that does not end well."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upstream:
+    """A server, found and judged."""
+
+    request: EgressRequest
+    addresses: tuple[str, ...]
+    trust: ssl.SSLContext | None
+    """Without it, the connection is in the clear."""
+
+    @property
+    def authority(self) -> str:
+        options = self.request
+        return (
+            options.host
+            if options.port == PORTS[options.scheme]
+            else f"{options.host}:{options.port}"
+        )
+
+
+@asynccontextmanager
+async def connect_upstream(
+    upstream: Upstream, proxy_limits: ProxyLimits
+) -> AsyncGenerator[HttpConnection, None]:
+    """
+    Raises:
+        Malformed: none of its addresses answers, or its certificate is not for this host.
+    """
+    stream = await _connect(upstream, proxy_limits)
+    try:
+        yield HttpConnection(stream, proxy_limits, is_server=True)
+    finally:
+        with anyio.CancelScope(shield=True, deadline=anyio.current_time() + 1):
+            await anyio.aclose_forcefully(stream)
+
+
+async def _connect(upstream: Upstream, proxy_limits: ProxyLimits) -> ByteStream:
+    why = "no answer"
+    for address in upstream.addresses:
+        try:
+            with anyio.fail_after(proxy_limits.head_seconds):
+                stream = await anyio.connect_tcp(address, upstream.request.port)
+                if upstream.trust is None:
+                    return stream
+                return await _start_tls(stream, upstream.request.host, upstream.trust)
+        except ssl.SSLCertVerificationError as error:
+            why = f"its certificate is not to be trusted: {error.verify_message}"
+        except CONNECTION_ERRORS as error:
+            why = f"no connection: {type(error).__name__}"
+    raise HttpError(502, f"{upstream.request.host}: {why}")
+
+
+async def _start_tls(stream: ByteStream, host: str, trust: ssl.SSLContext) -> ByteStream:
+    try:
+        return await TLSStream.wrap(
+            stream, hostname=host, ssl_context=trust, standard_compatible=False
+        )
+    except BaseException:
+        await anyio.aclose_forcefully(stream)
+        raise
+
+
+class ProxyExchange:
+    """Passes one request on and its answer back."""
+
+    def __init__(
+        self,
+        client: HttpConnection,
+        http1_request: Http1Request,
+        placeholders: Placeholders,
+        proxy_limits: ProxyLimits,
+    ) -> None:
+        self._client = client
+        self._http1_request = http1_request
+        self._placeholders = placeholders
+        self._proxy_limits = proxy_limits
+        self._is_whole = True
+        self.is_answered = False
+        """Whether the client has heard anything yet."""
+        self.status: int | None = None
+        self.credentials: tuple[str, ...] = ()
+
+    async def run(self, upstream: Upstream) -> bool:
+        """Whether the client's connection can be used again.
+
+        Raises:
+            Malformed: one of the two said what cannot be passed on.
+        """
+        framing = http1.request_framing(self._http1_request)
+        if isinstance(framing, int) and framing > self._proxy_limits.request_bytes:
+            raise HttpError(
+                413, f"the body is longer than {self._proxy_limits.request_bytes} bytes"
+            )
+        async with connect_upstream(upstream, self._proxy_limits) as server:
+            try:
+                await self._ask(server, upstream, framing)
+                response = await self._answer(server)
+            except CONNECTION_ERRORS as error:
+                raise HttpError(502, f"{upstream.request.host} stopped answering") from error
+            self.status = response.status
+            return await self._pass_back(server, response)
+
+    async def _ask(
+        self, server: HttpConnection, upstream: Upstream, framing: http1.Framing
+    ) -> None:
+        plain = [(b"Accept-Encoding", b"identity")] if self._placeholders else []
+        dropped = {b"host", *(_UNCLEANABLE if self._placeholders else ())}
+        headers = [
+            header
+            for header in http1.end_to_end(self._http1_request.headers)
+            if header[0].lower() not in dropped
+        ]
+        if upstream.trust is not None:
+            filled = self._placeholders.fill(upstream.request.host, headers)
+            headers, self.credentials = list(filled.headers), filled.names
+        own: list[Header] = [
+            (b"Host", upstream.authority.encode()),
+            *plain,
+            (b"Connection", b"close"),
+            *_length(framing),
+        ]
+        target = self._http1_request.target
+        if target.startswith("http://"):
+            target = http1.absolute_form(target)[1]
+        await server.send(
+            http1.encode_head(f"{self._http1_request.method} {target} HTTP/1.1", [*own, *headers])
+        )
+        await self._pass_on(server, framing)
+
+    async def _pass_on(self, server: HttpConnection, framing: http1.Framing) -> None:
+        if not framing:
+            return
+        if http1.header_values(self._http1_request.headers, b"expect"):
+            await self._client.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+        body = self._client.body(framing, max_bytes=self._proxy_limits.request_bytes)
+        async with aclosing(body):
+            async for piece in body:
+                try:
+                    await server.send(http1.chunk(piece) if framing == "chunked" else piece)
+                except CONNECTION_ERRORS:  # it has heard enough; perhaps it has said why
+                    self._is_whole = False
+                    return
+        if framing == "chunked":
+            await server.send(http1.LAST_CHUNK)
+
+    async def _answer(self, server: HttpConnection) -> Http1Response:
+        while True:
+            head = await server.head(idle_seconds=self._proxy_limits.idle_seconds)
+            if head is None:
+                raise HttpError(502, "the server closed the connection")
+            response = http1.parse_response(head, self._proxy_limits)
+            if response.status == 101:
+                raise HttpError(502, "the server wants to speak something else than HTTP")
+            if response.status == 206 and self._placeholders:
+                raise HttpError(502, "a part of an answer cannot be cleaned of secrets")
+            if response.status >= 200:
+                return response
+
+    async def _pass_back(self, server: HttpConnection, http1_response: Http1Response) -> bool:
+        framing = http1.response_framing(http1_response, self._http1_request.method)
+        packing = _content_encoding(http1_response) if self._placeholders else None
+        stays = self._is_whole and http1.keeps_alive(self._http1_request)
+        sent: list[Header] = [
+            (name, self._placeholders.clean(value))
+            for name, value in http1.end_to_end(http1_response.headers)
+            if self._placeholders.clean(name) == name
+            and (packing is None or name.lower() != b"content-encoding")
+        ]
+        is_changed = bool(self._placeholders)  # nobody knows yet how long it will be
+        is_chunked = self._http1_request.minor == 1 and (is_changed or not isinstance(framing, int))
+        if framing == 0:
+            sent += self._told_length(http1_response)
+        elif is_chunked:
+            sent.append((b"Transfer-Encoding", b"chunked"))
+        elif isinstance(framing, int) and not is_changed:
+            sent.append((b"Content-Length", str(framing).encode()))
+        sent.append((b"Connection", b"keep-alive" if stays else b"close"))
+        self.is_answered = True
+        await self._client.send(http1.encode_head(f"HTTP/1.1 {http1_response.status} ", sent))
+        async with aclosing(self._cleaned(server, framing, packing)) as pieces:
+            async for piece in pieces:
+                if piece:
+                    await self._client.send(http1.chunk(piece) if is_chunked else piece)
+        if is_chunked and framing != 0:
+            await self._client.send(http1.LAST_CHUNK)
+        return stays
+
+    async def _cleaned(
+        self, server: HttpConnection, framing: http1.Framing, packing: bytes | None
+    ) -> AsyncGenerator[bytes, None]:
+        cleaner = self._placeholders.cleaner()
+        body = server.body(framing, max_bytes=self._proxy_limits.response_bytes)
+        unpacked = body if packing is None else _decompress(body, self._proxy_limits.response_bytes)
+        async with aclosing(body), aclosing(unpacked):
+            async for piece in unpacked:
+                yield cleaner.feed(piece)
+        yield cleaner.end()
+
+    def _told_length(self, http1_response: Http1Response) -> list[Header]:
+        """Of an answer without a body: nothing, or what it would have been for HEAD."""
+        if http1_response.status in (204, 304):
+            return []
+        told = http1.header_values(http1_response.headers, b"content-length")
+        told = told if self._http1_request.method == "HEAD" else [b"0"]
+        return [(b"Content-Length", item) for item in told]
+
+
+def _length(framing: http1.Framing) -> Sequence[Header]:
+    if framing == "chunked":
+        return [(b"Transfer-Encoding", b"chunked")]
+    return [(b"Content-Length", str(framing).encode())] if framing else []
+
+
+def _content_encoding(http1_response: Http1Response) -> bytes | None:
+    """How the answer is packed although we asked for it plain.
+
+    Raises:
+        Malformed: in a way that cannot be looked into.
+    """
+    codings = (
+        b",".join(http1.header_values(http1_response.headers, b"content-encoding")).strip().lower()
+    )
+    if codings in (b"", b"identity"):
+        return None
+    if codings not in _COMPRESSED:
+        raise HttpError(502, "the answer is packed in a way that cannot be cleaned of secrets")
+    return codings
+
+
+async def _decompress(
+    packed: AsyncGenerator[bytes, None], max_bytes: int
+) -> AsyncGenerator[bytes, None]:
+    inflate = zlib.decompressobj(wbits=47)  # gzip or zlib, whichever it is
+    size = 0
+    async for piece in packed:
+        while piece:
+            try:
+                plain = inflate.decompress(piece, _INFLATED)
+            except zlib.error as error:
+                raise HttpError(502, "the answer is not packed as it says") from error
+            piece = inflate.unconsumed_tail
+            size += len(plain)
+            if size > max_bytes:
+                raise HttpError(502, f"the answer is longer than {max_bytes} bytes")
+            yield plain
+            await anyio.lowlevel.checkpoint()
+    yield inflate.flush()

@@ -1,0 +1,209 @@
+"""A page for a tool, fetched from this side of the sandbox under the same rules as the proxy's."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import SplitResult, urljoin, urlsplit
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from mainspring.capabilities.network.addresses import Resolver, resolve_allowed, system_resolver
+from mainspring.capabilities.network.rules import (
+    PORTS,
+    EgressRequest,
+    EgressRule,
+    EgressRules,
+    Scheme,
+    host_name,
+)
+from mainspring.core.errors import NetworkRefused
+from mainspring.core.facts import NetworkRequested
+from mainspring.core.ports import FetchResponse
+
+_REDIRECTS = (301, 302, 303, 307, 308)
+_MOST_HOPS = 5
+_LONGEST_URL = 4096
+_HEADERS = {
+    "Accept": "text/html, text/markdown, text/plain, application/json;q=0.9, */*;q=0.5",
+    "User-Agent": "Mainspring",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Hop:
+    url: str
+    egress_request: EgressRequest
+    egress_rule: EgressRule
+
+
+class WebFetch:
+    """A `Fetch`."""
+
+    def __init__(
+        self,
+        egress_rules: EgressRules,
+        audit: Callable[[NetworkRequested], None],
+        *,
+        resolver: Resolver = system_resolver,
+        trust: ssl.SSLContext | None = None,
+        seconds: float = 30.0,
+    ) -> None:
+        self._egress_rules = egress_rules
+        self._audit = audit
+        self._resolver = resolver
+        self._trust = trust or ssl.create_default_context()
+        self._timeout = aiohttp.ClientTimeout(total=seconds)
+
+    async def __call__(self, url: str, *, max_bytes: int) -> FetchResponse:
+        hop = self._allowed(url)
+        for _ in range(_MOST_HOPS):
+            page, target = await self._get(hop, max_bytes)
+            if target is None:
+                return page
+            onward = urljoin(hop.url, target)
+            if host_name(_split(onward).hostname or "") != hop.egress_request.host:
+                return _redirect_page(page, onward)
+            hop = self._allowed(onward)
+        raise NetworkRefused(f"{url} leads on and on: more than {_MOST_HOPS} times")
+
+    def _allowed(self, url: str) -> _Hop:
+        options = _egress_request(url)
+        rule = self._egress_rules.allowing(options)
+        if rule is None:
+            self._tell(options, None, status=None)
+            plain = " over http; try https" * (options.scheme == "http")
+            raise NetworkRefused(f"{options.host} is not among the allowed hosts{plain}")
+        return _Hop(url, options, rule)
+
+    async def _get(self, hop: _Hop, max_bytes: int) -> tuple[FetchResponse, str | None]:
+        """The page, and where it says that it is instead."""
+        options = hop.egress_request
+        besides = self._egress_rules.addresses(options.host, options.port, options.scheme)
+        status: int | None = None
+        try:
+            addresses = await resolve_allowed(options.host, self._resolver, besides=besides)
+            connector = aiohttp.TCPConnector(
+                resolver=PinnedResolver(options.host, addresses),
+                ssl=self._trust,
+                use_dns_cache=False,
+            )
+            async with (
+                aiohttp.ClientSession(
+                    connector=connector, timeout=self._timeout, trust_env=False, headers=_HEADERS
+                ) as session,
+                session.get(hop.url, allow_redirects=False) as response,
+            ):
+                status = response.status
+                target = response.headers.get("Location") if status in _REDIRECTS else None
+                return await _page(response, hop.url, max_bytes), target
+        except NetworkRefused:
+            self._tell(options, None, status=None)
+            raise
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+            raise NetworkRefused(f"{options.host}: {_error_text(error)}") from error
+        finally:
+            if status is not None:
+                self._tell(options, hop.egress_rule, status=status)
+
+    def _tell(
+        self, egress_request: EgressRequest, egress_rule: EgressRule | None, *, status: int | None
+    ) -> None:
+        self._audit(
+            NetworkRequested(
+                host=egress_request.host,
+                decision="deny" if egress_rule is None else "allow",
+                rule=None if egress_rule is None else egress_rule.host,
+                method=egress_request.method,
+                path=egress_request.path[:500],
+                status=status,
+            )
+        )
+
+
+class PinnedResolver(AbstractResolver):
+    """Answers with the addresses that were judged, whatever the name leads to by now."""
+
+    def __init__(self, host: str, addresses: tuple[str, ...]) -> None:
+        self._host = host
+        self._addresses = addresses
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        if host != self._host:
+            raise OSError(f"{host} was not asked for")
+        return [
+            ResolveResult(
+                hostname=host,
+                host=address,
+                port=port,
+                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+                proto=0,
+                flags=socket.AI_NUMERICHOST,
+            )
+            for address in self._addresses
+        ]
+
+    async def close(self) -> None:
+        return None
+
+
+async def _page(response: aiohttp.ClientResponse, url: str, max_bytes: int) -> FetchResponse:
+    content = bytearray()
+    async for piece in response.content.iter_any():
+        content += piece
+        if len(content) > max_bytes:
+            break
+    return FetchResponse(
+        url=url,
+        status=response.status,
+        media_type=response.content_type,
+        content=bytes(content[:max_bytes]),
+        is_cut=len(content) > max_bytes,
+    )
+
+
+def _redirect_page(page: FetchResponse, target: str) -> FetchResponse:
+    note = f"This page has moved to another host: {target}\nFetch it from there if you need it.\n"
+    return FetchResponse(
+        url=page.url, status=page.status, media_type="text/plain", content=note.encode()
+    )
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError as error:
+        raise NetworkRefused(f"this is no URL: {error}") from error
+
+
+def _egress_request(url: str) -> EgressRequest:
+    if len(url) > _LONGEST_URL or not url.isprintable() or " " in url:
+        raise NetworkRefused("this is no URL")
+    parts = _split(url)
+    schemes: dict[str, Scheme] = {"https": "https", "http": "http"}
+    scheme = schemes.get(parts.scheme)
+    if scheme is None:
+        raise NetworkRefused("a URL begins with https://")
+    if "@" in parts.netloc:
+        raise NetworkRefused("a URL with a name or password in it is not fetched")
+    host = host_name(parts.hostname or "")
+    if host is None:
+        raise NetworkRefused(f"{parts.hostname}: a host is called by its name, not by an address")
+    try:
+        port = parts.port or PORTS[scheme]
+    except ValueError as error:
+        raise NetworkRefused(f"{host}: {error}") from error
+    return EgressRequest(scheme, host, port, "GET", parts.path or "/")
+
+
+def _error_text(error: Exception) -> str:
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return "its certificate is not to be trusted"
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return f"no answer ({type(error).__name__})"

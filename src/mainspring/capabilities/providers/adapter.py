@@ -1,0 +1,101 @@
+"""One request and its answer: what every adapter does between its encoder and its parser."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
+from typing import Protocol
+
+import msgspec
+
+from mainspring.capabilities.providers.http_client import (
+    Endpoint,
+    HttpCall,
+    HttpClient,
+    ResponsePart,
+    ResponseStarted,
+    WholeResponse,
+)
+from mainspring.capabilities.providers.provider_errors import excerpt
+from mainspring.core.errors import ProviderFailed
+from mainspring.core.model import Delta, Reply, Stalled
+
+
+class ReplyParser(Protocol):
+    """Reads one answer in one wire format."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Anything at all has come that the format knows."""
+        ...
+
+    @property
+    def is_complete(self) -> bool:
+        """The provider has said how the reply ended; only its usage may still be missing."""
+        ...
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing more will come."""
+        ...
+
+    def feed(self, data: bytes) -> Sequence[Delta]: ...
+
+    def take(self, body: bytes) -> None:
+        """The whole answer at once, instead of `feed`."""
+        ...
+
+    def reply(self, provider_request_id: str | None) -> Reply: ...
+
+
+async def stream_reply(
+    http_client: HttpClient, http_call: HttpCall, reply_parser: ReplyParser
+) -> AsyncGenerator[Delta | Reply, None]:
+    """Deltas as they come, then the reply.
+
+    A connection that fails after the provider has said how the reply ended does not matter.
+    """
+    opened = ResponseStarted(None)
+    try:
+        async with aclosing(http_client.exchange(http_call)) as arrivals:
+            async for arrival in arrivals:
+                if isinstance(arrival, ResponseStarted):
+                    opened = arrival
+                for delta in _deltas(arrival, reply_parser, http_call.endpoint):
+                    yield delta
+                if reply_parser.is_over:
+                    opened.is_answered = True
+                    break
+    except ProviderFailed as failure:
+        if failure.kind not in ("connection", "stalled") or not reply_parser.is_complete:
+            raise
+    if not reply_parser.is_complete:
+        raise _truncated_reply(http_call, reply_parser)
+    yield reply_parser.reply(opened.provider_request_id)
+
+
+def _deltas(
+    response_part: ResponsePart, reply_parser: ReplyParser, endpoint: Endpoint
+) -> Iterator[Delta]:
+    try:
+        match response_part:
+            case list():
+                for data in response_part:
+                    yield from reply_parser.feed(data)
+            case Stalled():
+                yield response_part
+            case WholeResponse(body=body):
+                reply_parser.take(body)
+            case ResponseStarted():
+                pass
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        told = excerpt(str(error), secret=endpoint.secret)
+        what = f"the answer is not what its API promises: {told}"
+        raise ProviderFailed(endpoint.provider, "malformed", what) from error
+
+
+def _truncated_reply(http_call: HttpCall, reply_parser: ReplyParser) -> ProviderFailed:
+    if reply_parser.has_begun:
+        what = "the stream ended before the reply did"
+        return ProviderFailed(http_call.endpoint.provider, "connection", what)
+    return ProviderFailed(http_call.endpoint.provider, "malformed", "the answer holds no reply")

@@ -1,0 +1,110 @@
+"""A circuit breaker: a model that keeps failing is left alone for a while, then tried once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from mainspring.capabilities.providers.retry import ACCESS_LOST
+from mainspring.core.errors import ProviderFailed
+
+BreakerState: TypeAlias = Literal["closed", "open", "half_open"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerSettings:
+    failures: int = 3
+    """Calls in a row, each with its retries, that open it."""
+    cooldown_seconds: float = 30.0
+    max_cooldown_seconds: float = 600.0
+    """Every failed probe doubles the cooldown, up to this."""
+    access_cooldown_seconds: float = 60.0
+    """After a key was refused, which opens it at once: keys do not come back by themselves."""
+
+
+class BreakerPermit:
+    """A call that was let out. It ends in one of these; what comes after the first is no more."""
+
+    def __init__(self, circuit_breaker: CircuitBreaker) -> None:
+        self._circuit_breaker = circuit_breaker
+
+    def succeed(self) -> None:
+        self._circuit_breaker.succeeded(self)
+
+    def fail(self, failure: ProviderFailed) -> None:
+        self._circuit_breaker.failed(self, failure)
+
+    def release(self) -> None:
+        """The call ended without telling anything about the model: cancelled, or our fault."""
+        self._circuit_breaker.released(self)
+
+
+class CircuitBreaker:
+    """Closed, open until a moment, or half open: then one call at a time may probe."""
+
+    def __init__(self, settings: BreakerSettings, clock: Callable[[], float]) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._failures = 0
+        self._openings = 0
+        self._open_until: float | None = None
+        self._probe: BreakerPermit | None = None
+        self.opened_by: ProviderFailed | None = None
+
+    @property
+    def state(self) -> BreakerState:
+        if self._open_until is None:
+            return "closed"
+        return "open" if self._clock() < self._open_until else "half_open"
+
+    @property
+    def seconds_left(self) -> float:
+        """Until a probe is let through; 0 unless it is open."""
+        return 0.0 if self._open_until is None else max(0.0, self._open_until - self._clock())
+
+    @property
+    def is_admitting(self) -> bool:
+        return self.state == "closed" or (self.state == "half_open" and self._probe is None)
+
+    def admit(self) -> BreakerPermit | None:
+        """A call that may go out, or none."""
+        if not self.is_admitting:
+            return None
+        admission = BreakerPermit(self)
+        if self.state == "half_open":
+            self._probe = admission
+        return admission
+
+    def succeeded(self, breaker_permit: BreakerPermit) -> None:
+        if self._is_late(breaker_permit):
+            return
+        self._failures = 0
+        self._openings = 0
+        self._open_until = None
+        self._probe = None
+
+    def failed(self, breaker_permit: BreakerPermit, failure: ProviderFailed) -> None:
+        if self._is_late(breaker_permit):
+            return
+        was_probe, self._probe = self._probe is not None, None
+        self._failures += 1
+        is_lost = failure.kind in ACCESS_LOST
+        if is_lost or was_probe or self._failures >= self._settings.failures:
+            self.opened_by = failure
+            seconds = max(self._cooldown(is_lost=is_lost), failure.retry_after_seconds or 0.0)
+            self._open_until = self._clock() + seconds
+            self._openings += 1
+
+    def released(self, breaker_permit: BreakerPermit) -> None:
+        if self._probe is breaker_permit:
+            self._probe = None
+
+    def _is_late(self, breaker_permit: BreakerPermit) -> bool:
+        """It went out before others opened the breaker: from then on, only a probe counts."""
+        return self._open_until is not None and self._probe is not breaker_permit
+
+    def _cooldown(self, *, is_lost: bool) -> float:
+        settings = self._settings
+        first = settings.access_cooldown_seconds if is_lost else settings.cooldown_seconds
+        return min(settings.max_cooldown_seconds, first * 2**self._openings)

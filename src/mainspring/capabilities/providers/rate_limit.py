@@ -1,0 +1,95 @@
+"""How fast one provider may be asked: calls at once, requests a minute, tokens a minute."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import anyio
+
+from mainspring.capabilities.providers.retry import Timing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateLimitSettings:
+    """None: no limit."""
+
+    max_concurrent: int | None = 16
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+
+
+class TokenBucket:
+    """A minute's allowance that refills evenly. It may go into debt; a debt is waited off.
+
+    Whoever comes takes at once and is told how long to wait, so the order of coming is kept and
+    a request larger than the whole allowance still gets its turn.
+    """
+
+    def __init__(self, per_minute: int, now: float) -> None:
+        self._per_second = per_minute / 60
+        self._full = float(per_minute)
+        self._level = self._full
+        self._at = now
+
+    def take(self, amount: float, now: float) -> float:
+        """Take and return the seconds to wait for it; a negative amount gives back."""
+        self._level = min(self._full, self._level + (now - self._at) * self._per_second)
+        self._at = now
+        self._level = min(self._full, self._level - amount)
+        return max(0.0, -self._level / self._per_second)
+
+
+class TokenReservation:
+    """What one call was expected to use; correct it once the provider has counted."""
+
+    def __init__(self, estimated: int) -> None:
+        self.estimated = estimated
+        self.used = estimated
+
+
+class RateLimiter:
+    """One provider's limits, shared by all calls to it."""
+
+    def __init__(self, settings: RateLimitSettings, timing: Timing) -> None:
+        now = timing.clock()
+        self._timing = timing
+        self._slots = anyio.Semaphore(settings.max_concurrent) if settings.max_concurrent else None
+        self._requests = _bucket(settings.requests_per_minute, now)
+        self._tokens = _bucket(settings.tokens_per_minute, now)
+
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether an estimate of a request's tokens is of any use: it takes a look at all of it."""
+        return self._tokens is not None
+
+    @asynccontextmanager
+    async def slot(self, estimated_tokens: int) -> AsyncGenerator[TokenReservation, None]:
+        """Wait for a turn and hold it; what the call really used is set on what is yielded."""
+        tokens = TokenReservation(estimated_tokens)
+        if self._slots is not None:
+            await self._slots.acquire()
+        try:
+            await self._wait(estimated_tokens)
+            yield tokens
+        finally:
+            if self._tokens is not None:
+                self._tokens.take(tokens.used - tokens.estimated, self._timing.clock())
+            if self._slots is not None:
+                self._slots.release()
+
+    async def _wait(self, tokens: int) -> None:
+        now = self._timing.clock()
+        waits = [
+            bucket.take(amount, now)
+            for bucket, amount in ((self._requests, 1), (self._tokens, tokens))
+            if bucket is not None
+        ]
+        seconds = max(waits, default=0.0)
+        if seconds > 0:
+            await self._timing.sleep(seconds)
+
+
+def _bucket(per_minute: int | None, now: float) -> TokenBucket | None:
+    return None if per_minute is None else TokenBucket(per_minute, now)

@@ -1,0 +1,124 @@
+"""Which models a task is given to: rules as data, then a classifier if there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from mainspring.core.errors import InvalidInput
+from mainspring.core.model import Model, Request
+
+Role: TypeAlias = Literal["main", "small", "judge", "embed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCandidate:
+    id: str
+    """`provider:name`, as the catalog has it."""
+    model: Model
+
+    @property
+    def provider(self) -> str:
+        return self.id.partition(":")[0]
+
+    @property
+    def name(self) -> str:
+        """As the provider calls it."""
+        return self.id.partition(":")[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoutingTask:
+    """What the rules look at, besides the request."""
+
+    role: Role = "main"
+    agent: str = ""
+    skills: tuple[str, ...] = ()
+
+
+class RoutingRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Applies if everything it names fits. Names are shell patterns."""
+
+    use: str
+    """A role, whose candidates then answer, or a candidate's id, which is then asked first."""
+    role: Role = "main"
+    agent: str | None = None
+    skill: str | None = None
+    min_tools: int | None = None
+    max_tools: int | None = None
+
+    def fits(self, routing_task: RoutingTask, request: Request) -> bool:
+        tools = len(request.tools)
+        return (
+            self.role == routing_task.role
+            and (self.agent is None or fnmatchcase(routing_task.agent, self.agent))
+            and (self.skill is None or any(fnmatchcase(s, self.skill) for s in routing_task.skills))
+            and (self.min_tools is None or tools >= self.min_tools)
+            and (self.max_tools is None or tools <= self.max_tools)
+        )
+
+
+Classifier: TypeAlias = Callable[[RoutingTask, Request], Awaitable[str | None]]
+"""Answers with what a rule's `use` may be, or None: the role's own candidates."""
+
+
+class Routing:
+    """The candidates of each role, and which of them a task is given to."""
+
+    def __init__(
+        self,
+        roles: Mapping[Role, Sequence[ModelCandidate]],
+        rules: Sequence[RoutingRule] = (),
+        classifier: Classifier | None = None,
+    ) -> None:
+        """Raises InvalidInput if a role is empty or a rule names what there is not."""
+        self._roles = {role: tuple(candidates) for role, candidates in roles.items()}
+        self._rules = tuple(rules)
+        self._classifier = classifier
+        empty = [role for role, candidates in self._roles.items() if not candidates]
+        if empty:
+            raise InvalidInput(f"no models for {', '.join(empty)}")
+        for rule in self._rules:
+            self._ordered(rule.role, rule.use)
+
+    def candidates(self, role: Role) -> tuple[ModelCandidate, ...]:
+        """A role that has none of its own uses those of `main`.
+
+        Raises:
+            InvalidInput: `main` has none either.
+        """
+        found = self._roles.get(role) or self._roles.get("main")
+        if not found:
+            raise InvalidInput(f"no models for {role}")
+        return found
+
+    def all(self) -> tuple[ModelCandidate, ...]:
+        listed = (candidate for candidates in self._roles.values() for candidate in candidates)
+        return tuple({candidate.id: candidate for candidate in listed}.values())
+
+    async def choose(
+        self, routing_task: RoutingTask, request: Request
+    ) -> tuple[ModelCandidate, ...]:
+        """In the order they are to be asked."""
+        for rule in self._rules:
+            if rule.fits(routing_task, request):
+                return self._ordered(routing_task.role, rule.use)
+        if self._classifier is not None:
+            use = await self._classifier(routing_task, request)
+            if use is not None:
+                return self._ordered(routing_task.role, use)
+        return self.candidates(routing_task.role)
+
+    def _ordered(self, role: Role, use: str) -> tuple[ModelCandidate, ...]:
+        for known, candidates in self._roles.items():
+            if known == use:
+                return candidates
+        others = self.candidates(role)
+        for candidate in self.all():
+            if candidate.id == use:
+                return (candidate, *(other for other in others if other.id != use))
+        raise InvalidInput(f"a rule uses {use!r}, which is neither a role nor one of its models")

@@ -1,0 +1,135 @@
+"""A model that plays a script out of a file: its words are written down, all that it does is real.
+
+Its answer is a function of the request alone. So threads that work beside each other get each their
+own, and a session that was killed goes on where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+import msgspec
+import yaml
+from msgspec import Struct
+
+from mainspring.capabilities.providers.scripted import (
+    ScriptAnswer,
+    Scripted,
+    ScriptLine,
+    calls,
+    fails,
+    says,
+)
+from mainspring.core.content import TextBlock, plain_text
+from mainspring.core.errors import InvalidInput
+from mainspring.core.model import Assistant, Message, Request, ToolResultBlock
+
+_DEEPEST = 20
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C is 20 times as fast
+_SHOWN = 300
+_NOTE = "<system-note>"
+
+
+class ScriptedCall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    tool: str
+    input: dict[str, object] = {}
+
+
+class ScriptedStep(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One reply."""
+
+    says: str = ""
+    calls: tuple[ScriptedCall, ...] = ()
+    expects: str = ""
+    """Words that the results of the last calls must have. Where they have not, the script stops
+    instead of claiming what did not happen."""
+
+    @property
+    def line(self) -> ScriptLine:
+        words = says(self.says) if self.says else ScriptLine(())
+        return sum((calls(call.tool, **call.input) for call in self.calls), words)
+
+
+class ScriptedPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is answered, reply by reply, to whoever asks for one thing."""
+
+    when: str = ""
+    """Words of what is asked; the first part whose words are there is played. Without any: it is
+    for whatever is asked."""
+    steps: tuple[ScriptedStep, ...]
+
+
+def offline_model(text: str, *, name: str) -> Scripted:
+    """The model that a script in YAML, or JSON, describes; `name` is what people are told of it.
+
+    Raises:
+        InvalidInput: it is no script.
+    """
+    parts = read_script(text, name=name)
+    return Scripted(otherwise=lambda request: _answer(parts, request, name), delta_seconds=0.002)
+
+
+def read_script(text: str, *, name: str) -> tuple[ScriptedPart, ...]:
+    """
+    Raises:
+        InvalidInput: it is no script.
+    """
+    try:
+        written = msgspec.json.encode(_tree(text))  # a date is as it was written
+        return msgspec.json.decode(written, type=tuple[ScriptedPart, ...])
+    except (yaml.YAMLError, msgspec.MsgspecError, TypeError, ValueError) as error:
+        raise InvalidInput(f"{name}: {error}") from error
+
+
+def _tree(text: str) -> object:
+    """What a text says, if it is not deep and has no aliases: a few can stand for millions."""
+    depth = 0
+    for event in cast("Iterator[yaml.Event]", yaml.parse(text, Loader=_LOADER)):  # pyright: ignore[reportUnknownMemberType] (its stubs do not say)
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST or isinstance(event, yaml.AliasEvent):
+            what = "it has aliases" if depth <= _DEEPEST else "it is too deep"
+            raise ValueError(f"line {event.start_mark.line + 1}: {what}")
+    return yaml.load(text, Loader=_LOADER)  # noqa: S506 (one of the safe ones)
+
+
+def _answer(parts: Sequence[ScriptedPart], request: Request, name: str) -> ScriptAnswer:
+    asked, since = _since_last_prompt(request.messages)
+    part = next((item for item in parts if item.when in asked), None)
+    if part is None:
+        return fails("exhausted", f"{name} has no part for {_shorten(asked)!r}")
+    done = sum(isinstance(message, Assistant) for message in since)
+    if done >= len(part.steps):
+        return fails("exhausted", f"{name} ends after {done} steps for {_shorten(asked)!r}")
+    step = part.steps[done]
+    if step.expects and step.expects not in (read := _results(since)):
+        what = f"{name} goes on only where results have {step.expects!r}; they are {_tail(read)!r}"
+        return fails("exhausted", what)
+    return step.line
+
+
+def _since_last_prompt(messages: Sequence[Message]) -> tuple[str, Sequence[Message]]:
+    """What was asked last, and all that came since."""
+    for index in range(len(messages) - 1, -1, -1):
+        message = messages[index]
+        if isinstance(message, Assistant):
+            continue
+        texts = [part.text for part in message.content if isinstance(part, TextBlock)]
+        if said := [text for text in texts if not text.startswith(_NOTE)]:
+            return "\n".join(said), messages[index + 1 :]
+    return "", messages
+
+
+def _results(since: Sequence[Message]) -> str:
+    last = since[-1].content if since else ()
+    return "\n".join(plain_text(part.content) for part in last if isinstance(part, ToolResultBlock))
+
+
+def _tail(text: str) -> str:
+    """Of several results, the last one is the likeliest to tell what went wrong."""
+    return text if len(text) <= _SHOWN else f"...{text[-_SHOWN:]}"
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

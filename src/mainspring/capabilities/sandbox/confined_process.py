@@ -1,0 +1,109 @@
+"""Run a host program such as git on files that a session can change meanwhile, confined by
+Landlock and memory limits.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import PIPE, CompletedProcess, Popen, TimeoutExpired
+
+from anyio import to_thread
+
+from mainspring.capabilities.sandbox.landlock_rules import CHANGE, READ, USE, enforce, paths_ruleset
+from mainspring.core.openat import open_absolute
+
+if sys.platform == "linux":
+    from resource import RLIMIT_DATA, prlimit
+
+_SECONDS = 300.0
+_MAX_MEMORY = 2 << 30
+_SYSTEM_PATHS = (
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix/store", "/gnu/store"),
+    *("/etc/ld.so.cache", "/etc/passwd", "/etc/nsswitch.conf", "/etc/localtime"),
+    *("/etc/alternatives", "/dev/urandom"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    places: tuple[Path, ...] = ()
+    """All that it may read and change, besides reading the system; everything, if there is none."""
+    given: bytes = b""
+    """What it reads as its input."""
+
+
+async def run_confined(
+    command: Sequence[str], at: Path, environment: Mapping[str, str], confinement: Confinement
+) -> CompletedProcess[bytes]:
+    """
+    Raises:
+        OSError: it could not be started; a link stands in the place of one of its folders.
+        TimeoutError: it went on for too long, and was killed.
+    """
+    process = await to_thread.run_sync(_start, command, at, environment, confinement.places)
+    try:
+        stdout, stderr = await to_thread.run_sync(
+            process.communicate, confinement.given, _SECONDS, abandon_on_cancel=True
+        )
+    except TimeoutExpired as error:
+        raise TimeoutError from error
+    finally:
+        process.kill()
+    return CompletedProcess(list(command), process.returncode, stdout, stderr)
+
+
+def _start(
+    command: Sequence[str], at: Path, environment: Mapping[str, str], places: Sequence[Path]
+) -> Popen[bytes]:
+    started: list[Popen[bytes]] = []
+    failed: list[OSError] = []
+    ruleset = _ruleset(places) if places else None
+
+    def start() -> None:
+        try:
+            if ruleset is not None:
+                enforce(ruleset)
+            started.append(
+                Popen(command, cwd=at, env=environment, stdin=PIPE, stdout=PIPE, stderr=PIPE)
+            )
+            _limit(started[0].pid)
+        except OSError as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=start)  # of its own: it is confined for good
+    thread.start()
+    thread.join()
+    if ruleset is not None:
+        os.close(ruleset)
+    if failed:
+        raise failed[0]
+    return started[0]
+
+
+def _limit(process: int) -> None:
+    """A link to a device without end may stand where it reads a whole file."""
+    if sys.platform == "linux":
+        with suppress(ProcessLookupError):
+            prlimit(process, RLIMIT_DATA, (_MAX_MEMORY, _MAX_MEMORY))
+
+
+def _ruleset(places: Sequence[Path]) -> int | None:
+    allowed: list[tuple[int, int]] = []
+    try:
+        for path in places:
+            with suppress(FileNotFoundError):
+                allowed.append((open_absolute(str(path)), CHANGE))
+        for path in _SYSTEM_PATHS:
+            with suppress(FileNotFoundError):
+                allowed.append((os.open(path, os.O_PATH | os.O_CLOEXEC), READ))
+        allowed.append((os.open(os.devnull, os.O_PATH | os.O_CLOEXEC), USE))
+        return paths_ruleset(allowed)
+    finally:
+        for place, _ in allowed:
+            os.close(place)

@@ -1,0 +1,248 @@
+"""The harness's side of a keeper: start the keeper process, connect to it, and exchange requests
+and results with it.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import anyio
+from anyio import CancelScope
+from anyio.abc import UNIXSocketStream
+
+from mainspring.capabilities.sandbox.backend import Launch, SandboxSpec
+from mainspring.capabilities.sandbox.execution_records import ExecutionRecords
+from mainspring.capabilities.sandbox.wire import HELD, READY, SOCKET, Frames, frame, pack
+from mainspring.core.errors import SandboxFailed
+from mainspring.core.ports import ignore_output
+
+_STOP_SECONDS = 10.0
+"""For a program to be killed, whatever it is at."""
+_DISCONNECTS = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
+
+
+@dataclass(frozen=True, slots=True)
+class KeeperReply:
+    record: bytes | None
+    """`None`: the keeper has none, or is gone."""
+    is_running: bool = False
+
+
+class KeeperConnection:
+    def __init__(self, stream: UNIXSocketStream) -> None:
+        self._stream = stream
+        self._frames = Frames()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        with CancelScope(shield=True):
+            await self._stream.aclose()
+
+    async def ask(
+        self, message: bytes, hear: Callable[[bytes], None] = ignore_output
+    ) -> bytes | None:
+        """The record of a program; `None`: the keeper has none, or is gone.
+
+        Raises:
+            SandboxFailed: it was not run.
+        """
+        return (await self.exchange(message, hear)).record
+
+    async def exchange(
+        self, message: bytes, hear: Callable[[bytes], None] = ignore_output
+    ) -> KeeperReply:
+        """As `ask`; a program may still be running when this answers for it."""
+        with CancelScope(shield=True):  # half a message would be the beginning of another
+            try:
+                await self._stream.send(message)
+            except _DISCONNECTS:
+                return KeeperReply(None)
+        return await self._answer(hear)
+
+    async def perform(
+        self, name: str, message: bytes, hear: Callable[[bytes], None]
+    ) -> bytes | None:
+        """Have a program run; if the caller is cancelled meanwhile, so is the program."""
+        try:
+            return await self.ask(message, hear)
+        except anyio.get_cancelled_exc_class():
+            with CancelScope(shield=True), anyio.move_on_after(_STOP_SECONDS):
+                await self.cancel(name)
+            raise
+
+    async def cancel(self, name: str) -> None:
+        """Kill a program, and wait until it is dead."""
+        try:
+            await self.ask(frame(b"cancel", name.encode()) + frame(b"found", name.encode()))
+        except SandboxFailed:
+            return  # it had not begun
+
+    async def listener(self) -> socket.socket | None:
+        try:
+            await self._stream.send(frame(b"listener"))
+            _, descriptors = await self._stream.receive_fds(1, 1)
+        except _DISCONNECTS as error:
+            raise SandboxFailed("the sandbox died before it was used") from error
+        return socket.socket(fileno=descriptors[0]) if descriptors else None
+
+    async def _answer(self, hear: Callable[[bytes], None]) -> KeeperReply:
+        while True:
+            for kind, *fields in await self._next():
+                match kind:
+                    case b"output":
+                        hear(fields[0])
+                    case b"failed":
+                        raise SandboxFailed(fields[0].decode("utf-8", "replace"))
+                    case b"ran" | b"running":
+                        return KeeperReply(fields[0], is_running=kind == b"running")
+                    case _:
+                        return KeeperReply(None)
+
+    async def _next(self) -> list[list[bytes]]:
+        try:
+            return self._frames.feed(await self._stream.receive())
+        except _DISCONNECTS:
+            return [[b"gone"]]
+
+
+async def connect_to_keeper(state: Path) -> KeeperConnection | None:
+    """A connection to the keeper of `state`, if one lives."""
+    try:
+        if sys.platform != "linux":
+            return KeeperConnection(await anyio.connect_unix(state / SOCKET))
+        folder = os.open(state, os.O_PATH | os.O_DIRECTORY)
+        try:  # a socket's own path must not be longer than 107 bytes
+            return KeeperConnection(await anyio.connect_unix(f"/proc/self/fd/{folder}/{SOCKET}"))
+        finally:
+            os.close(folder)
+    except (FileNotFoundError, ConnectionRefusedError):
+        return None
+
+
+_START_SECONDS = 20.0
+
+# The package's own __init__ is left out: what it imports takes longer than the keeper needs.
+KEEPER_CODE = (
+    "import sys; package = type(sys)('mainspring'); package.__path__ = [sys.argv[1]];"
+    " sys.modules['mainspring'] = package;"
+    " from mainspring.capabilities.sandbox.keeper import main; main()"
+)
+PACKAGE_ROOT = Path(__file__).parents[2]
+
+
+def start_keeper(
+    spec: SandboxSpec, launch: Launch, *, linger_seconds: float, stamp: str = ""
+) -> None:
+    """Returns when programs can be run, by this keeper or by one that was there before.
+
+    Raises:
+        SandboxFailed: the sandbox could not be made.
+    """
+    ExecutionRecords(str(spec.state)).make()
+    said = _spawn(spec.state, _keeper_config(spec, launch, linger_seconds, stamp))
+    if said not in (READY, HELD):
+        why = said.decode("utf-8", "replace") or _keeper_log(spec.state)
+        raise SandboxFailed(
+            f"the sandbox did not start, so nothing was run: {why}."
+            " `mainspring doctor` says what this machine lacks."
+        )
+
+
+def _spawn(state: Path, orders: bytes) -> bytes:
+    told, tell = os.pipe()
+    hear, say = os.pipe()
+    log = os.open(state / "keeper.log", os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
+    command = [sys.executable, "-I", "-S", "-c", KEEPER_CODE, str(PACKAGE_ROOT)]
+    try:
+        process = os.posix_spawn(
+            sys.executable,
+            command,
+            {},
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, told, 0),
+                (os.POSIX_SPAWN_DUP2, say, 1),
+                (os.POSIX_SPAWN_DUP2, log, 2),
+            ],
+            setsid=True,
+        )
+    finally:
+        for descriptor in (told, say, log):
+            os.close(descriptor)
+    try:
+        _write_all(tell, orders)
+        os.waitpid(process, 0)
+        return _read_reply(hear)
+    finally:
+        os.close(hear)
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    try:
+        with open(descriptor, "wb") as stream:
+            stream.write(content)
+    except BrokenPipeError:
+        return  # it has died; its log says of what
+
+
+def _read_reply(hear: int) -> bytes:
+    poll = select.poll()
+    poll.register(hear, select.POLLIN)
+    pieces: list[bytes] = []
+    while poll.poll(_START_SECONDS * 1000):
+        piece = os.read(hear, 4096)
+        if not piece:
+            break
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _keeper_log(state: Path) -> str:
+    lines = (state / "keeper.log").read_text("utf-8", "replace").strip().splitlines()
+    return lines[-1] if lines else "the keeper said nothing"
+
+
+def _keeper_config(spec: SandboxSpec, launch: Launch, linger_seconds: float, stamp: str) -> bytes:
+    limits = spec.sandbox_limits
+    told = {
+        "state": os.fsencode(spec.state),
+        "workspace": os.fsencode(spec.workspace),
+        "hidden": pack(map(os.fsencode, spec.hidden)),
+        "uid": b"" if launch.uid is None else b"%d" % launch.uid,
+        "argv": pack(map(os.fsencode, launch.argv)),
+        "env": pack(environment_pairs(launch.env)),
+        "files": pack(launch.files),
+        "sources": pack(map(os.fsencode, launch.sources)),
+        "forbidden": pack(b"%d %d" % item for item in launch.forbidden),
+        "distrusted": pack(map(os.fsencode, (spec.workspace, *spec.distrusted))),
+        "rlimits": " ".join(f"{name}={most}" for name, most in launch.rlimits.items()).encode(),
+        "has_own_pids": b"%d" % launch.has_own_pids,
+        "output_bytes": b"%d" % limits.output_bytes,
+        "memory_bytes": b"%d" % limits.memory_bytes,
+        "processes": b"%d" % limits.processes,
+        "disk_bytes": b"%d" % limits.disk_bytes,
+        "linger_ms": b"%d" % int(linger_seconds * 1000),
+        "stamp": stamp.encode(),
+    }
+    return pack(part for name, value in told.items() for part in (name.encode(), value))
+
+
+def environment_pairs(variables: Mapping[str, str]) -> Iterable[bytes]:
+    return [os.fsencode(f"{name}={value}") for name, value in variables.items()]

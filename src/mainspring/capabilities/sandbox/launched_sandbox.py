@@ -1,0 +1,243 @@
+"""A launched sandbox, as the keeper holds it: its launcher, and the agent inside to talk to."""
+
+from __future__ import annotations
+
+import _socket
+import errno
+import fcntl
+import os
+import select
+import sys
+import time
+
+from mainspring.capabilities.sandbox.idmap import map_mounts, start_as
+from mainspring.capabilities.sandbox.resource_monitor import descendants_of
+from mainspring.capabilities.sandbox.wire import CHANGED
+from mainspring.core.openat import identity, open_absolute, real_path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal as _signal
+
+    from mainspring.capabilities.sandbox.keeper import KeeperConfig
+else:
+    import _signal
+
+CONTROL_FD = 3
+RUN, KILL = b"r", b"k"
+"""As the agent has them, which takes longer to import than the keeper to start."""
+
+_LAUNCH_SECONDS = 15.0
+_ATTEMPTS = 5
+_CHANGED = (CHANGED, "Race condition binding", "Can't find source path")
+"""What the agent and bubblewrap say when a name no longer stands for what was opened."""
+_INT = 4
+_OUT_OF_THE_WAY = 256
+"""Sources are moved up here first: one must not be overwritten before it is in its place."""
+
+
+class LaunchedSandbox:
+    """One start of the launcher. It is `ready` once the agent has said so.
+
+    `given`: descriptors that the launcher gets from `CONTROL_FD` + 1 on; they are closed here.
+    `uid`: whom it runs as; the last of `given` are then `trees` of `idmap.mapped`.
+    """
+
+    def __init__(
+        self, config: KeeperConfig, given: list[int], *, uid: int | None, trees: int
+    ) -> None:
+        self._log = log = os.path.join(config.state, "launcher.log")
+        self._own_pids = config.has_own_pids
+        self.is_ready = False
+        self.listener: int | None = None
+        ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        self.control = ours
+        self._pending = b""
+        log_fd = os.open(log, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_APPEND, 0o600)
+        sources = [theirs.detach(), *given]
+        moved = [fcntl.fcntl(source, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY) for source in sources]
+        previous = _offer_to_oom_killer(b"1000")
+        try:
+            if uid is None:
+                self.pid = _spawn(config, moved, log_fd)
+            else:
+                plain, lent = moved[: len(moved) - trees], moved[len(moved) - trees :]
+                self.pid = start_as(
+                    uid,
+                    lent,
+                    lambda places: _become(config, plain, log_fd, places),
+                    log=log_fd,
+                    launcher=config.argv[0],
+                )
+        finally:
+            _offer_to_oom_killer(previous)
+            for descriptor in (*sources, *moved, log_fd):
+                os.close(descriptor)
+        ours.setblocking(False)
+
+    def read_messages(self) -> list[bytes] | None:
+        """Lines from the agent; `None` when it is gone."""
+        space = _socket.CMSG_SPACE(_INT)
+        try:
+            piece, ancillary, _, _ = self.control.recvmsg(4096, space)
+        except BlockingIOError:
+            return []
+        except OSError:
+            return None
+        if not piece:
+            return None
+        for _, _, packed in ancillary:
+            self.listener = int.from_bytes(packed[:_INT], sys.byteorder)
+            os.set_inheritable(self.listener, False)
+        *lines, self._pending = (self._pending + piece).split(b"\n")
+        if lines and not self.is_ready:
+            self.is_ready = lines.pop(0) == b"ready"
+        return lines
+
+    def start(self, request: bytes, streams: tuple[int, int, int]) -> None:
+        """
+        Raises:
+            OSError: the agent is gone, so nothing was started.
+        """
+        asked = memory_file(request)
+        rights = b"".join(n.to_bytes(_INT, sys.byteorder) for n in (asked, *streams))
+        try:
+            self.control.sendmsg([RUN], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
+        finally:
+            os.close(asked)
+
+    def stop_program(self) -> None:
+        try:
+            self.control.send(KILL)
+        except OSError:
+            return  # the agent is gone, and the program with it
+
+    def end(self) -> None:
+        """Kill all of it."""
+        while not self._own_pids and (left := descendants_of(self.pid)):
+            for process in left:
+                _kill(process)
+        _kill(self.pid)
+        os.waitpid(self.pid, 0)
+        self.control.close()
+        if self.listener is not None:
+            os.close(self.listener)
+
+    def launcher_output(self) -> str:
+        """What the launcher has said."""
+        with open(self._log, "rb") as file:
+            return file.read(4000).decode("utf-8", "replace").strip()
+
+
+def launch_sandbox(config: KeeperConfig) -> LaunchedSandbox | str:
+    """The cell, once the agent in it has spoken; or why there is none. A workspace that changed
+    while it was mounted is given another chance."""
+    complaint = ""
+    for _ in range(_ATTEMPTS):
+        try:
+            cell = _launch(config)
+        except OSError as error:
+            return f"{error.filename}: {error.strerror}"
+        if cell.is_ready:
+            return cell
+        cell.end()
+        complaint = cell.launcher_output()
+        if not any(sign in complaint for sign in _CHANGED):
+            break
+    return complaint or "the launcher neither started the agent nor said why"
+
+
+def _spawn(config: KeeperConfig, given: list[int], log: int) -> int:
+    places = [(os.POSIX_SPAWN_DUP2, source, CONTROL_FD + n) for n, source in enumerate(given)]
+    return os.posix_spawn(
+        config.argv[0],
+        config.argv,
+        config.env,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_DUP2, log, 1),
+            (os.POSIX_SPAWN_DUP2, log, 2),
+            *places,
+        ],
+    )
+
+
+def _become(config: KeeperConfig, given: list[int], log: int, trees: list[int]) -> None:
+    moved = [fcntl.fcntl(tree, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY) for tree in trees]
+    for place, source in enumerate((os.open(os.devnull, os.O_RDONLY), log, log, *given, *moved)):
+        os.dup2(source, place)
+    os.execve(config.argv[0], config.argv, config.env)
+
+
+def _launch(config: KeeperConfig) -> LaunchedSandbox:
+    files = list(map(memory_file, config.files))
+    sources = [_open_source(config, path) for path in config.sources]
+    uid, trees = config.uid, []
+    if uid is not None:
+        try:
+            workspace = sources[config.sources.index(config.workspace)]
+            trees = map_mounts(sources, os.fstat(workspace).st_uid, uid)
+        except OSError:  # not on this file system: then it has to be our own
+            uid = None
+    if uid is not None:
+        for source in sources:
+            os.close(source)
+    cell = LaunchedSandbox(config, [*files, *(trees or sources)], uid=uid, trees=len(trees))
+    waiting = select.poll()
+    waiting.register(cell.control.fileno(), select.POLLIN)
+    until = time.monotonic() + _LAUNCH_SECONDS
+    while not cell.is_ready and (left := until - time.monotonic()) > 0:
+        if waiting.poll(int(left * 1000) + 1) and cell.read_messages() is None:
+            break
+    return cell
+
+
+def _open_source(config: KeeperConfig, path: str) -> int:
+    """
+    Raises:
+        OSError: it is not there, or a program of the session may have put a link in its way.
+    """
+    try:
+        is_real = path == config.workspace
+        opened = open_absolute(path if is_real else real_path(path, distrusted=config.distrusted))
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from error
+    if identity(os.fstat(opened)) in config.forbidden:
+        raise OSError(errno.EPERM, "not to be shown to programs", path)
+    return opened
+
+
+def memory_file(content: bytes) -> int:
+    """A file that has no name, at its beginning."""
+    if sys.platform == "linux":
+        descriptor = os.memfd_create("mainspring")
+    else:
+        descriptor = os.open("unnamed", os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+        os.unlink("unnamed")
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def _offer_to_oom_killer(score: bytes | None) -> bytes | None:
+    """What is started meanwhile is what the machine does without first; what it was before. Only
+    root can set it so that programs cannot take it back: for others the agent sets it."""
+    if os.geteuid() != 0 or score is None:
+        return None
+    try:
+        descriptor = os.open("/proc/self/oom_score_adj", os.O_RDWR)
+    except OSError:
+        return None
+    previous = os.read(descriptor, 16)
+    os.pwrite(descriptor, score, 0)
+    os.close(descriptor)
+    return previous
+
+
+def _kill(process: int) -> None:
+    try:
+        os.kill(process, _signal.SIGKILL)
+    except ProcessLookupError:
+        return

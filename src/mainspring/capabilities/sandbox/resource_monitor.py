@@ -1,0 +1,198 @@
+"""Watches what a program takes that no rlimit bounds: memory, processes and disk of all of it
+together. Stopping it is the keeper's job."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from itertools import chain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_BLOCK = 512
+_OWN_PROCESSES = 8
+"""Launcher, agent, and what they have for a moment."""
+_SLICE_SECONDS = 0.01
+_PAUSE_SECONDS = 0.05
+_REST = 10
+"""A look around is followed by a pause of this many times what it took."""
+
+
+class Quota:
+    def __init__(self, memory_bytes: int, processes: int, disk_bytes: int) -> None:
+        self.memory_bytes = memory_bytes
+        self.processes = processes
+        self.disk_bytes = disk_bytes
+
+
+class ResourceMonitor:
+    """Over one program: everything below the process `root`, and what is new in `workspace`."""
+
+    def __init__(
+        self, root: int, quota: Quota, workspace: str, *, hidden: set[str], since_ns: int
+    ) -> None:
+        self._root = root
+        self._quota = quota
+        self._tasks_before = _tasks()
+        self._not_before = time.monotonic() + _PAUSE_SECONDS
+        self._disk = _Disk(workspace, hidden, since_ns, quota.disk_bytes)
+
+    def breach(self) -> str | None:
+        """What it takes too much of. Most of the time the answer costs next to nothing."""
+        begun = time.monotonic()
+        is_crowded = _tasks() - self._tasks_before > self._quota.processes
+        if begun < self._not_before and not is_crowded:
+            return None
+        family = _descendants(self._root)
+        found = self._breach(family)
+        ended = time.monotonic()
+        self._not_before = ended + max(_PAUSE_SECONDS, _REST * (ended - begun))
+        return found
+
+    def _breach(self, family: dict[int, int]) -> str | None:
+        if sum(family.values()) > self._quota.processes + _OWN_PROCESSES:
+            return "processes"
+        most = self._quota.memory_bytes
+        # the first sum is quick, but has shared pages once for each process that shares them
+        if sum(map(_resident, family)) > most and sum(map(_proportional, family)) > most:
+            return "memory"
+        return self._disk.breach(list(family))
+
+
+class _Disk:
+    """The free space of the file system says when to look; the files say whether it was us."""
+
+    def __init__(self, workspace: str, hidden: set[str], since_ns: int, most: int) -> None:
+        self._workspace = workspace
+        self._hidden = hidden
+        self._since_ns = since_ns
+        self._most = most
+        self._least_used = _used_bytes(workspace)
+        self._look: Iterator[int] | None = None
+        self._found = 0
+        self._spent = 0.0
+        self._not_before = 0.0
+
+    def breach(self, processes: list[int]) -> str | None:
+        now = time.monotonic()
+        if self._look is None:
+            used = _used_bytes(self._workspace)
+            self._least_used = min(self._least_used, used)  # others may make room meanwhile
+            if now < self._not_before or used - self._least_used <= self._most // 2:
+                return None
+            self._look = chain(
+                [_unlinked_bytes(processes)],
+                _changed_sizes(self._workspace, self._hidden, self._since_ns),
+            )
+            self._found, self._spent = 0, 0.0
+        for size in self._look:
+            self._found += size
+            if self._found > self._most:
+                return "disk"
+            if time.monotonic() - now > _SLICE_SECONDS:  # others wait for the keeper
+                self._spent += time.monotonic() - now
+                return None
+        self._look = None
+        self._not_before = time.monotonic() + _REST * (self._spent + _SLICE_SECONDS)
+        return None
+
+
+def _tasks() -> int:
+    """Of the whole machine: one number that the kernel has at hand."""
+    fields = (_read("/proc/loadavg") or b"").split()
+    return int(fields[3].split(b"/")[1]) if fields else 0
+
+
+def _used_bytes(path: str) -> int:
+    file_system = os.statvfs(path)
+    return (file_system.f_blocks - file_system.f_bfree) * file_system.f_frsize
+
+
+def _changed_sizes(folder: str, hidden: set[str], since_ns: int) -> Iterator[int]:
+    """Sizes of what was written since then, as far as it can be seen."""
+    pending = [folder]
+    while pending:
+        try:
+            entries = os.scandir(pending.pop())
+        except OSError:
+            continue
+        with entries:
+            for entry in entries:
+                if entry.path in hidden:
+                    continue
+                try:
+                    known = entry.stat(follow_symlinks=False)
+                except OSError:
+                    continue
+                if stat.S_ISDIR(known.st_mode):
+                    pending.append(entry.path)
+                yield known.st_blocks * _BLOCK if known.st_ctime_ns >= since_ns else 0
+
+
+def _unlinked_bytes(processes: list[int]) -> int:
+    """What lies in files that are open and have no name any more, memfds among them."""
+    sizes: dict[tuple[int, int], int] = {}
+    for process in processes:
+        for path in _descriptors(process):
+            try:
+                known = os.stat(path)
+            except OSError:
+                continue
+            if known.st_nlink == 0 and stat.S_ISREG(known.st_mode):
+                sizes[known.st_dev, known.st_ino] = known.st_blocks * _BLOCK
+    return sum(sizes.values())
+
+
+def _descriptors(process: int) -> list[str]:
+    folder = f"/proc/{process}/fd"
+    try:
+        return [f"{folder}/{name}" for name in os.listdir(folder)]
+    except OSError:
+        return []
+
+
+def _descendants(root: int) -> dict[int, int]:
+    """Every process below `root`, with the number of its threads."""
+    threads: dict[int, int] = {}
+    pending = [root]
+    while pending:
+        process = pending.pop()
+        tasks = f"/proc/{process}/task"
+        try:
+            names = os.listdir(tasks)
+        except OSError:
+            continue
+        threads[process] = len(names)
+        for name in names:
+            children = _read(f"{tasks}/{name}/children") or b""
+            pending += [int(child) for child in children.split()]
+    return threads
+
+
+def _resident(process: int) -> int:
+    fields = (_read(f"/proc/{process}/statm") or b"").split()
+    return int(fields[1]) * _PAGE if fields else 0
+
+
+def _proportional(process: int) -> int:
+    for line in (_read(f"/proc/{process}/smaps_rollup") or b"").splitlines():
+        if line.startswith(b"Pss:"):
+            return int(line.split()[1]) * 1024
+    return _resident(process)
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return file.read()
+    except OSError:
+        return None
+
+
+def descendants_of(root: int) -> list[int]:
+    """The living processes below `root`, itself not among them."""
+    return [process for process in _descendants(root) if process != root and _resident(process)]

@@ -1,0 +1,144 @@
+"""Sandboxes that another version, or other settings, have left running: they are ended.
+
+A keeper is known by its socket, in a folder that is ours alone, and ended through a descriptor of
+its process: never by a name, nor by a number that another process may have by now. Blocks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import select
+import signal
+import socket
+import stat
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from mainspring.capabilities.sandbox.execution_records import ExecutionRecords
+from mainspring.capabilities.sandbox.wire import SOCKET, frame
+
+_SECONDS = 5.0
+_CREDENTIALS = 3 * 4
+
+
+@cache
+def source_version() -> str:
+    """Of all the code that a sandbox is made by."""
+    digest = hashlib.sha256()
+    for source in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(source.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def stamp(fingerprint: str) -> str:
+    """What a keeper notes of itself: which code made it, and how tight its sandbox is."""
+    return f"{source_version()} {hashlib.sha256(fingerprint.encode()).hexdigest()[:16]}"
+
+
+def end_keeper_if_stale(stamp: str, state: Path, *, seconds: float = _SECONDS) -> None:
+    """The keeper of this folder, with all that runs in its sandbox, if its stamp is another."""
+    if (state / SOCKET).exists() and ExecutionRecords(str(state)).stamp() != stamp:
+        _end(state, seconds)
+
+
+def end_stale_keepers(folder: Path, *, seconds: float = _SECONDS) -> int:
+    """Those below a folder of sessions' states that other code has made; how many there were."""
+    count = 0
+    for state in _states(folder):
+        if ExecutionRecords(str(state)).stamp().partition(" ")[0] != source_version():
+            count += _end(state, seconds)
+    return count
+
+
+def _states(folder: Path) -> Iterator[Path]:
+    for pattern in (f"*/{SOCKET}", f"*/services/*/{SOCKET}"):
+        for found in sorted(folder.glob(pattern)):
+            yield found.parent
+
+
+def _end(state: Path, seconds: float) -> bool:
+    """Whether there was one."""
+    try:
+        folder = os.open(state, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        if not _is_ours(os.fstat(folder)):
+            return False
+        with socket.socket(socket.AF_UNIX) as visit:
+            visit.settimeout(seconds)
+            try:  # a socket's own path must not be longer than 107 bytes
+                linux = sys.platform == "linux"
+                visit.connect(f"/proc/self/fd/{folder}/{SOCKET}" if linux else f"{state}/{SOCKET}")
+            except OSError:
+                return False  # nobody listens there any more
+            _end_peer(visit, seconds)
+            return True
+    finally:
+        os.close(folder)
+
+
+def _is_ours(folder: os.stat_result) -> bool:
+    return folder.st_uid == os.geteuid() and not folder.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+
+
+def _end_peer(visit: socket.socket, seconds: float) -> None:
+    """Asked first, so that what became of its program is kept; killed if that is no use."""
+    process = _process(visit)
+    try:
+        _ask_to_close(visit)
+        if process is not None and not _has_ended(process, seconds):
+            signal.pidfd_send_signal(process, signal.SIGKILL)
+            _has_ended(process, seconds)
+    finally:
+        if process is not None:
+            os.close(process)
+
+
+def _process(visit: socket.socket) -> int | None:
+    """A descriptor of the process that listens there, if it is one of ours."""
+    if sys.platform != "linux":
+        return None
+    packed = visit.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS)
+    pid, uid = (int.from_bytes(packed[at : at + 4], sys.byteorder) for at in (0, 4))
+    if uid != os.geteuid():
+        return None
+    try:
+        process = os.pidfd_open(pid)
+    except OSError:
+        return None
+    if _is_disconnected(visit):  # it died before: the number may be another's by now
+        os.close(process)
+        return None
+    return process
+
+
+def _is_disconnected(visit: socket.socket) -> bool:
+    patience = visit.gettimeout()
+    visit.setblocking(False)
+    try:
+        return visit.recv(1, socket.MSG_PEEK) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    finally:
+        visit.settimeout(patience)
+
+
+def _ask_to_close(visit: socket.socket) -> None:
+    try:
+        visit.sendall(frame(b"close"))
+        while visit.recv(65536):  # answered by hanging up
+            continue
+    except OSError:
+        return
+
+
+def _has_ended(process: int, seconds: float) -> bool:
+    poll = select.poll()
+    poll.register(process, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))

@@ -1,0 +1,101 @@
+"""The tools of a client with hands of its own: we say what they take, it does them.
+
+They are the ones of the Managed Agents toolset, as its workers know them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Annotated
+
+from msgspec import Meta
+
+from mainspring.capabilities.tools.define import tool
+from mainspring.core.tool import Tool, Traits
+
+Range = Annotated[list[int], Meta(min_length=2, max_length=2)]
+
+
+@tool
+async def bash(
+    command: str | None = None, restart: bool = False, timeout_ms: int | None = None
+) -> str:
+    """Run a command in a shell that stays open between calls.
+
+    Args:
+        command: What to run.
+        restart: Begin a new shell instead, when this one hangs.
+        timeout_ms: Give up after so long.
+    """
+    raise NotImplementedError((command, restart, timeout_ms))
+
+
+@tool
+async def read(file_path: str, view_range: Range | None = None) -> str:
+    """Read a file.
+
+    Args:
+        file_path: Absolute, or relative to the folder of work.
+        view_range: First and last line to show, counted from 1; -1 as the last is the end.
+    """
+    raise NotImplementedError((file_path, view_range))
+
+
+@tool
+async def write(file_path: str, content: str) -> str:
+    """Write a whole file, making the folders above it if need be.
+
+    Args:
+        file_path: Absolute, or relative to the folder of work.
+        content: All of it.
+    """
+    raise NotImplementedError((file_path, content))
+
+
+@tool
+async def edit(file_path: str, old_string: str, new_string: str, replace_all: bool = False) -> str:
+    """Replace a text in a file.
+
+    Args:
+        file_path: Absolute, or relative to the folder of work.
+        old_string: What stands there, exactly and only once, unless all are to be replaced.
+        new_string: What is to stand there.
+        replace_all: Every place where it stands.
+    """
+    raise NotImplementedError((file_path, old_string, new_string, replace_all))
+
+
+@tool
+async def glob(pattern: str, path: str | None = None) -> str:
+    """Find files by their names.
+
+    Args:
+        pattern: As `**/*.py`.
+        path: The folder to look in; that of work, unless given.
+    """
+    raise NotImplementedError((pattern, path))
+
+
+@tool
+async def grep(pattern: str, path: str | None = None) -> str:
+    """Find lines in files by a regular expression.
+
+    Args:
+        pattern: The expression.
+        path: A file or folder to look in; that of work, unless given.
+    """
+    raise NotImplementedError((pattern, path))
+
+
+def _client_traits(_given: Mapping[str, object]) -> Traits:
+    return Traits(by_client=True)
+
+
+def client_tools(names: Collection[str]) -> list[Tool]:
+    """Those of these names that a client does."""
+    return [
+        replace(item, traits=_client_traits)
+        for item in (bash, read, write, edit, glob, grep)
+        if item.spec.name in names
+    ]

@@ -1,0 +1,203 @@
+"""Lines of open files that match an expression: with ripgrep if there is one, else by ourselves.
+
+Files come as descriptors, so that no name is looked up a second time by anyone.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import anyio
+from anyio import to_thread
+from anyio.abc import Process
+
+from mainspring.capabilities.tools.linear_regex import LinearPattern, compile_regex
+
+MAX_FILE_BYTES = 50_000_000
+_MAX_OUTPUT_BYTES = 16_000_000
+_SNIFFED_BYTES = 8192
+_WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_CLOSING_SECONDS = 5
+_DESCRIPTORS = "/dev/fd"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchQuery:
+    expression: str
+    ignore_case: bool = False
+    context: int = 0
+    max_matches: int
+    """In each file."""
+
+    @property
+    def pattern(self) -> LinearPattern:
+        return compile_regex(self.expression, ignore_case=self.ignore_case)
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedLine:
+    number: int
+    text: bytes
+    is_match: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSource:
+    path: str
+    opened: int
+
+
+SearchHits: TypeAlias = dict[str, list[MatchedLine]]
+"""By the path of a file, for those that have any; in the order of the files, and of their lines."""
+
+
+def is_searchable(opened: int) -> bool:
+    """Whether it is a text of a size that is worth it."""
+    if os.fstat(opened).st_size > MAX_FILE_BYTES:
+        return False
+    start = os.pread(opened, _SNIFFED_BYTES, 0)
+    return start.startswith(_WIDE) or b"\0" not in start
+
+
+async def search(
+    search_query: SearchQuery, open_sources: Sequence[OpenSource], ripgrep: str | None
+) -> SearchHits:
+    if ripgrep is not None and not _names_ends(search_query.expression):
+        hits = await _search_with_ripgrep(ripgrep, search_query, open_sources)
+        if hits is not None:
+            return hits
+    return await to_thread.run_sync(_search_in_python, search_query, open_sources)
+
+
+def _search_in_python(search_query: SearchQuery, open_sources: Sequence[OpenSource]) -> SearchHits:
+    pattern = search_query.pattern
+    anywhere = _multiline_pattern(search_query)
+    hits: SearchHits = {}
+    for source in open_sources:
+        content = _content(source.opened)
+        if anywhere is not None and anywhere.search(content) is None:
+            continue
+        if lines := list(_matching(content, pattern, search_query)):
+            hits[source.path] = lines
+    return hits
+
+
+def _names_ends(expression: str) -> bool:
+    """Of the text, which are those of a line to us and of a file to others."""
+    return "\\A" in expression or "\\z" in expression
+
+
+def _multiline_pattern(search_query: SearchQuery) -> LinearPattern | None:
+    """Finds at least what single lines have, in the whole file at once: most have nothing."""
+    if _names_ends(search_query.expression) or "(?" in search_query.expression:
+        return None
+    return compile_regex(f"(?m){search_query.expression}", ignore_case=search_query.ignore_case)
+
+
+def _content(opened: int) -> bytes:
+    """As UTF-8, with plain line ends, as far as anyone can say."""
+    with os.fdopen(os.dup(opened), "rb") as file:
+        content = file.read(MAX_FILE_BYTES)
+    if content.startswith(_WIDE):
+        content = content.decode("utf-16", "replace").encode("utf-8", "replace")
+    return content.removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n")
+
+
+def _matching(
+    content: bytes, linear_pattern: LinearPattern, search_query: SearchQuery
+) -> Iterator[MatchedLine]:
+    lines = content.removesuffix(b"\n").split(b"\n") if content else []
+    found: list[int] = []
+    for at, line in enumerate(lines):
+        if linear_pattern.search(line) is not None:
+            found.append(at)
+            if len(found) == search_query.max_matches:
+                break
+    matches = set(found)
+    around = {
+        near
+        for at in found
+        for near in range(
+            max(0, at - search_query.context), min(len(lines), at + search_query.context + 1)
+        )
+    }
+    for at in sorted(around):
+        yield MatchedLine(at + 1, lines[at], at in matches)
+
+
+async def _search_with_ripgrep(
+    program: str, search_query: SearchQuery, open_sources: Sequence[OpenSource]
+) -> SearchHits | None:
+    """`None` if it would not."""
+    argv = [
+        program,
+        *("--no-config", "--no-ignore", "--hidden", "--text", "--crlf", "--no-mmap"),
+        *("--color=never", "--no-heading", "--with-filename", "--line-number", "--null"),
+        f"--max-count={search_query.max_matches}",
+        f"--context={search_query.context}",
+        "--ignore-case" if search_query.ignore_case else "--case-sensitive",
+        f"--regexp={search_query.expression}",
+        "--",
+        *(f"{_DESCRIPTORS}/{source.opened}" for source in open_sources),
+    ]
+    try:
+        process = await anyio.open_process(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env={},
+            pass_fds=[source.opened for source in open_sources],
+            start_new_session=True,
+        )
+    except OSError:
+        return None
+    output, status = await _output(process)
+    if status not in (0, 1, None):
+        return None
+    return _parse_output(
+        output, {str(source.opened): source.path for source in open_sources}, open_sources
+    )
+
+
+async def _output(process: Process) -> tuple[bytes, int | None]:
+    """What it says, and how it ended; `None` if that was by us, because it said too much."""
+    assert process.stdout is not None
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        async for piece in process.stdout:
+            pieces.append(piece)
+            size += len(piece)
+            if size > _MAX_OUTPUT_BYTES:
+                whole, _, _ = b"".join(pieces).rpartition(b"\n")
+                return whole, None
+        return b"".join(pieces), await process.wait()
+    finally:
+        with anyio.move_on_after(_CLOSING_SECONDS, shield=True):
+            if process.returncode is None:
+                process.kill()
+            await process.aclose()
+
+
+def _parse_output(
+    output: bytes, paths: dict[str, str], open_sources: Sequence[OpenSource]
+) -> SearchHits:
+    """From `/dev/fd/7\\0` + `12:text` for a match, `12-text` for what is around one."""
+    found: SearchHits = {}
+    for line in output.split(b"\n"):
+        name, is_line, rest = line.partition(b"\0")
+        if not is_line:
+            continue  # between two stretches of a file
+        number = rest[: len(rest) - len(rest.lstrip(b"0123456789"))]
+        sign, text = rest[len(number) : len(number) + 1], rest[len(number) + 1 :]
+        path = paths[name.rpartition(b"/")[2].decode()]
+        found.setdefault(path, []).append(
+            MatchedLine(int(number), text.removesuffix(b"\r"), sign == b":")
+        )
+    return {source.path: found[source.path] for source in open_sources if source.path in found}

@@ -1,0 +1,163 @@
+"""The service tools: programs that keep running while the session works, each by its name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from mainspring.capabilities.tools.define import tool
+from mainspring.capabilities.tools.shell import captured_text
+from mainspring.capabilities.tools.shell_script import MAX_COMMAND_BYTES
+from mainspring.capabilities.tools.wrap import filtered
+from mainspring.core.errors import SandboxFailed
+from mainspring.core.ports import ExecRequest, ExecResult
+from mainspring.core.tool import Call, Tool, ToolResult, Traits
+
+_TOGETHER = 'exec 2>&1; eval "$1"'
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+
+
+class ServiceProgress(Protocol):
+    @property
+    def is_running(self) -> bool: ...
+    @property
+    def exec_result(self) -> ExecResult:
+        """What it has written so far; all of it, once it runs no more."""
+        ...
+
+
+class BackgroundServices(Protocol):
+    """Programs of a session that outlive a call, each by its name."""
+
+    async def start(self, name: str, wanted: ExecRequest) -> None:
+        """Starting it again under the same key changes nothing.
+
+        Raises:
+            SandboxFailed: it was not started; it says why.
+        """
+        ...
+
+    async def output(self, name: str) -> ServiceProgress | None:
+        """`None` if there is no such service."""
+        ...
+
+    async def stop(self, name: str) -> ExecResult | None:
+        """Kill it, and all that it started; `None` if there is no such service."""
+        ...
+
+
+def service_tools(
+    background_services: BackgroundServices,
+    *,
+    judge: Callable[[str], tuple[bool, bool]],
+    max_seconds: float = 3600,
+) -> tuple[Tool, Tool, Tool]:
+    """`service_start`, `service_output`, `service_stop`; a service ends after `max_seconds`."""
+    return (
+        _start_tool(background_services, judge, max_seconds),
+        _output_tool(background_services),
+        _stop_tool(background_services),
+    )
+
+
+def _start_tool(
+    background_services: BackgroundServices,
+    judge: Callable[[str], tuple[bool, bool]],
+    max_seconds: float,
+) -> Tool:
+    @tool
+    async def service_start(call: Call, name: str, command: str) -> ToolResult:
+        """Start a program that keeps running while you go on: a development server, a watcher, a
+        database. What it writes can be read with service_output.
+
+        Args:
+            name: What to call it: lower-case letters, digits, - and _.
+            command: The bash command that runs it in the foreground, without &.
+        """
+        wanted = ExecRequest(
+            key=call.idempotency_key,
+            argv=("bash", "--noprofile", "--norc", "-c", _TOGETHER, "bash", command),
+            wall_seconds=max_seconds,
+        )
+        try:
+            await background_services.start(name, wanted)
+        except SandboxFailed as error:
+            return ToolResult.text(f"Not started: {error}", ok=False, error="unavailable")
+        return ToolResult.text(f"{name} is started; service_output shows how it does.")
+
+    def traits(given: Mapping[str, object]) -> Traits:
+        # Under its key a service is started once, however often that is tried.
+        return Traits(destructive=judge(str(given.get("command", "")))[1], in_doubt="retry")
+
+    async def preview(call: Call) -> str | None:
+        return str(call.input.get("command", ""))
+
+    return filtered(replace(service_start, traits=traits, preview=preview), _refusal)
+
+
+def _output_tool(background_services: BackgroundServices) -> Tool:
+    @tool(read_only=True, concurrent=True)
+    async def service_output(name: str) -> ToolResult:
+        """Show what a service has written, its beginning and its newest, and whether it runs.
+
+        Args:
+            name: The service.
+        """
+        try:
+            progress = await background_services.output(name)
+        except SandboxFailed as error:
+            return ToolResult.text(str(error), ok=False, error="unavailable")
+        if progress is None:
+            return _unknown_service(name)
+        state = "runs" if progress.is_running else f"has ended: {_ending(progress.exec_result)}"
+        return ToolResult.text(f"[{name} {state}]\n{_output_text(progress.exec_result)}")
+
+    return filtered(service_output, _refusal)
+
+
+def _stop_tool(background_services: BackgroundServices) -> Tool:
+    @tool(in_doubt="retry")
+    async def service_stop(name: str) -> ToolResult:
+        """Stop a service, and all that it started.
+
+        Args:
+            name: The service.
+        """
+        try:
+            exec_result = await background_services.stop(name)
+        except SandboxFailed as error:
+            return ToolResult.text(str(error), ok=False, error="unavailable")
+        if exec_result is None:
+            return _unknown_service(name)
+        return ToolResult.text(f"[{name} is stopped]\n{_output_text(exec_result)}")
+
+    return filtered(service_stop, _refusal)
+
+
+def _unknown_service(name: str) -> ToolResult:
+    return ToolResult.text(f"There is no service {name}.", ok=False, error="failed")
+
+
+def _ending(exec_result: ExecResult) -> str:
+    return (
+        f"exit status {exec_result.status}"
+        if exec_result.stop_cause is None
+        else f"stopped, {exec_result.stop_cause}"
+    )
+
+
+def _output_text(exec_result: ExecResult) -> str:
+    return (captured_text(exec_result.stdout) + captured_text(exec_result.stderr)).strip(
+        "\n"
+    ) or "(no output)"
+
+
+def _refusal(given: Mapping[str, object]) -> str | None:
+    if not _NAME.fullmatch(str(given["name"])):
+        return "The input is not valid:\n- name: must be 1 to 40 lower-case letters, digits, - or _"
+    command = str(given.get("command", "true"))
+    if not command.strip() or "\0" in command or len(command.encode()) > MAX_COMMAND_BYTES:
+        return f"The input is not valid:\n- command: must be 1 to {MAX_COMMAND_BYTES} bytes, no NUL"
+    return None

@@ -1,0 +1,245 @@
+"""The input of a function that is a tool: the schema and descriptions that the model is given,
+from type hints and docstring, and reading what the model sent.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Annotated, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from mainspring.capabilities.tools.pydantic_types import encode_model, json_schemas
+from mainspring.capabilities.tools.type_mismatches import (
+    Field,
+    convert_strictly,
+    field_mismatches,
+    type_mismatches,
+)
+from mainspring.core.errors import InvalidInput
+from mainspring.core.lru_cache import LruCache
+from mainspring.core.tool import Call
+
+_PARAMETER_SECTIONS = frozenset(("Args:", "Arguments:", "Parameters:", "Params:"))
+_OTHER_SECTION = re.compile(
+    r"(Returns?|Raises|Yields?|Examples?|Notes?|Attributes|See Also|Warnings?|Todo):"
+)
+_ENTRY = re.compile(
+    r"(?:[-*] )?(?::param (?:\w+ )?)?[`*]{0,2}(\w+)[`*]{0,2}"  # the name
+    r"(?: ?\([^)]*\))? ?(?::|-{1,2} |[–—]) ?(.*)"  # perhaps a type, then what it is
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Docstring:
+    summary: str
+    """The first paragraph, on one line."""
+    parameters: Mapping[str, str]
+
+
+def read_docstring(text: str, parameters: Collection[str]) -> Docstring:
+    """Take a docstring apart; Google's `Args:`, `:param name:` and plain `name: text` are read."""
+    lines = inspect.cleandoc(text).splitlines()
+    end = next((at for at, line in enumerate(lines) if _ends_summary(line)), len(lines))
+    summary = " ".join(line.strip() for line in lines[:end])
+    return Docstring(summary, _parameter_descriptions(lines[end:], parameters))
+
+
+def _ends_summary(line: str) -> bool:
+    bare = line.strip()
+    return not bare or _is_section(bare) or bare.startswith(":param ")
+
+
+def _is_section(line: str) -> bool:
+    return line in _PARAMETER_SECTIONS or _OTHER_SECTION.fullmatch(line) is not None
+
+
+def _parameter_descriptions(lines: Iterable[str], parameters: Collection[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    current, indent, is_about_parameters = "", 0, True
+    for line in lines:
+        bare = line.strip()
+        if _is_section(bare):
+            current, is_about_parameters = "", bare in _PARAMETER_SECTIONS
+            continue
+        if not is_about_parameters:
+            continue
+        entry = _ENTRY.fullmatch(bare)
+        depth = len(line) - len(line.lstrip())
+        if current and bare and depth > indent:
+            found[current] = f"{found[current]} {bare}".strip()
+        elif entry is not None and entry[1] in parameters and entry[1] not in found:
+            current, indent = entry[1], depth
+            found[current] = entry[2].strip()
+        else:
+            current = ""
+    return {name: description for name, description in found.items() if description}
+
+
+_MAX_PROBLEMS = 20
+_OURS = "mainspring."
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidInputs:
+    problems: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        shown = [f"- {problem}" for problem in self.problems[:_MAX_PROBLEMS]]
+        more = len(self.problems) - _MAX_PROBLEMS
+        return "\n".join(
+            ["The input is not valid:", *shown, *([f"- and {more} more"] if more > 0 else [])]
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolInputs:
+    fields: Mapping[str, Field]
+    schema: dict[str, object]
+    call_parameter: str | None
+    """The one that receives the call itself; the model knows nothing of it."""
+
+    def read(self, given: Mapping[str, object]) -> dict[str, object] | InvalidInputs:
+        """The arguments by name; what was not given is left to the function's own defaults."""
+        try:
+            arguments = {
+                name: convert_strictly(given[name], self.fields[name].hint) for name in given
+            }
+        except (KeyError, msgspec.ValidationError):
+            return InvalidInputs(self._problems(given))
+        missing = any(field.required and name not in given for name, field in self.fields.items())
+        return InvalidInputs(self._problems(given)) if missing else arguments
+
+    def _problems(self, given: Mapping[str, object]) -> tuple[str, ...]:
+        known = ", ".join(self.fields) or "none"
+        unknown = [
+            f"{name}: unknown; the fields are: {known}" for name in given if name not in self.fields
+        ]
+        return (*field_mismatches(given, self.fields, ""), *unknown)
+
+
+_SIGNATURES: LruCache[tuple[object, ...], tuple[ToolInputs, Docstring]] = LruCache(200)
+
+
+def read_signature(function: Callable[..., object], docstring: str) -> tuple[ToolInputs, Docstring]:
+    """Read a signature. Built-in tools are made anew for every thread, of the same few functions:
+    what was read of one is kept.
+
+    Raises:
+        InvalidInput: the function cannot be called by name with JSON; it says which parameter.
+    """
+    mark = _cache_key(function, docstring)
+    known = None if mark is None else _SIGNATURES.get(mark)
+    if known is None:
+        known = _read_signature(function, docstring)
+        if mark is not None:
+            _SIGNATURES.put(mark, known)
+    return known
+
+
+def _cache_key(function: Callable[..., object], docstring: str) -> tuple[object, ...] | None:
+    """The same for functions that one `def` of ours has made; of others, names may change their
+    meaning between two."""
+    if not isinstance(function, FunctionType) or not function.__module__.startswith(_OURS):
+        return None
+    defaults = repr((function.__defaults__, function.__kwdefaults__))
+    return (function.__module__, function.__code__, docstring, defaults)
+
+
+def _read_signature(
+    function: Callable[..., object], docstring: str
+) -> tuple[ToolInputs, Docstring]:
+    hints = _hints(function)
+    parameters = inspect.signature(function).parameters
+    calls = [name for name in parameters if _is_call(hints.get(name))]
+    if len(calls) > 1:
+        raise InvalidInput(f"only one parameter can be the call, not {', '.join(calls)}")
+    shown = [parameter for name, parameter in parameters.items() if name not in calls]
+    fields = {parameter.name: _field(parameter, hints) for parameter in shown}
+    doc = read_docstring(docstring, fields)
+    inputs = ToolInputs(
+        fields=fields,
+        schema=_schema(fields, shown, doc.parameters),
+        call_parameter=calls[0] if calls else None,
+    )
+    return inputs, doc
+
+
+def _hints(function: Callable[..., object]) -> Mapping[str, object]:
+    try:
+        return get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise InvalidInput(f"a type hint names {error.name}, which no module defines") from error
+
+
+def _is_call(hint: object) -> bool:
+    return hint is Call or Call in get_args(hint)
+
+
+def _field(parameter: inspect.Parameter, hints: Mapping[str, object]) -> Field:
+    name = parameter.name
+    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        raise InvalidInput(f"parameter {name}: a tool takes a fixed list of parameters")
+    if parameter.kind is parameter.POSITIONAL_ONLY:
+        raise InvalidInput(f"parameter {name}: a tool is called by name, this one cannot be")
+    if name not in hints:
+        raise InvalidInput(f"parameter {name}: a tool needs a type hint for every parameter")
+    return Field(hints[name], parameter.default is parameter.empty)
+
+
+def _schema(
+    fields: Mapping[str, Field],
+    parameters: list[inspect.Parameter],
+    descriptions: Mapping[str, str],
+) -> dict[str, object]:
+    for name, field in fields.items():
+        _check_hint(name, field.hint)
+    parts, definitions = json_schemas([field.hint for field in fields.values()])
+    properties = {
+        parameter.name: {
+            **part,
+            **_description(fields[parameter.name].hint, descriptions.get(parameter.name, "")),
+            **_default(fields[parameter.name], parameter),
+        }
+        for parameter, part in zip(parameters, parts, strict=True)
+    }
+    schema: dict[str, object] = {
+        "type": "object",
+        "properties": properties,
+        "required": [name for name, field in fields.items() if field.required],
+        "additionalProperties": False,
+    }
+    return {**schema, "$defs": definitions} if definitions else schema
+
+
+def _check_hint(name: str, hint: object) -> None:
+    try:
+        json_schemas([hint])
+    except TypeError as error:
+        why = str(error).rpartition("\n")[2]
+        raise InvalidInput(f"parameter {name}: its type has no JSON form: {why}") from error
+
+
+def _description(hint: object, described: str) -> dict[str, str]:
+    """What stands at the parameter itself goes before the docstring."""
+    notes: tuple[object, ...] = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+    for note in notes:
+        written = note.description if isinstance(note, msgspec.Meta) else note
+        if isinstance(written, str):
+            return {"description": written}
+    return {"description": described} if described else {}
+
+
+def _default(field: Field, parameter: inspect.Parameter) -> dict[str, object]:
+    if field.required:
+        return {}
+    try:
+        plain = msgspec.to_builtins(parameter.default, str_keys=True, enc_hook=encode_model)
+    except TypeError:
+        return {}  # a sentinel: the model can leave the parameter out, and cannot write it
+    return {} if type_mismatches(plain, field.hint, parameter.name) else {"default": plain}

@@ -1,0 +1,121 @@
+"""Secrets that nobody told us about: every detector in the order in which they are tried, those
+for wrapped and encoded tokens among them.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from mainspring.capabilities.vault.passwords import PASSWORDS
+from mainspring.capabilities.vault.private_keys import PRIVATE_KEYS
+from mainspring.capabilities.vault.secret_detector import (
+    LINE_PREFIX,
+    BytesMatch,
+    Detector,
+    compile_pattern,
+    redaction_label,
+)
+from mainspring.capabilities.vault.tokens import BEGINNINGS, START, TOKENS
+
+_CHARACTERS = r"[A-Za-z0-9_.+/=-]"
+_BREAK = rf"(?:\\?\r?\n|\\+n)[ \t]*(?:{LINE_PREFIX}[ \t]*)?"
+_GROUP = (
+    r"[CDI-Za-f][ACDEFGHQSTUVWXgijklmnwyz0123][ABEFIJMNQRUVYZcdghklopstwx014589][A-Za-z0-9+/_-]"
+)
+"""Three characters of plain text, in base64."""
+_FULL_LINE = 60
+
+
+@dataclass(frozen=True, slots=True)
+class WrappedTokens:
+    """Tokens that go on in the next line."""
+
+    tokens: Sequence[Detector]
+    kind = "wrapped_token"
+    trigger = rf"(?:{BEGINNINGS}){_CHARACTERS}*{_BREAK}{_CHARACTERS}"
+    _pattern = compile_pattern(
+        rf"{START}((?:{BEGINNINGS}){_CHARACTERS}*)((?:{_BREAK}{_CHARACTERS}{{2,}})+)".encode()
+    )
+    _pieces = compile_pattern(rf"({_BREAK})({_CHARACTERS}+)".encode())
+
+    def redacted(self, text: bytes) -> bytes:
+        done: list[bytes] = []
+        end = 0
+        for match in self._pattern.finditer(text):
+            begin, stop = match.span(1)
+            size = self._continued(text, match)
+            if begin >= end and size:
+                done += (text[end:begin], redaction_label(self.kind))
+                end = stop + size
+        return b"".join((*done, text[end:])) if done else text
+
+    def _continued(self, text: bytes, bytes_match: BytesMatch) -> int:
+        """How many bytes of the next lines belong to the token."""
+        joined, size = bytes_match.group(1), 0
+        column = bytes_match.span(1)[1] - max(text.rfind(b"\n", 0, bytes_match.span(1)[1]), 0)
+        for piece in self._pieces.finditer(bytes_match.group(2)):
+            line_end, more = piece.group(1), piece.group(2)
+            is_open = not self._is_token(joined)
+            is_full = column >= _FULL_LINE and not more.isalpha()
+            if not (is_open or is_full or line_end.startswith((b"\\\n", b"\\\r"))):
+                break
+            joined += more
+            size = piece.span(2)[1]
+            column = len(more)
+        return size if self._is_token(joined) else 0
+
+    def _is_token(self, text: bytes) -> bool:
+        return any(token.redacted(text) != text for token in self.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedSecrets:
+    """Base64 of plain text that has a secret in it."""
+
+    has_secret: Callable[[bytes], bool]
+    kind = "encoded_secret"
+    trigger = rf"(?:{_GROUP}){{4}}"
+    _pattern = compile_pattern(
+        r"(?:^|\\+[nrt]|\[[0-9;]*m|[^A-Za-z0-9+/_-])"
+        rf"((?:{_GROUP}){{4,}}(?:{_BREAK}(?:{_GROUP})+)*[A-Za-z0-9+/_-]{{0,3}}={{0,2}})".encode()
+    )
+    _breaks = compile_pattern(rf"{_BREAK}".encode())
+
+    def redacted(self, text: bytes) -> bytes:
+        done: list[bytes] = []
+        end = 0
+        for match in self._pattern.finditer(text):
+            begin, stop = match.span(1)
+            if self.has_secret(_decode_base64(self._breaks.sub(b"", match.group(1)))):
+                done += (text[end:begin], redaction_label(self.kind))
+                end = stop
+        return b"".join((*done, text[end:])) if done else text
+
+
+def _decode_base64(written: bytes) -> bytes:
+    standard = written.rstrip(b"=").replace(b"-", b"+").replace(b"_", b"/")
+    return b64decode(standard[: len(standard) - (len(standard) % 4 == 1)] + b"==")
+
+
+class SecretDetector(Protocol):
+    @property
+    def kind(self) -> str: ...
+    @property
+    def trigger(self) -> str: ...
+    def redacted(self, text: bytes) -> bytes: ...
+
+
+def _has_secret(text: bytes) -> bool:
+    return any(item.redacted(text) != text for item in (*PRIVATE_KEYS, *TOKENS, *PASSWORDS))
+
+
+DETECTORS: tuple[SecretDetector, ...] = (
+    *PRIVATE_KEYS,
+    WrappedTokens(TOKENS),
+    *TOKENS,
+    EncodedSecrets(_has_secret),
+    *PASSWORDS,
+)

@@ -1,0 +1,106 @@
+"""One kind of secret: how it is found, by regular expressions over bytes in linear time (RE2),
+and what is put in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, cast
+
+import re2  # pyright: ignore[reportMissingTypeStubs]
+
+
+class BytesMatch(Protocol):
+    def group(self, number: int = 0, /) -> bytes: ...
+    def span(self, number: int = 0, /) -> tuple[int, int]: ...
+
+
+class BytesPattern(Protocol):
+    def search(self, text: bytes, begin: int = 0, /) -> BytesMatch | None: ...
+    def match(self, text: bytes, /) -> BytesMatch | None: ...
+    def fullmatch(self, text: bytes, /) -> BytesMatch | None: ...
+    def finditer(self, text: bytes, /) -> Iterator[BytesMatch]: ...
+    def sub(self, replacement: bytes, text: bytes, /) -> bytes: ...
+
+
+class _Set(Protocol):
+    def Add(self, pattern: bytes, /) -> int: ...  # noqa: N802 (RE2's name)
+    def Compile(self) -> None: ...  # noqa: N802
+    def Match(self, text: bytes, /) -> list[int] | None: ...  # noqa: N802
+
+
+_BYTEWISE = re2.Options()
+_BYTEWISE.encoding = re2.Options.Encoding.LATIN1  # pyright: ignore[reportUnknownMemberType]
+_BYTEWISE.max_mem = 32 << 20
+
+
+def compile_pattern(pattern: bytes) -> BytesPattern:
+    return cast("BytesPattern", re2.compile(pattern, _BYTEWISE))  # pyright: ignore[reportUnknownMemberType]
+
+
+def escape_literal(text: bytes) -> bytes:
+    """A pattern for exactly this text."""
+    return cast("bytes", re2.escape(text))  # pyright: ignore[reportUnknownMemberType]
+
+
+def any_literal(texts: Iterable[bytes]) -> bytes:
+    """A pattern for exactly these texts; for nothing, if there are none."""
+    return b"|".join(map(escape_literal, texts)) or rb"[^\x00-\xff]"
+
+
+class PatternSet:
+    """Many patterns looked for in one pass."""
+
+    def __init__(self, patterns: Iterable[bytes]) -> None:
+        found = cast("_Set", re2.Set.SearchSet(_BYTEWISE))  # pyright: ignore[reportUnknownMemberType]
+        for pattern in patterns:
+            found.Add(pattern)
+        found.Compile()
+        self._match = found.Match
+
+    def __call__(self, text: bytes) -> list[int] | None:
+        """The numbers of those that are somewhere in the text, in no order."""
+        return self._match(text)
+
+
+LINE_PREFIX = r"(?:[^\s\\:]{1,200}[:-])?\d{1,6}(?:\t|\\+t|→|[:|-])"
+"""What tools put before a line: the file that it is from, and its number."""
+SecretCheck: TypeAlias = Callable[[BytesMatch, bytes], bool]
+"""Of a match in a text: whether it is a secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class Detector:
+    kind: str
+    trigger: str
+    """A cheap pattern that is in every text that has such a secret, and in few others."""
+    bytes_pattern: BytesPattern
+    is_secret: SecretCheck = lambda _, __: True
+    group: int = 1
+    """What is taken out; the last one."""
+
+    def redacted(self, text: bytes) -> bytes:
+        pieces: list[bytes] = []
+        end = 0
+        for match in self.bytes_pattern.finditer(text):
+            start, stop = match.span(self.group)
+            if start >= end and self.is_secret(match, text):
+                pieces += (text[end:start], redaction_label(self.kind))
+                end = stop
+        return b"".join((*pieces, text[end:])) if pieces else text
+
+
+def redaction_label(kind: str) -> bytes:
+    return f"[redacted:{kind}]".encode()
+
+
+def value_detector(
+    kind: str, trigger: str, pattern: str, is_value: Callable[[bytes], bool] | None = None
+) -> Detector:
+    """One whose secret is the first group, if the value passes."""
+    if is_value is None:
+        return Detector(kind, trigger, compile_pattern(pattern.encode()))
+    return Detector(
+        kind, trigger, compile_pattern(pattern.encode()), lambda match, _: is_value(match.group(1))
+    )

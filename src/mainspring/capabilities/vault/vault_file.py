@@ -1,0 +1,251 @@
+"""The vault's file: secrets by name, each encrypted, all of them sealed together.
+
+What can be read without the key (names, hosts, times) cannot be changed without it: it is
+authenticated with each value, and the seal covers which entries there are.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import sys
+import tempfile
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from msgspec import Struct
+
+from mainspring.capabilities.vault.encoded_forms import SHORTEST_SECRET
+from mainspring.capabilities.vault.vault_key import KEY_BYTES
+from mainspring.core.clock import Clock
+from mainspring.core.errors import InvalidInput
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+VERSION = 1
+MAX_VALUE_BYTES = 64 << 10
+_NONCE_BYTES = 12
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_HOST = re.compile(
+    r"(?:\*\.)?(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9][a-z0-9-]{0,61}"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Secret:
+    name: str
+    hosts: tuple[str, ...]
+    """Where it may be sent; nowhere, if there are none."""
+    created: datetime
+    updated: datetime
+    value: str = field(repr=False)
+
+
+class _Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    hosts: tuple[str, ...]
+    created: datetime
+    updated: datetime
+    nonce: bytes
+    value: bytes
+
+
+class _File(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    version: int
+    entries: dict[str, _Entry]
+    nonce: bytes
+    seal: bytes
+
+
+class Vault:
+    """Every call reads the file, so that what another process has changed is seen."""
+
+    def __init__(self, path: Path, key: bytes, *, clock: Clock) -> None:
+        if len(key) != KEY_BYTES:
+            raise InvalidInput(f"the vault's key has {len(key)} bytes, not {KEY_BYTES}")
+        self.path = path
+        self._cipher = AESGCM(key)
+        self._clock = clock
+
+    def secrets(self) -> list[Secret]:
+        """All of them, by name.
+
+        Raises:
+            InvalidInput: the key is another, or somebody has changed the file.
+        """
+        entries = self._read()
+        return [self._opened(name, entries[name]) for name in sorted(entries)]
+
+    def get(self, name: str) -> Secret:
+        """
+        Raises:
+            InvalidInput: there is no such secret; or as `secrets`.
+        """
+        entries = self._read()
+        if name not in entries:
+            raise unknown_secret(name)
+        return self._opened(name, entries[name])
+
+    def put(self, name: str, value: str, hosts: Sequence[str]) -> Secret:
+        """Keep a secret, in place of one of the same name.
+
+        Raises:
+            InvalidInput: a name, value or host that cannot be; or as `secrets`.
+        """
+        allowed = tuple(sorted({_host(host) for host in hosts}))
+        _check(name, value)
+        with self._locked():
+            entries = dict(self._read())
+            now = self._clock()
+            created = entries[name].created if name in entries else now
+            secret = Secret(name=name, hosts=allowed, created=created, updated=now, value=value)
+            entries[name] = self._closed(secret)
+            self._write(entries)
+        return secret
+
+    def remove(self, name: str) -> None:
+        """
+        Raises:
+            InvalidInput: there is no such secret; or as `secrets`.
+        """
+        with self._locked():
+            entries = dict(self._read())
+            if entries.pop(name, None) is None:
+                raise unknown_secret(name)
+            self._write(entries)
+
+    def _closed(self, secret: Secret) -> _Entry:
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        about = _associated_data(secret.name, secret.hosts, secret.created, secret.updated)
+        return _Entry(
+            hosts=secret.hosts,
+            created=secret.created,
+            updated=secret.updated,
+            nonce=nonce,
+            value=self._cipher.encrypt(nonce, secret.value.encode(), about),
+        )
+
+    def _opened(self, name: str, entry: _Entry) -> Secret:
+        about = _associated_data(name, entry.hosts, entry.created, entry.updated)
+        value = self._unlocked(entry.nonce, entry.value, about)
+        return Secret(
+            name=name,
+            hosts=entry.hosts,
+            created=entry.created,
+            updated=entry.updated,
+            value=value.decode(),
+        )
+
+    def _unlocked(self, nonce: bytes, content: bytes, about: bytes) -> bytes:
+        try:
+            return self._cipher.decrypt(nonce, content, about)
+        except (InvalidTag, ValueError) as error:
+            refused = InvalidInput(f"{self.path}: another key, or somebody has changed the file")
+            refused.add_note("MAINSPRING_VAULT_KEY, the keyring or the key file must be the one")
+            refused.add_note("that the vault was made with; nothing of it was read")
+            raise refused from error
+
+    def _read(self) -> Mapping[str, _Entry]:
+        try:
+            content = self.path.read_bytes()
+        except FileNotFoundError:
+            return {}
+        try:
+            file = msgspec.json.decode(content, type=_File)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise InvalidInput(f"{self.path}: this is no vault: {error}") from error
+        if file.version != VERSION:
+            raise InvalidInput(f"{self.path}: a vault of version {file.version}, not {VERSION}")
+        self._unlocked(file.nonce, file.seal, _sealed_content(file.entries))
+        return file.entries
+
+    def _write(self, entries: Mapping[str, _Entry]) -> None:
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        seal = self._cipher.encrypt(nonce, b"", _sealed_content(entries))
+        file = _File(version=VERSION, entries=dict(entries), nonce=nonce, seal=seal)
+        write_private_file(self.path, msgspec.json.encode(file))
+
+    @contextmanager
+    def _locked(self) -> Generator[None, None, None]:
+        """One writer at a time, in any process."""
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            _lock(lock)
+            yield
+        finally:
+            os.close(lock)
+
+
+def unknown_secret(name: str) -> InvalidInput:
+    missing = InvalidInput(f"the vault has no {name!r}")
+    missing.add_note("`mainspring vault ls` lists what it has")
+    return missing
+
+
+def write_private_file(path: Path, content: bytes) -> None:
+    """Write a file that only its owner reads: wholly, or not at all."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _associated_data(
+    name: str, hosts: tuple[str, ...], created: datetime, updated: datetime
+) -> bytes:
+    return msgspec.json.encode(["mainspring vault", VERSION, name, hosts, created, updated])
+
+
+def _sealed_content(entries: Mapping[str, _Entry]) -> bytes:
+    ordered = [(name, entries[name]) for name in sorted(entries)]
+    return msgspec.json.encode(["mainspring vault", VERSION, ordered])
+
+
+def _check(name: str, value: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise InvalidInput(
+            f"{name!r}: a name has letters, digits and _, as those of variables do, at most 64"
+        )
+    if len(value.strip()) < SHORTEST_SECRET:
+        raise InvalidInput(
+            f"{name}: a value of less than {SHORTEST_SECRET} characters cannot be told from a word,"
+            " and could not be kept out of the log"
+        )
+    if len(value.encode()) > MAX_VALUE_BYTES:
+        raise InvalidInput(f"{name}: the value is longer than {MAX_VALUE_BYTES} bytes")
+
+
+def _host(host: str) -> str:
+    known = host.strip().lower().rstrip(".")
+    if not _HOST.fullmatch(known) or known.rpartition(".")[2].isdigit():
+        refused = InvalidInput(f"{host!r} is no name of a host")
+        refused.add_note("api.example.com, or *.example.com for all below it; no address, no port")
+        raise refused
+    return known
+
+
+if sys.platform == "win32":
+
+    def _lock(lock: int) -> None:
+        msvcrt.locking(lock, msvcrt.LK_LOCK, 1)
+
+else:
+
+    def _lock(lock: int) -> None:
+        fcntl.flock(lock, fcntl.LOCK_EX)

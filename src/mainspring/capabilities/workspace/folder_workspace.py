@@ -1,0 +1,226 @@
+"""`core.hands.Workspace` over folders of the host, Linux and macOS."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path, PurePosixPath
+
+from anyio import to_thread
+
+from mainspring.capabilities.workspace.atomic_files import FileAttributes, put_file, write_all
+from mainspring.capabilities.workspace.path_traversal import (
+    MAX_DEPTH,
+    OPEN_FILE,
+    OPEN_FOLDER,
+    ResolvedPath,
+    WalkEntry,
+    check_not_guarded,
+    check_regular_file,
+    locate_path,
+    open_resolved_file,
+    resolve_path,
+    walk_tree,
+)
+from mainspring.capabilities.workspace.workspace_roots import (
+    PathParts,
+    Root,
+    WorkspaceRoots,
+    absolute_path,
+    printable_path,
+)
+from mainspring.core.errors import FileChanged, FileRefused
+from mainspring.core.ports import FileEntry, FileState
+
+MAX_WRITE_BYTES = 64_000_000
+
+
+class FolderWorkspace:
+    """Relative paths are below `root`; others of `extra` are named absolutely.
+
+    `hidden`: what no path leads to, from each root, or absolute. A write replaces a file between
+    two looks at it; a program that writes to the old one in that instant writes to nothing.
+
+    `is_guarded`: what may be changed only under its own name. Whoever let it be changed has seen
+    that name, and a link that leads there may be newer.
+
+    Raises:
+        InvalidInput: a root is no folder.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        hidden: Collection[str] = (),
+        extra: Sequence[Root] = (),
+        read_only: bool = False,
+        is_guarded: Callable[[str], bool] = lambda _: False,
+        aliases: Collection[str] = (),
+    ) -> None:
+        self.bounds = WorkspaceRoots(
+            [Root(path=root, read_only=read_only), *extra],
+            hidden,
+            is_guarded=is_guarded,
+            aliases=aliases,
+        )
+
+    @property
+    def root(self) -> PurePosixPath:
+        return PurePosixPath(absolute_path(self.bounds.main))
+
+    def locate(self, path: str) -> PurePosixPath:
+        return locate_path(self.bounds, path)
+
+    def named(self, path: str) -> str:
+        return self.bounds.named(path)
+
+    def open_file(self, path: str) -> int:
+        with resolve_path(self.bounds, path) as spot:
+            return open_resolved_file(spot)
+
+    async def read(self, path: str, *, max_bytes: int) -> FileState:
+        return await to_thread.run_sync(partial(self._read, path, max_bytes))
+
+    async def write(
+        self, path: str, content: bytes, *, expected: str | None = None, mode: int | None = None
+    ) -> FileState:
+        if len(content) > MAX_WRITE_BYTES:
+            raise FileRefused(
+                f"{printable_path(path)}: no more than {MAX_WRITE_BYTES:,} bytes are written"
+            )
+        return await to_thread.run_sync(partial(self._write, path, content, expected, mode))
+
+    async def walk(
+        self,
+        path: str = ".",
+        *,
+        limit: int = 100_000,
+        depth: int | None = None,
+        skip: Collection[str] = (),
+    ) -> list[FileEntry]:
+        deepest = MAX_DEPTH if depth is None else min(depth - 1, MAX_DEPTH)
+        return await to_thread.run_sync(partial(self._walk, path, limit, deepest, skip))
+
+    def _read(self, path: str, max_bytes: int) -> FileState:
+        with resolve_path(self.bounds, path) as spot:
+            return _read(spot, path, max_bytes)
+
+    def _write(
+        self, path: str, content: bytes, expected: str | None, mode: int | None
+    ) -> FileState:
+        with resolve_path(self.bounds, path, make_folders=expected in (None, "")) as spot:
+            if self.bounds.is_read_only(spot.path_parts):
+                raise FileRefused(f"{printable_path(path)} is in a folder that is only to be read")
+            if spot.is_linked:
+                check_not_guarded(self.bounds, spot.path_parts, path)
+            if spot.folder is None:
+                raise FileChanged(f"{printable_path(path)} is not there any more")
+            there, folder = _regular_file_state(spot), spot.folder
+
+            def fill(opened: int) -> None:
+                write_all(opened, content)
+                if expected is not None:  # last of all: nothing slow comes after it
+                    _check_version(spot, path, expected)
+
+            look = FileAttributes(mode) if there is None else _attributes(there, mode)
+            put_file(folder, spot.name, fill, look)
+            now = os.stat(spot.name, dir_fd=folder, follow_symlinks=False)
+            return _state(content, now)
+
+    def _walk(self, path: str, limit: int, depth: int, skip: Collection[str]) -> list[FileEntry]:
+        with resolve_path(self.bounds, path) as spot:
+            if spot.state is None or spot.folder is None:
+                raise FileNotFoundError(errno.ENOENT, "nothing there")
+            folder = os.open(spot.name, OPEN_FOLDER, dir_fd=spot.folder)
+            try:
+                found = walk_tree(self.bounds, folder, spot.path_parts, depth=depth, skip=skip)
+                begun = self._begun(spot.path_parts)
+                listed = (met for met in found if _is_listed(met.state))
+                return [_entry(begun, met) for met in islice(listed, limit)]
+            finally:
+                os.close(folder)
+
+    def _begun(self, path_parts: PathParts) -> PurePosixPath:
+        main = self.bounds.main
+        if path_parts[: len(main)] == main:
+            return PurePosixPath(*path_parts[len(main) :])
+        return PurePosixPath(absolute_path(path_parts))
+
+
+def _read(resolved_path: ResolvedPath, path: str, max_bytes: int) -> FileState:
+    with os.fdopen(open_resolved_file(resolved_path), "rb") as file:
+        state = os.fstat(file.fileno())
+        content = b"" if state.st_size > max_bytes else file.read(max_bytes + 1)
+    if (size := max(state.st_size, len(content))) > max_bytes:
+        raise FileRefused(
+            f"{printable_path(path)} is too large: {size:,} bytes, and "
+            f"{max_bytes:,} are read at most"
+        )
+    return _state(content, state)
+
+
+def _state(content: bytes, state: os.stat_result) -> FileState:
+    return FileState(
+        content=content,
+        version=_version(hashlib.sha256(content).digest(), state.st_mode),
+        mode=stat.S_IMODE(state.st_mode),
+        changed_ns=max(state.st_mtime_ns, state.st_ctime_ns),
+    )
+
+
+def _version(digest: bytes, mode: int) -> str:
+    return hashlib.sha256(digest + stat.S_IMODE(mode).to_bytes(2)).hexdigest()
+
+
+def _regular_file_state(resolved_path: ResolvedPath) -> os.stat_result | None:
+    """What is to be replaced; only plain files are."""
+    if resolved_path.state is not None:
+        check_regular_file(resolved_path.state)
+    return resolved_path.state
+
+
+def _attributes(there: os.stat_result, mode: int | None) -> FileAttributes:
+    kept = there.st_mode if mode is None else mode
+    return FileAttributes(kept, (there.st_uid, there.st_gid))
+
+
+def _check_version(resolved_path: ResolvedPath, path: str, expected: str) -> None:
+    if _version_at(resolved_path) != expected:
+        why = "exists already" if expected == "" else "is not what it was when it was read"
+        raise FileChanged(f"{printable_path(path)} {why}")
+
+
+def _version_at(resolved_path: ResolvedPath) -> str | None:
+    """`""` if nothing is there, `None` if it is no file that could be read."""
+    try:
+        opened = os.open(resolved_path.name, OPEN_FILE, dir_fd=resolved_path.folder)
+    except FileNotFoundError:
+        return ""
+    except OSError:
+        return None
+    with os.fdopen(opened, "rb") as file:
+        state = os.fstat(opened)
+        if not stat.S_ISREG(state.st_mode):
+            return None
+        return _version(hashlib.file_digest(file, "sha256").digest(), state.st_mode)
+
+
+def _is_listed(state: os.stat_result) -> bool:
+    mode = state.st_mode
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)
+
+
+def _entry(begun: PurePosixPath, walk_entry: WalkEntry) -> FileEntry:
+    return FileEntry(
+        path=begun / walk_entry.path,
+        size=walk_entry.state.st_size,
+        modified_ns=walk_entry.state.st_mtime_ns,
+        is_folder=stat.S_ISDIR(walk_entry.state.st_mode),
+        is_link=stat.S_ISLNK(walk_entry.state.st_mode),
+    )

@@ -1,0 +1,350 @@
+"""Resolve paths and walk folders of a workspace by descriptors. Links are followed in path
+resolution only; a walk follows none and meets nothing hidden.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Collection, Generator, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from types import TracebackType
+from typing import Self
+
+from mainspring.capabilities.workspace.workspace_roots import (
+    PathParts,
+    WorkspaceRoots,
+    absolute_path,
+    printable_path,
+)
+from mainspring.core.errors import FileMissing, FileRefused, IsFolder, OutsideWorkspace
+from mainspring.core.openat import open_absolute
+
+MAX_DEPTH = 256
+_MAX_LINKS = 40
+
+_SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+OPEN_FOLDER = os.O_RDONLY | _SAFE | getattr(os, "O_DIRECTORY", 0)
+OPEN_FILE = os.O_RDONLY | _SAFE | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+CREATE_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE
+
+_IS_LINK = (errno.ELOOP, errno.ENOTDIR, errno.EMLINK)
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedPath:
+    """Where a path leads: a name in an open folder, and what was there a moment ago."""
+
+    path_parts: PathParts
+    folder: int | None
+    """`None`: the folder itself is not there."""
+    name: str
+    state: os.stat_result | None
+    is_linked: bool = False
+    """There was a link on the way."""
+
+
+@contextmanager
+def translate_os_errors(path: str) -> Generator[None]:
+    """The system's errors, in our words and with the path that was asked for."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise FileMissing(f"{printable_path(path)}: there is no such file or folder") from None
+    except IsADirectoryError:
+        raise IsFolder(f"{printable_path(path)} is a folder") from None
+    except OSError as error:
+        raise FileRefused(f"{printable_path(path)}: {error.strerror}") from error
+
+
+def hidden_identities(workspace_roots: WorkspaceRoots) -> frozenset[tuple[int, int]]:
+    """Device and inode of what is hidden, by which it is known under any name."""
+    found: set[tuple[int, int]] = set()
+    for parts in workspace_roots.hidden:
+        with suppress(OSError):
+            state = os.lstat(absolute_path(parts))
+            found.add((state.st_dev, state.st_ino))
+    return frozenset(found)
+
+
+class PathResolver:
+    """One way down. A context manager: what it opened is closed at its end."""
+
+    def __init__(self, workspace_roots: WorkspaceRoots, path: str) -> None:
+        self._workspace_roots = workspace_roots
+        self._path = path
+        self._hidden = hidden_identities(workspace_roots)
+        self._root: PathParts = ()
+        self._names: list[str] = []
+        self._folders: list[int] = []
+        self._links = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        while self._folders:
+            os.close(self._folders.pop())
+
+    def resolve(self, *, make_folders: bool = False) -> ResolvedPath:
+        """Follow the path to its end, making folders that are missing if that is wanted."""
+        todo = self._begin(self._path)
+        while todo:
+            step = todo.pop()
+            if step == "..":
+                self._leave()
+                continue
+            self._check_hidden((*self._parts, step))
+            state = self._state(step)
+            if state is None and todo and make_folders:
+                self._make(step)
+            elif state is None:
+                return self._missing(step, todo)
+            elif stat.S_ISLNK(state.st_mode):
+                todo = self._follow(step, todo)
+                continue
+            elif not todo:
+                return self._spot((*self._parts, step), self._folders[-1], step, state)
+            self._enter(step)
+        return self._spot(self._parts, self._folders[-1], ".", os.fstat(self._folders[-1]))
+
+    def _spot(
+        self, path_parts: PathParts, folder: int | None, name: str, state: os.stat_result | None
+    ) -> ResolvedPath:
+        return ResolvedPath(path_parts, folder, name, state, is_linked=self._links > 0)
+
+    @property
+    def _parts(self) -> PathParts:
+        return (*self._root, *self._names)
+
+    def _begin(self, path: str) -> list[str]:
+        place = self._workspace_roots.place(path)
+        self._close()
+        self._root, self._names = place.root, []
+        self._folders.append(open_absolute(absolute_path(place.root), OPEN_FOLDER))
+        return place.steps[::-1]
+
+    def _leave(self) -> None:
+        """Up along the way we came: the system's `..` leads out of a folder that was moved."""
+        if not self._names:
+            raise OutsideWorkspace(f"{printable_path(self._path)} leads out of the workspace")
+        self._names.pop()
+        os.close(self._folders.pop())
+
+    def _state(self, step: str) -> os.stat_result | None:
+        try:
+            state = os.stat(step, dir_fd=self._folders[-1], follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        if (state.st_dev, state.st_ino) in self._hidden:
+            raise self._is_hidden()
+        return state
+
+    def _enter(self, step: str) -> None:
+        """Raises NotADirectoryError when it is none, also one that was swapped for a link."""
+        if len(self._folders) > MAX_DEPTH:
+            raise FileRefused(f"more than {MAX_DEPTH} folders inside each other")
+        try:
+            folder = os.open(step, OPEN_FOLDER, dir_fd=self._folders[-1])
+        except OSError as error:
+            if error.errno not in _IS_LINK:
+                raise
+            raise NotADirectoryError(errno.ENOTDIR, "not a folder") from error
+        self._folders.append(folder)
+        self._names.append(step)
+        state = os.fstat(folder)
+        if (state.st_dev, state.st_ino) in self._hidden:
+            raise self._is_hidden()
+
+    def _follow(self, step: str, todo: list[str]) -> list[str]:
+        self._links += 1
+        if self._links > _MAX_LINKS:
+            raise OSError(errno.ELOOP, "too many links to follow")
+        target = os.readlink(step, dir_fd=self._folders[-1])
+        if target.startswith("/"):
+            return [*todo, *self._begin(target)]
+        return [*todo, *(part for part in reversed(target.split("/")) if part not in ("", "."))]
+
+    def _make(self, step: str) -> None:
+        folder = self._folders[-1]
+        if self._workspace_roots.is_read_only(self._parts):
+            raise FileRefused(
+                f"{printable_path(self._path)} is in a folder that is only to be read"
+            )
+        if self._links:
+            check_not_guarded(self._workspace_roots, (*self._parts, step), self._path)
+        with suppress(FileExistsError):
+            os.mkdir(step, dir_fd=folder)
+            chown_like_folder(step, folder)
+
+    def _missing(self, step: str, todo: list[str]) -> ResolvedPath:
+        """Nothing is there: what follows is only text."""
+        folder = None if todo else self._folders[-1]
+        names = [*self._names, step]
+        for later in reversed(todo):
+            if later != "..":
+                names.append(later)
+            elif names:
+                names.pop()
+            else:
+                raise OutsideWorkspace(f"{printable_path(self._path)} leads out of the workspace")
+            self._check_hidden((*self._root, *names))
+        return self._spot((*self._root, *names), folder, step, None)
+
+    def _check_hidden(self, path_parts: PathParts) -> None:
+        if self._workspace_roots.is_hidden(path_parts):
+            raise self._is_hidden()
+
+    def _is_hidden(self) -> OutsideWorkspace:
+        return OutsideWorkspace(f"{printable_path(self._path)} is not for this session")
+
+
+def check_not_guarded(workspace_roots: WorkspaceRoots, path_parts: PathParts, path: str) -> None:
+    """Raises: FileRefused: it was reached by a link, and is to be changed under its own name."""
+    meant = absolute_path(path_parts)
+    if workspace_roots.is_guarded(meant):
+        raise FileRefused(
+            f"{printable_path(path)} leads to {printable_path(meant)}, which is "
+            "protected: name that"
+        )
+
+
+def chown_like_folder(name: str, folder: int) -> None:
+    """Give a new folder in another to the other's owner, for whom root works; anyone else owns
+    what he makes anyway. By descriptor: a file linked there meanwhile is not given away."""
+    if os.geteuid() != 0:
+        return
+    opened = os.open(name, OPEN_FOLDER, dir_fd=folder)
+    try:
+        owner = os.fstat(folder)
+        os.fchown(opened, owner.st_uid, owner.st_gid)
+    finally:
+        os.close(opened)
+
+
+@contextmanager
+def resolve_path(
+    workspace_roots: WorkspaceRoots, path: str, *, make_folders: bool = False
+) -> Generator[ResolvedPath]:
+    """The spot that a path leads to, open until the end of the block."""
+    with ExitStack() as stack:
+        stack.enter_context(translate_os_errors(path))
+        descent = stack.enter_context(PathResolver(workspace_roots, path))
+        yield descent.resolve(make_folders=make_folders)
+
+
+def locate_path(workspace_roots: WorkspaceRoots, path: str) -> PurePosixPath:
+    with resolve_path(workspace_roots, path) as spot:
+        return PurePosixPath(absolute_path(spot.path_parts))
+
+
+def open_resolved_file(resolved_path: ResolvedPath) -> int:
+    """Open the plain file at a spot; anything else is not even waited for."""
+    if resolved_path.state is None or resolved_path.folder is None:
+        raise FileNotFoundError(errno.ENOENT, "nothing there")
+    check_regular_file(resolved_path.state)
+    found = os.open(resolved_path.name, OPEN_FILE, dir_fd=resolved_path.folder)
+    try:
+        check_regular_file(os.fstat(found))
+    except OSError:
+        os.close(found)
+        raise
+    return found
+
+
+def check_regular_file(state: os.stat_result) -> None:
+    if stat.S_ISDIR(state.st_mode):
+        raise IsADirectoryError(errno.EISDIR, "is a folder")
+    if not stat.S_ISREG(state.st_mode):
+        raise OSError(errno.EINVAL, "not a plain file, but a device, pipe or socket")
+
+
+@dataclass(frozen=True, slots=True)
+class WalkEntry:
+    """Something on the way. Its folder is open until the next one is asked for."""
+
+    path: str
+    """From where the walk began."""
+    name: str
+    folder: int
+    state: os.stat_result
+    is_closed: bool = False
+    """A folder that cannot be entered: no permission, or too deep."""
+
+
+@dataclass(frozen=True, slots=True)
+class TreeWalk:
+    workspace_roots: WorkspaceRoots
+    hidden: frozenset[tuple[int, int]]
+    deepest: int
+    skip: Collection[str]
+
+    def below(
+        self, folder: int, path_parts: PathParts, path: str, depth: int = 0
+    ) -> Generator[WalkEntry]:
+        for name, state in _scan_folder(folder):
+            here = (*path_parts, name)
+            if (state.st_dev, state.st_ino) in self.hidden or self.workspace_roots.is_hidden(here):
+                continue
+            met = WalkEntry(f"{path}{name}", name, folder, state)
+            if not stat.S_ISDIR(state.st_mode):
+                yield met
+                continue
+            inner = self._entered(met) if depth < self.deepest else None
+            yield (
+                met
+                if inner is not None
+                else WalkEntry(met.path, name, folder, state, is_closed=True)
+            )
+            if inner is None:
+                continue
+            try:
+                if name not in self.skip:
+                    yield from self.below(inner, here, f"{met.path}/", depth + 1)
+            finally:
+                os.close(inner)
+
+    def _entered(self, walk_entry: WalkEntry) -> int | None:
+        """Open a folder, if it still is the one that was met."""
+        try:
+            inner = os.open(walk_entry.name, OPEN_FOLDER, dir_fd=walk_entry.folder)
+        except OSError:
+            return None
+        with suppress(OSError):  # one that may be read and not searched gives names, and no more
+            if os.path.samestat(os.stat(".", dir_fd=inner), walk_entry.state):
+                return inner
+        os.close(inner)
+        return None
+
+
+def walk_tree(
+    workspace_roots: WorkspaceRoots,
+    folder: int,
+    path_parts: PathParts,
+    *,
+    depth: int = MAX_DEPTH,
+    skip: Collection[str] = (),
+) -> Generator[WalkEntry]:
+    """All that is below an open folder, each folder before what is in it, names in order."""
+    return TreeWalk(workspace_roots, hidden_identities(workspace_roots), depth, skip).below(
+        folder, path_parts, ""
+    )
+
+
+def _scan_folder(folder: int) -> Iterator[tuple[str, os.stat_result]]:
+    with os.scandir(folder) as found:
+        entries = sorted(found, key=lambda entry: entry.name)
+    for entry in entries:
+        with suppress(FileNotFoundError):  # gone since
+            yield entry.name, entry.stat(follow_symlinks=False)

@@ -1,0 +1,133 @@
+"""The files that a session hands over: what stands in the folder `outputs` of its workspace.
+
+The session's programs may change the folder while it is read, and swap links in. So everything is
+opened by descriptors and through no link, and what was checked is what is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from mainspring.core.openat import open_absolute, open_beneath
+
+FOLDER = "outputs"
+_OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
+_MAX_DEPTH = 16
+_MAX_ENTRIES = 10_000
+"""That are looked at: files, folders, links and all else."""
+_MAX_PATH_BYTES = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFile:
+    path: str
+    """Below the folder `outputs`."""
+    stamp: str
+    """Changes whenever the file does; programs cannot set it to an earlier value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A file as it was read."""
+
+    content: bytes
+    sha256: str
+    stamp: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableOutput:
+    """A file that is not handed over, and why."""
+
+    reason: str
+
+
+def make_outputs(workspace: Path) -> None:
+    """Make the folder, if nothing has its name."""
+    with _open_outputs(workspace) as root, suppress(FileExistsError):
+        os.mkdir(FOLDER, 0o755, dir_fd=root)
+
+
+def list_outputs(workspace: Path, *, max_entries: int = _MAX_ENTRIES) -> list[OutputFile]:
+    """Plain files, sorted by path. Links, devices and hidden files of ours are not listed, nor what
+    has too long a path; the listing ends after `max_entries`, whatever they are."""
+    with _open_outputs(workspace) as root:
+        try:
+            folder = open_beneath(root, FOLDER, _OPEN_FOLDER)
+        except OSError:  # it is not there, or no folder
+            return []
+        listing = _Listing(max_entries)
+        try:
+            listing.look(folder, "", 0)
+        finally:
+            os.close(folder)
+    return sorted(listing.files, key=lambda file: file.path)
+
+
+def read_output(workspace: Path, path: str, *, max_bytes: int) -> Output | UnreadableOutput:
+    with _open_outputs(workspace) as root:
+        try:
+            opened = open_beneath(root, f"{FOLDER}/{path}", _OPEN_FILE)
+        except OSError as error:
+            return UnreadableOutput(error.strerror or "it cannot be opened")
+        with os.fdopen(opened, "rb") as file:
+            state = os.fstat(opened)
+            if not _is_plain(state):
+                return UnreadableOutput("it is no plain file, or has several names")
+            content = b"" if state.st_size > max_bytes else file.read(max_bytes + 1)
+    if max(state.st_size, len(content)) > max_bytes:
+        return UnreadableOutput(f"it has more than {max_bytes:,} bytes")
+    return Output(content, hashlib.sha256(content).hexdigest(), _stamp(state))
+
+
+@contextmanager
+def _open_outputs(workspace: Path) -> Generator[int]:
+    root = open_absolute(str(workspace.resolve()), _OPEN_FOLDER)
+    try:
+        yield root
+    finally:
+        os.close(root)
+
+
+class _Listing:
+    def __init__(self, max_entries: int) -> None:
+        self.files: list[OutputFile] = []
+        self._left = max_entries
+
+    def look(self, folder: int, path: str, depth: int) -> None:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if self._left <= 0:
+                    return
+                self._left -= 1
+                with suppress(OSError, UnicodeEncodeError):  # it is gone, or has no proper name
+                    self._look_at(folder, entry.name, path, depth)
+
+    def _look_at(self, folder: int, name: str, path: str, depth: int) -> None:
+        if len(f"{path}{name}".encode()) > _MAX_PATH_BYTES:
+            return
+        state = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if _is_plain(state):
+            self.files.append(OutputFile(f"{path}{name}", _stamp(state)))
+        elif stat.S_ISDIR(state.st_mode) and depth < _MAX_DEPTH:
+            inner = os.open(name, _OPEN_FOLDER, dir_fd=folder)
+            try:
+                self.look(inner, f"{path}{name}/", depth + 1)
+            finally:
+                os.close(inner)
+
+
+def _is_plain(state: os.stat_result) -> bool:
+    """A second name may be that of a file which the session may not read."""
+    return stat.S_ISREG(state.st_mode) and state.st_nlink == 1
+
+
+def _stamp(state: os.stat_result) -> str:
+    return f"{state.st_dev}:{state.st_ino}:{state.st_size}:{state.st_mtime_ns}:{state.st_ctime_ns}"

@@ -1,0 +1,160 @@
+"""What a snapshot is stored as: a manifest of every path with its kind, mode and content, the
+contents by their hash, and how two manifests differ.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from io import BufferedIOBase
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from mainspring.core.errors import ToolEnvironmentError
+from mainspring.core.ports import FileChange
+
+Kind: TypeAlias = Literal["file", "folder", "link", "unreadable"]
+
+FOLDER = b"folder"
+
+
+class ManifestEntry(Struct, frozen=True, array_like=True, gc=False):
+    path: bytes
+    kind: Kind
+    """`unreadable`: it was there and we may not read it; a restore leaves it as it is."""
+    mode: int = 0
+    content: bytes = b""
+    """The hash of a file's content, in hexadecimal; where a link leads; `FOLDER` of an unreadable
+    folder."""
+
+    @property
+    def is_folder(self) -> bool:
+        return self.kind == "folder" or (self.kind == "unreadable" and self.content == FOLDER)
+
+
+ManifestEntries: TypeAlias = dict[bytes, ManifestEntry]
+"""By path."""
+
+_DECODER = msgspec.msgpack.Decoder(list[ManifestEntry])
+
+
+def pack_manifest(items: Iterable[ManifestEntry]) -> tuple[str, bytes]:
+    """The id of a snapshot, which says all that is in it, and its bytes."""
+    plain = msgspec.msgpack.encode(sorted(items, key=lambda item: item.path))
+    return hashlib.sha256(plain).hexdigest(), zlib.compress(plain, 1)
+
+
+def unpack_manifest(name: str, stored: bytes) -> ManifestEntries:
+    """Raises ValueError if these are not the bytes of that snapshot."""
+    try:
+        plain = zlib.decompress(stored)
+    except zlib.error as error:
+        raise ValueError("not compressed") from error
+    if hashlib.sha256(plain).hexdigest() != name:
+        raise ValueError("not what was written")
+    return {item.path: item for item in _DECODER.decode(plain)}
+
+
+def diff_manifests(
+    older: Mapping[bytes, ManifestEntry], newer: Mapping[bytes, ManifestEntry]
+) -> list[FileChange]:
+    """What differs, sorted by path; a folder that comes or goes with what is in it is not told."""
+    differing = sorted(
+        path for path in older.keys() | newer.keys() if older.get(path) != newer.get(path)
+    )
+    telling = {parent for path in differing for parent in _parents(path)}
+    return [
+        _change_of(path, older.get(path), newer.get(path))
+        for path in differing
+        if path not in telling or (path in older and path in newer)
+    ]
+
+
+def _parents(path: bytes) -> Iterable[bytes]:
+    while path := path.rpartition(b"/")[0]:
+        yield path
+
+
+def _change_of(path: bytes, older: ManifestEntry | None, newer: ManifestEntry | None) -> FileChange:
+    told = path.decode("utf-8", "backslashreplace")
+    if older is None:
+        return FileChange(told, "added")
+    return FileChange(told, "removed" if newer is None else "modified")
+
+
+CHUNK = 1 << 20
+
+
+def read_chunks(file: BufferedIOBase) -> Iterator[bytes]:
+    while piece := file.read(CHUNK):
+        yield piece
+
+
+class ObjectStore:
+    """Programs of the session never reach this folder, so plain paths are safe in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._unfinished = folder / "unfinished"
+
+    def prepare(self) -> None:
+        """Clear away what a crash has left. Only with the lock: nobody else is writing then."""
+        for name in (self._folder, self._unfinished):
+            name.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for left in self._unfinished.iterdir():
+            left.unlink()
+
+    def known(self) -> set[str]:
+        """The hashes of all that is kept."""
+        return {
+            shelf.name + kept
+            for shelf in self._folder.iterdir()
+            if len(shelf.name) == 2
+            for kept in os.listdir(shelf)
+        }
+
+    def put(self, pieces: Iterable[bytes]) -> str:
+        """Keep a content; its hash."""
+        aside = self._unfinished / secrets.token_hex(8)
+        digest = hashlib.sha256()
+        with aside.open("xb") as file:
+            for piece in pieces:
+                digest.update(piece)
+                file.write(piece)
+        place = self._place(digest.hexdigest())
+        place.parent.mkdir(mode=0o700, exist_ok=True)
+        aside.rename(place)
+        return digest.hexdigest()
+
+    def copy(self, name: str, write: Callable[[bytes], None]) -> None:
+        """Give out a content, piece by piece.
+
+        Raises:
+            HandsError: it is not kept, or not as it was; the pieces are worth nothing then.
+        """
+        digest = hashlib.sha256()
+        try:
+            with self._place(name).open("rb") as file:
+                for piece in read_chunks(file):
+                    digest.update(piece)
+                    write(piece)
+        except FileNotFoundError:
+            raise ToolEnvironmentError(f"the snapshot has lost the content {name}") from None
+        if digest.hexdigest() != name:
+            raise ToolEnvironmentError(f"the snapshot has a damaged content {name}")
+
+    def keep_only(self, names: set[str]) -> int:
+        """Remove all others; how many went."""
+        gone = self.known() - names
+        for name in gone:
+            self._place(name).unlink()
+        return len(gone)
+
+    def _place(self, name: str) -> Path:
+        return self._folder / name[:2] / name[2:]

@@ -1,0 +1,214 @@
+"""A workspace made what a snapshot says. Only what differs is touched; done again, it is finished.
+
+Nothing is followed and nothing is written through: each change is made by name in an open folder.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager, suppress
+
+from mainspring.capabilities.workspace.atomic_files import (
+    FileAttributes,
+    put_file,
+    put_link,
+    write_all,
+)
+from mainspring.capabilities.workspace.path_traversal import (
+    OPEN_FILE,
+    OPEN_FOLDER,
+    chown_like_folder,
+    hidden_identities,
+)
+from mainspring.capabilities.workspace.snapshot_objects import (
+    ManifestEntries,
+    ManifestEntry,
+    ObjectStore,
+)
+from mainspring.capabilities.workspace.workspace_roots import WorkspaceRoots
+from mainspring.core.errors import ToolEnvironmentError
+
+_USABLE = 0o700
+_PATH_ONLY = getattr(os, "O_PATH", 0)
+
+
+class SnapshotRestore:
+    def __init__(
+        self, workspace_roots: WorkspaceRoots, root: int, object_store: ObjectStore
+    ) -> None:
+        self._workspace_roots = workspace_roots
+        self._root = root
+        self._object_store = object_store
+        self._hidden = hidden_identities(workspace_roots)
+        self._loosened: set[bytes] = set()
+        """Folders that we had to open up; they get their modes last."""
+
+    def opened_up(self, current: ManifestEntries, target: ManifestEntries) -> bool:
+        """Whether there were closed folders that the snapshot has open, to be looked into now."""
+        closed = [
+            path
+            for path, item in current.items()
+            if item.kind == "unreadable" and path in target and target[path].kind == "folder"
+        ]
+        for path in closed:
+            with self._folder_of(path) as (folder, name):
+                os.close(self._entered(folder, name, path))
+        return bool(closed)
+
+    def run(self, current: ManifestEntries, target: ManifestEntries) -> None:
+        """Make what is now what is wanted.
+
+        Raises:
+            HandsError: the snapshot is not whole; nothing was touched.
+            OSError: something was in the way.
+        """
+        self._check_contents(current, target)
+        for path in sorted(_paths_to_remove(current, target), reverse=True):
+            with self._folder_of(path) as (folder, name):
+                self._remove(folder, name, path)
+        wanted = [target[path] for path in sorted(target) if current.get(path) != target[path]]
+        for item in wanted:
+            if item.kind == "folder":
+                self._make_folder(item, current)
+        for item in wanted:
+            if item.kind in ("file", "link"):
+                self._put(item)
+        folders = {item.path for item in wanted if item.kind == "folder"} | self._loosened
+        self._set_modes(target[path] for path in sorted(folders, reverse=True) if path in target)
+
+    def _check_contents(self, current: ManifestEntries, target: ManifestEntries) -> None:
+        """Before anything is touched."""
+        needed = {
+            item.content.decode()
+            for path, item in target.items()
+            if item.kind == "file" and current.get(path) != item
+        }
+        if lost := needed - self._object_store.known():
+            raise ToolEnvironmentError(f"{len(lost)} files of the snapshot are not kept any more")
+
+    def _remove(self, folder: int, name: str, path: bytes) -> None:
+        try:
+            os.unlink(name, dir_fd=folder)
+        except FileNotFoundError:
+            return
+        except (IsADirectoryError, PermissionError):  # the latter from macOS, for a folder
+            self._remove_folder(folder, name, path)
+
+    def _remove_folder(self, folder: int, name: str, path: bytes) -> None:
+        """With all that no snapshot has: pipes, sockets. What is hidden stays, and its folder."""
+        inner = self._entered(folder, name, path)
+        try:
+            for item in os.listdir(inner):
+                below = path + b"/" + os.fsencode(item)
+                if not self._is_hidden(inner, item, below):
+                    self._remove(inner, item, below)
+            is_empty = not os.listdir(inner)
+        finally:
+            os.close(inner)
+        if is_empty:
+            os.rmdir(name, dir_fd=folder)
+
+    def _is_hidden(self, folder: int, name: str, path: bytes) -> bool:
+        parts = (*self._workspace_roots.main, *os.fsdecode(path).split("/"))
+        with suppress(FileNotFoundError):
+            state = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            return (state.st_dev, state.st_ino) in self._hidden or self._workspace_roots.is_hidden(
+                parts
+            )
+        return False
+
+    def _make_folder(self, manifest_entry: ManifestEntry, current: ManifestEntries) -> None:
+        there = current.get(manifest_entry.path)
+        if there is not None and there.is_folder:
+            return
+        with self._folder_of(manifest_entry.path) as (folder, name), suppress(FileExistsError):
+            os.mkdir(name, _USABLE, dir_fd=folder)
+            chown_like_folder(name, folder)
+
+    def _put(self, manifest_entry: ManifestEntry) -> None:
+        with self._folder_of(manifest_entry.path) as (folder, name):
+            if manifest_entry.kind == "link":
+                put_link(folder, name, manifest_entry.content)
+                return
+
+            def fill(opened: int) -> None:
+                content = manifest_entry.content.decode()
+                self._object_store.copy(content, lambda piece: write_all(opened, piece))
+
+            put_file(folder, name, fill, FileAttributes(manifest_entry.mode, _owner(folder, name)))
+
+    def _set_modes(self, items: Iterable[ManifestEntry]) -> None:
+        for item in items:
+            with self._folder_of(item.path) as (folder, name):
+                opened = self._entered(folder, name, item.path)
+                try:
+                    os.fchmod(opened, item.mode)
+                finally:
+                    os.close(opened)
+
+    @contextmanager
+    def _folder_of(self, path: bytes) -> Generator[tuple[int, str]]:
+        """The open folder that a path is in, and its name there."""
+        *above, name = os.fsdecode(path).split("/")
+        opened = [self._root]
+        walked = b""
+        try:
+            for item in above:
+                walked = b"/".join(filter(None, (walked, os.fsencode(item))))
+                opened.append(self._entered(opened[-1], item, walked))
+            yield opened[-1], name
+        finally:
+            for folder in opened[1:]:
+                os.close(folder)
+
+    def _entered(self, folder: int, name: str, path: bytes) -> int:
+        """Open a folder in which we may do as we like from now on."""
+        try:
+            opened = os.open(name, OPEN_FOLDER, dir_fd=folder)
+        except PermissionError:
+            _make_accessible(folder, name)
+            self._loosened.add(path)
+            opened = os.open(name, OPEN_FOLDER, dir_fd=folder)
+        mode = stat.S_IMODE(os.fstat(opened).st_mode)
+        if mode & _USABLE != _USABLE and os.geteuid() != 0:
+            os.fchmod(opened, mode | _USABLE)
+            self._loosened.add(path)
+        return opened
+
+
+def _paths_to_remove(current: ManifestEntries, target: ManifestEntries) -> list[bytes]:
+    """What is not in the snapshot, or cannot be replaced by what is; not what it could not read."""
+    spared = tuple(path for path, item in target.items() if item.kind == "unreadable")
+    within = tuple(path + b"/" for path in spared)
+    return [
+        path
+        for path, item in current.items()
+        if path not in spared
+        and not path.startswith(within)
+        and (path not in target or item.is_folder != target[path].is_folder)
+    ]
+
+
+def _owner(folder: int, name: str) -> tuple[int, int] | None:
+    with suppress(FileNotFoundError):
+        there = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        return there.st_uid, there.st_gid
+    return None
+
+
+def _make_accessible(folder: int, name: str) -> None:
+    """Let ourselves into a folder of ours; never through a link that stands in its place."""
+    if not sys.platform.startswith("linux"):
+        os.chmod(name, _USABLE, dir_fd=folder, follow_symlinks=False)
+        return
+    opened = os.open(name, OPEN_FILE | _PATH_ONLY, dir_fd=folder)
+    try:
+        if not stat.S_ISDIR(os.fstat(opened).st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, "not a folder")
+        os.chmod(f"/proc/self/fd/{opened}", _USABLE)
+    finally:
+        os.close(opened)

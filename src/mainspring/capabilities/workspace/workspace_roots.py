@@ -1,0 +1,163 @@
+"""Paths of a workspace as text: the root each lies under, and which are hidden. No I/O but one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from mainspring.core.errors import InvalidInput, OutsideWorkspace
+from mainspring.core.file_names import fold_name
+from mainspring.core.openat import real_path
+
+PathParts: TypeAlias = tuple[str, ...]
+"""The names of an absolute path, from the top."""
+
+MAX_PATH_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Root:
+    path: Path
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedPath:
+    """A path as it was asked for: where to begin, and which way to go."""
+
+    root: PathParts
+    steps: list[str]
+
+
+def path_parts(path: str) -> PathParts:
+    return tuple(step for step in path.split("/") if step not in ("", "."))
+
+
+def printable_path(path: str) -> str:
+    """A path for people and models: one line, and no half characters."""
+    return path if path.isprintable() else ascii(path)
+
+
+class WorkspaceRoots:
+    """The roots of a workspace, the first one the root of relative paths, and what is hidden."""
+
+    def __init__(
+        self,
+        roots: Sequence[Root],
+        hidden: Collection[str],
+        *,
+        is_guarded: Callable[[str], bool] = lambda _: False,
+        aliases: Collection[str] = (),
+    ) -> None:
+        """`aliases`: absolute paths that mean the first root, whatever is there on the host."""
+        self.is_guarded = is_guarded
+        if os.name != "posix":
+            raise InvalidInput("a workspace needs Linux or macOS")
+        main = os.path.realpath(roots[0].path)
+        self._roots = [
+            path_parts(main),
+            *(path_parts(_real_root(root, main)) for root in roots[1:]),
+        ]
+        self._read_only = {
+            real: root.read_only for real, root in zip(self._roots, roots, strict=True)
+        }
+        for root, real in zip(roots, self._roots, strict=True):
+            if not os.path.isdir(absolute_path(real)):
+                raise InvalidInput(f"{root.path}: there is no such folder")
+        # As the caller writes them, too: on macOS /tmp is a link, and links are written with it.
+        named = {
+            path_parts(os.path.abspath(root.path)): real
+            for root, real in zip(roots, self._roots, strict=True)
+        }
+        known = {**named, **{real: real for real in self._roots}}
+        self._aliases = frozenset(map(path_parts, aliases)) - known.keys()
+        known |= dict.fromkeys(self._aliases, self._roots[0])
+        self._known = sorted(known.items(), key=lambda known: -len(known[0]))
+        self.hidden = frozenset(self._hidden_parts(hidden))
+        self._folded_hidden = frozenset(map(_folded_parts, self.hidden))
+        self._hidden_depths = frozenset(map(len, self.hidden))
+
+    def _hidden_parts(self, hidden: Collection[str]) -> list[PathParts]:
+        below = [path_parts(path) for path in hidden if not path.startswith("/")]
+        named = [path_parts(path) for path in hidden if path.startswith("/")]
+        if () in below or ".." in {step for path in below for step in path}:
+            raise InvalidInput("what is hidden is named by its path from the root")
+        return [*named, *(root + path for root in self._roots for path in below)]
+
+    @property
+    def main(self) -> PathParts:
+        return self._roots[0]
+
+    def place(self, path: str) -> RequestedPath:
+        """Where a path begins.
+
+        Raises:
+            OutsideWorkspace: it is no path, or under none of the roots.
+        """
+        _check_path(path)
+        steps = path_parts(path)
+        if not path.startswith("/"):
+            return RequestedPath(self.main, list(steps))
+        for known, root in self._known:
+            if steps[: len(known)] == known:
+                return RequestedPath(root, list(steps[len(known) :]))
+        raise OutsideWorkspace(
+            f"{printable_path(path)} is outside the workspace {absolute_path(self.main)}"
+        )
+
+    def named(self, path: str) -> str:
+        """The absolute path as text, without aliases: rules are held against this name."""
+        named = os.path.normpath(os.path.join(absolute_path(self.main), path))
+        steps = path_parts(named)
+        for known, _ in self._known:  # a root that lies below an alias comes before it
+            if steps[: len(known)] == known:
+                is_alias = known in self._aliases
+                return absolute_path((*self.main, *steps[len(known) :])) if is_alias else named
+        return named
+
+    def is_hidden(self, parts: PathParts) -> bool:
+        """Whether this very path is hidden; whoever descends asks at every step."""
+        return len(parts) in self._hidden_depths and _folded_parts(parts) in self._folded_hidden
+
+    def is_read_only(self, parts: PathParts) -> bool:
+        """As the innermost root around it says; what is in none is not to be written."""
+        around = [root for root in self._roots if parts[: len(root)] == root]
+        return self._read_only[max(around, key=len)] if around else True
+
+
+def _real_root(root: Root, main: str) -> str:
+    """Where another root is; no link of the workspace leads there, which a program may have made.
+
+    Raises:
+        InvalidInput: it is not there.
+    """
+    try:
+        return real_path(os.path.abspath(root.path), distrusted=[main])
+    except OSError as error:
+        raise InvalidInput(f"{root.path}: {error.strerror}") from error
+
+
+def absolute_path(parts: PathParts) -> str:
+    return "/" + "/".join(parts)
+
+
+def _check_path(path: str) -> None:
+    if "\0" in path:
+        raise OutsideWorkspace("a path has no NUL in it")
+    if path.startswith("~"):
+        raise OutsideWorkspace(
+            f"{printable_path(path)}: ~ is not expanded here: write the path in full"
+        )
+    try:
+        length = len(os.fsencode(path))
+    except UnicodeEncodeError:
+        raise OutsideWorkspace(f"{printable_path(path)}: no file has a name like this") from None
+    if length > MAX_PATH_BYTES:
+        raise OutsideWorkspace(f"a path has no more than {MAX_PATH_BYTES} bytes")
+
+
+def _folded_parts(parts: PathParts) -> PathParts:
+    return tuple(map(fold_name, parts))

@@ -1,0 +1,186 @@
+"""A workspace as it is now: every file hashed, unless it is known not to have changed."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+from dataclasses import dataclass
+from io import BufferedReader
+from typing import TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from mainspring.capabilities.workspace.path_traversal import (
+    OPEN_FILE,
+    WalkEntry,
+    translate_os_errors,
+    walk_tree,
+)
+from mainspring.capabilities.workspace.snapshot_objects import (
+    CHUNK,
+    FOLDER,
+    ManifestEntries,
+    ManifestEntry,
+    ObjectStore,
+    read_chunks,
+)
+from mainspring.capabilities.workspace.workspace_roots import WorkspaceRoots
+from mainspring.core.errors import ToolEnvironmentError
+
+# Of what is restored nothing runs as somebody else, so those bits are not kept.
+_FILE_MODE = 0o777
+_FOLDER_MODE = 0o1777
+
+_TICK_NS = 50_000_000
+_COARSE_TICK_NS = 2_000_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanLimits:
+    """How large a workspace may be to be kept."""
+
+    max_files: int = 200_000
+    max_bytes: int = 8_000_000_000
+
+
+class CachedFile(Struct, frozen=True, array_like=True, gc=False):
+    """A file that had this content when it looked like this from outside."""
+
+    modified_ns: int
+    changed_ns: int
+    size: int
+    device: int
+    inode: int
+    content: bytes
+
+
+ScanCache: TypeAlias = dict[bytes, CachedFile]
+CACHE_DECODER = msgspec.msgpack.Decoder(dict[bytes, CachedFile])
+
+
+class WorkspaceScan:
+    """One pass. `keep`: where contents go that are not kept yet; `None` only looks.
+
+    `now_ns` is the file system's own time before the pass. A file that was changed since, or in
+    the same tick of the clock, may change again without looking different, so it is not taken for
+    known the next time: the rule of git's index.
+    """
+
+    def __init__(
+        self, scan_cache: ScanCache, now_ns: int, scan_limits: ScanLimits, keep: ObjectStore | None
+    ) -> None:
+        self._scan_cache = scan_cache
+        self._now_ns = now_ns
+        self._scan_limits = scan_limits
+        self._keep = keep
+        self._kept = keep.known() if keep is not None else set[str]()
+        self._bytes = 0
+        self.items: ManifestEntries = {}
+        self.known: ScanCache = {}
+
+    def run(self, workspace_roots: WorkspaceRoots, root: int) -> None:
+        with translate_os_errors("the workspace"):
+            for met in walk_tree(workspace_roots, root, workspace_roots.main):
+                item = self._item(met)
+                if item is not None:
+                    self.items[item.path] = item
+                    self._check_bound()
+
+    def _item(self, walk_entry: WalkEntry) -> ManifestEntry | None:
+        path, mode = os.fsencode(walk_entry.path), walk_entry.state.st_mode
+        if stat.S_ISDIR(mode):
+            if walk_entry.is_closed:
+                return ManifestEntry(path, "unreadable", mode & _FOLDER_MODE, FOLDER)
+            return ManifestEntry(path, "folder", mode & _FOLDER_MODE)
+        if stat.S_ISLNK(mode):
+            return self._link(path, walk_entry)
+        return self._file(path, walk_entry) if stat.S_ISREG(mode) else None
+
+    def _link(self, path: bytes, walk_entry: WalkEntry) -> ManifestEntry | None:
+        try:
+            return ManifestEntry(
+                path, "link", 0, os.readlink(os.fsencode(walk_entry.name), dir_fd=walk_entry.folder)
+            )
+        except OSError:
+            return None  # gone, or something else by now
+
+    def _file(self, path: bytes, walk_entry: WalkEntry) -> ManifestEntry | None:
+        self._bytes += walk_entry.state.st_size
+        known = self._scan_cache.get(path)
+        if (
+            known is None
+            or known != _cached_file(walk_entry.state, known.content)
+            or self._is_lost(known)
+        ):
+            try:
+                file = _open_entry(walk_entry)
+            except PermissionError:
+                return ManifestEntry(path, "unreadable", walk_entry.state.st_mode & _FILE_MODE)
+            if file is None:
+                return None
+            with file:
+                known = self._read(file)
+        if self._is_settled(known):
+            self.known[path] = known
+        return ManifestEntry(path, "file", walk_entry.state.st_mode & _FILE_MODE, known.content)
+
+    def _is_lost(self, cached_file: CachedFile) -> bool:
+        return self._keep is not None and cached_file.content.decode() not in self._kept
+
+    def _is_settled(self, cached_file: CachedFile) -> bool:
+        newest = max(cached_file.modified_ns, cached_file.changed_ns)
+        is_coarse = not (cached_file.modified_ns % 10**9 or cached_file.changed_ns % 10**9)
+        return newest + (_COARSE_TICK_NS if is_coarse else _TICK_NS) < self._now_ns
+
+    def _read(self, file: BufferedReader) -> CachedFile:
+        """Errors of the disk, theirs or ours, end the scan: what is left out would be lost."""
+        state = os.fstat(file.fileno())
+        if state.st_size <= CHUNK:
+            pieces = [file.read()]
+            content = hashlib.sha256(pieces[0]).hexdigest()
+        else:
+            content = hashlib.file_digest(file, "sha256").hexdigest()
+            file.seek(0)
+            pieces = read_chunks(file)
+        if self._keep is not None and content not in self._kept:
+            # The hash is of what is kept: a large file may be another one when it is read again.
+            content = self._keep.put(pieces)
+            self._kept.add(content)
+        return _cached_file(state, content.encode())
+
+    def _check_bound(self) -> None:
+        bound = self._scan_limits
+        if len(self.items) > bound.max_files or self._bytes > bound.max_bytes:
+            raise ToolEnvironmentError(
+                f"the workspace is too large to be kept: more than {bound.max_files:,} files and"
+                f" folders, or {bound.max_bytes:,} bytes. Move what can be made again out of it,"
+                " or raise the limit."
+            )
+
+
+def _cached_file(state: os.stat_result, content: bytes) -> CachedFile:
+    return CachedFile(
+        modified_ns=state.st_mtime_ns,
+        changed_ns=state.st_ctime_ns,
+        size=state.st_size,
+        device=state.st_dev,
+        inode=state.st_ino,
+        content=content,
+    )
+
+
+def _open_entry(walk_entry: WalkEntry) -> BufferedReader | None:
+    """`None`: it is gone, or something else by now."""
+    try:
+        file = os.fdopen(os.open(walk_entry.name, OPEN_FILE, dir_fd=walk_entry.folder), "rb")
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENXIO):
+            return None
+        raise
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return file
+    file.close()
+    return None

@@ -1,0 +1,215 @@
+"""What a session's tools work in: the protocols of a workspace, a sandbox that runs programs,
+snapshots and web fetches. `capabilities` implements them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Literal, Protocol, TypeAlias
+
+StopCause: TypeAlias = Literal["time", "memory", "processes", "disk", "output", "cancelled", "lost"]
+IsolationLevel: TypeAlias = Literal["isolated", "degraded", "none"]
+FileChangeKind: TypeAlias = Literal["added", "modified", "removed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecRequest:
+    """A program to run."""
+
+    key: str
+    """The idempotency key of the call: what ran under it is never run again."""
+    argv: tuple[str, ...]
+    cwd: str | None = None
+    """Inside the workspace; its root, unless given."""
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    stdin: bytes = b""
+    wall_seconds: float = 120.0
+    max_bytes: int = 200_000
+    """Kept of each stream, half from its beginning and half from its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapturedOutput:
+    """A stream: all of it, or its beginning and its end."""
+
+    head: bytes = b""
+    tail: bytes = b""
+    size: int = 0
+    """Of the whole."""
+
+    @property
+    def left_out(self) -> int:
+        return self.size - len(self.head) - len(self.tail)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecResult:
+    status: int
+    """The exit status; 128 + n after signal n."""
+    stdout: CapturedOutput
+    stderr: CapturedOutput
+    stop_cause: StopCause | None = None
+    """What ended it, if it did not end by itself; `lost`: nobody knows how far it came."""
+    milliseconds: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxInfo:
+    """What programs run in, for the log and for people."""
+
+    backend: str
+    flags_hash: str
+    isolation_level: IsolationLevel
+
+    @property
+    def label(self) -> str:
+        return f"{self.backend}/{self.isolation_level}/{self.flags_hash}"
+
+
+def ignore_output(_: bytes) -> None:
+    return None
+
+
+class Sandbox(Protocol):
+    """One session's. Whatever a program leaves running is killed when it ends."""
+
+    @property
+    def box(self) -> SandboxInfo: ...
+
+    async def run(
+        self, wanted: ExecRequest, hear: Callable[[bytes], None] = ignore_output
+    ) -> ExecResult:
+        """Run a program, or collect what an earlier attempt under the same key has given.
+
+        Cancelling it kills the program.
+
+        Raises:
+            SandboxFailed: it was not run.
+        """
+        ...
+
+    async def find_result(self, key: str) -> ExecResult | None:
+        """What became of a program after a crash; `None` if it was never started."""
+        ...
+
+    async def forget(self, key: str) -> None:
+        """Its result is in the log; nobody will ask for it again."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileState:
+    """A file as it was read; `version` is another whenever its content or mode is."""
+
+    content: bytes
+    version: str
+    mode: int
+    changed_ns: int = 0
+    """When it was changed last, by the clock of the file system; programs cannot set it back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileEntry:
+    path: PurePosixPath
+    """Relative to the workspace; absolute in a root besides the first."""
+    size: int
+    modified_ns: int
+    is_folder: bool
+    is_link: bool = False
+
+
+class Workspace(Protocol):
+    """The files that a session may touch, and none besides. Paths may be absolute or relative;
+    no symbolic link leads out, and no file that is hidden from it can be named.
+
+    Everything here raises OutsideWorkspace for a path that is not in it, FileMissing for one that
+    is not there, and FileRefused for one that is not a plain file, too large or not permitted.
+    """
+
+    @property
+    def root(self) -> PurePosixPath: ...
+
+    def locate(self, path: str) -> PurePosixPath:
+        """The absolute path that is meant, links followed; nothing needs to be there.
+
+        Raises:
+            OutsideWorkspace: it is not in the workspace, or hidden from the session.
+        """
+        ...
+
+    def named(self, path: str) -> str:
+        """The absolute path as it was named, without aliases of the workspace; no link followed."""
+        ...
+
+    def open_file(self, path: str) -> int:
+        """A descriptor to read a plain file with, the caller's to close. Blocks: for threads."""
+        ...
+
+    async def read(self, path: str, *, max_bytes: int) -> FileState: ...
+
+    async def write(
+        self, path: str, content: bytes, *, expected: str | None = None, mode: int | None = None
+    ) -> FileState:
+        """Replace a file as a whole, atomically, making its folders. `expected` is the version
+        that it must have (`""`: not there).
+
+        Raises:
+            FileChanged: it has another version.
+        """
+        ...
+
+    async def walk(
+        self,
+        path: str = ".",
+        *,
+        limit: int = 100_000,
+        depth: int | None = None,
+        skip: Collection[str] = (),
+    ) -> list[FileEntry]:
+        """What is below a folder, sorted by path, no more than `limit` and no deeper than `depth`;
+        links are not followed, and folders with a name in `skip` are not entered."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    path: str
+    file_change_kind: FileChangeKind
+
+
+class Snapshots(Protocol):
+    """Earlier states of a workspace."""
+
+    async def take(self) -> tuple[str, int]:
+        """Keep the workspace as it is: the snapshot's id, and how many files it has."""
+        ...
+
+    async def restore(self, snapshot: str) -> list[FileChange]: ...
+
+    async def diff(self, older: str, newer: str | None = None) -> list[FileChange]:
+        """What has changed between two; `None`: the workspace as it is now."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchResponse:
+    """A page from the network."""
+
+    url: str
+    """Where it was found in the end."""
+    status: int
+    media_type: str
+    content: bytes
+    is_cut: bool = False
+
+
+class Fetch(Protocol):
+    async def __call__(self, url: str, *, max_bytes: int) -> FetchResponse:
+        """Get a page from a host that the session may reach.
+
+        Raises:
+            NetworkRefused: it may not, or nothing answers; it says which and why.
+        """
+        ...

@@ -1,0 +1,167 @@
+"""File transfer over HTTP: uploads as `multipart/form-data`, read part by part within limits,
+and downloads that a browser saves and never runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from urllib.parse import quote
+
+import anyio
+from aiohttp import BodyPartReader, web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from mainspring.core.errors import InvalidInput, TooLarge
+
+MULTIPART = "multipart/form-data"
+
+_CHUNK_BYTES = 1 << 18
+_MAX_FIELD_BYTES = 65_536
+"""Of the lines around a part, and of a part that is no file."""
+_UPLOAD_SECONDS = 600.0
+"""For all of it to arrive."""
+_PLAIN_ENCODINGS = ("binary", "8bit", "7bit")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormPart:
+    name: str
+    """Without the `[]` that marks a list."""
+    content: bytes
+    filename: str | None = None
+    media_type: str | None = None
+
+    def text(self) -> str:
+        """Raises: InvalidInput."""
+        try:
+            return self.content.decode()
+        except UnicodeDecodeError:
+            raise InvalidInput(f"{self.name}: not UTF-8") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    parts: Sequence[FormPart]
+
+    @property
+    def fingerprint(self) -> str:
+        """Of what was sent; how it was parted differs from one try to the next."""
+        digest = hashlib.sha256()
+        for part in self.parts:
+            content = hashlib.sha256(part.content).hexdigest()
+            digest.update(
+                f"{part.name!r} {part.filename!r} {part.media_type!r} {content}\n".encode()
+            )
+        return digest.hexdigest()
+
+    def files(self, name: str) -> list[FormPart]:
+        return [part for part in self.parts if part.name == name]
+
+    def field(self, name: str) -> str | None:
+        """Raises: InvalidInput: it is there twice, or no text."""
+        found = self.files(name)
+        if len(found) > 1:
+            raise InvalidInput(f"{name}: must be there once only")
+        return found[0].text() if found else None
+
+
+class UploadLimiter:
+    """Those under way. Each is held in memory as a whole, so there are only so many at once; others
+    wait before they are read, and those of one tenant for each other first."""
+
+    def __init__(self, *, in_process: int = 16, of_tenant: int = 4) -> None:
+        self._all = anyio.Semaphore(in_process)
+        self._of_tenant = defaultdict[str, anyio.Semaphore](lambda: anyio.Semaphore(of_tenant))
+
+    @asynccontextmanager
+    async def slot(self, tenant: str) -> AsyncGenerator[None, None]:
+        async with self._of_tenant[tenant], self._all:
+            yield
+
+
+async def read_form(request: web.Request, *, max_bytes: int, max_parts: int) -> Form:
+    """`max_bytes` is that of all parts together.
+
+    Raises: InvalidInput, TooLarge.
+    """
+    if request.content_type != MULTIPART:
+        raise InvalidInput(f"the request must be {MULTIPART}, not {request.content_type}")
+    overhead = max_parts * _MAX_FIELD_BYTES
+    if request.content_length is not None and request.content_length > max_bytes + overhead:
+        raise _too_large_error(max_bytes)
+    try:
+        with anyio.fail_after(_UPLOAD_SECONDS):
+            return await _read_parts(request, max_bytes, max_parts)
+    # aiohttp has no error of its own for a malformed body: these are what its reader raises.
+    except (ValueError, RuntimeError, AssertionError, HttpProcessingError) as error:
+        raise InvalidInput(f"the request is not well-formed {MULTIPART}") from error
+
+
+async def _read_parts(request: web.Request, max_bytes: int, max_parts: int) -> Form:
+    parts: list[FormPart] = []
+    left = max_bytes
+    reader = await request.multipart()
+    while (body := await reader.next()) is not None:
+        if not isinstance(body, BodyPartReader) or not body.name:
+            raise InvalidInput("every part must have a name, and none may have parts itself")
+        if len(parts) == max_parts:
+            raise TooLarge(f"a request has {max_parts} parts at most")
+        if body.headers.get("content-transfer-encoding", "binary").lower() not in _PLAIN_ENCODINGS:
+            raise InvalidInput(f"{body.name}: send it as it is, without an encoding")
+        content = await _read_content(body, left)
+        if content is None:
+            raise _too_large_error(max_bytes)
+        left -= len(content)
+        parts.append(
+            FormPart(
+                name=body.name.removesuffix("[]"),
+                content=content,
+                filename=body.filename,
+                media_type=body.headers.get("content-type"),
+            )
+        )
+    return Form(parts)
+
+
+async def _read_content(body: BodyPartReader, max_bytes: int) -> bytes | None:
+    """Nothing if it is more than that."""
+    chunks: list[bytes] = []
+    size = 0
+    while not body.at_eof():
+        chunk = await body.read_chunk(_CHUNK_BYTES)
+        size += len(chunk)
+        if size > max_bytes:
+            return None
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _too_large_error(max_bytes: int) -> TooLarge:
+    return TooLarge(f"an upload has {max_bytes} bytes at most")
+
+
+_SAFE_FILENAME_CHARS = frozenset(
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._- ()"
+)
+
+
+def attachment(content: bytes, *, filename: str, media_type: str) -> web.Response:
+    return web.Response(
+        body=content,
+        headers={
+            "content-type": media_type,
+            "content-disposition": content_disposition(filename),
+            "x-content-type-options": "nosniff",
+            "content-security-policy": "default-src 'none'; sandbox",
+        },
+    )
+
+
+def content_disposition(filename: str) -> str:
+    """The name twice: for those who know how other letters are written, and for the others."""
+    plain = "".join(char if char in _SAFE_FILENAME_CHARS else "_" for char in filename)
+    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(filename, safe='')}"

@@ -1,0 +1,144 @@
+"""The table of all routes of the API, built over the assembled service."""
+
+from __future__ import annotations
+
+from mainspring import __version__
+from mainspring.edges.api.openapi import OpenApiRoutes
+from mainspring.edges.api.replays import Replays
+from mainspring.edges.api.route import Route
+from mainspring.edges.api.routes.agents import AgentRoutes
+from mainspring.edges.api.routes.approvals import ApprovalRoutes
+from mainspring.edges.api.routes.audit import AuditRoutes
+from mainspring.edges.api.routes.deployments import DeploymentRoutes, DeploymentRunRoutes
+from mainspring.edges.api.routes.environments import EnvironmentRoutes
+from mainspring.edges.api.routes.events import EventRoutes, StreamRoutes
+from mainspring.edges.api.routes.files import FileRoutes
+from mainspring.edges.api.routes.front_page import FrontPageRoutes
+from mainspring.edges.api.routes.halts import HaltRoutes, ParkedRoutes
+from mainspring.edges.api.routes.keys import KeyRoutes
+from mainspring.edges.api.routes.memory_stores import MemoryRoutes, MemoryStoreRoutes
+from mainspring.edges.api.routes.resources import ResourceRoutes
+from mainspring.edges.api.routes.session_insights import CostRoutes, InsightRoutes, PolicyRoutes
+from mainspring.edges.api.routes.session_transfers import MoveRoutes
+from mainspring.edges.api.routes.sessions import CommandRoutes, SessionRoutes
+from mainspring.edges.api.routes.skills import SkillRoutes
+from mainspring.edges.api.routes.tenants import TenantRoutes
+from mainspring.edges.api.routes.threads import ThreadRoutes
+from mainspring.edges.api.routes.triggers import TriggerRoutes
+from mainspring.edges.api.routes.vaults import CredentialRoutes, VaultRoutes
+from mainspring.edges.api.routes.webhooks import WebhookRoutes
+from mainspring.edges.api.routes.work import WorkRoutes
+from mainspring.service.sessions.cost_reports import Costs
+from mainspring.service.sessions.rule_evaluation import RuleEvaluator
+from mainspring.service.sessions.session_reports import SessionReports
+from mainspring.wiring.service_parts import (
+    AccessServices,
+    MemoryServices,
+    ResourceServices,
+    ScheduleServices,
+    SecretServices,
+    Service,
+    SessionServices,
+    WebhookServices,
+)
+from mainspring.wiring.transfer_client import build_moving, build_receiving
+
+
+def all_routes(service: Service, *more: Route) -> tuple[Route, ...]:
+    """With the document that tells of all of them, `more` included."""
+    routes = (
+        *_resource_routes(service.resources, service.schedules),
+        *_session_routes(service.sessions),
+        *_vault_routes(service.secrets),
+        *_memory_routes(service.memory_services),
+        *_schedule_routes(service.schedules),
+        *_webhook_routes(service.webhooks),
+        *_access_routes(service.access),
+        *_insight_routes(service),
+        *FrontPageRoutes(__version__).routes(),
+        *more,
+    )
+    return (*routes, *OpenApiRoutes(routes, __version__).routes())
+
+
+def _insight_routes(service: Service) -> tuple[Route, ...]:
+    ground, sessions = service.infrastructure, service.sessions.sessions
+    return (
+        *InsightRoutes(
+            SessionReports(sessions), Replays(sessions, facts=ground.models.facts)
+        ).routes(),
+        *CostRoutes(Costs(sessions, service.access.ledger)).routes(),
+        *PolicyRoutes(RuleEvaluator(sessions)).routes(),
+        *MoveRoutes(
+            build_moving(ground.settings, sessions), build_receiving(ground.settings, sessions)
+        ).routes(),
+        *ParkedRoutes(service.sessions.parking, sessions).routes(),
+    )
+
+
+def _resource_routes(
+    resource_services: ResourceServices, schedule_services: ScheduleServices
+) -> tuple[Route, ...]:
+    return (
+        *AgentRoutes(
+            resource_services.agents, schedule_services.deployments.archive_for_agent
+        ).routes(),
+        *EnvironmentRoutes(resource_services.environments).routes(),
+        *SkillRoutes(resource_services.skills).routes(),
+        *FileRoutes(resource_services.files).routes(),
+    )
+
+
+def _session_routes(session_services: SessionServices) -> tuple[Route, ...]:
+    sessions = session_services.sessions
+    return (
+        *SessionRoutes(sessions).routes(),
+        *EventRoutes(sessions, session_services.event_sender, session_services.pages).routes(),
+        *StreamRoutes(session_services.event_streams, sessions.record).routes(),
+        *ThreadRoutes(sessions, session_services.threads, session_services.pages).routes(),
+        *ResourceRoutes(session_services.resources).routes(),
+        *WorkRoutes(session_services.work).routes(),
+        *ApprovalRoutes(session_services.approvals).routes(),
+        *CommandRoutes(session_services.commands).routes(),
+    )
+
+
+def _vault_routes(secret_services: SecretServices) -> tuple[Route, ...]:
+    return (
+        *VaultRoutes(secret_services.vaults).routes(),
+        *CredentialRoutes(
+            secret_services.credentials, secret_services.credential_validator
+        ).routes(),
+    )
+
+
+def _memory_routes(memory_services: MemoryServices) -> tuple[Route, ...]:
+    return (
+        *MemoryStoreRoutes(memory_services.stores).routes(),
+        *MemoryRoutes(memory_services.memories, memory_services.versions).routes(),
+    )
+
+
+def _schedule_routes(schedule_services: ScheduleServices) -> tuple[Route, ...]:
+    return (
+        *DeploymentRoutes(
+            schedule_services.deployments, schedule_services.deployment_runner
+        ).routes(),
+        *DeploymentRunRoutes(schedule_services.runs).routes(),
+        *TriggerRoutes(schedule_services.triggers, schedule_services.trigger_intake).routes(),
+    )
+
+
+def _webhook_routes(webhook_services: WebhookServices) -> tuple[Route, ...]:
+    return WebhookRoutes(
+        webhook_services.webhooks, webhook_services.outbox, webhook_services.deliveries
+    ).routes()
+
+
+def _access_routes(access_services: AccessServices) -> tuple[Route, ...]:
+    return (
+        *KeyRoutes(access_services.keys).routes(),
+        *TenantRoutes(access_services.tenants).routes(),
+        *HaltRoutes(access_services.halts).routes(),
+        *AuditRoutes(access_services.audit).routes(),
+    )

@@ -1,0 +1,134 @@
+"""`/v1/sessions/{session_id}/move` and `/v1/mainspring/transfers`: moving sessions out of and
+into this service.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import anyio
+from aiohttp import web
+from anyio import open_file, to_thread
+
+from mainspring.core import clock, ids
+from mainspring.core.errors import InvalidInput, TooLarge
+from mainspring.edges.api.file_transfer import UploadLimiter
+from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.service.sessions.session_transfer import (
+    MoveSession,
+    PushCheck,
+    PushSession,
+    SessionExport,
+    SessionImport,
+)
+from mainspring.service.sessions.session_view import SessionObject
+
+_CHUNK_BYTES = 1 << 20
+_TAR = "application/x-tar"
+_UPLOAD_SECONDS = 3600.0
+"""For an upload to arrive."""
+_STALE_UPLOAD_AGE = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class MoveRoutes:
+    session_export: SessionExport
+    session_import: SessionImport
+    upload_limiter: UploadLimiter = field(
+        default_factory=lambda: UploadLimiter(in_process=4, of_tenant=2)
+    )
+
+    def routes(self) -> tuple[Route, ...]:
+        return (
+            Route(
+                method="POST",
+                path="/v1/sessions/{session_id}/move",
+                handle=self.move,
+                summary="End a session here, and download it with its workspace to go on elsewhere",
+                body=MoveSession,
+                media_type=_TAR,
+                role="user",
+                for_agent_keys=True,
+                is_extension=True,
+            ),
+            Route(
+                method="GET",
+                path="/v1/mainspring/transfers",
+                handle=self.check,
+                summary="Ask whether a session can be moved here",
+                query=PushSession,
+                response_type=PushCheck,
+                role="user",
+                for_agent_keys=True,
+                is_extension=True,
+            ),
+            Route(
+                method="POST",
+                path="/v1/mainspring/transfers",
+                handle=self.receive,
+                summary="Upload a session with its workspace, to go on here",
+                query=PushSession,
+                upload=_TAR,
+                response_type=SessionObject,
+                role="user",
+                for_agent_keys=True,
+                is_extension=True,
+            ),
+        )
+
+    async def check(self, api_call: ApiCall[PushSession, Empty]) -> PushCheck:
+        return await self.session_import.check(api_call.who, api_call.query)
+
+    async def receive(self, api_call: ApiCall[PushSession, Empty]) -> SessionObject:
+        if api_call.request.content_type != _TAR:
+            raise InvalidInput(f"the request must be {_TAR}, not {api_call.request.content_type}")
+        await self.session_import.check(api_call.who, api_call.query)  # before anything is read
+        async with self.upload_limiter.slot(api_call.tenant):
+            file = await to_thread.run_sync(self._new_file)
+            try:
+                with anyio.fail_after(_UPLOAD_SECONDS):
+                    await _save_upload(api_call.request, file, self.session_import.limits.max_bytes)
+                await api_call.recheck_access()  # the key may have been revoked meanwhile
+                return await self.session_import.receive(api_call.who, api_call.query, file)
+            finally:
+                await to_thread.run_sync(partial(file.unlink, missing_ok=True))
+
+    def _new_file(self) -> Path:
+        folder = self.session_import.folder
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.session_import.remove_leftovers(before=clock.now() - _STALE_UPLOAD_AGE)
+        return folder / f"{ids.new_id('upload')}.tar"
+
+    async def move(self, api_call: ApiCall[Empty, MoveSession]) -> web.StreamResponse:
+        bundle = await self.session_export.bundle(
+            api_call.who, api_call["session_id"], api_call.body
+        )
+        try:
+            response = web.StreamResponse(headers={"content-type": _TAR})
+            async with await open_file(bundle, "rb") as file:
+                response.content_length = (await to_thread.run_sync(bundle.stat)).st_size
+                await response.prepare(api_call.request)
+                while piece := await file.read(_CHUNK_BYTES):
+                    await response.write(piece)
+            await response.write_eof()
+            return response
+        finally:
+            await to_thread.run_sync(bundle.unlink, True)
+
+
+async def _save_upload(request: web.Request, file: Path, max_bytes: int) -> None:
+    """Raises: TooLarge."""
+    too_large = TooLarge(f"a session that is pushed has {max_bytes:,} bytes at most")
+    if (request.content_length or 0) > max_bytes:
+        raise too_large
+    flags, size = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0
+    with os.fdopen(os.open(file, flags, 0o600), "wb") as out:
+        while piece := await request.content.read(_CHUNK_BYTES):
+            size += len(piece)
+            if size > max_bytes:
+                raise too_large
+            await to_thread.run_sync(out.write, piece)

@@ -1,0 +1,227 @@
+"""Asks a person at the terminal to approve tool calls, plans and the agent's own questions."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias, cast
+
+import msgspec
+
+from mainspring.config import Settings
+from mainspring.core.events import RuleText
+from mainspring.edges.cli.printing import Screen, StyledText, plural
+from mainspring.edges.cli.terminal_input import Keyboard
+from mainspring.harness.permissions.always_allow import always_allow_rule, rule_update
+from mainspring.harness.permissions.rule import rule_text
+from mainspring.harness.state.open_call import OpenCall
+from mainspring.runtime.modes import mode_of
+from mainspring.runtime.session.session import Session
+from mainspring.runtime.session.session_summary import (
+    ThreadPendingCall,
+    read_pending_calls,
+    workspace_of,
+)
+from mainspring.runtime.slash_commands import PLAN_APPROVED_MESSAGE, mode_update
+from mainspring.wiring.policy_loader import add_local_rules
+from mainspring.wiring.project_trust import LOCAL_FILE
+
+PromptAnswer: TypeAlias = Literal["once", "session", "always", "no", "later"]
+_KEYS = {
+    word: word[0] for word in ["y", "yes", "n", "no", "s", "session", "a", "always", "v", "view"]
+}
+"""Whole words only."""
+_MAX_PREVIEW_LINES = 60
+_ASK_USER = "ask_user"
+_EXIT_PLAN = "exit_plan_mode"
+_PLAN_CHOICES = (
+    ("y", "carry it out, and ask before changes"),
+    ("e", "carry it out; edits in the workspace pass"),
+    ("n", "not now"),
+)
+_PLAN_MODES = {"y": "default", "yes": "default", "e": "acceptEdits"}
+_NOT_PLANNING = "The permission mode is not plan: there is nothing to approve. Go on."
+_NOT_NOW = "The user does not want the plan carried out now. End your turn and wait."
+
+
+def is_interactive() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalPrompt:
+    settings: Settings
+    keyboard: Keyboard
+    notes: Screen
+
+    async def ask_all(self, session: Session) -> bool:
+        """Ask about every call that waits; False if there is none, or as soon as somebody leaves
+        one for later."""
+        row = await session.log.session(session.id)
+        asked = await read_pending_calls(session.log, row)
+        place = Path(await workspace_of(session.log, session.id) or self.settings.folder)
+        for item in asked:
+            self.keyboard.discard_typed()
+            is_settled = (
+                await self._ask_user(session, item.call)
+                if item.call.kind == "custom"
+                else await self._ask(session, item, place)
+            )
+            if not is_settled:
+                return False
+        return bool(asked)
+
+    async def _ask(self, session: Session, asked: ThreadPendingCall, place: Path) -> bool:
+        call = asked.call
+        lines = preview_lines(call.preview, call.input)
+        self._print_call(asked, lines)
+        rule = always_allow_rule(call.name, call.input)
+        match self._read_answer(rule, place, unseen=lines[_MAX_PREVIEW_LINES:]):
+            case "later":
+                return False
+            case "no":
+                reason = self._line("why not? (the agent reads it) ") or None
+                await session.answer(call.id, "deny", message=reason)
+                return True
+            case verdict:
+                if rule is not None and verdict != "once":
+                    await session.permit(rule_update(rule), call_id=call.id)
+                    if verdict == "always":
+                        self._save_rule(rule, place)
+                await session.answer(call.id, "allow")
+                return True
+
+    def _print_call(self, asked: ThreadPendingCall, lines: Sequence[StyledText]) -> None:
+        notes, reason = self.notes, asked.call.reason
+        notes.paragraph(("", ""))
+        notes.paragraph(("may it? ", "bold yellow"), (caller_path(asked), "bold"))
+        for part in lines[:_MAX_PREVIEW_LINES]:
+            notes.paragraph(part, indent=2)
+        if len(lines) > _MAX_PREVIEW_LINES:
+            notes.paragraph(
+                (f"... {plural(len(lines) - _MAX_PREVIEW_LINES, 'more line')}", "dim"), indent=2
+            )
+        if reason:
+            notes.paragraph((f"asked because {reason}", "dim"))
+
+    def _read_answer(
+        self, rule: RuleText | None, place: Path, *, unseen: Sequence[StyledText]
+    ) -> PromptAnswer:
+        choices: dict[str, PromptAnswer] = {"y": "once", "n": "no"}
+        self.notes.paragraph(("  y  ", "bold"), ("allow this once", ""))
+        if rule is not None:
+            choices |= {"s": "session", "a": "always"}
+            text = rule_text(rule)
+            self.notes.paragraph(("  s  ", "bold"), (f"allow {text} in this session", ""))
+            offer = f"always allow {text} here: adds it to {place / LOCAL_FILE}"
+            self.notes.paragraph(("  a  ", "bold"), (offer, ""))
+        self.notes.paragraph(("  n  ", "bold"), ("deny it, with a reason", ""))
+        if unseen:
+            self.notes.paragraph(("  v  ", "bold"), ("view the rest of it", ""))
+        keys = "/".join([*choices, "v"] if unseen else choices)
+        while (said := self._line(f"[{keys}] ")) is not None:
+            key = _KEYS.get(said.strip().lower())
+            if key in choices:
+                return choices[key]
+            for part in unseen if key == "v" else ():
+                self.notes.paragraph(part, indent=2)
+            if said.strip() and key is None:  # "stop" is not s, and "abort" is not a
+                self.notes.paragraph((f"nothing is allowed yet: type {keys}", "dim"))
+        return "later"
+
+    def _save_rule(self, rule: RuleText, place: Path) -> None:
+        file = add_local_rules(place, [rule_text(rule)], home=Path(self.settings.home))
+        self.notes.paragraph((f"added {rule_text(rule)} to {file}", "dim"))
+
+    async def _ask_user(self, session: Session, call: OpenCall) -> bool:
+        """A question of the agent's own."""
+        if call.name == _EXIT_PLAN:
+            return await self._ask_about_plan(session, call)
+        if call.name != _ASK_USER:
+            return False  # a tool of the caller's: nobody here can run it
+        answers: dict[str, str] = {}
+        for question in _parse_questions(call.input):
+            answer = self._answer(question)
+            if answer is None:
+                return False
+            answers[str(question.get("question", ""))] = answer
+        await session.settle(call.id, msgspec.json.encode({"answers": answers}).decode())
+        return True
+
+    async def _ask_about_plan(self, session: Session, call: OpenCall) -> bool:
+        if await mode_of(session.log, session.id) != "plan":
+            await session.settle(call.id, _NOT_PLANNING, ok=False)
+            return True
+        self.notes.paragraph(("", ""))
+        for line in str(call.input.get("plan", "")).splitlines():
+            self.notes.paragraph((line, ""), indent=2)
+        self.notes.paragraph(("Carry out this plan?", "bold yellow"))
+        for key, meaning in _PLAN_CHOICES:
+            self.notes.paragraph((f"  {key}  ", "bold"), (meaning, ""))
+        said = (self._line("[y/e/n] or what to change: ") or "").strip()
+        mode = _PLAN_MODES.get(said.lower())
+        if mode is not None:
+            await session.permit(*mode_update(mode).updates)
+            self.notes.paragraph((f"approved; mode {mode}", "dim"))
+            await session.settle(call.id, PLAN_APPROVED_MESSAGE)
+        elif said.lower() in ("", "n", "no"):
+            self.notes.paragraph(("still in the mode plan; /mode default leaves it", "dim"))
+            await session.settle(call.id, _NOT_NOW)
+        else:
+            await session.settle(call.id, f"The user wants the plan changed: {said}")
+        return True
+
+    def _answer(self, question: Mapping[str, object]) -> str | None:
+        self.notes.paragraph(("", ""))
+        self.notes.paragraph((str(question.get("question", "")), "bold yellow"))
+        options = [str(mapping.get("label", "")) for mapping in _mappings(question.get("options"))]
+        for number, each in enumerate(_mappings(question.get("options")), 1):
+            about = each.get("description")
+            told = f"  {each.get('label', '')}" + (f": {about}" if about else "")
+            self.notes.paragraph((f"  {number}", "bold"), (told, ""))
+        said = self._line("number, or your own words: " if options else "> ")
+        if said is None:
+            return None
+        picked = [part.strip() for part in said.split(",")]
+        if options and all(part.isdigit() and 0 < int(part) <= len(options) for part in picked):
+            return ", ".join(options[int(part) - 1] for part in picked)
+        return said.strip()
+
+    def _line(self, prompt: str) -> str | None:
+        """`None`: they left."""
+        try:
+            return self.keyboard.line(prompt)
+        except (EOFError, KeyboardInterrupt):
+            self.notes.paragraph(("", ""))
+            return None
+
+
+def caller_path(asked: ThreadPendingCall) -> str:
+    """A call, and the subagents that have come to it: `explore > bash`."""
+    return " > ".join((*asked.path, asked.call.name))
+
+
+def preview_lines(preview: str | None, given: Mapping[str, object]) -> list[StyledText]:
+    """What a call would do: the diff or the command if the tool can say, else its input."""
+    text = preview
+    if text is None:
+        text = msgspec.json.format(msgspec.json.encode(given), indent=2).decode()
+    return [(line, _line_style(line, is_diff="+++ " in text)) for line in text.splitlines()]
+
+
+def _line_style(line: str, *, is_diff: bool) -> str:
+    if not is_diff:
+        return ""
+    styles = {"+": "green", "-": "red", "@": "cyan"}
+    return styles.get(line[:1], "")
+
+
+def _parse_questions(given: Mapping[str, object]) -> list[Mapping[str, object]]:
+    return _mappings(given.get("questions"))
+
+
+def _mappings(value: object) -> list[Mapping[str, object]]:
+    listed = cast("list[object]", value) if isinstance(value, list) else []
+    return [cast("Mapping[str, object]", item) for item in listed if isinstance(item, dict)]

@@ -1,0 +1,326 @@
+"""`mainspring chat`: reads messages and prints replies until the user leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import anyio
+
+from mainspring import __version__
+from mainspring.config import FOLDER, Settings, is_postgres
+from mainspring.core.errors import InvalidInput, MainspringError
+from mainspring.edges.cli.action_runner import hints_for
+from mainspring.edges.cli.event_summary import short_id
+from mainspring.edges.cli.printing import Screen, plural
+from mainspring.edges.cli.run_command import print_end, run_attended
+from mainspring.edges.cli.send import is_agent_command, send_message
+from mainspring.edges.cli.session_runner import (
+    SessionRunner,
+    UserLeft,
+    open_session_runner,
+    print_status,
+)
+from mainspring.edges.cli.slash_output import print_help, print_reply, print_unknown_command
+from mainspring.edges.cli.terminal_input import Keyboard
+from mainspring.runtime.command_results import AgentsResult, SubmittedResult
+from mainspring.runtime.modes import mode_of
+from mainspring.runtime.session.session import Result, Session
+from mainspring.runtime.session.session_summary import summarize_session
+from mainspring.runtime.slash_commands import (
+    CommandContext,
+    ParsedCommand,
+    agent_types,
+    available_commands,
+    parse_command,
+    run_command,
+    skills_of,
+    unescape_message,
+)
+from mainspring.wiring.agent_selection import AgentOptions, open_agent
+from mainspring.wiring.settings_commands import SettingsCommands, read_settings_commands
+
+__all__ = ["AgentOptions", "chat"]
+
+INTERRUPTED = 130
+_COMMANDS_BEFORE_SESSION = ("plan", "mode")
+"""Commands that a session can begin with; the others are about one that there is."""
+
+
+async def chat(settings: Settings, *, agent_options: AgentOptions, resume: str | None) -> int:
+    async with open_session_runner(settings, agent_options, resume) as stage:
+        keyboard = Keyboard(_history_file(settings), colour=settings.color)
+        keyboard.open()
+        try:
+            commands = await read_settings_commands(
+                settings, Path(settings.folder, agent_options.workspace or ".")
+            )
+            return await _Chat(settings, agent_options, stage, keyboard, commands).run()
+        finally:
+            keyboard.close()
+
+
+def _history_file(settings: Settings) -> Path:
+    if is_postgres(settings.store):
+        return Path(settings.folder) / FOLDER / "chat_history"
+    return Path(settings.store).parent / "chat_history"
+
+
+class _Chat:
+    def __init__(
+        self,
+        settings: Settings,
+        agent_options: AgentOptions,
+        runner: SessionRunner,
+        keyboard: Keyboard,
+        commands: SettingsCommands,
+    ) -> None:
+        self._commands = commands if commands.status_line is not None else None
+        self._settings = settings
+        self._agent_options = agent_options
+        self._runner = runner
+        self._keyboard = keyboard
+        self._agent = runner.agent
+        self._session: Session | None = runner.session
+        self._notes = Screen(settings, stderr=True)
+        self._presses = 0
+        self._is_mode_told = False
+        keyboard.complete(
+            lambda: [
+                f"/{available_command.name}"
+                for available_command in available_commands(self._agent)
+            ]
+        )
+
+    async def run(self) -> int:
+        """The exit status, once somebody has left."""
+        self._greet()
+        status: int | None = None
+        if self._session is not None:
+            status = await self._report_errors(
+                self._turn(self._session, set())
+            )  # what was unfinished
+        while status is None:
+            await self._show_status()
+            status = await self._read_and_reply()
+        self._print_resume_hint()
+        return status
+
+    async def _show_status(self) -> None:
+        """What the command of `statusLine` prints, above the prompt; a failure is told once."""
+        if self._commands is None:
+            return
+        try:
+            for line in await self._commands.show_status(await self._status_line_input()):
+                self._print_line(line, "dim")
+        except InvalidInput as error:
+            self._print_line(f"warning: {error}; it is not run again in this chat", "yellow")
+            self._commands = None
+
+    async def _status_line_input(self) -> dict[str, object]:
+        """What a status line reads of the session, as Claude Code names it."""
+        folder = str(Path(self._settings.folder, self._agent_options.workspace or "."))
+        session, cost = self._session, "0"
+        if session is not None:
+            stands = await summarize_session(session.log, await session.log.session(session.id))
+            cost = str(stands.cost_usd)
+        name = self._agent.model
+        return {
+            "session_id": "" if session is None else session.id,
+            "cwd": folder,
+            "model": {"id": name, "display_name": name.partition(":")[2] or name},
+            "workspace": {"current_dir": folder, "project_dir": folder},
+            "version": __version__,
+            "cost": {"total_cost_usd": float(cost)},
+        }
+
+    async def _read_and_reply(self) -> int | None:
+        """One message and what it leads to; an exit status, if the chat is over."""
+        try:
+            message = self._keyboard.message().strip()
+        except EOFError:
+            self._print_line("")
+            return 0
+        except KeyboardInterrupt:
+            self._print_line("")
+            self._presses += 1
+            if self._presses == 1:
+                self._print_line("Ctrl-C again, Ctrl-D or /exit leaves", "dim")
+            return None if self._presses == 1 else INTERRUPTED
+        self._presses = 0
+        return await self._handle_input(message) if message else None
+
+    async def _handle_input(self, message: str) -> int | None:
+        """What somebody has typed: a command, or words for the agent."""
+        command = parse_command(message)
+        if command is None:
+            return await self._report_errors(self._send(unescape_message(message)))
+        return await self._report_errors(self._command(command, message))
+
+    async def _report_errors(self, step: Awaitable[int | None]) -> int | None:
+        """What goes wrong is told, and the chat goes on."""
+        try:
+            return await step
+        except MainspringError as error:
+            self._print_line(f"error: {error}", "bold red")
+            for hint in hints_for(error):
+                self._print_line(f"hint: {hint}", "dim")
+            return None
+
+    def _greet(self) -> None:
+        before = self._runner.session_summary
+        if before is not None:
+            title = f": {before.title}" if before.title else ""
+            self._print_line(
+                f"session {short_id(before.id)}, {plural(before.turns, 'turn')}{title}", "dim"
+            )
+        self._print_line(f"{self._agent.name} · {self._agent.model} · /help", "dim")
+
+    def _print_resume_hint(self) -> None:
+        if self._session is not None:
+            self._print_line(f"go on: mainspring chat --resume {short_id(self._session.id)}", "dim")
+
+    async def _ensure_session(self) -> Session:
+        """The session; a new one, if nobody has said anything yet."""
+        if self._session is None:
+            runtime = self._runner.runtime
+            self._session = await runtime.start(self._agent, metadata=self._runner.origin)
+        return self._session
+
+    async def _send(self, message: str) -> int | None:
+        session = await self._ensure_session()
+        sent = await session.send(message)
+        return await self._turn(session, {sent.event_id})
+
+    async def _turn(self, session: Session, own: set[str]) -> int | None:
+        """Run it until it waits for words; an exit status, if the chat is over."""
+        result = await run_attended(
+            self._settings,
+            session,
+            own=own,
+            notices=self._runner.notices,
+            keyboard=self._keyboard,
+        )
+        if isinstance(result, UserLeft):
+            return INTERRUPTED
+        if result is not None:
+            await print_end(self._notes, session, result)
+            print_status(self._notes, result)
+            await self._print_mode(session, result)
+        return None
+
+    async def _print_mode(self, session: Session, result: Result) -> None:
+        """Once: a turn that ends in the mode plan, without a plan, is not a question."""
+        if self._is_mode_told or result.reason != "completed":
+            return
+        if await mode_of(session.log, session.id) == "plan":
+            self._print_line("mode plan: nothing is changed; /mode default leaves it", "dim")
+            self._is_mode_told = True
+
+    async def _command(self, command: ParsedCommand, message: str) -> int | None:
+        match command.name:
+            case "exit" | "quit":
+                return 0
+            case "help" | "":
+                print_help(self._notes, available_commands(self._agent))
+            case "model":
+                await self._change_model(command.arguments)
+            case "clear":
+                await self._clear()
+            case "fork":
+                await self._fork()
+            case _:
+                return await self._perform(command, message)
+        return None
+
+    async def _perform(self, command: ParsedCommand, message: str) -> int | None:
+        """What every client can do, else what the agent brings."""
+        built_in = {
+            available_command.name
+            for available_command in available_commands(self._agent)
+            if available_command.kind == "built-in"
+        }
+        if command.name not in built_in:
+            return await self._run_agent_command(command, message)
+        if self._session is None and command.name not in _COMMANDS_BEFORE_SESSION:
+            self._run_without_session(command.name)
+            return None
+        session = await self._ensure_session()
+        window = self._runner.runtime.models.facts(self._agent.model).window
+        at = CommandContext(
+            log=session.log,
+            session_id=session.id,
+            agent=self._agent,
+            sender=self._runner.runtime.sender,
+            window=window,
+        )
+        reply = await run_command(at, command.name, command.arguments)
+        if reply is not None:
+            print_reply(self._notes, reply)
+        if isinstance(reply, SubmittedResult) and reply.is_work:
+            return await self._turn(session, set(reply.event_ids))
+        return None
+
+    def _run_without_session(self, name: str) -> None:
+        """Before there is a session."""
+        match name:
+            case "agents":
+                print_reply(self._notes, AgentsResult(types=agent_types(self._agent), threads=()))
+            case "skills":
+                print_reply(self._notes, skills_of(self._agent))
+            case _:
+                self._print_line("nothing yet", "dim")
+
+    async def _run_agent_command(self, command: ParsedCommand, message: str) -> int | None:
+        """A skill or a command of the agent's own."""
+        if not is_agent_command(self._agent, message):
+            print_unknown_command(self._notes, command.name, available_commands(self._agent))
+            return None
+        session = await self._ensure_session()
+        return await self._turn(
+            session, {await send_message(self._settings, self._agent, session, message)}
+        )
+
+    async def _clear(self) -> None:
+        """The next message begins a session of the agent as its files are then."""
+        facts = self._runner.runtime.models.facts
+        opened = partial(open_agent, self._settings, self._agent_options, facts=facts)
+        found = await anyio.to_thread.run_sync(opened)
+        self._agent = replace(found.agent, model=self._agent.model)
+        left, self._session = self._session, None
+        hint = (
+            ""
+            if left is None
+            else f"; the one before: mainspring chat --resume {short_id(left.id)}"
+        )
+        self._print_line(f"a new session begins{hint}", "dim")
+
+    async def _fork(self) -> None:
+        if self._session is None:
+            self._print_line("nothing yet", "dim")
+            return
+        left = self._session
+        self._session = await left.fork()
+        self._print_line(
+            f"forked: this is session {short_id(self._session.id)} now; the one "
+            "before stays as it is:"
+            f" mainspring chat --resume {short_id(left.id)}",
+            "dim",
+        )
+
+    async def _change_model(self, name: str) -> None:
+        if not name:
+            self._print_line(
+                f"{self._agent.model}; /model NAME changes it, `mainspring models ls` lists"
+            )
+            return
+        self._runner.runtime.models.open(name)
+        self._agent = replace(self._agent, model=name)
+        if self._session is not None:
+            self._session = await self._runner.runtime.resume(self._agent, self._session.id)
+        self._print_line(f"{name} answers from here on", "dim")
+
+    def _print_line(self, words: str, style: str = "") -> None:
+        self._notes.paragraph((words, style))

@@ -1,0 +1,124 @@
+"""`mainspring context show`: past model requests, rebuilt."""
+
+from __future__ import annotations
+
+import msgspec
+
+from mainspring.config import Settings
+from mainspring.core.errors import InvalidInput
+from mainspring.core.events import Usage
+from mainspring.core.model import Message, User
+from mainspring.edges.cli.event_summary import truncate
+from mainspring.edges.cli.printing import Screen, StyledText, pad, plural, token_count
+from mainspring.edges.cli.session_lookup import find_session, open_existing_log
+from mainspring.harness.context.xray import (
+    ModelCall,
+    RequestDiff,
+    cached_share,
+    render_message,
+    request_diff,
+    token_breakdown,
+)
+from mainspring.harness.limits import prompt_tokens
+from mainspring.runtime.session.xrays import previous_shot, read_shots, shot_view
+
+
+async def show(settings: Settings, *, meant: str, call: int | None, json: bool, raw: bool) -> int:
+    async with open_existing_log(settings) as log:
+        shots = await read_shots(log, await find_session(log, meant))
+    if call is not None and call > len(shots):
+        raise InvalidInput(f"there is no call {call}: the session has {plural(len(shots), 'call')}")
+    screen = Screen(settings)
+    chosen = shots if call is None else [shots[call - 1]]
+    if not chosen:
+        Screen(settings, stderr=True).paragraph(("no model has been called", "dim"))
+    elif raw:
+        for shot in chosen:
+            screen.json(msgspec.json.encode(shot.request))
+    elif json:
+        for shot in chosen:
+            screen.json(msgspec.json.encode(shot_view(shots, shot, with_request=call is not None)))
+    elif call is None:
+        _print_list(screen, shots)
+    else:
+        _print_detail(screen, chosen[0], previous_shot(shots, chosen[0]))
+    return 0
+
+
+def _print_list(screen: Screen, model_calls: list[ModelCall]) -> None:
+    heads = ["CALL", "EVENT", "TOKENS", "CACHED", "TOOLS", "STATIC", "DYNAMIC", "HISTORY", "NEWEST"]
+    screen.table([*heads, "CACHE BREAK"], [_shot_row(shot) for shot in model_calls])
+
+
+def _shot_row(model_call: ModelCall) -> list[StyledText]:
+    found = token_breakdown(model_call)
+    share = None if model_call.end is None else cached_share(model_call.end.model_usage)
+    about = "" if found.is_measured else "~"
+    counts = (found.tools, found.system_static, found.system_dynamic, found.history, found.newest)
+    return [
+        (f"{model_call.number:>4}", "bold"),
+        (f"{model_call.started.seq:>5}", "dim"),
+        (f"{about + token_count(found.total):>6}", ""),
+        ("" if share is None else f"{share:>6.0%}", "green" if share else ""),
+        *((f"{token_count(count):>6}" if count else "", "") for count in counts),
+        (model_call.start.cache_break or "", "yellow"),
+    ]
+
+
+def _print_detail(screen: Screen, model_call: ModelCall, before: ModelCall | None) -> None:
+    found, changed = token_breakdown(model_call), request_diff(model_call, before)
+    usage = None if model_call.end is None else model_call.end.model_usage
+    screen.line((f"call {model_call.number}", "bold"), (f"  event {model_call.started.seq}", "dim"))
+    for name, value in (
+        ("model", model_call.request.model),
+        ("request id", model_call.start.request_id or ""),
+        ("ended", "it did not" if model_call.end is None else model_call.end.stop_reason or ""),
+        ("cache", _cache_text(usage, changed)),
+    ):
+        screen.line(pad((f"  {name}", "dim"), 18), (value, ""))
+    kind = "counted by the provider" if found.is_measured else "estimated"
+    screen.line((f"tokens, {kind}", "bold"))
+    for name, count in (
+        ("tools", found.tools),
+        ("system, static", found.system_static),
+        ("system, dynamic", found.system_dynamic),
+        ("history", found.history),
+        ("newest turn", found.newest),
+        ("total", found.total),
+    ):
+        share = count / found.total if found.total else 0
+        bar = "█" * round(share * 30) if name != "total" else ""
+        screen.line(pad((f"  {name}", "dim"), 18), (f"{count:>8}  ", ""), (bar, "cyan"))
+    _print_change(screen, changed, before)
+
+
+def _cache_text(usage: Usage | None, changed: RequestDiff) -> str:
+    share = None if usage is None else cached_share(usage)
+    read = "" if usage is None or share is None else f"{share:.0%} of {prompt_tokens(usage)} read"
+    return ", ".join(
+        filter(None, [read, f"broke: {changed.cache_break}" * bool(changed.cache_break)])
+    )
+
+
+def _print_change(screen: Screen, changed: RequestDiff, before: ModelCall | None) -> None:
+    if before is None:
+        screen.line(("messages", "bold"))
+    else:
+        kept = plural(changed.kept_messages, "message")
+        screen.line((f"against call {before.number}: {kept} the same", "bold"))
+    for line in changed.prefix:
+        screen.line((f"  {line}", _diff_style(line)))
+    for sign, messages, style in (("-", changed.gone, "red"), ("+", changed.added, "green")):
+        for message in messages:
+            screen.line(
+                (f"  {sign} {_role_text(message)}  ", style),
+                (truncate(render_message(message)), ""),
+            )
+
+
+def _diff_style(line: str) -> str:
+    return {"+": "green", "-": "red"}.get(line[:1], "dim")
+
+
+def _role_text(message: Message) -> str:
+    return "user     " if isinstance(message, User) else "assistant"

@@ -1,0 +1,195 @@
+"""One-line summaries of events. A payload without a summary of its own is shown field by field."""
+
+from __future__ import annotations
+
+import re
+from functools import singledispatch
+
+import msgspec
+
+from mainspring.core import events, facts
+from mainspring.core.envelope import Event, UnknownPayload, message_text
+from mainspring.edges.cli.printing import sanitize_line
+
+MAX_CHARS = 500
+"""Characters; `--json` has the whole."""
+
+_ID = re.compile(r"\b([a-z]{4})_[0-9a-z]{16,24}([0-9a-z]{8})\b")
+
+
+def summarize_event(event: Event) -> str:
+    payload = event.payload
+    if isinstance(payload, UnknownPayload):
+        words = event.body[: MAX_CHARS * 4].decode(errors="ignore")
+    else:
+        words = summarize_payload(payload)
+    return truncate(words)
+
+
+def truncate(words: str) -> str:
+    line = sanitize_line(words[: MAX_CHARS * 2])
+    return line if len(line) <= MAX_CHARS else f"{line[: MAX_CHARS - 1]}…"
+
+
+def short_id(identifier: str) -> str:
+    """The end of an id: what tells it from others, and what every command understands."""
+    return identifier[-8:]
+
+
+@singledispatch
+def summarize_payload(payload: events.Payload) -> str:
+    if text := message_text(payload):  # pyright: ignore[reportArgumentType] (every payload but Unknown comes here)
+        return text
+    return _fields_text(payload)
+
+
+def _fields_text(payload: events.Payload) -> str:
+    """`name=value` of all that is set, ids shortened."""
+    known = msgspec.to_builtins(payload)
+    shown = " ".join(
+        f"{name}={_value_text(value)}" for name, value in known.items() if name != "type"
+    )
+    return _ID.sub(r"\1…\2", shown)
+
+
+def _value_text(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _arguments_text(values: dict[str, object]) -> str:
+    return ", ".join(f"{name}={_json_text(value)}" for name, value in values.items())
+
+
+def _json_text(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _permission_text(permission: events.Permission | None) -> str:
+    return "" if permission in (None, "allow") else f"  [{permission}]"
+
+
+@summarize_payload.register
+def _(payload: events.AgentThinking) -> str:
+    return payload.text
+
+
+@summarize_payload.register
+def _(payload: events.AgentToolUse) -> str:
+    call = f"{payload.name}({_arguments_text(payload.input)})"
+    return call + _permission_text(payload.evaluated_permission)
+
+
+@summarize_payload.register
+def _(payload: events.AgentMcpToolUse) -> str:
+    call = f"{payload.mcp_server_name}/{payload.name}({_arguments_text(payload.input)})"
+    return call + _permission_text(payload.evaluated_permission)
+
+
+@summarize_payload.register
+def _(payload: events.AgentCustomToolUse) -> str:
+    return f"{payload.name}({_arguments_text(payload.input)})"
+
+
+@summarize_payload.register(events.AgentToolResult)
+@summarize_payload.register(events.AgentMcpToolResult)
+@summarize_payload.register(events.UserToolResult)
+@summarize_payload.register(events.UserCustomToolResult)
+def _(
+    payload: events.AgentToolResult
+    | events.AgentMcpToolResult
+    | events.UserToolResult
+    | events.UserCustomToolResult,
+) -> str:
+    text = message_text(payload) or "(nothing to read)"
+    return f"failed: {text}" if payload.is_error else text
+
+
+@summarize_payload.register
+def _(payload: events.UserToolConfirmation) -> str:
+    why = f": {payload.deny_message}" if payload.deny_message else ""
+    return f"{payload.result} {short_id(payload.tool_use_id)}{why}"
+
+
+@summarize_payload.register
+def _(payload: events.UserDefineOutcome) -> str:
+    return payload.description
+
+
+@summarize_payload.register
+def _(payload: events.ContextCompacted) -> str:
+    span = "" if payload.first_seq is None else f"events {payload.first_seq}-{payload.last_seq}: "
+    return span + (payload.summary or "")
+
+
+@summarize_payload.register
+def _(payload: events.StatusIdle) -> str:
+    stop = payload.stop_reason.type
+    return f"{stop} ({payload.reason})" if payload.reason else stop
+
+
+@summarize_payload.register(events.SessionFailed)
+@summarize_payload.register(facts.WorkflowRunFailed)
+def _(payload: events.SessionFailed | facts.WorkflowRunFailed) -> str:
+    error = payload.error
+    return f"{error.type}: {error.message} ({error.retry_status.type})"
+
+
+@summarize_payload.register
+def _(payload: events.ModelRequestEnded) -> str:
+    cost = f"  ${payload.cost_usd}" if payload.cost_usd else ""
+    stop = f"  {payload.stop_reason}" if payload.stop_reason else ""
+    return (
+        ("failed  " if payload.is_error else "") + _tokens_text(payload.model_usage) + cost + stop
+    )
+
+
+@summarize_payload.register
+def _(payload: events.SessionUsage) -> str:
+    return _tokens_text(payload.usage)
+
+
+def _tokens_text(usage: events.Usage) -> str:
+    cached = usage.cache_read_input_tokens
+    total = usage.input_tokens + usage.cache_creation_input_tokens + cached
+    share = f" ({cached} cached)" if cached else ""
+    return f"{total} in{share}, {usage.output_tokens} out"
+
+
+@summarize_payload.register
+def _(payload: events.OutcomeEvaluationEnded) -> str:
+    return f"{payload.result}: {payload.explanation}"
+
+
+@summarize_payload.register
+def _(payload: facts.SessionCreated) -> str:
+    return "  ".join(part for part in (payload.title, agent_label(payload)) if part)
+
+
+def agent_label(created: facts.SessionCreated) -> str:
+    if not created.agent_name:
+        return ""
+    version = f" {created.agent_version}" if created.agent_version else ""
+    return f"agent {created.agent_name}{version}"
+
+
+@summarize_payload.register
+def _(payload: facts.SessionImported) -> str:
+    return f"from {payload.format} {payload.source_session_id}: {payload.path}"
+
+
+@summarize_payload.register
+def _(payload: facts.SessionForked) -> str:
+    origin = f"from {short_id(payload.parent_session_id)} at {payload.parent_seq}"
+    return f"{payload.title}  {origin}" if payload.title else origin
+
+
+@summarize_payload.register
+def _(payload: facts.SessionWoken) -> str:
+    return f"by {payload.owner}, attempt {payload.attempt}"
+
+
+@summarize_payload.register
+def _(payload: facts.ToolCallAuthorized) -> str:
+    why = payload.rule or payload.reason
+    origin = f"{payload.gate}: {why}" if why else payload.gate
+    return f"{payload.decision} {short_id(payload.tool_use_id)} ({origin})"

@@ -1,0 +1,99 @@
+"""What `mainspring insights` does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from itertools import groupby
+
+import msgspec
+
+from mainspring.config import Settings
+from mainspring.core import clock
+from mainspring.edges.cli.event_summary import short_id
+from mainspring.edges.cli.printing import Screen, plural, token_count
+from mainspring.edges.cli.session_lookup import open_existing_log
+from mainspring.runtime.insights.insight import Insight
+from mainspring.runtime.insights.insight_report import InsightReport, build_report
+
+_HEADINGS: dict[str, str] = {
+    "waste": "Waste",
+    "failure": "Repeated failures",
+    "missing_rule": "Missing rules",
+    "unused": "Unused tools and skills",
+}
+_MAX_PLACES = 3
+_MAX_EVENTS = 3
+_PROGRESS_STEP = 25
+"""Sessions between two notes of how far it is."""
+
+
+async def insights(settings: Settings, *, since: timedelta | None, limit: int, json: bool) -> int:
+    screen, notes = Screen(settings), Screen(settings, stderr=True)
+    moment = None if since is None else clock.now() - since
+    async with open_existing_log(settings) as log:
+        report = await build_report(log, since=moment, progress=_progress_printer(notes))
+    if notes.can_redraw:
+        notes.raw("\r\x1b[K")
+    if json:
+        screen.json(msgspec.json.encode(report))
+        return 0
+    _print_report(screen, notes, report, limit)
+    return 0
+
+
+def _progress_printer(notes: Screen) -> Callable[[int, int], None]:
+    """Tells how far it is, at a terminal."""
+
+    def tell(sessions: int, events: int) -> None:
+        if notes.can_redraw and sessions % _PROGRESS_STEP == 0:
+            notes.raw(f"\r{plural(sessions, 'session')}, {plural(events, 'event')} read")
+
+    return tell
+
+
+def _print_report(screen: Screen, notes: Screen, insight_report: InsightReport, limit: int) -> None:
+    imported = f" ({insight_report.imported} imported)" if insight_report.imported else ""
+    screen.line(
+        (f"{plural(insight_report.sessions, 'session')}{imported}", "bold"),
+        (
+            f"  {plural(insight_report.events, 'event')}, "
+            f"{token_count(insight_report.prompt_tokens)} tokens in,"
+            f" {token_count(insight_report.output_tokens)} out",
+            "dim",
+        ),
+    )
+    for kind, group in groupby(insight_report.insights, key=lambda each: each.kind):
+        every = list(group)
+        screen.line(("", ""))
+        screen.line((_HEADINGS[kind], "bold"))
+        for insight in every[:limit]:
+            _print_insight(screen, insight)
+        if len(every) > limit:
+            hint = f"--limit {len(every)} or --json shows all"
+            screen.paragraph((f"  and {len(every) - limit} more; {hint}", "dim"))
+    if not insight_report.insights:
+        notes.paragraph(("nothing stands out", "dim"))
+
+
+def _print_insight(screen: Screen, insight: Insight) -> None:
+    tokens = f", about {token_count(insight.tokens)} tokens" if insight.tokens else ""
+    times = "once" if insight.count == 1 else f"{insight.count} times"
+    screen.paragraph((f"- {insight.title}", "yellow"), indent=2)
+    screen.paragraph(
+        (
+            f"{times}{tokens}, in {plural(insight.sessions, 'session')}: {_places_text(insight)}",
+            "dim",
+        ),
+        indent=4,
+    )
+    screen.paragraph(("do: ", "green"), (insight.action, ""), indent=4)
+
+
+def _places_text(insight: Insight) -> str:
+    shown = [
+        f"{short_id(place.session_id)} at {', '.join(map(str, place.events[:_MAX_EVENTS]))}"
+        for place in insight.places[:_MAX_PLACES]
+    ]
+    more = insight.sessions - len(shown)
+    return "; ".join([*shown, f"and {more} more"] if more > 0 else shown)

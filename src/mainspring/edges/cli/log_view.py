@@ -1,0 +1,276 @@
+"""`mainspring log ls`, `show`, `follow` and `search`. Nothing here changes a session."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from datetime import datetime
+from difflib import get_close_matches
+
+import msgspec
+from msgspec import Struct
+
+from mainspring.config import Settings
+from mainspring.core import clock
+from mainspring.core.clock import from_micros
+from mainspring.core.envelope import PAYLOAD_TYPES, Event, encode_line
+from mainspring.core.events import UserMessage
+from mainspring.core.facts import SessionCreated, SessionForked
+from mainspring.edges.cli.event_summary import agent_label, short_id, summarize_event, truncate
+from mainspring.edges.cli.printing import Screen, StyledText, age_text, local_time, pad, short_time
+from mainspring.edges.cli.session_lookup import find_session, open_existing_log
+from mainspring.log import search as searching
+from mainspring.log.session_log import SessionLog
+from mainspring.log.store import SessionRow
+from mainspring.runtime.skills.substitution import typed_text
+from mainspring.wiring.stores import has_store
+
+_PAGE_SIZE = 500
+_TITLE_EVENTS = 20
+"""Events in which a session without a title is looked at for what it is about."""
+_WIDE_COLUMNS = 110
+_STYLES = {
+    "user": "green",
+    "system": "green",
+    "agent": "cyan",
+    "session": "blue",
+    "span": "dim",
+    "workflow_run": "blue",
+}
+_TYPE_WIDTH = 24
+
+
+class SessionView(Struct, frozen=True, kw_only=True):
+    """A session as `--json` prints it."""
+
+    id: str
+    created: datetime
+    updated: datetime
+    events: int
+    holder: str | None
+    parent: str | None
+    parent_seq: int
+    thread_id: str
+    title: str | None
+
+
+async def ls(settings: Settings, *, limit: int, json: bool) -> int:
+    screen = Screen(settings)
+    views: list[SessionView] = []
+    if has_store(settings):
+        async with open_existing_log(settings) as log:
+            found = await log.sessions(limit=limit + 1)
+            views = [await session_view(log, session) for session in found]
+    for view in views[:limit] if json else ():
+        screen.json(msgspec.json.encode(view))
+    if json:
+        return 0
+    notes = Screen(settings, stderr=True)
+    if not views:
+        notes.paragraph((f"no sessions yet in {settings.store_label}", ""))
+        notes.paragraph(
+            ("an agent's first run makes one; `mainspring log import` takes others", "dim")
+        )
+        return 0
+    screen.table(*_session_table(screen, views[:limit]))
+    if len(views) > limit:
+        notes.paragraph((f"there are more; --limit {limit * 5} shows up to {limit * 5}", "dim"))
+    return 0
+
+
+async def session_view(log: SessionLog, session: SessionRow) -> SessionView:
+    return SessionView(
+        id=session.id,
+        created=from_micros(session.created),
+        updated=from_micros(session.updated),
+        events=session.head.seq,
+        holder=session.owner,
+        parent=session.parent_id,
+        parent_seq=session.parent_seq,
+        thread_id=session.thread_id,
+        title=await _title(log, session),
+    )
+
+
+async def _title(log: SessionLog, session: SessionRow) -> str | None:
+    """What it was called or, failing that, the first thing that was asked of it."""
+    opening = await log.read(session.id, after=session.parent_seq, limit=_TITLE_EVENTS)
+    first = opening[0].payload if opening else None
+    if isinstance(first, SessionCreated | SessionForked) and first.title:
+        return first.title
+    for event in opening:
+        if isinstance(event.payload, UserMessage):
+            return truncate(typed_text(event.payload.content)) or None
+    return (agent_label(first) or None) if isinstance(first, SessionCreated) else None
+
+
+def _session_table(
+    screen: Screen, views: list[SessionView]
+) -> tuple[list[str], list[list[StyledText]]]:
+    moment = clock.now()
+    row = _narrow_row if screen.width is not None and screen.width < _WIDE_COLUMNS else _wide_row
+    heads = ["SESSION", "CREATED", "CHANGED", "EVENTS", "HELD BY", "FORK OF", "TITLE"]
+    return heads, [row(view, moment) for view in views]
+
+
+def _wide_row(each: SessionView, moment: datetime) -> list[StyledText]:
+    return [
+        (each.id, "bold"),
+        (local_time(each.created), ""),
+        (age_text(moment - each.updated), ""),
+        (f"{each.events:>6}", ""),
+        (each.holder or "", "yellow"),
+        (f"{each.parent} at {each.parent_seq}" if each.parent else "", "dim"),
+        (each.title or "", ""),
+    ]
+
+
+def _narrow_row(each: SessionView, moment: datetime) -> list[StyledText]:
+    return [
+        (short_id(each.id), "bold"),
+        (short_time(each.created, moment), ""),
+        (age_text(moment - each.updated), ""),
+        (f"{each.events:>6}", ""),
+        ((each.holder or "")[-12:], "yellow"),
+        (short_id(each.parent) if each.parent else "", "dim"),
+        (each.title or "", ""),
+    ]
+
+
+class _EventPrinter:
+    """Prints events of one session, and the day when it changes."""
+
+    def __init__(self, screen: Screen, main_thread: str, *, json: bool) -> None:
+        self._screen = screen
+        self._main_thread = main_thread
+        self._json = json
+        self._day = ""
+
+    def print(self, event: Event) -> None:
+        if self._json:
+            self._screen.json(encode_line(event))
+            return
+        day, time = event.time.astimezone().strftime("%Y-%m-%d %H:%M:%S").split()
+        if self._screen.width is None:
+            time = f"{day} {time}"
+        elif day != self._day:
+            self._day = day
+            self._screen.line((day, "dim"))
+        thread = "" if event.thread_id == self._main_thread else f"[{short_id(event.thread_id)}] "
+        self._screen.line(
+            (f"{event.seq:>5}  ", "bold"),
+            (f"{time}  ", "dim"),
+            pad((event.type, _event_style(event)), _TYPE_WIDTH),
+            ("  ", ""),
+            (thread, "magenta"),
+            (summarize_event(event), "red" if _is_failure(event) else ""),
+        )
+
+
+def _event_style(event: Event) -> str:
+    return "red" if _is_failure(event) else _STYLES.get(event.type.partition(".")[0], "yellow")
+
+
+def _is_failure(event: Event) -> bool:
+    return event.type.endswith(".error") or getattr(event.payload, "is_error", False)
+
+
+class EventFilter(Struct, frozen=True, kw_only=True):
+    """Which events to show."""
+
+    after: int
+    types: list[str] | None
+    thread: str | None
+    tail: int | None
+
+
+async def show(settings: Settings, *, meant: str, event_filter: EventFilter, json: bool) -> int:
+    printed = 0
+    async with open_existing_log(settings) as log:
+        session = await find_session(log, meant)
+        printer = _EventPrinter(Screen(settings), session.thread_id, json=json)
+        async with aclosing(_select_events(log, session.id, event_filter)) as events:
+            async for event in events:
+                printer.print(event)
+                printed += 1
+    if not printed:
+        _print_no_match(Screen(settings, stderr=True), event_filter.types)
+    return 0
+
+
+async def _select_events(
+    log: SessionLog, session_id: str, event_filter: EventFilter
+) -> AsyncGenerator[Event, None]:
+    if event_filter.tail is None:
+        found = _page_events(log, session_id, event_filter)
+    else:
+        found = _last_events(log, session_id, event_filter, event_filter.tail)
+    async with aclosing(found):
+        async for event in found:
+            yield event
+
+
+async def _page_events(
+    log: SessionLog, session_id: str, event_filter: EventFilter
+) -> AsyncGenerator[Event, None]:
+    after = event_filter.after
+    threads = [event_filter.thread] if event_filter.thread else None
+    while page := await log.read(
+        session_id, after=after, types=event_filter.types, threads=threads, limit=_PAGE_SIZE
+    ):
+        for event in page:
+            yield event
+        after = page[-1].seq
+
+
+async def _last_events(
+    log: SessionLog, session_id: str, event_filter: EventFilter, count: int
+) -> AsyncGenerator[Event, None]:
+    if event_filter.types is None and event_filter.thread is None:
+        found = await log.tail(session_id, count)
+    else:
+        found = deque(
+            [page_event async for page_event in _page_events(log, session_id, event_filter)],
+            maxlen=count,
+        )
+    for event in found:
+        if event.seq > event_filter.after:
+            yield event
+
+
+def _print_no_match(notes: Screen, types: list[str] | None) -> None:
+    notes.paragraph(("no such events", "dim"))
+    for kind in types or ():
+        if kind not in PAYLOAD_TYPES:
+            near = get_close_matches(kind, PAYLOAD_TYPES, n=3)
+            hint = f"; did you mean {', '.join(near)}?" if near else ""
+            notes.paragraph((f"hint: {kind} is no type of event that we know{hint}", "dim"))
+
+
+async def follow(settings: Settings, *, meant: str, after: int, json: bool) -> int:
+    async with open_existing_log(settings) as log:
+        session = await find_session(log, meant)
+        printer = _EventPrinter(Screen(settings), session.thread_id, json=json)
+        async with aclosing(log.follow(session.id, after=after)) as events:
+            async for event in events:
+                printer.print(event)
+    return 0
+
+
+async def search(
+    settings: Settings, *, query: str, session: str | None, limit: int, json: bool
+) -> int:
+    screen = Screen(settings)
+    async with open_existing_log(settings) as log:
+        within = None if session is None else (await find_session(log, session)).id
+        hits = await searching.search(log, query, session_id=within, limit=limit)
+    for hit in hits:
+        if json:
+            screen.json(msgspec.json.encode(hit))
+        else:
+            name = hit.session_id if screen.width is None else short_id(hit.session_id)
+            screen.line((name, "bold"), (f" {hit.seq:>5}  ", "dim"), (truncate(hit.snippet), ""))
+    if not hits:
+        Screen(settings, stderr=True).paragraph((f"nothing said has all of: {query}", "dim"))
+    return 0

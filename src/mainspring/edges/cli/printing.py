@@ -1,0 +1,229 @@
+"""Printing to the terminal: lines, paragraphs, tables and JSON, with untrusted text sanitized.
+Colours and truncation only at a terminal.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import TypeAlias
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console, RenderableType
+from rich.segment import Segment, Segments
+from rich.text import Text
+
+from mainspring.config import Settings
+
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+_JOINERS = re.compile(
+    "(?<=[^\x00-\x7f])[\u200c\u200d](?=[^\x00-\x7f])"
+    "|(?<=\U0001f3f4)[\U000e0020-\U000e007e]{1,8}\U000e007f"
+)
+"""What joins characters: in emoji of several people and in many scripts; tags of a flag."""
+
+
+def sanitize_line(text: str) -> str:
+    """Text without line ends or anything that could steer a terminal."""
+    if text.isprintable():
+        return text
+    joined = " ".join(text.split()) if not text.isspace() else " "
+    return _replace_unprintable(joined, "", lambda _: _REPLACEMENT)
+
+
+def sanitize_text(text: str) -> str:
+    """Text without what could steer a terminal; lines and tabs stay."""
+    if text.isprintable():
+        return text
+    return _replace_unprintable(text.replace("\r\n", "\n"), "\n\t", lambda _: _REPLACEMENT)
+
+
+def escape_json(encoded: bytes) -> bytes:
+    """JSON of the same value without anything in its strings that could steer a terminal."""
+    text = encoded.decode("utf-8", "surrogatepass")
+    return (
+        encoded if text.isprintable() else _replace_unprintable(text, "\n", _json_escape).encode()
+    )
+
+
+def _replace_unprintable(text: str, kept: str, instead: Callable[[str], str]) -> str:
+    whole = {found.start() + at for found in _JOINERS.finditer(text) for at in range(len(found[0]))}
+    return "".join(
+        each if each.isprintable() or each in kept or index in whole else instead(each)
+        for index, each in enumerate(text)
+    )
+
+
+def _json_escape(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
+StyledText: TypeAlias = tuple[str, str]
+"""Words and how they look."""
+
+_AGE_UNITS = (("w", 7 * 86400), ("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
+
+
+class Screen:
+    """Standard output or error. Only this class knows whether somebody is looking."""
+
+    def __init__(self, settings: Settings, *, stderr: bool = False) -> None:
+        self._stream = sys.stderr if stderr else sys.stdout
+        self._console = Console(
+            file=self._stream,
+            color_system="auto" if settings.color else None,
+            highlight=False,
+            markup=False,
+            emoji=False,
+        )
+        self.width: int | None = self._console.width if self._console.is_terminal else None
+        """Columns of the terminal; `None` when output goes elsewhere and nothing is cut."""
+        self.can_redraw = self.width is not None and not self._console.is_dumb_terminal
+        """Whether a line can be written again."""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and rows as they are now: a terminal may be resized."""
+        return self._console.width, self._console.height
+
+    def dim(self, words: str) -> str:
+        return words if self._console.color_system is None else f"\x1b[2m{words}\x1b[0m"
+
+    def line(self, *parts: StyledText) -> None:
+        """One line, cut at the terminal's edge."""
+        shown = [(sanitize_line(words), style) for words, style in parts]
+        if self.width is None:  # many times faster than Rich, for long logs
+            self._stream.write("".join(words for words, _ in shown).rstrip() + "\n")
+            return
+        text = Text.assemble(*shown)
+        text.rstrip()
+        text.truncate(self.width, overflow="ellipsis")
+        self._console.print(text, soft_wrap=True)
+
+    def paragraph(self, *parts: StyledText, indent: int = 0) -> None:
+        """Words that wrap rather than lose anything."""
+        if self.width is None:
+            self.line((" " * indent, ""), *parts)
+            return
+        text = Text.assemble(*((sanitize_line(words), style) for words, style in parts))
+        if not indent:  # left to the terminal, so that what is copied from it is whole
+            self._console.print(text, soft_wrap=True)
+            return
+        for row in text.wrap(self._console, max(self.width - indent, 20)):
+            row.rstrip()
+            self._console.print(Text(" " * indent) + row, soft_wrap=True)
+
+    def table(self, heads: Sequence[str], rows: Sequence[Sequence[StyledText]]) -> None:
+        """Columns as wide as what they hold, in step; those that hold nothing are left out."""
+        kept = [index for index in range(len(heads)) if any(row[index][0] for row in rows)]
+        lines: list[list[StyledText]] = [[(heads[index], "dim") for index in kept]]
+        for row in rows:
+            lines.append([(sanitize_line(row[index][0]), row[index][1]) for index in kept])
+        widths = [
+            max(cell_len(words) for words, _ in column) for column in zip(*lines, strict=True)
+        ]
+        for line in lines:
+            self.line(*(pad(part, width + 2) for part, width in zip(line, widths, strict=True)))
+
+    def show(self, renderable: RenderableType) -> None:
+        """Something that Rich lays out; for terminals."""
+        self._console.print(renderable)
+
+    def block(self, renderable: RenderableType) -> None:
+        """As `show`, without empty lines around it."""
+        lines = self._console.render_lines(renderable, pad=False)
+        full = [index for index, line in enumerate(lines) if _has_text(line)]
+        for line in lines[full[0] : full[-1] + 1] if full else ():
+            self._console.print(Segments([*_trim_end(line), Segment.line()]), soft_wrap=True)
+
+    def raw(self, text: str) -> None:
+        """Text as it is, at once."""
+        self._stream.write(text)
+        self._stream.flush()
+
+    def json(self, encoded: bytes) -> None:
+        """One JSON value on a line of its own, at once: whoever reads may act on it. To a program
+        as it is; at a terminal with escapes for what could steer that."""
+        self._stream.buffer.write(encoded if self.width is None else escape_json(encoded))
+        self._stream.buffer.write(b"\n")
+        self._stream.flush()
+
+
+def _trim_end(line: Sequence[Segment]) -> list[Segment]:
+    """Without the spaces at its end: nobody wants to copy them."""
+    kept = [*line]
+    while kept and not kept[-1].text.strip():
+        kept.pop()
+    if kept:
+        text, style, control = kept[-1]
+        kept[-1] = Segment(text.rstrip(), style, control)
+    return kept
+
+
+def _has_text(line: Sequence[Segment]) -> bool:
+    return any(segment.text.strip() for segment in line)
+
+
+def pad(styled_text: StyledText, width: int) -> StyledText:
+    words, style = styled_text
+    return set_cell_size(words, max(width, cell_len(words))), style
+
+
+def age_text(age: timedelta) -> str:
+    seconds = max(0, int(age.total_seconds()))
+    for unit, size in _AGE_UNITS:
+        if seconds >= size * (2 if unit == "w" else 1):
+            return f"{seconds // size}{unit} ago"
+    return "now"
+
+
+def local_time(moment: datetime) -> str:
+    """In the reader's own time zone, as all times on a screen are."""
+    return moment.astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def short_time(moment: datetime, now: datetime) -> str:
+    """`minute` in eleven columns: what is long ago has no time of day."""
+    is_recent = abs(now - moment) < timedelta(days=300)
+    return moment.astimezone().strftime("%m-%d %H:%M" if is_recent else "%Y-%m-%d")
+
+
+def duration_text(span: timedelta) -> str:
+    seconds = max(0.0, span.total_seconds())
+    if seconds < 0.95:
+        return f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < 60 else f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+
+
+def token_count(tokens: int) -> str:
+    """In at most five columns."""
+    for unit, size in (("M", 1_000_000), ("k", 1_000)):
+        if tokens >= size * 10:
+            return f"{tokens / size:.0f}{unit}"
+        if tokens >= size:
+            return f"{tokens / size:.1f}{unit}"
+    return str(tokens)
+
+
+def dollars(amount: Decimal) -> str:
+    """Cents, and of less than a dollar what there is to see of it."""
+    if not amount or amount >= 1:
+        return f"${amount:.2f}"
+    return f"${amount:.4f}" if amount >= Decimal("0.0001") else "<$0.0001"
+
+
+def plural(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def byte_size(number: int) -> str:
+    size = float(number)
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"

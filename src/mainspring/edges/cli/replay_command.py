@@ -1,0 +1,178 @@
+"""`mainspring replay` and `mainspring test record`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from mainspring.config import Settings
+from mainspring.core.errors import InvalidInput
+from mainspring.edges.cli.event_summary import short_id
+from mainspring.edges.cli.log_maintenance import export
+from mainspring.edges.cli.printing import Screen, plural
+from mainspring.edges.cli.renderer import EventRenderer
+from mainspring.edges.cli.run_command import EXIT_STATUS, FAILED, INTERRUPTED, print_end
+from mainspring.edges.cli.session_lookup import find_session, open_existing_log, require_store
+from mainspring.edges.cli.session_runner import UserLeft, print_status, run_interruptible
+from mainspring.edges.cli.subagent_tree import SubagentTree
+from mainspring.runtime.session.session import Result, Session
+from mainspring.runtime.session.session_summary import summarize_session
+from mainspring.testing import replay as replaying
+from mainspring.testing.branch import BranchChange, branch
+from mainspring.wiring.runtime_assembly import open_model_registry, open_runtime
+
+_TEST_TEMPLATE = '''\
+"""A recorded session, run again offline. `mainspring test record` wrote this."""
+
+from pathlib import Path
+
+from mainspring.testing.replay import replay_file
+
+
+def test_{name}_goes_as_it_went():
+    replay_file(Path(__file__).with_name("{name}.jsonl")).check()
+'''
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayOptions:
+    start: int | None
+    model: str | None
+    prompt: str | None
+    json: bool
+
+
+class ReplayView(Struct, frozen=True, kw_only=True):
+    session_id: str
+    ok: bool
+    calls: int
+    call: int | None
+    """The first that differs."""
+    what: str | None
+    diff: tuple[str, ...]
+
+
+async def replay(settings: Settings, *, meant: str, replay_options: ReplayOptions) -> int:
+    if replay_options.model is not None or replay_options.prompt is not None:
+        return await _branch_session(settings, meant, replay_options)
+    async with open_existing_log(settings) as log, open_model_registry(settings) as shelf:
+        session = await find_session(log, meant)
+        replayed = await replaying.replay(
+            log, session.id, start=replay_options.start, facts=_facts_or_default(shelf.facts)
+        )
+    screen = Screen(settings)
+    if replay_options.json:
+        screen.json(msgspec.json.encode(_replay_view(replayed)))
+    else:
+        _print_replay(screen, replayed)
+    return 0 if replayed.ok else 1
+
+
+def _facts_or_default(facts: replaying.Facts) -> replaying.Facts:
+    """Of this place's catalog; of a model that is not in it any more, what most have."""
+
+    def look_up(name: str) -> replaying.ModelFacts:
+        try:
+            return facts(name)
+        except InvalidInput:
+            return replaying.catalog_facts(name)
+
+    return look_up
+
+
+def _replay_view(replay_result: replaying.ReplayResult) -> ReplayView:
+    found = replay_result.divergence
+    return ReplayView(
+        session_id=replay_result.session_id,
+        ok=replay_result.ok,
+        calls=replay_result.calls,
+        call=None if found is None else found.call,
+        what=None if found is None else found.what,
+        diff=() if found is None else found.diff,
+    )
+
+
+def _print_replay(screen: Screen, replay_result: replaying.ReplayResult) -> None:
+    name = replay_result.session_id if screen.width is None else short_id(replay_result.session_id)
+    calls = plural(replay_result.calls, "call")
+    if replay_result.is_imported and replay_result.ok and not replay_result.calls:
+        screen.line(("imported ", ""), (name, "bold"), ("  nothing to replay", "dim"))
+        return
+    if replay_result.divergence is None:
+        screen.line(("identical ", "green"), (name, "bold"), (f"  {calls} of the model", "dim"))
+        return
+    found = replay_result.divergence
+    screen.line(("differs ", "bold red"), (name, "bold"), (f"  at call {found.call}", ""))
+    screen.paragraph((found.what, ""), indent=2)
+    for line in found.diff:
+        style = {"+": "green", "-": "red"}.get(line[:1], "dim")
+        screen.line((f"  {line}", style))
+
+
+async def _branch_session(settings: Settings, meant: str, replay_options: ReplayOptions) -> int:
+    require_store(settings)
+    notes = Screen(settings, stderr=True)
+    async with open_runtime(settings) as runtime:
+        session = await find_session(runtime.log, meant)
+        change = BranchChange(
+            model=replay_options.model, prompt=replay_options.prompt, start=replay_options.start
+        )
+        found = await branch(runtime, session.id, change)
+        told = f"forked at event {found.at}; {found.session.agent.model} answers,"
+        notes.paragraph((f"{told} tools do not run: they say what they said then", "dim"))
+        status = await _run_branch(settings, found.session) if found.is_open else 0
+        for message in found.messages:
+            if status not in (0, FAILED):
+                break
+            await found.session.send(message)
+            status = await _run_branch(settings, found.session)
+    return status
+
+
+async def _run_branch(settings: Settings, session: Session) -> int:
+    notes = Screen(settings, stderr=True)
+    row = await session.log.session(session.id)
+    renderer = EventRenderer(
+        settings, subagents=SubagentTree.of(await session.events(), row.thread_id)
+    )
+    result = await run_interruptible(
+        session, emit=renderer.delta, tell=renderer.event, say=renderer.note
+    )
+    renderer.close()
+    match result:
+        case Result():
+            await print_end(notes, session, result)
+            print_status(notes, result)
+            return EXIT_STATUS.get(result.reason, FAILED)
+        case UserLeft():
+            return INTERRUPTED
+        case None:
+            return 0
+
+
+async def record(settings: Settings, *, meant: str, output: str) -> int:
+    """Raises: InvalidInput."""
+    async with open_existing_log(settings) as log:
+        session = await find_session(log, meant)
+        name = _test_name((await summarize_session(log, session)).title or "", session.id)
+    folder = Path(settings.folder) / output
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        test = folder / f"test_{name}.py"
+        await export(settings, meant=session.id, output=f"{output}/{name}.jsonl")
+        test.write_text(_TEST_TEMPLATE.format(name=name), encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(f"{output}: {error.strerror or error}") from error
+    screen = Screen(settings)
+    screen.line(("wrote ", ""), (f"{output}/test_{name}.py", "bold"))
+    Screen(settings, stderr=True).paragraph((f"run it: pytest {output}/test_{name}.py", "dim"))
+    return 0
+
+
+def _test_name(title: str, session_id: str) -> str:
+    words = re.findall(r"[a-z0-9]+", title.lower())[:5]
+    return "_".join([*words, short_id(session_id)])

@@ -1,0 +1,278 @@
+"""`mainspring run`: one prompt, run to its end and printed as it happens."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import anyio
+import msgspec
+from msgspec import Struct
+
+from mainspring.config import Settings
+from mainspring.core import error_table
+from mainspring.core.envelope import Event, encode_line
+from mainspring.core.errors import InvalidInput, LeaseHeld
+from mainspring.core.events import Usage
+from mainspring.edges.cli.approval_prompt import ApprovalPrompt, caller_path, is_interactive
+from mainspring.edges.cli.event_summary import short_id
+from mainspring.edges.cli.printing import Screen
+from mainspring.edges.cli.renderer import EventRenderer, key_argument
+from mainspring.edges.cli.send import reject_slash_command, send_message
+from mainspring.edges.cli.session_runner import (
+    Notices,
+    SessionRunner,
+    UserLeft,
+    open_session_runner,
+    print_status,
+    run_interruptible,
+)
+from mainspring.edges.cli.subagent_tree import SubagentTree
+from mainspring.edges.cli.terminal_input import Keyboard, is_piped, read_piped
+from mainspring.harness.stop_reasons import EndReason
+from mainspring.runtime.modes import mode_of
+from mainspring.runtime.session.session import Result, Session, ignore_delta
+from mainspring.runtime.session.session_summary import read_pending_calls
+from mainspring.wiring.agent_selection import AgentOptions
+from mainspring.wiring.model_registry import hint_for
+
+__all__ = ["AgentOptions", "run"]
+
+DONE, FAILED, WAITS, LIMIT, INTERRUPTED = 0, 1, 3, 4, 130
+EXIT_STATUS: dict[EndReason, int] = {
+    "completed": DONE,
+    "compacted": DONE,
+    "requires_action": WAITS,
+    "max_turns": LIMIT,
+    "budget_reached": LIMIT,
+    "interrupted_streaming": INTERRUPTED,
+    "interrupted_tools": INTERRUPTED,
+}
+"""Exit status; any other reason is a failure."""
+_CARRY_OUT_HINT = 'mainspring run --resume {} --mode default "go"'
+_PIPE_SECONDS = 3.0
+"""Seconds that a pipe beside a prompt has to begin with something."""
+_RESUME_HINT = "go on: mainspring run --resume {}"
+
+
+class ResultView(Struct, frozen=True, kw_only=True, tag_field="type", tag="result"):
+    """What `--json` prints last."""
+
+    session_id: str
+    reason: str
+    text: str
+    turns: int
+    usage: Usage
+    cost_usd: str
+    detail: str | None
+    waiting_for: tuple[str, ...]
+    exit_status: int
+
+
+async def run(
+    settings: Settings,
+    *,
+    agent_options: AgentOptions,
+    prompt: str | None,
+    resume: str | None,
+    json: bool,
+) -> int:
+    text = await _read_prompt(prompt, required=resume is None)
+    async with open_session_runner(settings, agent_options, resume) as stage:
+        if text is not None:
+            reject_slash_command(stage.agent, text)
+        session = stage.session or await stage.start()
+        own = (
+            {await send_message(settings, stage.agent, session, text)}
+            if text is not None
+            else set[str]()
+        )
+        try:
+            return await _run_prompt(settings, stage, session, own, json=json)
+        except LeaseHeld:
+            if not own:
+                raise
+        return await _report_delivered(settings, session, json=json)
+
+
+async def _run_prompt(
+    settings: Settings, runner: SessionRunner, session: Session, own: set[str], *, json: bool
+) -> int:
+    if json:
+        return await _run_as_json(settings, runner, session)
+    result = await run_attended(settings, session, own=own, notices=runner.notices)
+    return await _print_result(settings, runner, session, result)
+
+
+async def _report_delivered(settings: Settings, session: Session, *, json: bool) -> int:
+    """Another process runs the session: the message is in its inbox, and that one answers it."""
+    if json:
+        Screen(settings).json(msgspec.json.encode({"type": "delivered", "session_id": session.id}))
+    notes = Screen(settings, stderr=True)
+    name = session.id if notes.width is None else short_id(session.id)
+    _print_line(
+        notes, f"another process runs session {name}: it has your message and answers it", ""
+    )
+    _print_line(notes, f"watch it: mainspring log follow {name}", "dim")
+    return DONE
+
+
+async def run_attended(
+    settings: Settings,
+    session: Session,
+    *,
+    own: set[str],
+    notices: Notices,
+    keyboard: Keyboard | None = None,
+) -> Result | UserLeft | None:
+    """Run a session; whoever sits at the terminal is asked what it waits for, and it goes on."""
+    keyboard = keyboard or Keyboard(None, colour=settings.color)
+    approver = ApprovalPrompt(settings, keyboard, Screen(settings, stderr=True))
+    row = await session.log.session(session.id)
+    supervisor = SubagentTree.of(await session.events(), row.thread_id)
+    renderer = EventRenderer(settings, own=own, subagents=supervisor)
+    while True:
+        for read_pending_call in await read_pending_calls(session.log, row):
+            renderer.add_call(
+                read_pending_call.call.id, read_pending_call.call.name, read_pending_call.call.input
+            )
+        try:
+            with notices.redirected_to(renderer.note):
+                result = await run_interruptible(
+                    session, emit=renderer.delta, tell=renderer.event, say=renderer.note
+                )
+        finally:
+            renderer.close()
+        if isinstance(result, UserLeft) or (
+            result is not None and result.reason != "requires_action"
+        ):
+            return result
+        if not is_interactive() or not await approver.ask_all(session):
+            return result
+
+
+async def _read_prompt(prompt: str | None, *, required: bool) -> str | None:
+    """The prompt, from the command line, from standard input, or both."""
+    if prompt == "-" or (prompt is None and required):
+        prompt = await anyio.to_thread.run_sync(read_piped, None, abandon_on_cancel=True)
+    elif prompt is not None and is_piped():
+        piped = await anyio.to_thread.run_sync(read_piped, _PIPE_SECONDS, abandon_on_cancel=True)
+        prompt = f"{prompt}\n\n<stdin>\n{piped}\n</stdin>" if piped else prompt
+    if required and not prompt:
+        raise error_table.NOTHING_ASKED.error(InvalidInput)
+    return prompt or None
+
+
+async def _run_as_json(settings: Settings, runner: SessionRunner, session: Session) -> int:
+    screen, notes = Screen(settings), Screen(settings, stderr=True)
+
+    def tell(event: Event) -> None:
+        screen.json(encode_line(event))
+
+    if runner.session is None:
+        for event in await session.events():
+            tell(event)
+    result = await run_interruptible(
+        session, emit=ignore_delta, tell=tell, say=lambda words: notes.paragraph((words, "dim"))
+    )
+    match result:
+        case Result():
+            status = EXIT_STATUS.get(result.reason, FAILED)
+            screen.json(msgspec.json.encode(_result_view(result, status)))
+            return status
+        case UserLeft():
+            return INTERRUPTED
+        case None:
+            return WAITS if _is_waiting(runner) else DONE
+
+
+def _result_view(result: Result, status: int) -> ResultView:
+    return ResultView(
+        session_id=result.session_id,
+        reason=result.reason,
+        text=result.text,
+        turns=result.turns,
+        usage=result.usage,
+        cost_usd=str(result.cost_usd),
+        detail=result.detail,
+        waiting_for=result.waiting_for,
+        exit_status=status,
+    )
+
+
+async def _print_result(
+    settings: Settings, runner: SessionRunner, session: Session, result: Result | UserLeft | None
+) -> int:
+    notes = Screen(settings, stderr=True)
+    say = partial(_print_line, notes)
+    name = session.id if notes.width is None else short_id(session.id)
+    match result:
+        case None:
+            return await _print_idle(notes, runner, session)
+        case UserLeft():
+            say(f"left; session {name} is kept", "yellow")
+            say(_RESUME_HINT.format(name), "dim")
+            return INTERRUPTED
+        case Result():
+            await print_end(notes, session, result)
+            print_status(notes, result, command="mainspring run")
+            if result.reason == "completed" and await mode_of(session.log, session.id) == "plan":
+                say(f"carry the plan out: {_CARRY_OUT_HINT.format(name)}", "dim")
+            return EXIT_STATUS.get(result.reason, FAILED)
+
+
+def _is_waiting(runner: SessionRunner) -> bool:
+    return runner.session_summary is not None and runner.session_summary.status == "requires_action"
+
+
+async def _print_idle(notes: Screen, runner: SessionRunner, session: Session) -> int:
+    if _is_waiting(runner):
+        await _print_waiting(notes, session)
+        return WAITS
+    name = session.id if notes.width is None else short_id(session.id)
+    before = runner.session_summary
+    reason = f" ({before.reason})" if before is not None and before.reason else ""
+    _print_line(
+        notes, f"nothing to do: session {name} is idle{reason}; give a prompt to go on", "dim"
+    )
+    return DONE
+
+
+async def print_end(notes: Screen, session: Session, result: Result) -> None:
+    """Why it ended, unless it is simply done; and what waits for whom."""
+    _print_line(notes, "", "")
+    match result.reason:
+        case "completed" | "compacted":
+            return
+        case "requires_action":
+            await _print_waiting(notes, session)
+        case "interrupted_streaming" | "interrupted_tools":
+            _print_line(notes, "interrupted", "yellow")
+        case "model_error" if result.detail:  # whose words were shown when it happened
+            if hint := hint_for(result.detail):
+                _print_line(notes, f"hint: {hint}", "dim")
+        case reason:
+            why = f": {result.detail}" if result.detail else ""
+            _print_line(notes, f"{reason.replace('_', ' ')}{why}", "bold red")
+            if EXIT_STATUS.get(reason) == LIMIT:
+                name = session.id if notes.width is None else short_id(session.id)
+                for fix in error_table.LIMIT_REACHED.fix:
+                    _print_line(notes, f"hint: {fix.format(session=name)}", "dim")
+
+
+async def _print_waiting(notes: Screen, session: Session) -> None:
+    name = session.id if notes.width is None else short_id(session.id)
+    for read_pending_call in await read_pending_calls(
+        session.log, await session.log.session(session.id)
+    ):
+        call_name = (
+            read_pending_call.call.id
+            if notes.width is None
+            else short_id(read_pending_call.call.id)
+        )
+        about = f" {key_argument(read_pending_call.call.input)}"
+        notes.line(("waits ", "bold yellow"), (caller_path(read_pending_call), "bold"), (about, ""))
+        _print_line(notes, f"  mainspring sessions answer {name} {call_name} allow|deny", "")
+
+
+def _print_line(notes: Screen, words: str, style: str) -> None:
+    notes.paragraph((words, style))

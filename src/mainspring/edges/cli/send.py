@@ -1,0 +1,64 @@
+"""Sends what the user typed to a session: text, or a skill or command of the agent."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from mainspring.config import Settings
+from mainspring.core.errors import InvalidInput
+from mainspring.core.lazy_module import LazyModule
+from mainspring.runtime.agent import Agent
+from mainspring.runtime.session.session import Session
+from mainspring.runtime.session.session_summary import workspace_of
+from mainspring.runtime.slash_commands import available_commands, parse_command, unescape_message
+
+if TYPE_CHECKING:
+    from mainspring.runtime.skills import skill_tool
+else:
+    skill_tool = LazyModule("mainspring.runtime.skills.skill_tool")  # for agents that have any
+
+
+def is_agent_command(agent: Agent, message: str) -> bool:
+    """Whether it calls a skill or a command that the agent has of its own."""
+    command = parse_command(message)
+    brought = {
+        available_command.name
+        for available_command in available_commands(agent)
+        if available_command.kind != "built-in"
+    }
+    return command is not None and command.name in brought
+
+
+def reject_slash_command(agent: Agent, message: str) -> None:
+    """Raises: InvalidInput: it is one that only chat has, or that nobody has."""
+    command = parse_command(message)
+    if command is None or not command.name or is_agent_command(agent, message):
+        return
+    names = [available_command.name for available_command in available_commands(agent)]
+    if command.name in names:
+        raise InvalidInput(f"/{command.name} is for `mainspring chat`")
+    near = get_close_matches(command.name, names, n=1)
+    unknown = InvalidInput(f"there is no command /{command.name}")
+    unknown.add_note(f"did you mean /{near[0]}?" if near else "begin with // to say it as it is")
+    raise unknown
+
+
+async def send_message(settings: Settings, agent: Agent, session: Session, message: str) -> str:
+    """The id of the message.
+
+    Raises:
+        InvalidInput: what it calls is not for users, or its file has changed.
+    """
+    if not is_agent_command(agent, message):
+        return (await session.send(unescape_message(message))).event_id
+    facts = skill_tool.SkillFacts(
+        session_id=session.id,
+        project=await workspace_of(session.log, session.id) or settings.folder,
+        effort=agent.effort,
+    )
+    expanded = await skill_tool.expand_command(message, skills=agent.skills, skill_facts=facts)
+    if expanded is None:
+        return (await session.send(message)).event_id
+    blocks, used = expanded
+    return (await session.send(blocks, skill=used.name)).event_id

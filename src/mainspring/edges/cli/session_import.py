@@ -1,0 +1,255 @@
+"""What `mainspring sessions import` does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+from anyio import to_thread
+from msgspec import Struct
+
+from mainspring.config import Settings
+from mainspring.core import clock
+from mainspring.core.errors import InvalidInput, MainspringError, SessionNotFound
+from mainspring.core.sender import local_user
+from mainspring.edges.cli.event_summary import short_id, truncate
+from mainspring.edges.cli.printing import Screen, StyledText, age_text, byte_size, plural
+from mainspring.log.session_log import SessionLog
+from mainspring.runtime.import_sessions.import_candidates import (
+    DEFAULT_FOLDERS,
+    ImportCandidate,
+    SessionReaders,
+    find_candidates,
+)
+from mainspring.runtime.import_sessions.import_plan import session_id_of
+from mainspring.runtime.import_sessions.import_store import ImportResult, store_session
+from mainspring.runtime.import_sessions.source_session import Format, SourceSession
+from mainspring.wiring.stores import has_store, open_log
+
+_MAX_FINDINGS = 5
+_STYLES = {"new": "green", "grown": "green", "forked": "yellow", "unchanged": "dim"}
+_STATUS_TEXT = {"new": "imported", "grown": "grown", "forked": "forked", "unchanged": "unchanged"}
+
+
+class ImportView(Struct, frozen=True, kw_only=True):
+    """An imported session as `--json` prints it."""
+
+    path: str
+    format: str
+    source_session_id: str
+    session_id: str | None
+    outcome: str
+    """`new`, `grown`, `forked`, `unchanged`, `empty` or `failed`."""
+    events: int = 0
+    title: str | None = None
+    folder: str | None = None
+    """Where the other tool worked."""
+    left_out: dict[str, int] = {}
+    findings: tuple[str, ...] = ()
+    error: str | None = None
+
+
+class CandidateView(Struct, frozen=True, kw_only=True):
+    """What could be imported, as `--list --json` prints it."""
+
+    path: str
+    format: str
+    source_session_id: str
+    session_id: str
+    changed: datetime
+    bytes: int
+    is_imported: bool
+
+
+async def import_sessions(
+    settings: Settings, *, paths: list[str], form: Format | None, json: bool
+) -> int:
+    screen, notes = Screen(settings), Screen(settings, stderr=True)
+    if not paths:
+        missing = InvalidInput("name the files or folders to import")
+        missing.add_note("`mainspring sessions import --list` shows what is there")
+        raise missing
+    found = await _find_candidates(settings, [Path(settings.folder, path) for path in paths], form)
+    if not found:
+        raise InvalidInput(f"{', '.join(paths)}: no sessions of other tools were found there")
+    outcomes: Counter[str] = Counter()
+    readers = SessionReaders()
+    async with open_log(settings) as log:
+        for item in found:
+            view = await _import_one(settings, log, readers, item)
+            outcomes[view.outcome] += 1
+            if json:
+                screen.json(msgspec.json.encode(view))
+            else:
+                _print_import(screen, notes, view, is_only=len(found) == 1, here=settings.folder)
+    if not json:
+        _print_totals(notes, outcomes, len(found))
+    return 1 if outcomes["failed"] else 0
+
+
+async def _find_candidates(
+    settings: Settings, paths: list[Path], form: Format | None
+) -> list[ImportCandidate]:
+    def look() -> list[ImportCandidate]:
+        return [
+            find_candidate
+            for path in paths
+            for find_candidate in find_candidates(path.resolve(), form)
+        ]
+
+    try:
+        return await to_thread.run_sync(look)
+    except OSError as error:
+        raise InvalidInput(f"{error.filename}: {error.strerror or error}") from error
+
+
+async def _import_one(
+    settings: Settings, log: SessionLog, session_readers: SessionReaders, found: ImportCandidate
+) -> ImportView:
+    """One of them; what is wrong with it does not keep the others."""
+    try:
+        source = await to_thread.run_sync(session_readers.read, found.path, found.format)
+        if source.is_empty:
+            return _import_view(found, source, None)
+        importer = local_user(settings.user)
+        stored = await store_session(log, source, now=clock.now(), importer=importer)
+    except (MainspringError, OSError) as error:
+        return ImportView(
+            path=str(found.path),
+            format=found.format,
+            source_session_id=found.source_id,
+            session_id=None,
+            outcome="failed",
+            error=str(error),
+        )
+    return _import_view(found, source, stored)
+
+
+def _import_view(
+    found: ImportCandidate, source: SourceSession, import_result: ImportResult | None
+) -> ImportView:
+    return ImportView(
+        path=str(found.path),
+        format=found.format,
+        source_session_id=source.id,
+        session_id=None if import_result is None else import_result.session_id,
+        outcome="empty" if import_result is None else import_result.import_status,
+        events=0 if import_result is None else import_result.events,
+        title=source.title,
+        folder=source.metadata.get("cwd"),
+        left_out=dict(source.left_out),
+        findings=tuple(map(str, source.findings)),
+    )
+
+
+def _print_import(
+    screen: Screen, notes: Screen, view: ImportView, *, is_only: bool, here: str
+) -> None:
+    if view.error is not None:
+        notes.paragraph((f"error: {view.error}", "bold red"))
+        return
+    if view.session_id is None:
+        if is_only:
+            notes.paragraph((f"{view.path} has no messages: nothing was imported", "yellow"))
+        return
+    name = view.session_id if screen.width is None else short_id(view.session_id)
+    screen.line(
+        (f"{_STATUS_TEXT[view.outcome]:<10}", _STYLES[view.outcome]),
+        (name, "bold"),
+        (f"  {view.format}  {plural(view.events, 'event')}  {truncate(view.title or '')}", "dim"),
+    )
+    for finding in view.findings[:_MAX_FINDINGS]:
+        notes.paragraph((f"warning: {finding}", "yellow"))
+    if (more := len(view.findings) - _MAX_FINDINGS) > 0:
+        notes.paragraph((f"and {more} more; --json lists all of them", "dim"))
+    if is_only:
+        _print_details(notes, view, name, here=here)
+
+
+def _print_details(notes: Screen, view: ImportView, name: str, *, here: str) -> None:
+    kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(view.left_out.items()) if count)
+    if kinds:
+        notes.paragraph((f"not part of the conversation, left out: {kinds}", "dim"))
+    if view.outcome == "forked":
+        told = "the session here is not the beginning of the file any more: this is a fork with"
+        notes.paragraph((f"{told} what the file has", "dim"))
+    if view.folder is not None and view.folder != here:
+        notes.paragraph(
+            (f"it worked in {view.folder}: go there first to go on with its files", "dim")
+        )
+    notes.paragraph((f"go on: mainspring run --resume {name} 'what to do'", "dim"))
+
+
+def _print_totals(notes: Screen, outcomes: Counter[str], count: int) -> None:
+    if count > 1:
+        told = ", ".join(f"{number} {outcome}" for outcome, number in sorted(outcomes.items()))
+        notes.paragraph((f"{plural(count, 'session')}: {told}", "bold"))
+
+
+async def list_importable(
+    settings: Settings, *, paths: list[str], form: Format | None, json: bool
+) -> int:
+    screen, notes = Screen(settings), Screen(settings, stderr=True)
+    usual = [Path(settings.home, item) for item in DEFAULT_FOLDERS]
+    places = [Path(settings.folder, path) for path in paths] or [p for p in usual if p.is_dir()]
+    found = await _find_candidates(settings, places, form)
+    async with _log_if_any(settings) as log:
+        views = [await _candidate_view(log, item) for item in found]
+    for view in views if json else ():
+        screen.json(msgspec.json.encode(view))
+    if json:
+        return 0
+    if not views:
+        looked = ", ".join(map(str, places)) or ", ".join(f"~/{item}" for item in DEFAULT_FOLDERS)
+        notes.paragraph((f"no sessions of other tools in {looked}", ""))
+        return 0
+    now = clock.now()
+    heads = ["FORMAT", "SESSION", "CHANGED", "SIZE", "IMPORTED", "PATH"]
+    screen.table(heads, [_candidate_row(item, now) for item in views])
+    notes.paragraph(("`mainspring sessions import PATH` imports one, or all of a folder", "dim"))
+    return 0
+
+
+@asynccontextmanager
+async def _log_if_any(settings: Settings) -> AsyncGenerator[SessionLog | None, None]:
+    if not has_store(settings):
+        yield None
+        return
+    async with open_log(settings) as log:
+        yield log
+
+
+async def _candidate_view(log: SessionLog | None, found: ImportCandidate) -> CandidateView:
+    session_id = session_id_of(found.format, found.source_id)
+    return CandidateView(
+        path=str(found.path),
+        format=found.format,
+        source_session_id=found.source_id,
+        session_id=session_id,
+        changed=found.changed,
+        bytes=found.bytes,
+        is_imported=log is not None and await _exists(log, session_id),
+    )
+
+
+async def _exists(log: SessionLog, session_id: str) -> bool:
+    try:
+        await log.session(session_id)
+    except SessionNotFound:
+        return False
+    return True
+
+
+def _candidate_row(view: CandidateView, now: datetime) -> list[StyledText]:
+    return [
+        (view.format, "bold"),
+        (view.source_session_id, ""),
+        (age_text(now - view.changed), ""),
+        (f"{byte_size(view.bytes):>9}", ""),
+        ("yes" if view.is_imported else "", "green"),
+        (view.path, "dim"),
+    ]

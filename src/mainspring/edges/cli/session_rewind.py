@@ -1,0 +1,303 @@
+"""`mainspring sessions rewind`, `snapshots` and `diff`."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import msgspec
+import typer
+from msgspec import Struct
+
+from mainspring.config import Settings
+from mainspring.core import clock
+from mainspring.core.errors import InvalidInput, ToolEnvironmentError
+from mainspring.core.ports import FileChange, FileChangeKind, Snapshots
+from mainspring.core.sender import local_user
+from mainspring.edges.cli.event_summary import short_id
+from mainspring.edges.cli.printing import Screen, StyledText, plural, short_time
+from mainspring.edges.cli.session_lookup import find_session, open_existing_log
+from mainspring.log.session_log import SessionLog
+from mainspring.runtime.session.rewind import (
+    Checkpoint,
+    RestorePoint,
+    RewindHistory,
+    preview_restore,
+    read_rewind_history,
+    restore,
+)
+from mainspring.wiring.session_snapshots import open_snapshots
+
+_STYLES: dict[FileChangeKind, str] = {"added": "green", "modified": "yellow", "removed": "red"}
+_SIGNS: dict[FileChangeKind, str] = {"added": "+", "modified": "~", "removed": "-"}
+_MAX_SHOWN = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewindOptions:
+    to: int | None
+    turns: int | None
+    files_only: bool
+    is_dry_run: bool
+    yes: bool
+
+
+class FileChangeView(Struct, frozen=True):
+    path: str
+    change: FileChangeKind
+
+
+class SnapshotView(Struct, frozen=True, kw_only=True):
+    seq: int
+    time: datetime
+    turn: int
+    snapshot: str
+    files: int | None
+    """`None`: it was restored, and is counted where it was taken."""
+    changed: list[FileChangeView] | None
+    """Since the one before; `None` for the first, and if one of them is gone."""
+
+
+class RewindView(Struct, frozen=True, kw_only=True):
+    session_id: str
+    to: int
+    snapshot: str | None
+    changed: list[FileChangeView]
+    is_dry_run: bool
+    fork: str | None
+    undo: int | None
+    """The event to go back to, files only, to undo this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    rewind_history: RewindHistory
+    to: int
+    restore_point: RestorePoint | None
+    """`None`: nothing is known of the files, and they stay as they are."""
+    file_change: Sequence[FileChange]
+    """What becomes of the files."""
+    forks: bool
+    """Whether the conversation goes back, too."""
+
+
+async def rewind(
+    settings: Settings, *, meant: str, rewind_options: RewindOptions, json: bool
+) -> int:
+    fork: str | None = None
+    undo: int | None = None
+    async with open_existing_log(settings) as log:
+        plan = await _make_plan(settings, log, meant, rewind_options)
+        if not rewind_options.is_dry_run:
+            if not rewind_options.yes and not _confirm_plan(settings, plan):
+                return 1
+            if plan.restore_point is not None and plan.file_change:
+                done = await restore(log, plan.rewind_history, plan.restore_point)
+                plan, undo = replace(plan, changed=done.file_change), done.left
+            if plan.forks:
+                fork = (
+                    await log.fork(
+                        plan.rewind_history.session_id, at=plan.to, sender=local_user(settings.user)
+                    )
+                ).id
+    if json:
+        view = RewindView(
+            session_id=plan.rewind_history.session_id,
+            to=plan.to,
+            snapshot=None if plan.restore_point is None else plan.restore_point.checkpoint.snapshot,
+            changed=_change_views(plan.file_change),
+            is_dry_run=rewind_options.is_dry_run,
+            fork=fork,
+            undo=undo,
+        )
+        Screen(settings).json(msgspec.json.encode(view))
+    elif rewind_options.is_dry_run:
+        _print_plan(Screen(settings), plan)
+    else:
+        _print_rewound(settings, plan, fork=fork, undo=undo)
+    return 0
+
+
+async def _make_plan(
+    settings: Settings, log: SessionLog, meant: str, rewind_options: RewindOptions
+) -> _Plan:
+    past = await read_rewind_history(log, await find_session(log, meant))
+    to = past.target(to=rewind_options.to, turns=rewind_options.turns)
+    kept = past.checkpoint_at(to)
+    if kept is None and rewind_options.files_only:
+        raise _no_snapshots_error(past)
+    back = None if kept is None else RestorePoint(kept, await open_snapshots(settings, log, past))
+    changed = await preview_restore(log, past, back)
+    return _Plan(
+        rewind_history=past,
+        to=to,
+        restore_point=back,
+        file_change=changed,
+        forks=not rewind_options.files_only,
+    )
+
+
+def _no_snapshots_error(rewind_history: RewindHistory) -> InvalidInput:
+    return InvalidInput(
+        f"session {rewind_history.session_id} has changed no files: there are no snapshots"
+    )
+
+
+def _confirm_plan(settings: Settings, plan: _Plan) -> bool:
+    """
+    Raises:
+        InvalidInput: there is nobody to ask.
+    """
+    if not plan.file_change:
+        return True  # a fork takes nothing away
+    if not sys.stdin.isatty():
+        refused = InvalidInput("this changes files, and there is no terminal to ask at")
+        refused.add_note("--yes says yes, --dry-run shows what would change")
+        raise refused
+    notes = Screen(settings, stderr=True)
+    _print_plan(notes, plan)
+    if typer.confirm("Go back?", err=True):
+        return True
+    notes.paragraph(("nothing was changed", "dim"))
+    return False
+
+
+def _print_plan(screen: Screen, plan: _Plan) -> None:
+    """What going back means."""
+    if plan.restore_point is None:
+        screen.paragraph(("no snapshot: the files stay as they are", "dim"))
+    elif not plan.file_change:
+        screen.paragraph(("the files are as they were", "dim"))
+    else:
+        _print_changes(screen, plan.file_change)
+    if plan.forks:
+        screen.paragraph((f"the conversation goes on after event {plan.to}, in a fork", "dim"))
+
+
+def _print_changes(screen: Screen, file_change: Sequence[FileChange]) -> None:
+    for item in file_change[:_MAX_SHOWN]:
+        screen.line(
+            (f"{item.file_change_kind:<10}", _STYLES[item.file_change_kind]), (item.path, "")
+        )
+    if len(file_change) > _MAX_SHOWN:
+        screen.paragraph((f"... and {len(file_change) - _MAX_SHOWN} more", "dim"))
+
+
+def _print_rewound(settings: Settings, plan: _Plan, *, fork: str | None, undo: int | None) -> None:
+    screen, notes = Screen(settings), Screen(settings, stderr=True)
+    session = plan.rewind_history.session_id
+    if plan.file_change:
+        told = f"{plural(len(plan.file_change), 'file')} as after event {plan.to}"
+        screen.line(
+            ("restored ", "green"), (told, ""), (f"  {_change_totals(plan.file_change)}", "dim")
+        )
+    else:
+        notes.paragraph(("the files are as they were: nothing was changed", "dim"))
+    if undo is not None:
+        command = f"mainspring sessions rewind {short_id(session)} --to {undo} --files-only"
+        notes.paragraph((f"undo: {command}", "dim"))
+    if fork is not None:
+        screen.line(("forked ", "green"), (fork, ""), (f"  from event {plan.to}", "dim"))
+        notes.paragraph((f"go on: mainspring run --resume {short_id(fork)} 'what to do'", "dim"))
+
+
+def _change_totals(file_change: Iterable[FileChange]) -> str:
+    """`+2 ~1 -3`"""
+    counts = Counter(item.file_change_kind for item in file_change)
+    return " ".join(f"{sign}{counts[change]}" for change, sign in _SIGNS.items() if counts[change])
+
+
+def _change_views(file_change: Iterable[FileChange]) -> list[FileChangeView]:
+    return [FileChangeView(item.path, item.file_change_kind) for item in file_change]
+
+
+async def snapshots(settings: Settings, *, meant: str, json: bool) -> int:
+    screen, notes = Screen(settings), Screen(settings, stderr=True)
+    async with open_existing_log(settings) as log:
+        past = await read_rewind_history(log, await find_session(log, meant))
+        if not past.checkpoints:
+            notes.paragraph((f"{past.session_id} has changed no files: there are no snapshots", ""))
+            return 0
+        found = await open_snapshots(settings, log, past)
+        changes = [
+            await _changes_since_previous(found, past, index)
+            for index in range(len(past.checkpoints))
+        ]
+    if json:
+        for kept, changed in zip(past.checkpoints, changes, strict=True):
+            screen.json(msgspec.json.encode(_snapshot_view(kept, changed)))
+        return 0
+    now = clock.now()
+    heads = ["EVENT", "TIME", "TURN", "FILES", "CHANGED"]
+    rows = [_snapshot_row(*item, now) for item in zip(past.checkpoints, changes, strict=True)]
+    screen.table(heads, rows)
+    hint = f"mainspring sessions rewind {short_id(past.session_id)} --to EVENT"
+    notes.paragraph((f"go back: {hint}", "dim"))
+    return 0
+
+
+async def _changes_since_previous(
+    found: Snapshots, rewind_history: RewindHistory, index: int
+) -> list[FileChange] | None:
+    if index == 0:
+        return None
+    try:
+        return await found.diff(
+            rewind_history.checkpoints[index - 1].snapshot,
+            rewind_history.checkpoints[index].snapshot,
+        )
+    except ToolEnvironmentError:
+        return None  # the log is here, and what it tells of is gone
+
+
+def _snapshot_view(checkpoint: Checkpoint, file_change: list[FileChange] | None) -> SnapshotView:
+    return SnapshotView(
+        seq=checkpoint.seq,
+        time=checkpoint.time,
+        turn=checkpoint.turn,
+        snapshot=checkpoint.snapshot,
+        files=checkpoint.files,
+        changed=None if file_change is None else _change_views(file_change),
+    )
+
+
+def _snapshot_row(
+    checkpoint: Checkpoint, file_change: list[FileChange] | None, now: datetime
+) -> list[StyledText]:
+    files = "restored" if checkpoint.files is None else f"{checkpoint.files:>5}"
+    return [
+        (f"{checkpoint.seq:>5}", "bold"),
+        (short_time(checkpoint.time, now), ""),
+        (f"{checkpoint.turn:>4}", ""),
+        (files, ""),
+        ("" if file_change is None else _change_totals(file_change), ""),
+    ]
+
+
+async def diff(
+    settings: Settings, *, meant: str, since: int | None, to: int | None, json: bool
+) -> int:
+    """What the session has changed; of an event, what was there after it."""
+    screen = Screen(settings)
+    async with open_existing_log(settings) as log:
+        past = await read_rewind_history(log, await find_session(log, meant))
+        older = past.checkpoint_at(past.target(to=since or 1, turns=None))
+        if older is None:
+            raise _no_snapshots_error(past)
+        newer = None if to is None else past.checkpoint_at(past.target(to=to, turns=None))
+        found = await open_snapshots(settings, log, past)
+        changed = await found.diff(older.snapshot, None if newer is None else newer.snapshot)
+    if json:
+        for change_view in _change_views(changed):
+            screen.json(msgspec.json.encode(change_view))
+    elif changed:
+        for item in changed:
+            screen.line(
+                (f"{item.file_change_kind:<10}", _STYLES[item.file_change_kind]), (item.path, "")
+            )
+    else:
+        Screen(settings, stderr=True).paragraph(("no file is different", "dim"))
+    return 0

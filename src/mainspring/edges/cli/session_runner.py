@@ -1,0 +1,265 @@
+"""Opens an agent and runs one session at the terminal: warnings, Ctrl-C and the closing status
+line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import anyio
+
+from mainspring.config import FOLDER, Settings
+from mainspring.core import error_table
+from mainspring.core.envelope import Event
+from mainspring.core.errors import InvalidInput
+from mainspring.core.model import Delta
+from mainspring.core.model_facts import ModelFacts
+from mainspring.edges.cli.approval_prompt import is_interactive
+from mainspring.edges.cli.event_summary import short_id
+from mainspring.edges.cli.printing import Screen, dollars, plural, token_count
+from mainspring.edges.cli.session_lookup import find_session, require_store
+from mainspring.edges.cli.terminal_input import pause_echo
+from mainspring.harness.context.xray import cached_share
+from mainspring.harness.limits import prompt_tokens
+from mainspring.log.task_groups import unwrap_single_error
+from mainspring.runtime.agent import Agent
+from mainspring.runtime.agent_folder.agent_loader import AgentFolder
+from mainspring.runtime.agent_folder.atomic_file import read_bounded, write_atomic
+from mainspring.runtime.session.session import Result, Runtime, Session
+from mainspring.runtime.session.session_summary import SessionSummary, summarize_session
+from mainspring.wiring.agent_selection import AgentOptions, agent_origin, open_agent
+from mainspring.wiring.model_registry import OFFLINE_MODEL, model_unavailable, scripted_models
+from mainspring.wiring.run_options import RunOptions
+from mainspring.wiring.runtime_assembly import open_runtime
+from mainspring.wiring.settings_commands import with_key_helper
+
+_SEEN_FOLDER = "seen-warnings"
+
+
+def new_warnings(home: Path, folder: Path, warnings: Iterable[str]) -> list[str]:
+    """Those that the last run in this folder did not have. Blocks. What was seen is kept in the
+    user's home: programs of a session can change the folder, and put a link there."""
+    marks = {_warnings_digest(warning): warning for warning in warnings}
+    file = home / FOLDER / _SEEN_FOLDER / _warnings_digest(str(folder))
+    try:
+        seen = set((read_bounded(file) or b"").decode("ascii", "replace").split())
+        if seen != set(marks):
+            write_atomic(file, "".join(f"{mark}\n" for mark in sorted(marks)).encode())
+    except InvalidInput:
+        seen = set[str]()
+    return [warning for mark, warning in marks.items() if mark not in seen]
+
+
+def _warnings_digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+OFFLINE_LABEL = "this is the offline demonstration model; --model or a key brings a real one"
+NO_MODEL = (
+    "no model is set up, so this is the offline demonstration model. For a real one:",
+    "  export ANTHROPIC_API_KEY=...     or OPENAI_API_KEY, GEMINI_API_KEY",
+    "  --model ollama:NAME              a model that runs on this machine; vllm:, lmstudio: too",
+    "  mainspring models ls             what there is, and which keys are set",
+)
+ASSUMED_LABEL = (
+    "warning: {} is not in the catalogue: a window of {:,} tokens and a high price are assumed;"
+    " .mainspring/models.toml can say more"
+)
+SCRIPT_LABEL = "{} answers, a script; what it does is real. --model brings a real model"
+
+
+@dataclass(frozen=True, slots=True)
+class UserLeft:
+    """The user did not wait for the end."""
+
+
+class Notices:
+    """Warnings that come up while a session is opened and run."""
+
+    def __init__(self, notes: Screen) -> None:
+        self._show: Callable[[str, str], None] = lambda words, style: notes.paragraph(
+            (words, style)
+        )
+
+    def warn(self, warning: str) -> None:
+        self._show(f"warning: {warning}", "yellow")
+
+    @contextmanager
+    def redirected_to(self, show: Callable[[str, str], None]) -> Generator[None]:
+        """While a turn is shown, whoever shows it knows where a line can be put."""
+        before, self._show = self._show, show
+        try:
+            yield
+        finally:
+            self._show = before
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRunner:
+    runtime: Runtime
+    notices: Notices
+    agent: Agent
+    session: Session | None
+    """The one to go on with."""
+    session_summary: SessionSummary | None
+    """How that one stood."""
+    origin: Mapping[str, str] | None
+
+    async def start(self) -> Session:
+        """A new session, which nobody has said anything to."""
+        return await self.runtime.start(self.agent, metadata=self.origin)
+
+
+_SECOND_PRESS_SECONDS = 5.0
+"""A press of Ctrl-C after that is a first one again."""
+
+
+@asynccontextmanager
+async def open_session_runner(
+    settings: Settings, agent_options: AgentOptions, resume: str | None
+) -> AsyncGenerator[SessionRunner, None]:
+    """Everything that can be wrong with an agent or its model is found before a session begins."""
+    if resume is not None:
+        require_store(settings)
+    notes = Screen(settings, stderr=True)
+    settings = await with_key_helper(
+        settings, Path(settings.folder, agent_options.workspace or ".")
+    )
+    notices = Notices(notes)
+    options = RunOptions(
+        workspace=Path(settings.folder, agent_options.workspace)
+        if agent_options.workspace
+        else None,
+        agent=Path(settings.folder, agent_options.folder) if agent_options.folder else None,
+        mode=agent_options.mode,
+        allow_protected=agent_options.allow_protected,
+        is_attended=(is_attended := is_interactive()),
+        is_headless=not is_attended,
+        is_unsandboxed=agent_options.is_unsandboxed,
+        warn=notices.warn,
+    )
+    async with open_runtime(settings, options=options) as runtime:
+        row = None if resume is None else await find_session(runtime.log, resume)
+        recorded = None if row is None else await summarize_session(runtime.log, row)
+        opened = partial(open_agent, settings, agent_options, recorded, facts=runtime.models.facts)
+        found = await anyio.to_thread.run_sync(opened)
+        agent = found.agent
+        try:
+            scripts = await anyio.to_thread.run_sync(scripted_models, agent.model, found.folder)
+            for name, script in scripts.items():
+                runtime.models.put(name, script)
+                notes.paragraph((SCRIPT_LABEL.format(name), "yellow"))
+            runtime.models.open(agent.model)
+        except InvalidInput as error:
+            if row is None or agent_options.model is not None:
+                raise
+            raise model_unavailable(error, model=agent.model, session_id=row.id) from error
+        _warn_if_assumed(notes, runtime.models.facts(agent.model))
+        await _print_new_warnings(notes, Path(settings.home), found)
+        await _warn_if_expired(notes, Path(settings.home), runtime.models.facts(agent.model))
+        if agent_options.folder is not None and not found.is_described:
+            notes.paragraph((f"warning: {agent_options.folder} has no instruction files", "yellow"))
+        if runtime.models.facts(agent.model).id == OFFLINE_MODEL:
+            is_chosen = (
+                agent_options.model or settings.model or found.agent_manifest.model or recorded
+            )
+            for line in (OFFLINE_LABEL,) if is_chosen else NO_MODEL:
+                notes.paragraph((line, "yellow"))
+        yield SessionRunner(
+            runtime=runtime,
+            notices=notices,
+            agent=agent,
+            session=None if row is None else await runtime.resume(agent, row.id),
+            session_summary=recorded,
+            origin=agent_origin(settings, agent_options),
+        )
+
+
+def _warn_if_assumed(notes: Screen, facts: ModelFacts) -> None:
+    if facts.is_assumed and facts.price.input:
+        notes.paragraph((ASSUMED_LABEL.format(facts.id, facts.window), "yellow"))
+
+
+async def _warn_if_expired(notes: Screen, home: Path, facts: ModelFacts) -> None:
+    """Once for each user and model."""
+    if not facts.price.expired:
+        return
+    entry = error_table.PRICE_EXPIRED
+    warning = entry.message.format(model=facts.id, date=facts.price.expired)
+    place = Path("prices") / facts.id
+    if await anyio.to_thread.run_sync(new_warnings, home, place, [warning]):
+        notes.paragraph((f"warning: {warning}", "yellow"))
+        notes.paragraph((f"hint: {entry.fix[0]}", "dim"))
+
+
+async def _print_new_warnings(notes: Screen, home: Path, found: AgentFolder) -> None:
+    warnings = await anyio.to_thread.run_sync(new_warnings, home, found.folder, found.warnings)
+    for warning in warnings:
+        notes.paragraph((f"warning: {warning}", "yellow"))
+    if warnings:
+        notes.paragraph(("shown once; `mainspring validate` shows them again", "dim"))
+
+
+async def run_interruptible(
+    session: Session,
+    *,
+    emit: Callable[[Delta], None],
+    tell: Callable[[Event], None],
+    say: Callable[[str], None],
+) -> Result | UserLeft | None:
+    """Run the session. Ctrl-C interrupts it; a second one soon after leaves it where it is."""
+    result: Result | UserLeft | None = UserLeft()
+    with (
+        anyio.open_signal_receiver(signal.SIGINT) as presses,
+        pause_echo() as resume_echo,
+        unwrap_single_error(),
+    ):
+        async with anyio.create_task_group() as group:
+
+            async def heed() -> None:
+                is_leaving = False
+                while not is_leaving:
+                    await anext(aiter(presses))
+                    say("interrupting; Ctrl-C again leaves at once")
+                    group.start_soon(session.interrupt)  # it may take its time
+                    with anyio.move_on_after(_SECOND_PRESS_SECONDS):
+                        await anext(aiter(presses))
+                        is_leaving = True
+                say("leaving")
+                resume_echo()
+                signal.signal(signal.SIGINT, signal.SIG_DFL)  # a third one ends the process
+                group.cancel_scope.cancel()
+
+            group.start_soon(heed)
+            result = await session.run(emit, tell=tell)
+            group.cancel_scope.cancel()
+    return result
+
+
+def print_status(notes: Screen, result: Result, *, command: str = "") -> None:
+    """What it took, and the command that goes on with it; in one line if there is room."""
+    share = cached_share(result.usage)
+    cached = "" if not share else f" ({share:.0%} cached)"
+    name = result.session_id if notes.width is None else short_id(result.session_id)
+    status = " · ".join(
+        (
+            plural(result.turns, "turn"),
+            f"{token_count(prompt_tokens(result.usage))} in{cached},"
+            f" {token_count(result.usage.output_tokens)} out",
+            dollars(result.cost_usd),
+            f"session {name}",
+        )
+    )
+    hint = f"go on: {command} --resume {name}" if command else ""
+    whole = f"{status} · {hint}" if hint else status
+    if notes.width is None or len(whole) <= notes.width:
+        notes.paragraph((whole, "dim"))
+        return
+    notes.paragraph((status, "dim"))
+    notes.paragraph((hint, "dim"))

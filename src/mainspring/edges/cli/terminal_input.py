@@ -1,0 +1,178 @@
+"""Terminal and standard input: lines with history, the echo while an agent replies, and text
+piped in.
+"""
+
+from __future__ import annotations
+
+import os
+import readline
+import select
+import signal
+import stat
+import sys
+import termios
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+
+from mainspring.core.errors import TooLarge
+
+_MAX_HISTORY = 1000
+_FENCE = "```"
+
+
+class Keyboard:
+    """Reads from standard input. The terminal belongs to it while it reads, Ctrl-C included."""
+
+    def __init__(self, history: Path | None, *, colour: bool) -> None:
+        self._history = history
+        self._is_terminal = sys.stdin.isatty()
+        self._colour = colour and self._is_terminal
+
+    def open(self) -> None:
+        if not self._is_terminal:
+            return
+        readline.set_history_length(_MAX_HISTORY)
+        if "libedit" not in (readline.__doc__ or ""):
+            readline.parse_and_bind(r'"\e\C-m": "\C-v\C-j"')  # Alt-Enter: a new line
+            readline.parse_and_bind("set enable-bracketed-paste on")
+        if self._history is not None:
+            with suppress(OSError):
+                readline.read_history_file(self._history)
+
+    def complete(self, names: Callable[[], Sequence[str]]) -> None:
+        """Tab completes the name that a message begins with; elsewhere it is a tab."""
+        if not self._is_terminal:
+            return
+
+        def found(text: str, state: int) -> str | None:
+            is_name = readline.get_begidx() == 0 and text.startswith("/")
+            matches = [f"{name} " for name in names() if name.startswith(text)]
+            offered = matches if is_name else [f"{text}\t"]
+            return offered[state] if state < len(offered) else None
+
+        readline.set_completer(found)
+        readline.set_completer_delims(" \t\n")
+        is_libedit = "libedit" in (readline.__doc__ or "")
+        readline.parse_and_bind("bind ^I rl_complete" if is_libedit else "tab: complete")
+
+    def close(self) -> None:
+        if not self._is_terminal or self._history is None:
+            return
+        with suppress(OSError):  # a history that cannot be kept is no reason to fail
+            os.close(os.open(self._history, os.O_WRONLY | os.O_CREAT, 0o600))
+            readline.write_history_file(self._history)
+
+    def discard_typed(self) -> None:
+        """What was typed before a question was asked is no answer to it."""
+        if self._is_terminal:
+            termios.tcflush(sys.stdin, termios.TCIFLUSH)
+
+    def message(self) -> str:
+        """One message. A line goes on after a backslash at its end, and in an open code fence.
+
+        Raises:
+            EOFError: there will be none. KeyboardInterrupt: it was given up.
+        """
+        lines = [self.line("> ")]
+        while _is_continued(lines):
+            if lines[-1].endswith("\\"):
+                lines[-1] = lines[-1][:-1]
+            lines.append(self.line("… "))
+        return "\n".join(lines)
+
+    def line(self, prompt: str) -> str:
+        """Raises: EOFError, KeyboardInterrupt: as `message` does."""
+        if not self._is_terminal:
+            line = sys.stdin.readline()
+            if not line:
+                raise EOFError
+            return line.rstrip("\n")
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            # what takes no room on the screen is marked, or the cursor goes astray
+            return input(f"\x01\x1b[1;32m\x02{prompt}\x01\x1b[0m\x02" if self._colour else prompt)
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
+def _is_continued(lines: list[str]) -> bool:
+    fences = sum(line.lstrip().startswith(_FENCE) for line in "\n".join(lines).split("\n"))
+    return lines[-1].endswith("\\") or fences % 2 == 1
+
+
+_LOCAL_MODES = 3
+"""Index of the local modes in what `tcgetattr` returns."""
+
+
+@contextmanager
+def pause_echo() -> Generator[Callable[[], None], None, None]:
+    """Turn the echo off inside; the function turns it on again early, before a process may die."""
+    if not _owns_terminal():
+        yield _do_nothing
+        return
+    before = termios.tcgetattr(sys.stdin)
+
+    def resume() -> None:
+        if _owns_terminal():
+            with suppress(termios.error):  # the terminal may be gone
+                termios.tcsetattr(sys.stdin, termios.TCSANOW, before)
+
+    def end(signum: int, _frame: FrameType | None) -> None:
+        resume()
+        signal.signal(signum, signal.SIG_DFL)
+        os.kill(os.getpid(), signum)
+
+    paused = [*before]
+    paused[_LOCAL_MODES] &= ~termios.ECHO
+    is_unhandled = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if is_unhandled:
+        signal.signal(signal.SIGTERM, end)
+    try:
+        termios.tcsetattr(sys.stdin, termios.TCSANOW, paused)
+        yield resume
+    finally:
+        resume()
+        if is_unhandled:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _owns_terminal() -> bool:
+    """Whether this process may change its terminal: the system stops one in the background."""
+    try:
+        return sys.stdin.isatty() and os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    except (OSError, ValueError):  # no controlling terminal, or standard input is closed
+        return False
+
+
+def _do_nothing() -> None:
+    pass
+
+
+MAX_PIPED_BYTES = 2_000_000
+
+
+def is_piped() -> bool:
+    """Whether standard input is a pipe or a file, rather than a terminal or nothing."""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError, AttributeError):  # closed, or not a file at all
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
+
+
+def read_piped(seconds: float | None) -> str:
+    """All of standard input. Blocks; a pipe that says nothing for some seconds, which may never
+    end, is taken for none.
+
+    Raises: TooLarge.
+    """
+    if seconds is not None and not select.select([sys.stdin], [], [], seconds)[0]:
+        return ""
+    content = sys.stdin.buffer.read(MAX_PIPED_BYTES + 1)
+    if len(content) > MAX_PIPED_BYTES:
+        long = TooLarge(f"standard input has more than {MAX_PIPED_BYTES:,} bytes")
+        long.add_note("write it to a file, and name the file in the prompt")
+        raise long
+    return content.decode(errors="replace").strip()

@@ -1,0 +1,92 @@
+"""The authorizer: what may stop a call or the loop. The harness asks; rules, hooks and people
+decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+from mainspring.core.envelope import KnownPayload
+from mainspring.core.events import Permission
+from mainspring.core.hook import EMPTY_HOOK_RESULT, HookEvent, HookResult
+from mainspring.core.tool import Call, Tool, Traits
+from mainspring.harness.state.thread import Thread
+from mainspring.harness.stop_reasons import Continue, Ended
+
+DecisionSource: TypeAlias = Literal[
+    "rule", "mode", "hook", "guardrail", "person", "grant", "default"
+]
+AskTarget: TypeAlias = Literal["person", "classifier", "parent"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    decision: Permission
+    gate: DecisionSource
+    rule: str | None = None
+    reason: str | None = None
+    asks: AskTarget = "person"
+    """Who is to answer, when it is `ask`: the classifier of the mode auto, or a parent session."""
+    updated_input: Mapping[str, object] | None = None
+    """What is to run instead of what was asked."""
+    context: tuple[str, ...] = ()
+    """For the model to read with the result."""
+    stop: str | None = None
+    """The run is to end after this round; why."""
+    facts: tuple[KnownPayload, ...] = ()
+    """What happened on the way to it."""
+
+
+class Authorizer(Protocol):
+    async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
+        """May this call run? Fails closed: what cannot be judged is denied or asked about."""
+        ...
+
+    def still_forbidden(self, call: Call, traits: Traits) -> Decision | None:
+        """A person has said yes: do the rules say no by now? No hook is asked again."""
+        ...
+
+    async def run_hooks(self, thread: Thread, hook_event: HookEvent) -> HookResult:
+        """Something happens that hooks may want to know of, or have a say in."""
+        ...
+
+    async def after_round(self, thread: Thread) -> Ended | None:
+        """The calls of a turn are settled; `hook_stopped` ends the run here."""
+        ...
+
+    async def before_stop(self, thread: Thread) -> Continue | Ended | None:
+        """The model is done: send it back (`stop_hook_feedback`, `outcome_revision`), end with
+        `stop_hook_prevented`, or let it be."""
+        ...
+
+    async def before_compact(self, thread: Thread) -> None:
+        """Last chance to save what a compaction will take out of sight."""
+        ...
+
+
+class AllowAll:
+    """No rules: every call may run, unless its tool wants a person to agree. For tools that their
+    caller has chosen one by one."""
+
+    async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
+        if traits.needs_person:
+            reason = "the tool wants a person to agree to it"
+            return Decision(decision="ask", gate="guardrail", reason=reason)
+        return Decision(decision="allow", gate="default")
+
+    def still_forbidden(self, call: Call, traits: Traits) -> Decision | None:
+        return None
+
+    async def run_hooks(self, thread: Thread, hook_event: HookEvent) -> HookResult:
+        return EMPTY_HOOK_RESULT
+
+    async def after_round(self, thread: Thread) -> Ended | None:
+        return None
+
+    async def before_stop(self, thread: Thread) -> Continue | Ended | None:
+        return None
+
+    async def before_compact(self, thread: Thread) -> None:
+        return None

@@ -1,0 +1,282 @@
+"""When to compact the conversation, how far, and the check that nothing was lost. The layers
+propose overlays; one is recorded only after a trial on a copy. Skills in use are restored
+afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from mainspring.core.content import Block, TextBlock
+from mainspring.core.events import CompactionRequested, ContextCompacted
+from mainspring.core.facts import ContextAdded
+from mainspring.core.model import Assistant, ToolResultBlock
+from mainspring.core.model_facts import ModelFacts
+from mainspring.harness import hook_events
+from mainspring.harness.context.compaction_layers import (
+    CompactionInput,
+    collapse_rounds,
+    drop_finished_tasks,
+    drop_media,
+    drop_old_results,
+    limit_results,
+)
+from mainspring.harness.context.messages import is_media, message_order_error, missing_pins
+from mainspring.harness.context.summary import is_worth_it, summarize
+from mainspring.harness.context.transcript import Transcript
+from mainspring.harness.stop_reasons import Continue, Ended, Step
+from mainspring.harness.thread_context import ThreadContext
+
+MAX_SKILL_TOKENS = 25_000
+_MAX_SKILL_CHARS = 20_000
+"""Of each: about 5,000 tokens."""
+_RESTORED_SKILL_NOTE = (
+    "The text of a skill that you use, which was taken out of this conversation to save space:"
+)
+
+
+def restored_skills(context: ThreadContext, *, max_tokens: int) -> list[ContextAdded]:
+    """Those that the model does not see any more, the newest first as long as there is room."""
+    room = min(max_tokens, MAX_SKILL_TOKENS) * context.facts.bytes_per_token
+    seen = list(_visible_texts(context)) if context.thread.session_state.skill_texts else []
+    found: list[ContextAdded] = []
+    for name, whole in reversed(context.thread.session_state.skill_texts.items()):
+        text = whole[:_MAX_SKILL_CHARS]
+        room -= len(text.encode())
+        if room < 0:
+            break
+        if not any(text in item for item in seen):
+            found.append(
+                ContextAdded(text=f"{_RESTORED_SKILL_NOTE}\n{text}", source=f"skill {name}")
+            )
+    return found
+
+
+def _visible_texts(context: ThreadContext) -> Iterator[str]:
+    """All that the next request says, but for the model's own words."""
+    transcript = context.thread.transcript
+    parts: list[Block | ToolResultBlock] = [*transcript.open_results, *transcript.open_words]
+    for message in transcript.messages:
+        if not isinstance(message, Assistant):
+            parts += message.content
+    for part in parts:
+        for block in part.content if isinstance(part, ToolResultBlock) else (part,):
+            if isinstance(block, TextBlock):
+                yield block.text
+
+
+_KEPT_ROUNDS = 4
+_REACTIVE_TRIES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionThresholds:
+    """Input tokens: from where on to compact, how far down, and what is never sent."""
+
+    trigger: int
+    goal: int
+    """Well below the trigger: every compaction costs the prompt cache."""
+    stop: int
+    results: int
+    """What the results of one round may take together."""
+
+
+def compaction_thresholds(facts: ModelFacts) -> CompactionThresholds:
+    """13k and 3k below the window's end; in small windows, a quarter and a tenth of them.
+
+    What is left above the trigger is for the reply.
+    """
+    trigger = facts.window - min(13_000, facts.window // 4)
+    return CompactionThresholds(
+        trigger=trigger,
+        goal=trigger * 2 // 3,
+        stop=facts.window - min(3_000, facts.window // 10),
+        results=min(50_000, facts.window // 4),
+    )
+
+
+async def compact_if_needed(context: ThreadContext) -> Step | None:
+    """Compact what has to go before the next request. `None`: nothing had to."""
+    limits = compaction_thresholds(context.facts)
+    work = _Compaction(context)
+    await work.limit_results(limits.results)
+    is_over = context.input_tokens() > limits.trigger
+    if is_over:
+        await work.run(goal=limits.goal, rounds=_KEPT_ROUNDS)
+        await work.summarize(goal=limits.goal, rounds=_KEPT_ROUNDS)
+    if context.input_tokens() > limits.stop and not work.is_interrupted:
+        await work.run_harder(goal=limits.goal, results=limits.results // 2)
+    if work.has_changed:
+        await context.run_hooks(hook_events.after_compact())
+    if work.has_changed and is_over:
+        _restore_skills(context)
+    if work.is_interrupted:
+        return Continue("compacted_retry")  # the loop hears of it before it goes on
+    if (tokens := context.input_tokens()) > limits.stop:
+        return Ended(
+            "prompt_too_long",
+            f"{tokens} tokens with all that could be compacted; the window is "
+            f"{context.facts.window}",
+        )
+    return Continue("compacted_retry") if work.has_changed else None
+
+
+async def compact_on_request(context: ThreadContext, wanted: CompactionRequested) -> Step:
+    """Somebody has asked for it: a summary of all but the newest round or, if there is none to be
+    had, what the other layers can do."""
+    work = _Compaction(context, wanted)
+    await work.summarize(goal=0, rounds=1)
+    if not work.has_changed and not work.is_interrupted:
+        await work.run(goal=context.input_tokens() // 3, rounds=1)
+    if work.has_changed:
+        await context.run_hooks(hook_events.after_compact(wanted))
+        _restore_skills(context)
+    if context.thread.is_answered and not work.is_interrupted:
+        return Ended("compacted")
+    return Continue("compacted_retry")
+
+
+def _restore_skills(context: ThreadContext) -> None:
+    """Skills that are in use; at most half of what is left, or the next compaction would be due."""
+    left = compaction_thresholds(context.facts).trigger - context.input_tokens()
+    context.note(*restored_skills(context, max_tokens=left // 2))
+
+
+async def compact_after_overflow(context: ThreadContext, *, media: bool) -> bool:
+    """The provider has refused the request as too large. False: nothing more can be done."""
+    tries = context.thread.retries.compacted
+    if tries >= _REACTIVE_TRIES:
+        return False
+    work = _Compaction(context)
+    tokens = context.input_tokens()
+    if media:
+        await work.drop_media(with_newest=tries > 0)
+        return work.has_changed
+    if tries == 0:
+        await work.run(goal=tokens * 3 // 5, rounds=_KEPT_ROUNDS)
+    if not work.has_changed:
+        await work.run_harder(
+            goal=tokens // 3, results=compaction_thresholds(context.facts).results // 2
+        )
+    return work.has_changed
+
+
+class _Compaction:
+    """One pass over a desk's conversation. Gates hear of it before its first change."""
+
+    def __init__(self, context: ThreadContext, wanted: CompactionRequested | None = None) -> None:
+        self.has_changed = False
+        self.is_interrupted = False
+        self._context = context
+        self._wanted = wanted
+        self._is_announced = False
+        self._is_blocked = False
+        self._is_urgent = False
+
+    async def limit_results(self, max_tokens: int) -> None:
+        transcript = self._context.thread.transcript
+        max_bytes = int(max_tokens * self._context.facts.bytes_per_token)
+        self._record(limit_results(transcript, max_bytes))  # unseen yet: nothing to announce
+
+    async def run(self, *, goal: int, rounds: int) -> None:
+        for layer in (drop_finished_tasks, drop_old_results, collapse_rounds):
+            if (sheet := self._sheet(goal, rounds)) is None:
+                return
+            overlays = layer(sheet)
+            if overlays and await self._may_go_on():
+                self._record(overlays)
+
+    async def summarize(self, *, goal: int, rounds: int) -> None:
+        sheet = self._sheet(goal, rounds)
+        if sheet is None or not is_worth_it(
+            self._context, sheet, is_wanted=self._wanted is not None
+        ):
+            return
+        if not await self._may_go_on():
+            return
+        keep = None if self._wanted is None else self._wanted.instructions
+        overlays = await summarize(self._context, sheet, keep=keep)
+        self.is_interrupted = overlays is None
+        self._record(overlays or ())
+
+    async def run_harder(self, *, goal: int, results: int) -> None:
+        """Keep the newest round only, and of its results less. Whatever hooks say: without it the
+        session ends here."""
+        self._is_urgent = True
+        await self.run(goal=goal, rounds=1)
+        await self.summarize(goal=goal, rounds=1)
+        if self._sheet(goal, 1) is not None and await self._may_go_on():
+            await self.limit_results(results)
+
+    async def drop_media(self, *, with_newest: bool) -> None:
+        sheet = CompactionInput(
+            self._context.thread.transcript, 0, _KEPT_ROUNDS, self._context.facts.window
+        )
+        overlays = drop_media(sheet, with_newest=with_newest)
+        if not overlays:
+            overlays = drop_media(sheet, with_newest=True)
+        self._is_urgent = True
+        if overlays and await self._may_go_on():
+            self._record(overlays)
+
+    def _sheet(self, goal: int, rounds: int) -> CompactionInput | None:
+        """None: the goal is reached."""
+        context = self._context
+        tokens = context.input_tokens()
+        if tokens <= goal:
+            return None
+        total = context.prompt_prefix.size + context.thread.transcript.bytes
+        return CompactionInput(
+            context.thread.transcript,
+            excess_bytes=total * (tokens - goal) // tokens + 1,
+            rounds=rounds,
+            recent_bytes=int(goal * context.facts.bytes_per_token / 2),
+        )
+
+    async def _may_go_on(self) -> bool:
+        """Gates and hooks hear of it once, before the first change; a hook may say no to what can
+        wait."""
+        if not self._is_announced:
+            self._is_announced = True
+            hook_result = await self._context.run_hooks(
+                hook_events.before_compact(self._wanted), is_context=False
+            )
+            self._is_blocked = hook_result.blocked
+            await self._context.authorizer.before_compact(self._context.thread)
+        return self._is_urgent or not self._is_blocked
+
+    def _record(self, overlays: Sequence[ContextCompacted]) -> None:
+        """All of them, with what each frees, or none."""
+        if not overlays:
+            return
+        context = self._context
+        trial = context.thread.transcript.copy()
+        tokens = _tokens(context, trial)
+        proven: list[ContextCompacted] = []
+        for overlay in overlays:
+            trial.compact(overlay)
+            before, tokens = tokens, _tokens(context, trial)
+            proven.append(msgspec.structs.replace(overlay, freed_tokens=before - tokens))
+        if is_harmless(context.thread.transcript, trial):
+            context.note(*proven)
+            self.has_changed = True
+
+
+def is_harmless(before: Transcript, after: Transcript) -> bool:
+    """Smaller, well formed, and every pinned word still there."""
+    messages = after.upcoming()
+    pinned = [block for block in before.pins.blocks() if not is_media(block)]
+    return (
+        after.bytes < before.bytes
+        and message_order_error(messages) is None
+        and not missing_pins(pinned, messages)
+    )
+
+
+def _tokens(context: ThreadContext, transcript: Transcript) -> int:
+    return transcript.tokens(
+        prefix_bytes=context.prompt_prefix.size, bytes_per_token=context.facts.bytes_per_token
+    )

@@ -1,0 +1,283 @@
+"""The compaction layers that need no model, and the cut points they use: which messages stay,
+which ranges may be removed. Pure: each layer proposes overlays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from mainspring.core.content import Block, TextBlock
+from mainspring.core.events import ContextCompacted
+from mainspring.core.model import Assistant, Message, ToolResultBlock, ToolUse
+from mainspring.harness.context.conversation_digest import (
+    BRIEF,
+    DIGEST_HEADING,
+    digest,
+    earlier_digests,
+)
+from mainspring.harness.context.messages import drop_result, has_media, message_bytes, result_bytes
+from mainspring.harness.context.transcript import SNIPPED_NOTE, Transcript
+
+_REFERENCED_ROUNDS = 4
+_SEPARATORS = str.maketrans(dict.fromkeys("\"'`()[]{}<>,;:=", " "))
+
+
+def first_kept_message(transcript: Transcript, *, rounds: int, max_bytes: int) -> int:
+    """Index of the first message that stays: as many of the newest rounds as fit, at least one."""
+    messages = transcript.messages
+    total = transcript.bytes - sum(map(message_bytes, messages))
+    start, kept = 0, 0
+    for index in reversed(range(len(messages))):
+        total += message_bytes(messages[index])
+        if not isinstance(messages[index], Assistant):
+            continue
+        if kept and total > max_bytes:
+            break
+        start, kept = index, kept + 1
+        if kept == rounds:
+            break
+    return start
+
+
+def referenced_rounds(transcript: Transcript, upto: int, *, max_bytes: int) -> frozenset[int]:
+    """Indices of older rounds that what comes after `upto` speaks of, by call id or by path.
+
+    Of several rounds with the same path the newest counts: it is what is true now.
+    """
+    mentioned = _mentions(transcript, upto)
+    found: set[int] = set()
+    for index in reversed(range(upto - 1)):
+        names = set(_names(transcript.messages[index])) & mentioned
+        if not names:
+            continue
+        mentioned -= names
+        max_bytes -= sum(map(message_bytes, transcript.messages[index : index + 2]))
+        if max_bytes < 0 or len(found) >= 2 * _REFERENCED_ROUNDS:
+            break
+        found |= {index, index + 1}
+    return frozenset(found)
+
+
+def removable_ranges(first: int, upto: int, kept: frozenset[int]) -> list[range]:
+    """What lies in `first..upto` between the messages that are kept."""
+    found: list[range] = []
+    start = first
+    for index in range(first, upto + 1):
+        if index == upto or index in kept:
+            if index > start:
+                found.append(range(start, index))
+            start = index + 1
+    return found
+
+
+def _mentions(transcript: Transcript, upto: int) -> set[str]:
+    texts = [block.text for block in transcript.open_words if isinstance(block, TextBlock)]
+    words: set[str] = set()
+    for message in transcript.messages[upto:]:
+        words.update(_names(message))
+        texts += [part.text for part in message.content if isinstance(part, TextBlock)]
+    for text in texts:
+        words.update(word.strip(".!?") for word in text.translate(_SEPARATORS).split())
+    return words
+
+
+def _names(message: Message) -> Iterator[str]:
+    """What a round is known by: its calls' ids and the paths they were given."""
+    for part in message.content:
+        if isinstance(part, ToolUse):
+            yield part.id
+            yield from (text for text in _strings(part.input) if _is_path(text))
+
+
+def _strings(given: Mapping[str, object]) -> Iterator[str]:
+    return (value for value in given.values() if isinstance(value, str))
+
+
+def _is_path(text: str) -> bool:
+    is_one_word = 3 < len(text) < 300 and not any(map(str.isspace, text))
+    return is_one_word and ("/" in text or "." in text[1:-1])
+
+
+def results(transcript: Transcript) -> dict[str, ToolResultBlock]:
+    """Every result that is shown, by call."""
+    found = {
+        part.tool_use_id: part
+        for message in transcript.messages
+        for part in message.content
+        if isinstance(part, ToolResultBlock)
+    }
+    found.update((result.tool_use_id, result) for result in transcript.open_results)
+    return found
+
+
+_KEPT_RUNS = 2
+_MIN_GAIN_BYTES = 400
+"""Less is not worth the cache that any change costs."""
+
+
+@dataclass(frozen=True)
+class CompactionInput:
+    """A conversation and how much of it should go."""
+
+    transcript: Transcript
+    excess_bytes: int
+    rounds: int
+    """The newest so many stay as they are."""
+    recent_bytes: int
+    """Unless they are larger than this together; then the newest one."""
+
+    @cached_property
+    def upto(self) -> int:
+        """Index of the first message that no layer touches."""
+        return first_kept_message(self.transcript, rounds=self.rounds, max_bytes=self.recent_bytes)
+
+    @cached_property
+    def kept(self) -> frozenset[int]:
+        return referenced_rounds(self.transcript, self.upto, max_bytes=self.recent_bytes // 2)
+
+    @cached_property
+    def pinned(self) -> frozenset[Block]:
+        return frozenset(self.transcript.pins.blocks())
+
+    @cached_property
+    def results(self) -> Mapping[str, ToolResultBlock]:
+        return results(self.transcript)
+
+    @cached_property
+    def sizes(self) -> Sequence[int]:
+        return [message_bytes(message) for message in self.transcript.messages]
+
+    def span(self, stretch: range) -> tuple[int, int]:
+        spans = self.transcript.spans
+        return spans[stretch.start][0], spans[stretch.stop - 1][1]
+
+
+def limit_results(transcript: Transcript, max_bytes: int) -> list[ContextCompacted]:
+    """Layer 0: the newest round's results, which the model has not seen, within one limit.
+
+    The largest give way first, all to the same size.
+    """
+    sizes = {
+        result.tool_use_id: result_bytes(result.content) for result in _newest_results(transcript)
+    }
+    if sum(sizes.values()) <= max_bytes:
+        return []
+    level, left = 0, max_bytes
+    ordered = sorted(sizes.values())
+    for index, size in enumerate(ordered):
+        level = left // (len(ordered) - index)
+        if size > level:
+            break
+        left -= size
+    over = tuple(call_id for call_id, size in sizes.items() if size > level)
+    kept = max(0, level - _MIN_GAIN_BYTES)
+    return [ContextCompacted(layer="results", dropped_event_ids=over, kept_bytes=kept)]
+
+
+def drop_finished_tasks(compaction_input: CompactionInput) -> list[ContextCompacted]:
+    """Layer 1: tasks that are done go, whole; what earlier compactions have told of them stays."""
+    end = 0
+    for seq in compaction_input.transcript.finished[:-_KEPT_RUNS]:
+        reached = sum(
+            last <= seq for _, last in compaction_input.transcript.spans[: compaction_input.upto]
+        )
+        end = max(end, reached)
+        if sum(compaction_input.sizes[:end]) >= compaction_input.excess_bytes:
+            break
+    overlays: list[ContextCompacted] = []
+    told = [
+        text.replace(SNIPPED_NOTE, "").strip()
+        for text in earlier_digests(compaction_input.transcript.messages[:1])
+    ]
+    for stretch in removable_ranges(0, end, compaction_input.kept):
+        summary = None if stretch.start else "\n\n".join([*told, SNIPPED_NOTE])
+        overlays += _replacements(compaction_input, stretch, "snip", summary)
+    return overlays
+
+
+def drop_old_results(compaction_input: CompactionInput) -> list[ContextCompacted]:
+    """Layer 2: old results go, their calls stay."""
+    freed = 0
+    ids: list[str] = []
+    for index in range(compaction_input.upto):
+        if index in compaction_input.kept:
+            continue
+        for part in compaction_input.transcript.messages[index].content:
+            if isinstance(part, ToolResultBlock) and freed < compaction_input.excess_bytes:
+                gain = result_bytes(part.content) - result_bytes(drop_result(part).content)
+                if gain >= _MIN_GAIN_BYTES:
+                    freed += gain
+                    ids.append(part.tool_use_id)
+    return [ContextCompacted(layer="micro", dropped_event_ids=tuple(ids))] if ids else []
+
+
+def collapse_rounds(compaction_input: CompactionInput) -> list[ContextCompacted]:
+    """Layer 3: old rounds are told in a line each. The first message has nothing to collapse."""
+    overlays: list[ContextCompacted] = []
+    freed, wanted = 0, max(compaction_input.excess_bytes, compaction_input.transcript.bytes // 10)
+    for stretch in removable_ranges(1, compaction_input.upto, compaction_input.kept):
+        lines: list[str] = []
+        end = stretch.start
+        for start, stop in _rounds(compaction_input, stretch):
+            if freed >= wanted:
+                break
+            told = digest(
+                compaction_input.transcript.messages[start:stop],
+                compaction_input.results,
+                pinned=compaction_input.pinned,
+                detail=BRIEF,
+            )
+            lines += told
+            freed += sum(compaction_input.sizes[start:stop]) - len("\n".join(told).encode())
+            end = stop
+        if end > stretch.start:
+            summary = DIGEST_HEADING + "\n".join(lines)
+            overlays += _replacements(
+                compaction_input, range(stretch.start, end), "collapse", summary
+            )
+    return overlays
+
+
+def drop_media(compaction_input: CompactionInput, *, with_newest: bool) -> list[ContextCompacted]:
+    """Images and documents go: the old ones, or all."""
+    messages = compaction_input.transcript.messages
+    found = [index for index, message in enumerate(messages) if has_media(message)]
+    if not with_newest:
+        found = [index for index in found if index < compaction_input.upto] or found[:-1]
+    if not found:
+        return []
+    first, last = compaction_input.span(range(found[0], found[-1] + 1))
+    return [ContextCompacted(layer="media", first_seq=first, last_seq=last)]
+
+
+def _newest_results(transcript: Transcript) -> list[ToolResultBlock]:
+    """Results of the newest round, sent (to a model that did not answer) or not."""
+    last = transcript.messages[-1] if transcript.messages else None
+    sent = () if last is None or isinstance(last, Assistant) else last.content
+    return [part for part in sent if isinstance(part, ToolResultBlock)] + transcript.open_results
+
+
+def _rounds(compaction_input: CompactionInput, stretch: range) -> list[tuple[int, int]]:
+    """The stretch in pieces that can be cut out alone: each begins with what the model did."""
+    starts = [
+        index
+        for index in stretch
+        if isinstance(compaction_input.transcript.messages[index], Assistant)
+    ]
+    return list(zip(starts, [*starts[1:], stretch.stop], strict=True))
+
+
+def _replacements(
+    compaction_input: CompactionInput,
+    stretch: range,
+    layer: Literal["snip", "collapse"],
+    summary: str | None,
+) -> list[ContextCompacted]:
+    gain = sum(compaction_input.sizes[stretch.start : stretch.stop]) - len((summary or "").encode())
+    if gain < _MIN_GAIN_BYTES:
+        return []
+    first, last = compaction_input.span(stretch)
+    return [ContextCompacted(layer=layer, first_seq=first, last_seq=last, summary=summary)]

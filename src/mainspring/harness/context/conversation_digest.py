@@ -1,0 +1,122 @@
+"""A digest of messages, one line for each step, made without a model and always the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass
+
+from mainspring.core.content import Block, TextBlock, plain_text
+from mainspring.core.model import Assistant, Message, ToolResultBlock, ToolUse
+from mainspring.harness.context.messages import BEGINNING_LABEL, DROPPED_RESULT_NOTE
+from mainspring.harness.context.transcript import PINNED_NOTE, SNIPPED_NOTE
+
+DIGEST_HEADING = "[Earlier in this conversation, in short; history_search finds the whole:]\n"
+_SHOWN_ARGUMENTS = ("path", "file_path", "command", "query", "pattern", "url", "name")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detail:
+    """How many characters each kind of thing gets."""
+
+    words: int
+    said: int
+    argument: int
+    outcome: int
+    whole_outcome: bool = False
+    """More than its first line."""
+
+    def halved(self) -> Detail:
+        return Detail(
+            words=self.words // 2,
+            said=self.said // 2,
+            argument=self.argument // 2,
+            outcome=self.outcome // 2,
+            whole_outcome=self.whole_outcome,
+        )
+
+
+BRIEF = Detail(words=300, said=160, argument=60, outcome=100)
+FULL = Detail(words=4_000, said=2_000, argument=400, outcome=1_500, whole_outcome=True)
+
+
+def digest(
+    messages: Iterable[Message],
+    results: Mapping[str, ToolResultBlock],
+    *,
+    pinned: Set[Block],
+    detail: Detail,
+) -> list[str]:
+    """Lines that stand for the messages. What is pinned is left out: it stays anyway."""
+    lines: list[str] = []
+    for message in messages:
+        if isinstance(message, Assistant):
+            lines += _assistant_lines(message, results, detail)
+        else:
+            words = [
+                part
+                for part in message.content
+                if not isinstance(part, ToolResultBlock) and part not in pinned
+            ]
+            lines += _user_lines(words, detail)
+    return lines
+
+
+def earlier_digests(messages: Iterable[Message]) -> list[str]:
+    """Summaries that stand in these messages from compactions before."""
+    return [
+        part.text
+        for message in messages
+        for part in message.content
+        if isinstance(part, TextBlock) and part.text.startswith(DIGEST_HEADING)
+    ]
+
+
+def _assistant_lines(
+    message: Assistant, results: Mapping[str, ToolResultBlock], detail: Detail
+) -> Iterator[str]:
+    for part in message.content:
+        match part:
+            case TextBlock(text) if text.strip():
+                yield f"- you said: {_clip(text, detail.said)}"
+            case ToolUse():
+                arguments = _arguments(part.input, detail.argument)
+                yield f"- {part.name}({arguments}) -> {_outcome(results.get(part.id), detail)}"
+            case _:
+                pass  # thoughts led to what was done; that is told
+
+
+def _user_lines(words: Iterable[Block], detail: Detail) -> Iterator[str]:
+    for block in words:
+        text = plain_text((block,))
+        if text.startswith(DIGEST_HEADING):
+            yield text.removeprefix(DIGEST_HEADING)
+        elif text in (PINNED_NOTE.text, SNIPPED_NOTE) or text.startswith("<system-note>"):
+            continue
+        else:
+            yield f"- the user said: {_clip(text, detail.words) if text else '[media]'}"
+
+
+def _arguments(given: Mapping[str, object], chars: int) -> str:
+    keys = [key for key in _SHOWN_ARGUMENTS if key in given]
+    keys += [key for key in given if key not in keys]
+    return ", ".join(f"{key}={_clip(str(given[key]), chars)}" for key in keys[:3])
+
+
+def _outcome(result: ToolResultBlock | None, detail: Detail) -> str:
+    if result is None:
+        return "no result"
+    text = (
+        plain_text(result.content)
+        .strip()
+        .removeprefix(DROPPED_RESULT_NOTE)
+        .removeprefix(BEGINNING_LABEL)
+    )
+    if not detail.whole_outcome:
+        text = next(iter(text.splitlines()), "")
+    failed = "failed: " if result.is_error else ""
+    return f"{failed}{_clip(text, detail.outcome) or 'ok'}"
+
+
+def _clip(text: str, chars: int) -> str:
+    flat = " ".join(text.split()) if chars <= 300 else text.strip()
+    return flat if len(flat) <= chars else f"{flat[: max(0, chars - 1)]}…"

@@ -1,0 +1,318 @@
+"""Where instruction files are looked for, most general first, and how they are read from disk."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Literal, Protocol, TypeAlias
+
+Scope: TypeAlias = Literal["managed", "user", "project"]
+InstructionKind: TypeAlias = Literal["plain", "persona", "rule", "steering", "cursor"]
+Imports: TypeAlias = Literal[
+    "mentions",  # `@path`
+    "references",  # `#[[file:path]]`
+]
+
+_RULES = (".mainspring/rules", ".claude/rules", ".agents/rules")
+_STEERING = ".kiro/steering"
+_CURSOR = ".cursor/rules"
+_GSD = tuple(
+    f"{folder}/{name}.md"
+    for folder in (".planning", ".gsd")
+    for name in ("PROJECT", "DECISIONS", "KNOWLEDGE", "ROADMAP", "STATE")
+)
+"""What get-shit-done keeps of a project; the state comes last, since it changes most often."""
+_PERSONA = ("SOUL.md", "IDENTITY.md", "USER.md")
+_SIGNS_OF_A_PERSONA = frozenset({"SOUL.md", "IDENTITY.md"})
+_BESIDE_A_PERSONA = ("TOOLS.md",)
+"""A name that other projects have for other things: read only where a persona lives."""
+_NO_INSTRUCTIONS = {
+    "HEARTBEAT.md": "what to do from time to time belongs into a schedule",
+    "BOOTSTRAP.md": "a first run has no ritual here",
+    "MEMORY.md": "what an agent remembers is no instruction",
+}
+_MAX_DEPTH = 6
+_MAX_FILES = 200
+_LEADS_OUT = "leads out of the project: not read"
+
+
+class InstructionFiles(Protocol):
+    """Where instruction files are. Waiting is the implementer's: call `load` in a worker thread."""
+
+    def real(self, path: PurePosixPath) -> PurePosixPath:
+        """Where a path leads when every symbolic link is followed, whether or not it is there."""
+        ...
+
+    def read(self, path: PurePosixPath, max_bytes: int) -> bytes | None:
+        """The beginning of a regular file that no link leads to, or `None` if there is none.
+
+        Raises:
+            OSError: it is there and cannot be read.
+        """
+        ...
+
+    def names(self, folder: PurePosixPath) -> Sequence[str]:
+        """What is in a folder, sorted; nothing if it is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstructionIssue:
+    """What is odd about an instruction file; never a reason not to read the others."""
+
+    file: str
+    """As it is shown: relative to the project or to `~`."""
+    what: str
+    line: int | None = None
+    fix: str | None = None
+    is_note: bool = False
+    """Good to know, and nothing to mend."""
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        return f"{place}: {self.what}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstructionRoots:
+    project: PurePosixPath
+    """What the project's own files say is read from here or below, and from nowhere else."""
+    cwd: PurePosixPath
+    agent: PurePosixPath | None = None
+    """The agent's own folder, in the project: its persona and its `rules/` are read too."""
+    home: PurePosixPath | None = None
+    managed: tuple[PurePosixPath, ...] = ()
+    """Folders of whoever runs the machine."""
+    shared: tuple[PurePosixPath, ...] = ()
+    """Folders outside the project that its files may import from, because the user said so."""
+
+    def resolved(self, instruction_files: InstructionFiles) -> InstructionRoots:
+        """The same places, with every link followed."""
+        return replace(
+            self,
+            project=instruction_files.real(self.project),
+            cwd=instruction_files.real(self.cwd),
+            agent=None if self.agent is None else instruction_files.real(self.agent),
+            home=None if self.home is None else instruction_files.real(self.home),
+            shared=tuple(instruction_files.real(folder) for folder in self.shared),
+        )
+
+    def allow(self, real: PurePosixPath, scope: Scope) -> bool:
+        """Whether a file of a scope may lead there."""
+        allowed = (self.project, *self.shared)
+        return scope != "project" or any(real.is_relative_to(folder) for folder in allowed)
+
+    def display_path(self, path: PurePosixPath) -> str:
+        """A path as people and models are told of it: the same on every machine."""
+        if path.is_relative_to(self.project):
+            return path.relative_to(self.project).as_posix()
+        if self.home is not None and path.is_relative_to(self.home):
+            return f"~/{path.relative_to(self.home).as_posix()}"
+        return path.as_posix()
+
+    def to_cwd(self) -> tuple[PurePosixPath, ...]:
+        """The folders that hold from the start; the root only, if the cwd is elsewhere."""
+        is_inside = self.cwd.is_relative_to(self.project)
+        return _chain(self.project, self.cwd) if is_inside else (self.project,)
+
+    def below_cwd(self, real: PurePosixPath) -> tuple[PurePosixPath, ...]:
+        """The folders that hold for one file besides."""
+        is_inside = real.parent.is_relative_to(self.cwd) and self.cwd.is_relative_to(self.project)
+        return _chain(self.cwd, real.parent)[1:] if is_inside else ()
+
+
+@dataclass(frozen=True, slots=True)
+class InstructionCandidate:
+    """A file that is read if it is there."""
+
+    path: PurePosixPath
+    scope: Scope = "project"
+    instruction_kind: InstructionKind = "plain"
+    imports: Imports | None = "mentions"
+    folder: str = ""
+    """Relative to the project: what globs are relative to."""
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateFinder:
+    instruction_files: InstructionFiles
+    roots: InstructionRoots
+    """With every link followed."""
+    tell: Callable[[InstructionIssue], None]
+
+    def from_start(self) -> Iterator[InstructionCandidate]:
+        for folder in self.roots.managed:
+            yield InstructionCandidate(folder / "AGENTS.md", "managed", imports=None)
+            yield InstructionCandidate(folder / "CLAUDE.md", "managed")
+            yield from self._rules(folder, ("rules", ".claude/rules"), "managed")
+        if (home := self.roots.home) is not None:
+            yield InstructionCandidate(home / ".mainspring/AGENTS.md", "user", imports=None)
+            yield InstructionCandidate(home / ".claude/CLAUDE.md", "user")
+            yield from self._steering(home, "user")
+            yield from self._rules(home, _RULES, "user")
+        if self.roots.agent is not None:
+            yield from self._persona(self.roots.agent)
+        yield from self.of_folders(self.roots.to_cwd())
+
+    def of_folders(self, folders: Iterable[PurePosixPath]) -> Iterator[InstructionCandidate]:
+        for folder in folders:
+            yield InstructionCandidate(folder / "AGENTS.md", imports=None)
+            yield InstructionCandidate(folder / "CLAUDE.md")
+            yield InstructionCandidate(folder / ".claude/CLAUDE.md")
+            yield from self._steering(folder, "project")
+            own = ("rules",) if folder == self.roots.agent else ()
+            yield from self._rules(folder, (*own, *_RULES), "project")
+            yield from self._cursor(folder)
+            yield InstructionCandidate(folder / "CLAUDE.local.md")
+            yield from (InstructionCandidate(folder / name, imports=None) for name in _GSD)
+
+    def _persona(self, folder: PurePosixPath) -> Iterator[InstructionCandidate]:
+        """Who it is comes before what it is to do, and is nowhere but in its own folder."""
+        names = frozenset(self._names(folder))
+        lives_here = not names.isdisjoint(_SIGNS_OF_A_PERSONA)
+        for name in (*_PERSONA, *(_BESIDE_A_PERSONA if lives_here else ())):
+            yield InstructionCandidate(folder / name, instruction_kind="persona", imports=None)
+        for name, why in _NO_INSTRUCTIONS.items():
+            if lives_here and name in names:
+                self._note(folder / name, f"is not read as instructions: {why}")
+
+    def _rules(
+        self, folder: PurePosixPath, places: Sequence[str], scope: Scope
+    ) -> Iterator[InstructionCandidate]:
+        for place in places:
+            for path in self._markdown_in(folder / place, scope, _MAX_DEPTH):
+                yield InstructionCandidate(path, scope, "rule", folder=self._base(folder, scope))
+
+    def _steering(self, folder: PurePosixPath, scope: Scope) -> Iterator[InstructionCandidate]:
+        for path in self._markdown_in(folder / _STEERING, scope, 1):
+            yield InstructionCandidate(
+                path, scope, "steering", "references", self._base(folder, scope)
+            )
+
+    def _cursor(self, folder: PurePosixPath) -> Iterator[InstructionCandidate]:
+        for path in self._files_in(folder / _CURSOR, "project", _MAX_DEPTH, ".mdc"):
+            base = self._base(folder, "project")
+            yield InstructionCandidate(path, "project", "cursor", imports=None, folder=base)
+
+    def _base(self, folder: PurePosixPath, scope: Scope) -> str:
+        if scope != "project" or folder == self.roots.project:
+            return ""  # the globs of the user are about the project as well
+        return folder.relative_to(self.roots.project).as_posix()
+
+    def _markdown_in(
+        self, top: PurePosixPath, scope: Scope, max_depth: int
+    ) -> Iterator[PurePosixPath]:
+        return self._files_in(top, scope, max_depth, ".md")
+
+    def _files_in(
+        self, top: PurePosixPath, scope: Scope, max_depth: int, suffix: str
+    ) -> Iterator[PurePosixPath]:
+        """Files of a folder before those of the folders in it; no folder twice."""
+        folders = deque([(top, max_depth)])
+        seen = set[PurePosixPath]()
+        found = 0
+        while folders:
+            folder, depth = folders.popleft()
+            real = self.instruction_files.real(folder)
+            if real in seen or not self._may_list(folder, real, scope):
+                continue
+            seen.add(real)
+            names = self._names(folder)
+            for name in (name for name in names if name.endswith(suffix)):
+                found += 1
+                if found > _MAX_FILES or len(seen) > _MAX_FILES:
+                    self._warn(top, f"has too much in it: {_MAX_FILES} files are read")
+                    return
+                yield folder / name
+            inner = [
+                item for item in names if not item.startswith(".") and not item.endswith(suffix)
+            ]
+            folders.extend((folder / name, depth - 1) for name in inner if depth > 1)
+
+    def _may_list(self, folder: PurePosixPath, real: PurePosixPath, scope: Scope) -> bool:
+        is_allowed = self.roots.allow(real, scope)
+        if not is_allowed:
+            self._warn(folder, _LEADS_OUT)
+        return is_allowed
+
+    def _names(self, folder: PurePosixPath) -> Sequence[str]:
+        try:
+            return self.instruction_files.names(folder)
+        except OSError as error:
+            self._warn(folder, f"cannot be read: {error.strerror}")
+            return ()
+
+    def _warn(self, path: PurePosixPath, what: str) -> None:
+        self.tell(InstructionIssue(file=self.roots.display_path(path), what=what))
+
+    def _note(self, path: PurePosixPath, what: str) -> None:
+        self.tell(InstructionIssue(file=self.roots.display_path(path), what=what, is_note=True))
+
+
+def _chain(top: PurePosixPath, bottom: PurePosixPath) -> tuple[PurePosixPath, ...]:
+    steps = bottom.relative_to(top).parts
+    return tuple(top.joinpath(*steps[:count]) for count in range(len(steps) + 1))
+
+
+_SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_FOLDER = os.O_RDONLY | _SAFE | getattr(os, "O_DIRECTORY", 0)
+_FILE = os.O_RDONLY | _SAFE | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EMLINK)
+
+
+class DiskInstructionFiles:
+    """Reads regular files only: a pipe or a device could hold the reader forever."""
+
+    def __init__(self, is_hidden: Callable[[PurePosixPath], bool] = lambda _: False) -> None:
+        """`is_hidden`: what is not to be read, by its real path, whoever imports it."""
+        self._is_hidden = is_hidden
+
+    def real(self, path: PurePosixPath) -> PurePosixPath:
+        try:
+            return PurePosixPath(Path(path).resolve())
+        except (OSError, RuntimeError, ValueError):  # links in a circle, names that cannot be
+            return path
+
+    def read(self, path: PurePosixPath, max_bytes: int) -> bytes | None:
+        if self._is_hidden(path):
+            return None
+        try:
+            return _read(Path(path), max_bytes)
+        except ValueError:  # a name that cannot be
+            return None
+        except OSError as error:
+            if error.errno in _NO_FILE:
+                return None
+            raise
+
+    def names(self, folder: PurePosixPath) -> tuple[str, ...]:
+        place = Path(folder)
+        return tuple(sorted(entry.name for entry in place.iterdir())) if place.is_dir() else ()
+
+
+def _read(path: Path, max_bytes: int) -> bytes | None:
+    """Folder by folder, and over no link: programs of a session may change the tree meanwhile."""
+    with ExitStack() as opened:
+        file = (
+            _open_in_steps(path, opened) if os.open in os.supports_dir_fd else os.open(path, _FILE)
+        )
+        opened.callback(os.close, file)
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            return None
+        with os.fdopen(file, "rb", closefd=False) as content:
+            return content.read(max_bytes)
+
+
+def _open_in_steps(path: Path, opened: ExitStack) -> int:
+    folder = os.open(path.anchor, _FOLDER)
+    opened.callback(os.close, folder)
+    for name in path.parts[1:-1]:
+        folder = os.open(name, _FOLDER, dir_fd=folder)
+        opened.callback(os.close, folder)
+    return os.open(path.name, _FILE, dir_fd=folder)

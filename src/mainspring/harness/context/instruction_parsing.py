@@ -1,0 +1,242 @@
+"""Parsing of instruction files: when a rule applies (frontmatter), Markdown imports and
+comments, and where a file that is too long is cut.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, cast
+
+from mainspring.core.errors import InvalidInput
+from mainspring.harness.context.rule_globs import expand_braces
+
+
+@dataclass(frozen=True, slots=True)
+class RuleConditions:
+    globs: tuple[str, ...] = ()
+    """It holds for these files; for all, if there are none."""
+    is_read: bool = True
+    note: str | None = None
+    offer: str = ""
+    """What it is about: only this is shown, and the model reads the file when it fits."""
+
+
+ALWAYS = RuleConditions()
+
+
+def read_conditions(
+    kind: Literal["rule", "steering", "cursor"], head: Mapping[str, object], name: str
+) -> RuleConditions:
+    """Raises: InvalidInput."""
+    match kind:
+        case "rule":
+            return claude_conditions(head)
+        case "steering":
+            return kiro_conditions(head, name)
+        case "cursor":
+            return cursor_conditions(head)
+
+
+def cursor_conditions(head: Mapping[str, object]) -> RuleConditions:
+    """Of a rule as Cursor has them: `alwaysApply`, `globs`, `description`.
+
+    Raises: InvalidInput.
+    """
+    if head.get("alwaysApply") in (True, "true"):
+        return ALWAYS
+    if globs := _globs(head, "globs"):
+        return RuleConditions(_in_any_folder(globs))
+    if description := str(head.get("description") or "").strip():
+        return RuleConditions(offer=description)
+    how = "give it `globs`, a `description` or `alwaysApply: true`"
+    return RuleConditions(is_read=False, note=f"is not read by itself: {how}")
+
+
+def claude_conditions(head: Mapping[str, object]) -> RuleConditions:
+    """Of a rule as Claude Code has them: `paths`.
+
+    Raises: InvalidInput.
+    """
+    return RuleConditions(_globs(head, "paths"))
+
+
+def kiro_conditions(head: Mapping[str, object], name: str) -> RuleConditions:
+    """Of a steering file as Kiro has them: `inclusion`, and `fileMatchPattern` with `fileMatch`.
+
+    Raises: InvalidInput.
+    """
+    match head.get("inclusion", "always"):
+        case "always":
+            return ALWAYS
+        case "auto":
+            return RuleConditions(note="`inclusion: auto` is read like `always`")
+        case "manual":
+            how = f"name it in a message, or import it with @ from a CLAUDE.md, to have #{name}"
+            return RuleConditions(
+                is_read=False, note=f"`inclusion: manual` is not read by itself: {how}"
+            )
+        case "fileMatch":
+            globs = _globs(head, "fileMatchPattern")
+            if not globs:
+                raise InvalidInput("`inclusion: fileMatch` needs a `fileMatchPattern`")
+            return RuleConditions(_in_any_folder(globs))
+        case other:
+            raise InvalidInput(f"its `inclusion` is not known: {other}")
+
+
+def _in_any_folder(globs: tuple[str, ...]) -> tuple[str, ...]:
+    """A name without a folder means files of that name wherever they are."""
+    return tuple(glob if "/" in glob else f"**/{glob}" for glob in globs)
+
+
+def _globs(head: Mapping[str, object], key: str) -> tuple[str, ...]:
+    """A list, or one string with commas."""
+    written = head.get(key)
+    if written is None:
+        return ()
+    if isinstance(written, str):
+        parts = (part.strip() for part in re.split(r",(?![^{}]*\})", written))
+        globs = [part for part in parts if part]
+    else:
+        items = cast("list[object]", written) if isinstance(written, list) else [None]
+        globs = [item for item in items if isinstance(item, str)]
+        if len(globs) < len(items):
+            raise InvalidInput(f"its `{key}` is not a list of globs")
+    return tuple(part for glob in globs for part in expand_braces(glob))
+
+
+_HEADING = re.compile(r"^#{1,6} ", re.MULTILINE)
+_SHARE_OF_WINDOW = 0.15
+_CHARS_PER_TOKEN = 3.5
+_DEFAULT_WINDOW = 200_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstructionLimits:
+    max_chars: int = round(_DEFAULT_WINDOW * _SHARE_OF_WINDOW * _CHARS_PER_TOKEN)
+    """Of all files together, and so of each."""
+    max_files: int = 200
+
+    @classmethod
+    def of_window(cls, tokens: int) -> InstructionLimits:
+        """The share of a model's context window that instruction files may take."""
+        return cls(max_chars=round(tokens * _SHARE_OF_WINDOW * _CHARS_PER_TOKEN))
+
+
+def cut_point(text: str, max_chars: int) -> int:
+    """Before the last heading that fits, if that keeps at least half; else at a line's end."""
+    headings = [mark.start() for mark in _HEADING.finditer(text, max_chars // 2, max_chars)]
+    return headings[-1] if headings else (text.rfind("\n", 0, max_chars) + 1 or max_chars)
+
+
+MarkdownKind: TypeAlias = Literal["text", "code", "comment"]
+
+_MARK = re.compile(r"`+|~{3,}|<!--")
+_BACKTICKS = re.compile(r"`+")
+_REFERENCE = re.compile(r"#\[\[file:([^\[\]\n\0]{1,1000})\]\]")
+_BEFORE_FENCE = " \t>-*+.)0123456789"  # quotes and list items have fences too
+_MAX_FENCE_INDENT = 40
+
+
+def without_comments(text: str) -> str:
+    """The text without HTML comments, but for those that are shown as code."""
+    kept = ""
+    is_after_comment = False
+    for kind, piece in _pieces(text):
+        if kind == "comment":
+            is_after_comment = True
+            continue
+        # A comment that had its lines to itself takes its last line break with it.
+        had_lines = is_after_comment and (not kept or kept.endswith("\n"))
+        kept += piece.removeprefix("\n") if had_lines else piece
+        is_after_comment = False
+    return kept
+
+
+def import_mentions(text: str) -> tuple[str, ...]:
+    """The paths that are mentioned as `@path` outside of code and comments, in order, once each."""
+    words = (word for word in _masked(text).split() if word.startswith("@") and "\0" not in word)
+    return tuple(dict.fromkeys(word[1:] for word in words if len(word) > 1))
+
+
+def file_references(text: str) -> tuple[str, ...]:
+    """The paths that are referred to as `#[[file:path]]`, which is how Kiro imports."""
+    return tuple(dict.fromkeys(name.strip() for name in _REFERENCE.findall(_masked(text))))
+
+
+def line_of(text: str, words: str) -> int | None:
+    """The line in which words first stand outside of code and comments, counted from 1."""
+    line = 1
+    for kind, piece in _pieces(text):
+        at = piece.find(words) if kind == "text" else -1
+        if at >= 0:
+            return line + piece.count("\n", 0, at)
+        line += piece.count("\n")
+    return None
+
+
+def is_only_imports(text: str) -> bool:
+    """Whether nothing is left to say once the imported files are there (true of a blank text)."""
+    return all(word.startswith("@") for word in _masked(text).split())
+
+
+def _masked(text: str) -> str:
+    pieces = _pieces(without_comments(text))
+    return "".join(piece if kind == "text" else "\0" for kind, piece in pieces)
+
+
+def _pieces(text: str) -> Iterator[tuple[MarkdownKind, str]]:
+    """The whole text, cut where its kind changes; the files are foreign, so no text is slow."""
+    runs = defaultdict[int, list[int]](list)
+    for run in _BACKTICKS.finditer(text):
+        runs[len(run[0])].append(run.start())
+    last_comment_end = text.rfind("-->")
+    start = at = 0
+    while mark := _MARK.search(text, at):
+        kind: MarkdownKind = "comment" if mark[0] == "<!--" else "code"
+        if kind == "code":
+            end = _fence_end(text, mark) or _span_end(text, mark, runs[len(mark[0])])
+        else:
+            end = text.find("-->", mark.end()) + 3 if mark.end() <= last_comment_end else None
+        if end is None:
+            at = mark.end()
+            continue
+        if start < mark.start():
+            yield "text", text[start : mark.start()]
+        yield kind, text[mark.start() : end]
+        start = at = end
+    if start < len(text):
+        yield "text", text[start:]
+
+
+def _fence_end(text: str, mark: re.Match[str]) -> int | None:
+    if len(mark[0]) < 3 or not _opens_fence(text, mark):
+        return None
+    closing = rf"^[ \t>]*{mark[0][0]}{{{len(mark[0])},}}[ \t]*$"
+    found = re.compile(closing, re.MULTILINE).search(text, mark.end())
+    return len(text) if found is None else found.end()
+
+
+def _opens_fence(text: str, mark: re.Match[str]) -> bool:
+    search_start = max(0, mark.start() - _MAX_FENCE_INDENT)
+    line_start = text.rfind("\n", search_start, mark.start()) + 1
+    before = text[line_start or search_start : mark.start()]
+    if before.strip(_BEFORE_FENCE) or (not line_start and search_start):
+        return False
+    line_end = text.find("\n", mark.end())
+    after = text[mark.end() : len(text) if line_end < 0 else line_end]
+    return mark[0].startswith("~") or "`" not in after
+
+
+def _span_end(text: str, mark: re.Match[str], runs: Sequence[int]) -> int | None:
+    """Where as many backticks stand again, in the same paragraph."""
+    if mark[0].startswith("~"):
+        return None
+    following = bisect_right(runs, mark.start())
+    if following == len(runs) or text.find("\n\n", mark.end(), runs[following]) >= 0:
+        return None
+    return runs[following] + len(mark[0])

@@ -1,0 +1,106 @@
+"""Builds the model request from a thread. Pure and byte-stable: the prompt prefix never changes
+within a session unless tools are loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cached_property
+
+import msgspec
+from msgspec import Struct
+
+from mainspring.core.model import Effort, Request, ToolSpec
+from mainspring.harness.state.thread import Thread
+from mainspring.log.blobs import digest_of
+
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+_SPECS = msgspec.json.Decoder(ToolSpec)
+
+
+class PromptPrefix(Struct, frozen=True, kw_only=True, dict=True):
+    """What stands before the messages and stays the same for a whole session."""
+
+    model: str
+    system: tuple[str, ...]
+    """The static part, then what may differ between sessions."""
+    tools: tuple[ToolSpec, ...]
+    effort: Effort = "none"
+
+    @cached_property
+    def encoded(self) -> bytes:
+        """Kept as a blob, so that every request can be rebuilt from the log alone."""
+        return _ENCODER.encode(self)
+
+    @cached_property
+    def digest(self) -> str:
+        return digest_of(self.encoded)
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return len(self.encoded)
+
+
+def redact_prefix(prompt_prefix: PromptPrefix, scrub: Callable[[str], str]) -> PromptPrefix:
+    """Without secrets, so that what is hashed, sent and stored is the same."""
+    encoded = prompt_prefix.encoded.decode()
+    clean = scrub(encoded)
+    return prompt_prefix if clean == encoded else msgspec.json.decode(clean, type=PromptPrefix)
+
+
+def sorted_specs(tools: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
+    """Definitions in their fixed order: built-ins sorted, then MCP's sorted.
+
+    Adding a server never moves the bytes of what stood there before.
+    """
+    ordered = sorted(tools, key=lambda spec: (spec.name.startswith("mcp__"), spec.name))
+    return tuple(map(_canonical_spec, ordered))
+
+
+def extend_prefix(prompt_prefix: PromptPrefix, more: Iterable[ToolSpec]) -> PromptPrefix:
+    """With definitions that were loaded later, behind all others: no byte before them moves."""
+    known = {spec.name for spec in prompt_prefix.tools}
+    new = tuple(_canonical_spec(spec) for spec in more if spec.name not in known)
+    return (
+        msgspec.structs.replace(prompt_prefix, tools=prompt_prefix.tools + new)
+        if new
+        else prompt_prefix
+    )
+
+
+def _canonical_spec(spec: ToolSpec) -> ToolSpec:
+    """With the keys of its schema in the order that they have in the log: what is sent is, byte for
+    byte, what can be rebuilt."""
+    return _SPECS.decode(_ENCODER.encode(spec))
+
+
+def build_request(
+    thread: Thread, prompt_prefix: PromptPrefix, *, max_tokens: int, request_id: str = ""
+) -> Request:
+    """The next request. Breakpoints: end of settled history, and the newest turn."""
+    messages = tuple(thread.transcript.messages)
+    newest = len(messages) - 1
+    return Request(
+        model=prompt_prefix.model,
+        system=prompt_prefix.system,
+        tools=prompt_prefix.tools,
+        messages=messages,
+        max_tokens=max_tokens,
+        effort=prompt_prefix.effort,
+        cache_messages=tuple(index for index in (newest - 2, newest) if index >= 0),
+        request_id=request_id,
+    )
+
+
+def cache_break(thread: Thread, prompt_prefix: PromptPrefix) -> str | None:
+    """Why the next request will not extend the last one; `None` when it will."""
+    if thread.model is None:
+        return None  # the first one
+    if thread.model != prompt_prefix.model:
+        return "model changed"
+    if thread.prefix != prompt_prefix.digest:
+        return "system or tools changed"
+    if thread.compacted:
+        return "compaction"
+    return None

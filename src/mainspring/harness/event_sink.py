@@ -1,0 +1,57 @@
+"""The event sink of a running session: all its threads write through it, in one order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import anyio
+
+from mainspring.core.envelope import Event
+from mainspring.core.errors import Conflict
+from mainspring.harness.state.thread_tree import ThreadTree
+from mainspring.log.writer import Writer
+
+
+def ignore_event(_: Event) -> None:
+    return None
+
+
+@dataclass(slots=True, kw_only=True)
+class EventSink:
+    writer: Writer
+    thread_tree: ThreadTree
+    on_event: Callable[[Event], None] = ignore_event
+    """Hears of every event of this run, in order, once it is durable."""
+    _waiting: list[Event] = field(default_factory=list[Event], init=False)
+    _stored: set[str] = field(default_factory=set[str], init=False)
+    _store_lock: anyio.Lock = field(default_factory=anyio.Lock, init=False)
+
+    def apply(self, event: Event) -> None:
+        """Of an event that has its place in the log: what it means for the threads."""
+        self.thread_tree.apply(event)
+        self._waiting.append(event)
+
+    async def store_blob(self, digest: str, content: bytes) -> None:
+        """A blob of JSON that the log refers to; of threads that begin alike, once."""
+        async with self._store_lock:  # whoever comes second goes on when it is there
+            if digest not in self._stored:
+                await self.writer.put_blob(content, media_type="application/json")
+                self._stored.add(digest)
+
+    async def commit(self) -> None:
+        """Write what is staged, whichever thread's it is.
+
+        Raises:
+            Conflict: another's commit failed, and what stood on it is lost.
+        """
+        if self.writer.loss is not None:  # whatever was staged since stands on what is gone
+            lost = max((event.seq for event in self._waiting), default=0)
+            conflict = Conflict(self.writer.session_id, expected=lost, actual=self.writer.head.seq)
+            raise conflict from self.writer.loss
+        await self.writer.commit()
+        durable = self.writer.head.seq
+        told = [event for event in self._waiting if event.seq <= durable]
+        del self._waiting[: len(told)]
+        for event in told:
+            self.on_event(event)

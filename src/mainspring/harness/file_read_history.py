@@ -1,0 +1,77 @@
+"""Which files a thread has read and when, folded from its log, so that it survives a restart."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from mainspring.core.clock import to_micros
+from mainspring.core.envelope import Event
+from mainspring.core.events import AgentToolResult, AgentToolUse
+from mainspring.core.facts import (
+    SessionImported,
+    SessionReceived,
+    ToolCallAuthorized,
+    ToolCallStarted,
+)
+from mainspring.harness.permissions.tool_names import canonical_name
+from mainspring.log.session_log import SessionLog
+
+_WRITE_TOOLS = frozenset({"edit", "write"})
+_FILE_TOOLS = _WRITE_TOOLS | {"read"}
+"""Tools after which the model knows what is in a file."""
+_EVENT_TYPES = frozenset(
+    str(item.__struct_config__.tag)
+    for item in (
+        AgentToolUse,
+        AgentToolResult,
+        ToolCallAuthorized,
+        ToolCallStarted,
+        SessionImported,
+        SessionReceived,
+    )
+)
+
+
+async def file_read_times(log: SessionLog, session_id: str, thread_id: str) -> dict[str, int]:
+    """By path, as the model named it: the last moment, in nanoseconds, at which it knew the file.
+
+    A file that has changed later has to be read again."""
+    fold = _FileReadFold()
+    for event in await log.read(session_id, types=_EVENT_TYPES, threads=[thread_id]):
+        fold.take(event)
+    return {path: to_micros(time) * 1000 for path, time in fold.known.items()}
+
+
+class _FileReadFold:
+    def __init__(self) -> None:
+        self.known: dict[str, datetime] = {}
+        self._calls: dict[str, tuple[str, str, datetime]] = {}
+        """Open calls: the tool, the path and when it was begun."""
+
+    def take(self, event: Event) -> None:
+        match event.payload:
+            case AgentToolUse(name=name, input=given) if canonical_name(name) in _FILE_TOOLS:
+                path = str(given.get("file_path", ""))
+                self._calls[event.id] = (canonical_name(name), path, event.time)
+            case ToolCallAuthorized(tool_use_id=id_, updated_input=dict(given)):
+                if call := self._calls.get(id_):
+                    self._calls[id_] = (call[0], str(given.get("file_path", "")), call[2])
+            case ToolCallStarted(tool_use_id=id_):
+                if call := self._calls.get(id_):
+                    self._calls[id_] = (call[0], call[1], event.time)
+            case AgentToolResult(tool_use_id=id_, is_error=is_error):
+                self._settle(id_, event.time, is_error=is_error)
+            case SessionImported() | SessionReceived():
+                # what was read elsewhere may be another file here
+                self.known.clear()
+                self._calls.clear()
+            case _:
+                pass
+
+    def _settle(self, call_id: str, time: datetime, *, is_error: bool) -> None:
+        """What was read is known as it was when reading began; what was written, as it was when
+        writing had ended."""
+        call = self._calls.pop(call_id, None)
+        if call is not None and call[1] and not is_error:
+            name, path, begun = call
+            self.known[path] = time if name in _WRITE_TOOLS else begun

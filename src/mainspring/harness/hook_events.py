@@ -1,0 +1,107 @@
+"""The events that hooks receive, with their fields as Claude Code names them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from mainspring.core.content import plain_text
+from mainspring.core.events import CompactionRequested
+from mainspring.core.hook import HookEvent
+from mainspring.core.tool import Call, ToolResult
+
+
+def _tool_fields(call: Call) -> dict[str, object]:
+    return {"tool_name": call.name, "tool_input": dict(call.input), "tool_use_id": call.id}
+
+
+def before_tool(call: Call) -> HookEvent:
+    return HookEvent(
+        event="PreToolUse", subject=call.name, fields=_tool_fields(call), tool_use_id=call.id
+    )
+
+
+def permission_requested(call: Call, reason: str | None) -> HookEvent:
+    return HookEvent(
+        event="PermissionRequest",
+        subject=call.name,
+        fields={**_tool_fields(call), "reason": reason or ""},
+        tool_use_id=call.id,
+    )
+
+
+def permission_denied(call: Call, reason: str | None) -> HookEvent:
+    return HookEvent(
+        event="PermissionDenied",
+        subject=call.name,
+        fields={**_tool_fields(call), "reason": reason or ""},
+        tool_use_id=call.id,
+    )
+
+
+def after_tool(call: Call, tool_result: ToolResult) -> HookEvent:
+    text = plain_text(tool_result.content)
+    answer: dict[str, object] = {"tool_response": text} if tool_result.ok else {"error": text}
+    return HookEvent(
+        event="PostToolUse" if tool_result.ok else "PostToolUseFailure",
+        subject=call.name,
+        fields={**_tool_fields(call), **answer},
+        tool_use_id=call.id,
+    )
+
+
+def after_batch(calls: Sequence[Mapping[str, object]]) -> HookEvent:
+    return HookEvent(event="PostToolBatch", fields={"tool_calls": list(calls)})
+
+
+def session_started(source: str, model: str) -> HookEvent:
+    return HookEvent(
+        event="SessionStart", subject=source, fields={"source": source, "model": model}
+    )
+
+
+def prompt_submitted(text: str) -> HookEvent:
+    return HookEvent(event="UserPromptSubmit", fields={"prompt": text})
+
+
+def waiting_for_permission(names: Sequence[str]) -> HookEvent:
+    message = f"The agent needs your permission to use {', '.join(names)}"
+    kind = "permission_prompt"
+    return HookEvent(
+        event="Notification",
+        subject=kind,
+        fields={"message": message, "notification_type": kind},
+    )
+
+
+def stopping(*, is_again: bool, last_message: str, agent: str | None = None) -> HookEvent:
+    """`agent`: the name of the subagent that wants to stop."""
+    return HookEvent(
+        event="Stop" if agent is None else "SubagentStop",
+        subject=agent or "",
+        fields={"stop_hook_active": is_again, "last_assistant_message": last_message},
+    )
+
+
+def subagent_started(agent: str) -> HookEvent:
+    return HookEvent(event="SubagentStart", subject=agent)
+
+
+def stop_failed(reason: str, detail: str | None) -> HookEvent:
+    return HookEvent(
+        event="StopFailure", subject=reason, fields={"error": reason, "error_details": detail or ""}
+    )
+
+
+def before_compact(wanted: CompactionRequested | None = None) -> HookEvent:
+    trigger = "auto" if wanted is None else "manual"
+    instructions = (wanted.instructions if wanted is not None else None) or ""
+    return HookEvent(
+        event="PreCompact",
+        subject=trigger,
+        fields={"trigger": trigger, "custom_instructions": instructions},
+    )
+
+
+def after_compact(wanted: CompactionRequested | None = None) -> HookEvent:
+    trigger = "auto" if wanted is None else "manual"
+    return HookEvent(event="PostCompact", subject=trigger, fields={"trigger": trigger})

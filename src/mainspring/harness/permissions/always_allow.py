@@ -1,0 +1,65 @@
+"""The rule that "always allow" adds for a call: narrow, and shown before it is added."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from mainspring.core.errors import InvalidInput
+from mainspring.core.events import PermissionUpdate, RuleText
+from mainspring.harness.permissions.bash import suggest_rule
+from mainspring.harness.permissions.gitignore import escape_path
+from mainspring.harness.permissions.rule import parse_rule, rule_text
+from mainspring.harness.permissions.tool_names import (
+    EDIT_TOOLS,
+    READ_TOOLS,
+    SHELL_TOOLS,
+    canonical_name,
+    claude_code_name,
+)
+
+
+def always_allow_rule(tool: str, given: Mapping[str, object]) -> RuleText | None:
+    """`None` if no rule that is narrow enough would cover it."""
+    name = canonical_name(tool)
+    if name in SHELL_TOOLS:
+        return _command(str(given.get("command", "")))
+    if name in EDIT_TOOLS or name in READ_TOOLS:
+        return _folder(name, given)
+    if name == "web_fetch":
+        return _host(str(given.get("url", "")))
+    return RuleText(tool_name=claude_code_name(name))
+
+
+def _host(url: str) -> RuleText | None:
+    try:
+        host = urlsplit(url).hostname
+        rule = RuleText(tool_name="WebFetch", rule_content=f"domain:{host or ''}")
+        parse_rule(rule_text(rule), behavior="allow")
+    except (ValueError, InvalidInput):  # an address of numbers, or none at all
+        return None
+    return rule
+
+
+def _command(command: str) -> RuleText | None:
+    pattern = suggest_rule(command)
+    return None if pattern is None else RuleText(tool_name="Bash", rule_content=pattern)
+
+
+def _folder(name: str, given: Mapping[str, object]) -> RuleText | None:
+    """The folder that a file is in, or that is searched, and what is below it."""
+    path = given.get("file_path") or given.get("path")
+    if not isinstance(path, str) or not path:
+        return None
+    folder = (path if name in ("glob", "grep") else posixpath.dirname(path)).rstrip("/")
+    if path.startswith("/") and not folder:
+        return None  # all there is
+    literal = escape_path(folder or ".")
+    whole = f"/{literal}/**" if literal.startswith("/") else f"{literal}/**"
+    return RuleText(tool_name="Edit" if name in EDIT_TOOLS else "Read", rule_content=whole)
+
+
+def rule_update(rule: RuleText) -> PermissionUpdate:
+    """The update that adds it to a session."""
+    return PermissionUpdate(type="addRules", rules=(rule,), behavior="allow")

@@ -1,0 +1,308 @@
+"""Which files a command reads, from the program tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from mainspring.harness.permissions.bash.command import Command, Word, word_set
+from mainspring.harness.permissions.bash.git_commands import (
+    git_reads,
+    is_git_read_only,
+    without_messages,
+)
+from mainspring.harness.permissions.bash.option_tables import (
+    ParsedArguments,
+    literal_word,
+    option_table,
+    parse_arguments,
+)
+from mainspring.harness.permissions.bash.program_tables import (
+    AWK,
+    COPYING,
+    FIND_FILES,
+    PROGRAMS,
+    SED,
+    SHORT_VERSIONS,
+    SILENT,
+    VERSIONED,
+    XARGS,
+)
+from mainspring.harness.permissions.bash.scripts import (
+    is_awk_program_pure,
+    is_jq_program_pure,
+    is_sed_script_pure,
+    program_texts,
+)
+from mainspring.harness.permissions.bash.system_program_tables import SUBCOMMANDS
+
+_FOLDERS = ("/bin/", "/usr/bin/")
+_MAX_GUESSES = 200
+_FOLLOWING: dict[str, tuple[str, ...]] = {
+    "diff": ("-r", "--recursive"),
+    "du": ("-L", "--dereference"),
+    "egrep": ("-R", "--dereference-recursive"),
+    "fd": ("-L", "--follow"),
+    "fgrep": ("-R", "--dereference-recursive"),
+    "grep": ("-R", "--dereference-recursive"),
+    "rg": ("-L",),
+    "tree": ("-l",),
+}
+"""Options by which links in a folder are followed, wherever they lead."""
+_EXPANDING = word_set("c++filt lsof nm objdump readelf size strings unzip xmllint zipinfo")
+_WITH_SUBCOMMANDS = frozenset(first for first, *_ in SUBCOMMANDS)
+_FILE_TESTS = re.compile(r"-[bcdefgGhkLNOprsSuwx]")
+_FILE_COMPARISONS = word_set("-nt -ot -ef")
+_RECURSIVE = re.compile(r"-[a-zA-Z]*[rRa][a-zA-Z]*|--(?:recursive|archive)")
+_TAR = re.compile(r"-?[tvzjJ]*t[tvzjJ]*f")
+_NAMES = re.compile(r"[\w./~-]+")
+ReadsAnalyzer: TypeAlias = "Callable[[tuple[Word, ...]], FileReads | None]"
+
+
+@dataclass(slots=True)
+class FileReads:
+    files: list[Word] = field(default_factory=list[Word])
+    """What it names. Where its options are not known: what looks like a path."""
+    trees: list[Word] = field(default_factory=list[Word])
+    """Folders that it reads with all that is in them."""
+    guesses: list[Word] = field(default_factory=list[Word])
+    """Words that may be files, of a program or options that are not known."""
+    is_known: bool = True
+    """Whether it reads nothing else."""
+    shows_history: bool = False
+    """Whether it shows files out of git's objects, and which cannot be told."""
+    is_dynamic: bool = False
+    """Whether a word that only bash can tell may be a file, or an option that names one; or the
+    options of a program that reads are not known, which may name files in a file."""
+
+
+def system_program(command: Command) -> str:
+    """The program, if it is the system's own and not one in some folder."""
+    name = command.name
+    return name.removeprefix("/usr").removeprefix("/bin/") if name.startswith(_FOLDERS) else name
+
+
+def find_table(command: Command) -> tuple[str, tuple[Word, ...]] | None:
+    """The table for a command, and the arguments that it is for."""
+    name, arguments = system_program(command), command.words[1:]
+    if name in _EXPANDING and any(_is_expanded(name, argument.pathlike) for argument in arguments):
+        return None
+    generic = name.removesuffix("3")
+    if generic in _WITH_SUBCOMMANDS:
+        values = (generic, *(argument.value or "" for argument in arguments[:3]))
+        for length in (1, 2, 3, 4):
+            if values[:length] in SUBCOMMANDS:
+                return SUBCOMMANDS[values[:length]], arguments[length - 1 :]
+    return (PROGRAMS[name], arguments) if name in PROGRAMS else None
+
+
+def asks_version(name: str, arguments: tuple[Word, ...]) -> bool:
+    """`npm --version` and its like, of programs that are known; `./x --version` runs x."""
+    asked = arguments[0].value if len(arguments) == 1 else None
+    if asked in {"--version", "--help"}:
+        return name in VERSIONED
+    return name in SHORT_VERSIONS.get(asked or "", frozenset())
+
+
+def _is_expanded(name: str, text: str) -> bool:
+    """By the program itself: `strings @file` takes arguments from a file, unzip knows globs, and
+    `lsof -i@host` asks who that is."""
+    if name in {"unzip", "zipinfo"}:
+        return any(item in text for item in "*?[")
+    if name == "xmllint":
+        return re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", text) is not None  # it fetches URLs
+    return "@" in text
+
+
+def file_reads(command: Command) -> FileReads:
+    name, arguments = system_program(command), command.words[1:]
+    if name in SILENT or asks_version(name, arguments):
+        return FileReads()
+    special = _SPECIAL.get(name)
+    found = special(arguments) if special else _by_table(command)
+    if found is not None:
+        return found
+    if name in COPYING:
+        return _copied_files(name, arguments)
+    texts = [redirect.target for redirect in command.redirects if redirect.operator == "<<<"]
+    unknown = _unknown_program((*arguments, *texts))
+    unknown.is_dynamic = name in PROGRAMS or name in _SCRIPTED
+    return unknown
+
+
+def _by_table(command: Command) -> FileReads | None:
+    found = find_table(command)
+    if found is None:
+        return None
+    spec, arguments = found
+    kinds = option_table(spec).words
+    if "free" in kinds:
+        return FileReads()
+    line = parse_arguments(arguments, spec)
+    if line is None:
+        return None
+    known = _by_kind(spec, line)
+    known.is_dynamic |= line.has(*_FOLLOWING.get(system_program(command), ()))
+    return known
+
+
+def _by_kind(spec: str, parsed_arguments: ParsedArguments) -> FileReads:
+    known = option_table(spec)
+    operands = parsed_arguments.operands
+    if "pattern" in known.words and not parsed_arguments.has(*known.scripts, *_pattern_files(spec)):
+        operands = operands[1:]
+    files = [] if known.words & {"text", "none"} else operands
+    found = FileReads(files=[*files, *parsed_arguments.values(*known.files)])
+    found.is_dynamic = "text" not in known.words and any(
+        map(_may_expand, parsed_arguments.operands)
+    )
+    is_recursive = "tree" in known.words or parsed_arguments.has(*known.recursive)
+    if is_recursive and not parsed_arguments.has("--files", "--type-list", "--version"):
+        found.trees = operands or [literal_word(".")]
+    return found
+
+
+def _pattern_files(spec: str) -> set[str]:
+    """`-f patterns`: then there is no pattern among the operands."""
+    return {"-f", "--file"} & option_table(spec).files
+
+
+def _may_expand(word: Word) -> bool:
+    """Than one word, or another option."""
+    return word.value is None and (word.many or word.optionlike) and not word.is_process
+
+
+def _copied_files(name: str, arguments: Sequence[Word]) -> FileReads:
+    operands = [argument for argument in arguments if not (argument.value or "").startswith("-")]
+    values = [
+        _after_equals(argument) for argument in arguments if (argument.value or "").startswith("--")
+    ]
+    found = FileReads(files=[*operands, *(value for value in values if value)])
+    found.is_dynamic = any(map(_may_expand, arguments))
+    if name == "mv" or (
+        name == "cp" and any(_RECURSIVE.fullmatch(argument.value or "-r") for argument in arguments)
+    ):
+        found.trees = operands
+    return found
+
+
+def _after_equals(word: Word) -> Word | None:
+    value = (word.value or "").partition("=")[2]
+    return literal_word(value) if value else None
+
+
+def _unknown_program(arguments: Sequence[Word]) -> FileReads:
+    """As far as the text tells: what looks like a path is one, any other name may be a file."""
+    found = FileReads(is_known=False)
+    found.files = [word for word in arguments if word.value is None and not word.is_process]
+    guesses: dict[str, None] = {}
+    for value in dict.fromkeys(part for word in arguments for part in _values(word.value or "")):
+        is_path = "/" in value or value.startswith(("~", "."))
+        if is_path:
+            found.files.append(literal_word(value))
+        else:
+            guesses[value] = None
+        guesses.update(dict.fromkeys(_NAMES.findall(value)))
+    found.guesses = [literal_word(guess) for guess in list(guesses)[:_MAX_GUESSES]]
+    return found
+
+
+def _values(word: str) -> Iterator[str]:
+    """A word, or the values that it may have if it is an option: `-fX`, `--file=X`, `if=X`."""
+    if word.startswith("-") and not word.startswith("--"):
+        yield from (word[at:] for at in range(2, min(len(word), 32)))
+    elif word and not word.startswith("-"):
+        yield word
+    _, equals, value = word.partition("=")
+    if equals and value:
+        yield value
+
+
+def _find(arguments: tuple[Word, ...]) -> FileReads:
+    found = FileReads()
+    roots = True
+    for at, word in enumerate(arguments):
+        value = word.value or ""
+        if roots and re.fullmatch(r"-[HLP]|-O[0-3]", value):
+            continue
+        if value.startswith(("-", "(", ")", "!", ",")):
+            roots = False
+        if roots:
+            found.files.append(word)
+        elif value in FIND_FILES:
+            found.files.extend(arguments[at + 1 : at + 2])
+    lists = any(word.value in {"-files0-from", "-L", "-follow"} for word in arguments)
+    found.is_dynamic = lists or any(map(_may_expand, found.files))
+    return found
+
+
+def _test(arguments: tuple[Word, ...]) -> FileReads:
+    found = FileReads()
+    for at, word in enumerate(arguments):
+        if _FILE_TESTS.fullmatch(word.value or ""):
+            found.files.extend(arguments[at + 1 : at + 2])
+        elif word.value in _FILE_COMPARISONS:
+            found.files.extend((*arguments[max(0, at - 1) : at], *arguments[at + 1 : at + 2]))
+    return found
+
+
+def _git(arguments: tuple[Word, ...]) -> FileReads:
+    found = git_reads(arguments)
+    known = FileReads(files=found.files, trees=found.trees, shows_history=found.unlimited)
+    if found.unlimited or not is_git_read_only(arguments):
+        guessed = _unknown_program(without_messages(arguments))
+        known.files.extend(guessed.files)
+        known.guesses = guessed.guesses
+    return known
+
+
+def _tar(arguments: tuple[Word, ...]) -> FileReads | None:
+    return FileReads(files=[arguments[1]]) if lists_archive(arguments) else None
+
+
+def lists_archive(arguments: Sequence[Word]) -> bool:
+    """`tar tf file`; a name with a colon is a file on another machine."""
+    if len(arguments) < 2 or not _TAR.fullmatch(arguments[0].value or ""):
+        return False
+    archive = arguments[1].value or ":"
+    return ":" not in archive and not any(argument.optionlike for argument in arguments[1:])
+
+
+def _table_reader(
+    spec: str, is_harmless: Callable[[str | None], bool] | None = None
+) -> ReadsAnalyzer:
+    """Read by a table; where the program text may do more, what it names may be a file."""
+
+    def read(arguments: tuple[Word, ...]) -> FileReads | None:
+        line = parse_arguments(arguments, spec)
+        if line is None:
+            return None
+        found = _by_kind(spec, line)
+        scripts = program_texts(spec, line) if is_harmless else []
+        for script in scripts:
+            if is_harmless and not is_harmless(script.value):
+                found.is_dynamic = True
+                found.guesses.extend(map(literal_word, _NAMES.findall(script.value or "")))
+        return found
+
+    return read
+
+
+_SCRIPTED = word_set("awk gawk mawk sed")
+_SPECIAL: dict[str, ReadsAnalyzer] = {
+    "[": _test,
+    "[[": _test,
+    "awk": _table_reader(AWK, is_awk_program_pure),
+    "find": _find,
+    "gawk": _table_reader(AWK, is_awk_program_pure),
+    "git": _git,
+    "jq": _table_reader(PROGRAMS["jq"], is_jq_program_pure),
+    "mawk": _table_reader(AWK, is_awk_program_pure),
+    "yq": _table_reader(PROGRAMS["yq"], is_jq_program_pure),
+    "sed": _table_reader(f"{SED} -i? --in-place?", is_sed_script_pure),
+    "tar": _tar,
+    "test": _test,
+    "xargs": _table_reader(XARGS),
+}

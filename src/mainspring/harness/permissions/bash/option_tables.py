@@ -1,0 +1,164 @@
+"""Parses command-line arguments by a table of options; an option outside the table makes the
+line unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+from mainspring.harness.permissions.bash.command import Word
+
+_MARKS = "=<~?*"
+
+
+@dataclass(frozen=True, slots=True)
+class OptionTable:
+    """Read from a text of tokens. `-abc` are flags. A mark behind an option says what it takes:
+    `-n=` a plain value, `-n==` two of them, `-f<` a file that is read, `-e~` the program text or
+    pattern that else is the first operand, `--long?` maybe a value (attached). `-r*` is a flag by
+    which folders are read with all that is in them. `-#` is a number; `+` means that options end
+    at the first operand; `any` that no option of the program does harm, so that a word which only
+    bash can tell may be one. Other words are for the caller: they say what operands are.
+    """
+
+    flags: frozenset[str]
+    valued: frozenset[str]
+    pairs: frozenset[str]
+    optional: frozenset[str]
+    files: frozenset[str]
+    scripts: frozenset[str]
+    recursive: frozenset[str]
+    words: frozenset[str]
+    """Tokens that are no options."""
+
+
+@dataclass(slots=True)
+class ParsedArguments:
+    """A command's arguments, understood."""
+
+    options: list[tuple[str, Word | None]] = field(default_factory=list[tuple[str, Word | None]])
+    operands: list[Word] = field(default_factory=list[Word])
+    operands_before_dashes: int | None = None
+    """How many stand before `--`, if there is one."""
+
+    def has(self, *names: str) -> bool:
+        return any(name in names for name, _ in self.options)
+
+    def values(self, *names: str) -> list[Word]:
+        return [value for name, value in self.options if name in names and value is not None]
+
+
+@cache
+def option_table(spec: str) -> OptionTable:
+    marked: dict[str, set[str]] = {mark: set() for mark in ("", "=", "==", "<", "~", "?", "*")}
+    words: set[str] = set()
+    for token in spec.split():
+        name = token.rstrip(_MARKS)
+        mark = token[len(name) :]
+        if not token.startswith("-") or token == "-#":
+            words.add(token)
+        elif mark or token.startswith("--"):
+            marked[mark].add(name)
+        else:
+            marked[""].update(f"-{letter}" for letter in token[1:])
+    return OptionTable(
+        flags=frozenset(marked[""] | marked["*"]),
+        valued=frozenset(marked["="] | marked["<"] | marked["~"]),
+        pairs=frozenset(marked["=="]),
+        optional=frozenset(marked["?"]),
+        files=frozenset(marked["<"]),
+        scripts=frozenset(marked["~"]),
+        recursive=frozenset(marked["*"]),
+        words=frozenset(words),
+    )
+
+
+def parse_arguments(arguments: Sequence[Word], spec: str) -> ParsedArguments | None:
+    """None if there is an option outside the table, or a word that may turn out to be one.
+
+    An abbreviated long option counts as one outside the table: which it stands for depends on all
+    that the program has, in the version at hand.
+    """
+    known, line = option_table(spec), ParsedArguments()
+    waiting = list(reversed(arguments))
+    while waiting:
+        word = waiting.pop()
+        if word.value == "--":
+            line.operands_before_dashes = len(line.operands)
+            line.operands.extend(reversed(waiting))
+            return line
+        is_option = word.optionlike and word.value != "-"
+        if not is_option or (word.value is None and "any" in known.words):
+            line.operands.append(word)
+            if "+" in known.words:
+                line.operands.extend(reversed(waiting))
+                return line
+        elif word.value is None or not _option(word.value, waiting, known, line):
+            return None
+    return line
+
+
+def _option(
+    value: str, waiting: list[Word], known: OptionTable, parsed_arguments: ParsedArguments
+) -> bool:
+    if "-#" in known.words and re.fullmatch(r"-[0-9]+", value):
+        parsed_arguments.options.append(("-#", literal_word(value[1:])))
+        return True
+    if value.startswith("--"):
+        return _long(value, waiting, known, parsed_arguments)
+    return _short(value, waiting, known, parsed_arguments)
+
+
+def _long(
+    value: str, waiting: list[Word], known: OptionTable, parsed_arguments: ParsedArguments
+) -> bool:
+    name, equals, attached = value.partition("=")
+    if equals and name in known.valued | known.optional:
+        parsed_arguments.options.append((name, literal_word(attached)))
+        return True
+    if not equals and name in known.flags | known.optional:
+        parsed_arguments.options.append((name, None))
+        return True
+    if not equals and name in known.pairs:
+        return _takes_next(name, waiting, parsed_arguments) and _takes_next(
+            name, waiting, parsed_arguments
+        )
+    return not equals and name in known.valued and _takes_next(name, waiting, parsed_arguments)
+
+
+def _short(
+    value: str, waiting: list[Word], known: OptionTable, parsed_arguments: ParsedArguments
+) -> bool:
+    for at, letter in enumerate(value[1:], start=1):
+        name, attached = f"-{letter}", value[at + 1 :]
+        if name in known.flags:
+            if attached and "unbundled" in known.words:
+                return False
+            parsed_arguments.options.append((name, None))
+        elif name in known.optional or (name in known.valued and attached):
+            parsed_arguments.options.append((name, literal_word(attached)))
+            return True
+        else:
+            return name in known.valued and _takes_next(name, waiting, parsed_arguments)
+    return True
+
+
+def _takes_next(name: str, waiting: list[Word], parsed_arguments: ParsedArguments) -> bool:
+    if not waiting or waiting[-1].many:
+        return False
+    parsed_arguments.options.append((name, waiting.pop()))
+    return True
+
+
+def literal_word(value: str) -> Word:
+    """A word that says what it is."""
+    return Word(
+        source=value,
+        value=value,
+        pathlike=value,
+        optionlike=value.startswith("-"),
+        many=False,
+    )

@@ -1,0 +1,226 @@
+"""Matches the content of a Bash rule, such as `npm test *`, against a shell text."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from typing import Literal, TypeAlias
+
+from mainspring.harness.permissions.bash.ansi_c import decode_ansi_c
+from mainspring.harness.permissions.bash.command import Command, UnclearCommands, Word
+from mainspring.harness.permissions.bash.command_analysis import (
+    is_read_only,
+    opens_connection,
+    runs_git_elsewhere,
+)
+from mainspring.harness.permissions.bash.command_parser import parse_commands
+from mainspring.harness.permissions.bash.effects import basename
+from mainspring.harness.permissions.bash.hazards import is_harmless
+from mainspring.harness.permissions.bash.risky_options import risky_words
+from mainspring.harness.permissions.bash.wrappers import is_opaque_wrapper
+
+Behavior: TypeAlias = Literal["allow", "ask", "deny"]
+
+_ANSI_C = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
+_EXPANSION = re.compile(r"[$`*?\[{~]")
+_MAX_SKIPPED = 8
+
+
+def rule_matches(pattern: str, text: str, *, behavior: Behavior) -> bool:
+    """Whether one rule speaks for `text`.
+
+    allow: each of its commands matches `pattern` (see `covered` to combine rules). ask, deny: any
+    of them does, whatever the quoting, wrapper, `VAR=` prefix or path it hides behind; what cannot
+    be split is searched as text, liberally.
+    """
+    found = parse_commands(text)
+    if behavior != "allow":
+        by_command = any(_matches_any_spelling(pattern, command) for command in found.commands)
+        return by_command or (isinstance(found, UnclearCommands) and _mentions(pattern, text))
+    if isinstance(found, UnclearCommands):
+        return False
+    if _is_same(pattern, text):
+        return True
+    spoken = [command for command in found.commands if command.words or not is_read_only(command)]
+    return bool(spoken) and all(_allows(pattern, item) for item in spoken)
+
+
+def is_covered(patterns: Sequence[str], text: str, *, foreign_git: bool | None = None) -> bool:
+    """Whether every command of `text` is allowed by one of `patterns`, or is read-only.
+
+    foreign_git: see `Verdict`; None: by the text alone.
+    """
+    found = parse_commands(text)
+    if isinstance(found, UnclearCommands):
+        return False
+    if any(_is_same(pattern, text) for pattern in patterns):
+        return True
+    is_foreign = runs_git_elsewhere(found.commands) if foreign_git is None else foreign_git
+    return all(
+        any(
+            _allows(pattern, command)
+            for pattern in _applicable_patterns(patterns, command, is_foreign)
+        )
+        for command in found.commands
+        if not is_read_only(command) or (is_foreign and basename(command) == "git")
+    )
+
+
+def _applicable_patterns(
+    patterns: Sequence[str], command: Command, is_foreign: bool
+) -> Sequence[str]:
+    """A rule for git is one for the trusted repository, unless it has the very words."""
+    if not (is_foreign and basename(command) == "git"):
+        return patterns
+    return [pattern for pattern in patterns if "*" not in pattern]
+
+
+def might_match(pattern: str, text: str) -> bool:
+    """Whether a rule may turn out to speak for `text`, once bash has expanded its words."""
+    return any(_might_be(pattern, command) for command in parse_commands(text).commands)
+
+
+def _might_be(pattern: str, command: Command) -> bool:
+    wanted = pattern.removesuffix(":*").partition("*")[0].split()
+    words = list(command.words)
+    if not any(word.value is None for word in words):
+        return False
+    if not wanted:
+        return True
+    if wanted[0] not in {basename(command), command.name}:
+        return False
+    has_options = len(words) > 1 and (words[1].value or "-").startswith("-")
+    ends = range(1, min(len(words), _MAX_SKIPPED) + 1 if has_options else 2)
+    return any(_might_follow(wanted[1:], words[at:]) for at in ends)
+
+
+def _might_follow(wanted: Sequence[str], words: Sequence[Word]) -> bool:
+    """Only if bash makes one of them what is wanted."""
+    for want, word in zip(wanted, words, strict=False):
+        if word.value is None and word.many and _could_be(word, want):
+            return True
+        if not _could_be(word, want):
+            return False
+    return len(words) >= len(wanted) and any(item.value is None for item in words[: len(wanted)])
+
+
+def _could_be(word: Word, want: str) -> bool:
+    if word.value is not None:
+        return word.value == want
+    return want.startswith(_EXPANSION.split(word.pathlike, maxsplit=1)[0])
+
+
+def _is_same(pattern: str, text: str) -> bool:
+    """Someone approved this very text: no wildcard, so nothing is left to reading it."""
+    return "*" not in pattern and pattern.strip() == text.strip()
+
+
+def _allows(pattern: str, command: Command) -> bool:
+    if any(
+        redirect.access == "write" or opens_connection(redirect) for redirect in command.redirects
+    ):
+        return False
+    if not any(
+        _matches_allowed_text(pattern, text)
+        for text in (_text_for_allow(command), _source_text(command))
+    ):
+        return False
+    if "*" not in pattern:
+        return True
+    return not is_opaque_wrapper(command) and all(
+        _is_named(word.value or word.source, pattern) for word in risky_words(command)
+    )
+
+
+def _matches_allowed_text(pattern: str, text: str) -> bool:
+    """`* --version` allows any command with that, not any words before it."""
+    if pattern.startswith("* "):
+        return _fits(pattern[2:], text.partition(" ")[2])
+    return _fits(pattern, text)
+
+
+def _text_for_allow(command: Command) -> str:
+    """Its text, without the assignments that change nothing of importance."""
+    if all(is_harmless(assignment) for assignment in command.assignments):
+        return Command(command.words).text
+    return command.text
+
+
+def _source_text(command: Command) -> str:
+    if command.assignments:
+        return command.text
+    return " ".join(word.source for word in command.words if word.source)
+
+
+def _is_named(word: str, pattern: str) -> bool:
+    names = {item.partition("=")[0] for item in pattern.split() if "*" not in item}
+    return word.partition("=")[0] in names
+
+
+def _fits(pattern: str, text: str) -> bool:
+    """`*` is any text; ` *` at the end is nothing or a further word; `:*` there is the same."""
+    if pattern.endswith(":*"):
+        pattern = pattern[:-2] + " *"
+    if pattern.endswith(" *") and pattern != " *":
+        stem = pattern[:-2]
+        return _globs(stem, text) or _globs(stem + " *", text)
+    return _globs(pattern, text)
+
+
+def _globs(pattern: str, text: str) -> bool:
+    first, *rest = pattern.split("*")
+    if not rest:
+        return pattern == text
+    *middle, last = rest
+    if not text.startswith(first) or len(text) < len(first) + len(last):
+        return False
+    at, end = len(first), len(text) - len(last)
+    for part in middle:
+        at = text.find(part, at, end)
+        if at < 0:
+            return False
+        at += len(part)
+    return at <= end and text.endswith(last)
+
+
+def _matches_any_spelling(pattern: str, command: Command) -> bool:
+    return any(_fits(pattern, spelling) for spelling in _spellings(command))
+
+
+def _spellings(command: Command) -> Iterator[str]:
+    """All the ways to write what is the same to those who forbid it."""
+    yield command.text
+    yield " ".join([*command.wrappers, command.text])
+    redirected = [
+        f"{redirect.operator} {redirect.target.pathlike}" for redirect in command.redirects
+    ]
+    bare = Command(command.words)
+    yield " ".join([bare.text, *redirected])
+    if not command.words:
+        return
+    for name in dict.fromkeys((command.words[0].pathlike, basename(command))):
+        words = [word.pathlike for word in command.words[1:]]
+        yield " ".join([name, *(word.text for word in command.words[1:] if word.source)])
+        yield " ".join([name, *(word.source for word in command.words[1:] if word.source)])
+        yield " ".join([name, *words])
+        # `git -C elsewhere push` is a push.
+        if words and words[0].startswith("-"):
+            for skipped in range(1, min(len(words), _MAX_SKIPPED)):
+                yield " ".join([name, *words[skipped:]])
+
+
+def _mentions(pattern: str, text: str) -> bool:
+    """All the rule's words are somewhere in the text, in order, once disguises are off."""
+    plain = unicodedata.normalize("NFKC", text)
+    plain = "".join(char for char in plain if unicodedata.category(char) != "Cf")
+    plain = _ANSI_C.sub(lambda quoted: decode_ansi_c(quoted[1]) or "", plain)
+    plain = re.sub(r"\\\n|[\\'\"]", "", plain)
+    plain = re.sub(r"\$\{?IFS\}?|\$\{[\w@*#?!]+:?[-=+]|[,{}]", " ", plain)
+    at = 0
+    for word in re.split(r"[*\s]+", pattern.removesuffix(":*")):
+        found = re.compile(rf"(?<![\w-]){re.escape(word)}(?![\w-])").search(plain, at)
+        if word and found is None:
+            return False
+        at = found.end() if word and found else at
+    return True

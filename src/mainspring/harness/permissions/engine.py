@@ -1,0 +1,205 @@
+"""The permission engine of one session: hooks first, then rules and modes, then the classifier,
+and people last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from mainspring.core.clock import Clock
+from mainspring.core.envelope import KnownPayload
+from mainspring.core.errors import InvalidInput
+from mainspring.core.events import PermissionUpdate, PermissionUpdated
+from mainspring.core.hook import HookEvent, HookResult, Hooks, NoHooks
+from mainspring.core.tool import Call, Tool, Traits
+from mainspring.harness import hook_events
+from mainspring.harness.authorizer import Decision
+from mainspring.harness.permissions import classifier as classify
+from mainspring.harness.permissions.call_analysis import CallLocation, analyze_call, location_after
+from mainspring.harness.permissions.decide import PROTECTED, decide, with_ask_target
+from mainspring.harness.permissions.grant_state import CLASSIFIER, GrantState, apply, check_updates
+from mainspring.harness.permissions.policy import Mode, Policy, stricter_mode, with_skill_rules
+from mainspring.harness.state.thread import Thread
+from mainspring.harness.stop_reasons import Continue, Ended
+
+NOBODY_TO_ASK = (
+    "Nobody is there to allow it: leave it as it is, go on with the rest, and tell the user what to"
+    " change there (or to run this again with --allow-protected and that path)"
+)
+Classifier: TypeAlias = Callable[[str, str], Awaitable[tuple[str, tuple[KnownPayload, ...]]]]
+"""A system prompt and a question, to a model's answer and what the log has to know of it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class PermissionEngine:
+    thread: Thread
+    policy: Policy
+    location: Callable[[], CallLocation]
+    """Where a call would run, as things stand."""
+    clock: Clock
+    is_sandboxed: bool
+    hooks: Hooks = field(default_factory=NoHooks)
+    classifier: Classifier | None = None
+    is_headless: bool = False
+    """Nobody can be asked: changes to protected paths are denied at once."""
+    ceiling: Mode | None = None
+    """The freest mode that may hold: a subagent's own, whatever the session's is."""
+    on_compaction: Callable[[], None] = lambda: None
+    """What was shown to the model may soon be gone."""
+    _grant_state: GrantState = field(default_factory=GrantState, init=False)
+    _seen: int = field(default=0, init=False)
+
+    @property
+    def grant_state(self) -> GrantState:
+        """What has been granted, revoked and counted in this session, up to now; for a subagent,
+        with the mode that holds for it."""
+        standing = self._fold_grants()
+        return standing if self.ceiling is None else replace(standing, mode=self.mode)
+
+    def _fold_grants(self) -> GrantState:
+        events = self.thread.session_state.permissions
+        for payload in events[self._seen :]:
+            self._grant_state = apply(self._grant_state, payload)
+        self._seen = len(events)
+        return self._grant_state
+
+    @property
+    def mode(self) -> Mode:
+        mode = self._fold_grants().mode or self.policy.mode or "default"
+        return mode if self.ceiling is None else stricter_mode(mode, self.ceiling)
+
+    async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
+        hook_result = await self.hooks.run(hook_events.before_tool(call))
+        if hook_result.permission == "deny" or hook_result.blocked:
+            reason = hook_result.reason or "a hook said no"
+            return _with_hook_output(
+                hook_result, Decision(decision="deny", gate="hook", reason=reason)
+            )
+        if hook_result.updated_input is not None:
+            call = replace(call, input=tool.normalize_input(hook_result.updated_input))
+            traits = tool.traits(hook_result.updated_input)
+        decision = self._with_ask_target(
+            _apply_hook_permission(hook_result, self._decide(call, traits))
+        )
+        if decision.decision == "ask":
+            decision = await self._ask(call, tool, decision)
+        return _with_hook_output(hook_result, decision)
+
+    def _with_ask_target(self, decision: Decision) -> Decision:
+        decision = with_ask_target(decision, self.mode)
+        is_askable = decision.decision == "ask" and not self.is_headless
+        if decision.rule != PROTECTED or is_askable:
+            return decision
+        reason = f"{decision.reason}. {NOBODY_TO_ASK}"
+        return replace(decision, decision="deny", reason=reason)
+
+    def still_forbidden(self, call: Call, traits: Traits) -> Decision | None:
+        decision = self._decide(call, traits)
+        return decision if decision.decision == "deny" else None
+
+    def _decide(self, call: Call, traits: Traits) -> Decision:
+        place = location_after(self.thread.session_state.commands, self.location())
+        judged = analyze_call(call.name, call.input, traits, place)
+        return decide(
+            judged,
+            self._policy_for(call),
+            self.grant_state,
+            now=self.clock(),
+            is_sandboxed=self.is_sandboxed,
+        )
+
+    def _policy_for(self, call: Call) -> Policy:
+        """With what skills say that the thread uses in this run; they speak for no other."""
+        used = self.thread.session_state.skills if call.thread_id == self.thread.id else ()
+        return with_skill_rules(self.policy, used)
+
+    async def _ask(self, call: Call, tool: Tool, decision: Decision) -> Decision:
+        """Before a person is asked: the classifier, where the mode says so, and hooks."""
+        if decision.asks == "classifier" and self.classifier is not None:
+            return await self._classify(call, self.classifier)
+        hook_result = await self.hooks.run(hook_events.permission_requested(call, decision.reason))
+        said = decision
+        if hook_result.permission == "deny" or hook_result.blocked:
+            reason = hook_result.reason or "a hook said no"
+            said = Decision(decision="deny", gate="hook", reason=reason)
+        elif hook_result.permission == "allow":
+            changed = hook_result.updated_input
+            if changed is not None:  # what it has made of the call is judged like the call
+                call = replace(call, input=tool.normalize_input(changed))
+                decision = self._with_ask_target(self._decide(call, tool.traits(changed)))
+            allowed = Decision(decision="allow", gate="hook", reason=hook_result.reason)
+            is_open = decision.decision == "ask" and decision.gate not in (
+                "rule",
+                "guardrail",
+            )
+            said = replace(allowed if is_open else decision, updated_input=changed)
+        return _with_hook_output(replace(hook_result, updated_input=None), said)
+
+    async def _classify(self, call: Call, classifier: Classifier) -> Decision:
+        asking = self.thread.round.get(call.id)
+        done = [
+            classify.ProposedCall(name, given)
+            for name, given in self.thread.session_state.calls
+            if asking is None or given is not asking.input
+        ]
+        asked = classify.classifier_prompt(
+            self.thread.session_state.prompts, done, classify.ProposedCall(call.name, call.input)
+        )
+        said, facts = await classifier(classify.SYSTEM, asked)
+        answer = classify.parse_answer(said)
+        return Decision(
+            facts=facts,
+            decision="allow" if answer.is_allowed else "deny",
+            gate="mode",
+            rule=CLASSIFIER,
+            reason=answer.reason,
+        )
+
+    async def run_hooks(self, thread: Thread, hook_event: HookEvent) -> HookResult:
+        return await self.hooks.run(hook_event)
+
+    async def after_round(self, thread: Thread) -> Ended | None:
+        return None
+
+    async def before_stop(self, thread: Thread) -> Continue | Ended | None:
+        return None
+
+    async def before_compact(self, thread: Thread) -> None:
+        self.on_compaction()
+
+
+def _apply_hook_permission(result: HookResult, decision: Decision) -> Decision:
+    """A hook may be stricter than the rules; it is laxer only where no rule says anything."""
+    if decision.decision == "deny":
+        return decision
+    is_settled = decision.decision == "ask" and decision.gate in ("rule", "guardrail")
+    if result.permission in ("ask", "defer") and not is_settled:
+        return Decision(decision="ask", gate="hook", reason=result.reason or decision.reason)
+    if result.permission == "allow" and decision.decision == "ask" and not is_settled:
+        return Decision(decision="allow", gate="hook", reason=result.reason)
+    return decision
+
+
+def _with_hook_output(result: HookResult, decision: Decision) -> Decision:
+    """The decision, and all that hooks said on the way to it."""
+    facts: list[KnownPayload] = [*result.hook_runs]
+    if result.updates and _are_valid_updates(result.updates):
+        facts.append(PermissionUpdated(updates=result.updates, by="hook"))
+    updated = decision.updated_input
+    return replace(
+        decision,
+        updated_input=result.updated_input if updated is None else updated,
+        context=(*result.context, *decision.context),
+        stop=decision.stop or result.stop,
+        facts=(*facts, *decision.facts),
+    )
+
+
+def _are_valid_updates(updates: tuple[PermissionUpdate, ...]) -> bool:
+    try:
+        check_updates(updates)
+    except InvalidInput:
+        return False  # what cannot be understood gives no leave
+    return True

@@ -1,0 +1,83 @@
+"""Rules that might forbid a command although its text alone does not show it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from mainspring.harness.permissions import bash
+from mainspring.harness.permissions.bash import CommandAnalysis
+from mainspring.harness.permissions.call_analysis import AnalyzedCall
+from mainspring.harness.permissions.path_rules import PatternRoots, forbids_path, may_forbid_below
+from mainspring.harness.permissions.rule import Rule
+from mainspring.harness.permissions.tool_names import READ_TOOLS
+
+
+@dataclass(frozen=True, slots=True)
+class PossibleMatch:
+    text: str
+    is_program: bool = False
+    """About what a program may do: a rule that allows this very program settles it."""
+
+
+def possible_matches(
+    analyzed_call: AnalyzedCall, rules: Sequence[tuple[Rule, PatternRoots]], *, is_sandboxed: bool
+) -> Iterator[PossibleMatch]:
+    """Rules: those that deny or ask. From programs in a sandbox files that may not be read are
+    hidden; git's objects are not, and what is plainly named is not left to that."""
+    verdict, command = analyzed_call.analysis, analyzed_call.command
+    if verdict is None or command is None:
+        return
+    commands = [rule.specifier for rule, _ in rules if rule.tool == "bash" and rule.specifier]
+    files = [
+        (rule.specifier, roots)
+        for rule, roots in rules
+        if rule.tool in READ_TOOLS and rule.specifier is not None
+    ]
+    if commands:
+        yield from _about_programs(commands, command, verdict)
+    if files:
+        yield from _about_files(files, analyzed_call, verdict)
+    if files and verdict.reads_anything and not is_sandboxed:
+        yield PossibleMatch("it may read files that rules forbid to read", is_program=True)
+    for rule, _ in rules:
+        host = (rule.specifier or "").removeprefix("domain:").removeprefix("*.")
+        if rule.tool == "web_fetch" and host.casefold() in command.casefold() and host:
+            yield PossibleMatch(f"it names {host}, which the rule {rule} is about")
+
+
+def _about_programs(
+    patterns: Sequence[str], command: str, command_analysis: CommandAnalysis
+) -> Iterator[PossibleMatch]:
+    if command_analysis.unclear:
+        yield PossibleMatch(
+            f"what it runs cannot be told, and rules forbid some: {command_analysis.reason}"
+        )
+    for pattern in patterns:
+        if bash.might_match(pattern, command):
+            yield PossibleMatch(f"once it is expanded, the rule Bash({pattern}) may be about it")
+    if command_analysis.runs:
+        yield PossibleMatch(
+            f"rules forbid some programs, and {command_analysis.runs}", is_program=True
+        )
+
+
+def _about_files(
+    rules: Sequence[tuple[str, PatternRoots]],
+    analyzed_call: AnalyzedCall,
+    command_analysis: CommandAnalysis,
+) -> Iterator[PossibleMatch]:
+    if command_analysis.shows_history:
+        yield PossibleMatch(
+            "git would show files that rules may forbid to read; name the paths (`-- src`) or ask"
+            " for `--stat`"
+        )
+    if command_analysis.hides_reads:
+        yield PossibleMatch("which files it reads cannot be told before it runs")
+    for specifier, roots in rules:
+        for folder in analyzed_call.trees:
+            if may_forbid_below(specifier, folder, roots):
+                yield PossibleMatch(f"it reads all of {folder.link}, where {specifier} may be")
+        for file in analyzed_call.guesses:
+            if forbids_path(specifier, file, roots):
+                yield PossibleMatch(f"it may read {file.link}, which a rule is about")

@@ -1,0 +1,102 @@
+"""The one list of paths whose content runs later, or steers what runs, outside of the sandbox.
+
+Permissions ask about every change to them; the sandbox mounts them read-only and sets new ones
+aside (`harness/permissions/protected_path_watcher.py`). The list has what takes effect when
+somebody opens or enters the folder, or uses git or a package manager there. Ordinary project code
+(`Makefile`, `package.json`) is not on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mainspring.core.file_names import fold_name
+
+REPOSITORY_FOLDERS = frozenset((".git", ".hg", ".jj"))
+"""Programs may work in these, except on what `IN_GIT` and `PROJECT_PATHS` name."""
+IN_GIT = ("hooks", "config", "info", "config.worktree", "commondir")
+"""In a git folder: what names programs for git to run, or says which configuration holds."""
+REBASE_LISTS = ("rebase-merge/git-rebase-todo", "rebase-apply/git-rebase-todo", "sequencer/todo")
+"""In a git folder: what `git rebase --continue` does next. Its `exec` lines run programs."""
+
+_LEFTHOOK = ("lefthook", ".lefthook", "lefthook-local", ".lefthook-local")
+PROJECT_FOLDERS = frozenset(
+    (
+        *(".agents", ".amazonq", ".amp", ".augment", ".claude", ".clinerules", ".codex"),
+        *(".continue", ".crush", ".cursor", ".gemini", ".goose", ".kilocode", ".kiro"),
+        *(".opencode", ".qwen", ".roo", ".trae", ".windsurf"),  # agents
+        *(".devcontainer", ".fleet", ".helix", ".idea", ".idx", ".lapce", ".nova", ".theia"),
+        *(".vs", ".vscode", ".zed"),  # editors
+        *(".direnv", ".husky", ".lefthook", ".mise", ".rtx", ".trunk"),
+    )
+)
+PROJECT_FILES = frozenset(
+    (
+        *("agent.yaml", "hooks.json", ".mcp.json", "mcp.json", ".claude.json"),
+        *(".aider.conf.yml", ".crush.json", "crush.json", "opencode.json", "opencode.jsonc"),
+        *(".devcontainer.json", ".gitpod.yml", ".replit"),
+        *(".gitmodules", ".gitconfig", ".hgrc"),
+        *(".pre-commit-config.yaml", ".pre-commit-config.yml", ".overcommit.yml"),
+        *("captainhook.json", ".huskyrc", ".huskyrc.json", ".huskyrc.js"),
+        *(f"{name}.{kind}" for name in _LEFTHOOK for kind in ("yml", "yaml", "toml", "json")),
+        *(f".lintstagedrc{kind}" for kind in ("", ".json", ".yaml", ".yml", ".js", ".cjs", ".mjs")),
+        *(f"lint-staged.config.{kind}" for kind in ("js", "cjs", "mjs", "ts")),
+        *(".autoenv", ".autoenv.zsh", ".envrc"),
+        *(".mise.toml", "mise.toml", ".mise.local.toml", "mise.local.toml", ".rtx.toml"),
+        *(".tool-versions", ".bazelrc", ".npmrc", ".pnpmfile.cjs", ".pnpmfile.mjs"),
+        *(".yarnrc", ".yarnrc.yml"),
+        *(".exrc", ".gvimrc", ".lvimrc", ".nvim.lua", ".nvimrc", ".vimrc", ".dir-locals.el"),
+        *(".gdbinit", ".lldbinit", ".pdbrc", ".ghci", ".iex.exs", ".irbrc", ".pryrc"),
+        *(".rprofile", ".renviron"),
+    )
+)
+PROJECT_PATHS = (
+    *(".config/mise", ".config/mise.toml", ".hg/hgrc", ".jj/repo/config.toml"),
+    *(".yarn/plugins", ".yarn/releases"),
+)
+PROJECT_SUFFIXES = (".code-workspace",)
+
+_HOME_FOLDERS = frozenset((".aws", ".docker", ".gnupg", ".kube", ".ssh"))
+_HOME_FILES = frozenset(
+    (
+        *(".bash_aliases", ".bash_login", ".bash_logout", ".bash_profile", ".bashrc", ".profile"),
+        *(".cshrc", ".kshrc", ".login", ".tcshrc", "config.fish"),
+        *(".zlogin", ".zlogout", ".zprofile", ".zshenv", ".zshrc", ".inputrc"),
+        *(".condarc", ".curlrc", ".netrc", ".pypirc", ".ripgreprc", ".wgetrc", "pip.conf"),
+    )
+)
+"""They count in a home folder, which no workspace is: the sandbox need not know them."""
+_ROOT_ONLY = frozenset(("agent.yaml", "hooks.json", "mcp.json"))
+"""Ours, and read in the root of a workspace; deeper they may be anything."""
+
+_OWN_FOLDER = ".mainspring"
+"""Hidden from programs altogether, and written by the host while they run."""
+_FOLDERS = REPOSITORY_FOLDERS | PROJECT_FOLDERS | _HOME_FOLDERS | {_OWN_FOLDER}
+_FILES = PROJECT_FILES | _HOME_FILES
+
+
+def is_protected(path: str) -> bool:
+    """Whether a change to a path is asked about, by the names in it."""
+    folded = fold_path(path)
+    *_, name = names = folded.split("/")
+    return (
+        name in _FILES
+        or name.endswith(PROJECT_SUFFIXES)
+        or not _FOLDERS.isdisjoint(names)
+        or any(f"/{item}/" in f"/{folded}/" for item in PROJECT_PATHS)
+    )
+
+
+def fold_path(path: str) -> str:
+    """As the most forgiving file system reads it."""
+    return "/".join(name if name in (".", "..") else fold_name(name) for name in path.split("/"))
+
+
+def protected_names(names: Iterable[str], *, is_root: bool = True) -> list[str]:
+    """Of the names in a folder of a project, those that programs may neither make nor change."""
+    known = PROJECT_FOLDERS | (PROJECT_FILES if is_root else PROJECT_FILES - _ROOT_ONLY)
+    return [
+        name
+        for name in names
+        if (folded := fold_name(name)) in known or folded.endswith(PROJECT_SUFFIXES)
+    ]

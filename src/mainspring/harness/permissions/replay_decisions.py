@@ -1,0 +1,138 @@
+"""Replays the permission decisions of a past session under a different policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from mainspring.core.envelope import Event
+from mainspring.core.events import AgentMcpToolUse, AgentToolUse, Permission, StatusIdle
+from mainspring.core.facts import PolicyAdopted, SandboxOpened, SkillUsed, ToolCallAuthorized
+from mainspring.core.tool import SAFE_READ, Traits
+from mainspring.harness.authorizer import Decision
+from mainspring.harness.permissions.call_analysis import CallLocation, analyze_call
+from mainspring.harness.permissions.decide import decide
+from mainspring.harness.permissions.grant_state import GrantState, apply
+from mainspring.harness.permissions.policy import Policy, parse_mode, with_skill_rules
+from mainspring.harness.permissions.tool_names import READ_TOOLS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedDecision:
+    call_id: str
+    seq: int
+    tool: str
+    input: Mapping[str, object]
+    was: Permission | None
+    """What the rules said then; `None` if nothing was recorded."""
+    person: Permission | None
+    """What a person said, who was asked."""
+    now: Decision
+
+    @property
+    def is_changed(self) -> bool:
+        return self.was != self.now.decision
+
+
+@dataclass(slots=True)
+class _PastDecision:
+    was: Permission | None = None
+    person: Permission | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Replay:
+    policy: Policy
+    is_sandboxed: bool = False
+    grants: GrantState = field(default_factory=GrantState)
+    skills: dict[str, list[SkillUsed]] = field(default_factory=dict[str, list[SkillUsed]])
+    """Used in a run, by thread."""
+    decisions: list[ReplayedDecision] = field(default_factory=list[ReplayedDecision])
+
+    def take(self, event: Event, past_decision: Mapping[str, _PastDecision]) -> None:
+        match event.payload:
+            case SandboxOpened(level=level, workspace=workspace):
+                self.is_sandboxed = level == "isolated"
+                self.policy = replace(self.policy, workspace=workspace)
+            case PolicyAdopted(mode=mode) if self.policy.mode is None:
+                self.policy = replace(self.policy, mode=parse_mode(mode))
+            case AgentToolUse(name=name, input=given):
+                self._judge(event, name, given, past_decision)
+            case AgentMcpToolUse(mcp_server_name=server, name=name, input=given):
+                whole = name if name.startswith("mcp__") else f"mcp__{server}__{name}"
+                self._judge(event, whole, given, past_decision)
+            case SkillUsed() as used:
+                self.skills.setdefault(event.thread_id, []).append(used)
+            case StatusIdle(reason=reason) if reason != "requires_action":
+                self.skills.pop(event.thread_id, None)
+            case payload:
+                self.grants = apply(self.grants, payload)
+
+    def _judge(
+        self,
+        event: Event,
+        name: str,
+        given: Mapping[str, object],
+        past_decision: Mapping[str, _PastDecision],
+    ) -> None:
+        then = past_decision.get(event.id, _PastDecision())
+        judged = analyze_call(name, given, traits_by_name(name), lexical_location(self.policy))
+        decision = decide(
+            judged,
+            with_skill_rules(self.policy, self.skills.get(event.thread_id, ())),
+            self.grants,
+            now=event.time,
+            is_sandboxed=self.is_sandboxed,
+        )
+        self.decisions.append(
+            ReplayedDecision(
+                call_id=event.id,
+                seq=event.seq,
+                tool=name,
+                input=given,
+                was=then.was,
+                person=then.person,
+                now=decision,
+            )
+        )
+
+
+def replay_decisions(events: Iterable[Event], policy: Policy) -> list[ReplayedDecision]:
+    """Judge every call of a session by a policy, with the mode and the grants that it had then.
+
+    Links are not followed: what they led to is not known any more.
+    """
+    log = list(events)
+    said: dict[str, _PastDecision] = {}
+    for event in log:
+        if isinstance(event.payload, ToolCallAuthorized):
+            _note_decision(
+                said.setdefault(event.payload.tool_use_id, _PastDecision()), event.payload
+            )
+    trial = _Replay(policy=policy)
+    for event in log:
+        trial.take(event, said)
+    return trial.decisions
+
+
+def _note_decision(past_decision: _PastDecision, payload: ToolCallAuthorized) -> None:
+    if payload.gate == "person":
+        past_decision.person = payload.decision
+    elif past_decision.was is None:
+        past_decision.was = payload.decision
+
+
+def traits_by_name(tool: str) -> Traits:
+    """Of a tool that is not at hand: what its name alone tells."""
+    return SAFE_READ if tool in READ_TOOLS else Traits()
+
+
+def lexical_location(policy: Policy) -> CallLocation:
+    return CallLocation(
+        workspace=policy.workspace,
+        cwd=policy.workspace,
+        home=policy.home,
+        resolve=lambda path: path,
+    )

@@ -1,0 +1,75 @@
+"""Descriptions of rules and modes in plain words, for people and for the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mainspring.harness.permissions.policy import Mode, PolicyRule, rule_of
+from mainspring.harness.permissions.rule import FILE_TOOLS, Rule
+from mainspring.harness.permissions.tool_names import READ_TOOLS, claude_code_name, tool_family
+
+MODE_DESCRIPTIONS: Mapping[Mode, str] = {
+    "default": "reading in the workspace passes, all else that no rule allows is asked about",
+    "acceptEdits": "as default, and edits in the workspace pass",
+    "plan": "nothing is changed: what does more than read is denied",
+    "auto": "as acceptEdits, and a model decides on the rest",
+    "dontAsk": "nobody is asked: what would be asked about is denied",
+    "bypassPermissions": "all passes that no rule denies or asks about, in a sandbox",
+    "bubble": "as default, and the parent session is asked",
+}
+_PLANNING = (
+    " Read what you need to know. When the plan is complete, present it: what is to be done, in"
+    " which order, and how it will be checked. Use the tool exit_plan_mode for that if you have it;"
+    " otherwise end your turn with the plan. The user then approves it, or says what to change."
+)
+_VERBS = {"allow": "allows", "ask": "asks about", "deny": "denies"}
+
+
+def mode_notice(mode: Mode) -> str:
+    """What the model is told when a session comes into a mode."""
+    more = _PLANNING if mode == "plan" else ""
+    return f"The permission mode is {mode} from here on: {MODE_DESCRIPTIONS[mode]}.{more}"
+
+
+def describe_rule(held: PolicyRule) -> str:
+    rule = rule_of(held)
+    if rule is None:
+        return "cannot be read"
+    return f"{_VERBS[held.behavior]} {_subject(rule, held)}"
+
+
+def _subject(rule: Rule, held: PolicyRule) -> str:
+    specifier = rule.specifier
+    if specifier is None:
+        return _any_call(rule)
+    if rule.tool == "bash":
+        each = (
+            "commands that are all" if held.behavior == "allow" else "any command in which one is"
+        )
+        return f"{each} `{specifier}`"
+    if rule.tool in FILE_TOOLS:
+        does = "reading" if rule.tool in READ_TOOLS else "changing"
+        return f"{does} {specifier} {_describe_path(specifier, held)}".rstrip()
+    if rule.tool == "web_fetch" and specifier.startswith("domain:"):
+        return f"fetching from {specifier.removeprefix('domain:')}"
+    if rule.tool in ("agent", "skill"):
+        return f"the {rule.tool} {specifier}"
+    name, _, value = specifier.partition(":")
+    return f"calls of {claude_code_name(rule.tool)} whose {name} is {value}"
+
+
+def _any_call(rule: Rule) -> str:
+    if "*" in rule.tool:
+        return f"every tool called {rule.tool}"
+    if rule.tool.startswith("mcp__") and "__" not in rule.tool.removeprefix("mcp__"):
+        return f"every tool of the MCP server {rule.tool.removeprefix('mcp__')}"
+    names = sorted(claude_code_name(tool) for tool in tool_family(rule.tool))
+    return f"every call of {', '.join(names)}"
+
+
+def _describe_path(specifier: str, held: PolicyRule) -> str:
+    if specifier.startswith(("//", "~/")):
+        return ""
+    if specifier.startswith("/"):
+        return f"in {held.folder}"
+    return "where the work is done"

@@ -1,0 +1,72 @@
+"""Tool names and groups of tools; Claude Code's names in rules and calls are mapped to ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+ALIASES: Mapping[str, str] = MappingProxyType(
+    {
+        "Agent": "agent",
+        "AskUserQuestion": "ask_user",
+        "Bash": "bash",
+        "Edit": "edit",
+        "ExitPlanMode": "exit_plan_mode",
+        "Glob": "glob",
+        "Grep": "grep",
+        "NotebookEdit": "notebook_edit",
+        "Read": "read",
+        "SendMessage": "send_message",
+        "Skill": "skill",
+        "Task": "agent",
+        "TodoWrite": "todo",
+        "ToolSearch": "tool_search",
+        "WebFetch": "web_fetch",
+        "WebSearch": "web_search",
+        "Write": "write",
+    }
+)
+"""What a tool of ours is called elsewhere -> what it is called here."""
+
+READ_TOOLS = frozenset(("read", "glob", "grep"))
+EDIT_TOOLS = frozenset(("edit", "write", "notebook_edit", "close_worktree"))
+SHELL_TOOLS = frozenset(("bash", "service_start"))
+"""Tools whose `command` is run by a shell."""
+NEEDS_A_PERSON = frozenset(("ask_user", "exit_plan_mode"))
+INTERNAL_TOOLS = frozenset(
+    (
+        "agent",
+        "close_worktree",
+        "history_read",
+        "history_search",
+        "send_message",
+        "skill",
+        "skill_search",
+        "stop_agent",
+        "think",
+        "todo",
+        "tool_search",
+    )
+)
+"""Tools that change nothing but the session itself; what a subagent does is judged on its own."""
+NETWORK_TOOLS = frozenset(("web_fetch", "web_search"))
+"""They only read, but to ask is to tell."""
+READ_ANYTHING = frozenset(("python",))
+"""They only read, and nobody can tell beforehand what."""
+_CLAUDE_CODE_NAMES = {ours: theirs for theirs, ours in ALIASES.items() if theirs != "Task"}
+_FAMILIES = {"read": READ_TOOLS, "edit": EDIT_TOOLS, "bash": SHELL_TOOLS}
+"""A rule for one of these is a rule for all that do the same."""
+
+
+def canonical_name(name: str) -> str:
+    return ALIASES.get(name, name)
+
+
+def claude_code_name(name: str) -> str:
+    """As rules are written; hooks and settings of Claude Code know a tool by this."""
+    return _CLAUDE_CODE_NAMES.get(name, name)
+
+
+def tool_family(name: str) -> frozenset[str]:
+    """The tools that a rule which names this one is about."""
+    return _FAMILIES.get(name, frozenset((name,)))

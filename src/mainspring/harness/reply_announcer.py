@@ -1,0 +1,75 @@
+"""Announces the ids of a reply's events while the reply streams, before the events are written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from mainspring.core.content import TextBlock
+from mainspring.core.model import (
+    Delta,
+    EventAnnounced,
+    FailedOver,
+    TextDelta,
+    Thinking,
+    ThinkingDelta,
+    ToolInputDelta,
+    ToolUse,
+)
+
+Kind: TypeAlias = Literal["agent.message", "agent.thinking"]
+
+
+@dataclass(slots=True)
+class _PendingEvent:
+    event_id: str
+    kind: Kind
+    pieces: list[str] = field(default_factory=list[str])
+
+
+class ReplyAnnouncer:
+    """Hears the deltas of one reply. A stretch of one kind becomes one event."""
+
+    def __init__(self, emit: Callable[[Delta], None], new_event_id: Callable[[], str]) -> None:
+        self._emit = emit
+        self._new_event_id = new_event_id
+        self._coming: list[_PendingEvent] = []
+        self._is_open = False
+
+    def on_delta(self, delta: Delta) -> None:
+        match delta:
+            case TextDelta(text=text):
+                self._append_text("agent.message", text)
+            case ThinkingDelta(text=text):
+                self._append_text("agent.thinking", text)
+            case ToolInputDelta():
+                self._is_open = False
+            case FailedOver():  # another model begins anew
+                self._coming, self._is_open = [], False
+            case _:
+                pass
+
+    def _append_text(self, kind: Kind, text: str) -> None:
+        if not self._is_open or self._coming[-1].kind != kind:
+            self._coming.append(_PendingEvent(self._new_event_id(), kind))
+            self._is_open = True
+            self._emit(EventAnnounced(event_id=self._coming[-1].event_id, kind=kind))
+        self._coming[-1].pieces.append(text)
+
+    def event_ids(self, part: TextBlock | Thinking | ToolUse) -> tuple[str, ...]:
+        """The id that was told for a part of the reply; none if that was never heard of."""
+        if isinstance(part, ToolUse):
+            return ()
+        kind = "agent.thinking" if isinstance(part, Thinking) else "agent.message"
+        for coming in self._coming:
+            if coming.kind == kind and part.text and "".join(coming.pieces).startswith(part.text):
+                self._coming.remove(coming)
+                return (coming.event_id,)
+        return ()
+
+    @property
+    def first_message(self) -> tuple[str, ...]:
+        """For all that was said until the reply broke off."""
+        ids = [coming.event_id for coming in self._coming if coming.kind == "agent.message"]
+        return tuple(ids[:1])

@@ -1,0 +1,86 @@
+"""The inbox during a run: client messages are taken in between tool rounds, hooks see them
+first, and an interrupt stops running work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+
+import anyio
+
+from mainspring.core import facts as fact
+from mainspring.core.content import plain_text
+from mainspring.core.errors import InvalidInput
+from mainspring.core.events import PermissionUpdated, UserMessage
+from mainspring.harness import hook_events
+from mainspring.harness.permissions.policy import parse_mode
+from mainspring.harness.permissions.rule_descriptions import mode_notice
+from mainspring.harness.stop_reasons import Ended
+from mainspring.harness.thread_context import ThreadContext
+from mainspring.log.task_groups import retry_unavailable, unwrap_single_error
+
+
+async def receive_during_run(context: ThreadContext) -> Ended | None:
+    """Take in what has come during a run."""
+    seen = context.thread.messages
+    ended = await receive(context)
+    if (
+        context.thread.messages > seen and not context.thread.interrupted
+    ):  # the interrupt comes first
+        context.note(fact.LoopContinued(reason="inbox_message"))
+    return ended
+
+
+async def receive(context: ThreadContext) -> Ended | None:
+    """Take in what clients have sent; hooks see every message before the model does."""
+    ended: Ended | None = None
+    for event in await context.receive_inbox():
+        if isinstance(event.payload, PermissionUpdated):
+            _note_mode(context, event.payload)
+        if isinstance(event.payload, UserMessage):
+            text = plain_text(event.payload.content)
+            hook_result = await context.run_hooks(hook_events.prompt_submitted(text))
+            if hook_result.blocked:
+                context.note(fact.MessageWithheld(event_id=event.id, reason=hook_result.reason))
+                ended = Ended("hook_stopped", hook_result.reason)
+            elif hook_result.stop is not None:
+                ended = Ended("hook_stopped", hook_result.stop)
+            elif used := context.skill_called(event.payload.skill):
+                context.note(used)
+    return ended
+
+
+def _note_mode(context: ThreadContext, updated: PermissionUpdated) -> None:
+    """The model is told of a mode when there is something to answer, and not before."""
+    for update in updated.updates:
+        if update.type == "setMode":
+            with suppress(InvalidInput):  # a mode that is none changes nothing
+                text = mode_notice(parse_mode(update.mode or ""))
+                context.note(fact.ContextAdded(text=text, source="mode"))
+
+
+async def until_interrupted(context: ThreadContext, work: Callable[[], Awaitable[None]]) -> bool:
+    """Do `work`; True if the user stopped it before it was done."""
+    is_interrupted = False
+    own = context.thread.id
+    hear = partial(
+        context.writer.wait_for_inbox, "user.interrupt", is_for=lambda thread_id: thread_id == own
+    )
+    with unwrap_single_error():
+        async with anyio.create_task_group() as group:
+
+            async def stop(until: Callable[[], Awaitable[object]]) -> None:
+                nonlocal is_interrupted
+                await until()
+                is_interrupted = True
+                group.cancel_scope.cancel()
+
+            if not context.is_watched:
+                group.start_soon(stop, partial(retry_unavailable, hear))
+            group.start_soon(stop, context.interrupt_requested.wait)
+            await work()
+            is_interrupted = False
+            group.cancel_scope.cancel()
+    return is_interrupted

@@ -1,0 +1,195 @@
+"""Going round in circles: a fold over calls and their results. One nudge, then stop.
+
+A call counts as repeated if it also got the same result. An agent may poll: a call whose results
+change is not repeated, and a call that waits (`sleep 30`, a tool `wait_for_build`) begins a new
+count, and so does what the user says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mainspring.core.content import Block
+from mainspring.core.envelope import AnyPayload
+from mainspring.core.events import (
+    AgentCustomToolUse,
+    AgentMcpToolResult,
+    AgentMcpToolUse,
+    AgentToolResult,
+    AgentToolUse,
+    ModelRequestStarted,
+    UserCustomToolResult,
+    UserMessage,
+    UserToolResult,
+)
+from mainspring.core.facts import LoopContinued
+
+NUDGE = (
+    "You are going in circles: the last steps repeat earlier ones and bring nothing new. Do not"
+    " repeat them. Say what you were trying to find out, then try something different, or finish"
+    " with what you have and name what is missing."
+)
+
+LOOP_ERROR = "tool_use_limit_reached_error"
+"""How the Managed Agents API calls a turn that was ended because of its tool calls."""
+
+RepetitionAction: TypeAlias = Literal["nudge", "stop"]
+
+_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+_WAITING_NAMES = frozenset(
+    f(word) for word in ("sleep", "wait", "poll", "delay") for f in (str, str.title, str.upper)
+)
+_WAITING_COMMAND = re.compile(r"(?:^|[\s;&|(])(?:sleep|wait|inotifywait|usleep)(?:[\s;&|)]|$)")
+_MAX_COMMAND = 10_000
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+_MAX_KNOWN_STEPS = 200
+_MIN_RECENT = 16
+"""Calls that are kept until they have results: a turn may make many at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerance:
+    same_calls: int = 3
+    """Same call, same result, in a row."""
+    same_pairs: int = 2
+    """A-B-A-B, same results."""
+    stale_turns: int = 6
+    """Turns in a row in which every call and its result had been seen before."""
+    waits: int = 200
+    """Calls that wait, until they count like others."""
+
+
+TOLERANCE = Tolerance()
+
+
+class CallHash(Struct, frozen=True, kw_only=True):
+    """A call that was made, as hashes."""
+
+    id: str
+    call: str
+    result: str | None = None
+
+
+class Repetition(Struct, frozen=True, kw_only=True):
+    recent: tuple[CallHash, ...] = ()
+    known: tuple[str, ...] = ()
+    """Calls with their results, the newest last."""
+    is_turn_fresh: bool | None = None
+    """Whether this turn brought anything new; None before its first result."""
+    stale_turns: int = 0
+    waits: int = 0
+    """Calls that waited."""
+    has_nudged: bool = False
+    due: RepetitionAction | None = None
+    """What the loop has to do now: tell the model `NUDGE`, or end with `loop_detected`."""
+
+
+def fold(
+    state: Repetition, event_id: str, payload: AnyPayload, tolerance: Tolerance = TOLERANCE
+) -> Repetition:
+    """The state after one more event of a thread."""
+    match payload:
+        case UserMessage():
+            return Repetition()
+        case LoopContinued(detail=detail) if detail == NUDGE:
+            return Repetition(known=state.known, has_nudged=True)
+        case (
+            AgentToolUse(name=name, input=input_)
+            | AgentCustomToolUse(name=name, input=input_)
+            | AgentMcpToolUse(name=name, input=input_)
+        ) if state.waits < tolerance.waits and _is_wait(name, input_):
+            return replace(state, recent=(), stale_turns=0, waits=state.waits + 1)
+        case AgentToolUse(name=name, input=input_) | AgentCustomToolUse(name=name, input=input_):
+            return _add_call(state, CallHash(id=event_id, call=_digest(name, input_)), tolerance)
+        case AgentMcpToolUse(mcp_server_name=server, name=name, input=input_):
+            made = CallHash(id=event_id, call=_digest(f"{server}/{name}", input_))
+            return _add_call(state, made, tolerance)
+        case (
+            AgentToolResult(tool_use_id=id_, content=content, is_error=is_error)
+            | AgentMcpToolResult(mcp_tool_use_id=id_, content=content, is_error=is_error)
+            | UserCustomToolResult(custom_tool_use_id=id_, content=content, is_error=is_error)
+            | UserToolResult(tool_use_id=id_, content=content, is_error=is_error)
+        ):
+            return _add_result(state, id_, _digest(is_error, content), tolerance)
+        case ModelRequestStarted(purpose=None):
+            return _end_turn(state, tolerance)
+        case _:
+            return state
+
+
+def _add_call(state: Repetition, call_hash: CallHash, tolerance: Tolerance) -> Repetition:
+    most = max(tolerance.same_calls, 2 * tolerance.same_pairs, _MIN_RECENT)
+    return replace(state, recent=(*state.recent, call_hash)[-most:])
+
+
+def _add_result(state: Repetition, call_id: str, result: str, tolerance: Tolerance) -> Repetition:
+    recent = tuple(
+        replace(made, result=result) if made.id == call_id and made.result is None else made
+        for made in state.recent
+    )
+    learned = next((_step(made) for made in recent if made.id == call_id), call_id)
+    is_new = learned not in state.known
+    known = tuple(step for step in state.known if step != learned)
+    state = replace(
+        state,
+        recent=recent,
+        known=(*known, learned)[-_MAX_KNOWN_STEPS:],
+        is_turn_fresh=bool(state.is_turn_fresh) or is_new,
+    )
+    return _with_action(state, is_circling(recent, tolerance))
+
+
+def _end_turn(state: Repetition, tolerance: Tolerance) -> Repetition:
+    if state.is_turn_fresh is None:
+        return state
+    stale = 0 if state.is_turn_fresh else state.stale_turns + 1
+    state = replace(state, is_turn_fresh=None, stale_turns=stale)
+    return _with_action(state, stale >= tolerance.stale_turns)
+
+
+def _with_action(state: Repetition, is_stuck: bool) -> Repetition:
+    if not is_stuck or state.due is not None:
+        return state
+    return replace(state, due="stop" if state.has_nudged else "nudge")
+
+
+def is_circling(recent: tuple[CallHash, ...], tolerance: Tolerance = TOLERANCE) -> bool:
+    """Whether the settled calls end in one call, or two in turn, over and over."""
+    settled = tuple(made for made in recent if made.result is not None)
+    steps = [_step(made) for made in settled]
+    return any(
+        _repeats(steps, period, times)
+        for period, times in ((1, tolerance.same_calls), (2, tolerance.same_pairs))
+    )
+
+
+def _is_wait(name: str, given: Mapping[str, object]) -> bool:
+    """By the tool's name, or by the command that a shell is given."""
+    command = given.get("command")
+    is_shell_wait = isinstance(command, str) and _WAITING_COMMAND.search(command[:_MAX_COMMAND])
+    return bool(is_shell_wait) or any(word in _WAITING_NAMES for word in _WORDS.findall(name))
+
+
+def _step(call_hash: CallHash) -> str:
+    return f"{call_hash.call} {call_hash.result}"
+
+
+def _repeats(steps: list[str], period: int, times: int) -> bool:
+    size = period * times
+    if len(steps) < size:
+        return False
+    tail = steps[-size:]
+    return tail == tail[:period] * times
+
+
+def _digest(kind: object, content: dict[str, object] | tuple[Block, ...]) -> str:
+    return hashlib.sha256(_encode((kind, content))).hexdigest()[:16]

@@ -1,0 +1,161 @@
+"""What the log says a session works with: policy, sandbox, workspace, loaded tools, skills; and
+the model and effort that follow from them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mainspring.core import events, facts
+from mainspring.core.content import plain_text
+from mainspring.core.envelope import AnyPayload
+from mainspring.core.model import Effort
+from mainspring.harness.permissions.tool_names import canonical_name
+
+_MAX_CALLS = 30
+_CHANGES_FOLDER = re.compile(r"cd|pushd|popd|eval|source|(?:^|[\s;&|({])\.\s|\$'")
+_ULTRATHINK = re.compile(r"\bultrathink\b", re.IGNORECASE)
+_QUOTES = re.compile(r"(?<!\$)'|[\\\n\"]")
+"""What may stand in the midst of a word and is no part of it."""
+
+
+@dataclass(slots=True)
+class SessionState:
+    policy: str | None = None
+    """Hash of the blob with the rules and hooks that hold."""
+    definition: str | None = None
+    """Hash of the blob with what the agent is."""
+    sandbox: facts.SandboxOpened | None = None
+    workspace: str | None = None
+    """Where it works, or is to work since it was moved."""
+    loaded_tools: tuple[str, ...] = ()
+    """Deferred tools that the model has the definitions of."""
+    snapshot: str | None = None
+    """The newest one of the workspace."""
+    permissions: list[AnyPayload] = field(default_factory=list[AnyPayload])
+    """What bears on what may be done: updates, decisions, and that the session was forked."""
+    prompts: list[str] = field(default_factory=list[str])
+    """What the user said, for the classifier of the mode auto."""
+    calls: deque[tuple[str, Mapping[str, object]]] = field(
+        default_factory=lambda: deque(maxlen=_MAX_CALLS)
+    )
+    """The newest ones: what the agent has done and wants to do."""
+    commands: list[str] = field(default_factory=list[str])
+    """Of the shell, which may have taken it to another folder; it stays where it went."""
+    shell_was_used: bool = False
+    """Whether a command was started in the shell: a new one has lost what that one did."""
+    skills: list[facts.SkillUsed] = field(default_factory=list[facts.SkillUsed])
+    """Used in this run: what they allow and forbid ends with it."""
+    skill_texts: dict[str, str] = field(default_factory=dict[str, str])
+    """What the model was given of skills that it has brought up, the newest last."""
+    thinks_hard: bool = False
+    """The word `ultrathink` was said in this run, by a user or by a skill."""
+    _loading_skills: dict[str, str] = field(default_factory=dict[str, str])
+    """Skills by the calls that bring them up, as long as these have no result."""
+
+    def apply(self, payload: AnyPayload) -> None:
+        match payload:
+            case facts.PolicyAdopted(policy=policy):
+                self.policy = policy
+            case facts.AgentAdopted(definition=definition):
+                self.definition = definition
+            case facts.SandboxOpened():
+                self.sandbox, self.workspace = payload, payload.workspace
+            case facts.ToolsLoaded(names=names):
+                self.loaded_tools += tuple(name for name in names if name not in self.loaded_tools)
+            case (
+                facts.WorkspaceSnapshotted(snapshot=snapshot)
+                | facts.WorkspaceRestored(snapshot=snapshot)
+            ):
+                self.snapshot = snapshot
+            case events.PermissionUpdated() | facts.ToolCallAuthorized():
+                self.permissions.append(payload)
+            case facts.SessionForked() | facts.SessionReceived():
+                self._reset_for_transfer(payload)
+            case _:
+                self._apply_work(payload)
+
+    def _reset_for_transfer(self, payload: facts.SessionForked | facts.SessionReceived) -> None:
+        self.permissions.append(payload)
+        self.skills = []  # what they allow was allowed to the other session
+        if isinstance(payload, facts.SessionReceived):
+            self.policy = self.definition = self.sandbox = self.snapshot = None
+            self.workspace = payload.workspace
+            self._forget()
+
+    def _apply_work(self, payload: AnyPayload) -> None:
+        match payload:
+            case events.UserMessage(content=content):
+                self.prompts.append(plain_text(content))
+                self._check_ultrathink(self.prompts[-1])
+            case (
+                events.AgentToolUse(name=name, input=given)
+                | events.AgentMcpToolUse(name=name, input=given)
+            ):
+                self._add_call(name, given)
+            case facts.SessionImported():  # what a file says is nobody's word for anything
+                self._forget()
+            case facts.SkillUsed(name=name, tool_use_id=call_id):
+                self.skills = [*self.skills, payload]
+                if call_id is not None:
+                    self._loading_skills[call_id] = name
+            case events.StatusIdle(reason=reason) if reason != "requires_action":
+                self.skills = []
+                self.thinks_hard = False
+            case events.AgentToolResult(tool_use_id=call_id) if call_id in self._loading_skills:
+                self._add_skill_text(self._loading_skills.pop(call_id), payload)
+            case _:
+                pass
+
+    def _forget(self) -> None:
+        self.prompts.clear()
+        self.calls.clear()
+        self.commands.clear()
+
+    def start(self, tool: str) -> None:
+        """A call of this tool was started."""
+        self.shell_was_used = self.shell_was_used or canonical_name(tool) == "bash"
+
+    def _add_skill_text(self, name: str, result: events.AgentToolResult) -> None:
+        if not result.is_error:
+            self.skill_texts.pop(name, None)
+            self.skill_texts[name] = plain_text(result.content)
+            self._check_ultrathink(self.skill_texts[name])
+
+    def _check_ultrathink(self, text: str) -> None:
+        self.thinks_hard = self.thinks_hard or _ULTRATHINK.search(text) is not None
+
+    def _add_call(self, name: str, given: Mapping[str, object]) -> None:
+        self.calls.append((name, given))
+        if canonical_name(name) == "bash":
+            self._add_command(str(given.get("command", "")))
+
+    def _add_command(self, command: str) -> None:
+        is_moving = _CHANGES_FOLDER.search(command) or _CHANGES_FOLDER.search(
+            _QUOTES.sub("", command)
+        )
+        if is_moving and command not in self.commands:
+            self.commands.append(command)
+
+
+_EFFORT_LEVELS: tuple[Effort, ...] = ("none", "low", "medium", "high", "xhigh", "max")
+_MIN_ULTRATHINK_EFFORT: Effort = "high"
+
+
+def skill_model(state: SessionState) -> str | None:
+    """The model that the newest skill in use names."""
+    return next((used.model for used in reversed(state.skills) if used.model), None)
+
+
+def effective_effort(state: SessionState, own: Effort) -> Effort:
+    """The effort of the newest skill in use that names one. After `ultrathink` it is at least
+    high, and at least one level above that."""
+    named: list[Effort] = [used.effort for used in state.skills if used.effort is not None]
+    effort = named[-1] if named else own
+    if not state.thinks_hard:
+        return effort
+    above = min(_EFFORT_LEVELS.index(effort) + 1, len(_EFFORT_LEVELS) - 1)
+    return _EFFORT_LEVELS[max(above, _EFFORT_LEVELS.index(_MIN_ULTRATHINK_EFFORT))]

@@ -1,0 +1,400 @@
+"""A thread as its log tells it: a fold. Live and after a crash it is the same function.
+
+Any prefix of a log folds to a valid thread. Nothing here does anything; the loop looks at a thread
+to decide what is next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from msgspec.structs import replace
+
+from mainspring.core import events, facts
+from mainspring.core.content import TextBlock
+from mainspring.core.envelope import AnyPayload, Event
+from mainspring.harness.context.prompts import outcome_prompt
+from mainspring.harness.context.transcript import Transcript
+from mainspring.harness.state import pending_compaction, repetition
+from mainspring.harness.state.open_call import CallKind, OpenCall
+from mainspring.harness.state.repetition import Repetition
+from mainspring.harness.state.session_state import SessionState
+from mainspring.harness.stop_reasons import INTERRUPTED_REASONS
+
+JUDGEMENT = "judgement"
+"""The purpose of a model request that a gate has made: it only costs."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RetryCounts:
+    """Rungs of the recovery ladder that were used since the model last answered in full."""
+
+    wakes: int = 0
+    escalated: bool = False
+    continued: int = 0
+    compacted: int = 0
+    stop_feedback: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Thread:
+    id: str
+    transcript: Transcript = field(default_factory=Transcript)
+    round: dict[str, OpenCall] = field(default_factory=dict[str, OpenCall])
+    """The newest model reply's calls, in the order asked."""
+    retries: RetryCounts = field(default_factory=RetryCounts)
+    repetition: Repetition = field(default_factory=Repetition)
+    status: str | None = None
+    """What it was last told about its budget."""
+    turns: int = 0
+    messages: int = 0
+    """From the user."""
+    unsent: dict[str, Event] = field(default_factory=dict[str, Event])
+    """Messages that the model has not been sent yet."""
+    running: bool = False
+    interrupted: bool = False
+    redirected: bool = False
+    """Interrupted, and told what to do instead."""
+    open_request: str | None = None
+    """A model request that was started and has not ended."""
+    open_purpose: str | None = None
+    """What that request is for, if it is not a turn of the conversation."""
+    summary_failures: int = 0
+    """In a row, in this run: a few of them and no further summary is asked for."""
+    open_reservation: facts.BudgetReserved | None = None
+    prefix: str | None = None
+    model: str | None = None
+    compacted: bool = False
+    """A compaction came after the last model request."""
+    pending_compaction: events.CompactionRequested | None = None
+    last_reason: str | None = None
+    """Why the last run ended."""
+    session_state: SessionState = field(default_factory=SessionState)
+
+    def apply(self, event: Event) -> None:
+        """Take one event in. Events of other threads change nothing."""
+        if event.thread_id != self.id:
+            return
+        self.repetition = repetition.fold(self.repetition, event.id, event.payload)
+        self.pending_compaction = pending_compaction.fold(self.pending_compaction, event.payload)
+        self.session_state.apply(event.payload)
+        handler = _HANDLERS.get(type(event.payload))
+        if handler is not None:
+            handler(self, event, event.payload)
+
+    def unsettled_calls(self) -> list[OpenCall]:
+        return [call for call in self.round.values() if not call.settled]
+
+    def interrupt(self) -> None:
+        """What it does is not wanted any more; if it does nothing, nothing changes."""
+        self.interrupted = self.running or not self.is_answered or bool(self.unsettled_calls())
+        self.redirected = False
+
+    def discard_in_progress(self, seq: int) -> None:
+        """The session was forked here, and what was under way is the parent's: its run, its
+        request, its approvals, its effects. What had come of a reply stays as it is."""
+        if self.open_request is not None and self.open_purpose is None:
+            self.transcript.end_reply(seq, is_error=True)
+        self.running = self.interrupted = self.redirected = False
+        self.open_request = self.open_purpose = self.open_reservation = None
+        self.retries = RetryCounts()
+        for call in self.unsettled_calls():
+            self.round[call.id] = call.without_decisions()
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the model has said something after the last thing it was told."""
+        return self.transcript.is_answered
+
+
+def fold(log: Iterable[Event], *, thread_id: str) -> Thread:
+    thread = Thread(id=thread_id)
+    for event in log:
+        thread.apply(event)
+    return thread
+
+
+def _user_message(thread: Thread, event: Event, payload: events.UserMessage) -> None:
+    thread.retries.stop_feedback = 0
+    thread.redirected = thread.interrupted
+    thread.messages += 1
+    thread.unsent[event.id] = event
+    thread.transcript.add_user(event.seq, payload.content)
+
+
+def _define_outcome(thread: Thread, event: Event, payload: events.UserDefineOutcome) -> None:
+    thread.retries.stop_feedback = 0
+    thread.redirected = thread.interrupted
+    thread.messages += 1
+    thread.transcript.add_user(event.seq, (TextBlock(outcome_prompt(payload)),))
+
+
+def _withhold(thread: Thread, _event: Event, payload: facts.MessageWithheld) -> None:
+    if (event := thread.unsent.pop(payload.event_id, None)) is not None:
+        assert isinstance(event.payload, events.UserMessage)
+        thread.messages -= 1
+        thread.transcript.withhold(event.seq, event.payload.content)
+
+
+def _system_message(thread: Thread, event: Event, payload: events.SystemMessage) -> None:
+    thread.transcript.add_system(event.seq, payload.content)
+
+
+def _thread_message(thread: Thread, event: Event, payload: events.ThreadMessageReceived) -> None:
+    thread.transcript.add_user(event.seq, payload.content)
+
+
+def _interrupt(thread: Thread, _event: Event, payload: events.UserInterrupt) -> None:
+    if payload.session_thread_id in (None, thread.id):
+        thread.interrupt()
+
+
+def _thread_stop(thread: Thread, _event: Event, _payload: facts.ThreadStopped) -> None:
+    thread.interrupt()
+
+
+def _fork_or_move(
+    thread: Thread, event: Event, _payload: facts.SessionForked | facts.SessionReceived
+) -> None:
+    thread.discard_in_progress(event.seq)
+
+
+def _running(thread: Thread, _event: Event, _payload: events.StatusRunning) -> None:
+    thread.running = True
+
+
+def _idle(thread: Thread, event: Event, payload: events.StatusIdle) -> None:
+    thread.running = False
+    thread.interrupted = thread.redirected = False
+    thread.last_reason = payload.reason
+    thread.retries = RetryCounts()
+    thread.summary_failures = 0
+    thread.transcript.end_run(event.seq, is_completed=payload.reason == "completed")
+    if payload.reason in INTERRUPTED_REASONS:
+        thread.transcript.is_answered = True  # the user took it back: nothing is owed
+
+
+def _wake(thread: Thread, _event: Event, payload: facts.SessionWoken) -> None:
+    thread.retries.wakes = payload.attempt
+
+
+def _request_started(thread: Thread, event: Event, payload: events.ModelRequestStarted) -> None:
+    thread.open_request = event.id
+    thread.open_purpose = payload.purpose
+    if payload.purpose is not None:
+        return
+    thread.prefix = payload.prefix
+    thread.model = payload.model
+    thread.compacted = False
+    thread.unsent = {}
+    thread.round = {}
+    thread.transcript.begin_reply(event.seq)
+
+
+def _request_ended(thread: Thread, event: Event, payload: events.ModelRequestEnded) -> None:
+    if payload.purpose == JUDGEMENT:
+        return  # beside the conversation, while another request may be open
+    purpose = payload.purpose or thread.open_purpose
+    thread.open_request = thread.open_purpose = None
+    if purpose is not None:
+        _count_summary(thread, payload)
+        return
+    thread.transcript.end_reply(event.seq, is_error=payload.is_error)
+    if not payload.is_error:
+        thread.turns += 1
+        thread.transcript.apply_usage(payload.model_usage)
+        if payload.stop_reason not in ("max_tokens", "pause_turn"):
+            thread.retries = RetryCounts(stop_feedback=thread.retries.stop_feedback)
+
+
+def _count_summary(thread: Thread, payload: events.ModelRequestEnded) -> None:
+    if not payload.is_error:
+        thread.summary_failures = 0
+    elif payload.stop_reason != "interrupted":
+        thread.summary_failures += 1
+
+
+def _message(thread: Thread, event: Event, payload: events.AgentMessage) -> None:
+    thread.transcript.add_text(event.seq, payload.content)
+
+
+def _thinking(thread: Thread, event: Event, payload: events.AgentThinking) -> None:
+    thread.transcript.add_thinking(event.seq, payload)
+
+
+def _tool_use(thread: Thread, event: Event, payload: events.AgentToolUse) -> None:
+    _propose(thread, event, payload.name, payload.input, "tool")
+
+
+def _mcp_tool_use(thread: Thread, event: Event, payload: events.AgentMcpToolUse) -> None:
+    _propose(thread, event, payload.name, payload.input, "tool")
+
+
+def _custom_tool_use(thread: Thread, event: Event, payload: events.AgentCustomToolUse) -> None:
+    _propose(thread, event, payload.name, payload.input, "custom")
+
+
+def _propose(
+    thread: Thread, event: Event, name: str, given: Mapping[str, object], call_kind: CallKind
+) -> None:
+    thread.round[event.id] = OpenCall(id=event.id, name=name, input=given, kind=call_kind)
+    thread.transcript.add_tool_use(event.seq, event.id, name, dict(given))
+
+
+def _authorization(thread: Thread, _event: Event, payload: facts.ToolCallAuthorized) -> None:
+    if call := thread.round.get(payload.tool_use_id):
+        thread.round[call.id] = replace(
+            call,
+            decision=payload.decision,
+            reason=payload.reason,
+            call_hash=payload.call_hash,
+            preview=payload.preview,
+            input=call.input if payload.updated_input is None else payload.updated_input,
+            # a person who is asked anew has not answered yet
+            answer=None if payload.decision == "ask" else call.answer,
+        )
+
+
+def _confirmation(thread: Thread, _event: Event, payload: events.UserToolConfirmation) -> None:
+    if call := thread.round.get(payload.tool_use_id):
+        thread.round[call.id] = replace(call, answer=payload)
+
+
+def _call_start(thread: Thread, _event: Event, payload: facts.ToolCallStarted) -> None:
+    if call := thread.round.get(payload.tool_use_id):
+        thread.session_state.start(call.name)
+        thread.round[call.id] = replace(
+            call,
+            started=payload.idempotency_key,
+            attempts=payload.attempt,
+            kind="client" if payload.by_client else call.kind,
+            in_doubt=False,
+        )
+
+
+def _in_doubt(thread: Thread, _event: Event, payload: facts.ToolCallInDoubt) -> None:
+    if call := thread.round.get(payload.tool_use_id):
+        # what a person said before was about the attempt that is in doubt, not about another
+        thread.round[call.id] = replace(call, in_doubt=payload.policy, answer=None)
+
+
+def _result(thread: Thread, event: Event, payload: events.AgentToolResult) -> None:
+    _settle(thread, event, payload.tool_use_id, payload)
+
+
+def _mcp_result(thread: Thread, event: Event, payload: events.AgentMcpToolResult) -> None:
+    _settle(thread, event, payload.mcp_tool_use_id, payload)
+
+
+def _custom_result(thread: Thread, event: Event, payload: events.UserCustomToolResult) -> None:
+    _settle_custom(thread, event, payload.custom_tool_use_id, payload)
+
+
+def _client_result(thread: Thread, event: Event, payload: events.UserToolResult) -> None:
+    _settle_custom(thread, event, payload.tool_use_id, payload)
+
+
+Result: TypeAlias = (
+    events.AgentToolResult
+    | events.AgentMcpToolResult
+    | events.UserCustomToolResult
+    | events.UserToolResult
+)
+
+
+def _settle_custom(thread: Thread, event: Event, call_id: str, result: Result) -> None:
+    """Clients give results of what they do themselves, and of nothing else."""
+    call = thread.round.get(call_id)
+    if call is not None and call.kind != "tool":
+        _settle(thread, event, call_id, result)
+
+
+def _settle(thread: Thread, event: Event, call_id: str, result: Result) -> None:
+    call = thread.round.get(call_id)
+    if call is None or call.settled:
+        return  # an answer to nothing, or a second one: the first counts
+    failure = getattr(result, "error", None) or ("failed" if result.is_error else None)
+    thread.round[call_id] = replace(call, settled=True, failure=failure)
+    thread.retries.wakes = 0
+    thread.transcript.add_result(event.seq, call_id, result.content, result.is_error)
+
+
+def _loop_continue(thread: Thread, event: Event, payload: facts.LoopContinued) -> None:
+    match payload.reason:
+        case "output_escalated":
+            thread.retries.escalated = True
+        case "output_continued":
+            thread.retries.continued += 1
+        case "reactive_compact_retry":
+            thread.retries.compacted += 1
+        case "stop_hook_feedback" | "outcome_revision":
+            thread.retries.stop_feedback += 1
+        case "inbox_message":
+            thread.interrupted = thread.redirected = False
+        case _:
+            pass
+    if payload.detail is not None:
+        thread.transcript.add_note(event.seq, payload.detail)
+
+
+def _status(thread: Thread, event: Event, payload: facts.ContextStatus) -> None:
+    thread.status = payload.text
+    thread.transcript.add_note(event.seq, payload.text)
+
+
+def _add_context(thread: Thread, event: Event, payload: facts.ContextAdded) -> None:
+    thread.transcript.add_context(event.seq, payload.text)
+
+
+def _compact(thread: Thread, _event: Event, payload: events.ContextCompacted) -> None:
+    if thread.transcript.compact(payload):
+        thread.compacted = True
+        thread.status = None  # it may have been told in what is gone
+
+
+def _reserve_budget(thread: Thread, _event: Event, payload: facts.BudgetReserved) -> None:
+    thread.open_reservation = payload
+
+
+def _settle_budget(thread: Thread, _event: Event, _payload: facts.BudgetSettled) -> None:
+    thread.open_reservation = None
+
+
+_HANDLERS: dict[type[AnyPayload], Callable[[Thread, Event, Any], None]] = {
+    events.UserMessage: _user_message,
+    events.UserDefineOutcome: _define_outcome,
+    facts.MessageWithheld: _withhold,
+    events.SystemMessage: _system_message,
+    events.ThreadMessageReceived: _thread_message,
+    events.UserInterrupt: _interrupt,
+    facts.ThreadStopped: _thread_stop,
+    facts.SessionForked: _fork_or_move,
+    facts.SessionImported: lambda it, event, said: it.transcript.add_import(event.seq, said.note),
+    facts.SessionReceived: _fork_or_move,
+    events.StatusRunning: _running,
+    events.StatusIdle: _idle,
+    facts.SessionWoken: _wake,
+    events.ModelRequestStarted: _request_started,
+    events.ModelRequestEnded: _request_ended,
+    events.AgentMessage: _message,
+    events.AgentThinking: _thinking,
+    events.AgentToolUse: _tool_use,
+    events.AgentMcpToolUse: _mcp_tool_use,
+    events.AgentCustomToolUse: _custom_tool_use,
+    facts.ToolCallAuthorized: _authorization,
+    events.UserToolConfirmation: _confirmation,
+    facts.ToolCallStarted: _call_start,
+    facts.ToolCallInDoubt: _in_doubt,
+    events.AgentToolResult: _result,
+    events.AgentMcpToolResult: _mcp_result,
+    events.UserCustomToolResult: _custom_result,
+    events.UserToolResult: _client_result,
+    facts.LoopContinued: _loop_continue,
+    facts.ContextStatus: _status,
+    facts.ContextAdded: _add_context,
+    events.ContextCompacted: _compact,
+    facts.BudgetReserved: _reserve_budget,
+    facts.BudgetSettled: _settle_budget,
+}

@@ -1,0 +1,266 @@
+"""All threads of a session as a fold of its log: parents and children, what each has spent
+including its children, and messages between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from mainspring.core import events, facts
+from mainspring.core.envelope import AnyPayload, Event
+from mainspring.core.events import ModelRequestEnded, ThreadMessageReceived, Usage
+from mainspring.harness import limits
+from mainspring.harness.limits import Spending
+from mainspring.harness.state.session_state import SessionState
+from mainspring.harness.state.thread import Thread
+from mainspring.harness.stop_reasons import INTERRUPTED_REASONS
+
+ThreadMessage: TypeAlias = events.ThreadMessageSent | ThreadMessageReceived
+
+
+@dataclass(slots=True)
+class SpendAccount:
+    """What a thread has spent, with all threads below it; the main one's is the session's."""
+
+    spending: Spending = field(default_factory=Spending)
+    usage: Usage = field(default_factory=Usage)
+
+    def apply(self, event: Event) -> None:
+        self.spending = limits.fold(self.spending, event.payload, event.time)
+        if isinstance(event.payload, ModelRequestEnded):
+            self.usage = add_usage(self.usage, event.payload.model_usage)
+
+
+def add_usage(one: Usage, other: Usage) -> Usage:
+    """The tokens of both."""
+    return Usage(
+        input_tokens=one.input_tokens + other.input_tokens,
+        cache_creation_input_tokens=one.cache_creation_input_tokens
+        + other.cache_creation_input_tokens,
+        cache_read_input_tokens=one.cache_read_input_tokens + other.cache_read_input_tokens,
+        output_tokens=one.output_tokens + other.output_tokens,
+    )
+
+
+@dataclass(slots=True)
+class ThreadNode:
+    """One thread among the others."""
+
+    thread: Thread
+    spend_account: SpendAccount = field(default_factory=SpendAccount)
+    created_event: events.ThreadCreated | None = None
+    """`None`: the main one."""
+    depth: int = 0
+    is_reported: bool = True
+    """Whether its parent has what its last run came to."""
+    is_terminated: bool = False
+    """It is not run again, and gets no messages."""
+    worktree: facts.WorktreeOpened | None = None
+    """Where it works, if not where all do."""
+
+    @property
+    def id(self) -> str:
+        return self.thread.id
+
+    @property
+    def parent_id(self) -> str | None:
+        return None if self.created_event is None else self.created_event.parent_thread_id
+
+    @property
+    def name(self) -> str | None:
+        return None if self.created_event is None else self.created_event.agent_name
+
+
+class ThreadTree:
+    def __init__(self, main_id: str) -> None:
+        self.main = ThreadNode(Thread(id=main_id))
+        self.nodes: dict[str, ThreadNode] = {main_id: self.main}
+        """By thread, in the order of their birth."""
+        self._mail: dict[str, dict[str, ThreadMessageReceived]] = {}
+        """By addressee and by the event that sent it: what has not been received."""
+        self._by_call: dict[str, ThreadNode] = {}
+
+    @classmethod
+    def of(cls, log: Iterable[Event], main_id: str) -> ThreadTree:
+        thread_tree = cls(main_id)
+        for event in log:
+            thread_tree.apply(event)
+        return thread_tree
+
+    def apply(self, event: Event) -> None:
+        member = self.nodes.get(event.thread_id)
+        if member is None:
+            return  # a thread that nobody has announced: it is nobody's
+        member.thread.apply(event)
+        for with_ancestor in self.with_ancestors(member):
+            with_ancestor.spend_account.apply(event)
+        if _is_progress(event.payload):
+            self._reset_ancestor_wakes(member)
+        self._apply_to_others(member, event)
+
+    def with_ancestors(self, node: ThreadNode) -> Iterator[ThreadNode]:
+        """It, who called it, and so on up to the main one."""
+        while True:
+            yield node
+            if node.parent_id is None:
+                return
+            node = self.nodes[node.parent_id]
+
+    def children(self, thread_id: str) -> list[ThreadNode]:
+        """Whom a thread has called, itself."""
+        return [node for node in self.nodes.values() if node.parent_id == thread_id]
+
+    def created_by(self, tool_use_id: str) -> ThreadNode | None:
+        """Who was born of a call."""
+        return self._by_call.get(tool_use_id)
+
+    def is_awaited(self, node: ThreadNode) -> bool:
+        """Whether a call of its parent's is open until it is done."""
+        birth = node.created_event
+        if birth is None or birth.mode == "background" or birth.tool_use_id is None:
+            return False
+        parent = self.nodes.get(birth.parent_thread_id or "")
+        call = None if parent is None else parent.thread.round.get(birth.tool_use_id)
+        return call is not None and not call.settled
+
+    def messages_for(self, thread_id: str) -> list[ThreadMessageReceived]:
+        """What was sent to a thread and is to be received, in the order it was sent."""
+        is_gone = thread_id in self.nodes and self.nodes[thread_id].is_terminated
+        return [] if is_gone else list(self._mail.get(thread_id, {}).values())
+
+    def undelivered_messages(self) -> list[ThreadMessageReceived]:
+        """What was sent to threads that are put away: nobody reads it there."""
+        gone = (self._mail.get(node.id, {}) for node in self.nodes.values() if node.is_terminated)
+        return [letter for letters in gone for letter in letters.values()]
+
+    def addressee(self, payload: AnyPayload, thread_id: str) -> str:
+        """Which thread a client's event is for: an answer goes to whoever has asked."""
+        match payload:
+            case (
+                events.UserToolConfirmation(tool_use_id=asked)
+                | events.UserToolResult(tool_use_id=asked)
+                | events.UserCustomToolResult(custom_tool_use_id=asked)
+            ):
+                return self._thread_of_call(asked) or thread_id
+            case _:
+                return thread_id
+
+    def _thread_of_call(self, call_id: str) -> str | None:
+        for node in self.nodes.values():
+            if call_id in node.thread.round:
+                return node.id
+        return None
+
+    def _reset_ancestor_wakes(self, node: ThreadNode) -> None:
+        """Who waits for a thread gets on as it does, however often a crash comes between."""
+        while self.is_awaited(node) and node.parent_id is not None:
+            node = self.nodes[node.parent_id]
+            node.thread.retries.wakes = 0
+
+    def _apply_to_others(self, node: ThreadNode, event: Event) -> None:
+        """What an event means for others than the thread that it is of."""
+        match event.payload:
+            case events.ThreadCreated() as birth:
+                self._create(node, birth)
+            case events.ThreadMessageSent() | ThreadMessageReceived() as letter:
+                self._apply_message(node, event.id, letter)
+            case events.ThreadStatusTerminated(session_thread_id=gone):
+                self._terminate(gone)
+            case events.AgentToolResult(tool_use_id=call_id):
+                self._settle(call_id)
+            case events.StatusRunning() | events.StatusIdle() as status:
+                _note_status(node, status)
+            case (
+                events.UserInterrupt() | facts.SessionForked() | facts.SessionReceived()
+            ) as why if node is self.main:
+                self._end_all(why, event.seq)
+            case facts.WorktreeOpened() | facts.WorktreeClosed() as change:
+                _note_worktree(node, change)
+            case _:
+                pass
+
+    def _apply_message(
+        self, node: ThreadNode, event_id: str, thread_message: ThreadMessage
+    ) -> None:
+        if isinstance(thread_message, events.ThreadMessageSent):
+            self._send(node, event_id, thread_message)
+        elif thread_message.sent_id is not None:
+            self._mail.get(node.id, {}).pop(thread_message.sent_id, None)
+
+    def _terminate(self, thread_id: str) -> None:
+        if (member := self.nodes.get(thread_id)) is not None:
+            member.is_terminated = True
+            member.thread.interrupt()
+
+    def _end_all(
+        self, why: events.UserInterrupt | facts.SessionForked | facts.SessionReceived, seq: int
+    ) -> None:
+        """An interrupt that names no thread is for all of them, and for what they were sent; of
+        what was under way when a session was forked or moved nothing goes on."""
+        for node in self.nodes.values():
+            if isinstance(why, events.UserInterrupt):
+                if why.session_thread_id is None:
+                    node.thread.interrupt()
+                    node.thread.interrupted |= bool(self._mail.get(node.id))
+            elif node is not self.main:
+                node.thread.discard_in_progress(seq)
+                node.thread.interrupted = bool(node.thread.unsettled_calls())
+                node.worktree = None
+                node.thread.transcript.is_answered = True
+                node.is_reported = True
+
+    def _create(self, parent: ThreadNode, birth: events.ThreadCreated) -> None:
+        shared = self.main.thread.session_state  # what a person says and allows is for all of them
+        state = SessionState(permissions=shared.permissions, prompts=shared.prompts)
+        thread = Thread(id=birth.session_thread_id, session_state=state)
+        if birth.is_fork:
+            thread.transcript = parent.thread.transcript.branch()
+            state.loaded_tools = parent.thread.session_state.loaded_tools
+        member = ThreadNode(thread, created_event=birth, depth=parent.depth + 1)
+        if self.nodes.setdefault(member.id, member) is member and birth.tool_use_id is not None:
+            self._by_call[birth.tool_use_id] = member
+
+    def _send(self, sender: ThreadNode, event_id: str, sent: events.ThreadMessageSent) -> None:
+        if sent.to_session_thread_id == sender.parent_id:
+            sender.is_reported = True
+        self._mail.setdefault(sent.to_session_thread_id, {})[event_id] = ThreadMessageReceived(
+            from_session_thread_id=sender.id,
+            from_agent_name=sender.name,
+            content=sent.content,
+            sent_id=event_id,
+        )
+
+    def _settle(self, call_id: str) -> None:
+        called = self.created_by(call_id)
+        if (
+            called is not None
+            and called.created_event is not None
+            and called.created_event.mode != "background"
+        ):
+            called.is_reported = True
+
+
+def _note_worktree(node: ThreadNode, change: facts.WorktreeOpened | facts.WorktreeClosed) -> None:
+    if isinstance(change, facts.WorktreeOpened):
+        node.worktree = change
+    elif change.outcome != "kept":
+        node.worktree = None
+
+
+def _is_progress(payload: AnyPayload) -> bool:
+    match payload:
+        case ModelRequestEnded(is_error=is_error, purpose=None):
+            return not is_error
+        case events.AgentToolResult() | events.AgentMcpToolResult():
+            return True
+        case _:
+            return False
+
+
+def _note_status(node: ThreadNode, status: events.StatusRunning | events.StatusIdle) -> None:
+    if isinstance(status, events.StatusRunning):
+        node.is_reported = node.created_event is None
+    elif status.reason in INTERRUPTED_REASONS:
+        node.is_reported = True  # whoever has stopped it wants to hear nothing of it

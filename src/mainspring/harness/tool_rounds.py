@@ -1,0 +1,236 @@
+"""The tool calls of one turn: which run concurrently, which run alone, which wait. Results keep
+the order of the calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import anyio
+
+from mainspring.core import facts as fact
+from mainspring.core.errors import ToolEnvironmentError
+from mainspring.core.events import ErrorDetail, RetryStatus, SessionFailed
+from mainspring.core.tool import ToolResult
+from mainspring.harness import hook_events
+from mainspring.harness.nested_budgets import calls_over
+from mainspring.harness.run_inbox import until_interrupted
+from mainspring.harness.state.open_call import OpenCall
+from mainspring.harness.stop_reasons import Continue, Ended, Step
+from mainspring.harness.thread_context import ThreadContext
+from mainspring.harness.tool_call import find_tool, idempotency_key
+from mainspring.harness.tool_pipeline import (
+    EARLIER_CALL_FAILED,
+    AnsweredCall,
+    CallPlan,
+    PendingCall,
+    ReadyCall,
+    ToolRound,
+    execute,
+    prepare,
+    settle,
+)
+from mainspring.log.task_groups import unwrap_single_error
+
+SNAPSHOT_FAILED = "snapshot_failed"
+"""The type of the error that a session tells of, once."""
+TOO_MANY_CALLS = "Not done: the limit on tool calls is reached. Finish with what you have."
+
+
+async def run_round(context: ThreadContext) -> Step | None:
+    """Settle the newest reply's calls, as far as they can be."""
+    asked = list(context.thread.round)
+    allowed = asked[: len(asked) - calls_over(context.tiers)]
+    work = ToolRound()
+    waiting: list[OpenCall] = []
+    is_interrupted = False
+    for group in _groups(context):
+        plans = [
+            await _plan_call(context, work, call, allowed, is_behind=bool(waiting))
+            for call in group
+        ]
+        ready = _before_first_waiting([PendingCall(call) for call in waiting] + plans)
+        waiting += [plan.call for plan in plans if isinstance(plan, PendingCall)]
+        if ready and any(not item.traits.read_only for item in ready):
+            await _snapshot_before_effects(context)
+        if ready and await _run_group(context, work, ready):
+            is_interrupted = True
+            break
+        waiting += [item.call for item in ready if item.call.id in work.waits]
+    if _has_effects(context):
+        await _take_snapshot(context)
+    if is_interrupted:
+        return None  # the loop takes the interrupt in, and settles what is open
+    return await _after_round(context, work, waiting)
+
+
+async def _plan_call(
+    context: ThreadContext,
+    work: ToolRound,
+    call: OpenCall,
+    allowed: Sequence[str],
+    *,
+    is_behind: bool,
+) -> CallPlan:
+    if call.id in allowed or call.started:
+        plan = await prepare(context, work, call, is_behind=is_behind)
+    else:
+        plan = AnsweredCall(call, ToolResult.text(TOO_MANY_CALLS, ok=False, error="denied"))
+    if isinstance(plan, AnsweredCall):
+        settle(context, plan.call, plan.tool_result)
+    return plan
+
+
+def _groups(context: ThreadContext) -> list[list[OpenCall]]:
+    """Neighbours that are all safe together; any other alone."""
+    groups: list[list[OpenCall]] = []
+    was_safe = False
+    for call in context.thread.unsettled_calls():
+        is_safe = _is_concurrent(context, call)
+        if is_safe and was_safe:
+            groups[-1].append(call)
+        else:
+            groups.append([call])
+        was_safe = is_safe
+    return groups
+
+
+def _is_concurrent(context: ThreadContext, call: OpenCall) -> bool:
+    tool = find_tool(context, call.name) if call.kind == "tool" else None
+    if tool is None or tool.invalid(call.input):
+        return True  # it will not run
+    return tool.traits(call.input).concurrent
+
+
+def _before_first_waiting(call_plans: Sequence[CallPlan]) -> list[ReadyCall]:
+    """Nothing overtakes what waits."""
+    ready: list[ReadyCall] = []
+    for plan in call_plans:
+        if isinstance(plan, PendingCall):
+            break
+        if isinstance(plan, ReadyCall):
+            ready.append(plan)
+    return ready
+
+
+async def _after_round(
+    context: ThreadContext, work: ToolRound, waiting: Sequence[OpenCall]
+) -> Step:
+    if waiting:
+        own = [call for call in waiting if call.id not in work.waits]
+        if asking := [call.name for call in own if call.kind == "tool"]:
+            await context.run_hooks(hook_events.waiting_for_permission(asking))
+        below = [item for ids in work.waits.values() for item in ids]
+        return Ended("requires_action", waiting_for=(*(call.id for call in own), *below))
+    settled: list[dict[str, object]] = [
+        {"tool_use_id": call.id, "tool_name": call.name, "tool_input": dict(call.input)}
+        for call in context.thread.round.values()
+    ]
+    hook_result = await context.run_hooks(hook_events.after_batch(settled))
+    stops = [*work.stops, *filter(None, [hook_result.stop])]
+    if hook_result.blocked:
+        stops.append(hook_result.reason or "a hook said so")
+    if stops:
+        return Ended("hook_stopped", "; ".join(stops))
+    return await context.authorizer.after_round(context.thread) or Continue("next_turn")
+
+
+def _has_effects(context: ThreadContext) -> bool:
+    """Whether calls of this turn may have changed something, before a crash or after it."""
+    for call in context.thread.round.values():
+        tool = find_tool(context, call.name)
+        is_read = tool is not None and tool.traits(call.input).read_only
+        if call.started is not None and not is_read:
+            return True
+    return False
+
+
+async def _snapshot_before_effects(context: ThreadContext) -> None:
+    """Before the first effect: there must be something to go back to."""
+    if context.thread.session_state.snapshot is None:
+        await _take_snapshot(context)
+
+
+async def _take_snapshot(context: ThreadContext) -> None:
+    if context.snapshots is None:
+        return
+    try:
+        snapshot, files = await context.snapshots.take()
+    except ToolEnvironmentError as error:
+        context.snapshots = None  # said once; the work goes on without a way back
+        status = RetryStatus(type="terminal")
+        detail = ErrorDetail(type=SNAPSHOT_FAILED, message=str(error), retry_status=status)
+        context.note(SessionFailed(error=detail))
+        return
+    if snapshot != context.thread.session_state.snapshot:
+        context.note(fact.WorkspaceSnapshotted(snapshot=snapshot, files=files))
+
+
+async def _run_group(context: ThreadContext, work: ToolRound, group: Sequence[ReadyCall]) -> bool:
+    """Run calls together; True if an interrupt stopped those that can be stopped."""
+    for ready in group:
+        call = ready.call
+        context.note(
+            fact.ToolCallStarted(
+                tool_use_id=call.id,
+                idempotency_key=call.started
+                or idempotency_key(
+                    context.writer.session_id, call.id, ready.tool.spec.name, call.input
+                ),
+                attempt=call.attempts + 1,
+                sandbox=None if context.sandbox_info is None else context.sandbox_info.label,
+            )
+        )
+    await context.commit()
+    together = _ConcurrentCalls(context, work, group)
+    patient = [ready for ready in group if ready.traits.on_interrupt == "block"]
+    stoppable = [ready for ready in group if ready.traits.on_interrupt == "cancel"]
+    is_interrupted = False
+    with unwrap_single_error():
+        async with anyio.create_task_group() as both:  # losing the lease stops them all
+            both.start_soon(together.run_all, patient)
+            if stoppable:
+                is_interrupted = await until_interrupted(
+                    context, partial(together.run_all, stoppable)
+                )
+    return is_interrupted
+
+
+class _ConcurrentCalls:
+    """Calls that run at the same time, each settled as soon as it is done."""
+
+    def __init__(self, context: ThreadContext, work: ToolRound, group: Sequence[ReadyCall]) -> None:
+        self._context = context
+        self._work = work
+        self._group = group
+        self._left = len(group)
+        self._scopes = {ready.call.id: anyio.CancelScope() for ready in group}
+
+    async def run_all(self, calls: Sequence[ReadyCall]) -> None:
+        async with anyio.create_task_group() as together:
+            for ready in calls:
+                together.start_soon(self._run, ready)
+
+    async def _run(self, ready_call: ReadyCall) -> None:
+        outcome = ToolResult.text(
+            EARLIER_CALL_FAILED.format(ready_call.call.name), ok=False, error="cancelled"
+        )
+        with self._scopes[ready_call.call.id]:
+            outcome = await execute(self._context, self._work, ready_call)
+        if outcome.waits_for:
+            self._work.waits[ready_call.call.id] = outcome.waits_for
+        else:
+            settle(self._context, ready_call.call, outcome)
+        if ready_call.traits.cascades and not outcome.ok:
+            self._cancel_after(ready_call)
+        self._left -= 1
+        if self._left:
+            await self._context.commit()  # the last one is committed with what comes next
+
+    def _cancel_after(self, failed: ReadyCall) -> None:
+        """Later calls of the same tool were asked for in the belief that this one works."""
+        at = self._group.index(failed)
+        for ready in self._group[at + 1 :]:
+            if ready.call.name == failed.call.name:
+                self._scopes[ready.call.id].cancel()

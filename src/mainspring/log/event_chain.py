@@ -1,0 +1,114 @@
+"""From payloads to chained rows and back: encode, scrub, hash, upcast. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import NamedTuple, TypeAlias
+
+from mainspring.core.clock import from_micros, to_micros
+from mainspring.core.envelope import (
+    FORMAT,
+    AnyPayload,
+    Event,
+    KnownPayload,
+    decode_payload,
+    encode_payload,
+    payload_type,
+)
+from mainspring.core.errors import MalformedEvent
+from mainspring.core.sender import Sender, decode_sender, encode_sender
+from mainspring.log.store import Head, Row
+from mainspring.log.upcast import read_payload
+
+Scrub: TypeAlias = Callable[[bytes], bytes]
+"""Takes secrets out of bytes on their way into the log. Must leave JSON valid."""
+
+
+def no_scrub(content: bytes) -> bytes:
+    return content
+
+
+class EventDraft(NamedTuple):
+    """A payload that has everything but its place in the log."""
+
+    id: str
+    thread_id: str
+    time: datetime
+    payload: AnyPayload
+    body: bytes
+    version: int = FORMAT
+    sender: Sender | None = None
+
+
+def encode_scrubbed(payload: KnownPayload, scrub: Scrub) -> tuple[AnyPayload, bytes]:
+    """The payload and its JSON, without secrets.
+
+    Raises:
+        MalformedEvent: it cannot be written, or scrubbing broke it; nothing may be stored then.
+    """
+    body = encode_payload(payload)
+    clean = scrub(body)
+    if clean == body:
+        return payload, body
+    reread = decode_payload(clean)
+    if payload_type(reread) != payload_type(payload):
+        raise MalformedEvent(f"scrubbing turned {payload_type(payload)} into {reread}")
+    return reread, clean
+
+
+def chain_events(
+    session_id: str, head: Head, event_drafts: Sequence[EventDraft]
+) -> tuple[list[Event], Head]:
+    """Give drafts their places after `head`."""
+    events: list[Event] = []
+    for draft in event_drafts:
+        event = Event(
+            id=draft.id,
+            session_id=session_id,
+            seq=head.seq + 1,
+            thread_id=draft.thread_id,
+            time=draft.time,
+            payload=draft.payload,
+            body=draft.body,
+            version=draft.version,
+            prev=head.hash,
+            sender=draft.sender,
+        )
+        events.append(event)
+        head = Head(event.seq, event.digest())
+    return events, head
+
+
+def to_row(event: Event) -> Row:
+    return Row(
+        event.seq,
+        event.id,
+        event.thread_id,
+        to_micros(event.time),
+        event.version,
+        event.type,
+        event.body.decode(),
+        event.prev,
+        encode_sender(event.sender),
+    )
+
+
+def to_event(session_id: str, row: Row) -> Event:
+    """Raises: MalformedEvent: what is stored is not what was written."""
+    try:
+        time = from_micros(row.time)
+    except OverflowError as error:
+        raise MalformedEvent(f"event {row.seq}: {row.time} is no time") from error
+    return Event(
+        id=row.id,
+        session_id=session_id,
+        seq=row.seq,
+        thread_id=row.thread_id,
+        time=time,
+        payload=read_payload(row.type, row.body, row.version),
+        body=row.body.encode(),
+        version=row.version,
+        prev=row.prev,
+        sender=decode_sender(row.sender),
+    )

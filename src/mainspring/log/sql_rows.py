@@ -1,0 +1,186 @@
+"""What both SQL stores share: selected columns made into rows, record queries made into
+conditions, and which values a store can hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, LiteralString
+
+from mainspring.core.errors import InvalidInput
+from mainspring.log.records import RecordChange, RecordQuery, RecordRow
+from mainspring.log.store import Head, InboxItem, SessionRow
+
+RECORD_COLUMNS: Final = (
+    "tenant, kind, id, created, updated, body, parent, name, label, due, is_archived, rev"
+)
+"""A record's fields, in the order of `record` and `record_values`."""
+
+
+def session_row(found: tuple[Any, ...]) -> SessionRow:
+    """From id, thread, created, updated, seq, hash, parent, its seq, epoch, owner."""
+    return SessionRow(
+        id=found[0],
+        thread_id=found[1],
+        created=found[2],
+        updated=found[3],
+        head=Head(found[4], found[5]),
+        parent_id=found[6],
+        parent_seq=found[7],
+        epoch=found[8],
+        owner=found[9],
+    )
+
+
+def inbox_item(found: tuple[Any, ...]) -> InboxItem:
+    """From the item's fields, in their order."""
+    return InboxItem(
+        event_id=found[0],
+        client_id=found[1],
+        thread_id=found[2],
+        time=found[3],
+        version=found[4],
+        type=found[5],
+        body=found[6],
+        sender=found[7],
+        position=found[8],
+        seq=found[9],
+    )
+
+
+def record_row(found: tuple[Any, ...]) -> RecordRow:
+    return RecordRow(
+        tenant=found[0],
+        kind=found[1],
+        id=found[2],
+        created=found[3],
+        updated=found[4],
+        body=found[5],
+        parent=found[6],
+        name=found[7],
+        label=found[8],
+        due=found[9],
+        is_archived=bool(found[10]),
+        rev=found[11],
+    )
+
+
+def record_values(kept: RecordRow) -> tuple[Any, ...]:
+    return (
+        kept.tenant,
+        kept.kind,
+        kept.id,
+        kept.created,
+        kept.updated,
+        kept.body,
+        kept.parent,
+        kept.name,
+        kept.label,
+        kept.due,
+        kept.is_archived,
+        kept.rev,
+    )
+
+
+_INTEGERS = range(-(2**63), 2**63)
+_LAST_CHARACTER = "\U0010ffff"
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """Of a `where`: each a column with an operator, and the value that follows it."""
+
+    parts: dict[LiteralString, Any]
+
+    def where(self, placeholder: LiteralString) -> LiteralString:
+        return " and ".join([f"{part} {placeholder}" for part in self.parts])
+
+    @property
+    def values(self) -> list[Any]:
+        return list(self.parts.values())
+
+
+def record_conditions(record_query: RecordQuery) -> Conditions:
+    """Raises: InvalidInput: no record can have such a value."""
+    # the indexes for these leave out the empty ones, and are used if that is said
+    parent: LiteralString = "parent <> '' and parent =" if record_query.parent else "parent ="
+    label: LiteralString = "label <> '' and label =" if record_query.label else "label ="
+    given: dict[LiteralString, Any] = {
+        "kind =": record_query.kind,
+        "tenant =": record_query.tenant,
+        parent: record_query.parent,
+        label: record_query.label,
+        "is_archived =": record_query.is_archived,
+        "created >=": record_query.created_from,
+        "created <=": record_query.created_upto,
+        "due <=": record_query.due_upto,
+        "name >=": record_query.name_from,
+        "name <": None if record_query.name_from is None else prefix_end(record_query.name_from),
+    }
+    found = Conditions({part: value for part, value in given.items() if value is not None})
+    require_storable(found.values)
+    return found
+
+
+def record_order(record_query: RecordQuery) -> tuple[LiteralString, LiteralString]:
+    """The column that a list is in the order of, before the id, and the direction of both."""
+    if record_query.due_upto is not None:
+        return "due", "asc"
+    if record_query.name_from is not None:
+        return "name", "asc"
+    return "created", "desc" if record_query.order == "desc" else "asc"
+
+
+def record_page(
+    record_query: RecordQuery, placeholder: LiteralString
+) -> tuple[LiteralString, list[Any]]:
+    """What follows `from record`: the conditions, where to go on, order and limit; the values."""
+    found = record_conditions(record_query)
+    column, direction = record_order(record_query)
+    where, values = found.where(placeholder), found.values
+    if record_query.after is not None:
+        seen = [getattr(record_query.after, column), record_query.after.id]
+        require_storable(seen)
+        sign: LiteralString = "<" if direction == "desc" else ">"
+        where = f"{where} and ({column}, id) {sign} ({placeholder}, {placeholder})"
+        values += seen
+    rest: LiteralString = f"order by {column} {direction}, id {direction} limit {placeholder}"
+    return f"where {where} {rest}", [*values, record_query.limit]
+
+
+def prefix_end(prefix: str) -> str | None:
+    """The first text, by code points, after all that begin so; `None` if nothing comes after."""
+    kept = prefix.rstrip(_LAST_CHARACTER)
+    if not kept:
+        return None
+    following = ord(kept[-1]) + 1
+    if 0xD800 <= following <= 0xDFFF:  # no text has these
+        following = 0xE000
+    return kept[:-1] + chr(following)
+
+
+def is_storable_text(text: str) -> bool:
+    """Whether a database can hold it: NUL and halves of surrogate pairs are no text to all."""
+    if "\0" in text:
+        return False
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def require_storable(values: Iterable[Any]) -> None:
+    """Raises: InvalidInput."""
+    for value in values:
+        if isinstance(value, str) and not is_storable_text(value):
+            raise InvalidInput(f"{value!r}: a text here cannot have NUL or half a character in it")
+        if isinstance(value, int) and value not in _INTEGERS:
+            raise InvalidInput(f"{value}: is too large a number")
+
+
+def require_changes_storable(record_changes: Sequence[RecordChange]) -> None:
+    """Raises: InvalidInput."""
+    for change in record_changes:
+        require_storable(record_values(change.record_row))

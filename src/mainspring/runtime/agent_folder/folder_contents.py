@@ -1,0 +1,160 @@
+"""Which files of a folder make up the agent that it describes, and their hash. All in one place."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from stat import S_ISREG
+
+import msgspec
+
+from mainspring.core.errors import InvalidInput
+
+FILES = (
+    "agent.yaml",
+    *("AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md"),
+    *("SOUL.md", "IDENTITY.md", "USER.md", "TOOLS.md"),
+    *(".mcp.json", "mcp.json", "hooks.json"),
+    *(".claude/settings.json", ".mainspring/settings.json"),
+)
+"""What is one person's on one machine (`CLAUDE.local.md`, `settings.local.json`) is not of it."""
+_MARKDOWN = (".md",)
+_PARTS: Mapping[str, tuple[str, ...] | None] = {
+    "skills": None,
+    "hooks": None,
+    "agents": _MARKDOWN,
+    "subagents": (".md", ".json"),
+    "commands": _MARKDOWN,
+    "rules": _MARKDOWN,
+    "workflows": (".yaml", ".yml", ".md"),
+}
+"""Folders, and the endings of those of their files that count; `None`: all."""
+_ROOTS = (".mainspring", ".claude", ".agents")
+_FOLDERS: Mapping[str, tuple[str, ...] | None] = {
+    # a `hooks` beside the sources of a project is likely to be something else
+    **{name: endings for name, endings in _PARTS.items() if name != "hooks"},
+    **{f"{root}/{name}": endings for root in _ROOTS for name, endings in _PARTS.items()},
+    ".mainspring/plugins": None,
+    ".kiro/steering": _MARKDOWN,
+}
+_LEFT_OUT = frozenset((".git", ".mainspring", ".venv", "__pycache__", "node_modules", ".DS_Store"))
+_MAX_DEPTH = 8
+_MAX_FILES = 20_000
+UNFINISHED = ".mainspring-new-"
+"""How files begin that somebody was killed over while writing them."""
+MAX_BYTES = 16_000_000
+"""Of one file; larger ones are data, not definition."""
+
+
+def is_part(path: str) -> bool:
+    """Whether a relative path is one that such a file may have."""
+    pure = PurePosixPath(path)
+    if pure.is_absolute() or ".." in pure.parts or pure.as_posix() != path:
+        return False
+    if path in FILES:
+        return True
+    for folder, endings in _FOLDERS.items():
+        if path.startswith(f"{folder}/"):
+            inside = pure.parts[folder.count("/") + 1 :]
+            is_deep = len(inside) > _MAX_DEPTH
+            return not is_deep and not _LEFT_OUT & {*inside} and _has_ending(pure.name, endings)
+    return False
+
+
+def files_of(folder: Path) -> dict[str, os.stat_result]:
+    """They, by relative path in order, and how they stand. Links are neither files nor followed.
+
+    Raises:
+        InvalidInput: there are too many.
+    """
+    found = dict(_files(folder))
+    return {path: found[path] for path in sorted(found)}
+
+
+def listing_hash(listing: Mapping[str, str]) -> str:
+    """One hash of the hashes of all files; the same on every machine."""
+    return hashlib.sha256(encode_listing(listing)).hexdigest()
+
+
+def encode_listing(listing: Mapping[str, str]) -> bytes:
+    return msgspec.json.encode(dict(listing), order="sorted")
+
+
+def content_hash(folder: Path) -> str:
+    """Of all that makes up the agent, as it is now.
+
+    Raises: InvalidInput.
+    """
+    return listing_hash({path: file_hash(folder / path) for path in files_of(folder)})
+
+
+def file_hash(file: Path) -> str:
+    """Raises: InvalidInput."""
+    try:
+        with file.open("rb") as opened:
+            return hashlib.file_digest(opened, "sha256").hexdigest()
+    except OSError as error:
+        raise InvalidInput(f"{file}: {error.strerror or error}") from error
+
+
+def _files(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
+    for name in FILES:
+        if not passes_through_link(folder, name):
+            yield from _file(folder, name)
+    count = 0
+    for name, endings in _FOLDERS.items():
+        if passes_through_link(folder, name):
+            continue
+        for path, stat in _below(os.path.join(folder, name), name, endings, 1):
+            count += 1
+            if count > _MAX_FILES:
+                raise InvalidInput(f"{folder}: an agent of more than {_MAX_FILES} files")
+            yield path, stat
+
+
+def _file(folder: Path, name: str) -> Iterator[tuple[str, os.stat_result]]:
+    try:
+        stat = os.stat(os.path.join(folder, name), follow_symlinks=False)
+    except OSError:
+        return
+    if _is_regular_file(stat):
+        yield name, stat
+
+
+def _below(
+    place: str, shown: str, endings: tuple[str, ...] | None, depth: int
+) -> Iterator[tuple[str, os.stat_result]]:
+    try:
+        entries = list(os.scandir(place))
+    except OSError:
+        return
+    for entry in entries:
+        if entry.name in _LEFT_OUT:
+            continue
+        path = f"{shown}/{entry.name}"
+        if entry.is_dir(follow_symlinks=False):
+            if depth < _MAX_DEPTH:
+                yield from _below(entry.path, path, endings, depth + 1)
+        elif _has_ending(entry.name, endings) and entry.is_file(follow_symlinks=False):
+            stat = entry.stat(follow_symlinks=False)
+            if _is_regular_file(stat):
+                yield path, stat
+
+
+def _has_ending(name: str, endings: tuple[str, ...] | None) -> bool:
+    if endings is None:
+        return not name.startswith(UNFINISHED) and not name.endswith(".pyc")
+    return name.endswith(endings)
+
+
+def _is_regular_file(stat: os.stat_result) -> bool:
+    return S_ISREG(stat.st_mode) and stat.st_size <= MAX_BYTES
+
+
+def passes_through_link(folder: Path, path: str) -> bool:
+    """Whether a link stands anywhere on the way, its end included."""
+    parts = PurePosixPath(path).parts
+    steps = (folder.joinpath(*parts[:count]) for count in range(1, len(parts) + 1))
+    return any(step.is_symlink() for step in steps)

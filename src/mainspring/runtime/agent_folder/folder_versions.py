@@ -1,0 +1,329 @@
+"""Versions of an agent's folder: what it was whenever a session began, to compare and go back to.
+
+They are kept in the folder itself: contents and listings of them by their hash, and an index that
+is written last. Whoever is killed meanwhile leaves the versions as they were.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import stat
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from difflib import unified_diff
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from mainspring.core.clock import Clock, to_micros
+from mainspring.core.errors import InvalidInput
+from mainspring.runtime.agent_folder.folder_contents import (
+    content_hash,
+    encode_listing,
+    files_of,
+    is_part,
+    listing_hash,
+    passes_through_link,
+)
+from mainspring.runtime.agent_folder.link_safe_files import (
+    blocked_path_error,
+    ensure_folder,
+    open_folder,
+    read_file,
+    remove_file,
+    write_file,
+)
+
+FOLDER = ".mainspring/versions"
+_INDEX_FILE = f"{FOLDER}/index.json"
+_STAMPS_FILE = f"{FOLDER}/seen.json"
+_MAX_VERSIONS = 1000
+"""Versions in the index; older ones are forgotten."""
+_FRESH_NANOSECONDS = 2_000_000_000
+"""Nanoseconds: a file as new as that may be written again without looking any different."""
+_MAX_DIFF_CHARS = 200_000
+_HEX = frozenset("0123456789abcdef")
+
+Listing = dict[str, str]
+"""Paths, and the hashes of what is there."""
+
+
+class Version(Struct, frozen=True, kw_only=True):
+    number: int
+    """0: it is not kept, because there is nothing to keep or no place to keep it."""
+    hash: str
+    time: datetime
+
+    @property
+    def label(self) -> str:
+        """Short, and enough to tell one from another."""
+        return f"{self.number}-{self.hash[:12]}" if self.number else self.hash[:12]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileDiff:
+    path: str
+    text: str
+    """As `diff -u` has it."""
+
+
+class _Index(Struct, frozen=True):
+    versions: tuple[Version, ...] = ()
+
+
+class _FileStamp(Struct, frozen=True, array_like=True):
+    """How a file stood when its content had a hash."""
+
+    modified: int
+    changed: int
+    size: int
+    hash: str
+
+
+def list_versions(folder: Path) -> tuple[Version, ...]:
+    """The oldest first.
+
+    Raises:
+        InvalidInput: the index is damaged.
+    """
+    with open_folder(folder) as root:
+        return _versions(root)
+
+
+def _versions(root: int) -> tuple[Version, ...]:
+    content = read_file(root, _INDEX_FILE)
+    try:
+        return () if content is None else msgspec.json.decode(content, type=_Index).versions
+    except msgspec.MsgspecError as error:
+        raise InvalidInput(f"{_INDEX_FILE}: {error}; remove {FOLDER} to begin anew") from error
+
+
+def record_version(folder: Path, clock: Clock) -> Version:
+    """The version that the folder is now: a new one if it is not as it was.
+
+    Raises:
+        InvalidInput: a file cannot be read, or the versions are damaged.
+    """
+    now = clock()
+    if passes_through_link(folder, FOLDER):  # nothing is written where it may lead
+        return Version(number=0, hash=content_hash(folder), time=now)
+    with open_folder(folder) as root:
+        listing = _current_listing(root, folder, now)
+        unkept = Version(number=0, hash=listing_hash(listing), time=now)
+        if not listing:
+            return unkept
+        known = _versions(root)
+        if known and known[-1].hash == unkept.hash:
+            return known[-1]
+        try:
+            with _locked(root):
+                return _record(root, folder, now)
+        except OSError:  # an agent may well stand where nobody can write
+            return unkept
+
+
+def diff_versions(folder: Path, before: int | None, after: int | None = None) -> list[FileDiff]:
+    """What is different from one version to another; `None`: the folder as it is.
+
+    Raises:
+        InvalidInput: there is no such version, or it is damaged.
+    """
+    with open_folder(folder) as root:
+        old, new = _DiffSide.of(root, folder, before), _DiffSide.of(root, folder, after)
+        paths = sorted(old.listing.keys() | new.listing.keys())
+        return [
+            FileDiff(path=path, text=_diff(path, old, new))
+            for path in paths
+            if old.listing.get(path) != new.listing.get(path)
+        ]
+
+
+def rollback(folder: Path, number: int, clock: Clock) -> Version:
+    """Make the folder what it was. What it is now is kept as a version first; files that were not
+    there then are removed.
+
+    Raises:
+        InvalidInput: there is no such version, it is damaged, or a link is in the way.
+    """
+    try:
+        with open_folder(folder) as root:
+            wanted = _DiffSide.of(root, folder, number)
+            wanted.check(folder)
+            with _locked(root):
+                _record(root, folder, clock())
+                now = _current_listing(root, folder, clock())
+                for path in now.keys() - wanted.listing.keys():
+                    remove_file(root, path)
+                for path, name in wanted.listing.items():
+                    if now.get(path) != name:
+                        write_file(root, path, wanted.content(path))
+                return _record(root, folder, clock())
+    except OSError as error:
+        raise InvalidInput(f"{error.filename or folder}: {error.strerror or error}") from error
+
+
+def _record(root: int, folder: Path, now: datetime) -> Version:
+    """With the lock: contents first, then the listing of them, the index last."""
+    listing: Listing = {}
+    for path, name in _current_listing(root, folder, now).items():
+        is_kept = read_file(root, _object_path(name)) is not None
+        listing[path] = name if is_kept else _store_content(root, read_file(root, path) or b"")
+    known = _versions(root)
+    if known and known[-1].hash == listing_hash(listing):
+        return known[-1]
+    number = known[-1].number + 1 if known else 1
+    version = Version(number=number, hash=_store_content(root, encode_listing(listing)), time=now)
+    write_file(root, _INDEX_FILE, msgspec.json.encode(_Index((*known, version)[-_MAX_VERSIONS:])))
+    return version
+
+
+def _current_listing(root: int, folder: Path, now: datetime) -> Listing:
+    """What there is now. Files that look as they did are not read again."""
+    seen = _read_stamps(root)
+    found: dict[str, _FileStamp] = {}
+    for path, state in files_of(folder).items():
+        known = seen.get(path)
+        stands = (state.st_mtime_ns, state.st_ctime_ns, state.st_size)
+        if known is not None and (known.modified, known.changed, known.size) == stands:
+            found[path] = known
+        else:
+            found[path] = _FileStamp(*stands, _hash(read_file(root, path) or b""))
+    # what a file with this time has now may not be what it has in a moment
+    oldest_fresh = to_micros(now) * 1000 - _FRESH_NANOSECONDS
+    lasting = {path: each for path, each in found.items() if each.changed < oldest_fresh}
+    if lasting != seen and (folder / FOLDER).is_dir():
+        with suppress(InvalidInput, OSError):  # it only saves time
+            write_file(root, _STAMPS_FILE, msgspec.json.encode(lasting))
+    return {path: each.hash for path, each in found.items()}
+
+
+def _read_stamps(root: int) -> dict[str, _FileStamp]:
+    with suppress(InvalidInput, msgspec.MsgspecError):
+        content = read_file(root, _STAMPS_FILE)
+        return {} if content is None else msgspec.json.decode(content, type=dict[str, _FileStamp])
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _DiffSide:
+    """One of two states that are compared: a version, or the folder as it is."""
+
+    name: str
+    root: int
+    listing: Mapping[str, str]
+    is_kept: bool
+
+    @classmethod
+    def of(cls, root: int, folder: Path, number: int | None) -> _DiffSide:
+        if number is None:
+            listing = {path: _hash(read_file(root, path) or b"") for path in files_of(folder)}
+            return cls(name="now", root=root, listing=listing, is_kept=False)
+        known = {version.number: version for version in _versions(root)}
+        if number not in known:
+            have = f"{min(known)} to {max(known)}" if known else "none yet"
+            raise InvalidInput(f"there is no version {number}; there are {have}")
+        content = _content(root, known[number].hash)
+        try:
+            listing = msgspec.json.decode(content, type=Listing)
+        except (msgspec.MsgspecError, UnicodeError) as error:
+            raise InvalidInput(f"{FOLDER} is damaged: version {number}: {error}") from error
+        return cls(name=f"version {number}", root=root, listing=listing, is_kept=True)
+
+    def content(self, path: str) -> bytes:
+        name = self.listing.get(path)
+        if name is None:
+            return b""
+        return _content(self.root, name) if self.is_kept else read_file(self.root, path) or b""
+
+    def check(self, folder: Path) -> None:
+        """Before anything is written: all of it is there, and leads nowhere else."""
+        for path, name in self.listing.items():
+            if not is_part(path):
+                raise InvalidInput(f"{self.name} has {path}, which is no file of an agent")
+            if passes_through_link(folder, path):
+                raise InvalidInput(f"{path}: a link is in the way")
+            _content(self.root, name)
+
+
+def _diff(path: str, old: _DiffSide, new: _DiffSide) -> str:
+    before, after = old.content(path), new.content(path)
+    names = (
+        "/dev/null" if path not in old.listing else f"{path} ({old.name})",
+        "/dev/null" if path not in new.listing else f"{path} ({new.name})",
+    )
+    if len(before) + len(after) > _MAX_DIFF_CHARS or b"\0" in before + after:
+        return f"--- {names[0]}\n+++ {names[1]}\n{len(before)} bytes -> {len(after)} bytes\n"
+    return "".join(_lines(_texts(before), _texts(after), names))
+
+
+def _texts(content: bytes) -> list[str]:
+    return content.decode(errors="replace").splitlines(keepends=True)
+
+
+def _lines(before: list[str], after: list[str], names: tuple[str, str]) -> Iterator[str]:
+    for line in unified_diff(before, after, *names):
+        yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+
+
+def _object_path(name: str) -> str:
+    """Where contents with this hash are kept."""
+    if len(name) != 64 or not _HEX.issuperset(name):
+        raise InvalidInput(f"{FOLDER} is damaged: {name!r} is no hash")
+    return f"{FOLDER}/objects/{name[:2]}/{name[2:]}"
+
+
+def _content(root: int, name: str) -> bytes:
+    content = read_file(root, _object_path(name))
+    if content is None:
+        raise InvalidInput(f"{FOLDER} has lost {name}")
+    if _hash(content) != name:
+        raise InvalidInput(f"{FOLDER} is damaged: {name} is not what it was")
+    return content
+
+
+def _store_content(root: int, content: bytes) -> str:
+    name = _hash(content)
+    if read_file(root, _object_path(name)) is None:
+        write_file(root, _object_path(name), content)
+    return name
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+@contextmanager
+def _locked(root: int) -> Generator[None, None, None]:
+    """One at a time; the lock goes with the process that has it."""
+    with ensure_folder(root, FOLDER) as store:
+        _write_gitignore(store)
+        try:
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+            descriptor = os.open("lock", flags, 0o600, dir_fd=store)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise blocked_path_error(f"{FOLDER}/lock", error) from error
+            raise
+        with os.fdopen(descriptor, "ab") as lock:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise InvalidInput(f"{FOLDER}/lock: not a file")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+def _write_gitignore(store: int) -> None:
+    """They are this machine's; a `.gitignore` that is there already stays as it is."""
+    with suppress(FileExistsError), os.fdopen(_create_file(store, ".gitignore"), "w") as file:
+        file.write("*\n")
+
+
+def _create_file(store: int, name: str) -> int:
+    """Raises: FileExistsError."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    return os.open(name, flags, 0o600, dir_fd=store)

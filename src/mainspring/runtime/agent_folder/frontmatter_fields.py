@@ -1,0 +1,197 @@
+"""The keys of a head, asked for one by one. What is of a wrong kind, or unknown, is kept and told.
+
+What stands in the head is read by `harness.context.frontmatter`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from itertools import pairwise
+from pathlib import Path
+from typing import TypeVar, cast
+
+from mainspring.core.errors import InvalidInput
+from mainspring.harness.context.frontmatter import Frontmatter, read_frontmatter
+from mainspring.runtime.agent_folder.atomic_file import read_bounded
+from mainspring.runtime.agent_folder.finding import Finding, Level
+
+__all__ = ["Fields", "Frontmatter", "first_paragraph", "read_frontmatter", "read_text", "split"]
+
+T = TypeVar("T")
+Name = TypeVar("Name", bound=str)
+_BOOLEANS = {
+    **dict.fromkeys(("true", "yes", "on", "1"), True),
+    **dict.fromkeys(("false", "no", "off", "0"), False),
+}
+_OPENING, _CLOSING = "({", ")}"
+
+
+@dataclass(slots=True)
+class Fields:
+    """`allowed-tools`, `allowed_tools` and `allowedTools` are one key: people write all three."""
+
+    frontmatter: Frontmatter
+    file: str
+    """As it is shown."""
+    findings: list[Finding] = field(default_factory=list[Finding])
+    _written: dict[str, str] = field(default_factory=dict[str, str])
+    """How a key is spelled here, by what all its spellings have in common."""
+    _asked: dict[str, str] = field(default_factory=dict[str, str])
+    _kept: dict[str, object] = field(default_factory=dict[str, object])
+
+    def __post_init__(self) -> None:
+        for issue in self.frontmatter.issues:
+            self._add("warning", issue.what, issue.line, issue.fix)
+        for key, value in self.frontmatter.fields.items():
+            first = self._written.setdefault(_normalized_key(key), key)
+            if first != key:
+                self._kept[key] = value
+                self.warn(f"`{key}` is `{first}` once more: it counts for nothing", key)
+
+    def text(self, key: str) -> str:
+        """Empty if it is not there. A number or a truth is a text that somebody did not quote."""
+        match self.value(key):
+            case None:
+                return ""
+            case str(text):
+                return text.strip()
+            case bool(truth):
+                return str(truth).lower()
+            case int(number) | float(number):
+                return str(number)
+            case _:
+                return self.wrong(key, "must be text", "")
+
+    def flag(self, key: str, *, default: bool = False) -> bool:
+        match self.value(key):
+            case None:
+                return default
+            case bool(truth):
+                return truth
+            case str() | int() as written if str(written).strip().lower() in _BOOLEANS:
+                return _BOOLEANS[str(written).strip().lower()]
+            case _:
+                return self.wrong(key, "must be true or false", default)
+
+    def count(self, key: str) -> int | None:
+        written = self.text(key)
+        if not written:
+            return None
+        if written.isdecimal() and len(written) < 10 and int(written) > 0:
+            return int(written)
+        return self.wrong(key, "must be a number above 0", None)
+
+    def choice(self, key: str, names: Sequence[Name]) -> Name | None:
+        written = self.text(key)
+        for name in names:
+            if written == name:
+                return name
+        return self.wrong(key, f"must be one of {', '.join(names)}", None) if written else None
+
+    def words(self, key: str) -> tuple[str, ...] | None:
+        """A list, or one text with commas or blanks; `None` if it is not there."""
+        text = self._joined(key)
+        # A list that was not YAML is a text with brackets.
+        return None if text is None else split(text.strip("[]"), ", \t\n")
+
+    def globs(self, key: str) -> tuple[str, ...]:
+        """A list, or one text with commas."""
+        return split(self._joined(key) or "", ",\n")
+
+    def mapping(self, key: str) -> dict[str, object]:
+        value = self.value(key)
+        if isinstance(value, dict):
+            return cast("dict[str, object]", value)
+        return {} if value is None else self.wrong(key, "must be names with values", {})
+
+    def value(self, key: str) -> object:
+        """As it is; `None` if it is not there."""
+        folded = _normalized_key(key)
+        self._asked[folded] = key
+        written = self._written.get(folded)
+        return None if written is None else self.frontmatter.fields[written]
+
+    def extra(self) -> dict[str, object]:
+        """What nobody asked for, and what was of a wrong kind. To be called last."""
+        unknown = [key for folded, key in self._written.items() if folded not in self._asked]
+        for key in unknown:
+            near = get_close_matches(key, self._asked.values(), n=1, cutoff=0.8)
+            fix = f"did you mean {near[0]}?" if near else None
+            self.warn(f"`{key}` is not known: kept, and nothing is done with it", key, fix)
+        return {**{key: self.frontmatter.fields[key] for key in unknown}, **self._kept}
+
+    def wrong(self, key: str, what: str, instead: T) -> T:
+        """Told, and kept in `extra`."""
+        written = self._written[_normalized_key(key)]
+        self._kept[written] = self.frontmatter.fields[written]
+        self.warn(f"`{written}` {what}: it counts for nothing", key)
+        return instead
+
+    def warn(self, what: str, key: str = "", fix: str | None = None) -> None:
+        self._add("warning", what, self.line(key), fix)
+
+    def note(self, what: str, key: str = "") -> None:
+        self._add("note", what, self.line(key), None)
+
+    def fail(self, what: str, fix: str | None = None) -> None:
+        self._add("error", what, None, fix)
+
+    def line(self, key: str) -> int | None:
+        return self.frontmatter.lines.get(
+            key, self.frontmatter.lines.get(self._written.get(_normalized_key(key), ""))
+        )
+
+    def _joined(self, key: str) -> str | None:
+        """As one text, whatever it is: YAML cuts `[Agent(a, b)]` in two."""
+        value = self.value(key)
+        if value is None or isinstance(value, str):
+            return value and value.strip()
+        items = cast("list[object]", value) if isinstance(value, list) else None
+        if items is None or any(isinstance(item, dict | list) for item in items):
+            return self.wrong(key, "must be a list of texts", None)
+        return ", ".join(str(item) for item in items if item is not None)
+
+    def _add(self, level: Level, what: str, line: int | None, fix: str | None) -> None:
+        self.findings.append(Finding(level=level, file=self.file, what=what, line=line, fix=fix))
+
+
+def read_text(file: Path, shown: str) -> str | Finding:
+    """A file of a part; or why it is skipped."""
+    try:
+        content = read_bounded(file)
+        if content is not None:
+            return content.decode("utf-8")
+        problem = "it is gone"
+    except UnicodeDecodeError:
+        problem = "not UTF-8"
+    except InvalidInput as error:
+        problem = str(error).removeprefix(f"{file}: ")
+    return Finding(level="error", file=shown, what=f"{problem}: skipped")
+
+
+def first_paragraph(body: str) -> str:
+    """What a text without a description is about, in one line."""
+    paragraphs = body.split("\n\n")
+    first = next((paragraph for paragraph in paragraphs if any(map(str.isalnum, paragraph))), "")
+    return " ".join(line.strip("# \t") for line in first.strip().splitlines())
+
+
+def split(text: str, at: str) -> tuple[str, ...]:
+    """Cut at any of some characters, but for those between brackets; quotes around a part go."""
+    cuts = [-1]
+    depth = 0
+    for index, char in enumerate(text):
+        if char in _OPENING:
+            depth += 1
+        elif char in _CLOSING:
+            depth = max(0, depth - 1)
+        elif depth == 0 and char in at:
+            cuts.append(index)
+    parts = (text[start + 1 : end] for start, end in pairwise([*cuts, len(text)]))
+    return tuple(part for part in (item.strip(" \t\n\"'") for item in parts) if part)
+
+
+def _normalized_key(key: str) -> str:
+    return key.replace("-", "").replace("_", "").lower()

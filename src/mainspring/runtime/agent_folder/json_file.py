@@ -1,0 +1,139 @@
+"""JSON that others wrote: what it says and in which line, or what is wrong with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias, cast
+
+import msgspec
+
+from mainspring.core.errors import InvalidInput
+from mainspring.runtime.agent_folder.atomic_file import MAX_BYTES, read_bounded
+from mainspring.runtime.agent_folder.finding import Finding, Level
+
+JsonObject: TypeAlias = dict[str, object]
+
+_BYTE_POSITION = re.compile(r" \(byte (\d{1,12})\)$")
+
+
+@dataclass(frozen=True, slots=True)
+class JsonFile:
+    shown: str
+    text: str
+    fields: JsonObject
+
+    def finding(self, level: Level, what: str, *keys: str, fix: str | None = None) -> Finding:
+        """What is odd about the value that these keys lead to."""
+        return Finding(level=level, file=self.shown, line=self._line(keys), what=what, fix=fix)
+
+    def _line(self, keys: tuple[str, ...]) -> int | None:
+        at = 0
+        for key in keys:
+            found = re.compile(rf'"{re.escape(key)}"\s*:').search(self.text, at)
+            if found is None:
+                return None
+            at = found.start() if key == keys[-1] else found.end()
+        return self.text.count("\n", 0, at) + 1 if keys else None
+
+
+def read_object(
+    file: Path, shown: str, *, within: Path | None = None, max_bytes: int = MAX_BYTES
+) -> JsonFile | Finding | None:
+    """A file's object, or what is wrong with it; `None` if it is not there.
+
+    `within` is the folder that no link may lead it out of.
+    """
+    try:
+        if within is not None and not is_inside(file, within):
+            return _error_finding(shown, "a link that leads out of its folder")
+        content = read_bounded(file, max_bytes=max_bytes)
+    except InvalidInput as error:
+        return _error_finding(shown, str(error).removeprefix(f"{file}: "))
+    if content is None:
+        return _error_finding(shown, "a link that leads nowhere") if file.is_symlink() else None
+    return _decoded(content.removeprefix(b"\xef\xbb\xbf"), shown)
+
+
+def _decoded(content: bytes, shown: str) -> JsonFile | Finding:
+    try:
+        value: object = msgspec.json.decode(content)
+        text = content.decode()
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        what = str(error).splitlines()[0]
+        at = _BYTE_POSITION.search(what)
+        line = content.count(b"\n", 0, int(at[1])) + 1 if at else None
+        return _error_finding(shown, f"not JSON: {_BYTE_POSITION.sub('', what)}", line)
+    fields = as_object(value)
+    if fields is None:
+        return _error_finding(shown, "must be an object", 1)
+    return JsonFile(shown, text, fields)
+
+
+def is_inside(path: Path, root: Path) -> bool:
+    """Whether a path, once all links are followed, stays in a folder."""
+    try:
+        return path.resolve().is_relative_to(root.resolve())
+    except (OSError, RuntimeError, ValueError):  # a loop of links, a name that cannot be one
+        return False
+
+
+def as_object(value: object) -> JsonObject | None:
+    return cast("JsonObject", value) if isinstance(value, dict) else None
+
+
+def as_list(value: object) -> list[object] | None:
+    return cast("list[object]", value) if isinstance(value, list) else None
+
+
+class JsonValueError(ValueError):
+    """A value that is not what it must be; the message says what that is."""
+
+
+ValueReader: TypeAlias = Callable[[object], object]
+"""What a value says. Raises `Wrong`."""
+
+
+def string(value: object) -> str:
+    if not isinstance(value, str):
+        raise JsonValueError("must be text")
+    return value
+
+
+def scalar(value: object) -> str:
+    """Text; a number or a flag is what it looks like."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, str | int | float):
+        raise JsonValueError("must be text")
+    return str(value)
+
+
+def strings(value: object) -> tuple[str, ...]:
+    values = as_list(value)
+    if values is None:
+        raise JsonValueError("must be a list of texts")
+    return tuple(scalar(item) for item in values)
+
+
+def string_table(value: object) -> dict[str, str]:
+    return {key: scalar(each) for key, each in table(value).items()}
+
+
+def table(value: object) -> JsonObject:
+    fields = as_object(value)
+    if fields is None:
+        raise JsonValueError("must be an object")
+    return fields
+
+
+def flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise JsonValueError("must be true or false")
+    return value
+
+
+def _error_finding(shown: str, what: str, line: int | None = None) -> Finding:
+    return Finding(level="error", file=shown, what=what, line=line)

@@ -1,0 +1,280 @@
+"""`agent.yaml`: what an agent's folder says about it besides its instructions. All is optional."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+from mainspring.core import error_table
+from mainspring.core.errors import InvalidInput
+from mainspring.core.events import Permission
+from mainspring.core.lazy_module import LazyModule
+from mainspring.core.model import Effort
+from mainspring.harness.limits import Limits
+from mainspring.harness.permissions.policy import parse_mode
+from mainspring.harness.permissions.rule import parse_rule
+from mainspring.harness.permissions.tool_names import canonical_name
+from mainspring.runtime.agent_folder.atomic_file import read_bounded
+from mainspring.runtime.agent_folder.finding import Finding
+from mainspring.runtime.agent_folder.yaml_reader import (
+    FieldReaders,
+    Node,
+    YamlReader,
+    YamlValueError,
+)
+
+if TYPE_CHECKING:
+    import zoneinfo
+else:
+    zoneinfo = LazyModule("zoneinfo")  # most agents have no schedule
+
+FILE = "agent.yaml"
+_MAX_BYTES = 100_000
+"""To read a megabyte of YAML takes many seconds, and nobody has written as much."""
+_EFFORTS: tuple[str, ...] = get_args(Effort)
+_CRON_FIELDS = 5
+_FIELDS = {"agents": "crew", "subagents": "crew", "coordinator": "is_coordinator"}
+"""Keys that are called otherwise here."""
+_FOREIGN_KEYS = ("spec_version", "schema_version", "apiVersion", "kind")
+"""Keys that mark an `agent.yaml` of another tool; ours has no version."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permissions:
+    """Like those of a settings file, and no more trusted than one."""
+
+    mode: str | None = None
+    allow: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubagentRules:
+    """Which subagents may be called, and how many; `None`: nothing is said about it."""
+
+    names: tuple[str, ...] | None = None
+    max_depth: int = 2
+    max_parallel: int = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestSchedule:
+    cron: str = ""
+    timezone: str = "UTC"
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestOutcome:
+    description: str = ""
+    rubric: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentManifest:
+    name: str = ""
+    description: str = ""
+    model: str = ""
+    effort: Effort = "none"
+    instructions: str = ""
+    """Comes after those of the instruction files."""
+    rules: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ("*",)
+    limits: Limits = field(default_factory=Limits)
+    permissions: Permissions | None = None
+    environment: dict[str, object] | None = None
+    """As the `sandbox` of a settings file."""
+    supervisor: SubagentRules = field(default_factory=SubagentRules)
+    is_coordinator: bool = False
+    manifest_schedule: ManifestSchedule | None = None
+    manifest_outcome: ManifestOutcome | None = None
+    findings: tuple[Finding, ...] = ()
+    lines: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Where its keys stand."""
+
+    @property
+    def error(self) -> Finding | None:
+        """The first that is wrong: nobody should run an agent whose limits were not understood."""
+        return next((finding for finding in self.findings if finding.level == "error"), None)
+
+
+def read_manifest(file: Path, *, shown: str = FILE) -> AgentManifest:
+    """What the file says; an empty manifest if there is none."""
+    reader = YamlReader(shown)
+    try:
+        text = _text(file)
+    except InvalidInput as error:
+        reader.findings.append(
+            Finding(level="error", file=shown, what=str(error).removeprefix(f"{file}: "))
+        )
+        text = ""
+    node = _own_root(reader, text)
+    values: dict[str, object] = {}
+    if node is not None:
+        try:
+            values = reader.fields(node, _readers(reader))
+        except YamlValueError as wrong:
+            reader.note("error", wrong.node, str(wrong), "write it as `name: value`")
+    named = {_FIELDS.get(key, key): value for key, value in values.items()}
+    lines = {} if node is None else reader.lines(node)
+    return AgentManifest(**named, findings=tuple(reader.findings), lines=lines)  # pyright: ignore[reportArgumentType] (each reader gives what its field holds)
+
+
+def settings_in(file: Path) -> dict[str, object]:
+    """What of it is like a settings file, in the shape of one; empty if there is nothing.
+
+    Raises:
+        InvalidInput: that part is wrong. Going on without it would permit what it forbids.
+    """
+    reader = YamlReader(str(file))
+    node = _own_root(reader, _text(file))
+    readers = _readers(reader)
+    parts: FieldReaders = {key: readers[key] for key in ("permissions", "environment", "schedule")}
+    said = {} if node is None or not reader.is_mapping(node) else reader.chosen(node, parts)
+    if wrong := [finding for finding in reader.findings if finding.level == "error"]:
+        raise error_table.BAD_AGENT_FILE.error(InvalidInput, finding=wrong[0])
+    settings: dict[str, object] = {}
+    if isinstance(permissions := said.get("permissions"), Permissions):
+        rules = {"allow": permissions.allow, "ask": permissions.ask, "deny": permissions.deny}
+        mode = {} if permissions.mode is None else {"defaultMode": permissions.mode}
+        settings["permissions"] = {**rules, **mode}
+    if said.get("environment"):
+        settings["sandbox"] = said["environment"]
+    if isinstance(schedule := said.get("schedule"), ManifestSchedule):
+        settings["schedule"] = asdict(schedule)
+    return settings
+
+
+def _own_root(yaml_reader: YamlReader, text: str) -> Node | None:
+    """The root of the file, unless it belongs to another tool: that is reported and ignored."""
+    node = yaml_reader.root(text)
+    if node is None:
+        return None
+    foreign = next((key for key in _FOREIGN_KEYS if key in yaml_reader.lines(node)), None)
+    if foreign is None:
+        return node
+    what = f"has the key {foreign}, so it is another tool's file: it is ignored"
+    yaml_reader.note("warning", node, what, f"remove {foreign} if the file is meant for Mainspring")
+    return None
+
+
+def _text(file: Path) -> str:
+    try:
+        return (read_bounded(file, max_bytes=_MAX_BYTES) or b"").decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{file}: not UTF-8") from error
+
+
+def _readers(yaml_reader: YamlReader) -> FieldReaders:
+    supervisor = _subagent_rules(yaml_reader)
+    return {
+        "name": yaml_reader.string,
+        "description": yaml_reader.string,
+        "model": yaml_reader.string,
+        "effort": yaml_reader.one_of(_EFFORTS),
+        "instructions": lambda node: yaml_reader.string(node).strip(),
+        "rules": yaml_reader.strings,
+        "tools": lambda node: tuple(canonical_name(name) for name in yaml_reader.strings(node)),
+        "limits": _limits(yaml_reader),
+        "permissions": _permissions(yaml_reader),
+        "environment": yaml_reader.mapping,
+        "subagents": supervisor,
+        "agents": supervisor,
+        "coordinator": yaml_reader.truth,
+        "schedule": _schedule(yaml_reader),
+        "outcome": _outcome(yaml_reader),
+    }
+
+
+def _limits(yaml_reader: YamlReader) -> Callable[[Node], Limits]:
+    counts = ("max_turns", "max_input_tokens", "max_output_tokens", "max_tool_calls")
+    known: FieldReaders = {
+        **dict.fromkeys((*counts, "target_tokens"), yaml_reader.number(int, "a whole number")),
+        "max_seconds": yaml_reader.number(float, "a number of seconds"),
+        "max_cost_usd": yaml_reader.number(Decimal, "an amount in US dollars"),
+    }
+    return lambda node: Limits(**yaml_reader.fields(node, known))  # pyright: ignore[reportArgumentType] (as above)
+
+
+def _permissions(yaml_reader: YamlReader) -> Callable[[Node], Permissions]:
+    def mode(node: Node) -> str:
+        try:
+            return parse_mode(yaml_reader.string(node))
+        except InvalidInput as error:
+            raise YamlValueError(node, f"is wrong: {error}") from error
+
+    def rules(behavior: Permission) -> Callable[[Node], tuple[str, ...]]:
+        return lambda node: tuple(_rules(yaml_reader, node, behavior))
+
+    known: FieldReaders = {
+        "mode": mode,
+        "defaultMode": mode,
+        "allow": rules("allow"),
+        "ask": rules("ask"),
+        "deny": rules("deny"),
+    }
+
+    def read(node: Node) -> Permissions:
+        said = yaml_reader.fields(node, known)
+        theirs = said.pop("defaultMode", None)
+        return Permissions(**{"mode": theirs, **said})  # pyright: ignore[reportArgumentType] (as above)
+
+    return read
+
+
+def _rules(yaml_reader: YamlReader, node: Node, behavior: Permission) -> list[str]:
+    kept: list[str] = []
+    for item in yaml_reader.items(node):
+        text = yaml_reader.string(item)
+        try:
+            parse_rule(text, behavior=behavior)
+        except InvalidInput as error:
+            if behavior != "allow":  # without it something would be permitted that should not be
+                raise YamlValueError(item, f"has a rule that is wrong: {error}") from error
+            yaml_reader.note("warning", item, f"allow: {error}; it allows nothing")
+            continue
+        kept.append(text)
+    return kept
+
+
+def _subagent_rules(yaml_reader: YamlReader) -> Callable[[Node], SubagentRules]:
+    count = yaml_reader.number(int, "a whole number")
+    known: FieldReaders = {"names": yaml_reader.strings, "max_depth": count, "max_parallel": count}
+
+    def read(node: Node) -> SubagentRules:
+        if yaml_reader.is_list(node):
+            return SubagentRules(names=yaml_reader.strings(node))
+        return SubagentRules(**yaml_reader.fields(node, known))  # pyright: ignore[reportArgumentType] (as above)
+
+    return read
+
+
+def _schedule(yaml_reader: YamlReader) -> Callable[[Node], ManifestSchedule]:
+    def cron(node: Node) -> str:
+        text = yaml_reader.string(node)
+        if len(text.split()) != _CRON_FIELDS:
+            raise YamlValueError(
+                node, f"must have {_CRON_FIELDS} fields, as in '0 9 * * 1-5', not {text!r}"
+            )
+        return text
+
+    def timezone(node: Node) -> str:
+        name = yaml_reader.string(node)
+        try:
+            return zoneinfo.ZoneInfo(name).key
+        except (KeyError, ValueError, OSError) as error:
+            raise YamlValueError(
+                node, f"must be a time zone such as Europe/Vienna, not {name!r}"
+            ) from error
+
+    known: FieldReaders = {"cron": cron, "timezone": timezone, "message": yaml_reader.string}
+    return lambda node: ManifestSchedule(**yaml_reader.fields(node, known))  # pyright: ignore[reportArgumentType] (as above)
+
+
+def _outcome(yaml_reader: YamlReader) -> Callable[[Node], ManifestOutcome]:
+    known: FieldReaders = {"description": yaml_reader.string, "rubric": yaml_reader.string}
+    return lambda node: ManifestOutcome(**yaml_reader.fields(node, known))  # pyright: ignore[reportArgumentType] (as above)

@@ -1,0 +1,375 @@
+"""MCP servers as files describe them, `.mcp.json` above all. Connecting to them is not ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias, get_args
+
+import msgspec
+from msgspec import Struct, field
+
+from mainspring.runtime.agent_folder.finding import Finding
+from mainspring.runtime.agent_folder.json_file import (
+    JsonFile,
+    JsonObject,
+    JsonValueError,
+    ValueReader,
+    as_object,
+    flag,
+    read_object,
+    string,
+    string_table,
+    strings,
+    table,
+)
+from mainspring.runtime.agent_folder.scopes import Scopes
+
+Transport: TypeAlias = Literal["stdio", "http", "sse", "ws"]
+ServerScope: TypeAlias = Literal["managed", "local", "project", "user"]
+"""`local`: the user's own for one project."""
+
+SERVERS = "mcpServers"
+_TRANSPORTS: dict[object, Transport] = {
+    **{get_arg: get_arg for get_arg in get_args(Transport)},
+    **dict.fromkeys(("streamable-http", "streamableHttp", "streamable_http"), "http"),
+    "websocket": "ws",
+}
+_NON_SERVER_KEYS = {SERVERS, "$schema", "inputs"}
+_MAX_CLAUDE_BYTES = 50_000_000
+"""Claude Code keeps its history in the same file."""
+_PLACEHOLDER = re.compile(r"\$\{([^{}]{1,1000})\}")
+_PORTABLE = re.compile(r"\$\{(PLUGIN_ROOT|PLUGIN_DATA)\}")
+_VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
+
+
+class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """As its file describes it, `${...}` not yet replaced: what that gives may be secret."""
+
+    name: str
+    """What it is called by: `plugin:name` if a plugin brings it."""
+    transport: Transport
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = field(default_factory=dict[str, str])
+    cwd: str | None = None
+    url: str = ""
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+    headers_helper: str | None = None
+    """A command that prints more headers."""
+    oauth: dict[str, object] = field(default_factory=dict[str, object])
+    timeout_ms: float | None = None
+    is_enabled: bool = True
+    disabled_tools: tuple[str, ...] = ()
+    always_load: bool = False
+    """Its tools are shown to the model at once, not only when it looks for them."""
+    description: str = ""
+    scope: ServerScope = "project"
+    file: str = ""
+    """As it is shown."""
+    plugin: str | None = None
+    plugin_root: str = ""
+    plugin_data: str = ""
+    """Where a plugin may keep what has to outlive an update of it."""
+    is_portable: bool = False
+    """From an Agent Plugins package: nothing but `${PLUGIN_ROOT}` and `${PLUGIN_DATA}` is replaced,
+    in arguments, environment and folder."""
+    extra: dict[str, object] = field(default_factory=dict[str, object])
+    """Keys that we know nothing of, as they are."""
+
+    def __repr__(self) -> str:  # the rest may hold secrets
+        return f"McpServer(name={self.name!r}, transport={self.transport!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class McpServers:
+    servers: tuple[McpServer, ...]
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTable:
+    """Servers by name, somewhere in a file."""
+
+    file: JsonFile
+    keys: tuple[str, ...]
+    """What leads to it."""
+    entries: object
+
+
+def read_mcp(
+    scopes: Scopes, environment: Mapping[str, str], *, plugins: Iterable[McpServer] = ()
+) -> McpServers:
+    """All servers that there are for a folder, and what is odd about them.
+
+    Unlike the other parts of an agent, and as Claude Code has it: local over project over user, and
+    the whole entry wins. Only what whoever runs the machine has comes before that.
+    """
+    taken: dict[str, McpServer] = {}
+    findings: list[Finding] = []
+    for found, odd in (*_sources(scopes), (tuple(plugins), ())):
+        findings += odd
+        for server in found:
+            if server.name in taken:
+                findings.append(_shadowed_finding(server, by=taken[server.name]))
+            else:
+                taken[server.name] = server
+    known = {"CLAUDE_PROJECT_DIR": scopes.folder.as_posix(), **environment}
+    for server in taken.values():
+        findings += [*expand_server(server, known)[1], _description_finding(server)]
+    return McpServers(tuple(taken.values()), tuple(findings))
+
+
+def expand_server(
+    server: McpServer, environment: Mapping[str, str]
+) -> tuple[McpServer, list[Finding]]:
+    """The server with `${...}` replaced, and which of them could not be. May hold secrets."""
+    if server.is_portable:
+        own = {"PLUGIN_ROOT": server.plugin_root, "PLUGIN_DATA": server.plugin_data}
+        return _replace_placeholders(
+            server, lambda text: _PORTABLE.sub(lambda at: own[at[1]], text)
+        ), []
+    values = dict(environment)
+    if server.plugin is not None:
+        values["CLAUDE_PLUGIN_ROOT"] = server.plugin_root
+        values["CLAUDE_PLUGIN_DATA"] = server.plugin_data
+    unknown: dict[str, None] = {}
+
+    def replace(text: str) -> str:
+        new, left = expand(text, values)
+        unknown.update(dict.fromkeys(left))
+        return new
+
+    done = _replace_placeholders(server, replace)
+    return done, [_unresolved_finding(server, name) for name in unknown]
+
+
+def expand(text: str, values: Mapping[str, str]) -> tuple[str, list[str]]:
+    """Every `${NAME}` and `${NAME:-otherwise}`, once; those without a value are left and named."""
+    left: list[str] = []
+
+    def value(found: re.Match[str]) -> str:
+        said = _VARIABLE.fullmatch(found[1])
+        known = None if said is None else values.get(said[1], said[2])
+        if known is None:
+            left.append(found[1])
+            return found[0]
+        return known
+
+    return _PLACEHOLDER.sub(value, text), left
+
+
+def read_table(found: ServerTable, start: McpServer) -> tuple[list[McpServer], list[Finding]]:
+    """The servers of a table, each as `start` plus what its entry says; one that is wrong is left
+    out."""
+    entries = as_object(found.entries)
+    if entries is None:
+        return [], [found.file.finding("error", "servers must be an object", *found.keys)]
+    servers: list[McpServer] = []
+    findings: list[Finding] = []
+    for name, entry in entries.items():
+        reader = _ServerEntry(found, name, findings)
+        server = reader.server(entry, start)
+        if server is not None:
+            servers.append(server)
+    return servers, findings
+
+
+def table_of(file: JsonFile) -> tuple[ServerTable, list[Finding]]:
+    """Where a file has its servers: under `mcpServers`, or, as in many plugins, bare."""
+    if SERVERS in file.fields:
+        odd = [
+            file.finding("warning", f"{key} is not known and does nothing", key)
+            for key in file.fields
+            if key not in _NON_SERVER_KEYS
+        ]
+        return ServerTable(file, (SERVERS,), file.fields[SERVERS]), odd
+    bare = {key: value for key, value in file.fields.items() if key not in _NON_SERVER_KEYS}
+    odd = [file.finding("note", f"there is no {SERVERS}: all of it is read as servers")]
+    return ServerTable(file, (), bare), odd if bare else []
+
+
+def _sources(scopes: Scopes) -> Iterator[tuple[Iterable[McpServer], Iterable[Finding]]]:
+    """In order of precedence."""
+    claude = _claude_file(scopes)
+    if scopes.managed is not None:
+        yield _read_file(scopes, scopes.managed / "mcp.json", "managed")
+    if isinstance(claude, JsonFile):
+        for folder in {str(scopes.folder): None, str(scopes.folder.resolve()): None}:
+            yield _of_claude(claude, "local", "projects", folder)
+    yield _read_file(scopes, scopes.folder / ".mcp.json", "project")
+    yield _read_file(scopes, scopes.folder / "mcp.json", "project")
+    if scopes.home is not None:
+        yield _read_file(scopes, scopes.home / ".mainspring" / "mcp.json", "user")
+    if isinstance(claude, JsonFile):
+        yield _of_claude(claude, "user")
+    elif claude is not None:
+        yield (), (claude,)
+
+
+def _read_file(
+    scopes: Scopes, file: Path, scope: ServerScope
+) -> tuple[list[McpServer], list[Finding]]:
+    within = scopes.folder if scope == "project" else None
+    found = read_object(file, scopes.display_path(file), within=within)
+    if not isinstance(found, JsonFile):
+        return [], [] if found is None else [found]
+    where, odd = table_of(found)
+    start = McpServer(name="", transport="stdio", scope=scope, file=found.shown)
+    servers, findings = read_table(where, start)
+    return servers, [*odd, *findings]
+
+
+def _claude_file(scopes: Scopes) -> JsonFile | Finding | None:
+    if scopes.home is None:
+        return None
+    file = scopes.home / ".claude.json"
+    return read_object(file, scopes.display_path(file), max_bytes=_MAX_CLAUDE_BYTES)
+
+
+def _of_claude(
+    file: JsonFile, scope: ServerScope, *path: str
+) -> tuple[list[McpServer], list[Finding]]:
+    """What stands under `path` in Claude Code's own file; the rest is none of our business."""
+    fields: JsonObject | None = file.fields
+    for key in path:
+        fields = as_object((fields or {}).get(key))
+    if fields is None or SERVERS not in fields:
+        return [], []
+    start = McpServer(name="", transport="stdio", scope=scope, file=file.shown)
+    return read_table(ServerTable(file, (*path, SERVERS), fields[SERVERS]), start)
+
+
+@dataclass(frozen=True, slots=True)
+class _ServerEntry:
+    found: ServerTable
+    name: str
+    findings: list[Finding]
+
+    def server(self, entry: object, start: McpServer) -> McpServer | None:
+        fields = as_object(entry)
+        if fields is None or not self.name.strip():
+            return self.warn("error", "must have a name and be an object")
+        transport = self.transport(fields)
+        if transport is None:
+            return None
+        needed = "command" if transport == "stdio" else "url"
+        if not isinstance(fields.get(needed), str) or not fields[needed]:
+            return self.warn("error", f"a server by {transport} needs a {needed}")
+        name = self.name if start.plugin is None else f"{start.plugin}:{self.name}"
+        said = dict(self.fields(fields))
+        extra = {key: value for key, value in fields.items() if key not in _KNOWN}
+        for key in extra:
+            self.warn("warning", f"{key} is not known and does nothing", key)
+        return msgspec.structs.replace(
+            start, name=name, transport=transport, extra=extra, **_normalized_fields(said)
+        )
+
+    def transport(self, fields: JsonObject) -> Transport | None:
+        given = fields.get("type")
+        if given is None:
+            return "http" if "url" in fields and "command" not in fields else "stdio"
+        known = _TRANSPORTS.get(given) if isinstance(given, str) else None
+        if known is None:
+            self.warn("error", f"type must be one of {', '.join(get_args(Transport))}", "type")
+        return known
+
+    def fields(self, fields: JsonObject) -> Iterator[tuple[str, object]]:
+        for key, value in fields.items():
+            if key not in _READERS:
+                continue
+            try:
+                yield key, _READERS[key](value)
+            except JsonValueError as error:
+                self.warn("warning", f"{key} {error}, and is left out", key)
+
+    def warn(self, level: Literal["error", "warning"], what: str, *keys: str) -> None:
+        path = (*self.found.keys, self.name, *keys)
+        self.findings.append(
+            self.found.file.finding(level, f"MCP server {self.name}: {what}", *path)
+        )
+
+
+def _milliseconds(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        raise JsonValueError("must be a number of milliseconds")
+    return value
+
+
+_READERS: dict[str, ValueReader] = {
+    "command": string,
+    "args": strings,
+    "env": string_table,
+    "cwd": string,
+    "url": string,
+    "headers": string_table,
+    "headersHelper": string,
+    "oauth": table,
+    "timeout": _milliseconds,
+    "timeout_ms": _milliseconds,
+    "enabled": flag,
+    "disabled": flag,
+    "disabledTools": strings,
+    "alwaysLoad": flag,
+    "description": string,
+}
+_KNOWN = {"type", *_READERS}
+
+
+def _normalized_fields(said: dict[str, object]) -> dict[str, object]:
+    """By our names; of two keys that say one thing, the plainer one."""
+    names = {
+        "headersHelper": "headers_helper",
+        "disabledTools": "disabled_tools",
+        "alwaysLoad": "always_load",
+    }
+    enabled, disabled = said.pop("enabled", True), said.pop("disabled", False)
+    timeout, timeout_ms = said.pop("timeout", None), said.pop("timeout_ms", None)
+    return {
+        **{names.get(key, key): value for key, value in said.items()},
+        "is_enabled": enabled and not disabled,
+        "timeout_ms": timeout_ms or timeout,
+    }
+
+
+def _replace_placeholders(server: McpServer, replace: Callable[[str], str]) -> McpServer:
+    done = msgspec.structs.replace(
+        server,
+        args=tuple(replace(arg) for arg in server.args),
+        env={name: replace(value) for name, value in server.env.items()},
+        cwd=None if server.cwd is None else replace(server.cwd),
+    )
+    if server.is_portable:
+        return done
+    helper = server.headers_helper
+    return msgspec.structs.replace(
+        done,
+        command=replace(server.command),
+        url=replace(server.url),
+        headers={name: replace(value) for name, value in server.headers.items()},
+        headers_helper=None if helper is None else replace(helper),
+    )
+
+
+def _unresolved_finding(server: McpServer, name: str) -> Finding:
+    said = _VARIABLE.fullmatch(name)
+    why = "is not set" if said else "is nothing that can be replaced here"
+    return Finding(
+        level="warning",
+        file=server.file,
+        what=f"MCP server {server.name}: ${{{name}}} {why}, and stays as it is",
+        fix=f"set {said[1]}, or write ${{{said[1]}:-...}}" if said else None,
+    )
+
+
+def _shadowed_finding(server: McpServer, *, by: McpServer) -> Finding:
+    what = f"MCP server {server.name}: that of {by.file} ({by.scope}) is taken instead"
+    return Finding(level="note", file=server.file, what=what)
+
+
+def _description_finding(server: McpServer) -> Finding:
+    state = "described, not connected in this version" if server.is_enabled else "switched off"
+    what = f"MCP server {server.name} ({server.transport}): {state}"
+    return Finding(level="note", file=server.file, what=what)

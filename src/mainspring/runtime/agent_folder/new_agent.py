@@ -1,0 +1,81 @@
+"""The first files of a new agent: few, and enough to run at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from mainspring.core.errors import InvalidInput
+from mainspring.runtime.agent_folder import manifest
+
+INSTRUCTIONS = "AGENTS.md"
+_INSTRUCTION_FILES = (INSTRUCTIONS, "CLAUDE.md", ".claude/CLAUDE.md")
+_HEAD = "# What this agent is. All of it is optional; `mainspring validate` says what it does.\n"
+_TEXT = """\
+# {name}
+
+{purpose}
+
+## How to work
+- Look before you act, and make the smallest change that does the job.
+- Check what you did: run it or read it back, and say how you know that it works.
+- When something is unclear or cannot be undone, ask first.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewAgent:
+    """What somebody has said about an agent that does not exist yet."""
+
+    name: str
+    purpose: str
+    model: str | None = None
+    """`None`: whichever there is where it runs."""
+    tools: tuple[str, ...] | None = None
+    """`None`: all."""
+    mode: str | None = None
+
+
+def write_agent(folder: Path, new_agent: NewAgent) -> list[Path]:
+    """Write what is missing; what is there stays as it is. The files that are new.
+
+    Raises:
+        InvalidInput: there is an agent already, or nothing can be written there.
+    """
+    check_no_agent(folder)
+    texts = {manifest.FILE: manifest_text(new_agent)}
+    if not any((folder / name).exists() for name in _INSTRUCTION_FILES):
+        texts[INSTRUCTIONS] = _TEXT.format(name=new_agent.name, purpose=new_agent.purpose)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return [_write_new(folder / name, text) for name, text in texts.items()]
+    except OSError as error:
+        raise InvalidInput(f"{error.filename or folder}: {error.strerror or error}") from error
+
+
+def check_no_agent(folder: Path) -> None:
+    """Raises: InvalidInput: there is an agent already."""
+    if (folder / manifest.FILE).exists():
+        taken = InvalidInput(f"{folder / manifest.FILE} is there already: nothing was written")
+        taken.add_note("`mainspring validate` says what it does")
+        raise taken
+
+
+def manifest_text(new_agent: NewAgent) -> str:
+    said: dict[str, object] = {"name": new_agent.name, "description": new_agent.purpose}
+    if new_agent.model is not None:
+        said["model"] = new_agent.model
+    if new_agent.tools is not None:
+        said["tools"] = list(new_agent.tools)
+    if new_agent.mode is not None:
+        said["permissions"] = {"mode": new_agent.mode}
+    said["limits"] = {"max_turns": 100}
+    return _HEAD + yaml.safe_dump(said, sort_keys=False, allow_unicode=True, width=100)
+
+
+def _write_new(file: Path, text: str) -> Path:
+    with file.open("x", encoding="utf-8", newline="\n") as opened:
+        opened.write(text)
+    return file

@@ -1,0 +1,89 @@
+"""A plugin, as its files describe it. A value; reading those is `plugins`'."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from mainspring.runtime.agent_folder.finding import Finding
+from mainspring.runtime.agent_folder.json_file import JsonObject, as_list, as_object
+from mainspring.runtime.agent_folder.mcp_file import McpServer
+from mainspring.runtime.agent_folder.scopes import PartKind, PartLocation, Scope
+
+PluginKind: TypeAlias = Literal["agent-plugins", "claude", "openhands"]
+
+DATA_FOLDER = "plugin-data"
+_NOT_A_NAME = re.compile(r"[^a-z0-9.-]+")
+_REPEATED = re.compile(r"([.-])[.-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class PluginHooks:
+    file: str
+    """As it is shown."""
+    hooks: JsonObject
+    """By event, as `hooks` of a settings file has them."""
+
+    @property
+    def count(self) -> int:
+        """How many handlers there are."""
+        groups = (group for value in self.hooks.values() for group in as_list(value) or ())
+        return sum(len(as_list((as_object(group) or {}).get("hooks")) or ()) for group in groups)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plugin:
+    name: str
+    root: Path
+    scope: Scope
+    shown: str
+    """How its folder is shown."""
+    plugin_kind: PluginKind = "claude"
+    version: str | None = None
+    description: str = ""
+    homepage: str | None = None
+    license: str | None = None
+    manifest: JsonObject = field(default_factory=dict[str, object])
+    """As it is."""
+    is_rejected: bool = False
+    """Its manifest is wrong: nothing of it may be used."""
+    skills: tuple[Path, ...] = ()
+    """Folders with a `SKILL.md`."""
+    agents: tuple[Path, ...] = ()
+    """Files, or folders of them."""
+    commands: tuple[Path, ...] = ()
+    servers: tuple[McpServer, ...] = ()
+    hooks: tuple[PluginHooks, ...] = ()
+    """Honoured only once somebody has vouched for the plugin as it is."""
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def places(self) -> tuple[PartLocation, ...]:
+        """For `Scopes.plugins`: its parts are called `plugin:name`."""
+        parts: dict[PartKind, tuple[Path, ...]] = {
+            "skills": self.skills,
+            "agents": self.agents,
+            "commands": self.commands,
+        }
+        return tuple(
+            PartLocation(path, self.scope, self.name, self.root, part)
+            for part, paths in parts.items()
+            for path in paths
+        )
+
+    @property
+    def data(self) -> Path:
+        """Where it may keep what has to outlive an update of it."""
+        return self.root.parent.parent / DATA_FOLDER / self.name
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.places or self.servers or self.hooks)
+
+
+def plugin_name(text: str) -> str:
+    """The nearest to a text that can be the name of a plugin, and of a folder."""
+    plain = _REPEATED.sub(r"\1", _NOT_A_NAME.sub("-", text[:200].lower()))
+    return plain[:64].strip(".-") or "plugin"

@@ -1,0 +1,403 @@
+"""Plugins: packages of skills, agents, commands, hooks and MCP servers. Installing is not ours.
+
+Read are Agent Plugins 1.0.0 (`plugin.json`), Claude Code's (`.claude-plugin/plugin.json`) and
+OpenHands' (`.plugin/plugin.json`). What is wrong in one part is reported and left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+import msgspec
+
+from mainspring.runtime.agent_folder import agent_plugins_spec
+from mainspring.runtime.agent_folder.finding import Finding, Level
+from mainspring.runtime.agent_folder.json_file import (
+    JsonFile,
+    JsonObject,
+    as_list,
+    as_object,
+    is_inside,
+    read_object,
+)
+from mainspring.runtime.agent_folder.mcp_file import (
+    SERVERS,
+    McpServer,
+    ServerTable,
+    read_table,
+    table_of,
+)
+from mainspring.runtime.agent_folder.plugin import Plugin, PluginHooks, PluginKind, plugin_name
+from mainspring.runtime.agent_folder.scopes import PartLocation, Scope
+
+FOLDER = ".mainspring/plugins"
+PORTABLE = "plugin.json"
+VENDOR_MANIFESTS: dict[str, PluginKind] = {
+    ".claude-plugin/plugin.json": "claude",
+    ".plugin/plugin.json": "openhands",
+}
+_MAX_ENTRIES = 2_000
+"""In one folder."""
+_MAX_PATH = 1_000
+_TEXTS = ("version", "description", "homepage", "license")
+_SUPPORTED_KEYS = {"$schema", "name", "author", "repository", "keywords", "strict", *_TEXTS} | {
+    "skills",
+    "agents",
+    "commands",
+    "hooks",
+    "mcpServers",
+}
+UNSUPPORTED_KEYS = {
+    "lspServers",
+    "outputStyles",
+    "workflows",
+    "userConfig",
+    "channels",
+    "settings",
+    "dependencies",
+    "defaultEnabled",
+    "experimental",
+    "themes",
+    "monitors",
+    "types",
+}
+_DISPLAY_KEYS = {
+    "displayName",
+    "metadata",
+    "icon",
+    "documentationUrl",
+    "supportUrl",
+    "privacyPolicyUrl",
+    "termsOfServiceUrl",
+}
+_UNSUPPORTED_ENTRIES = (
+    ".lsp.json",
+    "output-styles",
+    "workflows",
+    "themes",
+    "monitors",
+    "bin",
+    "settings.json",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledPlugins:
+    plugins: tuple[Plugin, ...]
+    """Those that count: of two with one name, the user's."""
+    findings: tuple[Finding, ...]
+
+    @property
+    def places(self) -> tuple[PartLocation, ...]:
+        return tuple(place for plugin in self.plugins for place in plugin.places)
+
+    @property
+    def servers(self) -> tuple[McpServer, ...]:
+        return tuple(server for plugin in self.plugins for server in plugin.servers)
+
+
+def installed_plugins(
+    folder: Path, home: Path | None, *, disabled: Collection[str] = ()
+) -> InstalledPlugins:
+    """The plugins that a user and a project have, and what is odd about them. Those that the
+    settings disable are left out."""
+    taken: dict[str, Plugin] = {}
+    findings: list[Finding] = []
+    wheres: list[tuple[Path | None, Scope, str]] = [(home, "user", "~/"), (folder, "project", "")]
+    for where, scope, prefix in wheres:
+        for root in [] if where is None else _folders(where / FOLDER):
+            if scope == "project" and not is_inside(root, folder):
+                what = "a link that leads out of the project, and left out"
+                findings.append(Finding(level="error", file=f"{FOLDER}/{root.name}", what=what))
+                continue
+            plugin = read_plugin(root, scope, shown=f"{prefix}{FOLDER}/{root.name}")
+            if plugin.name in disabled:
+                what = f"{plugin.name} is not used: enabledPlugins of the settings disables it"
+                findings.append(Finding(level="note", file=plugin.shown, what=what))
+                continue
+            findings += plugin.findings
+            if plugin.name in taken:
+                what = f"{plugin.name} of {taken[plugin.name].shown} is taken instead"
+                findings.append(Finding(level="note", file=plugin.shown, what=what))
+            else:
+                taken[plugin.name] = plugin
+    return InstalledPlugins(tuple(taken.values()), tuple(findings))
+
+
+def read_plugin(root: Path, scope: Scope, *, shown: str | None = None) -> Plugin:
+    """What a folder brings as a plugin; it need not have a manifest."""
+    plugin = Plugin(name=plugin_name(root.name), root=root, scope=scope, shown=shown or root.name)
+    reader = _PluginReader(plugin)
+    return reader.read()
+
+
+@dataclass(slots=True)
+class _PluginReader:
+    plugin: Plugin
+    findings: list[Finding] = field(default_factory=list[Finding])
+
+    def read(self) -> Plugin:
+        own = self.json(PORTABLE)
+        if isinstance(own, JsonFile) and agent_plugins_spec.is_portable(own):
+            return self.portable(own)
+        found = {path: self.json(path) for path in VENDOR_MANIFESTS}
+        path = next((path for path, file in found.items() if file is not None), PORTABLE)
+        if isinstance(own, Finding):
+            if path == PORTABLE:
+                return self.rejected(own)
+            self.findings.append(own)
+        manifest = found.get(path, own)
+        if isinstance(manifest, Finding):  # its parts can be found without it
+            self.findings.append(manifest)
+            manifest = None
+        return self.vendor(manifest, VENDOR_MANIFESTS.get(path, "claude"))
+
+    def portable(self, manifest: JsonFile) -> Plugin:
+        """Fixed places for skills and servers; the rest only if a wider manifest is there too."""
+        self.findings += agent_plugins_spec.check_manifest(manifest)
+        if any(finding.level == "error" for finding in self.findings):
+            return self.rejected()
+        self.describe(manifest, "agent-plugins")
+        skills = tuple(filter(self.is_skill, self.children(self.plugin.root / "skills")))
+        file = self.json("mcp.json")
+        servers = self.portable_servers(file) if isinstance(file, JsonFile) else []
+        if isinstance(file, Finding):
+            self.findings.append(file)
+        found = [self.json(path) for path in VENDOR_MANIFESTS]
+        beside = next((file for file in found if isinstance(file, JsonFile)), None)
+        if beside is not None:
+            self.add_wider_parts(beside)
+        return replace(
+            self.plugin, skills=skills, servers=tuple(servers), findings=tuple(self.findings)
+        )
+
+    def vendor(self, manifest: JsonFile | None, plugin_kind: PluginKind) -> Plugin:
+        if manifest is not None:
+            self.check_keys(manifest)
+            self.describe(manifest, plugin_kind)
+        file = manifest or JsonFile(self.plugin.shown, "", {})
+        skills = tuple(dict.fromkeys(self.skills(file)))
+        servers = {server.name: server for server in self.servers(file)}
+        self.add_wider_parts(file)
+        for path in (self.plugin.root / name for name in _UNSUPPORTED_ENTRIES):
+            if path.exists():
+                self.warn("note", path, "not honoured in this version")
+        return replace(
+            self.plugin,
+            skills=skills,
+            servers=tuple(servers.values()),
+            findings=tuple(self.findings),
+        )
+
+    def rejected(self, *findings: Finding) -> Plugin:
+        return replace(self.plugin, is_rejected=True, findings=(*self.findings, *findings))
+
+    def describe(self, manifest: JsonFile, plugin_kind: PluginKind) -> None:
+        fields = manifest.fields
+        said = fields.get("name")
+        name = plugin_name(said) if isinstance(said, str) and said else self.plugin.name
+        if name != said:
+            what = f"name must be small letters, digits, - and .: it is called {name}"
+            self.findings.append(manifest.finding("warning", what, "name"))
+        texts = {key: value for key in _TEXTS if isinstance(value := fields.get(key), str)}
+        self.plugin = replace(self.plugin, kind=plugin_kind, manifest=fields, name=name, **texts)
+
+    def check_keys(self, manifest: JsonFile) -> None:
+        for key, value in manifest.fields.items():
+            if key in UNSUPPORTED_KEYS:
+                what = f"{key} is not honoured in this version"
+                self.findings.append(manifest.finding("note", what, key))
+            elif key not in _SUPPORTED_KEYS | _DISPLAY_KEYS:
+                what = f"{key} is not known and does nothing"
+                self.findings.append(manifest.finding("warning", what, key))
+            elif key in _TEXTS and not isinstance(value, str):
+                self.findings.append(manifest.finding("warning", f"{key} must be text", key))
+
+    def add_wider_parts(self, manifest: JsonFile) -> None:
+        self.plugin = replace(
+            self.plugin,
+            agents=tuple(self.files(manifest, "agents")),
+            commands=tuple(self.files(manifest, "commands")),
+            hooks=tuple(self.hooks(manifest)),
+        )
+
+    def skills(self, manifest: JsonFile) -> Iterator[Path]:
+        """The usual folder and what the manifest adds; or the plugin is itself a skill."""
+        if _uses_default_paths(manifest):
+            yield from filter(self.is_skill, self.children(self.plugin.root / "skills"))
+        for path in self.named(manifest, "skills"):
+            is_one = (path / "SKILL.md").exists()
+            yield from filter(self.is_skill, [path] if is_one else self.children(path))
+        root = self.plugin.root
+        is_bare = "skills" not in manifest.fields and not (root / "skills").exists()
+        if is_bare and self.is_skill(root):
+            yield root
+
+    def is_skill(self, folder: Path) -> bool:
+        file = folder / "SKILL.md"
+        if not file.exists():
+            return False
+        is_sound = file.is_file() and is_inside(file, self.plugin.root)
+        if not is_sound:
+            self.warn("error", file, "not a file of the plugin, and left out")
+        return is_sound
+
+    def files(self, manifest: JsonFile, part: Literal["agents", "commands"]) -> Iterator[Path]:
+        """What the manifest names stands in the place of the usual folder."""
+        usual = self.plugin.root / part
+        if part in manifest.fields:
+            yield from self.named(manifest, part)
+        elif _uses_default_paths(manifest) and self.children(usual):
+            yield usual
+
+    def children(self, folder: Path) -> list[Path]:
+        """What is in a folder of the plugin, nothing below."""
+        if not folder.exists() and not folder.is_symlink():
+            return []
+        if not folder.is_dir() or not is_inside(folder, self.plugin.root):
+            self.warn("error", folder, "not a folder of the plugin, and left out")
+            return []
+        try:
+            found = _visible(folder)
+        except OSError as error:
+            self.warn("error", folder, f"{error.strerror or error}")
+            return []
+        if len(found) > _MAX_ENTRIES:
+            self.warn("error", folder, f"more than {_MAX_ENTRIES} entries; the rest is left out")
+        return found[:_MAX_ENTRIES]
+
+    def named(self, manifest: JsonFile, key: str) -> Iterator[Path]:
+        """The paths that a key of the manifest gives."""
+        value = manifest.fields.get(key)
+        for item in [value] if isinstance(value, str) else _command_files(value):
+            path = self.inside(manifest, key, item)
+            if path is not None:
+                yield path
+
+    def inside(self, manifest: JsonFile, key: str, value: object) -> Path | None:
+        why = _path_fault(value, self.plugin.root)
+        if why is not None or not isinstance(value, str):
+            what = f"{key}: {str(value)[:100]!r} {why}, and is left out"
+            self.findings.append(manifest.finding("error", what, key))
+            return None
+        if not value.startswith("."):
+            what = f"{key}: {value!r} should begin with ./"
+            self.findings.append(manifest.finding("warning", what, key))
+        return self.plugin.root / PurePosixPath(value)
+
+    def hooks(self, manifest: JsonFile) -> Iterator[PluginHooks]:
+        for file, inline in self.declared(manifest, "hooks", "hooks/hooks.json"):
+            said = file.fields.get("hooks") if inline is None else inline.get("hooks", inline)
+            hooks = as_object(said)
+            if hooks is None:
+                what = "hooks must be an object of events"
+                self.findings.append(file.finding("error", what, "hooks"))
+                continue
+            found = PluginHooks(file.shown, hooks)
+            yield found
+
+    def servers(self, manifest: JsonFile) -> Iterator[McpServer]:
+        """A later one has the name."""
+        for file, inline in self.declared(manifest, SERVERS, ".mcp.json", "mcp.json"):
+            if inline is None:
+                found, odd = table_of(file)
+                self.findings += odd
+            else:
+                found = ServerTable(file, (SERVERS,), inline)
+            servers, odd = read_table(found, self.start(file))
+            self.findings += odd
+            yield from servers
+
+    def declared(
+        self, manifest: JsonFile, key: str, *usual: str
+    ) -> Iterator[tuple[JsonFile, JsonObject | None]]:
+        """The usual files and those that a key names; then what it says itself."""
+        files = [*usual] if _uses_default_paths(manifest) else []
+        inline: list[JsonObject] = []
+        for value in _as_items(manifest.fields.get(key)):
+            said = as_object(value)
+            if said is not None:
+                inline.append(said)
+            elif (path := self.inside(manifest, key, value)) is not None:
+                files.append(self.relative(path))
+        for file in (self.json(name) for name in dict.fromkeys(files)):
+            if isinstance(file, Finding):
+                self.findings.append(file)
+            elif file is not None:
+                yield file, None
+        yield from ((manifest, said) for said in inline)
+
+    def portable_servers(self, file: JsonFile) -> list[McpServer]:
+        start = msgspec.structs.replace(self.start(file), is_portable=True)
+        servers, findings = agent_plugins_spec.read_servers(file, self.plugin.root, start)
+        self.findings += findings
+        return servers
+
+    def start(self, file: JsonFile) -> McpServer:
+        plugin = self.plugin
+        return McpServer(
+            name="",
+            transport="stdio",
+            scope=plugin.scope,
+            file=file.shown,
+            plugin=plugin.name,
+            plugin_root=str(plugin.root.resolve()),
+            plugin_data=str(plugin.data.resolve()),
+        )
+
+    def json(self, name: str) -> JsonFile | Finding | None:
+        root = self.plugin.root
+        return read_object(root / name, f"{self.plugin.shown}/{name}", within=root)
+
+    def relative(self, path: Path) -> str:
+        return path.relative_to(self.plugin.root).as_posix()
+
+    def warn(self, level: Level, path: Path, what: str) -> None:
+        file = f"{self.plugin.shown}/{self.relative(path)}"
+        self.findings.append(Finding(level=level, file=file, what=what))
+
+
+def _uses_default_paths(manifest: JsonFile) -> bool:
+    """Unless it says, as an entry of a marketplace may, that nothing but what it names counts."""
+    return manifest.fields.get("strict") is not False
+
+
+def _path_fault(value: object, root: Path) -> str | None:
+    """Why a path of a manifest is not taken."""
+    if not isinstance(value, str) or not value:
+        return "is not a path"
+    is_plain = len(value) <= _MAX_PATH and not any(mark in value for mark in ("\\", ":", "\0"))
+    if not is_plain or value.startswith(("/", "~")) or ".." in PurePosixPath(value).parts:
+        return "is no path inside of the plugin"
+    path = root / value
+    if not is_inside(path, root):
+        return "is no path inside of the plugin"
+    return None if path.exists() else "is not there"
+
+
+def _as_items(value: object) -> list[object]:
+    """One, or a list of them."""
+    values = as_list(value)
+    return values if values is not None else [] if value is None else [value]
+
+
+def _command_files(value: object) -> list[object]:
+    """Of a map of commands, the files that it names."""
+    entries = as_object(value)
+    if entries is None:
+        return _as_items(value)
+    return [(as_object(entry) or {}).get("source") for entry in entries.values()]
+
+
+def _folders(where: Path) -> list[Path]:
+    """The plugins of a place; hidden is what is being put there or taken away."""
+    if not where.is_dir():
+        return []
+    return [path for path in _visible(where) if path.is_dir()]
+
+
+def _visible(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if not path.name.startswith("."))

@@ -1,0 +1,211 @@
+"""Where the parts of an agent are looked for, widest scope first, and the files found there.
+Reading those files is done elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from mainspring.runtime.agent_folder.finding import Finding
+
+Scope: TypeAlias = Literal["managed", "user", "project"]
+"""Of two parts with one name the wider scope's is taken: a project cannot put its own in the place
+of what the user or whoever runs the machine has."""
+PartKind: TypeAlias = Literal["skills", "agents", "commands", "rules"]
+
+MANAGED = Path("/etc/mainspring")
+_OWN_ROOT = ".mainspring"
+_FOREIGN_ROOTS = (".claude", ".agents")
+
+
+@dataclass(frozen=True, slots=True)
+class PartLocation:
+    """A folder that parts of one kind are looked for in; or, if a plugin says so, a part itself: a
+    folder with a `SKILL.md`, a file of an agent or a command."""
+
+    path: Path
+    scope: Scope
+    plugin: str | None = None
+    """Whose it is, if a plugin brings it: its parts are called `plugin:name`."""
+    plugin_root: Path | None = None
+    part_kind: PartKind | None = None
+    """What is looked for there, if it is not a plugin's root with everything in its usual place."""
+
+    def for_part(self, part_kind: PartKind) -> PartLocation:
+        """Where a plugin has its parts of one kind."""
+        if self.part_kind is not None:
+            return self
+        return PartLocation(self.path / part_kind, self.scope, self.plugin, self.path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scopes:
+    folder: Path
+    """The agent's own, and its project's."""
+    home: Path | None = None
+    """The user's; `None`: nobody's, as for sessions of the service."""
+    managed: Path | None = None
+    plugins: tuple[PartLocation, ...] = ()
+    """What installed plugins bring, with the scope they were installed in: see `plugins`."""
+    disabled_skills: frozenset[str] = frozenset()
+    """Names of skills and commands that the user has switched off."""
+
+    def places(self, part_kind: PartKind) -> Iterator[PartLocation]:
+        """In order of precedence: the first one that has a name has it."""
+        if self.managed is not None:
+            yield PartLocation(self.managed / part_kind, "managed")
+        if self.home is not None:
+            for name in (_OWN_ROOT, *_FOREIGN_ROOTS):
+                yield PartLocation(self.home / name / part_kind, "user")
+        yield PartLocation(self.folder / part_kind, "project")
+        if part_kind == "agents":
+            yield PartLocation(self.folder / "subagents", "project")
+        for name in (_OWN_ROOT, *_FOREIGN_ROOTS):
+            yield PartLocation(self.folder / name / part_kind, "project")
+        yield from (
+            plugin.for_part(part_kind)
+            for plugin in self.plugins
+            if plugin.part_kind in (None, part_kind)
+        )
+
+    def display_path(self, path: Path) -> str:
+        """A path as people are told of it: the same on every machine."""
+        if path.is_relative_to(self.folder):
+            return path.relative_to(self.folder).as_posix()
+        if self.home is not None and path.is_relative_to(self.home):
+            return f"~/{path.relative_to(self.home).as_posix()}"
+        return path.as_posix()
+
+
+MAX_DEPTH = 6
+MAX_FOLDERS = 2000
+_SKIPPED_FOLDERS = frozenset(
+    (".git", ".hg", ".svn", ".venv", "venv", "node_modules", "__pycache__")
+)
+
+FileSelector: TypeAlias = Callable[[Sequence[str], int], tuple[Sequence[str], bool]]
+"""Of the names of the files in a folder, and how deep it is: which of them are wanted, and whether
+to look deeper."""
+
+
+@dataclass(slots=True)
+class PartWalk:
+    """One look at all places. What two of them lead to is found in the first."""
+
+    scopes: Scopes
+    findings: list[Finding] = field(default_factory=list[Finding])
+    _seen: set[tuple[str, FileSelector]] = field(default_factory=set[tuple[str, FileSelector]])
+    _folders: int = 0
+
+    def files(
+        self,
+        part_location: PartLocation,
+        file_selector: FileSelector,
+        *,
+        max_depth: int = MAX_DEPTH,
+    ) -> Iterator[Path]:
+        """In order. No link leads out of the project, or out of a plugin."""
+        below = _FolderWalk(self, self._root(part_location), file_selector, max_depth)
+        self._folders = 0
+        real = os.path.realpath(part_location.path)
+        if not os.path.exists(real):
+            return
+        if not below.is_inside(real):
+            self.warn(part_location.path, "leads out of its root: not read")
+        elif os.path.isdir(real):
+            yield from below.folder(str(part_location.path), real, 0)
+        else:
+            yield part_location.path
+
+    def shadowed(self, path: Path, name: str, by: str) -> None:
+        what = (
+            f"is not used: {self.scopes.display_path(Path(by))} is called {name}, too, "
+            "and comes first"
+        )
+        self.findings.append(Finding(level="note", file=self.scopes.display_path(path), what=what))
+
+    def disabled(self, path: Path, name: str) -> None:
+        what = f"is not used: you have disabled {name}; `mainspring skill enable {name}`"
+        self.findings.append(Finding(level="note", file=self.scopes.display_path(path), what=what))
+
+    def warn(self, path: Path, what: str) -> None:
+        self.findings.append(
+            Finding(level="warning", file=self.scopes.display_path(path), what=what)
+        )
+
+    def is_new(self, real: str, file_selector: FileSelector) -> bool:
+        before = len(self._seen)
+        self._seen.add((real, file_selector))
+        return len(self._seen) > before
+
+    def is_enough(self, path: Path) -> bool:
+        self._folders += 1
+        if self._folders == MAX_FOLDERS + 1:
+            self.warn(path, f"it and what follows is not read: more than {MAX_FOLDERS} folders")
+        return self._folders > MAX_FOLDERS
+
+    def _root(self, part_location: PartLocation) -> str | None:
+        """What the user or whoever runs the machine has linked is theirs to link."""
+        if part_location.plugin is not None:
+            return os.path.realpath(part_location.plugin_root or part_location.path)
+        return os.path.realpath(self.scopes.folder) if part_location.scope == "project" else None
+
+
+@dataclass(slots=True)
+class _FolderWalk:
+    part_walk: PartWalk
+    root: str | None
+    file_selector: FileSelector
+    max_depth: int
+
+    def is_inside(self, real: str) -> bool:
+        return self.root is None or Path(real).is_relative_to(self.root)
+
+    def folder(self, path: str, real: str, depth: int) -> Iterator[Path]:
+        if not self.part_walk.is_new(real, self.file_selector) or self.part_walk.is_enough(
+            Path(path)
+        ):
+            return
+        try:
+            # A name with a line break in it, or bytes that are no text, would end up in a prompt.
+            proper = [entry for entry in os.scandir(path) if entry.name.isprintable()]
+            entries = sorted(proper, key=lambda entry: entry.name)
+        except OSError as error:
+            self.part_walk.warn(Path(path), f"cannot be read: {error.strerror}")
+            return
+        files = {entry.name: entry for entry in entries if _try_is(entry.is_file)}
+        wanted, goes_deeper = self.file_selector(tuple(files), depth)
+        for name in wanted:
+            if self._real(files[name], real) is not None:
+                yield Path(files[name].path)
+        if not goes_deeper or depth == self.max_depth:
+            return
+        for entry in entries:
+            is_left_out = entry.name in files or entry.name in _SKIPPED_FOLDERS
+            if not is_left_out and _try_is(entry.is_dir) and (inside := self._real(entry, real)):
+                yield from self.folder(entry.path, inside, depth + 1)
+
+    def _real(self, entry: os.DirEntry[str], parent: str) -> str | None:
+        if not entry.is_symlink():
+            return os.path.join(parent, entry.name)
+        real = os.path.realpath(entry.path)
+        if self.is_inside(real):
+            return real
+        self.part_walk.warn(Path(entry.path), "leads out of its root: not read")
+        return None
+
+
+def select_markdown(names: Sequence[str], _depth: int) -> tuple[Sequence[str], bool]:
+    """All of it, at any depth."""
+    return [name for name in names if name.endswith(".md") and not name.startswith(".")], True
+
+
+def _try_is(asked: Callable[[], bool]) -> bool:
+    try:
+        return asked()
+    except OSError:  # a link that leads to itself
+        return False

@@ -1,0 +1,352 @@
+"""Validates an agent's folder: what of each part is supported, what is ignored and why, and what
+is wrong. Settings and hooks are reported by their own readers as further parts.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from mainspring.core.errors import InvalidInput
+from mainspring.harness.context.instructions import Section
+from mainspring.runtime.agent import Agent
+from mainspring.runtime.agent_folder import manifest, marketplace
+from mainspring.runtime.agent_folder.agent_loader import AgentFolder
+from mainspring.runtime.agent_folder.finding import Finding
+from mainspring.runtime.agent_folder.mcp_file import McpServer, McpServers
+from mainspring.runtime.agent_folder.output_styles import output_styles
+from mainspring.runtime.agent_folder.plugins import InstalledPlugins, Plugin
+from mainspring.runtime.agent_folder.scopes import PartLocation, PartWalk, Scopes
+from mainspring.runtime.skills.skill import Skill
+from mainspring.runtime.skills.skill_discovery import IsPinned, select_manifests
+from mainspring.runtime.subagents.subagent import Subagent
+
+MAX_INSTRUCTION_CHARS = 40_000
+_RULE_LINE = re.compile(
+    r"^[\s>*+\-\d.)]*(?:\*\*)?"
+    r"(?P<verb>always|must|never|do not|don't|must not|avoid|prefer)\b[\s:*]*(?P<rest>.{3,200})$",
+    re.IGNORECASE,
+)
+_NEGATIVE = frozenset(("never", "do not", "don't", "must not", "avoid"))
+_NOT_A_WORD = re.compile(r"[^\w/.+#-]+")
+_FILLER_WORDS = frozenset(("use", "using", "the", "a", "an", "to", "any", "all", "be"))
+
+
+def check_instructions(sections: Sequence[Section]) -> Iterator[Finding]:
+    first: dict[tuple[frozenset[str], bool], tuple[Section, int]] = {}
+    for section in sections:
+        if len(section.text) > MAX_INSTRUCTION_CHARS:
+            yield Finding(
+                level="warning",
+                file=section.source,
+                what=f"has {len(section.text):,} characters, all of them in every request",
+                fix="move what is about certain files into rules with `paths`, or into skills",
+            )
+        for line, (topic, is_negative) in _instruction_rules(section.text):
+            opposite = first.get((topic, not is_negative))
+            first.setdefault((topic, is_negative), (section, line))
+            if opposite is not None:
+                other, other_line = opposite
+                yield Finding(
+                    level="warning",
+                    file=section.source,
+                    line=line,
+                    what=f"contradicts {other.source}:{other_line}",
+                    fix="keep one of the two, or say when each applies",
+                )
+
+
+def _instruction_rules(text: str) -> Iterator[tuple[int, tuple[frozenset[str], bool]]]:
+    """Lines such as "Never use tabs": what they are about, and whether they forbid it."""
+    for number, line in enumerate(text.splitlines(), 1):
+        rule = _RULE_LINE.match(line)
+        if rule is None:
+            continue
+        words = frozenset(word.strip(".").lower() for word in _NOT_A_WORD.split(rule["rest"]))
+        topic = words - _FILLER_WORDS - {""}
+        if topic:
+            yield number, (topic, rule["verb"].lower() in _NEGATIVE)
+
+
+_MAX_LABEL_CHARS = 80
+_NOT_YET_SUPPORTED = "it is read and kept, and honoured in a later version"
+_FOREIGN = {
+    "agent.json": "LangChain's description of an agent; agent.yaml is ours",
+    "tools.json": "LangChain's list of tools; agent.yaml has `tools`, .mcp.json has servers",
+    "root_agent.yaml": "ADK's description of an agent; agent.yaml is ours",
+}
+_CLAUDE_ENTRIES = frozenset(
+    (
+        *("agents", "skills", "commands", "rules", "CLAUDE.md"),
+        *("settings.json", "settings.local.json", "hooks", "output-styles"),
+    )
+)
+_UNSUPPORTED_CLAUDE_ENTRIES = {
+    "agent-memory": "subagents have no memory of their own",
+    "agent-memory-local": "subagents have no memory of their own",
+    "worktrees": "Claude Code's own worktrees",
+    "plugins": "plugins are installed with `mainspring plugin install`",
+    "workflows": "workflows are not run in this version",
+    "scheduled_tasks.json": _NOT_YET_SUPPORTED,
+}
+_UNKNOWN = "nothing reads it"
+_UNTRUSTED = "nobody has vouched for it as it is; `mainspring skill scan {} --trust` does"
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoredItem:
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartReport:
+    name: str
+    supported: tuple[str, ...] = ()
+    ignored_item: tuple[IgnoredItem, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.supported or self.ignored_item or self.findings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderReport:
+    parts: tuple[PartReport, ...]
+
+    @property
+    def problems(self) -> list[Finding]:
+        """Errors first; what is only good to know is none."""
+        every = [finding for part in self.parts for finding in part.findings]
+        return [*_with_level(every, "error"), *_with_level(every, "warning")]
+
+    @property
+    def errors(self) -> int:
+        return sum(finding.level == "error" for finding in self.problems)
+
+    @property
+    def warnings(self) -> int:
+        return len(self.problems) - self.errors
+
+
+PLANNED = "schedule and outcome"
+
+
+def check_folder(
+    folder: Path,
+    found: AgentFolder,
+    *,
+    plugins: InstalledPlugins,
+    servers: McpServers,
+    is_pinned: IsPinned,
+) -> list[PartReport]:
+    """All parts but permissions and hooks."""
+    skills = [skill for skill in found.agent.skills if skill.kind == "skill"]
+    commands = [skill for skill in found.agent.skills if skill.kind == "command"]
+    of_commands = [item for item in found.findings_by_source["skills"] if "commands/" in item.file]
+    of_skills = [item for item in found.findings_by_source["skills"] if item not in of_commands]
+    return [
+        _manifest(folder, found),
+        _instructions(found),
+        _skills("skills", skills, of_skills),
+        _skills("commands", commands, of_commands),
+        _subagents(found, plugins),
+        _styles(folder),
+        _servers(servers),
+        _plugins(plugins, found.agent, is_pinned),
+        _service_only(found.agent_manifest),
+        _marketplace(folder, skills),
+        PartReport(name="other files", ignored_item=tuple(_unread_files(folder))),
+    ]
+
+
+def _with_level(findings: Iterable[Finding], level: str) -> list[Finding]:
+    return [finding for finding in findings if finding.level == level]
+
+
+def _manifest(folder: Path, found: AgentFolder) -> PartReport:
+    agent, said = found.agent, found.agent_manifest
+    honoured: list[str] = []
+    if (folder / manifest.FILE).is_file():
+        model = said.model or "whichever there is"
+        tools = "all" if "*" in said.tools else ", ".join(said.tools) or "none"
+        honoured = [f"name {agent.name}", f"model {model}", f"tools {tools}"]
+        honoured += [f"{len(said.rules)} rules that always hold"] if said.rules else []
+        honoured += ["it only coordinates others"] if said.is_coordinator else []
+    return PartReport(
+        name="agent", supported=tuple(honoured), findings=found.findings_by_source["manifest"]
+    )
+
+
+def _instructions(found: AgentFolder) -> PartReport:
+    told = found.instructions.instructions
+    sections = [f"{section.source} ({section.scope})" for section in told.sections]
+    rules = [f"{item.source}: for {', '.join(item.globs)}" for item in told.scoped]
+    return PartReport(
+        name="instructions",
+        supported=(*dict.fromkeys((*sections, *rules)),),
+        findings=(*found.findings_by_source["instructions"], *check_instructions(told.sections)),
+    )
+
+
+def _skills(name: str, skills: Iterable[Skill], findings: Iterable[Finding]) -> PartReport:
+    known = list(skills)
+    return PartReport(
+        name=name,
+        supported=tuple(_label(item.name, item.description) for item in known),
+        ignored_item=tuple(ignored for item in known for ignored in _untrusted_fields(item)),
+        findings=tuple(findings),
+    )
+
+
+def _untrusted_fields(skill: Skill) -> Iterator[IgnoredItem]:
+    powers = {"allowed-tools": skill.allowed_tools, "hooks": skill.hooks}
+    for name, said in powers.items():
+        if said and not skill.is_trusted:
+            yield IgnoredItem(f"{skill.name}: {name}", _UNTRUSTED.format(skill.name))
+
+
+def _subagents(found: AgentFolder, plugins: InstalledPlugins) -> PartReport:
+    callable_ = [subagent for subagent in found.agent.subagents if subagent.file]
+    built_in = [subagent.name for subagent in found.agent.subagents if not subagent.file]
+    own = (f"built in: {', '.join(built_in)}",) if built_in else ()
+    return PartReport(
+        name="subagents",
+        supported=(*(_label(item.name, item.description) for item in callable_), *own),
+        ignored_item=tuple(
+            ignored for item in callable_ for ignored in _unsupported_fields(item, plugins)
+        ),
+        findings=found.findings_by_source["subagents"],
+    )
+
+
+def _unsupported_fields(subagent: Subagent, plugins: InstalledPlugins) -> Iterator[IgnoredItem]:
+    is_plugins = any(Path(subagent.file).is_relative_to(plugin.root) for plugin in plugins.plugins)
+    if subagent.memory:
+        yield IgnoredItem(f"{subagent.name}: memory", "subagents have no memory of their own")
+    if subagent.mcp_servers:
+        yield IgnoredItem(f"{subagent.name}: mcpServers", "MCP servers are not connected yet")
+    if subagent.hooks and is_plugins:
+        yield IgnoredItem(
+            f"{subagent.name}: hooks", "hooks of a plugin stand in its hooks/hooks.json"
+        )
+
+
+def _styles(folder: Path) -> PartReport:
+    styles = [
+        output_style for output_style in output_styles(Scopes(folder=folder)) if output_style.file
+    ]
+    names = tuple(_label(style.name, style.description) for style in styles)
+    return PartReport(name="output styles", supported=names)
+
+
+def _servers(found: McpServers) -> PartReport:
+    why = "it is read; MCP servers are not connected yet"
+    return PartReport(
+        name="MCP servers",
+        ignored_item=tuple(IgnoredItem(_server(server), why) for server in found.servers),
+        findings=tuple(finding for finding in found.findings if finding.level != "note"),
+    )
+
+
+def _server(server: McpServer) -> str:
+    """Without arguments, headers and addresses: they may hold secrets."""
+    return f"{server.name} ({server.transport}, {server.file})"
+
+
+def _plugins(found: InstalledPlugins, agent: Agent, is_pinned: IsPinned) -> PartReport:
+    used = [plugin for plugin in found.plugins if not plugin.is_rejected]
+    idle = [item for item in used if item.hooks and not is_pinned(item.root)]
+    return PartReport(
+        name="plugins",
+        supported=tuple(_plugin(item, agent) for item in used),
+        ignored_item=tuple(
+            IgnoredItem(f"{item.name}: hooks", _UNTRUSTED.format(item.root)) for item in idle
+        ),
+        findings=found.findings,
+    )
+
+
+def _plugin(plugin: Plugin, agent: Agent) -> str:
+    """With what of it the agent has; what is broken was left out."""
+    prefix = f"{plugin.name}:"
+    kinds = [skill.kind for skill in agent.skills if skill.name.startswith(prefix)]
+    counts = {
+        "skill": kinds.count("skill"),
+        "agent": sum(subagent.name.startswith(prefix) for subagent in agent.subagents),
+        "command": kinds.count("command"),
+        "hook": sum(hook.count for hook in plugin.hooks),
+        "MCP server": len(plugin.servers),
+    }
+    brings = ", ".join(
+        f"{number} {noun}{'s' if number > 1 else ''}" for noun, number in counts.items() if number
+    )
+    return f"{plugin.name} {plugin.version or ''}".strip() + f": {brings or 'nothing'}"
+
+
+def _service_only(said: manifest.AgentManifest) -> PartReport:
+    """What holds in the service only, and what waits for a version that does it."""
+    honoured: tuple[str, ...] = ()
+    waiting: tuple[IgnoredItem, ...] = ()
+    if said.manifest_schedule is not None:
+        where = "runs in `mainspring serve` from here, once this folder is trusted"
+        honoured = (
+            f"schedule {said.manifest_schedule.cron} {said.manifest_schedule.timezone}: {where}",
+        )
+    if said.manifest_outcome is not None:
+        waiting = (
+            IgnoredItem(f"outcome {_cut(said.manifest_outcome.description)}", _NOT_YET_SUPPORTED),
+        )
+    return PartReport(name=PLANNED, supported=honoured, ignored_item=waiting)
+
+
+def _marketplace(folder: Path, skills: Iterable[Skill]) -> PartReport:
+    """What a folder has for others to install: it is not part of the agent that stands there."""
+    offers: list[str] = []
+    findings: list[Finding] = []
+    try:
+        if plugins := sorted(marketplace.read_offers(folder)):
+            names = _cut(", ".join(plugins))
+            how = "`mainspring plugin install . --plugin NAME`"
+            number = "1 plugin" if len(plugins) == 1 else f"{len(plugins)} plugins"
+            offers.append(f"a marketplace of {number} ({names}): {how}")
+    except InvalidInput as error:
+        findings.append(Finding(level="error", file=marketplace.FILE, what=str(error)))
+    own = {os.path.realpath(skill.file) for skill in skills}
+    walk = PartWalk(Scopes(folder=folder))
+    files = walk.files(PartLocation(folder, "project"), select_manifests)
+    # A skill may be linked into several folders: it is one all the same.
+    if unused := {os.path.realpath(file) for file in files} - own:
+        how = "`mainspring skill install . --all` installs them, `skill check` looks at them"
+        verb = "is" if len(unused) == 1 else "are"
+        offers.append(f"{len(unused)} SKILL.md that {verb} not part of this agent: {how}")
+    return PartReport(name="offered to others", supported=tuple(offers), findings=tuple(findings))
+
+
+def _unread_files(folder: Path) -> Iterator[IgnoredItem]:
+    for name, why in _FOREIGN.items():
+        if (folder / name).is_file():
+            yield IgnoredItem(name, f"not read: {why}")
+    for name in _names(folder / ".claude"):
+        if name not in _CLAUDE_ENTRIES:
+            yield IgnoredItem(f".claude/{name}", _UNSUPPORTED_CLAUDE_ENTRIES.get(name, _UNKNOWN))
+
+
+def _names(folder: Path) -> list[str]:
+    with suppress(OSError):
+        return sorted(os.listdir(folder))
+    return []
+
+
+def _label(name: str, description: str) -> str:
+    return f"{name}: {_cut(description)}"
+
+
+def _cut(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _MAX_LABEL_CHARS else f"{line[: _MAX_LABEL_CHARS - 1]}…"

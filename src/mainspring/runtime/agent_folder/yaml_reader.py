@@ -1,0 +1,177 @@
+"""YAML as a tree that knows its lines: what is read is checked, and what is odd is noted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from difflib import get_close_matches
+from typing import TypeAlias, TypeVar
+
+import yaml
+
+from mainspring.runtime.agent_folder.finding import Finding, Level
+
+T = TypeVar("T")
+Node: TypeAlias = yaml.nodes.Node
+FieldReaders: TypeAlias = Mapping[str, Callable[[Node], object]]
+
+_YAML = "tag:yaml.org,2002:"
+_MAX_VALUES = 10_000
+_MAX_DEPTH = 20
+_BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+
+
+class YamlValueError(Exception):
+    """A value cannot be what it is; the rest can."""
+
+    def __init__(self, node: Node, what: str) -> None:
+        super().__init__(what)
+        self.node = node
+
+
+@dataclass(slots=True)
+class YamlReader:
+    file: str
+    """As it is shown."""
+    findings: list[Finding] = field(default_factory=list[Finding])
+    _values_left: int = _MAX_VALUES
+
+    def root(self, text: str) -> Node | None:
+        """What a text says; `None` if that is nothing, or not to be understood."""
+        try:
+            return yaml.SafeLoader(text).get_single_node()
+        except yaml.MarkedYAMLError as error:
+            line = error.problem_mark.line + 1 if error.problem_mark else None
+            self._add("error", line, f"not YAML: {error.problem}", "correct it there or just above")
+        except (yaml.YAMLError, RecursionError) as error:
+            self._add("error", None, f"not YAML: {(str(error).splitlines() or ['?'])[0]}", None)
+        return None
+
+    def fields(self, node: Node, known: FieldReaders) -> dict[str, object]:
+        """The values of a mapping, each by its own reader; what is wrong or unknown is noted.
+
+        Raises: Wrong.
+        """
+        values: dict[str, object] = {}
+        for key_node, value in self._pairs(node):
+            key = self.string(key_node)
+            if key not in known:
+                near = get_close_matches(key, known, n=1)
+                fix = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+                self.note("warning", key_node, f"{key} is not known and does nothing", fix)
+                continue
+            if key in values:
+                self.note("warning", key_node, f"{key} is there twice", "the last one holds")
+            try:
+                values[key] = known[key](value)
+            except YamlValueError as wrong:
+                self.note("error", wrong.node, f"{key} {wrong}")
+        return values
+
+    def lines(self, node: Node) -> dict[str, int]:
+        """Where the keys of a mapping stand."""
+        return {
+            str(key.value): key.start_mark.line + 1
+            for key, _ in (node.value if isinstance(node, yaml.MappingNode) else ())
+        }
+
+    def chosen(self, node: Node, known: FieldReaders) -> dict[str, object]:
+        """As `fields`, of some keys only; nothing is said about others."""
+        before = len(self.findings)
+        values = self.fields(node, known)
+        kept = [finding for finding in self.findings[before:] if finding.level == "error"]
+        self.findings[before:] = kept
+        return values
+
+    def note(self, level: Level, node: Node, what: str, fix: str | None = None) -> None:
+        self._add(level, node.start_mark.line + 1, what, fix)
+
+    def string(self, node: Node) -> str:
+        if not isinstance(node, yaml.ScalarNode) or node.tag == f"{_YAML}null":
+            raise YamlValueError(node, "must be text")
+        return str(node.value)
+
+    def is_mapping(self, node: Node) -> bool:
+        return isinstance(node, yaml.MappingNode)
+
+    def is_list(self, node: Node) -> bool:
+        return isinstance(node, yaml.SequenceNode)
+
+    def items(self, node: Node) -> list[Node]:
+        if not isinstance(node, yaml.SequenceNode):
+            raise YamlValueError(node, "must be a list of texts")
+        return node.value
+
+    def strings(self, node: Node) -> tuple[str, ...]:
+        return tuple(self.string(item) for item in self.items(node))
+
+    def truth(self, node: Node) -> bool:
+        text = self.string(node)
+        if text.lower() not in _BOOLEANS:
+            raise YamlValueError(node, f"must be true or false, not {text!r}")
+        return _BOOLEANS[text.lower()]
+
+    def one_of(self, names: tuple[str, ...]) -> Callable[[Node], str]:
+        def read(node: Node) -> str:
+            text = self.string(node)
+            if text not in names:
+                raise YamlValueError(node, f"must be one of {', '.join(names)}, not {text}")
+            return text
+
+        return read
+
+    def number(self, kind: Callable[[str], T], what: str) -> Callable[[Node], T]:
+        def read(node: Node) -> T:
+            text = self.string(node)
+            try:
+                value = kind(text)
+                is_positive = Decimal(text).is_finite() and Decimal(text) > 0
+            except (ValueError, InvalidOperation) as error:
+                raise YamlValueError(node, f"must be {what}, not {text!r}") from error
+            if not is_positive:
+                raise YamlValueError(node, f"must be {what} above 0, not {text}")
+            return value
+
+        return read
+
+    def plain(self, node: Node, depth: int = 0) -> object:
+        """What JSON would have. Bounded: a few lines with aliases can stand for millions."""
+        self._values_left -= 1
+        if self._values_left < 0 or depth > _MAX_DEPTH:
+            raise YamlValueError(node, "is too much, or too deep")
+        match node:
+            case yaml.MappingNode():
+                return {self.string(key): self.plain(value, depth + 1) for key, value in node.value}
+            case yaml.SequenceNode():
+                return [self.plain(item, depth + 1) for item in node.value]
+            case _:
+                return self._scalar(node)
+
+    def mapping(self, node: Node) -> dict[str, object]:
+        return {self.string(key): self.plain(value) for key, value in self._pairs(node)}
+
+    def _scalar(self, node: Node) -> object:
+        text = str(node.value)
+        match node.tag.removeprefix(_YAML):
+            case "null":
+                return None
+            case "bool":
+                return _BOOLEANS.get(text.lower(), text)
+            case "int" if text.lstrip("+-").isdecimal():
+                return int(text)
+            case "float":
+                try:
+                    return float(text)
+                except ValueError:
+                    return text
+            case _:
+                return text
+
+    def _pairs(self, node: Node) -> list[tuple[Node, Node]]:
+        if not isinstance(node, yaml.MappingNode):
+            raise YamlValueError(node, "must be names with values")
+        return node.value
+
+    def _add(self, level: Level, line: int | None, what: str, fix: str | None) -> None:
+        self.findings.append(Finding(level=level, file=self.file, line=line, what=what, fix=fix))

@@ -1,0 +1,145 @@
+"""A session as Markdown. Text of others keeps its formatting, and cannot be anything but text:
+no HTML, image or link of its own, no heading outside of its quotation, no end of a code block."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterable, Sequence
+
+import msgspec
+
+from mainspring.core.content import Block
+from mainspring.runtime.export_sessions.api_blocks import describe_block
+from mainspring.runtime.export_sessions.conversation_fold import (
+    ConversationFold,
+    ExportedCompaction,
+    ExportedEntry,
+    ExportedMessage,
+    ExportedNotice,
+    ExportedText,
+    ExportedThinking,
+    ExportedTitle,
+    ExportedToolResult,
+    ExportedToolUse,
+)
+from mainspring.runtime.html_report import strip_control_characters
+from mainspring.runtime.session.session_summary import SummaryFact
+
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([A-Za-z0-9_+.#-]{0,30})[^\n]*")
+# A run of backslashes before a bracket as a whole: half of it would leave the bracket bare.
+_MARKUP = re.compile(r"<(?=[A-Za-z/!?])|&(?=#?[A-Za-z0-9]{1,32};)|[\[\]]|(?<!\\)\\++(?=[\[\]])")
+_FORMATTING = re.compile(r"[\\`*\[\]<>&|~#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+_ESCAPED = {"<": "&lt;", "&": "&amp;", "[": "\\[", "]": "\\]"}
+_AUTHORS = {"user": "User", "agent": "Another agent", "system": "Note to the model"}
+
+
+def render_markdown(
+    title: str,
+    facts: Sequence[SummaryFact],
+    entries: Iterable[ExportedEntry],
+    conversation_fold: ConversationFold,
+    main_thread: str,
+) -> Generator[str, None, None]:
+    """The file, a piece at a time: the main conversation, then a section for each subagent."""
+    yield f"# {_line(title)}\n\n"
+    yield "".join(f"- {fact.name}: {_line(fact.value)}\n" for fact in facts)
+    threads: dict[str, list[ExportedEntry]] = {}
+    for entry in entries:
+        threads.setdefault(entry.at.thread_id, []).append(entry)
+    for entry in threads.pop(main_thread, ()):
+        yield _section(entry, "##")
+    for thread_id, own in threads.items():
+        agent = conversation_fold.subagents.get(thread_id)
+        name = thread_id if agent is None else agent.name
+        task = f": {agent.description}" if agent and agent.description else ""
+        yield f"\n## Subagent {_line(name + task)}\n"
+        for entry in own:
+            yield _section(entry, "###")
+
+
+def _section(exported_entry: ExportedEntry, level: str) -> str:
+    match exported_entry:
+        case ExportedToolUse(name=name, input=given):
+            shown = msgspec.json.format(msgspec.json.encode(given), indent=2).decode()
+            return f"\n{level} Call of {_line(name)}\n\n{_code_block(shown, 'json')}"
+        case ExportedToolResult(content=content, is_error=is_error):
+            heading = "Error" if is_error else "Result"
+            return f"\n{level} {heading}\n\n{_code_block(_text(content))}"
+        case ExportedTitle():
+            return ""
+        case (
+            ExportedMessage()
+            | ExportedText()
+            | ExportedThinking()
+            | ExportedCompaction()
+            | ExportedNotice()
+        ):
+            heading, text = _heading_and_body(exported_entry)
+            return f"\n{level} {heading}\n\n{_quote(text)}" if text.strip() else ""
+
+
+def _heading_and_body(
+    entry: ExportedMessage | ExportedText | ExportedThinking | ExportedCompaction | ExportedNotice,
+) -> tuple[str, str]:
+    match entry:
+        case ExportedMessage(author=author, content=content):
+            return _AUTHORS[author], _text(content)
+        case ExportedText(content=content):
+            return "Agent", _text(content)
+        case ExportedThinking(text=text):
+            return "Thinking", text
+        case ExportedCompaction(summary=summary):
+            return "Earlier conversation, summarized", summary
+        case ExportedNotice(text=text):
+            return "Problem", text
+
+
+def _text(content: Sequence[Block]) -> str:
+    return "\n".join(describe_block(block) for block in content)
+
+
+def _line(text: str) -> str:
+    """Text as it is, on one line: nothing in it is formatting."""
+    joined = " ".join(strip_control_characters(text).split())[:500]
+    return _FORMATTING.sub(r"\\\g<0>", joined)
+
+
+def _quote(text: str) -> str:
+    """With its own formatting, inside a quotation that it cannot leave."""
+    lines: list[str] = []
+    for is_code, part in _parts(strip_control_characters(text)):
+        lines += part if is_code else [_MARKUP.sub(_escape, line) for line in part]
+    return "".join(f"> {line}".rstrip() + "\n" for line in lines)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return _ESCAPED.get(found[0], found[0] * 2)
+
+
+def _parts(text: str) -> Generator[tuple[bool, list[str]], None, None]:
+    """Stretches of lines that are code, with fences of ours around them, and that are not."""
+    plain: list[str] = []
+    lines = iter(text.split("\n"))
+    for line in lines:
+        opened = _FENCE.fullmatch(line)
+        if opened is None:
+            plain.append(line)
+            continue
+        yield False, plain
+        plain = []
+        fence, code = opened[1], list[str]()
+        for inner in lines:
+            stripped = inner.strip()
+            if stripped.startswith(fence) and not stripped.strip(fence[0]):
+                break
+            code.append(inner)
+        yield True, _code_block("\n".join(code), opened[2]).rstrip("\n").split("\n")
+    yield False, plain
+
+
+def _code_block(text: str, language: str = "") -> str:
+    """Exactly this text, as code."""
+    shown = strip_control_characters(text)
+    longest = max((len(run) for run in re.findall(r"`+", shown)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{shown.rstrip(chr(10))}\n{fence}\n"

@@ -1,0 +1,266 @@
+"""Claude Code's session files: `projects/<folder>/<session>.jsonl`, with those of subagents beside.
+
+Entries form a tree by `parentUuid`; what Claude Code goes on with is the branch of the last entry.
+A reply with several blocks is several lines of one `message.id`. Calls that ran at once make small
+branches of their own, which belong to the conversation all the same.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mainspring.core.content import plain_text
+from mainspring.core.errors import InvalidInput
+from mainspring.runtime.import_sessions.claude_code_entries import (
+    ClaudeCodeEntry,
+    conversation,
+    result_ids,
+)
+from mainspring.runtime.import_sessions.foreign_json import (
+    JsonLine,
+    JsonLines,
+    branch_indexes,
+    decode_object,
+    head_lines,
+    mapping,
+    read_whole,
+    string,
+)
+from mainspring.runtime.import_sessions.source_session import (
+    SourceCall,
+    SourcePrompt,
+    SourceReply,
+    SourceSession,
+    SourceSubagent,
+)
+
+_SPOKEN = ("user", "assistant")
+_AGENT_FILE = "agent-"
+
+
+@dataclass(slots=True)
+class _File:
+    """The entries of one file, and what else it says about the session."""
+
+    entries: list[ClaudeCodeEntry] = field(default_factory=list[ClaudeCodeEntry])
+    title: str | None = None
+    is_titled: bool = False
+    """By a person."""
+
+
+def is_claude_code(head: list[dict[str, object]]) -> bool:
+    return any(
+        "sessionId" in item or ("leafUuid" in item and item.get("type") == "summary")
+        for item in head
+    )
+
+
+def is_subagent_file(path: Path) -> bool:
+    """One that belongs to a session beside it, and is imported with that one."""
+    return path.name.startswith(_AGENT_FILE)
+
+
+def source_id(path: Path) -> str:
+    """The file's name: lines that were copied from another session may carry that one's id."""
+    return path.stem
+
+
+class ClaudeCodeReader:
+    """Reads files one after the other; looks at the subagents' files of a folder only once."""
+
+    def __init__(self) -> None:
+        self._beside: dict[Path, dict[str, list[Path]]] = {}
+
+    def read(self, path: Path) -> SourceSession:
+        """Raises: InvalidInput, OSError."""
+        session = SourceSession(format="claude-code", path=str(path), id=source_id(path))
+        lines = JsonLines(path, session.findings)
+        file = _read_entries(lines, session)
+        session.sha256 = lines.sha256
+        session.title = file.title
+        main = [entry for entry in file.entries if not entry.is_sidechain]
+        side = [entry for entry in file.entries if entry.is_sidechain]
+        if not main:  # a subagent's own file
+            main, side = side, []
+        chosen = _branch(main, session, lines)
+        _describe(session, chosen)
+        session.main = conversation(chosen, session)
+        _add_inline_subagents(session, side)
+        started = _started_agents(file.entries)
+        if not is_subagent_file(path):
+            for item in self._files_of(path, session.id):
+                started |= self._add_file(session, item)
+        _link_calls(session, started)
+        return session
+
+    def _add_file(self, session: SourceSession, path: Path) -> dict[str, str]:
+        """A subagent's file; which others it says were started by which calls."""
+        lines = JsonLines(path, session.findings)
+        try:
+            entries = _read_entries(lines, session).entries
+        except (InvalidInput, OSError) as error:
+            lines.add_finding(0, f"cannot be read: {error}")
+            return {}
+        if not entries:
+            return {}
+        known = _metadata(path.with_suffix(".meta.json"))
+        agent_id = path.stem.removeprefix(_AGENT_FILE)
+        name = string(known.get("agentType"))
+        description = string(known.get("description")) or None
+        session.source_subagents.append(
+            SourceSubagent(
+                id=agent_id,
+                name=name,
+                call_id=None,
+                thread=conversation(entries, session),
+                description=description,
+            )
+        )
+        return _started_agents(entries)
+
+    def _files_of(self, path: Path, session_id: str) -> list[Path]:
+        own = path.with_suffix("")
+        inside = [*own.glob("agent-*.jsonl"), *own.glob("subagents/agent-*.jsonl")]
+        beside = self._beside.get(path.parent)
+        if beside is None:
+            beside = self._beside[path.parent] = _by_session(path.parent)
+        found = [item for item in inside if item.is_file() and not item.is_symlink()]
+        return sorted([*found, *beside.get(session_id, ())])
+
+
+def _by_session(folder: Path) -> dict[str, list[Path]]:
+    """Files of subagents that lie beside their sessions, as older versions wrote them."""
+    found: dict[str, list[Path]] = defaultdict(list)
+    for path in sorted(folder.glob("agent-*.jsonl")):
+        try:
+            head = [] if path.is_symlink() else head_lines(path, 1)
+        except (InvalidInput, OSError):
+            continue
+        for item in head:
+            found[string(item.get("sessionId"))].append(path)
+    return found
+
+
+def _metadata(path: Path) -> dict[str, object]:
+    try:
+        return decode_object(read_whole(path)) or {}
+    except (InvalidInput, OSError):
+        return {}
+
+
+def _read_entries(lines: JsonLines, session: SourceSession) -> _File:
+    file = _File()
+    seen: set[str] = set()
+    for line in lines:
+        uuid = string(line.value.get("uuid"))
+        if not uuid:
+            _take_other(file, session, lines, line)
+        elif uuid not in seen:  # a resumed session may repeat what it began with
+            seen.add(uuid)
+            file.entries.append(_entry(line, uuid))
+    return file
+
+
+def _entry(json_line: JsonLine, uuid: str) -> ClaudeCodeEntry:
+    parent = json_line.value.get("parentUuid") or json_line.value.get("logicalParentUuid")
+    return ClaudeCodeEntry(json_line.number, uuid, string(parent) or None, json_line.value)
+
+
+def _take_other(file: _File, session: SourceSession, lines: JsonLines, json_line: JsonLine) -> None:
+    kind = string(json_line.value.get("type"))
+    match kind:
+        case "custom-title":
+            file.title, file.is_titled = string(json_line.value.get("customTitle")) or None, True
+        case "summary" | "ai-title" if not file.is_titled:
+            title = json_line.value.get("summary") or json_line.value.get("aiTitle")
+            file.title = string(title) or file.title
+        case "user" | "assistant":
+            lines.add_finding(json_line.number, f"a {kind} entry without uuid; it was left out")
+        case "":
+            lines.add_finding(json_line.number, "has no type; the line was left out")
+        case _:
+            session.left_out[kind] += 1
+
+
+def _branch(
+    main: list[ClaudeCodeEntry], session: SourceSession, lines: JsonLines
+) -> list[ClaudeCodeEntry]:
+    """The entries of the last branch, in the order of the file. Without parents there are none."""
+    if not any(item.parent for item in main):
+        return main
+    index_of = {entry.uuid: index for index, entry in enumerate(main)}
+    last = max((i for i, entry in enumerate(main) if entry.type in _SPOKEN), default=None)
+    chosen = branch_indexes(main, index_of, last, lines)
+    replies = {main[i].message_id for i in chosen if main[i].type == "assistant"}
+    chosen |= {
+        i for i, each in enumerate(main) if each.type == "assistant" and each.message_id in replies
+    }
+    calls = {string(block.get("id")) for i in chosen for block in main[i].blocks} - {""}
+    for i, each in enumerate(main):
+        if i not in chosen and result_ids(each) and calls.issuperset(result_ids(each)):
+            chosen.add(i)
+        elif i not in chosen and each.type in _SPOKEN:
+            session.left_out["other branch"] += 1
+    return [main[i] for i in sorted(chosen)]
+
+
+def _describe(session: SourceSession, entries: list[ClaudeCodeEntry]) -> None:
+    for entry in entries:
+        session.started = session.started or entry.time
+        for ours, theirs in (("cwd", "cwd"), ("version", "version"), ("git_branch", "gitBranch")):
+            if value := string(entry.value.get(theirs)):
+                session.metadata.setdefault(ours, value)
+
+
+def _add_inline_subagents(session: SourceSession, side: list[ClaudeCodeEntry]) -> None:
+    """Older versions wrote what subagents did into the session's own file."""
+    roots: dict[str, str] = {}
+    groups: dict[str, list[ClaudeCodeEntry]] = defaultdict(list)
+    for entry in side:
+        agent_id = string(entry.value.get("agentId"))
+        root = agent_id or roots.get(entry.parent or "") or entry.uuid
+        roots[entry.uuid] = root
+        groups[root].append(entry)
+    for root, entries in groups.items():
+        thread = conversation(entries, session)
+        session.source_subagents.append(
+            SourceSubagent(id=root, name="", call_id=None, thread=thread)
+        )
+
+
+def _started_agents(entries: list[ClaudeCodeEntry]) -> dict[str, str]:
+    """Calls by the id of the subagent that their result names."""
+    return {
+        agent_id: call_id
+        for entry in entries
+        if (agent_id := string(mapping(entry.value.get("toolUseResult")).get("agentId")))
+        for call_id in result_ids(entry)
+    }
+
+
+def _link_calls(session: SourceSession, started: dict[str, str]) -> None:
+    """Say which call started which subagent: by the id in its result, else by its prompt."""
+    threads = [
+        session.main,
+        *(source_subagent.thread for source_subagent in session.source_subagents),
+    ]
+    calls = {
+        part.id: part
+        for thread in threads
+        for item in thread.items
+        if isinstance(item, SourceReply)
+        for part in item.parts
+        if isinstance(part, SourceCall) and "prompt" in part.input
+    }
+    by_prompt = {string(call.input["prompt"]).strip(): call.id for call in calls.values()}
+    for subagent in session.source_subagents:
+        first = next((i for i in subagent.thread.items if isinstance(i, SourcePrompt)), None)
+        prompt = plain_text(first.content).strip() if first else ""
+        subagent.call_id = started.get(subagent.id) or by_prompt.get(prompt)
+        call = calls.get(subagent.call_id or "")
+        if call is not None:
+            subagent.name = subagent.name or string(call.input.get("subagent_type"))
+            described = string(call.input.get("description")) or None
+            subagent.description = subagent.description or described

@@ -1,0 +1,280 @@
+"""Foreign JSON read within limits: the lines of a file as objects, a finding for each bad one,
+and values where a wrong type becomes an empty value.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Protocol, cast
+
+import msgspec
+
+from mainspring.core.content import Base64Source, Block, ImageBlock, TextBlock, UrlSource
+from mainspring.core.errors import InvalidInput
+from mainspring.runtime.import_sessions.source_session import (
+    ImportFinding,
+    SourceCall,
+    SourcePart,
+    SourceText,
+    SourceThinking,
+)
+
+_MAX_INTEGER = 2**63 - 1
+_MAX_DEPTH = 50
+_IMAGE_TYPES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
+
+
+def is_object(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+def is_list(value: object) -> bool:
+    return isinstance(value, list)
+
+
+def mapping(value: object) -> dict[str, object]:
+    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
+
+
+def sequence(value: object) -> list[object]:
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+def string(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def integer(value: object) -> int:
+    """Counts only: never negative, never a boolean."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        return 0
+    return min(max(value, 0), _MAX_INTEGER)
+
+
+def timestamp(value: object) -> datetime | None:
+    """An ISO time, or a number of milliseconds (or seconds) since 1970."""
+    try:
+        if isinstance(value, str):
+            time = datetime.fromisoformat(value)
+            return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            seconds = value / 1000 if value > 1e11 else value
+            return datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        pass
+    return None
+
+
+def storable_json(value: object, depth: int = 0) -> object:
+    """JSON that our log can hold: no numbers beyond 64 bits, no endless nesting."""
+    if depth > _MAX_DEPTH:
+        return "[nested too deeply]"
+    if isinstance(value, dict):
+        return {
+            key: storable_json(each, depth + 1)
+            for key, each in mapping(cast("object", value)).items()
+        }
+    if isinstance(value, list):
+        return [storable_json(item, depth + 1) for item in sequence(cast("object", value))]
+    if isinstance(value, int) and not -_MAX_INTEGER <= value <= _MAX_INTEGER:
+        return str(value)
+    return value
+
+
+def arguments(value: object) -> dict[str, object]:
+    """The input of a call."""
+    return mapping(storable_json(mapping(value)))
+
+
+def reply_part(block: dict[str, object], *, call_type: str, input_key: str) -> list[SourcePart]:
+    """A block of a reply; empty if it is of another kind, or a call without id or name."""
+    match block.get("type"):
+        case "text":
+            return [SourceText(string(block.get("text")))]
+        case "thinking":
+            return [SourceThinking(string(block.get("thinking")))]
+        case kind if kind == call_type:
+            call_id, name = string(block.get("id")), string(block.get("name"))
+            if not call_id or not name:
+                return []
+            return [SourceCall(id=call_id, name=name, input=arguments(block.get(input_key)))]
+        case _:
+            return []
+
+
+def text_block(text: str) -> tuple[Block, ...]:
+    return (TextBlock(text),) if text else ()
+
+
+def image(media_type: str, data: str) -> tuple[Block, ...]:
+    if media_type in _IMAGE_TYPES and data:
+        return (ImageBlock(source=Base64Source(media_type=media_type, data=data)),)
+    return text_block("[an image of a kind that is not supported was here]")
+
+
+def image_at(url: str) -> tuple[Block, ...]:
+    """An image by its address, which may be a `data:` URL."""
+    if url.startswith("data:"):
+        head, _, data = url.removeprefix("data:").partition(",")
+        return image(head.removesuffix(";base64"), data)
+    if url.startswith("https://"):
+        return (ImageBlock(source=UrlSource(url=url)),)
+    return text_block("[an image was here]")
+
+
+MAX_FILE_BYTES = 256 << 20
+MAX_LINE_BYTES = 32 << 20
+MAX_FINDINGS = 1000
+HEAD_BYTES = 4 << 20
+"""How much of a file is read to see what it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonLine:
+    number: int
+    value: dict[str, object]
+
+
+def open_regular(path: Path) -> IO[bytes]:
+    """
+    Raises:
+        InvalidInput: it is no ordinary file, or larger than `MAX_FILE_BYTES`.
+        OSError
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    state = os.fstat(descriptor)
+    if not stat.S_ISREG(state.st_mode):
+        os.close(descriptor)
+        raise InvalidInput(f"{path} is not an ordinary file")
+    if state.st_size > MAX_FILE_BYTES:
+        os.close(descriptor)
+        limit = MAX_FILE_BYTES >> 20
+        raise InvalidInput(f"{path} has {state.st_size >> 20} MiB; at most {limit} MiB are read")
+    return os.fdopen(descriptor, "rb")
+
+
+class TreeEntry(Protocol):
+    """An entry of a file whose entries form a tree."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def parent(self) -> str | None: ...
+
+
+class JsonLines:
+    """The lines of one file. Its hash and findings are complete when all of them have been read."""
+
+    def __init__(self, path: Path, findings: list[ImportFinding]) -> None:
+        self.path = path
+        self._findings = findings
+        self._hash = hashlib.sha256()
+        self._left = MAX_FILE_BYTES
+
+    def __iter__(self) -> Iterator[JsonLine]:
+        """Raises: InvalidInput, OSError."""
+        with open_regular(self.path) as file:
+            number = 0
+            while raw := file.readline(MAX_LINE_BYTES):
+                number += 1
+                self._take(raw)
+                if not raw.endswith(b"\n") and len(raw) == MAX_LINE_BYTES:
+                    self._skip_rest(file, number)
+                    continue
+                if not raw.strip():
+                    continue
+                value = decode_object(raw)
+                if value is None:
+                    self.add_finding(number, "is not a JSON object; the line was left out")
+                else:
+                    yield JsonLine(number, value)
+
+    def _take(self, raw: bytes) -> None:
+        self._hash.update(raw)
+        self._left -= len(raw)
+        if self._left < 0:  # it grows while it is read
+            raise InvalidInput(f"{self.path} is larger than {MAX_FILE_BYTES >> 20} MiB")
+
+    def _skip_rest(self, file: IO[bytes], number: int) -> None:
+        while raw := file.readline(MAX_LINE_BYTES):
+            self._take(raw)
+            if raw.endswith(b"\n"):
+                break
+        self.add_finding(
+            number, f"is longer than {MAX_LINE_BYTES >> 20} MiB; the line was left out"
+        )
+
+    def add_finding(self, number: int, what: str) -> None:
+        if len(self._findings) < MAX_FINDINGS:
+            self._findings.append(ImportFinding(path=str(self.path), line=number, what=what))
+
+    @property
+    def sha256(self) -> str:
+        return self._hash.hexdigest()
+
+
+def branch_indexes(
+    entries: Sequence[TreeEntry], index_of: Mapping[str, int], last: int | None, lines: JsonLines
+) -> set[int]:
+    """Indexes of an entry and all above it. Where a parent is missing, the entry before is it."""
+    chosen: set[int] = set()
+    at = last
+    while at is not None and at not in chosen:
+        chosen.add(at)
+        entry = entries[at]
+        if entry.parent is None:
+            break
+        above = index_of.get(entry.parent)
+        if above is None and at > 0:
+            lines.add_finding(
+                entry.number, "its parent is not in the file; the entry before it is used"
+            )
+            above = at - 1
+        at = above
+    return chosen
+
+
+def head_lines(path: Path, most: int = 20) -> list[dict[str, object]]:
+    """The first objects of a file, to see what it is.
+
+    Raises: InvalidInput, OSError.
+    """
+    with open_regular(path) as file:
+        rows = file.read(HEAD_BYTES).split(b"\n")[:most]
+    return [value for raw in rows if raw.strip() and (value := decode_object(raw)) is not None]
+
+
+def read_whole(path: Path) -> bytes:
+    """Raises: InvalidInput, OSError."""
+    with open_regular(path) as file:
+        content = file.read(MAX_FILE_BYTES + 1)
+    if len(content) > MAX_FILE_BYTES:
+        raise InvalidInput(f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB")
+    return content
+
+
+def decode_json(raw: bytes) -> object:
+    """The value, or `None` if it is not JSON. Half a surrogate pair, as tools that cut texts write
+    it, becomes a question mark."""
+    try:
+        return cast("object", msgspec.json.decode(raw))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        loose: object = json.loads(raw)
+        encoded = json.dumps(loose, ensure_ascii=False).encode("utf-8", "replace")
+        return cast("object", msgspec.json.decode(encoded))
+    except (ValueError, RecursionError):
+        return None
+
+
+def decode_object(raw: bytes) -> dict[str, object] | None:
+    value = decode_json(raw)
+    return mapping(value) if is_object(value) else None

@@ -1,0 +1,151 @@
+"""Which files can be imported: what a path holds, told by its content, and how it is read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from mainspring.core.errors import InvalidInput
+from mainspring.runtime.import_sessions import codex, openhands, pi
+from mainspring.runtime.import_sessions.claude_code_reader import (
+    ClaudeCodeReader,
+    is_claude_code,
+    is_subagent_file,
+)
+from mainspring.runtime.import_sessions.claude_code_reader import source_id as claude_code_id
+from mainspring.runtime.import_sessions.foreign_json import (
+    decode_json,
+    head_lines,
+    mapping,
+    read_whole,
+)
+from mainspring.runtime.import_sessions.source_session import Format, SourceSession
+
+MAX_FILES = 20_000
+DEFAULT_FOLDERS: tuple[str, ...] = (
+    ".claude/projects",
+    ".codex/sessions",
+    ".pi/agent/sessions",
+    ".openhands/conversations",
+    ".openhands/sessions",
+)
+"""Where the tools keep their sessions, below the home folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportCandidate:
+    """A file or folder that holds a session of another tool."""
+
+    path: Path
+    format: Format
+    source_id: str
+    changed: datetime
+    bytes: int
+
+
+class SessionReaders:
+    """One for each format; keeps what helps to read further files of the same folder."""
+
+    def __init__(self) -> None:
+        self._claude_code = ClaudeCodeReader()
+
+    def read(self, path: Path, form: Format) -> SourceSession:
+        """Raises: InvalidInput, OSError."""
+        match form:
+            case "claude-code":
+                return self._claude_code.read(path)
+            case "codex":
+                return codex.read(path)
+            case "pi":
+                return pi.read(path)
+            case "openhands":
+                return openhands.read(path)
+
+
+def find_candidates(path: Path, form: Format | None = None) -> Iterator[ImportCandidate]:
+    """What can be imported from a path: the file itself, or all that a folder holds.
+
+    `form`: what it is to be read as, whatever it looks like.
+
+    Raises:
+        InvalidInput: a file was named that is none, or is of no known format.
+        OSError
+    """
+    if path.is_dir():
+        yield from _candidates_in(path, form)
+        return
+    found = _file_candidate(path, form)
+    if found is None:
+        unknown = InvalidInput(f"{path} is not a session file of a tool that is known")
+        unknown.add_note("--from claude-code|codex|pi|openhands reads it as one of these")
+        raise unknown
+    yield found
+
+
+def _candidates_in(folder: Path, form: Format | None) -> Iterator[ImportCandidate]:
+    count = 0
+    for place, folders, names in os.walk(folder):
+        here = Path(place)
+        if form in (None, "openhands") and (found := _folder_candidate(here)) is not None:
+            yield found
+            folders[:] = []
+            continue
+        folders.sort()
+        for name in sorted(names):
+            count += 1
+            if count > MAX_FILES:
+                raise InvalidInput(
+                    f"{folder} has more than {MAX_FILES} files; name folders inside it instead"
+                )
+            path = here / name
+            if path.suffix in (".jsonl", ".json") and not is_subagent_file(path):
+                try:
+                    found = None if path.is_symlink() else _file_candidate(path, None)
+                except (InvalidInput, OSError):
+                    continue
+                if found is not None and form in (None, found.format):
+                    yield found
+
+
+def _folder_candidate(folder: Path) -> ImportCandidate | None:
+    files = openhands.event_files(folder)
+    if not files:
+        return None
+    try:
+        first = decode_json(read_whole(files[0]))
+    except (InvalidInput, OSError):
+        return None
+    if not openhands.is_event(mapping(first)):
+        return None
+    return _make_candidate(folder, "openhands", openhands.folder_id(folder), files)
+
+
+def _file_candidate(path: Path, form: Format | None) -> ImportCandidate | None:
+    """Raises: InvalidInput, OSError."""
+    if path.suffix == ".json" or form == "openhands":
+        values = openhands.events_in(decode_json(read_whole(path)))
+        if not values and form is None:
+            return None
+        return _make_candidate(path, "openhands", openhands.file_id(path, values), [path])
+    head = head_lines(path)
+    if form == "pi" or (form is None and pi.is_pi(head)):
+        return _make_candidate(path, "pi", pi.source_id(path, head), [path])
+    if form == "codex" or (form is None and codex.is_codex(head)):
+        return _make_candidate(path, "codex", codex.source_id(path, head), [path])
+    if form == "claude-code" or (form is None and is_claude_code(head)):
+        return _make_candidate(path, "claude-code", claude_code_id(path), [path])
+    return None
+
+
+def _make_candidate(path: Path, form: Format, source_id: str, files: list[Path]) -> ImportCandidate:
+    states = [file.stat() for file in files]
+    return ImportCandidate(
+        path=path,
+        format=form,
+        source_id=source_id,
+        changed=datetime.fromtimestamp(states[-1].st_mtime, UTC),
+        bytes=sum(state.st_size for state in states),
+    )

@@ -1,0 +1,319 @@
+"""Builds the insight report: reads all sessions once, event by event, for all detectors,
+failures included. Deterministic; no model is asked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+
+from msgspec import Struct
+
+from mainspring.core import events, facts
+from mainspring.core.clock import from_micros
+from mainspring.core.content import Block, plain_text
+from mainspring.core.envelope import Event
+from mainspring.core.events import Failure
+from mainspring.core.sender import OriginType
+from mainspring.harness.context.messages import blocks_bytes
+from mainspring.harness.limits import prompt_tokens
+from mainspring.log.session_log import SessionLog
+from mainspring.log.store import SessionRow
+from mainspring.runtime.insights.insight import (
+    BYTES_PER_TOKEN,
+    Insight,
+    InsightGroup,
+    InsightGroups,
+    ObservedCall,
+    observed_call,
+    shorten,
+)
+from mainspring.runtime.insights.missing_rules import RuleDetector
+from mainspring.runtime.insights.token_waste import WasteDetector
+from mainspring.runtime.insights.unused_tools import UnusedDetector
+from mainspring.runtime.session.session_summary import origin_of
+
+_EXCLUDED_FAILURES: frozenset[Failure] = frozenset(("denied", "cancelled", "in_doubt"))
+_QUOTED = re.compile(r"'[^'\n]{0,200}'|\"[^\"\n]{0,200}\"|`[^`\n]{0,200}`")
+_PATH = re.compile(r"(?:\.{0,2}/)[^\s:,;)\]]+")
+_NUMBER = re.compile(r"\d+")
+_MIN_SESSIONS = 2
+_MIN_FAILURES = 3
+
+
+@dataclass(slots=True)
+class FailureDetector:
+    commands: InsightGroups = field(default_factory=InsightGroups)
+    tools: InsightGroups = field(default_factory=InsightGroups)
+
+    def result(
+        self, call: ObservedCall, event: Event, content: tuple[Block, ...], error: Failure | None
+    ) -> None:
+        if error in _EXCLUDED_FAILURES:
+            return
+        command = call.command
+        if command is not None:
+            group = self.commands.group(shorten(command))
+        else:
+            group = self.tools.group(f"{call.tool}: {error_signature(plain_text(content))}")
+        group.add(event.session_id, event.seq)
+
+    def insights(self) -> list[Insight]:
+        found = [
+            _failure_insight(
+                group, "failing_command", f"this command fails: {key}", _COMMAND_ACTION
+            )
+            for key, group in self.commands.by_key.items()
+            if _is_repeated(group)
+        ]
+        return found + [
+            _failure_insight(group, "failing_tool", f"this tool fails: {key}", _TOOL_ACTION)
+            for key, group in self.tools.by_key.items()
+            if _is_repeated(group)
+        ]
+
+
+_COMMAND_ACTION = (
+    "write into AGENTS.md how it is done here (which command, from which folder), or mend it"
+)
+_TOOL_ACTION = (
+    "write into AGENTS.md what the tool needs, or take it from the agent if it cannot work here"
+)
+
+
+def error_signature(text: str) -> str:
+    """An error without what differs from case to case."""
+    line = next(
+        (splitline for splitline in text[:4000].splitlines() if splitline.strip()), "no message"
+    )
+    for pattern, instead in ((_QUOTED, "'…'"), (_PATH, "…"), (_NUMBER, "N")):
+        line = pattern.sub(instead, line)
+    return shorten(line, 120)
+
+
+def _is_repeated(insight_group: InsightGroup) -> bool:
+    return insight_group.sessions >= _MIN_SESSIONS or insight_group.count >= _MIN_FAILURES
+
+
+def _failure_insight(insight_group: InsightGroup, topic: str, title: str, action: str) -> Insight:
+    return insight_group.insight(
+        "failure",
+        topic,
+        title=title,
+        action=action,
+    )
+
+
+_PAGE = 1000
+_AUTOMATED_ORIGINS: frozenset[OriginType] = frozenset(("eval", "grader", "dream", "campaign"))
+"""What these do is not learned from as if a person had asked."""
+_TYPES = frozenset(
+    str(kind.__struct_config__.tag)
+    for kind in (
+        events.UserMessage,
+        events.UserToolConfirmation,
+        events.AgentMessage,
+        events.AgentToolUse,
+        events.AgentMcpToolUse,
+        events.AgentToolResult,
+        events.AgentMcpToolResult,
+        events.ModelRequestStarted,
+        events.ModelRequestEnded,
+        events.ContextCompacted,
+        facts.AgentAdopted,
+        facts.SkillUsed,
+        facts.ToolCallAuthorized,
+        facts.BudgetSettled,
+    )
+)
+_ORDER = {"waste": 0, "failure": 1, "missing_rule": 2, "unused": 3}
+
+
+class InsightReport(Struct, frozen=True, kw_only=True):
+    since: datetime | None
+    sessions: int
+    imported: int
+    """How many of them came from other tools."""
+    events: int
+    prompt_tokens: int
+    output_tokens: int
+    cost_usd: str
+    insights: tuple[Insight, ...]
+
+
+@dataclass(slots=True)
+class _Totals:
+    sessions: int = 0
+    imported: int = 0
+    events: int = 0
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: Decimal = Decimal(0)
+
+
+def _no_progress(_sessions: int, _events: int) -> None:
+    pass
+
+
+async def build_report(
+    log: SessionLog,
+    *,
+    since: datetime | None = None,
+    progress: Callable[[int, int], None] = _no_progress,
+) -> InsightReport:
+    """`since`: only events from then on. `progress` is told how many sessions and events it was."""
+    gathering = _InsightCollector(since)
+    before: SessionRow | None = None
+    while page := await log.sessions(before=before, limit=_PAGE):
+        for session in page:
+            if since is None or from_micros(session.updated) >= since:
+                await gathering.session(log, session)
+                progress(gathering.totals.sessions, gathering.totals.events)
+        before = page[-1]
+    return await gathering.report(log)
+
+
+@dataclass(slots=True)
+class _InsightCollector:
+    since: datetime | None
+    totals: _Totals = field(default_factory=_Totals)
+    waste: WasteDetector = field(default_factory=WasteDetector)
+    failures: FailureDetector = field(default_factory=FailureDetector)
+    rules: RuleDetector = field(default_factory=RuleDetector)
+    unused: UnusedDetector = field(default_factory=UnusedDetector)
+    _calls: dict[str, ObservedCall] = field(default_factory=dict[str, ObservedCall])
+    """Calls of this session that have no result yet."""
+    _asked: set[str] = field(default_factory=set[str])
+
+    async def session(self, log: SessionLog, session: SessionRow) -> None:
+        """What a fork inherits is looked at in its parent."""
+        origin = (await origin_of(log, session)).type
+        if origin in _AUTOMATED_ORIGINS:
+            return
+        after, seen = session.parent_seq, 0
+        while page := await log.read(session.id, after=after, types=_TYPES, limit=_PAGE):
+            for event in page:
+                if self.since is None or event.time >= self.since:
+                    self._see(event)
+                    seen += 1
+                elif isinstance(event.payload, facts.AgentAdopted):
+                    self.unused.adopted(event.payload.definition)
+            after = page[-1].seq
+        if seen:
+            self.totals.sessions += 1
+            self.totals.imported += origin == "import"
+            self.totals.events += seen
+        self.waste.end_session()
+        self.unused.end_session()
+        self._calls, self._asked = {}, set()
+
+    def _see(self, event: Event) -> None:
+        match event.payload:
+            case events.UserMessage() as said:
+                if _is_person(event):
+                    self.rules.said(event, said)
+                self.waste.text(event, "messages of people", _tokens(said.content))
+            case events.AgentMessage(content=content):
+                self.waste.text(event, "replies", _tokens(content))
+            case events.ContextCompacted() as compacted:
+                self.waste.compacted(event, compacted)
+            case events.ModelRequestStarted() as request:
+                self.waste.request(event, request)
+                self.unused.request(event, request)
+            case events.ModelRequestEnded() as reply:
+                self.waste.reply(event, reply)
+                self.totals.prompt_tokens += prompt_tokens(reply.model_usage)
+                self.totals.output_tokens += reply.model_usage.output_tokens
+            case facts.BudgetSettled(cost_usd=cost):
+                self.totals.cost_usd += Decimal(cost)
+            case _:
+                self._see_use(event)
+
+    def _see_use(self, event: Event) -> None:
+        match event.payload:
+            case facts.AgentAdopted(definition=definition):
+                self.unused.adopted(definition)
+            case facts.SkillUsed(name=name):
+                self.unused.skills_used[name] += 1
+            case _:
+                self._see_call(event)
+
+    def _see_call(self, event: Event) -> None:
+        match event.payload:
+            case (
+                events.AgentToolUse(name=name, input=given)
+                | events.AgentMcpToolUse(name=name, input=given)
+            ):
+                call = self._calls[event.id] = observed_call(event, name, given)
+                self.unused.called[call.tool] += 1
+            case facts.ToolCallAuthorized(tool_use_id=call_id, decision="ask"):
+                self._asked.add(call_id)
+            case events.UserToolConfirmation(tool_use_id=call_id, result=result):
+                call = self._calls.get(call_id)
+                if call is not None and call_id in self._asked:
+                    self._asked.discard(call_id)
+                    self.rules.answered(call, event, is_allowed=result == "allow")
+            case events.AgentToolResult(tool_use_id=call_id) as settled:
+                self._settle(event, call_id, settled)
+            case events.AgentMcpToolResult(mcp_tool_use_id=call_id) as settled:
+                self._settle(event, call_id, settled)
+            case _:
+                pass
+
+    def _settle(
+        self,
+        event: Event,
+        call_id: str,
+        settled: events.AgentToolResult | events.AgentMcpToolResult,
+    ) -> None:
+        call = self._calls.pop(call_id, None)
+        if call is None:
+            return
+        self.waste.result(call, event, settled.content)
+        if settled.is_error:
+            text = plain_text(settled.content)
+            self.rules.failed(call, event, text)
+            self.failures.result(call, event, settled.content, settled.error)
+
+    async def report(self, log: SessionLog) -> InsightReport:
+        found = [
+            *self.waste.insights(),
+            *self.failures.insights(),
+            *self.rules.insights(),
+            *await self.unused.insights(log),
+        ]
+        totals = self.totals
+        return InsightReport(
+            since=self.since,
+            sessions=totals.sessions,
+            imported=totals.imported,
+            events=totals.events,
+            prompt_tokens=totals.prompt_tokens,
+            output_tokens=totals.output_tokens,
+            cost_usd=str(totals.cost_usd),
+            insights=tuple(sorted(found, key=_rank)),
+        )
+
+
+def _rank(insight: Insight) -> tuple[int, int, int, int, str]:
+    """By kind; what costs most first, then what most sessions show."""
+    return (
+        _ORDER[insight.kind],
+        -insight.tokens,
+        -insight.sessions,
+        -insight.count,
+        insight.title,
+    )
+
+
+def _is_person(event: Event) -> bool:
+    """Whether a person wrote it, here or in the tool that it was imported from."""
+    sender = event.sender
+    return sender is None or sender.kind == "person" or sender.id.startswith("import:")
+
+
+def _tokens(content: tuple[Block, ...]) -> int:
+    return blocks_bytes(content) // BYTES_PER_TOKEN

@@ -1,0 +1,156 @@
+"""Small calls that show whether a model works: one to time it, a few to see that it can call
+tools. They are made outside any session and leave no record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import anyio
+
+from mainspring.core import ids
+from mainspring.core.content import TextBlock
+from mainspring.core.errors import ProviderFailed
+from mainspring.core.model import (
+    Assistant,
+    FailedOver,
+    Message,
+    Model,
+    Reply,
+    Request,
+    Stalled,
+    ToolResultBlock,
+    ToolSpec,
+    ToolUse,
+    User,
+)
+
+_CODE_WORD = "indigo-47"
+_LOOK_UP = ToolSpec(
+    name="look_up",
+    description="Look up the code word for a key.",
+    input_schema={
+        "type": "object",
+        "properties": {"key": {"type": "string"}},
+        "required": ["key"],
+        "additionalProperties": False,
+    },
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedReply:
+    """One call, from sending it to its end."""
+
+    reply: Reply
+    first_seconds: float
+    """Until the first part of the reply."""
+    seconds: float
+    switched: str | None
+    """To which model and why, if another than the first answered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCheck:
+    what: str
+    ok: bool
+    detail: str
+    seconds: float
+
+
+Judge: TypeAlias = Callable[[Reply], str | None]
+"""What is wrong with a reply; `None`: nothing."""
+
+
+async def ask_once(
+    model: Model, name: str, prompt: str = "Reply with one word: ready"
+) -> TimedReply:
+    """Raises: ProviderFailed."""
+    return await _ask(model, _request(name, User((TextBlock(prompt),))))
+
+
+async def check_model(model: Model, name: str) -> AsyncGenerator[ModelCheck, None]:
+    """Whether a model can do an agent's work: speak, call a tool, and use its result."""
+    hello = User((TextBlock("Reply with one word: ready"),))
+    asked = User((TextBlock("Use look_up with the key 'alpha'. Then tell me the code word."),))
+    yield await _check(model, "answers", _request(name, hello), _has_words)
+    yield await _check(model, "calls a tool", _request(name, asked, tools=True), _has_called)
+    use = ToolUse(id="toolu_1", name="look_up", input={"key": "alpha"})
+    result = ToolResultBlock(tool_use_id="toolu_1", content=(TextBlock(f"alpha is {_CODE_WORD}"),))
+    told = _request(name, asked, Assistant((use,)), User((result,)), tools=True)
+    yield await _check(model, "uses a tool's result", told, _has_read)
+
+
+def _request(name: str, *messages: Message, tools: bool = False) -> Request:
+    return Request(
+        model=name,
+        system=("You answer shortly and do exactly what you are asked.",),
+        tools=(_LOOK_UP,) if tools else (),
+        messages=messages,
+        max_tokens=512,
+        request_id=ids.new_id(ids.REQUEST),
+    )
+
+
+async def _ask(model: Model, request: Request) -> TimedReply:
+    began = anyio.current_time()
+    first: float | None = None
+    switched: str | None = None
+    reply: Reply | None = None
+    async with aclosing(model.stream(request)) as deltas:
+        async for delta in deltas:
+            match delta:
+                case Reply():
+                    reply = delta
+                case FailedOver(to_model=other, reason=reason):
+                    switched = f"{other} ({reason})"
+                case Stalled():
+                    continue
+                case _:
+                    pass
+            first = first if first is not None else anyio.current_time() - began
+    seconds = anyio.current_time() - began
+    if reply is None:
+        raise ProviderFailed(request.model, "malformed", "the stream ended without a reply")
+    return TimedReply(
+        reply=reply, first_seconds=first or seconds, seconds=seconds, switched=switched
+    )
+
+
+async def _check(model: Model, what: str, request: Request, judge: Judge) -> ModelCheck:
+    began = anyio.current_time()
+    try:
+        trial = await _ask(model, request)
+    except ProviderFailed as failed:
+        seconds = anyio.current_time() - began
+        return ModelCheck(what=what, ok=False, detail=str(failed), seconds=seconds)
+    wrong = judge(trial.reply)
+    return ModelCheck(
+        what=what, ok=wrong is None, detail=wrong or trial.reply.model, seconds=trial.seconds
+    )
+
+
+def _has_words(reply: Reply) -> str | None:
+    return None if _text(reply) else "it said nothing"
+
+
+def _has_called(reply: Reply) -> str | None:
+    called = [part for part in reply.content if isinstance(part, ToolUse)]
+    if not called:
+        return f"it called nothing and said: {_text(reply)[:80]}"
+    good = called[0].name == "look_up" and called[0].input == {"key": "alpha"}
+    return None if good else f"it called {called[0].name} with {called[0].input}"
+
+
+def _has_read(reply: Reply) -> str | None:
+    text = _text(reply)
+    return (
+        None if _CODE_WORD in text else f"the code word is {_CODE_WORD}, and it said: {text[:80]}"
+    )
+
+
+def _text(reply: Reply) -> str:
+    return " ".join(part.text for part in reply.content if isinstance(part, TextBlock)).strip()

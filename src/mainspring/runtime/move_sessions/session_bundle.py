@@ -1,0 +1,302 @@
+"""A session that moves, as one tar file: its log, its workspace, and a manifest of their hashes.
+A bundle that a client has sent is checked as a whole before anything of it is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tarfile
+from collections.abc import AsyncGenerator, Collection, Generator
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+import msgspec
+from anyio import to_thread
+from msgspec import Struct
+
+from mainspring.core.envelope import EventLine
+from mainspring.core.errors import InvalidInput, TooLarge
+from mainspring.core.facts import SessionMoved
+from mainspring.log.lines import InboxLine, SessionLine, decode
+from mainspring.log.session_log import SessionLog
+from mainspring.log.transfer import SessionImport, SessionImporter, export_lines
+from mainspring.log.upcast import read_line
+from mainspring.runtime.move_sessions.workspace_archive import (
+    MAX_ENTRIES,
+    PREFIX,
+    PackResult,
+    pack,
+    unpack,
+)
+
+LOG = "log.jsonl"
+MANIFEST = "manifest.json"
+FORMAT = 1
+_MAX_MANIFEST = 64 << 20
+
+
+class BundleManifest(Struct, frozen=True, kw_only=True):
+    format: int
+    session_id: str
+    transfer_id: str
+    log: str
+    """Hash of the log's lines."""
+    files: dict[str, str]
+    """Of the workspace: hashes by path."""
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundleSource:
+    """A session that was sealed for a transfer, and where its files are."""
+
+    session_id: str
+    transfer_id: str
+    workspace: Path | None
+    hidden: Collection[str] = ()
+    """Paths below the workspace that stay."""
+
+
+async def write_bundle(log: SessionLog, bundle_source: BundleSource, folder: Path) -> Path:
+    """A private file in this folder.
+
+    Raises: OSError.
+    """
+    await to_thread.run_sync(lambda: folder.mkdir(mode=0o700, parents=True, exist_ok=True))
+    lines, bundle = (
+        folder / f"{bundle_source.transfer_id}.log",
+        folder / f"{bundle_source.transfer_id}.tar",
+    )
+    with _new_file(lines) as file:
+        async with aclosing(export_lines(log, bundle_source.session_id)) as exported:
+            async for line in exported:
+                await to_thread.run_sync(file.writelines, (line, b"\n"))
+    try:
+        await to_thread.run_sync(partial(_write, bundle_source, lines, bundle))
+    finally:
+        lines.unlink()
+    return bundle
+
+
+def _write(bundle_source: BundleSource, lines: Path, bundle: Path) -> None:
+    with _new_file(bundle) as file, tarfile.open(fileobj=file, mode="w") as archive:
+        packed = PackResult()
+        if bundle_source.workspace is not None:
+            packed = pack(archive, bundle_source.workspace, hidden=bundle_source.hidden)
+        _add(archive, lines, LOG)
+        manifest = BundleManifest(
+            format=FORMAT,
+            session_id=bundle_source.session_id,
+            transfer_id=bundle_source.transfer_id,
+            log=_digest(lines),
+            files=packed.files,
+            left_out=tuple(packed.left_out),
+        )
+        encoded = lines.with_suffix(".manifest")
+        try:
+            encoded.write_bytes(msgspec.json.encode(manifest))
+            _add(archive, encoded, MANIFEST)
+        finally:
+            encoded.unlink(missing_ok=True)
+
+
+def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
+    """Without the user's name and ids."""
+    entry = tarfile.TarInfo(name)
+    entry.mode = 0o600
+    with path.open("rb") as file:
+        entry.size = os.fstat(file.fileno()).st_size
+        archive.addfile(entry, file)
+
+
+def _new_file(path: Path) -> IO[bytes]:
+    path.unlink(missing_ok=True)  # of an attempt that was killed
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb")
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class SessionBundle:
+    """A bundle that has arrived. Nothing in it is believed until it was compared."""
+
+    def __init__(self, archive: tarfile.TarFile, bundle_manifest: BundleManifest) -> None:
+        self._archive = archive
+        self.bundle_manifest = bundle_manifest
+
+    @classmethod
+    def read(cls, archive: tarfile.TarFile, *, session_id: str, transfer_id: str) -> SessionBundle:
+        """Raises: InvalidInput: it is none, or that of another transfer."""
+        entry = _member(archive, MANIFEST)
+        if entry.size > _MAX_MANIFEST:
+            raise InvalidInput("the bundle's manifest is too large")
+        try:
+            content = archive.extractfile(entry)
+            manifest = msgspec.json.decode(content.read() if content else b"", type=BundleManifest)
+        except msgspec.DecodeError as error:
+            raise InvalidInput(f"the bundle's manifest cannot be read: {error}") from error
+        if manifest.format != FORMAT:
+            raise InvalidInput(
+                "the bundle is of a version of Mainspring that is newer than this one"
+            )
+        if (manifest.session_id, manifest.transfer_id) != (session_id, transfer_id):
+            raise InvalidInput("the bundle is that of another session or transfer")
+        return cls(archive, manifest)
+
+    def check_log(self) -> int:
+        """Gives back the number of its last event, which says that it was moved by this transfer.
+
+        Raises: InvalidInput: it is not what was sent, is more than this session or goes on after
+            the move, or has messages that nobody has read.
+        """
+        digest, count = hashlib.sha256(), 0
+        last: EventLine | None = None
+        for raw in self._raw_lines():
+            digest.update(raw)
+            match line := decode(raw):
+                case SessionLine(session_id=found, parent_id=parent):
+                    count += 1
+                    if found != self.bundle_manifest.session_id or parent is not None or count > 1:
+                        raise InvalidInput("the bundle has other sessions than the one that moves")
+                case EventLine():
+                    last = line
+                case InboxLine(seq=None):
+                    raise InvalidInput("the session has messages that it has not read")
+                case _:
+                    pass
+        if digest.hexdigest() != self.bundle_manifest.log:
+            raise InvalidInput("the log in the bundle is not the one that was sent")
+        moved = SessionMoved(transfer_id=self.bundle_manifest.transfer_id)
+        if last is None or read_line(last).payload != moved:
+            raise InvalidInput("the session was not ended for this transfer where it comes from")
+        return last.seq
+
+    async def lines(self) -> AsyncGenerator[bytes, None]:
+        for line in self._raw_lines():
+            yield line
+
+    def read_log(self, *, max_bytes: int, max_events: int) -> SessionImport:
+        """The log as a client has sent it, with its hash chain verified; nothing is stored.
+
+        Raises: InvalidInput, TooLarge.
+        """
+        if _member(self._archive, LOG).size > max_bytes:
+            raise TooLarge(f"the log of a session that is pushed has {max_bytes:,} bytes at most")
+        parts, whole = SessionImporter(), None
+        try:
+            self.check_log()
+            for raw in self._raw_lines():
+                whole = parts.take(decode(raw)) or whole
+                if parts.open is not None and len(parts.open.events) > max_events:
+                    raise TooLarge(f"a session that is pushed has {max_events:,} events at most")
+        except RecursionError:
+            raise InvalidInput("the log is nested too deeply") from None
+        if whole is None or parts.open is not None or parts.count != 1:
+            raise InvalidInput("the bundle must have one session, and all of it")
+        return whole
+
+    def unpack_workspace(self, folder: Path, *, hidden: Collection[str] = ()) -> None:
+        """Raises: InvalidInput, TooLarge, OSError."""
+        unpack(self._archive, folder, self.bundle_manifest.files, hidden=hidden)
+
+    def _raw_lines(self) -> Generator[bytes, None, None]:
+        file = self._archive.extractfile(_member(self._archive, LOG))
+        if file is not None:
+            yield from file
+
+
+def _member(archive: tarfile.TarFile, name: str) -> tarfile.TarInfo:
+    try:
+        entry = archive.getmember(name)
+    except KeyError:
+        raise InvalidInput(f"the bundle has no {name}") from None
+    if not entry.isreg() or entry.name.startswith(PREFIX):
+        raise InvalidInput(f"the bundle's {name} is no file")
+    return entry
+
+
+_BLOCK = 512
+_MAX_PAX = 16_384
+_FILE, _LINK, _FOLDER, _PAX = b"0", b"2", b"5", b"x"
+_PAX_NAMES = frozenset({"path", "linkpath"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UploadLimits:
+    max_bytes: int = 1 << 30
+    """Of all of it."""
+    max_log_bytes: int = 64 << 20
+    max_events: int = 50_000
+    max_entries: int = MAX_ENTRIES
+
+
+def check_headers(file: Path, limits: UploadLimits) -> None:
+    """Raises: InvalidInput, TooLarge."""
+    size = file.stat().st_size
+    if size > limits.max_bytes:
+        raise TooLarge(f"a session that is pushed has {limits.max_bytes:,} bytes at most")
+    with file.open("rb") as opened:
+        at = count = 0
+        before = b""
+        while (header := _header(opened, at)) is not None:
+            kind, length = header
+            count += kind != _PAX
+            if count > limits.max_entries:
+                raise TooLarge(f"a session that is pushed has {limits.max_entries:,} files at most")
+            if kind == _PAX:
+                if before == _PAX:
+                    raise InvalidInput("the bundle has two headers for one file")
+                _check_pax(opened.read(length))
+            before = kind
+            at += _BLOCK + -(-length // _BLOCK) * _BLOCK
+            if at > size:
+                raise InvalidInput("the bundle ends too early")
+
+
+def _header(opened: IO[bytes], at: int) -> tuple[bytes, int] | None:
+    """Kind and length of what follows; `None` at the end of the archive."""
+    opened.seek(at)
+    block = opened.read(_BLOCK)
+    if len(block) < _BLOCK:
+        raise InvalidInput("the bundle ends too early")
+    if block == bytes(_BLOCK):
+        return None
+    kind, digits = block[156:157], block[124:136].rstrip(b"\0 ")
+    if kind not in (_FILE, _LINK, _FOLDER, _PAX):
+        raise InvalidInput("the bundle has something that is no file, folder or link")
+    if not digits or not all(48 <= digit <= 55 for digit in digits):
+        raise InvalidInput("the bundle has a file without a size")
+    length = int(digits, 8)
+    if (kind in (_LINK, _FOLDER) and length) or (kind == _PAX and length > _MAX_PAX):
+        raise InvalidInput("the bundle has a header that is too large")
+    return kind, length
+
+
+def _check_pax(content: bytes) -> None:
+    """Only long names may be there: a `size` would move everything that follows."""
+    while content:
+        digits, _, rest = content.partition(b" ")
+        if not digits.isdigit() or not len(digits) < 6:
+            raise InvalidInput("the bundle has a header that cannot be read")
+        length = int(digits)
+        record = content[:length]
+        name, is_there, _ = rest[: length - len(digits) - 1].partition(b"=")
+        is_whole = len(record) == length and length > len(digits) + 1 and record.endswith(b"\n")
+        if not is_whole or not is_there or name.decode(errors="replace") not in _PAX_NAMES:
+            raise InvalidInput("the bundle has a header that is not one of ours")
+        content = content[length:]
+
+
+def open_checked(file: Path, limits: UploadLimits) -> tarfile.TarFile:
+    """Raises: InvalidInput, TooLarge."""
+    check_headers(file, limits)
+    try:
+        return tarfile.open(file, "r:")
+    except tarfile.TarError as error:
+        raise InvalidInput(f"what has arrived is no bundle of a session: {error}") from error

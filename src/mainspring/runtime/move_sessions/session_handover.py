@@ -1,0 +1,141 @@
+"""Sealing a session where it is, and taking it up where it goes.
+
+The log says which copy goes on: after `session.moved` none does, after `session.received` the one
+that has it. The transfer's id is chosen by the receiver before it asks, so a transfer that was cut
+off anywhere is repeated under the same id, and nobody else can take the session up.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+from collections.abc import Collection
+from contextlib import aclosing
+from pathlib import Path
+
+from anyio import to_thread
+
+from mainspring.core import ids
+from mainspring.core.errors import InvalidInput, SessionGone, SessionNotFound, StaleVersion
+from mainspring.core.facts import SessionMoved, SessionReceived
+from mainspring.log.session_log import SessionLog
+from mainspring.log.transfer import import_lines
+from mainspring.runtime.move_sessions.session_bundle import (
+    SessionBundle,
+    UploadLimits,
+    open_checked,
+)
+from mainspring.runtime.move_sessions.workspace_archive import MAX_ENTRIES
+from mainspring.runtime.session.lease import hold_session, local_owner
+from mainspring.runtime.session.session_summary import summarize_session, workspace_of
+
+_LIMITS = UploadLimits(max_bytes=8 << 30, max_entries=MAX_ENTRIES + 2)
+"""The log and the manifest are entries as well."""
+_MOVABLE_STATUSES = ("new", "idle", "requires_action")
+
+
+async def seal(log: SessionLog, session_id: str, transfer_id: str) -> None:
+    """End the session here, for this transfer. Doing it again changes nothing.
+
+    Raises:
+        SessionGone: it was moved by another transfer. Stale: it runs, or has messages to read.
+        InvalidInput: it is a fork. LeaseHeld.
+    """
+    [last] = await log.tail(session_id, 1)
+    if isinstance(last.payload, SessionMoved):
+        if last.payload.transfer_id != transfer_id:
+            raise SessionGone(session_id)
+        return
+    await check_can_move(log, session_id)
+    async with hold_session(log, session_id) as writer:
+        await writer.append(SessionMoved(transfer_id=transfer_id))
+        if await log.store.pending(session_id, limit=1):  # it came before anybody was refused
+            workspace = await workspace_of(log, session_id) or ""
+            await writer.append(SessionReceived(transfer_id=transfer_id, workspace=workspace))
+            raise StaleVersion(
+                f"session {session_id} was sent a message meanwhile: let it answer first"
+            )
+
+
+async def check_can_move(log: SessionLog, session_id: str) -> None:
+    """Raises: Stale: it runs, or has messages to read. InvalidInput: it is a fork."""
+    session = await log.session(session_id)
+    if session.parent_id is not None:
+        raise InvalidInput(f"session {session_id} is a fork; only sessions of their own can move")
+    status = (await summarize_session(log, session)).status
+    if status not in _MOVABLE_STATUSES:
+        raise StaleVersion(
+            f"session {session_id} is {status}: let it end or interrupt it, then move it"
+        )
+
+
+async def receive(
+    log: SessionLog,
+    file: Path,
+    *,
+    session_id: str,
+    transfer_id: str,
+    workspace: Path,
+    hidden: Collection[str] = (),
+) -> tuple[str, ...]:
+    """Store what has arrived, and go on with the session here. Doing it again changes nothing.
+    Gives back the paths that the sender has left out. `hidden`: names at the top of a workspace
+    that are never its own.
+
+    The workspace is put there whole or not at all; one that is there is this transfer's. The log
+    comes last and is received at once: until then its rules and hooks are those of the sender.
+
+    Raises: InvalidInput, TooLarge: it is not what was sent; nothing goes on here.
+    """
+    try:
+        with open_checked(file, _LIMITS) as archive:
+            bundle = SessionBundle.read(archive, session_id=session_id, transfer_id=transfer_id)
+            left_out = bundle.bundle_manifest.left_out
+            sent = await to_thread.run_sync(bundle.check_log)
+            if await _is_received(log, session_id, transfer_id, sent=sent):
+                return left_out
+            await to_thread.run_sync(_place_workspace, bundle, workspace, hidden)
+            async with aclosing(bundle.lines()) as lines:
+                await import_lines(log, lines)
+    except RecursionError:
+        raise InvalidInput("what has arrived is nested too deeply") from None
+    except tarfile.TarError as error:
+        raise InvalidInput(f"what has arrived is no bundle of a session: {error}") from error
+    writer = await log.hold(
+        session_id, owner=local_owner(ids.new_id(ids.WORKER)), is_receiving=True
+    )
+    try:
+        if not await _is_received(log, session_id, transfer_id, sent=sent):
+            [last] = await log.tail(session_id, 1)
+            if last.payload != SessionMoved(transfer_id=transfer_id):
+                raise InvalidInput(f"session {session_id} was moved by another transfer")
+            received = SessionReceived(transfer_id=transfer_id, workspace=str(workspace))
+            await writer.append(received)
+    finally:
+        await writer.release()
+    return left_out
+
+
+async def _is_received(log: SessionLog, session_id: str, transfer_id: str, *, sent: int) -> bool:
+    """Whether we have written that the session goes on here, after the events that were `sent`:
+    those are the sender's word. One that was moved since does not go on here."""
+    try:
+        [last] = await log.tail(session_id, 1)
+    except SessionNotFound:
+        return False
+    if isinstance(last.payload, SessionMoved):
+        return False
+    ours = await log.read(session_id, after=sent, limit=1)
+    payload = ours[0].payload if ours else None
+    return isinstance(payload, SessionReceived) and payload.transfer_id == transfer_id
+
+
+def _place_workspace(
+    session_bundle: SessionBundle, workspace: Path, hidden: Collection[str]
+) -> None:
+    if workspace.exists():
+        return
+    beside = workspace.with_name(f".{workspace.name}.{session_bundle.bundle_manifest.transfer_id}")
+    shutil.rmtree(beside, ignore_errors=True)  # of an attempt that was killed
+    session_bundle.unpack_workspace(beside, hidden=hidden)
+    beside.rename(workspace)

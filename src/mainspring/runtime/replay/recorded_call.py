@@ -1,0 +1,75 @@
+"""One tool call of a recorded session: what was asked for, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from mainspring.core import facts
+from mainspring.core.content import Block, plain_text
+from mainspring.core.tool import InDoubtPolicy
+from mainspring.harness.authorizer import Decision
+from mainspring.harness.crash_recovery import INTERRUPTED_TEXT
+
+CallEnding: TypeAlias = Literal["settled", "crashed", "interrupted"]
+"""What became of one attempt at a call."""
+
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+
+
+@dataclass(slots=True, kw_only=True)
+class RecordedCall:
+    id: str
+    name: str
+    input: dict[str, object]
+    is_custom: bool
+    decision: Decision | None = None
+    ran_input: dict[str, object] | None = None
+    """What a gate has made of the input."""
+    forbidden: Decision | None = None
+    """What a rule said to it that was made while it waited for a person, who then approved it."""
+    voids: int = 0
+    """How often what it would do had changed when a person approved it."""
+    loaded: tuple[facts.ToolsLoaded, ...] = ()
+    """What it gave the model besides its result."""
+    call_endings: list[CallEnding] = field(default_factory=list[CallEnding])
+    policy: InDoubtPolicy | None = None
+    is_parallel: bool = False
+    content: tuple[Block, ...] | None = None
+    is_error: bool = False
+
+    def judge(self, said: facts.ToolCallAuthorized) -> None:
+        decision = Decision(
+            decision=said.decision,
+            gate=said.gate,
+            rule=said.rule,
+            reason=said.reason,
+            updated_input=said.updated_input,
+        )
+        if self.decision is None:
+            self.decision, self.ran_input = decision, said.updated_input
+        else:
+            self.forbidden = decision
+
+    @property
+    def key(self) -> tuple[str, bytes]:
+        return key_of(self.name, self.input)
+
+    def is_like(self, name: str, given: Mapping[str, object]) -> bool:
+        """Whether this is what was asked for, or what a gate has made of it."""
+        ran = self.input if self.ran_input is None else self.ran_input
+        return key_of(name, given) in (self.key, key_of(self.name, ran))
+
+    @property
+    def is_refused(self) -> bool:
+        """Settled without having been judged or run: its input was wrong, or out of place."""
+        is_untouched = self.decision is None and not self.call_endings and self.policy is None
+        is_dropped = self.content is not None and plain_text(self.content) == INTERRUPTED_TEXT
+        return is_untouched and self.content is not None and not is_dropped
+
+
+def key_of(name: str, given: Mapping[str, object]) -> tuple[str, bytes]:
+    return name, _ENCODER.encode(given)

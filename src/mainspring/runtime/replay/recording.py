@@ -1,0 +1,361 @@
+"""A session's log, read as a script: who said and decided what, and when. Plays nothing itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from mainspring.core import events, facts
+from mainspring.core.content import TextBlock, plain_text
+from mainspring.core.envelope import AnyPayload, Event
+from mainspring.core.model import FailedOver, Reply, ToolSpec
+from mainspring.harness.context.conversation_digest import DIGEST_HEADING
+from mainspring.harness.context.xray import ModelCall
+from mainspring.harness.crash_recovery import INTERRUPTED_TEXT
+from mainspring.harness.state.repetition import LOOP_ERROR
+from mainspring.harness.state.thread import JUDGEMENT
+from mainspring.harness.tool_pipeline import APPROVAL_VOID_REASON
+from mainspring.harness.tool_rounds import SNAPSHOT_FAILED
+from mainspring.runtime.replay.recorded_call import CallEnding, RecordedCall
+
+CLIENT_EVENTS = (
+    events.UserMessage,
+    events.UserInterrupt,
+    events.UserToolConfirmation,
+    events.UserCustomToolResult,
+    events.UserToolResult,
+    events.UserDefineOutcome,
+    events.SystemMessage,
+)
+CALL_EVENTS = (events.AgentToolUse, events.AgentMcpToolUse, events.AgentCustomToolUse)
+RESULT_EVENTS = (
+    events.AgentToolResult,
+    events.AgentMcpToolResult,
+    events.UserCustomToolResult,
+    events.UserToolResult,
+)
+LIMIT_REASONS = ("max_turns", "budget_reached")
+FEEDBACK_REASONS = ("stop_hook_feedback", "outcome_revision", "budget_continuation")
+
+_NON_MODEL_ERRORS = frozenset({SNAPSHOT_FAILED, LOOP_ERROR})
+
+
+class ReplayProgress(NamedTuple):
+    """How far a run has come, in what all runs of the same session share."""
+
+    ended: int = 0
+    """Calls of a model."""
+    settled: int = 0
+    """Calls of tools."""
+    idle: int = 0
+    """Runs."""
+
+    def has_reached(self, due: ReplayProgress) -> bool:
+        return all(ours >= theirs for ours, theirs in zip(self, due, strict=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExternalInput:
+    """What was put into the session from outside, and when."""
+
+    payload: AnyPayload
+    due: ReplayProgress
+    stops: bool
+    """An interrupt that stopped a call under way: whoever plays that call sends it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookContext:
+    """What a hook wanted the model to know, and when."""
+
+    payload: facts.ContextAdded
+    due: ReplayProgress
+    heard: int
+    """How many messages had come from the user."""
+
+    @property
+    def event(self) -> str:
+        """What the hook was told."""
+        return self.payload.source.removesuffix(" hook")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideCall:
+    """A call of the model beside the conversation."""
+
+    end: events.ModelRequestEnded | None
+    summary: str | None
+
+
+@dataclass(slots=True)
+class Recording:
+    model_calls: Sequence[ModelCall]
+    calls: list[RecordedCall] = field(default_factory=list[RecordedCall])
+    places: dict[str, int] = field(default_factory=dict[str, int])
+    """Of calls, by their ids."""
+    inputs: list[ExternalInput] = field(default_factory=list[ExternalInput])
+    sides: list[SideCall] = field(default_factory=list[SideCall])
+    ends: list[tuple[ReplayProgress, str | None]] = field(
+        default_factory=list[tuple[ReplayProgress, "str | None"]]
+    )
+    """When and why each run ended."""
+    feedback: list[tuple[ReplayProgress, facts.LoopContinued]] = field(
+        default_factory=list[tuple[ReplayProgress, facts.LoopContinued]]
+    )
+    hook_context: list[HookContext] = field(default_factory=list[HookContext])
+    messages: list[str] = field(default_factory=list[str])
+    """Ids of the user's, in order."""
+    withheld: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
+    """Ids of those that hooks kept from the model, and why."""
+    switches: dict[int, list[FailedOver]] = field(default_factory=dict[int, list[FailedOver]])
+    """By the number of the call."""
+    errors: dict[int, str] = field(default_factory=dict[int, str])
+
+    def call_number(self, call_id: str) -> int | None:
+        """Which call it was, counted from 0."""
+        return self.places.get(call_id)
+
+    def add(self, call: RecordedCall) -> None:
+        self.places[call.id] = len(self.calls)
+        self.calls.append(call)
+
+    def specs(self) -> list[ToolSpec]:
+        """Definitions that the model had at any time; of each tool the last one."""
+        named = {spec.name: spec for shot in self.model_calls for spec in shot.request.tools}
+        return list(named.values())
+
+    def reply(self, model_call: ModelCall) -> Reply:
+        """What to say again; nothing, if there was no reply or it was thrown away."""
+        if model_call.reply is not None:
+            return model_call.reply
+        end = model_call.end
+        return Reply(
+            content=(),
+            usage=events.Usage() if end is None else end.model_usage,
+            reason="max_tokens",
+            model=(end.model if end is not None else None) or model_call.request.model,
+        )
+
+
+def read_recording(
+    log: Sequence[Event], *, thread_id: str, model_calls: Sequence[ModelCall]
+) -> Recording:
+    """Pure. Events of other threads are left out."""
+    recording = Recording(model_calls)
+    own = [event for event in log if event.thread_id == thread_id]
+    progress = ReplayProgress()
+    for at, event in enumerate(own):
+        _read(recording, own, at, progress)
+        progress = advance(progress, event.payload)
+    return recording
+
+
+def advance(replay_progress: ReplayProgress, payload: AnyPayload) -> ReplayProgress:
+    match payload:
+        case events.ModelRequestEnded(purpose=purpose) if purpose != JUDGEMENT:
+            return replay_progress._replace(ended=replay_progress.ended + 1)
+        case events.StatusIdle():
+            return replay_progress._replace(idle=replay_progress.idle + 1)
+        case _ if isinstance(payload, RESULT_EVENTS):
+            return replay_progress._replace(settled=replay_progress.settled + 1)
+        case _:
+            return replay_progress
+
+
+def _read(
+    recording: Recording, log: Sequence[Event], at: int, replay_progress: ReplayProgress
+) -> None:
+    payload = log[at].payload
+    if isinstance(payload, (*CLIENT_EVENTS, facts.ContextStatus)):
+        recording.inputs.append(
+            ExternalInput(
+                payload=payload,
+                due=replay_progress,
+                stops=isinstance(payload, events.UserInterrupt) and _stops(log, at),
+            )
+        )
+    _read_hooks(recording, log[at], replay_progress)
+    match payload:
+        case events.ModelRequestStarted(purpose=str()):
+            recording.sides.append(_side(log, at))
+        case events.StatusIdle(reason=reason):
+            recording.ends.append((replay_progress, reason))
+        case facts.LoopContinued(reason=reason) if reason in FEEDBACK_REASONS:
+            recording.feedback.append((replay_progress, payload))
+        case facts.ProviderFailedOver(from_model=one, to_model=other, reason=reason):
+            switch = FailedOver(from_model=one, to_model=other, reason=reason)
+            recording.switches.setdefault(_turns(log, at), []).append(switch)
+        case events.SessionFailed(error=error) if error.type not in _NON_MODEL_ERRORS:
+            recording.errors[_turns(log, at)] = error.message
+        case _:
+            _read_call(recording, log, at)
+
+
+def _read_hooks(recording: Recording, event: Event, replay_progress: ReplayProgress) -> None:
+    match event.payload:
+        case events.UserMessage():
+            recording.messages.append(event.id)
+        case facts.MessageWithheld(event_id=event_id, reason=reason):
+            recording.withheld[event_id] = reason
+        case facts.ContextAdded():
+            heard = len(recording.messages)
+            recording.hook_context.append(
+                HookContext(due=replay_progress, heard=heard, payload=event.payload)
+            )
+        case _:
+            pass
+
+
+def _read_call(recording: Recording, log: Sequence[Event], at: int) -> None:
+    payload = log[at].payload
+    if isinstance(payload, CALL_EVENTS):
+        is_custom = isinstance(payload, events.AgentCustomToolUse)
+        recording.add(
+            RecordedCall(id=log[at].id, name=payload.name, input=payload.input, is_custom=is_custom)
+        )
+    elif isinstance(payload, RESULT_EVENTS):
+        call = _call(recording, settled_id(payload))
+        if call is not None and call.content is None:
+            call.content, call.is_error = payload.content, payload.is_error
+            call.loaded = _loaded(log, at)
+    elif isinstance(
+        payload, facts.ToolCallAuthorized | facts.ToolCallStarted | facts.ToolCallInDoubt
+    ):
+        call = _call(recording, payload.tool_use_id)
+        if call is not None:
+            _read_step(call, log, at, payload)
+
+
+def _read_step(
+    call: RecordedCall,
+    log: Sequence[Event],
+    at: int,
+    payload: facts.ToolCallAuthorized | facts.ToolCallStarted | facts.ToolCallInDoubt,
+) -> None:
+    match payload:
+        case facts.ToolCallAuthorized(gate="person"):
+            pass  # follows from the answer, which is a cue
+        case facts.ToolCallAuthorized(decision="ask", reason=reason) if (
+            reason == APPROVAL_VOID_REASON
+        ):
+            call.voids += 1
+        case facts.ToolCallAuthorized():
+            call.judge(payload)
+        case facts.ToolCallStarted():
+            call.call_endings.append(_fate(log, at, call.id))
+            call.is_parallel = call.is_parallel or _is_parallel(log, at)
+        case facts.ToolCallInDoubt(policy=policy):
+            call.policy = policy
+
+
+def settled_id(
+    payload: events.AgentToolResult
+    | events.AgentMcpToolResult
+    | events.UserCustomToolResult
+    | events.UserToolResult,
+) -> str:
+    match payload:
+        case events.AgentMcpToolResult(mcp_tool_use_id=call_id):
+            return call_id
+        case events.UserCustomToolResult(custom_tool_use_id=call_id):
+            return call_id
+        case _:
+            return payload.tool_use_id
+
+
+def _call(recording: Recording, call_id: str) -> RecordedCall | None:
+    at = recording.call_number(call_id)
+    return None if at is None else recording.calls[at]
+
+
+def _turns(log: Sequence[Event], at: int) -> int:
+    """How many calls of the model, beside none, were begun."""
+    return sum(is_turn(event.payload) for event in log[:at])
+
+
+def is_turn(payload: AnyPayload) -> bool:
+    """Whether it begins a call of the model that can be made again: one that was imported cannot,
+    as nobody knows what it was given."""
+    return (
+        isinstance(payload, events.ModelRequestStarted)
+        and payload.purpose is None
+        and payload.prefix is not None
+    )
+
+
+def _stops(log: Sequence[Event], at: int) -> bool:
+    """Whether a call of the model or of a tool ended because of this interrupt."""
+    for event in reversed(log[:at]):
+        match event.payload:
+            case events.ModelRequestEnded(stop_reason=reason, purpose=purpose):
+                if purpose != JUDGEMENT:
+                    return reason == "interrupted"
+            case facts.ToolCallStarted(tool_use_id=call_id):
+                return _fate(log, log.index(event), call_id) == "interrupted"
+            case events.StatusIdle() | events.StatusRunning():
+                return False
+            case _:
+                pass
+    return False
+
+
+def _fate(log: Sequence[Event], at: int, call_id: str) -> CallEnding:
+    for event in log[at + 1 :]:
+        match event.payload:
+            case facts.SessionWoken():
+                return "crashed"
+            case payload if isinstance(payload, RESULT_EVENTS) and settled_id(payload) == call_id:
+                text = plain_text(payload.content)
+                return "interrupted" if payload.is_error and text == INTERRUPTED_TEXT else "settled"
+            case _:
+                pass
+    return "crashed"
+
+
+def _loaded(log: Sequence[Event], at: int) -> tuple[facts.ToolsLoaded, ...]:
+    """Written right before the result, with whatever else the call did."""
+    found: list[facts.ToolsLoaded] = []
+    for event in reversed(log[:at]):
+        if isinstance(event.payload, (*RESULT_EVENTS, facts.ToolCallStarted)):
+            break
+        if isinstance(event.payload, facts.ToolsLoaded):
+            found.insert(0, event.payload)
+    return tuple(found)
+
+
+def _is_parallel(log: Sequence[Event], at: int) -> bool:
+    """Whether its neighbour was started before either had ended."""
+    beside = [log[index].payload for index in (at - 1, at + 1) if 0 <= index < len(log)]
+    return any(isinstance(payload, facts.ToolCallStarted) for payload in beside)
+
+
+def _side(log: Sequence[Event], at: int) -> SideCall:
+    end = next(
+        (
+            event.payload
+            for event in log[at + 1 :]
+            if isinstance(event.payload, events.ModelRequestEnded)
+            and event.payload.model_request_start_id == log[at].id
+        ),
+        None,
+    )
+    if end is None or end.stop_reason == "abandoned":
+        return SideCall(end=None, summary=None)
+    told = (
+        event.payload.summary
+        for event in log[at + 1 :]
+        if isinstance(event.payload, events.ContextCompacted) and event.payload.layer == "auto"
+    )
+    summary = None if end.is_error else next(told, None)
+    return SideCall(end=end, summary=summary and summary.removeprefix(DIGEST_HEADING))
+
+
+def side_reply(side: SideCall, model: str) -> Reply:
+    end = side.end
+    return Reply(
+        content=(TextBlock(side.summary),) if side.summary else (),
+        usage=events.Usage() if end is None else end.model_usage,
+        reason="end_turn",
+        model=(end.model if end is not None else None) or model,
+    )

@@ -1,0 +1,228 @@
+"""The position of a run in a recording: what comes next, and where the run has left the
+recording.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from difflib import unified_diff
+
+import msgspec
+
+from mainspring.core import events, facts
+from mainspring.core.envelope import Event, KnownPayload
+from mainspring.core.hook import HookEvent, HookResult
+from mainspring.core.model import Request
+from mainspring.harness.context.xray import ModelCall, canonical_request, request_lines
+from mainspring.runtime.replay.recorded_call import RecordedCall
+from mainspring.runtime.replay.recording import (
+    CALL_EVENTS,
+    CLIENT_EVENTS,
+    RESULT_EVENTS,
+    HookContext,
+    Recording,
+    ReplayProgress,
+    advance,
+    is_turn,
+    settled_id,
+)
+
+HOOK_STOPPED = "hook_stopped"
+_DIFF_LINES = 16
+
+
+class RecordedCrash(BaseException):
+    """Here the recorded process died: nothing that a tool could have raised."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Divergence:
+    """Where a run left the recording, and how."""
+
+    call: int
+    """Of the model, counted from 1."""
+    what: str
+    diff: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join([f"call {self.call}: {self.what}", *self.diff])
+
+
+@dataclass(slots=True, kw_only=True)
+class ReplayCursor:
+    """The recording, and where in it the run is. Everything is counted from the run's own log."""
+
+    recording: Recording
+    interrupt: Callable[[], Awaitable[object]]
+    """Sends an interrupt to the session that is played."""
+    tells_status: bool
+    """The recorded words on the budget are given again; else the limits are the agent's own."""
+    replay_progress: ReplayProgress = field(default_factory=ReplayProgress)
+    begun: int = 0
+    sides: int = 0
+    inputs_sent: int = 0
+    is_beside: bool = False
+    """The call of the model under way is none of the conversation."""
+    calls: dict[str, int] = field(default_factory=dict[str, int])
+    """Ids of this run's calls, and which recorded one each is."""
+    open: list[str] = field(default_factory=list[str])
+    """Ids of those that have no result yet."""
+    answers: dict[str, int] = field(default_factory=dict[str, int])
+    """How often a person has answered each call."""
+    added: int = 0
+    prompts: int = 0
+    """Messages of the user's that hooks were told of."""
+    attempts: dict[str, int] = field(default_factory=dict[str, int])
+    divergence: Divergence | None = None
+
+    def restart(self, log: Iterable[Event]) -> None:
+        """As if all that happened so far were in this log only."""
+        self.replay_progress, self.begun, self.sides, self.inputs_sent, self.added = (
+            ReplayProgress(),
+            0,
+            0,
+            0,
+            0,
+        )
+        self.calls, self.open, self.attempts, self.answers = {}, [], {}, {}
+        self.prompts = 0
+        for event in log:
+            self.observe(event)
+            self.prompts += isinstance(event.payload, events.UserMessage)
+
+    def observe(self, event: Event) -> None:
+        payload = event.payload
+        self.replay_progress = advance(self.replay_progress, payload)
+        self._observe_call(event)
+        if isinstance(payload, facts.ContextAdded):
+            self.added += 1
+        elif isinstance(payload, CLIENT_EVENTS) or (
+            self.tells_status and isinstance(payload, facts.ContextStatus)
+        ):
+            self.inputs_sent += 1
+        elif isinstance(payload, events.ModelRequestStarted):
+            self.begun += is_turn(payload)
+            self.is_beside = payload.purpose is not None
+            self.sides += self.is_beside
+
+    def _observe_call(self, event: Event) -> None:
+        payload = event.payload
+        if isinstance(payload, CALL_EVENTS):
+            self.calls[event.id] = len(self.calls)
+            self.open.append(event.id)
+        elif isinstance(payload, RESULT_EVENTS):
+            self.open = [item for item in self.open if item != settled_id(payload)]
+        elif isinstance(payload, facts.ToolCallStarted):
+            self.attempts[payload.tool_use_id] = self.attempts.get(payload.tool_use_id, 0) + 1
+        elif isinstance(payload, events.UserToolConfirmation):
+            self.answers[payload.tool_use_id] = self.answers.get(payload.tool_use_id, 0) + 1
+
+    def due(self) -> list[KnownPayload]:
+        """What comes from outside now."""
+        cues = [
+            cue
+            for cue in self.recording.inputs
+            if self.tells_status or not isinstance(cue.payload, facts.ContextStatus)
+        ]
+        found: list[KnownPayload] = []
+        for cue in cues[self.inputs_sent :]:
+            if cue.stops or not self.replay_progress.has_reached(cue.due):
+                break
+            found.append(self._renamed(cue.payload))  # pyright: ignore[reportArgumentType] (never Unknown)
+        return found
+
+    def late(self) -> list[facts.ContextAdded]:
+        """What hooks added to what this run has behind it, so that none is told of it again."""
+        found: list[facts.ContextAdded] = []
+        for added in self.recording.hook_context[self.added :]:
+            is_ahead = not self.replay_progress.has_reached(added.due) or (
+                self.replay_progress == added.due and self._will_be_told(added)
+            )
+            if is_ahead:
+                break
+            found.append(added.payload)
+        return found
+
+    def _will_be_told(self, hook_context: HookContext) -> bool:
+        if hook_context.event == "UserPromptSubmit":
+            return hook_context.heard > self.prompts
+        return hook_context.event == "PostCompact"
+
+    def context(self, hook_event: HookEvent) -> tuple[str, ...]:
+        """What hooks wanted the model to know when they were told this."""
+        found: list[str] = []
+        for added in self.recording.hook_context[self.added :]:
+            if (added.due, added.event) != (self.replay_progress, hook_event.event):
+                break
+            found.append(added.payload.text)
+        return tuple(found)
+
+    def prompt(self, hook_event: HookEvent) -> HookResult:
+        """What hooks said to the next of the user's messages."""
+        messages, withheld = self.recording.messages, self.recording.withheld
+        event_id = messages[self.prompts] if self.prompts < len(messages) else None
+        self.prompts += 1
+        return HookResult(
+            context=self.context(hook_event),
+            blocked=event_id in withheld,
+            reason=None if event_id is None else withheld.get(event_id),
+            stop=HOOK_STOPPED if self.end_reason() == HOOK_STOPPED else None,
+        )
+
+    def end_reason(self) -> str | None:
+        """Why the recorded run ended here, if it did."""
+        return next((why for due, why in self.recording.ends if due == self.replay_progress), None)
+
+    def shot(self) -> ModelCall | None:
+        shots = self.recording.model_calls
+        return shots[self.begun - 1] if 0 < self.begun <= len(shots) else None
+
+    def matching_call(self, name: str, given: Mapping[str, object]) -> RecordedCall | None:
+        """The first call under way that was recorded with this input."""
+        under_way = (self.recorded(call_id) for call_id in self.open)
+        return next((item for item in under_way if item and item.is_like(name, given)), None)
+
+    def recorded(self, call_id: str | None) -> RecordedCall | None:
+        at = self.calls.get(call_id or "")
+        calls = self.recording.calls
+        return calls[at] if at is not None and at < len(calls) else None
+
+    def cost(self, _model: str, _usage: events.Usage) -> Decimal:
+        shot = self.shot()
+        end = None if shot is None else shot.end
+        return Decimal(0 if end is None or end.cost_usd is None else end.cost_usd)
+
+    def compare(self, _recorded: str, request: Request) -> str | None:
+        shot = self.shot()
+        if shot is None:
+            return "the recording has no such call"
+        if canonical_request(shot.request) == canonical_request(request):
+            return None
+        lines = unified_diff(
+            request_lines(shot.request), request_lines(request), "recorded", "now", lineterm="", n=1
+        )
+        diff = [line if len(line) <= 200 else f"{line[:199]}…" for line in lines]
+        what = "what the model is given has changed"
+        self.divergence = Divergence(
+            call=self.begun, what=what, diff=tuple(diff[:_DIFF_LINES]) or ("only ids differ",)
+        )
+        return what
+
+    def _renamed(self, payload: object) -> object:
+        """Answers to calls are given to this run's calls."""
+        match payload:
+            case (
+                events.UserToolConfirmation(tool_use_id=call_id)
+                | events.UserToolResult(tool_use_id=call_id)
+            ):
+                return msgspec.structs.replace(payload, tool_use_id=self._live(call_id))
+            case events.UserCustomToolResult(custom_tool_use_id=call_id):
+                return msgspec.structs.replace(payload, custom_tool_use_id=self._live(call_id))
+            case _:
+                return payload
+
+    def _live(self, recorded_id: str) -> str:
+        at = self.recording.call_number(recorded_id)
+        return next((live for live, index in self.calls.items() if index == at), recorded_id)

@@ -1,0 +1,101 @@
+"""The lease under which a session is written: acquired, renewed, released, and taken over when
+its owner has died on this machine.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+
+from mainspring.core import ids
+from mainspring.core.errors import Fenced, LeaseHeld, StoreFailed, StoreUnavailable
+from mainspring.log.session_log import SessionLog
+from mainspring.log.task_groups import run_in_background
+from mainspring.log.writer import Writer
+
+
+def local_owner(worker_id: str) -> str:
+    """`wrkr_...@place/pid`; the place is left out where processes cannot be told apart."""
+    place = _boot_and_namespace()
+    return worker_id if place is None else f"{worker_id}@{place}/{os.getpid()}"
+
+
+def is_dead(owner: str) -> bool:
+    """True only if the owner was a process of this boot and this PID namespace and is no more."""
+    _, _, where = owner.partition("@")
+    place, _, pid = where.rpartition("/")
+    if not place or place != _boot_and_namespace() or not pid.isdecimal():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _boot_and_namespace() -> str | None:
+    """This boot of this machine, as seen from this PID namespace. Linux only."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot}.{os.stat('/proc/self/ns/pid').st_ino}"
+    except OSError:
+        return None
+
+
+LEASE_SECONDS = 4.0
+"""How long after its death a worker's sessions wait for another; it renews three times as often."""
+
+
+@asynccontextmanager
+async def hold_session(
+    log: SessionLog, session_id: str, *, new_id: Callable[[str], str] = ids.new_id
+) -> AsyncGenerator[Writer, None]:
+    """Write to a session until the block ends. Two never hold one at once, not even in one
+    process: each has its own name.
+
+    Raises:
+        LeaseHeld: another worker has it.
+    """
+    writer = await _acquire(log, session_id, local_owner(new_id(ids.WORKER)))
+    try:
+        async with run_in_background(lambda: _renew_forever(writer)):
+            yield writer
+    except BaseException:
+        with anyio.CancelScope(shield=True), suppress(StoreFailed, Fenced):
+            # not given back but run out: whoever looks for what is to be done finds it
+            await log.store.renew(replace(writer.lease, seconds=0.0))
+        raise
+    with anyio.CancelScope(shield=True), suppress(StoreFailed):
+        await writer.release()  # if it fails, the lease runs out by itself
+
+
+async def _acquire(log: SessionLog, session_id: str, owner: str) -> Writer:
+    try:
+        return await log.hold(session_id, owner=owner, seconds=LEASE_SECONDS)
+    except LeaseHeld as other:
+        if not is_dead(other.owner):
+            raise
+        return await log.hold(
+            session_id,
+            owner=owner,
+            seconds=LEASE_SECONDS,
+            instead_of=(other.owner, other.epoch),
+        )
+
+
+async def _renew_forever(writer: Writer) -> None:
+    """Renew the lease while nothing is appended: a model may think for minutes.
+
+    A store that is away for a while is no reason to stop: the lease is lost only to another.
+    """
+    while True:
+        await anyio.sleep(writer.lease.seconds / 3)
+        with suppress(StoreUnavailable):
+            await writer.renew()

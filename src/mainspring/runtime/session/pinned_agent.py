@@ -1,0 +1,118 @@
+"""The agent that a session began with, as data: it is stored in the log, and the session keeps
+to it when the files change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+from msgspec import Struct, field
+
+from mainspring.core.envelope import KnownPayload, message_text
+from mainspring.core.events import UserMessage
+from mainspring.core.facts import AgentAdopted
+from mainspring.core.model import Effort
+from mainspring.harness.limits import Limits
+from mainspring.log.upcast import read_payload
+from mainspring.runtime.agent import Agent
+from mainspring.runtime.session.toolbox import SetupRequest
+from mainspring.runtime.skills.catalogue import exceeds_window, fit_to_window
+from mainspring.runtime.skills.skill import Skill
+from mainspring.runtime.skills.skill_usage import read_skill_usage
+from mainspring.runtime.subagents.subagent import Subagent
+
+
+class AgentDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """All of an agent but tools that are code of its caller's: these come from the caller again."""
+
+    name: str
+    description: str = ""
+    instructions: str = ""
+    model: str = "default"
+    effort: Effort = "none"
+    tools: tuple[str, ...] = ()
+    """Names of built-in ones."""
+    rules: tuple[str, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+    subagents: tuple[Subagent, ...] = ()
+    skills: tuple[Skill, ...] = ()
+    max_depth: int = 2
+    max_at_once: int = 20
+    is_coordinator: bool = False
+    version: str | None = None
+
+
+def definition_of(agent: Agent) -> AgentDefinition:
+    return AgentDefinition(
+        name=agent.name,
+        description=agent.description,
+        instructions=agent.instructions,
+        model=agent.model,
+        effort=agent.effort,
+        tools=tuple(agent.built_ins),
+        rules=tuple(agent.rules),
+        limits=agent.limits,
+        subagents=tuple(agent.subagents),
+        skills=tuple(agent.skills),
+        max_depth=agent.max_depth,
+        max_at_once=agent.max_at_once,
+        is_coordinator=agent.is_coordinator,
+        version=agent.version,
+    )
+
+
+def agent_of(agent_definition: AgentDefinition) -> Agent:
+    return Agent(
+        name=agent_definition.name,
+        description=agent_definition.description,
+        instructions=agent_definition.instructions,
+        model=agent_definition.model,
+        effort=agent_definition.effort,
+        built_ins=agent_definition.tools,
+        rules=agent_definition.rules,
+        limits=agent_definition.limits,
+        subagents=agent_definition.subagents,
+        skills=agent_definition.skills,
+        max_depth=agent_definition.max_depth,
+        max_at_once=agent_definition.max_at_once,
+        is_coordinator=agent_definition.is_coordinator,
+        version=agent_definition.version,
+    )
+
+
+async def pin_agent(setup: SetupRequest, *, window: int) -> tuple[Agent, tuple[KnownPayload, ...]]:
+    """Who the agent is in this session, and what the log has to know of it.
+
+    Model, limits and tools that are code are the caller's word each time; all else is kept.
+    `window` is the model's, in tokens: of many skills, only some are listed.
+    """
+    given, known = setup.agent, setup.thread.session_state.definition
+    if known is not None:
+        definition = msgspec.json.decode(await setup.log.blob(known), type=AgentDefinition)
+        kept = replace(
+            agent_of(definition),
+            model=given.model,
+            limits=given.limits,
+            tools=given.tools,
+            client_tools=given.client_tools,
+        )
+        return kept, ()
+    if given.version is None:
+        return replace(given, skills=fit_to_window(given.skills, window=window)), ()
+    if exceeds_window(given.skills, window=window):
+        counts = {name: use.uses for name, use in (await read_skill_usage(setup.log)).items()}
+        query = await _first_message(setup)
+        listed = fit_to_window(given.skills, window=window, uses=counts, query=query)
+        given = replace(given, skills=listed)
+    content = msgspec.json.encode(definition_of(given))
+    blob = await setup.writer.put_blob(content, media_type="application/json")
+    return given, (AgentAdopted(definition=blob.hash, version=given.version),)
+
+
+async def _first_message(setup: SetupRequest) -> str:
+    """What the session begins with, if that waits in its inbox."""
+    types = frozenset((str(UserMessage.__struct_config__.tag),))
+    session_id = setup.writer.session_id
+    items = await setup.log.store.pending(session_id, types=types, limit=1)
+    return "".join(message_text(read_payload(i.type, i.body, i.version)) for i in items)

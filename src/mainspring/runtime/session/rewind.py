@@ -1,0 +1,182 @@
+"""Rewinding a session: which earlier states of its workspace are stored, and how to return to
+one. The log only grows; what is undone stays in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from mainspring.core import events, facts
+from mainspring.core.envelope import Event
+from mainspring.core.errors import InvalidInput
+from mainspring.core.ports import FileChange, Snapshots
+from mainspring.harness.state.thread import Thread
+from mainspring.log.session_log import SessionLog
+from mainspring.log.store import SessionRow
+from mainspring.runtime.session.lease import hold_session
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """The workspace was like this after an event."""
+
+    seq: int
+    time: datetime
+    turn: int
+    """How many turns there had been."""
+    snapshot: str
+    files: int | None
+    """`None`: it was restored, and is counted where it was taken."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewindHistory:
+    """What a session's log says about where it could go back to."""
+
+    session_id: str
+    head: int
+    checkpoints: tuple[Checkpoint, ...]
+    message_seqs: tuple[int, ...]
+    """After which events somebody asked for something."""
+    turn_seqs: tuple[int, ...]
+    """After which events the turns began."""
+    workspace: str | None
+    policy: str | None
+    """Hash of the blob with the rules that hold: what they hide is in no snapshot."""
+
+    def checkpoint_at(self, seq: int) -> Checkpoint | None:
+        """How the workspace was after an event; `None` if nobody has kept it.
+
+        The first one was taken before anything was changed, so that it is also what came before.
+        """
+        before = [checkpoint for checkpoint in self.checkpoints if checkpoint.seq <= seq]
+        return before[-1] if before else next(iter(self.checkpoints), None)
+
+    def target(self, *, to: int | None, turns: int | None) -> int:
+        """The event to go back to; before the last thing that was asked, unless something is said.
+
+        Raises:
+            InvalidInput: the session does not go back that far.
+        """
+        if to is not None:
+            if not 1 <= to <= self.head:
+                raise InvalidInput(
+                    f"session {self.session_id} has events 1 to {self.head}, not {to}"
+                )
+            return to
+        points = self.message_seqs if turns is None else self.turn_seqs
+        if len(points) < (turns or 1):
+            what = "asked for nothing" if turns is None else f"had {len(points)} turns"
+            raise InvalidInput(f"session {self.session_id} has {what}: it cannot go back further")
+        return points[-(turns or 1)]
+
+
+async def read_rewind_history(log: SessionLog, session: SessionRow) -> RewindHistory:
+    """Of a fork, what it has inherited too."""
+    thread = Thread(id=session.thread_id)
+    kept: list[Checkpoint] = []
+    asked: list[int] = []
+    turns: list[int] = []
+    begun = 0
+    for event in await log.read(session.id, threads=[session.thread_id]):
+        known = thread.turns
+        thread.apply(event)
+        match event.payload:
+            case facts.WorkspaceSnapshotted(snapshot=snapshot, files=files):
+                kept.append(_checkpoint(event, thread, snapshot, files))
+            case facts.WorkspaceRestored(snapshot=snapshot):
+                kept.append(_checkpoint(event, thread, snapshot, None))
+            case events.UserMessage():
+                asked.append(event.seq - 1)
+            case events.ModelRequestStarted(purpose=None):
+                begun = event.seq - 1
+            case _:
+                pass
+        if thread.turns > known:
+            turns.append(begun)
+    state = thread.session_state
+    return RewindHistory(
+        session_id=session.id,
+        head=session.head.seq,
+        checkpoints=tuple(kept),
+        message_seqs=tuple(asked),
+        turn_seqs=tuple(turns),
+        workspace=None if state.sandbox is None else state.sandbox.workspace,
+        policy=state.policy,
+    )
+
+
+def _checkpoint(event: Event, thread: Thread, snapshot: str, files: int | None) -> Checkpoint:
+    return Checkpoint(
+        seq=event.seq, time=event.time, turn=thread.turns, snapshot=snapshot, files=files
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePoint:
+    """A way back for the files."""
+
+    checkpoint: Checkpoint
+    snapshots: Snapshots
+
+
+async def preview_restore(
+    log: SessionLog, rewind_history: RewindHistory, restore_point: RestorePoint | None
+) -> list[FileChange]:
+    """What going back would do to the workspace as it is; nothing, where there is no way.
+
+    Raises:
+        LeaseHeld: the session runs, so that nothing will stay as it is.
+    """
+    async with hold_session(log, rewind_history.session_id):
+        since = (
+            []
+            if restore_point is None
+            else await restore_point.snapshots.diff(restore_point.checkpoint.snapshot)
+        )
+    return [_reverse_change(item) for item in since]
+
+
+def _reverse_change(file_change: FileChange) -> FileChange:
+    match file_change.file_change_kind:
+        case "added":
+            return FileChange(file_change.path, "removed")
+        case "removed":
+            return FileChange(file_change.path, "added")
+        case "modified":
+            return file_change
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreResult:
+    left: int
+    """The event after which the workspace was as it was left: going there undoes this."""
+    file_change: tuple[FileChange, ...]
+
+
+async def restore(
+    log: SessionLog, rewind_history: RewindHistory, restore_point: RestorePoint
+) -> RestoreResult:
+    """Keep the workspace as it is, then make it what it was.
+
+    Raises:
+        LeaseHeld: the session runs.
+        InvalidInput: it has run since its past was read; nothing was done.
+    """
+    snapshot, snapshots = restore_point.checkpoint.snapshot, restore_point.snapshots
+    async with hold_session(log, rewind_history.session_id) as writer:
+        if writer.head.seq != rewind_history.head:
+            raise InvalidInput(
+                f"session {rewind_history.session_id} has gone on meanwhile: look again"
+            )
+        present, files = await snapshots.take()
+        last = rewind_history.checkpoint_at(rewind_history.head)
+        if last is None or last.snapshot != present:
+            # in the log before anything is touched: whatever happens, it can be found again
+            await writer.append(facts.WorkspaceSnapshotted(snapshot=present, files=files))
+        left = writer.head.seq
+        changed = await snapshots.restore(snapshot)
+        if changed:
+            await writer.append(facts.WorkspaceRestored(snapshot=snapshot, files=len(changed)))
+    return RestoreResult(left, tuple(changed))

@@ -1,0 +1,224 @@
+"""A session in a few facts, for lists and headings: title, status, permission mode, pending
+calls, workspace, cost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Literal, TypeAlias
+
+from mainspring.core import events, facts
+from mainspring.core.clock import from_micros
+from mainspring.core.envelope import Event, payload_type
+from mainspring.core.events import Usage
+from mainspring.core.sender import UNKNOWN_ORIGIN, Origin
+from mainspring.harness.state.open_call import OpenCall
+from mainspring.harness.state.session_state import skill_model
+from mainspring.harness.state.thread import Thread
+from mainspring.harness.state.thread_tree import SpendAccount, ThreadNode, ThreadTree
+from mainspring.log.session_log import SessionLog
+from mainspring.log.store import SessionRow
+from mainspring.runtime.session.lease import is_dead
+from mainspring.runtime.skills.substitution import typed_text
+
+Status: TypeAlias = Literal["new", "running", "unfinished", "requires_action", "idle", "moved"]
+"""`unfinished`: the log says that it runs or has to, and nobody runs it."""
+
+_CREATED = str(facts.SessionCreated.__struct_config__.tag)
+_MAX_OPENING_EVENTS = 20
+_WORKSPACE_EVENT_TYPES = tuple(
+    str(kind.__struct_config__.tag) for kind in (facts.SandboxOpened, facts.SessionReceived)
+)
+_SUMMARY_EVENT_TYPES = frozenset(
+    str(kind.__struct_config__.tag)
+    for kind in (
+        facts.SessionCreated,
+        facts.SessionForked,
+        events.SessionUpdated,
+        events.StatusRunning,
+        events.StatusIdle,
+        events.StatusTerminated,
+        events.ModelRequestStarted,
+        events.ModelRequestEnded,
+        facts.SkillUsed,
+        facts.BudgetReserved,
+        facts.BudgetSettled,
+    )
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSummary:
+    id: str
+    title: str | None
+    agent: str | None
+    folder: str | None
+    """Where the agent was described, if it was run from another folder than its own."""
+    model: str | None
+    """Which was asked last; one that a skill brought for its run does not count."""
+    status: Status
+    reason: str | None
+    """Why it stopped last."""
+    turns: int
+    usage: Usage
+    cost_usd: Decimal
+    created: datetime
+    updated: datetime
+    holder: str | None
+    parent: str | None
+    origin: Origin
+
+
+async def summarize_session(log: SessionLog, session: SessionRow) -> SessionSummary:
+    """Of what it inherits, a fork counts the turns and the cost too: they are its own budget's."""
+    account, thread = SpendAccount(), Thread(id=session.thread_id)
+    title = agent = folder = origin = model = None
+    for event in await log.read(session.id, types=_SUMMARY_EVENT_TYPES):
+        account.apply(event)
+        thread.apply(event)
+        match event.payload:
+            case facts.SessionCreated(
+                agent_name=agent, title=title, metadata=metadata, origin=origin
+            ):
+                folder = (metadata or {}).get("folder")
+            case (
+                facts.SessionForked(title=str(renamed)) | events.SessionUpdated(title=str(renamed))
+            ):
+                title = renamed
+            case events.ModelRequestStarted() if skill_model(thread.session_state) is None:
+                model = thread.model
+            case _:
+                pass
+    return SessionSummary(
+        id=session.id,
+        title=title or await _first_message(log, session),
+        agent=agent,
+        folder=folder,
+        model=model,
+        status=await _status(log, session, thread),
+        reason=thread.last_reason,
+        turns=thread.turns,
+        usage=account.usage,
+        cost_usd=account.spending.cost_usd,
+        created=from_micros(session.created),
+        updated=from_micros(session.updated),
+        holder=session.owner,
+        parent=session.parent_id,
+        origin=origin or UNKNOWN_ORIGIN,
+    )
+
+
+async def origin_of(log: SessionLog, session: SessionRow) -> Origin:
+    """Of a fork: its parent's."""
+    [first] = await log.read(session.id, types=[_CREATED], limit=1)
+    made = first.payload
+    return (made.origin if isinstance(made, facts.SessionCreated) else None) or UNKNOWN_ORIGIN
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadPendingCall:
+    """A call that a person or a client must answer before its thread can go on."""
+
+    call: OpenCall
+    thread_id: str
+    path: tuple[str, ...]
+    """Names of the subagents from the main thread down to the one that asks; empty: it does."""
+
+
+async def read_pending_calls(log: SessionLog, session: SessionRow) -> list[ThreadPendingCall]:
+    """Of all threads, in the order of their birth."""
+    thread_tree = ThreadTree(session.thread_id)
+    named: dict[str, tuple[str, ...]] = {}
+    for event in await log.read(session.id):
+        thread_tree.apply(event)
+        match event.payload:
+            case events.StatusIdle(stop_reason=stop):
+                named[event.thread_id] = stop.event_ids
+            case facts.SessionForked():  # what other threads waited for is not the fork's
+                named = {session.thread_id: named.get(session.thread_id, ())}
+            case _:
+                pass
+    return [
+        ThreadPendingCall(call, member.id, _path(thread_tree, member))
+        for member in thread_tree.nodes.values()
+        for call in member.thread.unsettled_calls()
+        if call.id in named.get(member.id, ()) and call.answer is None
+    ]
+
+
+def _path(thread_tree: ThreadTree, node: ThreadNode) -> tuple[str, ...]:
+    names = [
+        with_ancestor.name or with_ancestor.id
+        for with_ancestor in thread_tree.with_ancestors(node)
+        if with_ancestor.created_event is not None
+    ]
+    return tuple(reversed(names))
+
+
+async def read_open_calls(log: SessionLog, session: SessionRow) -> list[OpenCall]:
+    return [read_pending_call.call for read_pending_call in await read_pending_calls(log, session)]
+
+
+async def workspace_of(log: SessionLog, session_id: str) -> str | None:
+    """Where the session works; `None` if it has no sandbox yet and was not moved here."""
+    events = await log.read(session_id, types=_WORKSPACE_EVENT_TYPES)
+    match events[-1].payload if events else None:
+        case facts.SandboxOpened(workspace=workspace) | facts.SessionReceived(workspace=workspace):
+            return workspace
+        case _:
+            return None
+
+
+async def _status(log: SessionLog, session: SessionRow, thread: Thread) -> Status:
+    [last] = await log.tail(session.id, 1)
+    if isinstance(last.payload, facts.SessionMoved):
+        return "moved"
+    if session.owner is not None and not is_dead(session.owner):
+        return "running"
+    if thread.running or await _has_work(log, session.id):
+        return "unfinished"
+    if thread.last_reason is None:
+        return "new"
+    return "requires_action" if thread.last_reason == "requires_action" else "idle"
+
+
+async def _has_work(log: SessionLog, session_id: str) -> bool:
+    """Whether something in the inbox makes a run; an interrupt of nothing and news do not."""
+    idle = {payload_type(entry) for entry in (events.UserInterrupt(), events.SessionUpdated())}
+    return any(item.type not in idle for item in await log.store.pending(session_id))
+
+
+async def _first_message(log: SessionLog, session: SessionRow) -> str | None:
+    """The first thing that was asked, in the session's own part if it is a fork."""
+    opening: list[Event] = await log.read(
+        session.id, after=session.parent_seq, limit=_MAX_OPENING_EVENTS
+    )
+    for event in opening:
+        if isinstance(event.payload, events.UserMessage):
+            return typed_text(event.payload.content) or None
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryFact:
+    name: str
+    value: str
+
+
+def summary_facts(session_summary: SessionSummary) -> list[SummaryFact]:
+    usage = session_summary.usage
+    read = usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens
+    known = (
+        ("Session", session_summary.id),
+        ("Agent", session_summary.agent),
+        ("Model", session_summary.model),
+        ("Created", f"{session_summary.created:%Y-%m-%d %H:%M} UTC"),
+        ("Last change", f"{session_summary.updated:%Y-%m-%d %H:%M} UTC"),
+        ("Status", session_summary.reason or session_summary.status),
+        ("Turns", str(session_summary.turns)),
+        ("Tokens", f"{read:,} in, {usage.output_tokens:,} out"),
+        ("Cost", f"${session_summary.cost_usd:.4f}"),
+    )
+    return [SummaryFact(name, value) for name, value in known if value]

@@ -1,0 +1,142 @@
+"""What sessions cost, folded from their logs: by agent, session, model or day."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from decimal import Decimal
+from functools import reduce
+from typing import Literal, TypeAlias
+
+from mainspring.core import events, facts
+from mainspring.core.envelope import Event
+from mainspring.core.events import Usage
+from mainspring.harness.state.thread_tree import add_usage
+from mainspring.log.session_log import SessionLog
+from mainspring.log.store import SessionRow
+
+GroupBy: TypeAlias = Literal["agent", "session", "model", "day"]
+
+_TYPES = frozenset(
+    str(kind.__struct_config__.tag)
+    for kind in (
+        facts.SessionCreated,
+        events.ModelRequestStarted,
+        events.ModelRequestEnded,
+        facts.BudgetSettled,
+    )
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCharge:
+    """One call of a model and what it cost."""
+
+    session_id: str
+    agent: str
+    model: str
+    time: datetime
+    usage: Usage
+    cost_usd: Decimal
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bill:
+    """Some charges together."""
+
+    key: str
+    calls: int = 0
+    failed: int = 0
+    usage: Usage = field(default_factory=Usage)
+    cost_usd: Decimal = Decimal(0)
+
+    def plus(self, other: Bill) -> Bill:
+        return replace(
+            self,
+            calls=self.calls + other.calls,
+            failed=self.failed + other.failed,
+            usage=add_usage(self.usage, other.usage),
+            cost_usd=self.cost_usd + other.cost_usd,
+        )
+
+
+async def charges(log: SessionLog, session: SessionRow) -> list[ModelCharge]:
+    """Of the session's own events: what a fork inherits was charged to its parent."""
+    read = await log.read(session.id, types=_TYPES)
+    agent = next(
+        (
+            event.payload.agent_name
+            for event in read
+            if isinstance(event.payload, facts.SessionCreated)
+        ),
+        None,
+    )
+    own = [event for event in read if event.seq > session.parent_seq]
+    return _fold(session.id, agent or "unnamed", own)
+
+
+def _fold(session_id: str, agent: str, log: Iterable[Event]) -> list[ModelCharge]:
+    """A call's settlement follows its end, on the same thread."""
+    found: list[ModelCharge] = []
+    asked: dict[str, str] = {}
+    latest: dict[str, int] = {}
+    for event in log:
+        match event.payload:
+            case events.ModelRequestStarted(model=model):
+                asked[event.thread_id] = model or "unknown"
+            case events.ModelRequestEnded() as end:
+                latest[event.thread_id] = len(found)
+                found.append(
+                    ModelCharge(
+                        session_id=session_id,
+                        agent=agent,
+                        model=end.model or asked.get(event.thread_id, "unknown"),
+                        time=event.time,
+                        usage=end.model_usage,
+                        cost_usd=Decimal(0),
+                        is_error=end.is_error,
+                    )
+                )
+            case facts.BudgetSettled(cost_usd=cost) if event.thread_id in latest:
+                at = latest.pop(event.thread_id)
+                found[at] = replace(found[at], cost_usd=Decimal(cost))
+            case _:
+                pass
+    return found
+
+
+def group_charges(found: Iterable[ModelCharge], group_by: GroupBy) -> list[Bill]:
+    """The dearest first; days in their order."""
+    bills: dict[str, Bill] = {}
+    for charge in found:
+        key = _key(charge, group_by)
+        bills[key] = bills.get(key, Bill(key=key)).plus(
+            Bill(
+                key=key,
+                calls=1,
+                failed=int(charge.is_error),
+                usage=charge.usage,
+                cost_usd=charge.cost_usd,
+            )
+        )
+    if group_by == "day":
+        return [bills[key] for key in sorted(bills)]
+    return sorted(bills.values(), key=lambda bill: (-bill.cost_usd, -bill.calls, bill.key))
+
+
+def total(bills: Iterable[Bill]) -> Bill:
+    return reduce(Bill.plus, bills, Bill(key="total"))
+
+
+def _key(model_charge: ModelCharge, group_by: GroupBy) -> str:
+    match group_by:
+        case "agent":
+            return model_charge.agent
+        case "session":
+            return model_charge.session_id
+        case "model":
+            return model_charge.model
+        case "day":
+            return model_charge.time.date().isoformat()

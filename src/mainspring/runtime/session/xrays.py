@@ -1,0 +1,81 @@
+"""A session's past requests, with the prefixes they need taken from beside the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+
+from anyio import to_thread
+from msgspec import Struct
+
+from mainspring.core.envelope import Event
+from mainspring.core.events import Usage
+from mainspring.core.model import Request
+from mainspring.harness.context.request_builder import PromptPrefix
+from mainspring.harness.context.xray import (
+    ModelCall,
+    TokenBreakdown,
+    decode_prefix,
+    model_calls,
+    prefix_digests,
+    request_diff,
+    token_breakdown,
+)
+from mainspring.log.session_log import SessionLog
+from mainspring.log.store import SessionRow
+
+
+class ShotView(Struct, frozen=True, kw_only=True):
+    """A call of a model as it is told to others."""
+
+    call: int
+    """From 1, in the order of the main thread."""
+    seq: int
+    """Of the event with which it began."""
+    model: str
+    request_id: str | None
+    parts: TokenBreakdown
+    tokens_are_measured: bool
+    usage: Usage | None
+    cache_break: str | None
+    messages: int
+    kept_messages: int
+    stop_reason: str | None
+    request: Request | None
+
+
+async def read_prefixes(log: SessionLog, events: Iterable[Event]) -> Mapping[str, PromptPrefix]:
+    """Raises: BlobNotFound."""
+    return {digest: decode_prefix(await log.blob(digest)) for digest in prefix_digests(events)}
+
+
+async def read_shots(log: SessionLog, session: SessionRow) -> list[ModelCall]:
+    """Every turn of the main thread, inherited ones included."""
+    events = await log.read(session.id)
+    prefixes = await read_prefixes(log, events)
+    return await to_thread.run_sync(
+        partial(model_calls, events, thread_id=session.thread_id, prefixes=prefixes)
+    )
+
+
+def previous_shot(taken: Sequence[ModelCall], model_call: ModelCall) -> ModelCall | None:
+    return taken[model_call.number - 2] if model_call.number > 1 else None
+
+
+def shot_view(taken: Sequence[ModelCall], model_call: ModelCall, *, with_request: bool) -> ShotView:
+    """`taken`: all calls of its session."""
+    found = token_breakdown(model_call)
+    return ShotView(
+        call=model_call.number,
+        seq=model_call.started.seq,
+        model=model_call.request.model,
+        request_id=model_call.start.request_id,
+        parts=found,
+        tokens_are_measured=found.is_measured,
+        usage=None if model_call.end is None else model_call.end.model_usage,
+        cache_break=model_call.start.cache_break,
+        messages=len(model_call.request.messages),
+        kept_messages=request_diff(model_call, previous_shot(taken, model_call)).kept_messages,
+        stop_reason=None if model_call.end is None else model_call.end.stop_reason,
+        request=model_call.request if with_request else None,
+    )

@@ -1,0 +1,168 @@
+"""The settings file: its fields, and the merge of everything except rules and hooks (variables,
+plugins, output style, status line) over all files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Literal, TypeAlias, get_args
+
+from msgspec import Meta, Struct
+
+from mainspring.harness.permissions.policy import Scope
+
+RawSettings: TypeAlias = dict[str, object]
+CustomizationKind: TypeAlias = Literal["skills", "agents", "hooks", "mcp"]
+"""Kinds of parts that `strictPluginOnlyCustomization` can restrict to plugins."""
+
+
+class PermissionSettings(Struct, frozen=True, rename="camel"):
+    allow: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    default_mode: str | None = None
+    additional_directories: tuple[str, ...] = ()
+    disable_bypass_permissions_mode: str | None = None
+
+
+class StatusLine(Struct, frozen=True):
+    type: Literal["command"]
+    command: Annotated[str, Meta(min_length=1)]
+    padding: int = 0
+
+
+class SettingsFile(Struct, frozen=True, rename="camel"):
+    """A settings file of Claude Code's; `hooks_fail_open` is ours."""
+
+    permissions: PermissionSettings = PermissionSettings()
+    hooks: RawSettings = {}
+    sandbox: RawSettings = {}
+    env: dict[str, str | int | float | bool] = {}
+    api_key_helper: str | None = None
+    enabled_plugins: dict[str, bool] = {}
+    status_line: StatusLine | None = None
+    output_style: str | None = None
+    disable_all_hooks: bool = False
+    allow_managed_permission_rules_only: bool = False
+    allow_managed_hooks_only: bool = False
+    strict_plugin_only_customization: bool | tuple[CustomizationKind, ...] = False
+    hooks_fail_open: bool | None = None
+
+
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SECRET_NAME = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
+_SANDBOX_VARIABLES = re.compile(r"(?:HOME|TMPDIR|MAINSPRING_\w+|\w+_PROXY)", re.IGNORECASE)
+"""Variables that the sandbox sets."""
+_LOADS_CODE = re.compile(
+    r"PATH|HOME|SHELL|XDG_\w+|LD_\w+|DYLD_\w+|GIT_\w+|BASH_ENV|ENV|SHELLOPTS|BASHOPTS|IFS|PS4|PROMPT_COMMAND"
+    r"|PYTHON\w+|NODE_\w+|PERL5?\w+|RUBY\w+|GEM_\w+|JAVA_TOOL_OPTIONS|CLAUDE_\w+"
+)
+"""Variables by which a program loads other code: such code could be a file that an agent wrote."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preferences:
+    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    own_env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Of that, what the user and the operator say."""
+    api_key_helper: str | None = None
+    status_line: StatusLine | None = None
+    output_style: str | None = None
+    plugins: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    """By the plugin's name: whether it is to be used."""
+    managed_plugins: frozenset[str] = frozenset()
+    """Those that the operator has enabled: their hooks run whatever else is forbidden."""
+    managed_hooks_only: bool = False
+    """Whether only hooks of the operator, and of plugins that the operator has enabled, run."""
+    is_without_hooks: bool = False
+    """Whether a file disables all hooks but the operator's."""
+    plugins_only: frozenset[CustomizationKind] = frozenset()
+    """Kinds of parts that only plugins and the operator may bring."""
+
+    @property
+    def disabled_plugins(self) -> frozenset[str]:
+        return frozenset(name for name, is_used in self.plugins.items() if not is_used)
+
+    @property
+    def sandbox_env(self) -> dict[str, str]:
+        """For commands in the sandbox. A secret does not go there: the vault is for those."""
+        return {name: value for name, value in self.env.items() if is_for_sandbox(name)}
+
+    @property
+    def hook_env(self) -> dict[str, str]:
+        """For programs outside of the sandbox. Nothing that a project says: a variable can lead a
+        program to a file that an agent may write, and there is no list of all such variables."""
+        return {n: value for n, value in self.own_env.items() if not _LOADS_CODE.fullmatch(n)}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return tuple(
+            f"env.{name} looks like a secret, so commands in the sandbox do not get it;"
+            " `mainspring vault set` stores one for them"
+            for name in self.env
+            if _SECRET_NAME.search(name)
+        )
+
+
+def merge_preferences(files: Iterable[tuple[Scope, SettingsFile]]) -> Preferences:
+    """Of files in order: a later one overrides an earlier one. The operator's is the last."""
+    merged = SettingsFile()
+    env: dict[str, str] = {}
+    own_env: dict[str, str] = {}
+    plugins: dict[str, bool] = {}
+    managed = SettingsFile()
+    is_without_hooks = False
+    for scope, settings in files:
+        env |= (said := dict(_variables(settings)))
+        own_env |= said if scope in ("managed", "user") else {}
+        plugins |= {
+            key.partition("@")[0]: is_used for key, is_used in settings.enabled_plugins.items()
+        }
+        is_without_hooks = is_without_hooks or settings.disable_all_hooks
+        managed = settings if scope == "managed" else managed
+        merged = SettingsFile(
+            api_key_helper=settings.api_key_helper or merged.api_key_helper,
+            status_line=settings.status_line or merged.status_line,
+            output_style=settings.output_style or merged.output_style,
+        )
+    strict = managed.strict_plugin_only_customization
+    every: tuple[CustomizationKind, ...] = get_args(CustomizationKind)
+    return Preferences(
+        env=env,
+        own_env=own_env,
+        api_key_helper=merged.api_key_helper,
+        status_line=merged.status_line,
+        output_style=merged.output_style,
+        plugins=plugins,
+        managed_plugins=frozenset(
+            key.partition("@")[0] for key, is_used in managed.enabled_plugins.items() if is_used
+        ),
+        is_without_hooks=is_without_hooks,
+        managed_hooks_only=managed.allow_managed_hooks_only,
+        plugins_only=frozenset((every if strict else ()) if isinstance(strict, bool) else strict),
+    )
+
+
+def _variables(settings: SettingsFile) -> Iterator[tuple[str, str]]:
+    for name, value in settings.env.items():
+        if _is_valid_name(name) and "\0" not in (text := _variable_text(value)):
+            yield name, text
+
+
+def is_for_sandbox(name: str) -> bool:
+    """Whether programs in the sandbox may get a variable of this name from a settings file."""
+    return not (_SANDBOX_VARIABLES.fullmatch(name) or _SECRET_NAME.search(name)) and _is_valid_name(
+        name
+    )
+
+
+def _is_valid_name(name: str) -> bool:
+    return _VARIABLE_NAME.fullmatch(name) is not None
+
+
+def _variable_text(value: str | float | bool) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

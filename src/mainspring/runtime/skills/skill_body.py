@@ -1,0 +1,261 @@
+"""The text of a skill as the model gets it: read from its file within bounds, with arguments and
+command output filled in, or preloaded into a subagent's prompt.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from anyio import to_thread
+
+from mainspring.core.content import plain_text
+from mainspring.core.errors import InvalidInput, MainspringError, ToolEnvironmentError
+from mainspring.core.facts import SkillUsed
+from mainspring.core.lazy_module import LazyModule
+from mainspring.core.tool import Call
+from mainspring.harness.thread_context import ThreadContext
+from mainspring.harness.tool_call import find_tool, new_call
+from mainspring.harness.tool_pipeline import authorize_call
+from mainspring.runtime.agent_folder.finding import Finding
+from mainspring.runtime.skills.skill import Skill
+from mainspring.runtime.skills.substitution import SkillSubstitution
+from mainspring.runtime.subagents.subagent import Subagent
+
+if TYPE_CHECKING:
+    from mainspring.runtime.agent_folder import frontmatter_fields
+    from mainspring.runtime.skills import skill_contents
+else:
+    frontmatter_fields = LazyModule(
+        "mainspring.runtime.agent_folder.frontmatter_fields"
+    )  # most sessions use none
+    skill_contents = LazyModule("mainspring.runtime.skills.skill_contents")
+
+
+RunCommand: TypeAlias = Callable[[str], Awaitable[str]]
+"""To what it prints. Raises: MainspringError: it may not be run, or did not work; it says why."""
+
+MAX_COMMANDS = 20
+MAX_OUTPUT_CHARS = 8_000
+_INLINE = re.compile(r"(?<!\S)!`([^`\n]+)`")
+_BLOCK_OPENING, _BLOCK_CLOSING = "```!", "```"
+
+
+@dataclass(frozen=True, slots=True)
+class BodySegment:
+    text: str
+    """As it was written; of a command, what is to be run."""
+    command: str | None = None
+
+
+def split_commands(body: str) -> Iterator[BodySegment]:
+    """A text cut at its commands. A block that is not closed is no command."""
+    lines = body.splitlines(keepends=True)
+    closing = deque(index for index, line in enumerate(lines) if line.strip() == _BLOCK_CLOSING)
+    at = 0
+    while at < len(lines):
+        while closing and closing[0] <= at:
+            closing.popleft()
+        if lines[at].strip() == _BLOCK_OPENING and closing:
+            block = lines[at : closing[0] + 1]
+            yield BodySegment("".join(block), "".join(block[1:-1]).strip())
+            at += len(block)
+        else:
+            yield from _inline_segments(lines[at])
+            at += 1
+
+
+def has_commands(body: str) -> bool:
+    return any(piece.command for piece in split_commands(body))
+
+
+async def run_embedded_commands(
+    body: str, skill_substitution: SkillSubstitution, run: RunCommand
+) -> str:
+    """The text with its arguments, and with what its commands print; one that cannot be run stays
+    as it is, with the reason."""
+    done: list[str] = []
+    commands = 0
+    for piece in split_commands(body):
+        if not piece.command:
+            done.append(skill_substitution.fill(piece.text))
+            continue
+        commands += 1
+        if commands > MAX_COMMANDS:
+            done.append(
+                _not_run_note(
+                    skill_substitution.fill(piece.text), f"more than {MAX_COMMANDS} commands"
+                )
+            )
+            continue
+        try:
+            done.append(_truncate_output(await run(skill_substitution.fill(piece.command))))
+        except MainspringError as error:
+            done.append(_not_run_note(skill_substitution.fill(piece.text), str(error)))
+    return "".join(done)
+
+
+def refusing_runner(why: str) -> RunCommand:
+    async def refuse(_command: str) -> str:
+        raise InvalidInput(why)
+
+    return refuse
+
+
+def bash_runner(context: ThreadContext, call: Call) -> RunCommand:
+    """As if the model had called `bash`: the same gates, hooks and sandbox. What a person would
+    have to be asked about is not run; the model can still ask for it itself."""
+
+    async def run(command: str) -> str:
+        tool = find_tool(context, "bash")
+        given = {"command": command}
+        if tool is None or tool.traits(given).by_client:
+            raise ToolEnvironmentError("there is no shell here")
+        asked = new_call(context, call.id, "bash", given)
+        decision = await authorize_call(context, asked, tool)
+        context.note(*decision.facts)
+        if decision.decision != "allow":
+            raise InvalidInput(decision.reason or "the permission rules do not allow it")
+        if decision.updated_input is not None:
+            asked = replace(asked, input=decision.updated_input)
+        outcome = await tool.run(asked)
+        text = plain_text(outcome.content).strip()
+        if not outcome.ok:
+            raise InvalidInput(f"it failed: {_truncate_output(text)}")
+        return text
+
+    return run
+
+
+def _inline_segments(line: str) -> Iterator[BodySegment]:
+    end = 0
+    for found in _INLINE.finditer(line):
+        if found.start() > end:
+            yield BodySegment(line[end : found.start()])
+        yield BodySegment(found[0], found[1].strip())
+        end = found.end()
+    if end < len(line):
+        yield BodySegment(line[end:])
+
+
+def _truncate_output(output: str) -> str:
+    if len(output) <= MAX_OUTPUT_CHARS:
+        return output
+    return f"{output[:MAX_OUTPUT_CHARS]}\n[... {len(output) - MAX_OUTPUT_CHARS} characters more]"
+
+
+def _not_run_note(text: str, why: str) -> str:
+    return f"{text.rstrip()} [not run: {why}]" + ("\n" if text.endswith("\n") else "")
+
+
+MAX_CHARS = 20_000
+"""Of a skill's text that the model is given at once: about 5,000 tokens."""
+_MAX_FILES = 50
+_END_TAG = re.compile(r"<(?=/skill\b)", re.IGNORECASE)
+
+
+async def load_body(skill: Skill) -> str:
+    """
+    Raises:
+        InvalidInput: it is not what the session began with.
+    """
+    return await to_thread.run_sync(read_body, skill)
+
+
+async def render_body(body: str, skill_substitution: SkillSubstitution, run: RunCommand) -> str:
+    """A skill's text with what it is called with, and what else there is in its folder."""
+    skill = skill_substitution.skill
+    text = (
+        await run_embedded_commands(body, skill_substitution, run)
+    ).strip() + skill_substitution.rest()
+    return skill_section(skill, text, await to_thread.run_sync(_files, skill))
+
+
+def read_body(skill: Skill) -> str:
+    """Blocking.
+
+    Raises:
+        InvalidInput: it is not what the session began with.
+    """
+    text = frontmatter_fields.read_text(Path(skill.file), skill.name) if skill.file else ""
+    is_seen = not skill.contents or _current_contents(skill) == skill.contents
+    if isinstance(text, Finding) or sha256(text.encode()).hexdigest() != skill.hash or not is_seen:
+        raise InvalidInput(
+            f"the skill {skill.name} has changed since this session began; start a new session"
+        )
+    return frontmatter_fields.read_frontmatter(text).body
+
+
+def _current_contents(skill: Skill) -> str | None:
+    """Of the scripts that it brings, too: what it allows, it allows those that were seen."""
+    try:
+        return skill_contents.contents_hash(skill_contents.read_contents(Path(skill.folder)))
+    except MainspringError:
+        return None
+
+
+def skill_section(skill: Skill, text: str, files: Sequence[str] = ()) -> str:
+    """A text cannot end its own section."""
+    text = _END_TAG.sub("&lt;", text)
+    if len(text) > MAX_CHARS:
+        text = f"{text[:MAX_CHARS]}\n[... cut here: the rest stands in {skill.file}]"
+    listed = f"\nFiles in {skill.folder}: {', '.join(files)}" if files else ""
+    return f'<skill name="{escape(skill.name)}">\n{text}\n</skill>{listed}'
+
+
+def _files(skill: Skill) -> list[str]:
+    """What is in its folder besides, so that the model can read and run it. Blocking."""
+    if skill.kind != "skill":
+        return []
+    found: list[str] = []
+    for folder, folders, files in os.walk(skill.folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(files):
+            path = os.path.join(folder, name)
+            if path != skill.file and not name.startswith("."):
+                found.append(Path(path).relative_to(skill.folder).as_posix())
+        if len(found) > _MAX_FILES:
+            return [*found[:_MAX_FILES], "..."]
+    return found
+
+
+MAX_PRELOADED_CHARS = 100_000
+"""Of all of them together: about 25,000 tokens."""
+
+
+def preloaded_text(kind: Subagent, skills: Iterable[Skill]) -> str:
+    """In the order it names them; what has changed since the session began, or does not fit any
+    more, is named and nothing else. Blocking."""
+    texts: list[str] = []
+    room = MAX_PRELOADED_CHARS
+    for skill in preloaded_skills(kind, skills):
+        try:
+            text = skill_section(skill, read_body(skill).strip())
+        except InvalidInput as error:
+            text = f"[{error}]"
+        if len(text) > room:
+            text = f"[There is no room for the skill {skill.name}: use it when you need it.]"
+        room -= len(text)
+        texts.append(text)
+    return "\n\n".join(texts)
+
+
+def preloaded_skills(kind: Subagent, skills: Iterable[Skill]) -> list[Skill]:
+    """Those that only a user may call are not a model's to begin with either."""
+    known = {skill.name: skill for skill in skills if skill.for_model}
+    return [known[name] for name in dict.fromkeys(kind.skills) if name in known]
+
+
+def preload_facts(kind: Subagent, skills: Iterable[Skill]) -> list[SkillUsed]:
+    """What the log has to know of it. It gives no leave."""
+    return [
+        SkillUsed(name=skill.name, hash=skill.hash, by="agent")
+        for skill in preloaded_skills(kind, skills)
+    ]

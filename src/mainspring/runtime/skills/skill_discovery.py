@@ -1,0 +1,160 @@
+"""All skills and commands of an agent: which there are, which one counts if two have one name,
+and which a person has disabled.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+from msgspec import structs
+
+from mainspring.core.errors import InvalidInput
+from mainspring.runtime.agent_folder.atomic_file import read_bounded, write_atomic
+from mainspring.runtime.agent_folder.finding import Finding
+from mainspring.runtime.agent_folder.scopes import (
+    MAX_DEPTH,
+    FileSelector,
+    PartKind,
+    PartLocation,
+    PartWalk,
+    Scope,
+    Scopes,
+    select_markdown,
+)
+from mainspring.runtime.skills.skill import Skill
+from mainspring.runtime.skills.skill_file import read_command, read_skill
+
+_WIDEST_FIRST: tuple[Scope, ...] = ("managed", "user", "project")
+_MAX_CACHED = 10_000
+
+FileStamp: TypeAlias = tuple[int, int, int]
+ParsedSkill: TypeAlias = tuple[Skill | None, Sequence[Finding]]
+SkillReader: TypeAlias = Callable[[Path, PartLocation, str], tuple[Skill | None, list[Finding]]]
+IsPinned: TypeAlias = Callable[[Path], str | bool | None]
+"""Whether somebody has vouched for a skill's folder, or a command's file, as it is now: the hash of
+what they have seen, if that is known. `None`: nobody has said anything of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiscoveredSkills:
+    skills: tuple[Skill, ...]
+    """By name."""
+    findings: tuple[Finding, ...]
+
+
+class SkillFileCache:
+    """What files said when they were last read; they are read again once they have changed."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, str, PartLocation], tuple[FileStamp, ParsedSkill]] = {}
+
+    def read(
+        self, file: Path, part_location: PartLocation, shown: str, skill_reader: SkillReader
+    ) -> ParsedSkill:
+        key, stamp = (str(file), shown, part_location), _stamp(file)
+        kept = self._kept.get(key)
+        if kept is not None and kept[0] == stamp:
+            return kept[1]
+        parsed = skill_reader(file, part_location, shown)
+        if stamp is not None:
+            if len(self._kept) >= _MAX_CACHED:
+                self._kept.clear()
+            self._kept[key] = (stamp, parsed)
+        return parsed
+
+
+def discover(
+    scopes: Scopes, *, is_pinned: IsPinned, skill_file_cache: SkillFileCache | None = None
+) -> DiscoveredSkills:
+    """Look into all places, those of the widest scope first. Call it in a worker thread."""
+    kept = SkillFileCache() if skill_file_cache is None else skill_file_cache
+    walk = PartWalk(scopes)
+    taken: dict[str, Skill] = {}
+    for part, place in _places(scopes):
+        choose, read = _KINDS[part]
+        max_depth = 1 if part == "skills" and place.plugin is not None else MAX_DEPTH
+        for file in walk.files(place, choose, max_depth=max_depth):
+            skill, findings = kept.read(file, place, scopes.display_path(file), read)
+            walk.findings += findings
+            if skill is not None and skill.name in scopes.disabled_skills:
+                walk.disabled(file, skill.name)
+            elif skill is not None and skill.name in taken:
+                walk.shadowed(file, skill.name, taken[skill.name].file)
+            elif skill is not None:
+                taken[skill.name] = _with_trust(skill, place, is_pinned)
+    skills = tuple(taken[name] for name in sorted(taken))
+    return DiscoveredSkills(skills=skills, findings=tuple(walk.findings))
+
+
+def select_manifests(names: Sequence[str], depth: int) -> tuple[Sequence[str], bool]:
+    """What stands below a skill is its own: not looked into, however large. One at the root of a
+    place may stand above others."""
+    found = [item for item in ("SKILL.md", "skill.md") if item in names][:1]
+    return found, depth == 0 or not found
+
+
+_PARTS: tuple[PartKind, ...] = ("skills", "commands")
+_KINDS: dict[PartKind, tuple[FileSelector, SkillReader]] = {
+    "skills": (select_manifests, read_skill),
+    "commands": (select_markdown, read_command),
+}
+
+
+def _places(scopes: Scopes) -> Sequence[tuple[PartKind, PartLocation]]:
+    """In one scope, skills come before commands."""
+    both: list[tuple[PartKind, PartLocation]] = [
+        (part, place) for part in _PARTS for place in scopes.places(part)
+    ]
+    return sorted(both, key=lambda each: _WIDEST_FIRST.index(each[1].scope))
+
+
+def _with_trust(skill: Skill, part_location: PartLocation, is_pinned: IsPinned) -> Skill:
+    """What the user or whoever runs the machine has put there themselves needs nobody's word; but
+    if it was vouched for when it was installed, it must still be that."""
+    vouched = is_pinned(Path(skill.folder if skill.kind == "skill" else skill.file))
+    is_their_own = part_location.plugin is None and part_location.scope != "project"
+    is_trusted = bool(vouched) or (vouched is None and is_their_own)
+    contents = vouched if isinstance(vouched, str) and skill.kind == "skill" else ""
+    return structs.replace(skill, is_trusted=is_trusted, contents=contents)
+
+
+def _stamp(file: Path) -> FileStamp | None:
+    try:
+        stat = os.stat(file)
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
+
+
+DISABLED_SKILLS_FILE = ".mainspring/disabled-skills.json"
+"""Below the user's folder."""
+
+
+def disabled_skills(home: Path) -> frozenset[str]:
+    """Raises: InvalidInput: the file cannot be read."""
+    file = home / DISABLED_SKILLS_FILE
+    content = read_bounded(file)
+    if content is None:
+        return frozenset()
+    try:
+        return frozenset(msgspec.json.decode(content, type=list[str]))
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        raise InvalidInput(f"{file}: {error}; remove it to enable all skills") from error
+
+
+def set_disabled(home: Path, name: str, *, is_disabled: bool) -> bool:
+    """False: it was so already.
+
+    Raises: InvalidInput.
+    """
+    names = disabled_skills(home)
+    changed = names | {name} if is_disabled else names - {name}
+    if changed == names:
+        return False
+    write_atomic(home / DISABLED_SKILLS_FILE, msgspec.json.encode(sorted(changed)) + b"\n")
+    return True

@@ -1,0 +1,138 @@
+"""Skills and slash commands from their files, as leniently as they are written."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias, get_args
+
+from mainspring.core.model import Effort
+from mainspring.runtime.agent_folder.finding import Finding
+from mainspring.runtime.agent_folder.frontmatter_fields import (
+    Fields,
+    first_paragraph,
+    read_frontmatter,
+    read_text,
+)
+from mainspring.runtime.agent_folder.scopes import PartLocation
+from mainspring.runtime.skills.skill import Skill
+
+SkillKind: TypeAlias = Literal["skill", "command"]
+
+MAX_SHOWN = 1536
+"""Characters of a description that the model sees."""
+_MAX_DESCRIPTION = 1024
+_MAX_NAME = 64
+_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_EFFORTS: tuple[Effort, ...] = get_args(Effort)
+_CONTEXTS = ("fork", "inline", "inherit")
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    file: Path
+    part_location: PartLocation
+    text: str
+    fields: Fields
+
+    def called(self, name: str) -> str:
+        return name if self.part_location.plugin is None else f"{self.part_location.plugin}:{name}"
+
+
+def read_skill(
+    file: Path, part_location: PartLocation, shown: str
+) -> tuple[Skill | None, list[Finding]]:
+    """A `SKILL.md`; none if it has no head that can be read, or does not say what it is for."""
+    text = read_text(file, shown)
+    if isinstance(text, Finding):
+        return None, [text]
+    fields = Fields(read_frontmatter(text), shown)
+    if not fields.frontmatter.is_there:
+        fields.fail("has no frontmatter that can be read: skipped", "begin it with --- and name:")
+        return None, fields.findings
+    name = " ".join(fields.text("name").split())[:_MAX_NAME] or file.parent.name
+    description = fields.text("description")
+    _check(fields, name, file.parent.name, description)
+    skill = _skill(_Source(file, part_location, text, fields), name, description, "skill")
+    if not description:
+        fields.fail("has no description: skipped", "say what it does and when to use it")
+        return None, fields.findings
+    return skill, fields.findings
+
+
+def read_command(
+    file: Path, part_location: PartLocation, shown: str
+) -> tuple[Skill | None, list[Finding]]:
+    """A file of `commands/`. It may do without a head; the folders on its way are in its name."""
+    text = read_text(file, shown)
+    if isinstance(text, Finding):
+        return None, [text]
+    fields = Fields(read_frontmatter(text), shown)
+    inside = Path(file.name) if file == part_location.path else file.relative_to(part_location.path)
+    name = ":".join(inside.with_suffix("").parts)
+    if fields.text("name") not in ("", name, file.stem):
+        fields.note(f"a command is called by its file: {name}", "name")
+    description = fields.text("description") or first_paragraph(fields.frontmatter.body)
+    skill = _skill(_Source(file, part_location, text, fields), name, description, "command")
+    return skill, fields.findings
+
+
+def _check(fields: Fields, name: str, folder: str, description: str) -> None:
+    if len(fields.text("name")) > _MAX_NAME or not _NAME.fullmatch(name):
+        form = f"1 to {_MAX_NAME} lowercase letters, digits and single hyphens"
+        fields.warn(f"{name!r} is not a proper name for a skill", "name", form)
+    elif name != folder:
+        fields.warn(f"it is called {name}, and its folder {folder}", "name", "give both one name")
+    if len(description) > _MAX_DESCRIPTION:
+        what = f"the description has more than {_MAX_DESCRIPTION} characters"
+        fields.warn(what, "description", "every session pays for it")
+
+
+def _skill(source: _Source, name: str, description: str, skill_kind: SkillKind) -> Skill:
+    fields = source.fields
+    model = fields.text("model")
+    if fields.text("shell") not in ("", "bash"):
+        fields.note("`shell` does nothing: commands run in the shell of the sandbox", "shell")
+    return Skill(
+        name=source.called(name),
+        description=_listed_description(fields, description),
+        file=str(source.file),
+        folder=str(source.file.parent),
+        hash=hashlib.sha256(source.text.encode()).hexdigest(),
+        scope=source.part_location.scope,
+        kind=skill_kind,
+        for_model=not fields.flag("disable-model-invocation"),
+        for_user=fields.flag("user-invocable", default=True),
+        argument_hint=_argument_hint(fields),
+        arguments=fields.words("arguments") or (),
+        allowed_tools=fields.words("allowed-tools") or (),
+        disallowed_tools=fields.words("disallowed-tools") or (),
+        model=None if model in ("", "inherit") else model,
+        effort=fields.choice("effort", _EFFORTS),
+        context="fork" if fields.choice("context", _CONTEXTS) == "fork" else "inline",
+        agent=fields.text("agent") or None,
+        is_background=fields.flag("background"),
+        paths=fields.globs("paths"),
+        hooks=fields.mapping("hooks"),
+        license=fields.text("license") or None,
+        compatibility=fields.text("compatibility") or None,
+        metadata=fields.mapping("metadata"),
+        extra=fields.extra(),
+    )
+
+
+def _listed_description(fields: Fields, description: str) -> str:
+    whole = f"{description}\n{when}" if (when := fields.text("when_to_use")) else description
+    if len(whole) > MAX_SHOWN:
+        fields.warn(f"the model sees only its first {MAX_SHOWN} characters", "description")
+    return whole[:MAX_SHOWN]
+
+
+def _argument_hint(fields: Fields) -> str:
+    """`[file]`, which is YAML for a list of one, is meant as it is written."""
+    value = fields.value("argument-hint")
+    if isinstance(value, list):
+        return f"[{', '.join(fields.words('argument-hint') or ())}]"
+    return fields.text("argument-hint")

@@ -1,0 +1,153 @@
+"""Skills that travel as files or as one archive: unpacked with care. Keeping them is not ours."""
+
+from __future__ import annotations
+
+import io
+import stat
+import unicodedata
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from mainspring.core.errors import InvalidInput, TooLarge
+
+MANIFEST = "SKILL.md"
+
+_MAX_DEPTH = 16
+_MAX_PATH = 512
+_MAX_SEGMENT_BYTES = 255
+_ENTRY = b"PK\x01\x02"
+_MACOS = "__MACOSX"
+_UNIX = (3, 19)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillLimits:
+    max_bytes: int = 30 * 1024 * 1024
+    """Of an upload, and of what it unpacks to."""
+    max_files: int = 1000
+
+
+LIMITS = SkillLimits()
+"""Of what comes through the API, and is held in memory."""
+DISK_LIMITS = SkillLimits(max_bytes=200_000_000, max_files=20_000)
+"""Of what a person installs, or has in a folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UploadedFile:
+    path: str
+    """As the client gave it."""
+    content: bytes
+    is_executable: bool = False
+
+
+def unpack_archive(path: str, content: bytes, limits: SkillLimits) -> Iterator[UploadedFile]:
+    """The files of a zip archive, with the paths that it gives them: `checked_files` is next.
+
+    Raises: InvalidInput, TooLarge.
+    """
+    # Before it is opened: opening makes an object of every entry, and entries are cheap to send.
+    # Archives among the files have entries of their own, hence the generous factor.
+    if content.count(_ENTRY) > 10 * limits.max_files:
+        raise TooLarge(f"{path}: a skill has {limits.max_files} files at most")
+    left = limits.max_bytes
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            for entry in archive.infolist():
+                if entry.is_dir() or entry.filename.startswith(f"{_MACOS}/"):
+                    continue
+                _check_entry(entry)
+                with archive.open(entry) as opened:
+                    unpacked = opened.read(left + 1)
+                left -= len(unpacked)
+                if left < 0:
+                    raise _too_large(limits)
+                yield UploadedFile(
+                    path=entry.filename,
+                    content=unpacked,
+                    is_executable=bool(_unix_mode(entry) & 0o111),
+                )
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError) as error:
+        raise InvalidInput(f"{path}: not a zip archive that can be read: {error}") from error
+
+
+def check_files(uploads: Sequence[UploadedFile], limits: SkillLimits) -> dict[str, UploadedFile]:
+    """By their paths: few and small enough, and each has a place of its own on every system.
+
+    Raises: InvalidInput, TooLarge: with the file and the reason.
+    """
+    if len(uploads) > limits.max_files:
+        raise TooLarge(f"a skill has {limits.max_files} files at most")
+    if sum(len(upload.content) for upload in uploads) > limits.max_bytes:
+        raise _too_large(limits)
+    taken: dict[str, str] = {}
+    for upload in uploads:
+        check_path(upload.path)
+        # As file systems that ignore case or normalise see it.
+        place = unicodedata.normalize("NFC", upload.path).casefold()
+        if place in taken:
+            raise InvalidInput(f"{upload.path}: is there already, as {taken[place]}")
+        taken[place] = upload.path
+    _check_no_file_is_folder(taken)
+    return {
+        upload.path: UploadedFile(
+            path=upload.path, content=upload.content, is_executable=_is_script(upload)
+        )
+        for upload in uploads
+    }
+
+
+def check_path(path: str) -> PurePosixPath:
+    """A path that stays inside of whatever folder it is unpacked into, on every system.
+
+    Raises: InvalidInput.
+    """
+    shown = repr(path[:_MAX_PATH])
+    if not path or len(path) > _MAX_PATH:
+        raise InvalidInput(f"{shown}: a path has 1 to {_MAX_PATH} characters")
+    if "\\" in path or ":" in path:
+        raise InvalidInput(f"{shown}: folders are separated by /, and no path has a drive")
+    if not path.isprintable():
+        raise InvalidInput(f"{shown}: has a character that cannot be seen")
+    segments = path.split("/")
+    if len(segments) > _MAX_DEPTH:
+        raise InvalidInput(f"{shown}: at most {_MAX_DEPTH} folders deep")
+    for segment in segments:
+        if segment in ("", ".", "..") or segment != segment.strip():
+            raise InvalidInput(f"{shown}: must be a plain relative path, such as skill/{MANIFEST}")
+        if len(segment.encode()) > _MAX_SEGMENT_BYTES:
+            raise InvalidInput(f"{shown}: a name has {_MAX_SEGMENT_BYTES} bytes at most")
+    return PurePosixPath(path)
+
+
+def _too_large(limits: SkillLimits) -> TooLarge:
+    return TooLarge(f"a skill has {limits.max_bytes} bytes at most, unpacked")
+
+
+def _check_entry(entry: zipfile.ZipInfo) -> None:
+    shown = repr(entry.filename[:_MAX_PATH])
+    if stat.S_IFMT(_unix_mode(entry)) not in (0, stat.S_IFREG):
+        raise InvalidInput(f"{shown}: neither a file nor a folder; links are not taken")
+    if entry.flag_bits & 0x1:
+        raise InvalidInput(f"{shown}: encrypted")
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise InvalidInput(f"{shown}: compressed in another way than zip's usual one")
+
+
+def _unix_mode(entry: zipfile.ZipInfo) -> int:
+    return entry.external_attr >> 16 if entry.create_system in _UNIX else 0
+
+
+def _check_no_file_is_folder(taken: dict[str, str]) -> None:
+    for place, shown in taken.items():
+        for parent in PurePosixPath(place).parents:
+            if str(parent) in taken:
+                raise InvalidInput(f"{shown}: {taken[str(parent)]} is a file and no folder")
+
+
+def _is_script(file: UploadedFile) -> bool:
+    """Files that are sent one by one come without a mode."""
+    return file.is_executable or file.content.startswith(b"#!")

@@ -1,0 +1,101 @@
+"""How skills are used, folded from the log: how often, by whom, with what success, at what cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+
+from mainspring.core import events, facts
+from mainspring.core.envelope import Event
+from mainspring.log.session_log import SessionLog
+from mainspring.log.store import SessionRow
+
+_PAGE = 1000
+_USED = str(facts.SkillUsed.__struct_config__.tag)
+_TYPES = frozenset(
+    (
+        _USED,
+        str(facts.BudgetSettled.__struct_config__.tag),
+        str(events.StatusIdle.__struct_config__.tag),
+    )
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class SkillUse:
+    """Of one skill, in all sessions."""
+
+    uses: int = 0
+    by_model: int = 0
+    by_user: int = 0
+    sessions: int = 0
+    succeeded: int = 0
+    """Uses whose run ended as it should; one that is under way is neither this nor failed."""
+    failed: int = 0
+    cost_usd: Decimal = Decimal(0)
+    """What the threads spent that used it, from then to the end of the run."""
+    last: datetime | None = None
+
+
+async def read_skill_usage(log: SessionLog) -> Mapping[str, SkillUse]:
+    """By name. What a fork inherits counts for its parent."""
+    found: dict[str, SkillUse] = {}
+    before: SessionRow | None = None
+    while page := await log.sessions(before=before, limit=_PAGE):
+        for session in page:
+            if await log.read(session.id, after=session.parent_seq, types=(_USED,), limit=1):
+                add_session(
+                    found, await log.read(session.id, after=session.parent_seq, types=_TYPES)
+                )
+        before = page[-1]
+    return found
+
+
+def add_session(found: dict[str, SkillUse], session: Iterable[Event]) -> None:
+    """Take the events of one session in."""
+    tally = _Tally(found)
+    for event in session:
+        match event.payload:
+            case facts.SkillUsed() as fact:
+                tally.use(event, fact)
+            case facts.BudgetSettled(cost_usd=cost):
+                tally.spend(event.thread_id, Decimal(cost))
+            case events.StatusIdle(reason=reason) if reason != "requires_action":
+                tally.end(event.thread_id, is_done=reason == "completed")
+            case _:
+                pass
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Of one session."""
+
+    found: dict[str, SkillUse]
+    _names: set[str] = field(default_factory=set[str])
+    _calls: set[str] = field(default_factory=set[str])
+    _open: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    """Names of what is in use, by thread; one that is used twice stands there twice."""
+
+    def use(self, event: Event, fact: facts.SkillUsed) -> None:
+        if fact.tool_use_id is not None and fact.tool_use_id in self._calls:
+            return  # the same call once more, after a crash
+        self._calls.add(fact.tool_use_id or "")
+        use = self.found.setdefault(fact.name, SkillUse())
+        use.uses += 1
+        use.by_model += fact.by == "model"
+        use.by_user += fact.by == "user"
+        use.sessions += fact.name not in self._names
+        use.last = event.time if use.last is None else max(use.last, event.time)
+        self._names.add(fact.name)
+        self._open.setdefault(event.thread_id, []).append(fact.name)
+
+    def spend(self, thread_id: str, cost_usd: Decimal) -> None:
+        for name in dict.fromkeys(self._open.get(thread_id, ())):
+            self.found[name].cost_usd += cost_usd
+
+    def end(self, thread_id: str, *, is_done: bool) -> None:
+        for name in self._open.pop(thread_id, ()):
+            self.found[name].succeeded += is_done
+            self.found[name].failed += not is_done

@@ -1,0 +1,165 @@
+"""A folder from elsewhere - a path or a git repository - as a copy of our own. Judging it is not
+ours, and nothing of it is run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+from mainspring.core.errors import InvalidInput, TooLarge
+
+MAX_FILES = 20_000
+MAX_BYTES = 200_000_000
+_SECONDS = 180
+_SCHEMES = ("https", "ssh", "file")
+_SCP_LIKE = re.compile(r"[A-Za-z0-9_][\w.-]{0,63}@[A-Za-z0-9][\w.-]{0,252}:(?!:)[^\s]{1,1000}")
+REPOSITORY = re.compile(r"[A-Za-z0-9][\w-]{0,100}/[A-Za-z0-9_.][\w.-]{0,100}")
+"""`owner/repo`."""
+_REF = re.compile(r"[A-Za-z0-9_][\w./+-]{0,249}")
+_LOGIN = re.compile(r"(\w{1,20}://)[^/@\s]{1,500}@")
+_ADVICE = "\n\nPlease make sure"
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedSource:
+    path: Path
+    commit: str
+    """What was fetched of a repository; empty for a path."""
+
+
+def fetch_source(source: str, into: Path) -> FetchedSource:
+    """Copy a folder, or what a repository has at `URL#ref`, into a folder that is not there yet.
+
+    Links stay links, wherever they lead. Blocks, for minutes at most.
+
+    Raises:
+        InvalidInput: it is not there, or git cannot get it.
+        TooLarge.
+    """
+    if not is_remote(source):
+        _copy(Path(source).expanduser(), into)
+        return FetchedSource(into, "")
+    url, _, ref = source.partition("#")
+    if _REF.fullmatch(ref or "HEAD") is None or ".." in ref:
+        raise InvalidInput(f"{ref!r}: not a branch, a tag or a commit")
+    _git(["init", "--quiet", "--template=", os.fspath(into)], source)
+    where = ["-C", os.fspath(into)]
+    fetch = ["fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules"]
+    _git([*where, *fetch, "--", url, ref or "HEAD"], source)
+    _git([*where, "checkout", "--quiet", "--detach", "FETCH_HEAD"], source)
+    commit = _git([*where, "rev-parse", "HEAD"], source).strip()
+    shutil.rmtree(into / ".git")
+    _check_size(into, source)
+    return FetchedSource(into, commit)
+
+
+def is_remote(source: str) -> bool:
+    """Whether it is a repository's address rather than a path.
+
+    Raises:
+        InvalidInput: an address that we do not go to.
+    """
+    if _SCP_LIKE.fullmatch(source) and not Path(source).exists():
+        return True
+    scheme, mark, _ = source.partition("://")
+    if not mark and "::" not in scheme:
+        return False
+    if scheme not in _SCHEMES or any(item.isspace() for item in source):
+        allowed = ", ".join(f"{item}://" for item in _SCHEMES)
+        raise InvalidInput(f"{without_login(source)}: not a path, nor one of {allowed}")
+    return True
+
+
+def resolve_source(source: str, folder: Path) -> str:
+    """A source as it can be fetched: relative paths are the folder's, and `owner/repo` is GitHub's
+    unless the folder has one of that name."""
+    if is_remote(source):
+        return source
+    path = folder / Path(source).expanduser()
+    repository, mark, ref = source.partition("#")
+    if not path.exists() and REPOSITORY.fullmatch(repository):
+        return f"https://github.com/{repository.removesuffix('.git')}.git{mark}{ref}"
+    return str(path)
+
+
+def without_login(source: str) -> str:
+    """A source, fit to be shown and kept: no user, no password."""
+    parts = urlsplit(source) if "://" in source else None
+    if parts is None or parts.scheme == "ssh":  # whose user is no secret
+        return source
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def _git(arguments: list[str], source: str) -> str:
+    allowed = [f"protocol.{scheme}.allow=always" for scheme in _SCHEMES]
+    settings = [
+        "protocol.allow=never",
+        *allowed,
+        "core.hooksPath=/dev/null",
+        "advice.detachedHead=0",
+    ]
+    command = ["git", *(word for setting in settings for word in ("-c", setting)), *arguments]
+    try:
+        done = subprocess.run(
+            command,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_SECONDS,
+            start_new_session=True,  # without a terminal, nobody is asked for a password
+        )
+    except FileNotFoundError as error:
+        raise InvalidInput("git is not installed, and is needed to fetch a repository") from error
+    except subprocess.TimeoutExpired as error:
+        shown = without_login(source)
+        raise InvalidInput(f"{shown}: git did not get it in {_SECONDS} seconds") from error
+    if done.returncode:
+        why = _git_error(done.stderr) or f"git ended with {done.returncode}"
+        raise InvalidInput(f"{without_login(source)}: {why}")
+    return done.stdout.decode(errors="replace")
+
+
+def _git_error(said: bytes) -> str:
+    """What git has to say, without its advice; the last words are the most telling."""
+    told = said.decode(errors="replace").partition(_ADVICE)[0].strip().splitlines()
+    lines = [line.removeprefix("fatal: ").rstrip(".") for line in told]
+    return _LOGIN.sub(r"\1", "; ".join(lines[-2:])[:300])
+
+
+def _copy(source: Path, into: Path) -> None:
+    if not source.is_dir():
+        raise InvalidInput(f"{source}: there is no such folder")
+    _check_size(source, str(source))
+    try:
+        shutil.copytree(
+            source.resolve(), into, symlinks=True, ignore=shutil.ignore_patterns(".git")
+        )
+    except (OSError, shutil.Error) as error:
+        raise InvalidInput(f"{source}: it cannot be copied: {error}") from error
+
+
+def _check_size(folder: Path, source: str) -> None:
+    left_files, left_bytes = MAX_FILES, MAX_BYTES
+    for entry in _entries(folder):
+        mode = entry.lstat()
+        if not (stat.S_ISREG(mode.st_mode) or stat.S_ISLNK(mode.st_mode)):
+            raise InvalidInput(f"{entry}: a pipe, a socket or a device")
+        left_files, left_bytes = left_files - 1, left_bytes - mode.st_size
+        if left_files < 0 or left_bytes < 0:
+            most = f"{MAX_FILES} files and {MAX_BYTES // 1_000_000} MB"
+            raise TooLarge(f"{without_login(source)}: more than {most}")
+
+
+def _entries(folder: Path) -> Iterator[Path]:
+    """All that is no folder, links not followed."""
+    for place, folders, files in os.walk(folder):
+        yield from (Path(place, name) for name in files)
+        yield from (Path(place, name) for name in folders if os.path.islink(Path(place, name)))
+        folders[:] = [name for name in folders if name != ".git"]

@@ -1,0 +1,341 @@
+"""Slash commands that mean the same to every client: their names, and what each reads or asks for.
+
+A command is a function over a session's log; what comes of it is a value, and showing that is the
+client's. What only a client can do (leave, begin anew) is named here and done there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Literal
+
+from msgspec import Struct
+
+from mainspring.core.content import TextBlock
+from mainspring.core.errors import InvalidInput
+from mainspring.core.events import (
+    ClientPayload,
+    CompactionRequested,
+    PermissionUpdate,
+    PermissionUpdated,
+    UserMessage,
+    UserToolConfirmation,
+)
+from mainspring.core.sender import Sender
+from mainspring.harness.context.xray import token_breakdown
+from mainspring.harness.permissions.always_allow import always_allow_rule, rule_update
+from mainspring.harness.permissions.policy import parse_mode
+from mainspring.harness.permissions.rule import rule_text
+from mainspring.harness.permissions.rule_descriptions import MODE_DESCRIPTIONS
+from mainspring.harness.state.thread_tree import ThreadNode, ThreadTree
+from mainspring.log.session_log import SessionLog
+from mainspring.runtime.agent import Agent
+from mainspring.runtime.command_results import (
+    AgentSkillView,
+    AgentsResult,
+    AgentType,
+    ContextResult,
+    CostResult,
+    PendingCallsResult,
+    PendingCallView,
+    SkillsResult,
+    SlashCommandResult,
+    SubmittedResult,
+    TextResult,
+    ThreadView,
+)
+from mainspring.runtime.modes import mode_of
+from mainspring.runtime.session import session_summary
+from mainspring.runtime.session.xrays import read_shots
+
+_COMMAND_PATTERN = re.compile(r"/(?P<name>[\w.:-]{0,128})(?P<arguments>\s.*)?$", re.DOTALL)
+PLAN_APPROVED_MESSAGE = "The plan is approved; carry it out."
+
+
+class SlashCommand(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    name: str
+    about: str
+    hint: str = ""
+    """What may follow the name."""
+    kind: Literal["built-in", "skill", "command"] = "built-in"
+    is_clients: bool = False
+    """`perform` does not do it: it is about the client's own state."""
+
+    @property
+    def usage(self) -> str:
+        return f"/{self.name} {self.hint}".rstrip()
+
+
+COMMANDS: tuple[SlashCommand, ...] = (
+    SlashCommand(name="help", about="what can be typed", is_clients=True),
+    SlashCommand(name="plan", hint="[WHAT]", about="plan: nothing is changed until you approve it"),
+    SlashCommand(name="mode", hint="[MODE]", about="what may be done without asking"),
+    SlashCommand(
+        name="approve", hint="[N yes|no|always]", about="what waits for you, or your answer to it"
+    ),
+    SlashCommand(name="agents", about="who can be called, and who was"),
+    SlashCommand(name="skills", about="skills and commands of this agent"),
+    SlashCommand(name="context", about="what the last request was made of"),
+    SlashCommand(name="compact", hint="[WHAT TO KEEP]", about="sum up what is old"),
+    SlashCommand(name="cost", about="what the session took so far"),
+    SlashCommand(name="model", hint="NAME", about="go on with another model", is_clients=True),
+    SlashCommand(name="fork", about="go on in a copy of this session", is_clients=True),
+    SlashCommand(name="clear", about="begin anew: another session of this agent", is_clients=True),
+    SlashCommand(name="exit", about="leave", is_clients=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedCommand:
+    name: str
+    arguments: str
+
+
+def parse_command(message: str) -> ParsedCommand | None:
+    """The command that a message is; what begins with `//` or with a path is none."""
+    found = _COMMAND_PATTERN.match(message)
+    return (
+        None if found is None else ParsedCommand(found["name"], (found["arguments"] or "").strip())
+    )
+
+
+def unescape_message(message: str) -> str:
+    """The words of a message that is no command."""
+    return message[1:] if message.startswith("//") else message
+
+
+def available_commands(agent: Agent) -> list[SlashCommand]:
+    """Ours, then what the agent brings; a built-in cannot be replaced."""
+    taken = {command.name for command in COMMANDS}
+    brought = [
+        SlashCommand(
+            name=skill.name,
+            about=skill.description.partition("\n")[0],
+            hint=skill.argument_hint,
+            kind=skill.kind,
+        )
+        for skill in agent.skills
+        if skill.for_user and skill.name not in taken
+    ]
+    return [*COMMANDS, *brought]
+
+
+def similar_names(name: str, slash_commands: Iterable[SlashCommand]) -> list[str]:
+    """Names that somebody may have meant."""
+    names = [command.name for command in slash_commands]
+    begun = [item for item in names if name and item.startswith(name)]
+    alike = get_close_matches(name, names, n=3, cutoff=0.7)
+    return list(dict.fromkeys((*begun, *alike)))[:3]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandContext:
+    """Where a command is given."""
+
+    log: SessionLog
+    session_id: str
+    agent: Agent
+    sender: Sender
+    """Who gives it."""
+    window: int | None = None
+    """Of the agent's model, in tokens."""
+
+    async def submit(self, *payloads: ClientPayload) -> tuple[str, ...]:
+        """Put events into the inbox; their ids."""
+        items = [
+            await self.log.submit(self.session_id, payload, sender=self.sender)
+            for payload in payloads
+        ]
+        return tuple(item.event_id for item in items)
+
+
+async def run_command(
+    command_context: CommandContext, name: str, arguments: str = ""
+) -> SlashCommandResult | None:
+    """Do a built-in command; `None`: there is none of that name, or it is the client's to do.
+
+    Raises:
+        InvalidInput: what follows the name cannot be understood; nothing was done.
+    """
+    act = _HANDLERS.get(name)
+    return None if act is None else await act(command_context, arguments.strip())
+
+
+async def _compact(command_context: CommandContext, keep: str) -> SlashCommandResult:
+    sent = await command_context.submit(CompactionRequested(instructions=keep or None))
+    return SubmittedResult(text="what is old is summed up", is_work=True, event_ids=sent)
+
+
+async def _plan(command_context: CommandContext, task: str) -> SlashCommandResult:
+    sent = await command_context.submit(
+        mode_update("plan"), *([UserMessage(content=(TextBlock(task),))] if task else ())
+    )
+    text = f"mode plan: {MODE_DESCRIPTIONS['plan']}"
+    return SubmittedResult(text=text, is_work=bool(task), event_ids=sent)
+
+
+async def _mode(command_context: CommandContext, name: str) -> SlashCommandResult:
+    if not name:
+        mode = await mode_of(command_context.log, command_context.session_id)
+        return TextResult(text=f"mode {mode}: {MODE_DESCRIPTIONS[mode]}")
+    mode = parse_mode(name)
+    if mode == "bubble":
+        raise InvalidInput("bubble is a mode of subagents")
+    sent = await command_context.submit(mode_update(mode))
+    return SubmittedResult(text=f"mode {mode}: {MODE_DESCRIPTIONS[mode]}", event_ids=sent)
+
+
+def mode_update(mode: str) -> PermissionUpdated:
+    return PermissionUpdated(updates=(PermissionUpdate(type="setMode", mode=mode),))
+
+
+async def _cost(command_context: CommandContext, _: str) -> SlashCommandResult:
+    stands = await session_summary.summarize_session(
+        command_context.log, await command_context.log.session(command_context.session_id)
+    )
+    return CostResult(turns=stands.turns, usage=stands.usage, cost_usd=str(stands.cost_usd))
+
+
+async def _context(command_context: CommandContext, _: str) -> SlashCommandResult:
+    shots = await read_shots(
+        command_context.log, await command_context.log.session(command_context.session_id)
+    )
+    if not shots:
+        return TextResult(text="no model has been called yet")
+    last = shots[-1]
+    return ContextResult(
+        model=last.request.model,
+        parts=token_breakdown(last),
+        messages=len(last.request.messages),
+        window=command_context.window,
+    )
+
+
+async def _agents(command_context: CommandContext, _: str) -> SlashCommandResult:
+    session = await command_context.log.session(command_context.session_id)
+    thread_tree = ThreadTree.of(await command_context.log.read(session.id), session.thread_id)
+    called = [node for node in thread_tree.nodes.values() if node.created_event is not None]
+    return AgentsResult(
+        types=agent_types(command_context.agent), threads=tuple(map(_thread_view, called))
+    )
+
+
+def agent_types(agent: Agent) -> tuple[AgentType, ...]:
+    return tuple(
+        AgentType(
+            name=subagent.name,
+            description=subagent.description,
+            model=subagent.model,
+            scope=subagent.scope,
+        )
+        for subagent in agent.subagents
+    )
+
+
+def _thread_view(node: ThreadNode) -> ThreadView:
+    thread = node.thread
+    return ThreadView(
+        id=node.id,
+        agent=node.name,
+        description=None if node.created_event is None else node.created_event.description,
+        parent_id=node.parent_id,
+        depth=node.depth,
+        status="running" if thread.running else thread.last_reason or "waiting",
+        turns=thread.turns,
+        cost_usd=str(node.spend_account.spending.cost_usd),
+    )
+
+
+async def _skills(command_context: CommandContext, _: str) -> SlashCommandResult:
+    return skills_of(command_context.agent)
+
+
+def skills_of(agent: Agent) -> SkillsResult:
+    return SkillsResult(
+        skills=tuple(
+            AgentSkillView(
+                name=skill.name,
+                description=skill.description,
+                kind=skill.kind,
+                scope=skill.scope,
+                is_trusted=skill.is_trusted,
+                for_model=skill.for_model,
+                for_user=skill.for_user,
+            )
+            for skill in agent.skills
+        )
+    )
+
+
+async def _approve(command_context: CommandContext, said: str) -> SlashCommandResult:
+    calls = await _pending_calls(command_context)
+    if not said:
+        return PendingCallsResult(calls=tuple(calls))
+    meant, verdict, why = _answer(said, calls)
+    if verdict == "no":
+        denial = UserToolConfirmation(tool_use_id=meant.id, result="deny", deny_message=why or None)
+        sent = await command_context.submit(denial)
+        return SubmittedResult(text=f"{meant.name} is denied", is_work=True, event_ids=sent)
+    rule = always_allow_rule(meant.name, meant.input) if verdict == "always" else None
+    if verdict == "always" and rule is None:
+        raise InvalidInput(f"no rule is narrow enough for this {meant.name}: say yes or no")
+    answers: list[ClientPayload] = [UserToolConfirmation(tool_use_id=meant.id, result="allow")]
+    also = ""
+    if rule is not None:
+        answers.insert(0, PermissionUpdated(updates=(rule_update(rule),), tool_use_id=meant.id))
+        also = f", and {rule_text(rule)} from here on"
+    sent = await command_context.submit(*answers)
+    return SubmittedResult(text=f"{meant.name} is allowed{also}", is_work=True, event_ids=sent)
+
+
+def _answer(said: str, calls: Sequence[PendingCallView]) -> tuple[PendingCallView, str, str]:
+    number, rest = "1", said
+    if said.split(maxsplit=1)[0].isdigit():
+        number, _, rest = said.partition(" ")
+    elif len(calls) > 1:
+        raise InvalidInput(f"{len(calls)} calls wait: say which, as in /approve 1 yes")
+    verdict, _, why = rest.strip().partition(" ")
+    words = {"y": "yes", "yes": "yes", "n": "no", "no": "no", "a": "always", "always": "always"}
+    if verdict.lower() not in words:
+        raise InvalidInput("say yes, no or always: /approve 1 yes")
+    found = [call for call in calls if call.number == int(number)]
+    if not found:
+        raise InvalidInput("nothing waits" if not calls else f"there is no call {number}")
+    if found[0].is_question:
+        raise InvalidInput(f"{found[0].name} wants an answer of its own, not a yes or a no")
+    return found[0], words[verdict.lower()], why.strip()
+
+
+async def _pending_calls(command_context: CommandContext) -> list[PendingCallView]:
+    found = await session_summary.read_pending_calls(
+        command_context.log, await command_context.log.session(command_context.session_id)
+    )
+    return [
+        PendingCallView(
+            number=number,
+            id=each.call.id,
+            thread_id=each.thread_id,
+            path=each.path,
+            name=each.call.name,
+            input=dict(each.call.input),
+            reason=each.call.reason,
+            preview=each.call.preview,
+            is_question=each.call.kind != "tool",
+        )
+        for number, each in enumerate(found, 1)
+    ]
+
+
+_HANDLERS: dict[str, Callable[[CommandContext, str], Awaitable[SlashCommandResult]]] = {
+    "compact": _compact,
+    "plan": _plan,
+    "mode": _mode,
+    "cost": _cost,
+    "context": _context,
+    "agents": _agents,
+    "skills": _skills,
+    "approve": _approve,
+}

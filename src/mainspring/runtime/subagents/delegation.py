@@ -1,0 +1,123 @@
+"""A tool call that a subagent carries out: the thread is spawned, run or found, and its result
+becomes the result of the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mainspring.core import ids
+from mainspring.core.envelope import KnownPayload
+from mainspring.core.errors import ToolEnvironmentError
+from mainspring.core.events import ThreadCreated
+from mainspring.core.tool import Call, ToolResult, Traits
+from mainspring.harness.state.thread_tree import ThreadNode
+from mainspring.runtime.subagents.supervisor import SubagentSupervisor
+from mainspring.runtime.subagents.thread_factory import FORK
+from mainspring.runtime.subagents.thread_report import report_result
+
+DELEGATION_TRAITS = Traits(concurrent=True, in_doubt="retry", max_chars=60_000)
+_STARTED_MESSAGE = (
+    "{name} is at work as {thread_id}. You will get its answer as a message; go on with something"
+    " else, or stop and wait. send_message reaches it, stop_agent ends it."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelegationRequest:
+    """Who is to be called, and for what."""
+
+    kind: str
+    prompt: str
+    description: str = ""
+    model: str | None = None
+    is_background: bool = False
+    is_in_worktree: bool = False
+
+
+async def delegate(
+    supervisor: SubagentSupervisor,
+    node: ThreadNode,
+    call: Call,
+    delegation_request: DelegationRequest,
+    *facts: KnownPayload,
+) -> ToolResult:
+    """Have it done by a new thread, whose log begins with `facts`; by the same one if the call is
+    made again."""
+    child = supervisor.thread_tree.created_by(call.id)
+    if child is None and node.depth >= supervisor.main_agent.max_depth:
+        return refuse("Subagents of subagents cannot call others: do it yourself.")
+    if child is None and supervisor.is_full:
+        return limit_reached(supervisor)
+    try:
+        birth = _created_event(call, node, delegation_request)
+        child = child or await supervisor.spawn(node, birth, delegation_request.prompt, *facts)
+    except ToolEnvironmentError as error:
+        return refuse(str(error))
+    if child.created_event is not None and child.created_event.mode == "background":
+        supervisor.start_in_background(child)
+        return ToolResult.text(
+            _STARTED_MESSAGE.format(name=delegation_request.kind, thread_id=child.id)
+        )
+    await supervisor.wait_for(child)
+    if waiting := supervisor.pending_calls_of(child):
+        return ToolResult((), waits_for=tuple(waiting))
+    return report_result(child, supervisor.worktrees.describe(child))
+
+
+def limit_reached(supervisor: SubagentSupervisor) -> ToolResult:
+    """Nobody more may be set to work for now."""
+    most = supervisor.main_agent.max_at_once
+    return refuse(
+        f"{most} subagents are at work already: wait until one has ended, or do it yourself."
+    )
+
+
+def refuse(why: str) -> ToolResult:
+    return ToolResult.text(why, ok=False, error="failed")
+
+
+def _created_event(
+    call: Call, parent: ThreadNode, delegation_request: DelegationRequest
+) -> ThreadCreated:
+    return ThreadCreated(
+        session_thread_id=ids.stable_id(ids.THREAD, call.session_id, call.id),
+        agent_name=delegation_request.kind,
+        parent_thread_id=parent.id,
+        tool_use_id=call.id,
+        mode="background" if delegation_request.is_background else "foreground",
+        is_fork=delegation_request.kind == FORK,
+        model=delegation_request.model,
+        isolation="worktree" if delegation_request.is_in_worktree else "shared",
+        description=delegation_request.description or None,
+    )
+
+
+def agent_input_schema(more: Mapping[str, object]) -> dict[str, object]:
+    """The schema of an input that names somebody, and more."""
+    to = {"type": "string", "description": "Its id, as you were told it; or its type, if one."}
+    return {
+        "type": "object",
+        "properties": {"to": to, **more},
+        "required": ["to", *more],
+        "additionalProperties": False,
+    }
+
+
+def find_agent(
+    supervisor: SubagentSupervisor, node: ThreadNode, given: Mapping[str, object]
+) -> ThreadNode | ToolResult:
+    """Who it is, or that it is nobody."""
+    wanted = str(given.get("to") or "")
+    if not wanted:
+        return refuse("The input is not valid:\n- to: missing: whom you mean, by id or by type")
+    below = supervisor.thread_tree.children(node.id)
+    meant = [item for item in below if wanted in (item.id, item.name)]
+    if any(item.is_terminated for item in meant):
+        return refuse(f"{wanted!r} was put away by a user, and is not to be reached any more.")
+    if len(meant) == 1 or (meant and meant[-1].id == wanted):
+        return meant[-1]
+    known = ", ".join(f"{item.id} ({item.name})" for item in below) or "none yet"
+    what = "is not clear" if meant else "is nobody that you have called"
+    return refuse(f"{wanted!r} {what}. You have called: {known}.")

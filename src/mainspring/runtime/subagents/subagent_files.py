@@ -1,0 +1,187 @@
+"""Types of subagents from their files, as leniently as they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import cast, get_args
+
+import msgspec
+
+from mainspring.core.errors import InvalidInput
+from mainspring.core.model import Effort
+from mainspring.harness.permissions.policy import parse_mode
+from mainspring.runtime.agent_folder.finding import Finding
+from mainspring.runtime.agent_folder.frontmatter_fields import (
+    Fields,
+    Frontmatter,
+    first_paragraph,
+    read_frontmatter,
+    read_text,
+)
+from mainspring.runtime.agent_folder.scopes import PartLocation, PartWalk, Scopes, select_markdown
+from mainspring.runtime.subagents.subagent import Subagent
+
+_DESCRIPTION_FILE = "agent.json"
+_PROMPT_FILE = "AGENTS.md"
+_TOOLS_FILE = "tools.json"
+_EFFORTS: tuple[Effort, ...] = get_args(Effort)
+_MEMORIES = ("user", "project", "local")
+_ISOLATIONS = ("worktree", "shared")
+MAX_NAME = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubagentDiscovery:
+    subagents: tuple[Subagent, ...]
+    """By name."""
+    findings: tuple[Finding, ...]
+
+
+def discover_subagents(scopes: Scopes) -> SubagentDiscovery:
+    """Look into all places, in their order. Call it in a worker thread."""
+    walk = PartWalk(scopes)
+    taken: dict[str, Subagent] = {}
+    for place in scopes.places("agents"):
+        for file in walk.files(place, _definitions):
+            subagent, findings = read_subagent(file, place, scopes.display_path(file))
+            walk.findings += findings
+            if subagent is not None and subagent.name in taken:
+                walk.shadowed(file, subagent.name, taken[subagent.name].file)
+            elif subagent is not None:
+                taken[subagent.name] = subagent
+    subagents = tuple(taken[name] for name in sorted(taken))
+    return SubagentDiscovery(subagents=subagents, findings=tuple(walk.findings))
+
+
+def read_subagent(
+    file: Path, part_location: PartLocation, shown: str
+) -> tuple[Subagent | None, list[Finding]]:
+    """A Markdown file as Claude Code has them, or the `agent.json` of a LangChain deep agent."""
+    text = read_text(file, shown)
+    if isinstance(text, Finding):
+        return None, [text]
+    try:
+        head = _of_folder(file, text) if file.name == _DESCRIPTION_FILE else read_frontmatter(text)
+    except InvalidInput as error:
+        return None, [Finding(level="error", file=shown, what=f"{error}: skipped")]
+    fields = Fields(head, shown)
+    if not head.is_there:
+        fields.warn("has no frontmatter that can be read, and so is no subagent: skipped")
+        return None, fields.findings
+    if file.name == _DESCRIPTION_FILE and file.with_name(_TOOLS_FILE).exists():
+        fields.note(f"{_TOOLS_FILE} beside it does nothing: `tools` says what it may use")
+    return _subagent(fields, file, part_location), fields.findings
+
+
+def _definitions(names: Sequence[str], depth: int) -> tuple[Sequence[str], bool]:
+    if depth > 0 and _DESCRIPTION_FILE in names:
+        return [_DESCRIPTION_FILE], False
+    return select_markdown(names, depth)
+
+
+def _of_folder(file: Path, text: str) -> Frontmatter:
+    """Raises: InvalidInput."""
+    try:
+        fields = msgspec.json.decode(text, type=dict[str, object])
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise InvalidInput(f"not a JSON object: {error}") from error
+    prompt = read_text(file.with_name(_PROMPT_FILE), _PROMPT_FILE)
+    if isinstance(prompt, Finding) or file.with_name(_PROMPT_FILE).is_symlink():
+        raise InvalidInput(f"there is no {_PROMPT_FILE} beside it that can be read")
+    named: dict[str, object] = {"name": file.parent.name}
+    return Frontmatter(body=prompt, fields={**named, **fields}, is_there=True)
+
+
+def _subagent(fields: Fields, file: Path, part_location: PartLocation) -> Subagent:
+    model = fields.text("model")
+    return Subagent(
+        name=_name(fields, file, part_location),
+        description=_description(fields),
+        prompt=fields.frontmatter.body.strip(),
+        tools=_tools(fields),
+        disallowed_tools=_renamed(fields.words("disallowedTools") or ()),
+        model=None if model in ("", "inherit") else model,
+        effort=fields.choice("effort", _EFFORTS),
+        permission_mode=_mode(fields),
+        max_turns=fields.count("maxTurns"),
+        max_cost_usd=_cost(fields),
+        skills=fields.words("skills") or (),
+        mcp_servers=_servers(fields),
+        hooks=fields.mapping("hooks"),
+        memory=fields.choice("memory", _MEMORIES),
+        is_background=fields.flag("background"),
+        isolation="worktree" if fields.choice("isolation", _ISOLATIONS) == "worktree" else "shared",
+        initial_prompt=fields.text("initialPrompt"),
+        color=fields.text("color") or None,
+        scope=part_location.scope,
+        file=str(file),
+        extra=fields.extra(),
+    )
+
+
+def _name(fields: Fields, file: Path, part_location: PartLocation) -> str:
+    name = " ".join(fields.text("name").split())[:MAX_NAME]
+    if not name:
+        fields.warn(f"has no name: called {file.stem}, as its file", fix="give it a `name`")
+    elif ":" in name:
+        fields.warn(f"the name {name} has a colon, which is for plugins", "name", "use a hyphen")
+    name = name or file.stem
+    return name if part_location.plugin is None else f"{part_location.plugin}:{name}"
+
+
+def _description(fields: Fields) -> str:
+    description = fields.text("description")
+    if not description:
+        what = "has no description, so that nobody knows when to call it: its first lines stand in"
+        fields.warn(what, fix="say when to call it")
+    return description or first_paragraph(fields.frontmatter.body)
+
+
+def _tools(fields: Fields) -> tuple[str, ...] | None:
+    """`allowedTools` is what some write; `*` is all that the parent has."""
+    key = "allowedTools" if fields.value("tools") is None else "tools"
+    wanted = fields.words(key)
+    if wanted is None and fields.value(key) is not None:
+        fields.warn("it has no tools at all, as it was to have some only", key)
+        return ()
+    return None if wanted is None or "*" in wanted else _renamed(wanted)
+
+
+def _renamed(tools: Sequence[str]) -> tuple[str, ...]:
+    """`Task` is what `Agent` was called before."""
+    return tuple(
+        f"Agent{tool[4:]}" if tool == "Task" or tool.startswith("Task(") else tool for tool in tools
+    )
+
+
+def _mode(fields: Fields) -> str | None:
+    written = fields.text("permissionMode")
+    try:
+        return parse_mode(written) if written else None
+    except InvalidInput as error:
+        return fields.wrong("permissionMode", f"is wrong: {error}", None)
+
+
+def _cost(fields: Fields) -> str | None:
+    written = fields.text("maxCostUsd")
+    try:
+        is_amount = not written or (Decimal(written).is_finite() and Decimal(written) > 0)
+    except InvalidOperation:
+        is_amount = False
+    if is_amount:
+        return written or None
+    return fields.wrong("maxCostUsd", "must be an amount above 0", None)
+
+
+def _servers(fields: Fields) -> tuple[object, ...]:
+    """Names and servers of its own, in a list; or, as in `.mcp.json`, servers by name."""
+    value = fields.value("mcpServers")
+    if isinstance(value, list):
+        return tuple(cast("list[object]", value))
+    if isinstance(value, dict):
+        servers = cast("dict[str, object]", value)
+        return tuple({name: server} for name, server in servers.items())
+    return fields.words("mcpServers") or ()

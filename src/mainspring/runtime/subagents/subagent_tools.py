@@ -1,0 +1,319 @@
+"""The tools by which an agent works with subagents: call one, send it a message, stop it, merge
+or discard its worktree. A tool that a thread may not use is not shown to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from mainspring.core.errors import ToolEnvironmentError
+from mainspring.core.model import ToolSpec
+from mainspring.core.tool import Call, Tool, ToolResult, Traits
+from mainspring.harness.state.thread_tree import ThreadNode
+from mainspring.runtime.agent import Agent
+from mainspring.runtime.session.toolbox import ClosedWorktree
+from mainspring.runtime.subagents.delegation import (
+    DELEGATION_TRAITS,
+    DelegationRequest,
+    agent_input_schema,
+    delegate,
+    find_agent,
+    limit_reached,
+    refuse,
+)
+from mainspring.runtime.subagents.subagent import GENERAL, Subagent
+from mainspring.runtime.subagents.supervisor import SubagentSupervisor
+from mainspring.runtime.subagents.thread_factory import FORK
+from mainspring.runtime.subagents.thread_worktrees import ThreadWorktrees, join_paths
+
+_CLOSE_TRAITS = Traits(in_doubt="retry", on_interrupt="block")
+_UNKNOWN_PATHS = (".",)
+"""What is judged when nobody has looked: the whole workspace."""
+_MAX_SHOWN_PATHS = 200
+
+
+def close_worktree_tool(supervisor: SubagentSupervisor, node: ThreadNode) -> Tool:
+    closing = _CloseWorktree(supervisor, node)
+    return Tool(
+        spec=_CLOSE_SPEC,
+        run=closing.run,
+        traits=lambda _: _CLOSE_TRAITS,
+        invalid=_close_input_error,
+        objection=closing.objection,
+        normalize_input=closing.judged,
+        preview=closing.preview,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _CloseWorktree:
+    supervisor: SubagentSupervisor
+    node: ThreadNode
+    """Who closes."""
+
+    @property
+    def worktrees(self) -> ThreadWorktrees:
+        return self.supervisor.worktrees
+
+    async def run(self, call: Call) -> ToolResult:
+        to = find_agent(self.supervisor, self.node, call.input)
+        if isinstance(to, ToolResult):
+            return to
+        if self.supervisor.is_live(to.id) or self.supervisor.has_others_below(to):
+            return refuse(f"{to.name} {to.id} is still at work: wait for it, or stop_agent.")
+        is_merge, judged = _is_merge(call.input), self.worktrees.changed.get(to.id, ())
+        try:
+            if is_merge and judged != await self.worktrees.changed_paths(to):
+                return refuse("What is in it has changed meanwhile: call close_worktree again.")
+            return _closed_result(to, await self.worktrees.close(to, merge=is_merge))
+        except ToolEnvironmentError as error:
+            return refuse(str(error))
+
+    async def objection(self, call: Call) -> str | None:
+        """None; but what is judged next has to be looked up."""
+        try:
+            await self._changed_paths(call.input)
+        except ToolEnvironmentError as error:
+            return str(error)
+        return None
+
+    def judged(self, given: Mapping[str, object]) -> Mapping[str, object]:
+        to = find_agent(self.supervisor, self.node, given)
+        if isinstance(to, ToolResult) or not _is_merge(given):
+            return given
+        return {**given, "paths": [*self.worktrees.changed.get(to.id, _UNKNOWN_PATHS)]}
+
+    async def preview(self, call: Call) -> str | None:
+        try:
+            changed = await self._changed_paths(call.input)
+        except ToolEnvironmentError as error:
+            return str(error)
+        return (
+            f"Merge into the workspace: {join_paths(changed, _MAX_SHOWN_PATHS)}"
+            if changed
+            else None
+        )
+
+    async def _changed_paths(self, given: Mapping[str, object]) -> tuple[str, ...]:
+        to = find_agent(self.supervisor, self.node, given)
+        if isinstance(to, ToolResult) or not _is_merge(given):
+            return ()
+        return await self.worktrees.changed_paths(to)
+
+
+def _is_merge(given: Mapping[str, object]) -> bool:
+    return given.get("action") != "discard"
+
+
+def _close_input_error(given: Mapping[str, object]) -> str | None:
+    if given.get("action") not in ("merge", "discard"):
+        return "The input is not valid:\n- action: merge or discard"
+    return None
+
+
+def _closed_result(to: ThreadNode, closed_worktree: ClosedWorktree | None) -> ToolResult:
+    if closed_worktree is None:
+        return refuse(f"{to.name} {to.id} has no worktree that is open.")
+    match closed_worktree.outcome:
+        case "merged":
+            return ToolResult.text(f"Merged into the workspace, as {closed_worktree.commit}.")
+        case "discarded":
+            return ToolResult.text(
+                f"Discarded{f': {closed_worktree.reason}' if closed_worktree.reason else ''}."
+            )
+        case "kept":
+            return refuse(
+                f"Not merged, and nothing was changed: {closed_worktree.reason} "
+                "When what is in the way is"
+                " out of the way, close it again: commit what is uncommitted; what conflicts, merge"
+                " yourself with git. Or discard it."
+            )
+
+
+_CLOSE_SPEC = ToolSpec(
+    name="close_worktree",
+    description=(
+        "Close the git worktree of a subagent that you have called and that has ended: merge what"
+        " it changed into the workspace's branch, or discard all of it. If it cannot be merged, you"
+        " are told why, and nothing is lost."
+    ),
+    input_schema=agent_input_schema({"action": {"type": "string", "enum": ["merge", "discard"]}}),
+)
+
+
+_MESSAGE_TRAITS = Traits(concurrent=True, in_doubt="report")
+_MAX_DESCRIPTIONS = 24_000
+"""Characters, of all types together: they are in every request."""
+_SHORTEST = 40
+_ISOLATION: Mapping[str, object] = {
+    "type": "string",
+    "enum": ["shared", "worktree"],
+    "description": (
+        "worktree: in a git worktree of its own, which begins with the last commit; you merge it"
+        " afterwards."
+    ),
+}
+
+
+def subagent_tools(supervisor: SubagentSupervisor, node: ThreadNode, agent: Agent) -> list[Tool]:
+    """What a thread may do with others; nothing, if there are none for it."""
+    is_deep = node.depth >= supervisor.main_agent.max_depth
+    is_too_deep = is_deep and node.name != FORK  # whose tools are its parent's
+    if not agent.subagents or is_too_deep:
+        return []
+    tools = [
+        _agent_tool(supervisor, node, agent.subagents),
+        _send_message_tool(supervisor, node),
+        _stop_tool(supervisor, node),
+    ]
+    return (
+        [*tools, close_worktree_tool(supervisor, node)] if supervisor.worktrees.worktrees else tools
+    )
+
+
+def _delegation_request(
+    given: Mapping[str, object], kinds: Mapping[str, Subagent]
+) -> DelegationRequest:
+    name = str(given.get("subagent_type") or _default_type(kinds))
+    kind = kinds.get(name)
+    isolation = given.get("isolation") or (kind.isolation if kind is not None else "shared")
+    return DelegationRequest(
+        kind=name,
+        description=str(given.get("description", "")),
+        prompt=str(given.get("prompt", "")),
+        model=str(given["model"]) if given.get("model") else None,
+        is_background=bool(given.get("run_in_background", kind is not None and kind.is_background)),
+        is_in_worktree=isolation == "worktree",
+    )
+
+
+def _agent_tool(
+    supervisor: SubagentSupervisor, node: ThreadNode, subagents: Sequence[Subagent]
+) -> Tool:
+    kinds = {subagent.name: subagent for subagent in subagents}
+
+    async def run(call: Call) -> ToolResult:
+        return await delegate(supervisor, node, call, _delegation_request(call.input, kinds))
+
+    return Tool(
+        spec=_agent_spec(
+            kinds,
+            is_fork_shown=node.depth == 0,
+            has_worktrees=supervisor.worktrees.worktrees is not None,
+        ),
+        run=run,
+        traits=lambda _: DELEGATION_TRAITS,
+        invalid=lambda given: _agent_input_error(given, kinds),
+    )
+
+
+def _default_type(kinds: Mapping[str, Subagent]) -> str:
+    return GENERAL.name if GENERAL.name in kinds else next(iter(kinds))
+
+
+def _agent_input_error(given: Mapping[str, object], kinds: Mapping[str, Subagent]) -> str | None:
+    prompt, kind = given.get("prompt"), given.get("subagent_type")
+    if not isinstance(prompt, str) or not prompt.strip():
+        return "The input is not valid:\n- prompt: missing: the subagent knows nothing else"
+    if kind is not None and kind not in (*kinds, FORK):
+        known = ", ".join((*kinds, FORK))
+        return f"The input is not valid:\n- subagent_type: there is no {kind}; there are {known}"
+    if given.get("isolation") not in (None, "shared", "worktree"):
+        return "The input is not valid:\n- isolation: shared or worktree"
+    return None
+
+
+def _agent_spec(
+    kinds: Mapping[str, Subagent], *, is_fork_shown: bool, has_worktrees: bool
+) -> ToolSpec:
+    limit = _longest(kind.description for kind in kinds.values())
+    listed = "\n".join(f"- {kind.name}: {_cut(kind.description, limit)}" for kind in kinds.values())
+    names = [*kinds, FORK] if is_fork_shown else [*kinds]
+    fork = (
+        f"\n- {FORK}: yourself, with all that you have read and said so far, for work that needs"
+        " what you know. Give it the task only."
+        if is_fork_shown
+        else ""
+    )
+    return ToolSpec(
+        name="agent",
+        description=(
+            "Have a subagent do a piece of work. It begins with nothing but your prompt, and you"
+            " get nothing of what it does but its last message: say all that it needs to know, and"
+            " what you want back. Calls in one turn run at the same time: give independent work to"
+            f" several at once.\n\nTypes:\n{listed}{fork}"
+        ),
+        input_schema={
+            "type": "object",
+            "properties": {
+                "description": {"type": "string", "description": "The task in 3 to 5 words."},
+                "prompt": {"type": "string", "description": "The task, complete."},
+                "subagent_type": {"type": "string", "enum": names},
+                "model": {"type": "string", "description": "Another model than its own."},
+                "run_in_background": {
+                    "type": "boolean",
+                    "description": "Do not wait: its answer comes as a message.",
+                },
+                **({"isolation": _ISOLATION} if has_worktrees else {}),
+            },
+            "required": ["description", "prompt"],
+            "additionalProperties": False,
+        },
+    )
+
+
+def _longest(described: Iterable[str]) -> int:
+    """How long a description may be, so that all of them together are not too much."""
+    lengths = [len(text) for text in described]
+    limit = max(lengths, default=0)
+    while sum(min(length, limit) for length in lengths) > _MAX_DESCRIPTIONS and limit > _SHORTEST:
+        limit = limit * 9 // 10
+    return limit
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit].rstrip()}…"
+
+
+def _send_message_tool(supervisor: SubagentSupervisor, node: ThreadNode) -> Tool:
+    async def run(call: Call) -> ToolResult:
+        to = find_agent(supervisor, node, call.input)
+        if isinstance(to, ToolResult):
+            return to
+        if supervisor.is_full and not supervisor.is_live(to.id):  # it would be woken
+            return limit_reached(supervisor)
+        supervisor.send(node, to, str(call.input.get("message", "")))
+        return ToolResult.text(f"Sent. {to.name} {to.id} reads it when it has finished its turn.")
+
+    return Tool(
+        spec=ToolSpec(
+            name="send_message",
+            description=(
+                "Send a message to a subagent that you have called: more to know, another task. One"
+                " that has ended begins again where it stopped. Its answer comes as a message."
+            ),
+            input_schema=agent_input_schema({"message": {"type": "string"}}),
+        ),
+        run=run,
+        traits=lambda _: _MESSAGE_TRAITS,
+    )
+
+
+def _stop_tool(supervisor: SubagentSupervisor, node: ThreadNode) -> Tool:
+    async def run(call: Call) -> ToolResult:
+        to = find_agent(supervisor, node, call.input)
+        if isinstance(to, ToolResult):
+            return to
+        await supervisor.stop(to, node)
+        return ToolResult.text(f"{to.name} {to.id} has stopped. send_message would wake it again.")
+
+    return Tool(
+        spec=ToolSpec(
+            name="stop_agent",
+            description="End a subagent that you have called, with all that it has called.",
+            input_schema=agent_input_schema({}),
+        ),
+        run=run,
+        traits=lambda _: _MESSAGE_TRAITS,
+    )

@@ -1,0 +1,39 @@
+"""What a subagent's run came to, in words for who has called it."""
+
+from __future__ import annotations
+
+from mainspring.core.tool import ToolResult
+from mainspring.harness.state.thread_tree import ThreadNode
+
+_STOP_REASONS = {
+    "max_turns": "it has used all its turns",
+    "budget_reached": "its budget is used up",
+    "interrupted_streaming": "somebody has stopped it",
+    "interrupted_tools": "somebody has stopped it",
+    "prompt_too_long": "its context is full",
+    "output_truncated": "its answer was cut off",
+    "model_error": "its model failed",
+    "loop_detected": "it did the same again and again",
+    "refusal": "its model refused",
+    "stop_hook_prevented": "a hook has stopped it",
+    "hook_stopped": "a hook has stopped it",
+    "recovery_exhausted": "it could not be woken again",
+}
+
+
+def report_text(node: ThreadNode, note: str = "") -> str:
+    """Its last words, how to reach it again, and what else there is to know."""
+    thread = node.thread
+    words = thread.transcript.last_words().strip() or "(it said nothing)"
+    why = _STOP_REASONS.get(thread.last_reason or "")
+    ended = f"[It did not finish: {why}. What it said last:]\n{words}" if why else words
+    spent = node.spend_account.spending
+    cost = f", {spent.cost_usd:.4f} US dollars" if spent.cost_usd else ""
+    told = f"{ended}\n\n[{node.name} {node.id}: {spent.turns} turns{cost}]"
+    return f"{told}\n{note}" if note else told
+
+
+def report_result(node: ThreadNode, note: str = "") -> ToolResult:
+    is_done = node.thread.last_reason == "completed"
+    told = report_text(node, note)
+    return ToolResult.text(told, ok=is_done, error=None if is_done else "failed")

@@ -1,0 +1,145 @@
+"""Where threads work that work apart: a git worktree for each, until somebody closes it.
+
+What is true of them is in the log and on the disk; what is kept here is what was looked up last.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mainspring.core.envelope import KnownPayload
+from mainspring.core.errors import ToolEnvironmentError
+from mainspring.core.events import ThreadCreated
+from mainspring.core.facts import WorktreeClosed, WorktreeOpened
+from mainspring.harness.state.thread_tree import ThreadNode
+from mainspring.runtime.session.toolbox import ClosedWorktree, Worktree, Worktrees
+
+_MAX_NAMED_PATHS = 20
+
+
+@dataclass(slots=True, kw_only=True)
+class ThreadWorktrees:
+    worktrees: Worktrees | None
+    """`None`: nobody can work apart here."""
+    session_id: str
+    note: Callable[[str, KnownPayload], None]
+    """Puts a fact into the log of a thread."""
+    changed: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """By thread: what differs in its worktree from what it began with."""
+
+    async def open_for(
+        self, birth: ThreadCreated, *, is_within: bool
+    ) -> tuple[WorktreeOpened, ...]:
+        """A worktree, if a thread that is to be born wants one; the same one if it is asked again.
+        `is_within`: whoever calls it works in one.
+
+        Raises:
+            HandsError: it cannot have one.
+        """
+        if birth.isolation != "worktree":
+            return ()
+        if self.worktrees is None:
+            raise ToolEnvironmentError(
+                "There are no worktrees here: call it with the isolation shared."
+            )
+        if is_within:
+            raise ToolEnvironmentError(
+                "You work in a worktree yourself, and there are none of those: call it with the"
+                " isolation shared, to work where you do."
+            )
+        opened = await self.worktrees.open(_worktree_name(birth, self.session_id))
+        return (WorktreeOpened(path=str(opened.path), branch=opened.branch, commit=opened.commit),)
+
+    async def reopen(self, node: ThreadNode, *, is_within: bool) -> None:
+        """One that was closed is opened anew for a thread that goes on.
+
+        Raises: HandsError.
+        """
+        if node.worktree is None and node.created_event is not None:
+            for opened in await self.open_for(node.created_event, is_within=is_within):
+                self.note(node.id, opened)
+
+    async def changed_paths(self, node: ThreadNode) -> tuple[str, ...]:
+        """Paths in the workspace that would change if its worktree were merged.
+
+        Raises: HandsError.
+        """
+        if self.worktrees is None or node.worktree is None:
+            return ()
+        self.changed[node.id] = tuple(await self.worktrees.changes(_worktree(node.worktree)))
+        return self.changed[node.id]
+
+    async def discard_if_unchanged(self, node: ThreadNode) -> None:
+        """After a run: a worktree in which nothing was changed is not kept."""
+        try:
+            if not await self.changed_paths(node):
+                await self.close(node, merge=False)
+        except ToolEnvironmentError:
+            self.changed.pop(node.id, None)  # whoever wants to close it is told what is wrong
+
+    async def close(self, node: ThreadNode, *, merge: bool) -> ClosedWorktree | None:
+        """Bring what was done into the workspace, or throw it away; `None`: it has no worktree.
+
+        Raises: HandsError.
+        """
+        opened, birth = node.worktree, node.created_event
+        if self.worktrees is None or opened is None or birth is None:
+            return None
+        message = birth.description or f"Work of {birth.agent_name}"
+        closed = await self.worktrees.close(_worktree(opened), merge=merge, message=message)
+        self.note(
+            node.id,
+            WorktreeClosed(
+                path=opened.path,
+                outcome=closed.outcome,
+                commit=closed.commit,
+                reason=closed.reason,
+            ),
+        )
+        self.changed.pop(node.id, None)
+        return closed
+
+    def describe(self, node: ThreadNode) -> str:
+        """What whoever has called a thread is told of its worktree."""
+        if node.worktree is None:
+            return ""
+        what = _change_summary(self.changed.get(node.id, ()))
+        return f"[worktree {node.worktree.branch}{what}. close_worktree merges or discards it.]"
+
+
+def join_paths(paths: tuple[str, ...], most: int = _MAX_NAMED_PATHS) -> str:
+    more = len(paths) - most
+    return ", ".join((*paths[:most], *([f"and {more} more"] if more > 0 else ())))
+
+
+def with_worktree_note(prompt: str, lodging: Sequence[WorktreeOpened]) -> str:
+    """A task, for whoever works apart; a fork would take what it was told before for true."""
+    notes = [
+        f"[From here on you work in {item.path}: a git worktree of your own, which began with the"
+        f" last commit, {item.commit[:12]}. Leave what you do there, uncommitted: whoever has"
+        " called you merges it.]"
+        for item in lodging
+    ]
+    return "\n\n".join((prompt, *notes))
+
+
+def _change_summary(changed: tuple[str, ...]) -> str:
+    if not changed:
+        return ""
+    files = "1 file" if len(changed) == 1 else f"{len(changed)} files"
+    return f": {files} changed: {join_paths(changed)}"
+
+
+def _worktree_name(birth: ThreadCreated, session_id: str) -> str:
+    """The same for a thread whenever it is asked; a fork of the session has the same threads."""
+    kind = re.sub(r"[^A-Za-z0-9]+", "-", birth.agent_name or "").strip("-")[:40] or "agent"
+    whole = f"{session_id}/{birth.session_thread_id}"
+    return f"{kind}-{hashlib.sha256(whole.encode()).hexdigest()[:12]}"
+
+
+def _worktree(opened: WorktreeOpened) -> Worktree:
+    return Worktree(path=Path(opened.path), branch=opened.branch, commit=opened.commit)

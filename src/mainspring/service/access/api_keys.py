@@ -1,0 +1,323 @@
+"""API keys: made, listed, revoked, and told apart. A secret is shown once and never kept.
+
+What is kept is its SHA-256. A slow hash would protect secrets that people think up; ours are 256
+random bits, which no speed of hashing helps to guess, and a slow one would burden every request.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+from msgspec.structs import asdict, replace
+
+from mainspring.core import clock as clocks
+from mainspring.core.clock import Clock
+from mainspring.core.errors import AlreadyExists, Forbidden, InvalidInput, NotFound, Unauthenticated
+from mainspring.core.ids import AgentId, EnvironmentId, GrantedId
+from mainspring.log.records import Put, RecordQuery, Records
+from mainspring.service.access.principal import Principal, Role
+from mainspring.service.access.tenants import (
+    ROOT_TENANT,
+    CreateTenant,
+    PerMinute,
+    Tenants,
+    Usd,
+    check_usd,
+)
+from mainspring.service.storage.pagination import Page
+from mainspring.service.storage.repository import IndexColumns, ListQuery, Repository
+
+PREFIX = "msk_"
+KIND = "api_key"
+MIN_CHOSEN_SECRET = 32
+_MIN_DISTINCT_CHARS = 12
+MAX_SECRET = 512
+LAST_USED_INTERVAL = timedelta(hours=1)
+ADMIN_KEY_VARIABLE = "MAINSPRING_ADMIN_KEY"
+
+Name = Annotated[str, Meta(min_length=1, max_length=256)]
+_ID_LENGTH = Meta(min_length=1, max_length=256)
+
+
+class Key(Struct, frozen=True, kw_only=True):
+    id: str
+    tenant_id: str
+    name: str
+    role: Role
+    created_at: datetime
+    created_by: str
+    """The id of the key that made it, `cli`, or what else did."""
+    agent_id: str | None = None
+    """The only agent that it is for."""
+    grants: tuple[str, ...] = ()
+    """With an agent: vaults, memory stores, files, skills and self-hosted environments that it may
+    give to sessions, by their ids."""
+    environment_id: str | None = None
+    """The only environment whose work it does: the key of a self-hosted worker."""
+    lent_to: str | None = None
+    """The agent that has it: all that is asked with it counts as asked by an agent."""
+    requests_per_minute: int | None = None
+    daily_budget_usd: Usd | None = None
+    """What the sessions that it makes may cost from midnight to midnight, UTC."""
+    expires_at: datetime | None = None
+    last_used_at: datetime | None = None
+    """To the hour."""
+    revoked_at: datetime | None = None
+    type: Literal["api_key"] = "api_key"
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether it may do less than its role says."""
+        narrowed = (self.agent_id, self.environment_id, self.lent_to)
+        limited = (self.requests_per_minute, self.daily_budget_usd)
+        return any(item is not None for item in (*narrowed, *limited))
+
+
+class NewKey(Key, frozen=True, kw_only=True):
+    """The answer to whoever made it, and nobody else."""
+
+    key: str
+
+
+class CreateKey(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: Name
+    role: Role = "user"
+    agent_id: Annotated[AgentId, _ID_LENGTH] | None = None
+    grants: Annotated[tuple[Annotated[GrantedId, _ID_LENGTH], ...], Meta(max_length=256)] = ()
+    environment_id: Annotated[EnvironmentId, _ID_LENGTH] | None = None
+    lent_to: Annotated[AgentId, _ID_LENGTH] | None = None
+    requests_per_minute: PerMinute | None = None
+    daily_budget_usd: Usd | None = None
+    expires_at: Annotated[datetime, Meta(tz=True)] | None = None
+
+
+class _StoredKey(Struct, frozen=True, kw_only=True):
+    """As it is stored."""
+
+    key: Key
+    digest: str
+    """SHA-256 of the secret, all of it; the id has the first half, so that it is found by it."""
+
+    @property
+    def id(self) -> str:
+        return self.key.id
+
+
+class Keys:
+    def __init__(
+        self,
+        records: Records,
+        *,
+        clock: Clock = clocks.now,
+        new_secret: Callable[[], str] = lambda: PREFIX + secrets.token_urlsafe(32),
+    ) -> None:
+        self._repository = Repository(
+            records, KIND, _StoredKey, columns=_index_columns, clock=clock
+        )
+        self._clock = clock
+        self._new_secret = new_secret
+
+    async def create(self, who: Principal, asked: CreateKey) -> NewKey:
+        """A key of the same tenant, for what whoever makes it may do itself and no more.
+
+        Raises: Forbidden, InvalidInput.
+        """
+        who.require_human()
+        who.require("admin")
+        await self._check_creator(who, asked)
+        self._check(asked)
+        secret = self._new_secret()
+        kept = self._new_key(who.tenant, asked, secret, created_by=who.key_id)
+        await self._repository.put(who.tenant, kept)
+        return NewKey(**asdict(kept.key), key=secret)
+
+    async def get(self, tenant: str, key_id: str) -> Key:
+        """Raises: NotFound."""
+        return (await self._repository.get(tenant, key_id)).key
+
+    async def page(self, tenant: str, list_query: ListQuery) -> Page[Key]:
+        found = await self._repository.page(tenant, list_query)
+        return Page(data=[kept.key for kept in found.data], next_page=found.next_page)
+
+    async def revoke(self, tenant: str, key_id: str) -> Key:
+        """For good, within seconds on every machine. A key may revoke itself.
+
+        Raises: NotFound.
+        """
+
+        def change(stored_key: _StoredKey) -> _StoredKey:
+            moment = stored_key.key.revoked_at or self._clock()
+            return replace(stored_key, key=replace(stored_key.key, revoked_at=moment))
+
+        return (await self._repository.update(tenant, key_id, change)).key
+
+    async def find_any_tenant(self, id_or_secret: str) -> Key:
+        """Of any tenant, for the operator of the machine: by its id, or by the key itself.
+
+        Raises: NotFound.
+        """
+        is_id = id_or_secret.startswith(f"{_ID_PREFIX}_")
+        key_id = id_or_secret if is_id else _id_of(digest_of(id_or_secret))
+        return self._repository.read(await self._repository.records.get(KIND, key_id)).key
+
+    async def find(self, digest: str) -> Key:
+        """The key with a secret of this SHA-256, one that holds or did once.
+
+        Raises: Unauthenticated.
+        """
+        try:
+            record = await self._repository.records.get(KIND, _id_of(digest))
+        except NotFound:
+            raise Unauthenticated("no such API key") from None
+        kept = self._repository.read(record)
+        if not hmac.compare_digest(kept.digest, digest) or kept.key.tenant_id != record.tenant:
+            raise Unauthenticated("no such API key")
+        return kept.key
+
+    async def note_use(self, key: Key) -> None:
+        """To the hour: a write for every request would cost more than anybody wants to know."""
+        now = self._clock()
+        if key.last_used_at is None or now - key.last_used_at >= LAST_USED_INTERVAL:
+            await self._repository.update(
+                key.tenant_id,
+                key.id,
+                lambda kept: replace(kept, key=replace(kept.key, last_used_at=now)),
+            )
+
+    def first_key_change(self, secret: str) -> Put:
+        """The change that makes an administrator's key of the root tenant with this secret."""
+        asked = CreateKey(name="first administrator", role="admin")
+        return self._repository.put_change(
+            ROOT_TENANT, self._new_key(ROOT_TENANT, asked, secret, created_by="serve")
+        )
+
+    async def set_admin_secret(self, secret: str) -> None:
+        """Have a secret that somebody chose as the administrator's; the one before it is revoked.
+
+        Raises: InvalidInput: it is too easily guessed, or was revoked.
+        """
+        _check_chosen_secret(secret)
+        asked = CreateKey(name=ADMIN_KEY_VARIABLE, role="admin")
+        kept = self._new_key(ROOT_TENANT, asked, secret, created_by=ADMIN_KEY_VARIABLE)
+        try:
+            await self._repository.put(ROOT_TENANT, kept)
+        except AlreadyExists:
+            if (await self.get(ROOT_TENANT, kept.id)).revoked_at is not None:
+                raise InvalidInput(
+                    f"{ADMIN_KEY_VARIABLE}: it was revoked; choose another"
+                ) from None
+        listing = ListQuery(label=ADMIN_KEY_VARIABLE, limit=1000)
+        for former in (await self._repository.page(ROOT_TENANT, listing)).data:
+            if former.id != kept.id:
+                await self.revoke(ROOT_TENANT, former.id)
+
+    async def has_any(self) -> bool:
+        """Whether there ever was a key."""
+        return await self._repository.records.count(RecordQuery(kind=KIND)) > 0
+
+    def new_secret(self) -> str:
+        return self._new_secret()
+
+    def _new_key(
+        self, tenant: str, asked: CreateKey, secret: str, *, created_by: str
+    ) -> _StoredKey:
+        digest = digest_of(secret)
+        key = Key(
+            id=_id_of(digest),
+            tenant_id=tenant,
+            created_at=self._clock(),
+            created_by=created_by,
+            **asdict(asked),
+        )
+        return _StoredKey(key=key, digest=digest)
+
+    def _check(self, asked: CreateKey) -> None:
+        check_usd("daily_budget_usd", asked.daily_budget_usd)
+        expires = asked.expires_at
+        if expires is not None and expires <= self._clock():
+            raise InvalidInput("expires_at: that has passed already")
+        if asked.environment_id is not None and asked.agent_id is not None:
+            raise InvalidInput("agent_id: a key is for an agent or for an environment, not both")
+        if asked.grants and asked.agent_id is None:
+            raise InvalidInput("grants: only a key for one agent needs them")
+        if asked.environment_id is not None and asked.role not in ("viewer", "user"):
+            raise InvalidInput("role: the key of a worker is a viewer's or a user's")
+
+    async def _check_creator(self, who: Principal, asked: CreateKey) -> None:
+        """Raises: Forbidden: it would be mightier than the one that makes it."""
+        if who.agent_id is not None or who.environment_id is not None:
+            raise Forbidden("a key for one agent or environment makes no others")
+        if not who.key_id.startswith(f"{_ID_PREFIX}_"):
+            return  # the operator of the machine, or a person that an issuer vouches for
+        maker = await self.get(who.tenant, who.key_id)
+        if maker.is_narrow:
+            raise Forbidden(f"the key {maker.name!r} is limited, so it makes no others")
+        if maker.expires_at is not None and (
+            asked.expires_at is None or asked.expires_at > maker.expires_at
+        ):
+            raise Forbidden(f"expires_at: at {maker.expires_at} at the latest, as the key itself")
+
+
+async def ensure_first_key(
+    records: Records, *, adopted: str | None = None, clock: Clock = clocks.now
+) -> str | None:
+    """Make the root tenant and an administrator's key, if there is none; the secret, if one was
+    made here: show it, as nobody can ever again. With `adopted`, that is the key.
+
+    Raises: InvalidInput: `adopted` is too easily guessed.
+    """
+    keys, tenants = Keys(records, clock=clock), Tenants(records, clock=clock)
+    if adopted is not None:
+        _check_chosen_secret(adopted)
+        await tenants.ensure_root()
+        await keys.set_admin_secret(adopted)
+        return None
+    if await keys.has_any():
+        return None
+    secret = keys.new_secret()
+    first = keys.first_key_change(secret)
+    try:  # in one, so that of two that start at once only one makes a key
+        await records.write(tenants.create_change(CreateTenant(id=ROOT_TENANT)), first)
+    except AlreadyExists:
+        if await keys.has_any():
+            return None
+        await records.write(first)
+    return secret
+
+
+def digest_of(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+_ID_PREFIX = "key"
+
+
+def _id_of(digest: str) -> str:
+    """Found by it without a second index, whoever chose the secret. 128 bits of the digest tell
+    nothing of a secret that cannot be guessed."""
+    return f"{_ID_PREFIX}_{digest[:32]}"
+
+
+def _check_chosen_secret(secret: str) -> None:
+    is_plain = secret.isascii() and secret.isprintable() and " " not in secret and "," not in secret
+    if not is_plain or len(secret) > MAX_SECRET:
+        raise InvalidInput(f"{ADMIN_KEY_VARIABLE}: letters, digits and signs, without spaces")
+    if len(secret) < MIN_CHOSEN_SECRET or len(set(secret)) < _MIN_DISTINCT_CHARS:
+        weak = InvalidInput(
+            f"{ADMIN_KEY_VARIABLE}: {MIN_CHOSEN_SECRET} random characters at least; "
+            "this is guessed easily"
+        )
+        weak.add_note("openssl rand -hex 32")
+        raise weak
+
+
+def _index_columns(stored_key: _StoredKey) -> IndexColumns:
+    return IndexColumns(
+        label=stored_key.key.created_by, is_archived=stored_key.key.revoked_at is not None
+    )

@@ -1,0 +1,150 @@
+"""Daily budgets of keys, agents and tenants, over all workers: the harness's ledger on counters.
+
+A call's highest cost is set aside before it and replaced by what it cost after it. What a crash
+leaves set aside stays counted until the day ends (UTC): nobody knows what that call cost, and the
+session's own log counts it in full as well.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, timedelta
+from decimal import ROUND_CEILING, Decimal
+
+from mainspring.core import clock as clocks
+from mainspring.core.clock import Clock
+from mainspring.core.errors import NotFound
+from mainspring.core.lru_cache import LruCache
+from mainspring.harness.budget import Budget, Charge, Payer, SpendRate
+from mainspring.log.records import Records
+from mainspring.service.access.api_keys import Keys
+from mainspring.service.access.tenants import Tenants
+from mainspring.service.storage.ttl_cache import TtlCache
+
+LIMIT_SECONDS = 5.0
+"""How long a changed budget may not be known yet."""
+KEPT_DAYS = 90
+_MAX_OPEN = 100_000
+"""Calls under way; those that were cut off are never settled, and go in time."""
+_MICRO = Decimal(1_000_000)
+_ANY_NAME = "*"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OpenReservation:
+    """A call under way."""
+
+    day: date
+    charge: Charge
+    micros: int
+    """Set aside; 0 if nobody who pays for it has a limit."""
+
+
+class DailyBudgetLedger:
+    """One for each process, over the counters of the store. `Charge.user` is the id of a key."""
+
+    def __init__(
+        self,
+        records: Records,
+        *,
+        clock: Clock = clocks.now,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._records = records
+        self._keys = Keys(records, clock=clock)
+        self._tenants = Tenants(records, clock=clock)
+        self._clock = clock
+        self._limits = TtlCache(self._look, seconds=LIMIT_SECONDS, monotonic=monotonic)
+        self._open: LruCache[str, _OpenReservation] = LruCache(_MAX_OPEN)
+
+    def budget(self, tenant: str, key_id: str, *, rate: SpendRate | None = None) -> Budget:
+        """For the sessions that this key has made: it pays, and so do its tenant and the agent."""
+        return Budget(ledger=self, rate=rate, user=key_id, tenant=tenant)
+
+    async def reserve(self, charge: Charge) -> str | None:
+        if charge.reservation_id in self._open:
+            return None
+        day = self._clock().date()
+        tenant = charge.tenant or ""
+        limits = [await self.limit_usd(tenant, payer, name) for payer, name in charge.payers()]
+        if all(limit is None for limit in limits):  # nothing to ask: counted when it is settled
+            self._open.put(
+                charge.reservation_id, _OpenReservation(day=day, charge=charge, micros=0)
+            )
+            return None
+        micros = _micros(charge.cost_usd)
+        totals = await self._add(day, charge, micros)
+        for (payer, name), limit, total in zip(charge.payers(), limits, totals, strict=True):
+            if limit is not None and total > _micros(limit):
+                await self._add(day, charge, -micros)
+                return _refusal(payer, name, limit, total - micros, charge.cost_usd)
+        self._open.put(
+            charge.reservation_id, _OpenReservation(day=day, charge=charge, micros=micros)
+        )
+        return None
+
+    async def settle(self, reservation_id: str, cost_usd: Decimal) -> None:
+        found = self._open.pop(reservation_id)
+        if found is not None and (change := _micros(cost_usd) - found.micros):
+            await self._add(found.day, found.charge, change)
+
+    async def spent_usd(self, tenant: str, payer: Payer, name: str) -> Decimal:
+        """Spent and set aside today."""
+        [micros] = await self._records.tally([(_counter(self._today, tenant, payer, name), 0)])
+        return micros / _MICRO
+
+    async def limit_usd(self, tenant: str, payer: Payer, name: str) -> Decimal | None:
+        """Of a day; `None`: there is none."""
+        return await self._limits.get((tenant, payer, name))
+
+    async def delete_expired(self) -> None:
+        """Forget what was spent long ago; to be done once a day, and no harm if it is not."""
+        for days in range(KEPT_DAYS, KEPT_DAYS + 7):
+            await self._records.forget_tallies(_day_prefix(self._today - timedelta(days=days)))
+
+    @property
+    def _today(self) -> date:
+        return self._clock().date()
+
+    async def _add(self, day: date, charge: Charge, micros: int) -> list[int]:
+        """To all payers at once. Of two that together would be too much both may be refused, but
+        never both let through."""
+        tenant = charge.tenant or ""
+        return await self._records.tally(
+            [(_counter(day, tenant, payer, name), micros) for payer, name in charge.payers()]
+        )
+
+    async def _look(self, payer: tuple[str, Payer, str]) -> Decimal | None:
+        tenant, kind, name = payer
+        try:
+            if kind == "user":
+                return (await self._keys.get(tenant, name)).daily_budget_usd
+            known = await self._tenants.get(tenant)
+        except NotFound:  # a person of an issuer's, or no tenants at all: without a limit
+            return None
+        if kind == "tenant":
+            return known.daily_budget_usd
+        budgets = known.agent_daily_budgets_usd
+        return budgets.get(name, budgets.get(_ANY_NAME))
+
+
+def _day_prefix(day: date) -> str:
+    return f"spent/{day.isoformat()}/"
+
+
+def _counter(day: date, tenant: str, payer: Payer, name: str) -> str:
+    return f"{_day_prefix(day)}{tenant}/{payer}/{name}"
+
+
+def _micros(amount: Decimal) -> int:
+    return int((amount * _MICRO).to_integral_value(ROUND_CEILING))
+
+
+def _refusal(payer: Payer, name: str, limit: Decimal, used: int, wanted: Decimal) -> str:
+    who = "key" if payer == "user" else payer
+    return (
+        f"{who} {name} has used {used / _MICRO:.2f} of today's {limit:.2f} US dollars,"
+        f" and the next call may take {wanted:.2f}"
+    )

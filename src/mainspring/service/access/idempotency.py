@@ -1,0 +1,165 @@
+"""Requests that a client may repeat under an `Idempotency-Key` of its own: each is done once.
+
+The answer is kept for a day, sealed, as some answers have a secret in them. So is the fingerprint
+of the request: from a plain hash a short secret in the request could be guessed. Of a process that
+dies over a request nobody knows how far it came: after a minute the same request is done again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime, timedelta
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mainspring.core import clock as clocks
+from mainspring.core import ids
+from mainspring.core.clock import Clock
+from mainspring.core.errors import AlreadyExists, Forbidden, InvalidInput, NotFound, StaleVersion
+from mainspring.log.records import Records, Remove
+from mainspring.service.access.principal import Principal
+from mainspring.service.storage.repository import IndexColumns, Repository, Seal
+
+KIND = "repeated_request"
+LIFETIME = timedelta(days=1)
+ABANDONED_AFTER = timedelta(seconds=60)
+_OTHER_BODY = "Idempotency-Key: it was given with another request before; choose a new one"
+_OTHER_RIGHTS = "Idempotency-Key: the first request with it had other rights; choose a new key"
+_IN_PROGRESS = "Idempotency-Key: the first request with it is still being handled; try again"
+
+
+class RequestRecord(Struct, frozen=True, kw_only=True):
+    id: str
+    attempt_id: str
+    """Another one for each request, however often it is repeated."""
+    begun_at: datetime
+    expires_at: datetime
+    sealed_request: bytes = b""
+    """What was asked, and with which rights, as `_Asked`: nothing else gets this answer."""
+    sealed: bytes | None = None
+    """The answer; `None`: there is none yet."""
+
+
+class _SealedRequest(Struct, frozen=True, kw_only=True):
+    fingerprint: str
+    rights: list[str]
+
+
+class IdempotentRequests:
+    def __init__(
+        self,
+        records: Records,
+        seal: Seal,
+        *,
+        clock: Clock = clocks.now,
+        new_id: Callable[[str], str] = ids.new_id,
+    ) -> None:
+        self._records = records
+        self._repository = Repository(
+            records,
+            KIND,
+            RequestRecord,
+            columns=lambda each: IndexColumns(due=each.expires_at),
+            clock=clock,
+        )
+        self._seal = seal
+        self._clock = clock
+        self._new_id = new_id
+
+    async def begin(
+        self, who: Principal, operation: str, key: str, fingerprint: str
+    ) -> RequestRecord:
+        """The request as it stands: with the answer, or for the caller to do it now.
+
+        Raises: InvalidInput: the key is malformed, or was given with another request. Forbidden:
+        what the caller may do has changed since. Stale: somebody does it just now.
+        """
+        now = self._clock()
+        asked = _SealedRequest(fingerprint=fingerprint, rights=_rights(who))
+        new = RequestRecord(
+            id=_request_id(who, operation, key),
+            attempt_id=self._new_id("req"),
+            begun_at=now,
+            expires_at=now + LIFETIME,
+        )
+        sealed = self._seal.seal(msgspec.json.encode(asked), _request_context(new))
+        new = replace(new, sealed_request=sealed)
+        try:
+            return await self._repository.put(who.tenant, new)
+        except AlreadyExists:
+            known = await self._repository.get(who.tenant, new.id)
+            if self._take_over(known, new, asked) is known:
+                return known
+            return await self._repository.update(
+                who.tenant, new.id, lambda known: self._take_over(known, new, asked)
+            )
+
+    def _take_over(
+        self, known: RequestRecord, new: RequestRecord, sealed_request: _SealedRequest
+    ) -> RequestRecord:
+        now = new.begun_at
+        if known.expires_at <= now:
+            return new
+        opened = self._seal.unseal(known.sealed_request, _request_context(known))
+        before = msgspec.json.decode(opened, type=_SealedRequest)
+        if before.fingerprint != sealed_request.fingerprint:
+            raise InvalidInput(_OTHER_BODY)
+        if before.rights != sealed_request.rights:
+            raise Forbidden(_OTHER_RIGHTS)
+        if known.sealed is None and now - known.begun_at < ABANDONED_AFTER:
+            raise StaleVersion(_IN_PROGRESS)
+        return known if known.sealed is not None else replace(known, begun_at=now)
+
+    async def finish(self, tenant: str, request: RequestRecord, answer: bytes) -> None:
+        sealed = self._seal.seal(answer, _context(request))
+
+        def change(known: RequestRecord) -> RequestRecord:
+            return replace(known, sealed=sealed)
+
+        with suppress(NotFound):  # it has expired meanwhile
+            await self._repository.update(tenant, request.id, change)
+
+    async def release(self, tenant: str, request: RequestRecord) -> None:
+        """It was refused: the next request with the key is tried anew."""
+        with suppress(NotFound):
+            await self._repository.remove(tenant, request.id)
+
+    def answer(self, request: RequestRecord) -> bytes | None:
+        if request.sealed is None:
+            return None
+        return self._seal.unseal(request.sealed, _context(request))
+
+    async def remove_expired(self) -> int:
+        """Of all tenants; how many. Call it now and then."""
+        removed = 0
+        for record, _ in await self._repository.due(self._clock()):
+            with suppress(StaleVersion, NotFound):
+                await self._records.write(Remove(record_row=record))
+                removed += 1
+        return removed
+
+
+def _request_id(who: Principal, operation: str, key: str) -> str:
+    if not 1 <= len(key) <= 255 or not key.isascii():
+        raise InvalidInput("Idempotency-Key: from 1 to 255 characters of ASCII")
+    parts = [who.tenant, who.issuer, who.key_id, who.acting_agent, operation, key]
+    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
+
+
+def _rights(who: Principal) -> list[str]:
+    """An answer is for the rights that it was given under: a key that may do less now, or other
+    things, does not get it."""
+    bounds = (who.agent_id, who.environment_id, who.session_id, who.work_id, who.system)
+    return [who.role, *(bound or "" for bound in bounds), *sorted(who.grants)]
+
+
+def _context(request: RequestRecord) -> str:
+    return f"repeated request {request.id} {request.attempt_id}"
+
+
+def _request_context(request: RequestRecord) -> str:
+    return f"repeated request {request.id} {request.attempt_id}: what was asked"

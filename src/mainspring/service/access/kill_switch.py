@@ -1,0 +1,129 @@
+"""The kill switch: an agent, a tenant or everything is stopped until somebody lifts it again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from mainspring.core import clock as clocks
+from mainspring.core.clock import Clock
+from mainspring.core.errors import AlreadyExists, NotFound
+from mainspring.core.ids import AgentId
+from mainspring.log.records import RecordQuery, Records
+from mainspring.service.access.principal import Principal
+from mainspring.service.access.tenants import Tenants
+from mainspring.service.storage.repository import Repository
+from mainspring.service.storage.ttl_cache import TtlCache
+
+HALT_CACHE_SECONDS = 2.0
+"""How long a worker or an API process may not know of it yet."""
+ALL_TENANTS = ""
+"""The tenant of the halt that stops all tenants."""
+_MAX_HALTS = 10_000
+
+
+class Halt(Struct, frozen=True, kw_only=True):
+    id: str
+    tenant_id: str
+    """Empty: everything is stopped."""
+    agent_id: str | None
+    """`None`: all agents of the tenant."""
+    reason: str
+    created_by: str
+    created_at: datetime
+    type: Literal["halt"] = "halt"
+
+
+class CreateHalt(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    agent_id: Annotated[AgentId, Meta(min_length=1, max_length=256)] | None = None
+    reason: Annotated[str, Meta(max_length=1024)] = ""
+
+
+class Halts:
+    """Asked before a session is run, and now and then while it runs: the answer costs nothing."""
+
+    def __init__(
+        self,
+        records: Records,
+        *,
+        clock: Clock = clocks.now,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._repository = Repository(records, "halt", Halt, clock=clock)
+        self._clock = clock
+        self._recent = TtlCache(self._find_reason, seconds=HALT_CACHE_SECONDS, monotonic=monotonic)
+        self._tenants = Tenants(records, clock=clock)
+
+    async def halt(self, tenant: str, who: Principal, asked: CreateHalt) -> Halt:
+        """Stop one agent of a tenant, all of them, or everybody's; again says nothing new."""
+        halt = Halt(
+            id=_id_of(tenant, asked.agent_id),
+            tenant_id=tenant,
+            agent_id=asked.agent_id,
+            reason=asked.reason,
+            created_by=who.name or who.key_id,
+            created_at=self._clock(),
+        )
+        self._recent.forget((tenant, asked.agent_id))
+        try:
+            return await self._repository.put(tenant, halt)
+        except AlreadyExists:
+            return await self._repository.get(tenant, halt.id)
+
+    async def resume(self, tenant: str, who: Principal, agent_id: str | None = None) -> None:
+        """Raises: NotFound: it was not stopped. Forbidden: an agent asks."""
+        who.require_human()
+        self._recent.forget((tenant, agent_id))
+        await self._repository.remove(tenant, _id_of(tenant, agent_id))
+
+    async def of(self, tenant: str) -> list[Halt]:
+        """What is stopped of a tenant, as it stands now."""
+        return [*await self._list_halts(ALL_TENANTS), *await self._list_halts(tenant)]
+
+    async def everything(self) -> list[Halt]:
+        return await self._list_halts(None)
+
+    async def why_stopped(self, tenant: str, agent_id: str | None = None) -> str | None:
+        """In words, if it is; `None` if it may run."""
+        for scope in ((ALL_TENANTS, None), (tenant, None), (tenant, agent_id)):
+            if (why := await self._recent.get(scope)) is not None:
+                return why
+        return None
+
+    async def is_stopped(self, tenant: str, agent_id: str | None = None) -> bool:
+        return await self.why_stopped(tenant, agent_id) is not None
+
+    async def _find_reason(self, scope: tuple[str, str | None]) -> str | None:
+        """Each by its own id: however many others there are, none is overlooked."""
+        tenant, agent_id = scope
+        try:
+            return _message(await self._repository.get(tenant, _id_of(tenant, agent_id)))
+        except NotFound:
+            if agent_id is None and await self._tenants.is_disabled(tenant):
+                return f"the tenant {tenant} is disabled"
+            return None
+
+    async def _list_halts(self, tenant: str | None) -> list[Halt]:
+        wanted = RecordQuery(kind=self._repository.kind, tenant=tenant, limit=_MAX_HALTS)
+        return [
+            self._repository.read(record) for record in await self._repository.records.list(wanted)
+        ]
+
+
+def _id_of(tenant: str, agent_id: str | None) -> str:
+    """One for each thing that can be stopped."""
+    if tenant == ALL_TENANTS:
+        return "halt_*"
+    return f"halt_{tenant}" if agent_id is None else f"halt_{tenant}.{agent_id}"
+
+
+def _message(halt: Halt) -> str:
+    what = f"the agent {halt.agent_id}" if halt.agent_id else "the tenant"
+    if halt.tenant_id == ALL_TENANTS:
+        what = "everything"
+    why = f": {halt.reason}" if halt.reason else ""
+    return f"{what} was stopped by {halt.created_by}{why}"

@@ -1,0 +1,149 @@
+"""The ids that a request names, found by their types, and whether what they name exists. Whether
+a key may name them is decided in `key_scope`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from typing import Any, NamedTuple, cast
+
+from msgspec import Struct, inspect
+
+from mainspring.core.errors import NotFound
+from mainspring.core.ids import KIND, MAY_BE_GONE
+from mainspring.log.records import Records
+
+_KIND_BY_PATH_NAME = {
+    "agent_id": "agent",
+    "environment_id": "environment",
+    "session_id": "session",
+    "thread_id": "thread",
+    "resource_id": "session_resource",
+    "file_id": "file",
+    "vault_id": "vault",
+    "credential_id": "credential",
+    "memory_store_id": "memory_store",
+    "memory_id": "memory",
+    "memory_version_id": "memory",
+    "skill_id": "skill",
+    "deployment_id": "deployment",
+    "deployment_run_id": "deployment_run",
+    "approval_id": "approval",
+    "webhook_id": "webhook",
+    "delivery_id": "delivery",
+    "trigger_id": "trigger",
+    "key_id": "key",
+    "tenant_id": "tenant",
+    "work_id": "work",
+}
+
+_LIST_TYPES = (inspect.ListType, inspect.VarTupleType, inspect.SetType, inspect.FrozenSetType)
+
+
+class NamedId(NamedTuple):
+    kind: str
+    """What it is the id of."""
+    id: str
+    where: str
+    """As `resources[0].file_id`."""
+    may_be_gone: bool = False
+    """It need not exist: it is named to undo something."""
+
+
+def ids_in_path(path: Mapping[str, str]) -> list[NamedId]:
+    """A name that is not known is a kind that no key of limited scope may name."""
+    return [
+        NamedId(_KIND_BY_PATH_NAME.get(name, name), value, name)
+        for name, value in path.items()
+        if name.endswith("_id")
+    ]
+
+
+def ids_in(value: object, type_: object) -> list[NamedId]:
+    """In what was decoded as this type."""
+    return list(_collect_ids(value, _type_info(type_), ""))
+
+
+def kind_of(info: inspect.Type) -> str | None:
+    """What a text of this type is the id of, if it is one."""
+    return _extra_schema(info).get(KIND)
+
+
+def _extra_schema(info: inspect.Type) -> dict[str, Any]:
+    if not isinstance(info, inspect.Metadata):
+        return {}
+    extra = cast("dict[str, Any] | None", info.extra)  # pyright: ignore[reportUnknownMemberType]
+    return extra or {}
+
+
+def _collect_ids(value: Any, info: inspect.Type, where: str) -> Iterator[NamedId]:  # noqa: ANN401 (JSON)
+    kind = kind_of(info)
+    if kind is not None and isinstance(value, str):
+        yield NamedId(kind, value, where, bool(_extra_schema(info).get(MAY_BE_GONE)))
+    elif isinstance(info, inspect.Metadata):
+        yield from _collect_ids(value, info.type, where)
+    elif isinstance(info, inspect.UnionType):
+        for item in info.types:
+            yield from _collect_ids(value, item, where)
+    else:
+        for part, type_, place in _children(value, info):
+            yield from _collect_ids(part, type_, f"{where}{place}".lstrip("."))
+
+
+def _children(
+    value: Any,  # noqa: ANN401 (JSON)
+    info: inspect.Type,
+) -> Iterator[tuple[Any, inspect.Type, str]]:
+    """What it is made of: each part with its type, and where it is."""
+    if isinstance(info, inspect.StructType) and isinstance(value, _field_values(info.cls)):
+        for field in info.fields:
+            yield getattr(value, field.name), field.type, f".{field.encode_name}"
+    elif isinstance(info, inspect.DictType) and isinstance(value, dict):
+        for name, each in cast("dict[str, Any]", value).items():
+            yield each, info.value_type, f".{name}"
+    elif isinstance(info, _LIST_TYPES) and isinstance(value, (list, tuple, set, frozenset)):
+        for index, each in enumerate(cast("list[Any]", value)):
+            yield each, info.item_type, f"[{index}]"
+
+
+def _field_values(struct: Any) -> type[Struct]:  # noqa: ANN401 (a struct, or one with its parameters)
+    return getattr(struct, "__origin__", struct)
+
+
+@cache
+def _type_info(type_: object) -> inspect.Type:
+    return inspect.type_info(type_)
+
+
+_RECORD_KINDS = frozenset(
+    {"agent", "environment", "file", "skill", "vault", "memory_store", "session", "deployment"}
+)
+"""Kinds of ids that are kinds of records too. Others are looked up by who uses them: threads and
+calls in their session, approvals one by one, models in the catalogue."""
+_GRANTABLE_KINDS = ("vault", "memory_store", "file", "skill", "environment")
+
+
+async def check_ids_exist(records: Records, tenant: str, named: Iterable[NamedId]) -> None:
+    """Raises: NotFound: the tenant has no such thing."""
+    for fromkey in dict.fromkeys(named):
+        if fromkey.may_be_gone:
+            continue
+        if fromkey.kind == "granted":
+            await _check_any_exists(records, tenant, fromkey.id)
+        elif fromkey.kind in _RECORD_KINDS:
+            await _check_exists(records, tenant, fromkey.kind, fromkey.id)
+
+
+async def _check_exists(records: Records, tenant: str, kind: str, id_: str) -> None:
+    if (await records.get(kind, id_)).tenant != tenant:
+        raise NotFound(kind, id_)
+
+
+async def _check_any_exists(records: Records, tenant: str, id_: str) -> None:
+    for kind in _GRANTABLE_KINDS:
+        try:
+            return await _check_exists(records, tenant, kind, id_)
+        except NotFound:
+            continue
+    raise NotFound("vault, memory store, file, skill or environment", id_)

@@ -1,0 +1,112 @@
+"""An approval: a call that waits for a person, or did, as it is kept and shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from mainspring.core.clock import Clock
+from mainspring.core.ids import stable_id
+from mainspring.log.records import Records
+from mainspring.service.approvals.approval_policy import AnswerRole
+from mainspring.service.storage.repository import IndexColumns, Repository
+
+KIND = "approval"
+MAX_INPUT_BYTES = 32 * 1024
+MAX_PREVIEW_CHARS = 64 * 1024
+_CUT_CHARS = 500
+_CUT_FIELDS = 50
+
+ApprovalStatus: TypeAlias = Literal["waiting", "answered", "void"]
+"""`void`: it waits no more and nobody has answered: it was interrupted, or its session ended."""
+ApprovalResult: TypeAlias = Literal["allow", "deny"]
+CallInput: TypeAlias = dict[str, Any]
+
+
+class MayAnswer(Struct, frozen=True, kw_only=True):
+    role: AnswerRole
+    four_eyes: bool
+
+
+class Approval(Struct, frozen=True, kw_only=True):
+    id: str
+    session_id: str
+    session_thread_id: str
+    agent_id: str
+    agent_name: str
+    tool_use_id: str
+    name: str
+    """Of the tool."""
+    input: CallInput
+    """As the log has it, without secrets."""
+    preview: str | None
+    """What it would do, as the tool says: a diff, a command."""
+    is_cut: bool
+    """The input or the preview is longer than what is shown; the session's events have all."""
+    reason: str | None
+    """Why a person is asked."""
+    asked: int
+    """Where in the session's log it was asked: a call that is asked about anew is another."""
+    asked_at: datetime
+    may_answer: MayAnswer
+    expires_at: datetime | None = None
+    """Denied by then, unless it is left: see `is_left`."""
+    is_left: bool = False
+    escalates_at: datetime | None = None
+    escalate_to: str | None = None
+    escalated_at: datetime | None = None
+    status: ApprovalStatus = "waiting"
+    result: ApprovalResult | None = None
+    answered_by: str | None = None
+    """`<key>:<name>`, `cli:<user>`, or `expired`."""
+    message: str | None = None
+    subagent: str | None = None
+    """Who wants to do it, if it is not the agent itself: `session_thread_id` is its thread."""
+    closed_at: datetime | None = None
+    """When it was answered, or seen to be void."""
+    type: Literal["approval"] = "approval"
+
+    @property
+    def due(self) -> datetime | None:
+        """When something is to be done about it, if nobody answers."""
+        escalates = self.escalates_at if self.escalated_at is None else None
+        expires = None if self.is_left else self.expires_at
+        moments = [item for item in (escalates, expires) if item is not None]
+        return min(moments) if moments and self.status == "waiting" else None
+
+
+def approval_id(session_id: str, call_id: str, asked: int) -> str:
+    """Those that were asked in one moment are in the order of their calls."""
+    _, _, digits = stable_id("", session_id, call_id, str(asked)).partition("_")
+    return f"appr_{asked:06x}{digits[:26]}"
+
+
+def approval_repository(records: Records, clock: Clock) -> Repository[Approval]:
+    return Repository(records, KIND, Approval, columns=_index_columns, clock=clock)
+
+
+def _index_columns(approval: Approval) -> IndexColumns:
+    return IndexColumns(
+        parent=approval.session_id,
+        label=approval.agent_id,
+        due=approval.due,
+        is_archived=approval.status != "waiting",
+        created=approval.asked_at,
+    )
+
+
+def shorten_input(given: Mapping[str, object]) -> tuple[CallInput, bool]:
+    """The input, and whether some of it was left out: of one that is too long, the beginnings."""
+    if len(msgspec.json.encode(given)) <= MAX_INPUT_BYTES:
+        return dict(given), False
+    names = list(given)[:_CUT_FIELDS]
+    return {name[:_CUT_CHARS]: _shorten_value(given[name]) for name in names}, True
+
+
+def _shorten_value(value: object) -> str:
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return text if len(text) <= _CUT_CHARS else f"{text[:_CUT_CHARS]}..."

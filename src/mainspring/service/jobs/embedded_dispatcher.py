@@ -1,0 +1,253 @@
+"""A dispatcher that needs only the database of the log, for one process or a few on one machine.
+Tenants take turns. Jobs are records; reminders are only in memory.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from heapq import heappop, heappush
+from itertools import count
+
+import anyio
+from anyio import Event
+
+from mainspring.core import clock as clocks
+from mainspring.core import ids
+from mainspring.core.clock import Clock
+from mainspring.core.errors import NotFound, StaleVersion, StoreFailed
+from mainspring.log.records import Records
+from mainspring.log.task_groups import run_in_background
+from mainspring.service.jobs.dispatcher import (
+    Backoff,
+    FailureHandler,
+    Job,
+    JobHandler,
+    backoff_seconds,
+)
+from mainspring.service.jobs.executor import ClaimedJob, JobExecutor
+from mainspring.service.jobs.job_records import HOLD_SECONDS, JobRecords, StoredJob
+
+
+def no_tenant_is_full(_tenant: str) -> bool:
+    return False
+
+
+class FairQueue:
+    """Names of jobs, each of a tenant and due at some time."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, tuple[datetime, int]] = {}
+        self._queues: dict[str, list[tuple[datetime, int, str]]] = {}
+        """By tenant, in the order of turns; what is no longer in `_waiting` so does not count."""
+        self._arrivals = count()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def put(self, name: str, tenant: str, at: datetime) -> None:
+        """Let it wait; one that waits already has its time changed."""
+        place = (at, next(self._arrivals))
+        self._waiting[name] = place
+        heappush(self._queues.setdefault(tenant, []), (*place, name))
+
+    def discard(self, name: str) -> None:
+        self._waiting.pop(name, None)
+
+    def take(
+        self, now: datetime, *, is_full: Callable[[str], bool] = no_tenant_is_full
+    ) -> str | None:
+        """The job whose turn it is, unless its tenant has as many as it may."""
+        for tenant in tuple(self._queues):
+            head = self._head(tenant)
+            if head is None or head[0] > now or is_full(tenant):
+                continue
+            queue = self._queues.pop(tenant)  # and to the end of the row
+            _, _, name = heappop(queue)
+            del self._waiting[name]
+            if queue:
+                self._queues[tenant] = queue
+            return name
+        return None
+
+    def next_at(self, *, is_full: Callable[[str], bool] = no_tenant_is_full) -> datetime | None:
+        """When there is something to take, at the earliest."""
+        heads = [self._head(tenant) for tenant in tuple(self._queues) if not is_full(tenant)]
+        return min((head[0] for head in heads if head is not None), default=None)
+
+    def _head(self, tenant: str) -> tuple[datetime, int, str] | None:
+        queue = self._queues[tenant]
+        while queue:
+            at, arrival, name = queue[0]
+            if self._waiting.get(name) == (at, arrival):
+                return queue[0]
+            heappop(queue)
+        del self._queues[tenant]
+        return None
+
+
+_POLL_SECONDS = 1.0
+"""How often to look for what another process has put."""
+_LOOKAHEAD = timedelta(seconds=2 * _POLL_SECONDS)
+_MAX_JOBS_READ = 1000
+"""Records looked at at once; fairness ends where one tenant has more than that due."""
+
+
+class EmbeddedDispatcher:
+    """In memory is what is due soon, in turns; claiming a record is what counts."""
+
+    def __init__(
+        self,
+        records: Records,
+        *,
+        tenant_limit: int | None = None,
+        backoff: Backoff = backoff_seconds,
+        clock: Clock = clocks.now,
+        new_id: Callable[[str], str] = ids.new_id,
+    ) -> None:
+        """`tenant_limit`: how many jobs of one tenant this process does at once."""
+        self._kept = JobRecords(records, clock=clock, holder=new_id(ids.WORKER))
+        self._tenant_limit = tenant_limit
+        self._backoff = backoff
+        self._clock = clock
+        self._turns = FairQueue()
+        self._soon: dict[str, tuple[Job, datetime]] = {}
+        """What waits in memory; what runs under the same name waits without a turn."""
+        self._records_of: set[str] = set()
+        """Those of them that have a record."""
+        self._running: dict[str, bool] = {}
+        """By name, and whether it has a record."""
+        self._tenants: Counter[str] = Counter()
+        self._changed = Event()
+
+    async def put(self, job: Job, *, at: datetime | None = None) -> None:
+        at = at or self._clock()
+        await self._kept.put(job, at)
+        if at <= self._clock() + _LOOKAHEAD:
+            self._wait(job, at, has_record=True)
+
+    async def remind(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            is_known = job.name in self._soon or job.name in self._running
+            if not is_known and not await self._kept.waits(job.name):
+                self._wait(job, self._clock(), has_record=False)
+
+    async def cancel(self, task: str, key: str) -> None:
+        name = Job(task=task, key=key, tenant="").name
+        await self._kept.cancel(name)
+        self._forget(name)
+
+    async def work(
+        self,
+        job_handler: JobHandler,
+        *,
+        concurrency: int,
+        closing: Event,
+        failure_handler: FailureHandler | None = None,
+    ) -> None:
+        lanes = JobExecutor(
+            self, job_handler, failure_handler=failure_handler, backoff=self._backoff
+        )
+        async with run_in_background(self._poll_forever, self._renew):
+            await lanes.run(concurrency=concurrency, closing=closing)
+
+    async def take(self) -> ClaimedJob | None:
+        while (name := self._turns.take(self._clock(), is_full=self._is_full)) is not None:
+            job, _ = self._soon[name]
+            self._running[name] = name in self._records_of
+            self._tenants[job.tenant] += 1
+            self._forget(name)
+            if not self._running[name]:
+                return ClaimedJob(job=job, attempt=1)
+            kept: StoredJob | None = None
+            try:
+                kept = await self._kept.take(name)
+            finally:
+                if kept is None:
+                    self._is_over(job)  # if it is still there, the next look around finds it
+            if kept is not None:
+                return ClaimedJob(job=job, attempt=kept.failures + 1)
+        return None
+
+    async def finish(self, claimed_job: ClaimedJob) -> None:
+        try:
+            if self._running.get(claimed_job.job.name):
+                await self._kept.finish(claimed_job.job.name)
+        finally:
+            self._is_over(claimed_job.job)  # what could not be told is no longer renewed
+
+    async def postpone(self, claimed_job: ClaimedJob, *, seconds: float, is_failure: bool) -> None:
+        job = claimed_job.job
+        at = self._clock() + timedelta(seconds=seconds)
+        try:
+            if self._running.get(job.name):  # a reminder is found again by looking
+                await self._kept.postpone(job.name, at=at, is_failure=is_failure)
+                if at <= self._clock() + _LOOKAHEAD:
+                    self._wait(job, at, has_record=True)
+        finally:
+            self._is_over(job)
+
+    async def changed(self) -> None:
+        changed, at = self._changed, self._turns.next_at(is_full=self._is_full)
+        if at is None:
+            await changed.wait()
+        else:
+            seconds = (at - self._clock()).total_seconds()
+            with anyio.move_on_after(max(seconds, 0)):
+                await changed.wait()
+
+    def _wait(self, job: Job, at: datetime, *, has_record: bool) -> None:
+        known = self._soon.get(job.name)
+        if known is not None:
+            at = min(at, known[1])
+        if has_record:
+            self._records_of.add(job.name)
+        if known == (job, at):
+            return
+        self._soon[job.name] = (job, at)
+        if job.name not in self._running:
+            self._turns.put(job.name, job.tenant, at)
+            self._signal()
+
+    def _forget(self, name: str) -> None:
+        self._soon.pop(name, None)
+        self._records_of.discard(name)
+        self._turns.discard(name)
+
+    def _is_over(self, job: Job) -> None:
+        if self._running.pop(job.name, None) is None:
+            return
+        self._tenants[job.tenant] -= 1
+        if not self._tenants[job.tenant]:
+            del self._tenants[job.tenant]
+        if job.name in self._soon:
+            self._turns.put(job.name, job.tenant, self._soon[job.name][1])
+        self._signal()
+
+    def _is_full(self, tenant: str) -> bool:
+        return self._tenant_limit is not None and self._tenants[tenant] >= self._tenant_limit
+
+    def _signal(self) -> None:
+        self._changed.set()
+        self._changed = Event()
+
+    async def poll(self) -> None:
+        """Find what other processes have put, what is due soon, and what the dead have held."""
+        await self._kept.release_expired()
+        for job, at in await self._kept.due(self._clock() + _LOOKAHEAD, limit=_MAX_JOBS_READ):
+            self._wait(job, at, has_record=True)
+
+    async def _poll_forever(self) -> None:
+        while True:
+            with suppress(StoreFailed):  # the next look will do
+                await self.poll()
+            await anyio.sleep(_POLL_SECONDS)
+
+    async def _renew(self) -> None:
+        while True:
+            await anyio.sleep(HOLD_SECONDS / 3)
+            for name in [name for name, has_record in self._running.items() if has_record]:
+                with suppress(StoreFailed, StaleVersion, NotFound):  # finished or lost meanwhile
+                    await self._kept.renew(name)

@@ -1,0 +1,159 @@
+"""Doing jobs, so many at once: take, do, settle. Where jobs are kept is a `Queue`'s."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import anyio
+from anyio import CancelScope, Event
+
+from mainspring.core.errors import MainspringError, StoreFailed
+from mainspring.log.task_groups import retry_unavailable, unwrap_single_error
+from mainspring.service.jobs.dispatcher import ATTEMPTS, Backoff, FailureHandler, Job, JobHandler
+
+_LOG = logging.getLogger("mainspring.worker")
+_STORE_SECONDS = 1.0
+_SETTLE_SECONDS = 10.0
+
+
+class WorkersLost(MainspringError):
+    """Every worker that did the job died of it, or with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimedJob:
+    """A job that is ours to do, until it is finished or postponed."""
+
+    job: Job
+    attempt: int
+    """From 1."""
+    ticket: int = 0
+    """What the queue knows it by."""
+
+
+class JobQueue(Protocol):
+    async def take(self) -> ClaimedJob | None:
+        """What is due and whose turn it is."""
+        ...
+
+    async def finish(self, claimed_job: ClaimedJob) -> None: ...
+
+    async def postpone(self, claimed_job: ClaimedJob, *, seconds: float, is_failure: bool) -> None:
+        """Give it back, to be done after so long by whoever takes it."""
+        ...
+
+    async def changed(self) -> None:
+        """Return when there may be something to take."""
+        ...
+
+
+class JobExecutor:
+    def __init__(
+        self,
+        job_queue: JobQueue,
+        job_handler: JobHandler,
+        *,
+        failure_handler: FailureHandler | None,
+        backoff: Backoff,
+    ) -> None:
+        self._job_queue = job_queue
+        self._job_handler = job_handler
+        self._on_failed = failure_handler or _ignore_failure
+        self._backoff = backoff
+
+    async def run(self, *, concurrency: int, closing: Event) -> None:
+        self._closing = closing
+        self._free = anyio.Semaphore(concurrency)
+        with unwrap_single_error():
+            async with anyio.create_task_group() as group:
+                while (taken := await self._next()) is not None:
+                    group.start_soon(self._run_job, taken)
+
+    async def _next(self) -> ClaimedJob | None:
+        """The next job, with a lane to do it in; `None` once it is time to close."""
+        await self._unless_closing(self._free.acquire)
+        while not self._closing.is_set():
+            taken: ClaimedJob | None = None
+            try:
+                with CancelScope(shield=True):  # what is taken is not lost on the way here
+                    taken = await self._job_queue.take()
+            except StoreFailed as error:
+                _LOG.warning("cannot look for jobs: %s", error)
+                await self._unless_closing(lambda: anyio.sleep(_STORE_SECONDS))
+                continue
+            if taken is not None:
+                return taken
+            await self._unless_closing(self._job_queue.changed)
+        return None
+
+    async def _unless_closing(self, wait: Callable[[], Awaitable[None]]) -> None:
+        async with anyio.create_task_group() as group:
+
+            async def watch() -> None:
+                await self._closing.wait()
+                group.cancel_scope.cancel()
+
+            group.start_soon(watch)
+            await wait()
+            group.cancel_scope.cancel()
+
+    async def _run_job(self, claimed_job: ClaimedJob) -> None:
+        try:
+            await self._attempt(claimed_job)
+        except anyio.get_cancelled_exc_class():
+            await self._settle(lambda: self._postpone(claimed_job, 0.0))
+            raise
+        finally:
+            self._free.release()
+
+    async def _attempt(self, claimed_job: ClaimedJob) -> None:
+        try:
+            if claimed_job.attempt > ATTEMPTS:
+                raise WorkersLost(f"{claimed_job.job.name}: its worker died, {ATTEMPTS} times")
+            with unwrap_single_error():
+                await self._job_handler(claimed_job.job)
+        except StoreFailed as error:
+            if not error.retryable:
+                return await self._failed(claimed_job, error)
+            await self._settle(lambda: self._postpone(claimed_job, _STORE_SECONDS))
+        except Exception as error:  # noqa: BLE001 (a job may fail in any way; the worker goes on)
+            await self._failed(claimed_job, error)
+        else:
+            await self._settle(lambda: self._job_queue.finish(claimed_job))
+
+    async def _failed(self, claimed_job: ClaimedJob, error: Exception) -> None:
+        _LOG.warning(
+            "%s failed (attempt %d): %s",
+            claimed_job.job.name,
+            claimed_job.attempt,
+            type(error).__name__,
+        )
+        if claimed_job.attempt < ATTEMPTS:
+            seconds = self._backoff(claimed_job.attempt)
+            await self._settle(
+                lambda: self._job_queue.postpone(claimed_job, seconds=seconds, is_failure=True)
+            )
+            return
+        try:
+            await self._on_failed(claimed_job.job, error)
+        except Exception:  # noqa: BLE001 (whatever it is, the job is over)
+            _LOG.exception("%s: nobody could be told that it failed", claimed_job.job.name)
+        await self._settle(lambda: self._job_queue.finish(claimed_job))
+
+    async def _postpone(self, claimed_job: ClaimedJob, seconds: float) -> None:
+        await self._job_queue.postpone(claimed_job, seconds=seconds, is_failure=False)
+
+    async def _settle(self, settle: Callable[[], Awaitable[None]]) -> None:
+        """A store that stays away is no loss: the queue finds what was left unsettled."""
+        with CancelScope(shield=True), anyio.move_on_after(_SETTLE_SECONDS):
+            try:
+                await retry_unavailable(settle)
+            except StoreFailed as error:
+                _LOG.warning("cannot settle a job: %s", error)
+
+
+async def _ignore_failure(_job: Job, _error: Exception) -> None:
+    pass

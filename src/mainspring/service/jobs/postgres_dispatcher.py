@@ -1,0 +1,332 @@
+"""A dispatcher for any number of processes and machines: Procrastinate's queue in PostgreSQL."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+from datetime import datetime
+from heapq import heappop, heappush
+from typing import Any, TypeVar
+from weakref import WeakSet
+
+import anyio
+import psycopg
+from anyio import CancelScope, Event
+from procrastinate.connector import BaseAsyncConnector, Notify
+from procrastinate.jobs import Job as Fetched
+from procrastinate.jobs import Notification
+from procrastinate.manager import JobManager
+from procrastinate.schema import SchemaManager
+from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
+
+from mainspring.core import clock as clocks
+from mainspring.core.clock import Clock
+from mainspring.core.errors import StoreFailed
+from mainspring.log.postgres.connect import Address, Connection, Pool, connect
+from mainspring.log.task_groups import retry_unavailable, run_in_background
+from mainspring.service.jobs import postgres_statements as sql
+from mainspring.service.jobs.dispatcher import (
+    Backoff,
+    FailureHandler,
+    Job,
+    JobHandler,
+    backoff_seconds,
+)
+from mainspring.service.jobs.executor import ClaimedJob, JobExecutor
+
+T = TypeVar("T")
+
+BEAT_SECONDS = 1.0
+STALLED_SECONDS = 3.0
+"""Without a beat for so long, a worker is dead and its jobs are for others."""
+_POLL_SECONDS = 1.0
+_LOOKAHEAD_SECONDS = 60.0
+_WAKE_MARGIN_SECONDS = 0.01
+"""Rather just after it is due than just before."""
+_QUEUE_BYTES = 40
+"""A queue's name is part of a channel's, which PostgreSQL limits to 63 bytes."""
+_LOG = logging.getLogger("mainspring.worker")
+
+
+class ProcrastinateConnector(BaseAsyncConnector):
+    """Procrastinate's way to the database: through our pool, which survives its restarts."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._ready: WeakSet[Connection] = WeakSet()
+
+    async def run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        async def prepared(db: Connection) -> T:
+            if db not in self._ready:
+                await db.execute(f"set search_path to {sql.SCHEMA}")
+                self._ready.add(db)
+            return await work(db)
+
+        return await self._pool.run(prepared)
+
+    async def rows(self, statement: str, **values: object) -> list[dict[str, Any]]:
+        async def ask(db: Connection) -> list[dict[str, Any]]:
+            async with db.cursor(row_factory=dict_row) as cursor:
+                await cursor.execute(statement.encode(), values, prepare=True)
+                return await cursor.fetchall() if cursor.description else []
+
+        return await self.run(ask)
+
+    async def execute_query_async(self, query: str, **arguments: object) -> None:
+        await self.rows(query, **arguments)
+
+    async def execute_query_one_async(self, query: str, **arguments: object) -> dict[str, Any]:
+        [row] = await self.rows(query, **arguments)
+        return row
+
+    async def execute_query_all_async(
+        self, query: str, **arguments: object
+    ) -> list[dict[str, Any]]:
+        return await self.rows(query, **arguments)
+
+    async def listen_notify(self, on_notification: Notify, channels: Iterable[str]) -> None:
+        """Until the connection breaks."""
+        connection = await connect(self._pool.address)
+        try:
+            for channel in channels:
+                await connection.execute(f'listen "{channel}"'.encode())
+            async for heard in connection.notifies():
+                await on_notification(channel=heard.channel, payload=heard.payload)
+        finally:
+            with CancelScope(shield=True):
+                await connection.close()
+
+
+class PostgresDispatcher:
+    """Made by `open_fleet`. One `work` at a time."""
+
+    def __init__(
+        self,
+        procrastinate_connector: ProcrastinateConnector,
+        *,
+        tenant_limit: int | None,
+        backoff: Backoff,
+        clock: Clock = clocks.now,
+    ) -> None:
+        self._procrastinate_connector = procrastinate_connector
+        self._manager = JobManager(procrastinate_connector)
+        self._tenant_limit = tenant_limit
+        self._backoff = backoff
+        self._me = 0
+        self._running: set[int] = set()
+        self._taking = anyio.Lock()  # what is being taken is not yet among those that run
+        self._changed = Event()
+        self._looked = self._changed
+        self._looks: list[float] = []
+        """When something is due that was put here, of the next minute."""
+        self._clock = clock
+
+    async def put(self, job: Job, *, at: datetime | None = None) -> None:
+        # a span, not a moment: the server's clock may be another than ours
+        seconds = 0.0 if at is None else max((at - self._clock()).total_seconds(), 0.0)
+        await retry_unavailable(
+            lambda: self._procrastinate_connector.rows(sql.PUT, **_job_values(job), seconds=seconds)
+        )
+        if seconds:
+            self._look_in(seconds)
+
+    async def remind(self, jobs: Sequence[Job]) -> None:
+        names = [job.name for job in jobs]
+        if not names:
+            return
+        known = {
+            row["queueing_lock"]
+            for row in await self._procrastinate_connector.rows(sql.FIND_JOBS, names=names)
+        }
+        for job in jobs:
+            if job.name not in known:
+                await self._procrastinate_connector.rows(sql.REMIND, **_job_values(job))
+
+    async def cancel(self, task: str, key: str) -> None:
+        name = Job(task=task, key=key, tenant="").name
+        await retry_unavailable(lambda: self._procrastinate_connector.rows(sql.CANCEL, name=name))
+
+    async def work(
+        self,
+        job_handler: JobHandler,
+        *,
+        concurrency: int,
+        closing: Event,
+        failure_handler: FailureHandler | None = None,
+    ) -> None:
+        lanes = JobExecutor(
+            self, job_handler, failure_handler=failure_handler, backoff=self._backoff
+        )
+        try:
+            async with run_in_background(self._keep_up, self._listen):
+                await lanes.run(concurrency=concurrency, closing=closing)
+        finally:
+            with CancelScope(shield=True), suppress(StoreFailed):
+                me, self._me = self._me, 0
+                if me:
+                    await self._manager.unregister_worker(me)
+
+    async def take(self) -> ClaimedJob | None:
+        async with self._taking:
+            self._looked = self._changed  # what is told from here on may be too late for this look
+            if not self._me:
+                self._me = await self._manager.register_worker()
+            is_any, queues = await self._open_queues()
+            fetched = await self._manager.fetch_job(queues, self._me) if is_any else None
+            if fetched is None:
+                return None
+            taken = _taken_job(fetched)
+            self._running.add(taken.ticket)
+            return taken
+
+    async def finish(self, claimed_job: ClaimedJob) -> None:
+        try:
+            await self._procrastinate_connector.rows(sql.FINISH, id=claimed_job.ticket, me=self._me)
+        finally:
+            self._running.discard(claimed_job.ticket)  # at the latest, `_rescue` finds it
+        self._signal()  # one of the same name may have waited
+
+    async def postpone(self, claimed_job: ClaimedJob, *, seconds: float, is_failure: bool) -> None:
+        try:
+            await self._procrastinate_connector.rows(
+                sql.POSTPONE,
+                id=claimed_job.ticket,
+                me=self._me,
+                seconds=seconds,
+                failures=int(is_failure),
+                queue=_queue(claimed_job.job.tenant),
+            )
+        finally:
+            self._running.discard(claimed_job.ticket)
+        self._look_in(seconds)
+
+    async def changed(self) -> None:
+        """Others say what they put for now; what is due later is found by looking, and at once
+        if it was put here."""
+        now = anyio.current_time()
+        while self._looks and self._looks[0] <= now:
+            heappop(self._looks)
+        until = min([now + _POLL_SECONDS, *self._looks[:1]])
+        with anyio.move_on_after(until - now):
+            await self._looked.wait()
+
+    def _look_in(self, seconds: float) -> None:
+        if self._me and seconds <= _LOOKAHEAD_SECONDS:
+            heappush(self._looks, anyio.current_time() + max(seconds, 0) + _WAKE_MARGIN_SECONDS)
+            self._signal()
+
+    async def _open_queues(self) -> tuple[bool, list[str] | None]:
+        """The tenants that do not have as many jobs running as they may, in all of the fleet;
+        two workers that look at once may each give them one more."""
+        if self._tenant_limit is None:
+            return True, None
+        [row] = await self._procrastinate_connector.rows(sql.OPEN_QUEUES, limit=self._tenant_limit)
+        return row["array_agg"] is not None, row["array_agg"]
+
+    def _signal(self) -> None:
+        self._changed.set()
+        self._changed = Event()
+
+    async def _keep_up(self) -> None:
+        while True:
+            try:
+                await self._beat()
+                await self._rescue()
+                await self._procrastinate_connector.rows(sql.PROMOTE)
+            except StoreFailed as error:
+                _LOG.warning("cannot reach the queue: %s", error)
+            await anyio.sleep(BEAT_SECONDS)
+
+    async def _beat(self) -> None:
+        """Also after having been taken for dead: then as another worker."""
+        async with self._taking:
+            if not self._me or not await self._procrastinate_connector.rows(sql.BEAT, me=self._me):
+                self._me = await self._manager.register_worker()
+
+    async def _rescue(self) -> None:
+        """From every worker, so that it takes only one to go on; also for what it failed to
+        settle itself."""
+        await self._manager.prune_stalled_workers(STALLED_SECONDS)
+        async with self._taking:
+            try:
+                found = await self._procrastinate_connector.rows(
+                    sql.RESCUE, me=self._me, running=list(self._running)
+                )
+            except StoreFailed as error:
+                if not isinstance(error.__cause__, psycopg.errors.UniqueViolation):
+                    raise
+                return  # one of the same name was put just then: next time
+        if found:
+            self._signal()
+
+    async def _listen(self) -> None:
+        while True:
+            with suppress(psycopg.Error, OSError, ValueError):  # no JSON: it was somebody else's
+                await self._manager.listen_for_jobs(on_notification=self._heard)
+            await anyio.sleep(BEAT_SECONDS)
+
+    async def _heard(self, *, channel: str, notification: Notification) -> None:
+        del channel, notification
+        self._signal()
+
+
+def _job_values(job: Job) -> dict[str, Any]:
+    return {
+        "queue": _queue(job.tenant),
+        "task": job.task,
+        "name": job.name,
+        "args": Jsonb({"key": job.key, "tenant": job.tenant}),
+    }
+
+
+def _queue(tenant: str) -> str:
+    if len(tenant.encode()) <= _QUEUE_BYTES:
+        return tenant
+    return hashlib.sha256(tenant.encode()).hexdigest()[:_QUEUE_BYTES]
+
+
+def _taken_job(fetched: Fetched) -> ClaimedJob:
+    assert fetched.id is not None
+    given = fetched.task_kwargs
+    job = Job(task=fetched.task_name, key=str(given["key"]), tenant=str(given["tenant"]))
+    return ClaimedJob(job=job, attempt=fetched.attempts + 1, ticket=fetched.id)
+
+
+@asynccontextmanager
+async def open_fleet(
+    url: str,
+    *,
+    tenant_limit: int | None = None,
+    backoff: Backoff = backoff_seconds,
+    max_connections: int = 4,
+    clock: Clock = clocks.now,
+) -> AsyncGenerator[PostgresDispatcher, None]:
+    """A dispatcher on the database at `url`; Procrastinate's tables are made if need be, in a
+    schema of their own. Working takes one connection more than `max_connections`.
+
+    `tenant_limit`: how many jobs of one tenant all workers together do at once, or nearly so.
+
+    Raises: InvalidInput, StoreFailed.
+    """
+    pool = Pool(Address.of(url), size=max_connections)
+    try:
+        await retry_unavailable(lambda: pool.run(_prepare))
+        yield PostgresDispatcher(
+            ProcrastinateConnector(pool), tenant_limit=tenant_limit, backoff=backoff, clock=clock
+        )
+    finally:
+        with CancelScope(shield=True):
+            await pool.close()
+
+
+async def _prepare(db: Connection) -> None:
+    async with db.transaction():
+        await db.execute(sql.LOCK)
+        await db.execute(sql.PREPARE)
+        [is_there] = await (await db.execute(sql.TABLE_EXISTS)).fetchone() or [None]
+        if is_there is None:
+            await db.execute(SchemaManager.get_schema())
+        await db.execute(sql.INDEX)

@@ -1,0 +1,236 @@
+"""A worker: takes jobs and does them. Wakes of sessions it knows; other tasks are registered."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Generator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeAlias, cast
+
+import anyio
+from anyio import CancelScope, Event
+
+from mainspring.core import clock as clocks
+from mainspring.core.clock import Clock
+from mainspring.core.errors import (
+    Fenced,
+    LeaseHeld,
+    MainspringError,
+    NotFound,
+    SessionNotFound,
+    StoreFailed,
+    StoreFull,
+    StoreUnavailable,
+)
+from mainspring.log.session_log import SessionLog
+from mainspring.log.task_groups import run_in_background
+from mainspring.service.jobs.dispatcher import Dispatcher, FailureHandler, Job, JobHandler
+from mainspring.service.jobs.parking import WAKE_TASK, AfterParking, Parking, reason_of
+from mainspring.service.sessions import session_record
+
+RunSession: TypeAlias = Callable[[str], Awaitable[None]]
+"""Builds a session's agent and runs it until nothing is left to do; raises `LeaseHeld` if another
+has it."""
+
+_LOG = logging.getLogger("mainspring.worker")
+_MAX_SWEPT = 1000
+_FOREIGN_CACHE_SECONDS = 60.0
+_TENANTS_KEPT = 10_000
+_AFTER_LEASE_SECONDS = 0.05
+_HELD_SECONDS = 1.0
+"""Who holds a session may let go of it before its lease has run out."""
+
+
+class Postponed(MainspringError):
+    """It is not to be run now, and that is no fault of its own: somebody has stopped it."""
+
+    def __init__(self, why: str, *, seconds: float) -> None:
+        super().__init__(why)
+        self.seconds = seconds
+
+
+_HARMLESS_ERRORS = (
+    Postponed,
+    StoreUnavailable,
+    StoreFull,
+    Fenced,
+    LeaseHeld,
+    SessionNotFound,
+)
+
+
+def harmless_cause(error: Exception) -> Exception:
+    """Of several that were raised together, the one that is no fault of the session's."""
+    together = list(_leaf_errors(error))
+    return next((item for item in together if isinstance(item, _HARMLESS_ERRORS)), error)
+
+
+def _leaf_errors(error: Exception) -> Generator[Exception]:
+    if isinstance(error, ExceptionGroup):
+        for exception in cast("ExceptionGroup[Exception]", error).exceptions:
+            yield from _leaf_errors(exception)
+    else:
+        yield error
+
+
+class InboxNotConsumed(MainspringError):
+    """A run ended and has left the inbox as it was: the next one would, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSettings:
+    concurrency: int = 16
+    drain_seconds: float = 30.0
+    """How long runs may take to end once the worker closes; then they are cut off, and others
+    go on where the log ends."""
+    sweep_seconds: float = 1.0
+
+
+def _no_heartbeat() -> None:
+    pass
+
+
+class Worker:
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        log: SessionLog,
+        run_session: RunSession,
+        *,
+        worker_settings: WorkerSettings | None = None,
+        clock: Clock = clocks.now,
+        beat: Callable[[], None] = _no_heartbeat,
+    ) -> None:
+        """`beat` is called each time its loop comes round."""
+        self.parking = Parking(log, dispatcher, clock=clock)
+        self._dispatcher = dispatcher
+        self._log = log
+        self._run = run_session
+        self._pace = worker_settings or WorkerSettings()
+        self._clock = clock
+        self._beat = beat
+        self._tenants: dict[str, str] = {}
+        self._foreign: dict[str, float] = {}
+        """Sessions that the service did not make, and until when that is taken for granted."""
+        self._tasks: dict[str, tuple[JobHandler, FailureHandler | None]] = {
+            WAKE_TASK: (self._wake, None)
+        }
+
+    def register(
+        self, task: str, job_handler: JobHandler, *, failure_handler: FailureHandler | None = None
+    ) -> None:
+        self._tasks[task] = (job_handler, failure_handler)
+
+    def on_parked(self, after: AfterParking) -> None:
+        self.parking.after = after
+
+    async def work(self, closing: Event) -> None:
+        """Until `closing` is set and what runs has ended, or had its time to."""
+        async with run_in_background(self._sweep), anyio.create_task_group() as group:
+            group.start_soon(self._drain, closing, group.cancel_scope)
+            await self._dispatcher.work(
+                self._do,
+                concurrency=self._pace.concurrency,
+                closing=closing,
+                failure_handler=self._failed,
+            )
+            group.cancel_scope.cancel()
+
+    async def sweep(self) -> None:
+        """Wake every session that has something to do and nobody to do it: a job that was lost,
+        a message whose sender died before it woke anybody, a worker that is gone."""
+        parked = await self.parking.ids()
+        left_alone = len(parked) + len(self._foreign)
+        found = await self._log.store.runnable(limit=_MAX_SWEPT + left_alone)
+        jobs: list[Job] = []
+        for session_id in found:
+            tenant = await self._tenant_of(session_id)
+            if tenant is None:
+                continue  # of the command line: nobody asked the service to run it
+            job = Job(task=WAKE_TASK, key=session_id, tenant=tenant)
+            if session_id not in parked or not await self.parking.is_parked(job):
+                jobs.append(job)
+        self._foreign = {item: self._foreign[item] for item in found if item in self._foreign}
+        await self._dispatcher.remind(jobs)
+
+    async def _sweep(self) -> None:
+        while True:
+            try:
+                await self.sweep()
+            except StoreFailed as error:
+                _LOG.warning("cannot look for sessions to wake: %s", error)
+            except Exception:  # noqa: BLE001 (nobody else finds what was lost)
+                _LOG.exception("cannot look for sessions to wake")
+            self._beat()
+            await anyio.sleep(self._pace.sweep_seconds)
+
+    async def _drain(self, closing: Event, scope: CancelScope) -> None:
+        await closing.wait()
+        await anyio.sleep(self._pace.drain_seconds)
+        scope.cancel()
+
+    async def _do(self, job: Job) -> None:
+        """Raises: NotFound: no such task; another worker may know it."""
+        if job.task not in self._tasks:
+            raise NotFound("task", job.task)
+        do, _ = self._tasks[job.task]
+        await do(job)
+
+    async def _failed(self, job: Job, error: Exception) -> None:
+        _, on_failed = self._tasks.get(job.task, (None, None))
+        if on_failed is not None:
+            await on_failed(job, error)
+
+    async def _wake(self, job: Job) -> None:
+        if await self.parking.is_parked(job):
+            return
+        try:
+            await self._run_session(job)
+        except Exception as error:  # noqa: BLE001 (whatever is wrong with one, others go on)
+            await self._has_failed(job, harmless_cause(error))
+        else:
+            await self.parking.succeeded(job)
+
+    async def _has_failed(self, job: Job, error: Exception) -> None:
+        match error:
+            case StoreFailed(retryable=True):
+                raise error  # the dispatcher tries again, and does not count it
+            case LeaseHeld(seconds=seconds):
+                again = timedelta(seconds=min(seconds, _HELD_SECONDS) + _AFTER_LEASE_SECONDS)
+                await self._dispatcher.put(job, at=self._clock() + again)
+            case Postponed(seconds=seconds):
+                await self._dispatcher.put(job, at=self._clock() + timedelta(seconds=seconds))
+            case Fenced():
+                _LOG.info("session %s was taken over", job.key)
+            case SessionNotFound() | NotFound(kind=session_record.KIND):
+                await self.parking.forget(job)
+            case _:
+                _LOG.warning("session %s: its run failed: %s", job.key, reason_of(error))
+                _LOG.debug("session %s: its run failed", job.key, exc_info=error)
+                await self.parking.failed(job, error)
+
+    async def _run_session(self, job: Job) -> None:
+        before = await self._log.store.pending(job.key, limit=1)
+        await self._run(job.key)
+        after = await self._log.store.pending(job.key, limit=1)
+        if not after:
+            return
+        if before and after[0].position == before[0].position:
+            raise InboxNotConsumed(f"a run of session {job.key} has left its inbox as it was")
+        await self._dispatcher.put(job)  # it came as the run ended
+
+    async def _tenant_of(self, session_id: str) -> str | None:
+        if session_id in self._tenants:
+            return self._tenants[session_id]
+        if self._foreign.get(session_id, 0.0) > anyio.current_time():
+            return None
+        try:
+            record = await self._log.store.records.get(session_record.KIND, session_id)
+        except NotFound:
+            self._foreign[session_id] = anyio.current_time() + _FOREIGN_CACHE_SECONDS
+            return None
+        if len(self._tenants) >= _TENANTS_KEPT:
+            self._tenants.clear()
+        self._tenants[session_id] = record.tenant
+        return record.tenant

@@ -1,0 +1,237 @@
+"""A memory and its versions as they are stored and shown, and what a memory path may be. The
+text is stored with the version; the memory says which version is current.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from datetime import datetime
+from hashlib import sha256
+from typing import Annotated, Literal, TypeAlias
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
+
+from mainspring.core.clock import Clock
+from mainspring.core.errors import InvalidInput
+from mainspring.log.records import Records
+from mainspring.service.access.principal import Principal
+from mainspring.service.storage.repository import IndexColumns, Repository
+
+MEMORY_KIND = "memory"
+VERSION_KIND = "memory_version"
+MAX_CONTENT_BYTES = 102_400
+
+MemoryView: TypeAlias = Literal["basic", "full"]
+MemoryOperation: TypeAlias = Literal["created", "modified", "deleted"]
+ContentDigest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+
+
+class SessionActor(Struct, frozen=True, kw_only=True, tag_field="type", tag="session_actor"):
+    """An agent, through the folder that it has the store in."""
+
+    session_id: str
+
+
+class ApiActor(Struct, frozen=True, kw_only=True, tag_field="type", tag="api_actor"):
+    api_key_id: str
+
+
+class UserActor(Struct, frozen=True, kw_only=True, tag_field="type", tag="user_actor"):
+    user_id: str
+
+
+MemoryActor: TypeAlias = SessionActor | ApiActor | UserActor
+
+
+def actor_of(who: Principal) -> MemoryActor:
+    kind, _, subject = who.key_id.partition(":")
+    return UserActor(user_id=subject) if kind == "oidc" else ApiActor(api_key_id=who.key_id)
+
+
+class MemoryObject(Struct, frozen=True, kw_only=True, tag_field="type", tag="memory"):
+    id: str
+    memory_store_id: str
+    memory_version_id: str
+    path: str
+    content_sha256: str
+    content_size_bytes: int
+    created_at: datetime
+    updated_at: datetime
+    content: str | None = None
+    """Never stored here."""
+
+
+class MemoryPrefix(Struct, frozen=True, kw_only=True, tag_field="type", tag="memory_prefix"):
+    """Stands in a list for the memories in a folder."""
+
+    path: str
+
+
+class MemoryVersion(Struct, frozen=True, kw_only=True):
+    id: str
+    memory_id: str
+    memory_store_id: str
+    operation: MemoryOperation
+    created_at: datetime
+    created_by: MemoryActor
+    path: str | None
+    content_sha256: str | None = None
+    content_size_bytes: int | None = None
+    content: str | None = None
+    """Never stored here."""
+    redacted_at: datetime | None = None
+    redacted_by: MemoryActor | None = None
+    type: Literal["memory_version"] = "memory_version"
+
+    @property
+    def has_content(self) -> bool:
+        return self.content_sha256 is not None
+
+
+class CreateMemory(Struct, frozen=True, kw_only=True):
+    path: str
+    content: str
+
+
+class Precondition(Struct, frozen=True, kw_only=True, tag_field="type", tag="content_sha256"):
+    content_sha256: ContentDigest
+
+
+class UpdateMemory(Struct, frozen=True, kw_only=True):
+    path: str | None = None
+    content: str | None = None
+    precondition: Precondition | UnsetType | None = UNSET
+
+
+def encode_content(content: str) -> bytes:
+    """Raises: InvalidInput: too large."""
+    raw = content.encode()
+    if len(raw) > MAX_CONTENT_BYTES:
+        raise InvalidInput(
+            f"content: {len(raw)} bytes, and a memory has {MAX_CONTENT_BYTES} at most; make several"
+        )
+    return raw
+
+
+def content_digest(content: bytes) -> str:
+    return sha256(content).hexdigest()
+
+
+def version_of(
+    memory_object: MemoryObject, memory_operation: MemoryOperation, memory_actor: MemoryActor
+) -> MemoryVersion:
+    """What is kept of a change that made the memory so."""
+    version = MemoryVersion(
+        id=memory_object.memory_version_id,
+        memory_id=memory_object.id,
+        memory_store_id=memory_object.memory_store_id,
+        operation=memory_operation,
+        created_at=memory_object.updated_at,
+        created_by=memory_actor,
+        path=memory_object.path,
+    )
+    if memory_operation == "deleted":
+        return version
+    return replace(
+        version,
+        content_sha256=memory_object.content_sha256,
+        content_size_bytes=memory_object.content_size_bytes,
+    )
+
+
+def redact_version(
+    version: MemoryVersion, memory_actor: MemoryActor, now: datetime
+) -> MemoryVersion:
+    return replace(
+        version,
+        path=None,
+        content_sha256=None,
+        content_size_bytes=None,
+        redacted_at=now,
+        redacted_by=memory_actor,
+    )
+
+
+def memory_repository(records: Records, clock: Clock) -> Repository[MemoryObject]:
+    return Repository(
+        records,
+        MEMORY_KIND,
+        MemoryObject,
+        columns=lambda memory: IndexColumns(
+            parent=memory.memory_store_id, name=memory.path, created=memory.created_at
+        ),
+        clock=clock,
+    )
+
+
+def version_repository(records: Records, clock: Clock) -> Repository[MemoryVersion]:
+    return Repository(
+        records,
+        VERSION_KIND,
+        MemoryVersion,
+        columns=lambda version: IndexColumns(
+            parent=version.memory_store_id, label=version.memory_id, created=version.created_at
+        ),
+        clock=clock,
+    )
+
+
+MAX_PATH_BYTES = 1024
+MAX_SEGMENTS = 20
+_FORBIDDEN_CATEGORIES = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
+"""Categories: controls, formats, halves of pairs, separators of lines and paragraphs."""
+LAST_CHARACTER = "\U0010ffff"
+"""Comes after all that a path may have: paths in a folder are before the folder's and this."""
+
+
+def check_path(path: str) -> str:
+    """Raises: InvalidInput."""
+    if not path.startswith("/"):
+        raise InvalidInput("path: it begins with /")
+    _check_segments(path, path[1:].split("/"))
+    return path
+
+
+def check_prefix(prefix: str) -> str:
+    """Of a list: `/`, or a path and `/`.
+
+    Raises: InvalidInput.
+    """
+    if not prefix.startswith("/") or not prefix.endswith("/"):
+        raise InvalidInput("path_prefix: it begins with / and ends with /")
+    if prefix != "/":
+        _check_segments(prefix, prefix[1:-1].split("/"))
+    return prefix
+
+
+def _check_segments(path: str, segments: list[str]) -> None:
+    if len(path.encode(errors="surrogatepass")) > MAX_PATH_BYTES:
+        raise InvalidInput(f"path: at most {MAX_PATH_BYTES} bytes")
+    if len(segments) > MAX_SEGMENTS:
+        raise InvalidInput(f"path: at most {MAX_SEGMENTS} segments")
+    if any(segment in ("", ".", "..") for segment in segments):
+        raise InvalidInput("path: no segment is empty, . or ..")
+    if any(_is_forbidden(item) for item in path):
+        raise InvalidInput("path: no control, format or separator characters")
+    if not unicodedata.is_normalized("NFC", path):
+        raise InvalidInput("path: it must be in Unicode normalization form C")
+
+
+def _is_forbidden(character: str) -> bool:
+    is_noncharacter = ord(character) & 0xFFFE == 0xFFFE
+    return is_noncharacter or unicodedata.category(character) in _FORBIDDEN_CATEGORIES
+
+
+def parent_folders(path: str) -> list[str]:
+    """Those that it is in, as paths of memories would be: none of them may be one."""
+    segments = path.split("/")
+    return ["/".join(segments[:end]) for end in range(2, len(segments))]
+
+
+def folder_at_depth(path: str, prefix: str, depth: int) -> str | None:
+    """The folder that stands for it in a list so deep; `None`: it stands there itself."""
+    below = path[len(prefix) :].split("/")
+    if depth == 0 or len(below) <= depth:
+        return None
+    return f"{prefix}{'/'.join(below[:depth])}/"

@@ -1,0 +1,177 @@
+"""Memory stores: named containers of memories, for sessions to be given. What is in them is
+`memories`'."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable
+from datetime import datetime
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
+
+from mainspring.core import clock as clocks
+from mainspring.core import ids
+from mainspring.core.clock import Clock
+from mainspring.core.errors import InvalidInput, StaleVersion
+from mainspring.log.records import RecordRow, Records, Remove
+from mainspring.service.memory_stores.memory_records import MEMORY_KIND, VERSION_KIND
+from mainspring.service.storage.metadata import Metadata, MetadataPatch, patch_metadata
+from mainspring.service.storage.notifications import Notification, Notify, ignore_notification
+from mainspring.service.storage.pagination import Page
+from mainspring.service.storage.repository import (
+    IndexColumns,
+    ListQuery,
+    Repository,
+    delete_children,
+)
+
+_TRIES = 32
+
+Name = Annotated[str, Meta(min_length=1, max_length=255)]
+Description = Annotated[str, Meta(max_length=1024)]
+
+
+class MemoryStore(Struct, frozen=True, kw_only=True):
+    id: str
+    name: str
+    created_at: datetime
+    updated_at: datetime
+    description: str = ""
+    metadata: Metadata = {}
+    archived_at: datetime | None = None
+    type: Literal["memory_store"] = "memory_store"
+
+
+class CreateMemoryStore(Struct, frozen=True, kw_only=True):
+    name: Name
+    description: Description = ""
+    metadata: Metadata = {}
+
+
+class UpdateMemoryStore(Struct, frozen=True, kw_only=True):
+    name: Name | None = None
+    description: Description | None = None
+    metadata: MetadataPatch | UnsetType | None = UNSET
+
+
+class MemoryStores:
+    def __init__(
+        self,
+        records: Records,
+        *,
+        notify: Notify = ignore_notification,
+        clock: Clock = clocks.now,
+        new_id: Callable[[str], str] = ids.new_id,
+    ) -> None:
+        self._records = records
+        self._repository = Repository(
+            records, "memory_store", MemoryStore, columns=_index_columns, clock=clock
+        )
+        self._notify = notify
+        self._clock = clock
+        self._new_id = new_id
+
+    async def create(self, tenant: str, asked: CreateMemoryStore) -> MemoryStore:
+        now = self._clock()
+        made = MemoryStore(
+            id=self._new_id("memstore"),
+            name=_check_name(asked.name),
+            description=asked.description,
+            metadata=asked.metadata,
+            created_at=now,
+            updated_at=now,
+        )
+        await self._repository.put(tenant, made)
+        await self._notify_change(tenant, made.id, "created")
+        return made
+
+    async def get(self, tenant: str, store_id: str) -> MemoryStore:
+        return await self._repository.get(tenant, store_id)
+
+    async def page(self, tenant: str, list_query: ListQuery) -> Page[MemoryStore]:
+        return await self._repository.page(tenant, list_query)
+
+    async def update(self, tenant: str, store_id: str, asked: UpdateMemoryStore) -> MemoryStore:
+        """Raises: InvalidInput: it is archived."""
+
+        def change(known: MemoryStore) -> MemoryStore:
+            _require_active(known)
+            return replace(
+                known,
+                name=known.name if asked.name is None else _check_name(asked.name),
+                description=known.description if asked.description is None else asked.description,
+                metadata=patch_metadata(known.metadata, asked.metadata),
+                updated_at=self._clock(),
+            )
+
+        return await self._repository.update(tenant, store_id, change)
+
+    async def archive(self, tenant: str, store_id: str) -> MemoryStore:
+        """For good: it is read-only from now on, and no new session gets it."""
+        is_new = False
+
+        def change(known: MemoryStore) -> MemoryStore:
+            nonlocal is_new
+            is_new = known.archived_at is None
+            now = self._clock()
+            return replace(known, archived_at=now, updated_at=now) if is_new else known
+
+        archived = await self._repository.update(tenant, store_id, change)
+        if is_new:
+            await self._notify_change(tenant, store_id, "archived")
+        return archived
+
+    async def delete(self, tenant: str, store_id: str) -> None:
+        """With its memories and all their versions. Asked again after a crash, it goes on."""
+        for _ in range(_TRIES):
+            record = await self._repository.record(tenant, store_id)
+            # memories first: while there is one, it may still get versions
+            for kind in (MEMORY_KIND, VERSION_KIND):
+                await delete_children(self._records, kind, tenant=tenant, parent=store_id)
+            try:
+                await self._records.write(Remove(record_row=record))
+            except StaleVersion:  # it got a memory meanwhile
+                continue
+            await self._notify_change(tenant, store_id, "deleted")
+            return
+        raise StaleVersion(f"memory store {store_id}: others kept changing it; try again")
+
+    async def active(self, tenant: str, store_id: str) -> MemoryStore:
+        """For a new session with it.
+
+        Raises: NotFound; InvalidInput: it is archived.
+        """
+        store = await self._repository.get(tenant, store_id)
+        _require_active(store)
+        return store
+
+    async def writable(self, tenant: str, store_id: str) -> RecordRow:
+        """Its record. Written again with a new path, it makes sure that nothing else got one, and
+        that the store was neither archived nor deleted meanwhile.
+
+        Raises: NotFound; InvalidInput: it is archived.
+        """
+        record = await self._repository.record(tenant, store_id)
+        _require_active(self._repository.read(record))
+        return record
+
+    async def _notify_change(self, tenant: str, store_id: str, what: str) -> None:
+        await self._notify(Notification(tenant=tenant, type=f"memory_store.{what}", id=store_id))
+
+
+def _require_active(store: MemoryStore) -> None:
+    """Raises: InvalidInput."""
+    if store.archived_at is not None:
+        raise InvalidInput(f"the memory store {store.id} is archived: it can only be read")
+
+
+def _check_name(name: str) -> str:
+    if any(unicodedata.category(item) == "Cc" for item in name):
+        raise InvalidInput("name: no control characters")
+    return name
+
+
+def _index_columns(store: MemoryStore) -> IndexColumns:
+    return IndexColumns(is_archived=store.archived_at is not None, created=store.created_at)

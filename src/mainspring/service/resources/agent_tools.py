@@ -1,0 +1,327 @@
+"""The tools of an agent: how they are asked for, how they are kept, and what is on in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Protocol, TypeAlias, assert_never, get_args
+
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from mainspring.core.errors import InvalidInput
+from mainspring.service.resources.agent_web_tools import (
+    SearchLocation,
+    UrlSources,
+    UrlSourcesParams,
+    resolve_url_sources,
+)
+
+MAX_TOOLS = 256
+
+BuiltinName: TypeAlias = Literal[
+    "bash", "edit", "read", "write", "glob", "grep", "web_fetch", "web_search"
+]
+BUILTINS: tuple[BuiltinName, ...] = get_args(BuiltinName)
+PermissionPolicyName: TypeAlias = Literal["always_allow", "always_ask", "auto"]
+
+_STRICTNESS: tuple[PermissionPolicyName, ...] = ("always_allow", "auto", "always_ask")
+
+ServerName = Annotated[str, Meta(min_length=1, max_length=255)]
+ToolName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,128}$")]
+Domains = Annotated[tuple[str, ...], Meta(min_length=1, max_length=64)]
+
+
+class PermissionPolicy(Struct, frozen=True, kw_only=True):
+    """Whether a call is let through, asked about, or judged one by one."""
+
+    type: PermissionPolicyName
+
+
+ALWAYS_ALLOW = PermissionPolicy(type="always_allow")
+ALWAYS_ASK = PermissionPolicy(type="always_ask")
+
+
+class ToolDefaults(Struct, frozen=True, kw_only=True):
+    """What holds for the tools of a set that have no configuration of their own."""
+
+    enabled: bool
+    permission_policy: PermissionPolicy
+
+
+class BuiltinConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A built-in tool. What only the web tools have is left out for the others."""
+
+    enabled: bool
+    name: BuiltinName
+    permission_policy: PermissionPolicy
+    type: BuiltinName
+    allowed_domains: tuple[str, ...] | None = None
+    blocked_domains: tuple[str, ...] | None = None
+    max_content_tokens: int | None = None
+    """Of `web_fetch`."""
+    url_sources: UrlSources | None = None
+    """Of `web_fetch`."""
+    user_location: SearchLocation | None = None
+    """Of `web_search`."""
+
+
+class McpToolConfig(Struct, frozen=True, kw_only=True):
+    enabled: bool
+    name: str
+    permission_policy: PermissionPolicy
+
+
+class AgentToolset(
+    Struct, frozen=True, kw_only=True, tag_field="type", tag="agent_toolset_20260401"
+):
+    """The built-in tools."""
+
+    configs: tuple[BuiltinConfig, ...]
+    default_config: ToolDefaults
+
+
+class McpToolset(Struct, frozen=True, kw_only=True, tag_field="type", tag="mcp_toolset"):
+    """The tools of an MCP server."""
+
+    configs: tuple[McpToolConfig, ...]
+    default_config: ToolDefaults
+    mcp_server_name: str
+
+
+class CustomTool(Struct, frozen=True, kw_only=True, tag_field="type", tag="custom"):
+    """A tool that the client runs itself."""
+
+    description: Annotated[str, Meta(min_length=1)]
+    input_schema: dict[str, Any]
+    """JSON Schema of an object, kept as it was given."""
+    name: ToolName
+
+
+AgentTool: TypeAlias = AgentToolset | McpToolset | CustomTool
+
+
+class UrlMcpServer(Struct, frozen=True, kw_only=True, tag_field="type", tag="url"):
+    name: ServerName
+    url: Annotated[str, Meta(min_length=1, max_length=2048)]
+
+
+McpServers = Annotated[tuple[UrlMcpServer, ...], Meta(max_length=20)]
+
+
+class ToolDefaultsParams(Struct, frozen=True, kw_only=True):
+    enabled: bool | None = None
+    permission_policy: PermissionPolicy | None = None
+
+
+class BuiltinParams(Struct, frozen=True, kw_only=True):
+    name: BuiltinName
+    enabled: bool | None = None
+    permission_policy: PermissionPolicy | None = None
+    type: BuiltinName | None = None
+    allowed_domains: Domains | None = None
+    blocked_domains: Domains | None = None
+    max_content_tokens: Annotated[int, Meta(ge=1)] | None = None
+    url_sources: UrlSourcesParams | None = None
+    user_location: SearchLocation | None = None
+
+
+class McpToolParams(Struct, frozen=True, kw_only=True):
+    name: Annotated[str, Meta(min_length=1, max_length=128)]
+    enabled: bool | None = None
+    permission_policy: PermissionPolicy | None = None
+
+
+class AgentToolsetParams(
+    Struct, frozen=True, kw_only=True, tag_field="type", tag="agent_toolset_20260401"
+):
+    configs: tuple[BuiltinParams, ...] = ()
+    default_config: ToolDefaultsParams | None = None
+
+
+class McpToolsetParams(Struct, frozen=True, kw_only=True, tag_field="type", tag="mcp_toolset"):
+    mcp_server_name: ServerName
+    configs: tuple[McpToolParams, ...] = ()
+    default_config: ToolDefaultsParams | None = None
+
+
+ToolParams: TypeAlias = AgentToolsetParams | McpToolsetParams | CustomTool
+ToolsParams = Annotated[tuple[ToolParams, ...], Meta(max_length=MAX_TOOLS)]
+
+
+def resolve_tools(asked: Sequence[ToolParams]) -> tuple[AgentTool, ...]:
+    """What is asked for, with every default filled in.
+
+    Raises: InvalidInput: a configuration is not of the tool that it names.
+    """
+    return tuple(_resolve_tool(tool, f"tools[{index}]") for index, tool in enumerate(asked))
+
+
+def _resolve_tool(tool: ToolParams, where: str) -> AgentTool:
+    match tool:
+        case AgentToolsetParams():
+            default = _default(tool.default_config, ALWAYS_ALLOW)
+            return AgentToolset(
+                default_config=default,
+                configs=tuple(
+                    _builtin(config, default, f"{where}.configs[{index}]")
+                    for index, config in enumerate(tool.configs)
+                ),
+            )
+        case McpToolsetParams():
+            default = _default(tool.default_config, ALWAYS_ASK)
+            return McpToolset(
+                mcp_server_name=tool.mcp_server_name,
+                default_config=default,
+                configs=tuple(
+                    McpToolConfig(
+                        name=config.name,
+                        enabled=_bool_or_default(config.enabled, default.enabled),
+                        permission_policy=config.permission_policy or default.permission_policy,
+                    )
+                    for config in tool.configs
+                ),
+            )
+        case CustomTool():
+            return tool
+        case _:
+            assert_never(tool)
+
+
+def _default(asked: ToolDefaultsParams | None, permission_policy: PermissionPolicy) -> ToolDefaults:
+    asked = asked or ToolDefaultsParams()
+    return ToolDefaults(
+        enabled=_bool_or_default(asked.enabled, True),
+        permission_policy=asked.permission_policy or permission_policy,
+    )
+
+
+def _bool_or_default(asked: bool | None, otherwise: bool) -> bool:
+    return otherwise if asked is None else asked
+
+
+_OWN_FIELDS: Mapping[str, frozenset[str]] = {
+    "web_fetch": frozenset(
+        ("allowed_domains", "blocked_domains", "max_content_tokens", "url_sources")
+    ),
+    "web_search": frozenset(("allowed_domains", "blocked_domains", "user_location")),
+}
+
+
+def _builtin(asked: BuiltinParams, tool_defaults: ToolDefaults, where: str) -> BuiltinConfig:
+    if asked.type not in (None, asked.name):
+        raise InvalidInput(f"{where}.type: must be {asked.name}, as its name is")
+    for field in sorted(frozenset[str]().union(*_OWN_FIELDS.values())):
+        if field not in _OWN_FIELDS.get(asked.name, ()) and getattr(asked, field) is not None:
+            raise InvalidInput(f"{where}.{field}: {asked.name} has no such field")
+    return BuiltinConfig(
+        name=asked.name,
+        type=asked.name,
+        enabled=_bool_or_default(asked.enabled, tool_defaults.enabled),
+        permission_policy=asked.permission_policy or tool_defaults.permission_policy,
+        allowed_domains=asked.allowed_domains,
+        blocked_domains=asked.blocked_domains,
+        max_content_tokens=asked.max_content_tokens,
+        url_sources=None if asked.url_sources is None else resolve_url_sources(asked.url_sources),
+        user_location=asked.user_location,
+    )
+
+
+class HasTools(Protocol):
+    """An agent, or a session's copy of one."""
+
+    @property
+    def tools(self) -> tuple[AgentTool, ...]: ...
+
+    @property
+    def mcp_servers(self) -> tuple[UrlMcpServer, ...]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectiveMcpTools:
+    """What an agent may use of an MCP server. Which tools there are, the server says."""
+
+    server: UrlMcpServer
+    tool_defaults: ToolDefaults
+    configs: Mapping[str, ToolDefaults]
+
+    def config_of(self, tool: str) -> ToolDefaults:
+        return self.configs.get(tool, self.tool_defaults)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectiveToolset:
+    """What an agent has in the end."""
+
+    builtins: Mapping[BuiltinName, BuiltinConfig]
+    """Those that are on, each with its policy."""
+    custom: tuple[CustomTool, ...]
+    mcp: tuple[EffectiveMcpTools, ...]
+
+
+def effective_toolset(agent: HasTools) -> EffectiveToolset:
+    servers = {server.name: server for server in agent.mcp_servers}
+    builtins: dict[BuiltinName, BuiltinConfig] = {}
+    custom: list[CustomTool] = []
+    mcp: list[EffectiveMcpTools] = []
+    for tool in agent.tools:
+        match tool:
+            case AgentToolset():
+                builtins = _enabled_builtins(tool)
+            case McpToolset():
+                mcp.append(_mcp_tools(tool, servers[tool.mcp_server_name]))
+            case CustomTool():
+                custom.append(tool)
+            case _:
+                assert_never(tool)
+    return EffectiveToolset(builtins=builtins, custom=tuple(custom), mcp=tuple(mcp))
+
+
+def merge_toolsets(effective_toolsets: Sequence[EffectiveToolset]) -> EffectiveToolset:
+    """What agents of one session have between them: of a tool that several have, the strictest
+    that is said of it holds for all."""
+    builtins: dict[BuiltinName, BuiltinConfig] = {}
+    for item in effective_toolsets:
+        for name, config in item.builtins.items():
+            builtins[name] = _stricter_config(builtins.get(name, config), config)
+    servers = {tools.server.name: tools for item in effective_toolsets for tools in item.mcp}
+    return EffectiveToolset(
+        builtins=builtins,
+        custom=tuple(tool for item in effective_toolsets for tool in item.custom),
+        mcp=tuple(servers.values()),
+    )
+
+
+def _stricter_config(one: BuiltinConfig, other: BuiltinConfig) -> BuiltinConfig:
+    policies = (one.permission_policy, other.permission_policy)
+    blocked = {*(one.blocked_domains or ()), *(other.blocked_domains or ())}
+    allowed = [item for item in (one.allowed_domains, other.allowed_domains) if item is not None]
+    common = [item for item in allowed[0] if item in allowed[-1]] if allowed else ()
+    return replace(
+        one,
+        permission_policy=max(policies, key=lambda policy: _STRICTNESS.index(policy.type)),
+        blocked_domains=tuple(sorted(blocked)) or None,
+        allowed_domains=tuple(common) if allowed else None,
+    )
+
+
+def _enabled_builtins(toolset: AgentToolset) -> dict[BuiltinName, BuiltinConfig]:
+    default = toolset.default_config
+    own = {config.name: config for config in toolset.configs}
+    configs = [
+        own.get(name) or _builtin(BuiltinParams(name=name), default, "") for name in BUILTINS
+    ]
+    return {config.name: config for config in configs if config.enabled}
+
+
+def _mcp_tools(toolset: McpToolset, server: UrlMcpServer) -> EffectiveMcpTools:
+    return EffectiveMcpTools(
+        server=server,
+        tool_defaults=toolset.default_config,
+        configs={
+            config.name: ToolDefaults(
+                enabled=config.enabled, permission_policy=config.permission_policy
+            )
+            for config in toolset.configs
+        },
+    )

@@ -1,0 +1,408 @@
+"""Agents, with every version that there was of each."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from datetime import datetime
+from typing import Annotated, Literal, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
+
+from mainspring.core import clock as clocks
+from mainspring.core import ids
+from mainspring.core.clock import Clock, from_micros
+from mainspring.core.errors import AlreadyExists, InvalidInput, NotFound, StaleVersion
+from mainspring.core.ids import ExternalId, SkillId
+from mainspring.log.records import Records
+from mainspring.service.resources.agent_model import ModelConfig, ModelParams, resolve_model
+from mainspring.service.resources.agent_multiagent import (
+    AgentReference,
+    Multiagent,
+    MultiagentParams,
+    MultiagentResolver,
+    Version,
+    advisor_model,
+    with_self_reference,
+)
+from mainspring.service.resources.agent_tool_validation import check_tools
+from mainspring.service.resources.agent_tools import (
+    AgentTool,
+    McpServers,
+    ToolsParams,
+    UrlMcpServer,
+    resolve_tools,
+)
+from mainspring.service.resources.skill_resources import LATEST, Skills
+from mainspring.service.storage.metadata import Metadata, MetadataPatch, patch_metadata
+from mainspring.service.storage.pagination import Page
+from mainspring.service.storage.repository import IndexColumns, ListQuery, Repository
+
+_TRIES = 8
+T = TypeVar("T")
+
+Name = Annotated[str, Meta(min_length=1, max_length=256)]
+Description = Annotated[str, Meta(max_length=2048)]
+SystemPrompt = Annotated[str, Meta(max_length=100_000)]
+
+
+class ServiceAccount(Struct, frozen=True, kw_only=True, tag_field="type", tag="service_account"):
+    pass
+
+
+class AwsRole(Struct, frozen=True, kw_only=True, tag_field="type", tag="aws_role"):
+    role_arn: Annotated[str, Meta(min_length=1, max_length=2048)]
+
+
+ExecutionIdentity: TypeAlias = ServiceAccount | AwsRole
+
+
+class AnthropicSkill(Struct, frozen=True, kw_only=True, tag_field="type", tag="anthropic"):
+    skill_id: str
+    version: str
+
+
+class CustomSkill(Struct, frozen=True, kw_only=True, tag_field="type", tag="custom"):
+    skill_id: str
+    version: str
+
+
+AgentSkill: TypeAlias = AnthropicSkill | CustomSkill
+
+
+class AnthropicSkillParams(Struct, frozen=True, kw_only=True, tag_field="type", tag="anthropic"):
+    skill_id: Annotated[ExternalId, Meta(min_length=1, max_length=64)]
+    version: str | None = None
+
+
+class CustomSkillParams(Struct, frozen=True, kw_only=True, tag_field="type", tag="custom"):
+    skill_id: SkillId
+    version: str | None = None
+
+
+SkillParams: TypeAlias = AnthropicSkillParams | CustomSkillParams
+SkillsParams = Annotated[tuple[SkillParams, ...], Meta(max_length=20)]
+
+
+class AgentObject(Struct, frozen=True, kw_only=True):
+    """An agent as it is at one version."""
+
+    id: str
+    created_at: datetime
+    updated_at: datetime
+    execution_identity: ExecutionIdentity
+    mcp_servers: tuple[UrlMcpServer, ...]
+    metadata: Metadata
+    model: ModelConfig
+    name: str
+    skills: tuple[AgentSkill, ...]
+    tools: tuple[AgentTool, ...]
+    version: int
+    archived_at: datetime | None = None
+    description: str | None = None
+    multiagent: Multiagent | None = None
+    system: str | None = None
+    type: Literal["agent"] = "agent"
+
+
+class CreateAgent(Struct, frozen=True, kw_only=True):
+    model: ModelParams
+    name: Name
+    description: Description | None = None
+    execution_identity: ExecutionIdentity | None = None
+    mcp_servers: McpServers | None = None
+    metadata: Metadata | None = None
+    multiagent: MultiagentParams | None = None
+    skills: SkillsParams | None = None
+    system: SystemPrompt | None = None
+    tools: ToolsParams | None = None
+
+
+class UpdateAgent(Struct, frozen=True, kw_only=True):
+    """What is not named stays; `null` puts it back to what it is when it is not given."""
+
+    description: Description | UnsetType | None = UNSET
+    execution_identity: ExecutionIdentity | UnsetType | None = UNSET
+    mcp_servers: McpServers | UnsetType | None = UNSET
+    metadata: MetadataPatch | UnsetType | None = UNSET
+    model: ModelParams | UnsetType = UNSET
+    multiagent: MultiagentParams | UnsetType | None = UNSET
+    name: Name | UnsetType = UNSET
+    skills: SkillsParams | UnsetType | None = UNSET
+    system: SystemPrompt | UnsetType | None = UNSET
+    tools: ToolsParams | UnsetType | None = UNSET
+    version: Version | UnsetType | None = UNSET
+
+
+class AgentVersion(Struct, frozen=True, kw_only=True):
+    """How an agent was at one version, kept as long as the agent is."""
+
+    id: str
+    agent: AgentObject
+    content_hash: str
+    """SHA-256 of what defines the agent: see `content_hash`."""
+
+
+class Agents:
+    def __init__(
+        self,
+        records: Records,
+        *,
+        check_model: Callable[[str], object] = lambda _: None,
+        clock: Clock = clocks.now,
+        new_id: Callable[[str], str] = ids.new_id,
+    ) -> None:
+        """`check_model` raises `InvalidInput` for a model that cannot be had."""
+        self._records = records
+        self._agents = Repository(
+            records, "agent", AgentObject, columns=_agent_index_columns, clock=clock
+        )
+        self._versions = Repository(
+            records, "agent_version", AgentVersion, columns=_version_index_columns, clock=clock
+        )
+        self._skills = Skills(records, clock=clock)
+        self._check_model = check_model
+        self._clock = clock
+        self._new_id = new_id
+
+    async def create(self, tenant: str, asked: CreateAgent) -> AgentObject:
+        """Raises: InvalidInput."""
+        now = self._clock()
+        empty = AgentObject(
+            id=self._new_id("agent"),
+            created_at=now,
+            updated_at=now,
+            execution_identity=ServiceAccount(),
+            mcp_servers=(),
+            metadata={},
+            model=ModelConfig(id=""),
+            name=asked.name,
+            skills=(),
+            tools=(),
+            version=1,
+        )
+        agent = await self.with_changes(tenant, empty, _as_update(asked))
+        await self._records.write(
+            self._agents.put_change(tenant, agent),
+            self._versions.put_change(tenant, _version(agent)),
+        )
+        return agent
+
+    async def get(self, tenant: str, agent_id: str, version: int | None = None) -> AgentObject:
+        """The agent as it is, or as it was at a version.
+
+        Raises: NotFound.
+        """
+        agent = await self._agents.get(tenant, agent_id)
+        if version is None or version == agent.version:
+            return agent
+        try:
+            known = await self._versions.named(tenant, _sortable_version(version), parent=agent_id)
+        except NotFound:
+            raise NotFound("version", f"{version} of the agent {agent_id}") from None
+        return replace(known.agent, archived_at=agent.archived_at)
+
+    async def update(self, tenant: str, agent_id: str, asked: UpdateAgent) -> AgentObject:
+        """A new version, unless it would be as the one before.
+
+        Raises: NotFound, InvalidInput, Stale: it has another version than was expected.
+        """
+        for _ in range(_TRIES):
+            record = await self._agents.record(tenant, agent_id)
+            known = self._agents.read(record)
+            _check_changeable(known, asked)
+            agent = await self.with_changes(tenant, known, asked)
+            if content_hash(agent) == content_hash(known):
+                return known
+            agent = self._next(agent)
+            try:
+                await self._records.write(
+                    self._agents.replace_change(record, agent),
+                    self._versions.put_change(tenant, _version(agent)),
+                )
+            except (StaleVersion, AlreadyExists):  # another update was first
+                continue
+            return agent
+        raise StaleVersion(f"agent {agent_id}: others kept changing it; try again")
+
+    async def archive(self, tenant: str, agent_id: str) -> AgentObject:
+        """No new sessions with it, and no change any more; those that have it go on."""
+
+        def change(known: AgentObject) -> AgentObject:
+            now = self._clock()
+            return known if known.archived_at else replace(known, archived_at=now, updated_at=now)
+
+        return await self._agents.update(tenant, agent_id, change)
+
+    async def page(self, tenant: str, list_query: ListQuery) -> Page[AgentObject]:
+        return await self._agents.page(tenant, list_query)
+
+    async def versions(
+        self, tenant: str, agent_id: str, *, limit: int = 20, page: str | None = None
+    ) -> Page[AgentObject]:
+        """The newest first. Raises: NotFound."""
+        agent = await self._agents.get(tenant, agent_id)
+        found = await self._versions.page(
+            tenant, ListQuery(parent=agent_id, limit=limit, page=page)
+        )
+        return Page(
+            data=[replace(item.agent, archived_at=agent.archived_at) for item in found.data],
+            next_page=found.next_page,
+        )
+
+    async def with_changes(
+        self, tenant: str, known: AgentObject, asked: UpdateAgent
+    ) -> AgentObject:
+        """As it would be with these changes; nothing is kept. Raises: InvalidInput."""
+        model = known.model
+        if not isinstance(asked.model, UnsetType):
+            model = resolve_model(asked.model, known.model)
+            self._check_model(model.id)
+        servers = _value_or_cleared(asked.mcp_servers, known.mcp_servers, ())
+        tools = known.tools
+        if not isinstance(asked.tools, UnsetType):
+            tools = resolve_tools(asked.tools or ())
+        check_tools(tools, servers)
+        return replace(
+            known,
+            name=known.name if isinstance(asked.name, UnsetType) else asked.name,
+            description=_value_or_cleared(asked.description, known.description, None) or None,
+            system=_value_or_cleared(asked.system, known.system, None) or None,
+            execution_identity=_value_or_cleared(
+                asked.execution_identity, known.execution_identity, ServiceAccount()
+            ),
+            metadata=patch_metadata(known.metadata, asked.metadata),
+            model=model,
+            mcp_servers=servers,
+            tools=tools,
+            skills=await self._resolved_skills(tenant, asked.skills, known.skills),
+            multiagent=await self._resolved_multiagent(tenant, known, asked.multiagent),
+        )
+
+    async def with_pinned_skills(self, tenant: str, agent: AgentObject) -> AgentObject:
+        """With those versions of its skills that are the latest now."""
+        return replace(agent, skills=tuple([await self._pin(tenant, one) for one in agent.skills]))
+
+    async def _pin(self, tenant: str, skill: AgentSkill) -> AgentSkill:
+        if isinstance(skill, AnthropicSkill) or skill.version != LATEST:
+            return skill
+        try:
+            latest = await self._skills.version(tenant, skill.skill_id, LATEST)
+        except NotFound:  # deleted since; sessions go without it
+            return skill
+        return replace(skill, version=latest.id)
+
+    async def _resolved_skills(
+        self,
+        tenant: str,
+        asked: tuple[SkillParams, ...] | UnsetType | None,
+        known: tuple[AgentSkill, ...],
+    ) -> tuple[AgentSkill, ...]:
+        if isinstance(asked, UnsetType):
+            return known
+        found: list[AgentSkill] = []
+        for index, skill in enumerate(asked or ()):
+            where = f"skills[{index}]"
+            version = skill.version or LATEST
+            if any(skill.skill_id == item.skill_id for item in found):
+                raise InvalidInput(f"{where}: {skill.skill_id} is there already")
+            if isinstance(skill, AnthropicSkillParams):
+                found.append(AnthropicSkill(skill_id=skill.skill_id, version=version))
+                continue
+            try:
+                await self._skills.version(tenant, skill.skill_id, version)
+            except NotFound as error:
+                raise InvalidInput(f"{where}: {error}") from error
+            found.append(CustomSkill(skill_id=skill.skill_id, version=version))
+        return tuple(found)
+
+    async def _resolved_multiagent(
+        self, tenant: str, known: AgentObject, asked: MultiagentParams | UnsetType | None
+    ) -> Multiagent | None:
+        if isinstance(asked, UnsetType):
+            return known.multiagent
+        if asked is None:
+            return None
+        roster = MultiagentResolver(
+            owner=known.id,
+            version=known.version,
+            find_agent=lambda agent_id, version: self.get(tenant, agent_id, version),
+        )
+        multiagent = await roster.resolve(asked, known.multiagent)
+        if (model := advisor_model(multiagent)) is not None:
+            self._check_model(model)
+        return multiagent
+
+    def _next(self, agent: AgentObject) -> AgentObject:
+        version = agent.version + 1
+        own = AgentReference(id=agent.id, version=version)
+        multiagent = agent.multiagent
+        return replace(
+            agent,
+            version=version,
+            updated_at=self._clock(),
+            multiagent=None
+            if multiagent is None
+            else with_self_reference(multiagent, agent.id, own),
+        )
+
+
+def content_hash(agent: AgentObject) -> str:
+    """SHA-256 of what defines the agent: all of it but its id, its version and its times."""
+    nobody = AgentReference(id="", version=0)
+    multiagent = agent.multiagent
+    defined = replace(
+        agent,
+        id="",
+        version=0,
+        created_at=from_micros(0),
+        updated_at=from_micros(0),
+        archived_at=None,
+        multiagent=None
+        if multiagent is None
+        else with_self_reference(multiagent, agent.id, nobody),
+    )
+    return hashlib.sha256(msgspec.json.encode(defined, order="sorted")).hexdigest()
+
+
+def _as_update(asked: CreateAgent) -> UpdateAgent:
+    return UpdateAgent(**msgspec.structs.asdict(asked))
+
+
+def _value_or_cleared(asked: T | UnsetType | None, known: T, cleared: T) -> T:
+    if isinstance(asked, UnsetType):
+        return known
+    return cleared if asked is None else asked
+
+
+def _check_changeable(known: AgentObject, asked: UpdateAgent) -> None:
+    if asked.version not in (UNSET, None, known.version):
+        raise StaleVersion(
+            f"agent {known.id} is at version {known.version}, not at {asked.version}:"
+            " look at it and ask again"
+        )
+    if known.archived_at is not None:
+        raise InvalidInput(f"agent {known.id} is archived and stays as it is")
+
+
+def _version(agent: AgentObject) -> AgentVersion:
+    return AgentVersion(
+        id=f"{agent.id}_{_sortable_version(agent.version)}",
+        agent=agent,
+        content_hash=content_hash(agent),
+    )
+
+
+def _sortable_version(version: int) -> str:
+    """So that they sort as numbers do."""
+    return f"{version:08d}"
+
+
+def _agent_index_columns(agent: AgentObject) -> IndexColumns:
+    return IndexColumns(is_archived=agent.archived_at is not None)
+
+
+def _version_index_columns(version: AgentVersion) -> IndexColumns:
+    return IndexColumns(parent=version.agent.id, name=_sortable_version(version.agent.version))

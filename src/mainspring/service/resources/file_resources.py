@@ -1,0 +1,156 @@
+"""Files: what clients upload and sessions leave behind, with their content."""
+
+from __future__ import annotations
+
+import mimetypes
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from mainspring.core import clock as clocks
+from mainspring.core import ids
+from mainspring.core.clock import Clock
+from mainspring.core.errors import InvalidInput, NotFound, StaleVersion, TooLarge
+from mainspring.log.records import Records, Remove
+from mainspring.service.storage.pagination import Page
+from mainspring.service.storage.repository import IndexColumns, ListQuery, Repository
+
+MAX_FILENAME = 255
+Lifetime = Annotated[int, Meta(ge=3600, le=7_776_000)]
+"""Seconds: an hour to ninety days."""
+
+_TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,62}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}")
+_UNKNOWN_TYPE = "application/octet-stream"
+_TYPES = mimetypes.MimeTypes()  # not what the machine's own files add to it
+
+
+class FileScope(Struct, frozen=True, kw_only=True):
+    id: str
+    type: Literal["session"] = "session"
+
+
+class File(Struct, frozen=True, kw_only=True):
+    id: str
+    created_at: datetime
+    filename: str
+    mime_type: str
+    size_bytes: int
+    downloadable: bool = True
+    expires_at: datetime | None = None
+    scope: FileScope | None = None
+    type: Literal["file"] = "file"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewFile:
+    content: bytes
+    filename: str | None = None
+    """As the client gave it: only what follows the last slash is kept."""
+    mime_type: str | None = None
+    expires_in_seconds: int | None = None
+    session_id: str | None = None
+    """The session that it belongs to."""
+    id: str | None = None
+    """For who may come again with the same file; else a new one."""
+
+
+class Files:
+    def __init__(
+        self,
+        records: Records,
+        *,
+        max_bytes: int = 100 * 1024 * 1024,
+        clock: Clock = clocks.now,
+        new_id: Callable[[str], str] = ids.new_id,
+    ) -> None:
+        self.max_bytes = max_bytes
+        self._records = records
+        self._repository = Repository(records, "file", File, columns=_index_columns, clock=clock)
+        self._clock = clock
+        self._new_id = new_id
+
+    async def create(self, tenant: str, new: NewFile) -> File:
+        """Raises: InvalidInput, TooLarge, AlreadyThere: with this `id`."""
+        if len(new.content) > self.max_bytes:
+            raise TooLarge(f"a file has {self.max_bytes} bytes at most")
+        now = self._clock()
+        mime_type = normalize_media_type(new.mime_type, new.filename)
+        lifetime = new.expires_in_seconds
+        file = File(
+            id=new.id or self._new_id("file"),
+            created_at=now,
+            filename=normalize_filename(new.filename, mime_type),
+            mime_type=mime_type,
+            size_bytes=len(new.content),
+            expires_at=None if lifetime is None else now + timedelta(seconds=lifetime),
+            scope=None if new.session_id is None else FileScope(id=new.session_id),
+        )
+        return await self._repository.put(tenant, file, content=new.content)
+
+    async def get(self, tenant: str, file_id: str) -> File:
+        return await self._repository.get(tenant, file_id)
+
+    async def content(self, tenant: str, file_id: str) -> tuple[File, bytes]:
+        """Raises: NotFound, also once it has expired."""
+        file = await self._repository.get(tenant, file_id)
+        if file.expires_at is not None and file.expires_at <= self._clock():
+            raise NotFound("file", f"{file_id} any more: it has expired")
+        return file, await self._records.content(self._repository.kind, file_id)
+
+    async def page(self, tenant: str, list_query: ListQuery) -> Page[File]:
+        return await self._repository.page(tenant, list_query)
+
+    async def get_many(self, tenant: str, file_ids: Sequence[str]) -> list[File]:
+        """Of these the ones that there are, once each."""
+        found: list[File] = []
+        for file_id in dict.fromkeys(file_ids):
+            try:
+                found.append(await self._repository.get(tenant, file_id))
+            except NotFound:
+                continue
+        return found
+
+    async def delete(self, tenant: str, file_id: str) -> None:
+        await self._repository.remove(tenant, file_id)
+
+    async def remove_expired(self) -> int:
+        """Of all tenants; says how many. Call it now and then."""
+        due = await self._repository.due(self._clock())
+        removed = 0
+        for record, _ in due:
+            try:
+                await self._records.write(Remove(record_row=record))
+            except (StaleVersion, NotFound):  # deleted meanwhile
+                continue
+            removed += 1
+        return removed
+
+
+def normalize_media_type(given: str | None, filename: str | None) -> str:
+    """A media type without parameters; guessed by the name if none is given."""
+    plain = (given or "").partition(";")[0].strip().lower()
+    if _TYPE.fullmatch(plain) and plain != _UNKNOWN_TYPE:
+        return plain
+    guessed, _ = _TYPES.guess_type(filename or "")
+    return guessed or _UNKNOWN_TYPE
+
+
+def normalize_filename(given: str | None, mime_type: str) -> str:
+    """Raises: InvalidInput: too long."""
+    last = re.split(r"[/\\]", given or "")[-1]
+    name = "".join(char for char in last if unicodedata.category(char)[0] != "C").strip()
+    if len(name) > MAX_FILENAME:
+        raise InvalidInput(f"filename: at most {MAX_FILENAME} characters")
+    if name.strip(".") == "":
+        extension = _TYPES.guess_extension(mime_type)
+        return f"unnamed{extension or ''}"
+    return name
+
+
+def _index_columns(file: File) -> IndexColumns:
+    return IndexColumns(label=file.scope.id if file.scope else "", due=file.expires_at)

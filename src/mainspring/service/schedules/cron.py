@@ -1,0 +1,217 @@
+"""When a schedule fires: cron in a time zone, and what is ours on top of it. Pure.
+
+Wall-clock times are matched literally, as the Managed Agents API says: one that a change of the
+clock leaves out does not fire, one that it repeats fires twice.
+"""
+
+from __future__ import annotations
+
+import calendar
+import hashlib
+import re
+from collections import deque
+from collections.abc import Generator, Iterable, Sequence
+from datetime import UTC, datetime, time, timedelta
+from functools import lru_cache
+from itertools import islice
+from typing import Annotated, Literal
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
+from msgspec import Meta, Struct
+
+from mainspring.core.errors import InvalidInput
+
+_CRON_WORD = re.compile(r"\*|[0-9]{1,2}|[A-Za-z]{3}")
+_CRON_NAMES = frozenset((*calendar.day_abbr, *calendar.month_abbr[1:]))
+_CLOCK_CHANGE_MARGIN = timedelta(hours=4)
+"""No zone sets its clock back by more."""
+_QUIET_TRIES = 2000
+"""So many fires in a row may fall into quiet hours before we say that there is none: a day of
+minutes, and some."""
+_TIME_ZONE_NAME = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,2}")
+
+
+class QuietHours(Struct, frozen=True, kw_only=True):
+    """From `start` until before `end`, by the schedule's own clock, nothing fires. With the end
+    before the start, it is over midnight."""
+
+    start: time
+    end: time
+
+    def covers(self, wall: time) -> bool:
+        if self.start <= self.end:
+            return self.start <= wall < self.end
+        return wall >= self.start or wall < self.end
+
+
+class SchedulePolicy(Struct, frozen=True, kw_only=True):
+    """Ours; the Managed Agents API does not have it. As it is without: what it does."""
+
+    missed: Literal["skip", "once", "all"] = "once"
+    """What becomes of fires that nobody was there for: none, one for all of them, or each."""
+    max_missed: Annotated[int, Meta(ge=1, le=100)] = 10
+    """With `all`: the latest so many."""
+    grace_seconds: Annotated[int, Meta(ge=0, le=86_400)] = 600
+    """With `skip`: the last fire is late, not missed, as long as this."""
+    overlap: Literal["allow", "skip", "queue"] = "allow"
+    """When the session of the fire before still runs: start another, let it be, or wait."""
+    jitter_seconds: Annotated[int, Meta(ge=0, le=3600)] = 10
+    """Each schedule starts later by the same part of this, so that not all start at once."""
+    quiet_hours: QuietHours | None = None
+
+
+class CronSchedule(Struct, frozen=True, kw_only=True):
+    """A schedule as far as time is concerned. Make it with `checked`."""
+
+    expression: str
+    timezone: str
+    policy: SchedulePolicy = SchedulePolicy()
+
+
+def check_cron(cron_schedule: CronSchedule, *, now: datetime) -> CronSchedule:
+    """Raises: InvalidInput: it cannot be read, or never fires."""
+    _check_expression(cron_schedule.expression)
+    _check_zone(cron_schedule.timezone)
+    quiet = cron_schedule.policy.quiet_hours
+    if quiet is not None and (quiet.start.tzinfo or quiet.end.tzinfo):
+        raise InvalidInput("schedule.policy.quiet_hours: times without a zone, as 22:00:00")
+    if next_fire_time(cron_schedule, now) is None:
+        raise InvalidInput("schedule: it never fires; look at expression and quiet_hours")
+    return cron_schedule
+
+
+def next_fire_time(cron_schedule: CronSchedule, after: datetime) -> datetime | None:
+    """The first fire after that moment, in UTC and without jitter; `None` if there is none."""
+    return next(fire_times(cron_schedule, after), None)
+
+
+def upcoming_fire_times(cron_schedule: CronSchedule, after: datetime, n: int) -> list[datetime]:
+    return list(islice(fire_times(cron_schedule, after), n))
+
+
+def latest_fire_times(
+    cron_schedule: CronSchedule, after: datetime, upto: datetime, n: int
+) -> list[datetime]:
+    """The last `n` fires with `after < fire <= upto`, in order, however long that was."""
+    span = timedelta(hours=1)
+    while True:
+        start = max(after, upto - span)
+        found = [*_times_until(fire_times(cron_schedule, start), upto)]
+        if len(found) >= n or start == after:
+            return found[-n:]
+        span *= 4
+
+
+def fire_times(cron_schedule: CronSchedule, after: datetime) -> Generator[datetime, None, None]:
+    """All of them after that moment; they end after fifty years without one, or if too many in a
+    row are in quiet hours."""
+    zone, quiet, silent = ZoneInfo(cron_schedule.timezone), cron_schedule.policy.quiet_hours, 0
+    for moment in _matching_times(cron_schedule.expression, zone, after.astimezone(UTC)):
+        if quiet is None or not quiet.covers(moment.astimezone(zone).time()):
+            silent = 0
+            yield moment
+            continue
+        silent += 1
+        if silent == _QUIET_TRIES:
+            return
+
+
+def jitter(cron_schedule: CronSchedule, id_: str) -> timedelta:
+    """By how much the schedule of this id is late; always the same."""
+    digest = hashlib.sha256(id_.encode()).digest()
+    part = int.from_bytes(digest[:8]) / 2**64
+    return timedelta(milliseconds=int(part * cron_schedule.policy.jitter_seconds * 1000))
+
+
+def select_missed(
+    schedule_policy: SchedulePolicy, due: Sequence[datetime], *, now: datetime
+) -> list[datetime]:
+    """Of fires whose time has come, those that are to happen: usually the one that there is."""
+    match schedule_policy.missed:
+        case "skip":
+            grace = timedelta(seconds=schedule_policy.grace_seconds)
+            return [item for item in due[-1:] if now - item <= grace]
+        case "once":
+            return list(due[-1:])
+        case "all":
+            return list(due[-schedule_policy.max_missed :])
+
+
+def _matching_times(
+    expression: str, zone: ZoneInfo, after: datetime
+) -> Generator[datetime, None, None]:
+    """The moments at which the clock of the zone shows a time that matches, in order."""
+    begin = after.astimezone(zone).replace(tzinfo=None, fold=0)
+    if _offset(after - _CLOCK_CHANGE_MARGIN, zone) != _offset(after + _CLOCK_CHANGE_MARGIN, zone):
+        begin -= _CLOCK_CHANGE_MARGIN  # times that the clock has shown may be shown again
+    again = deque[datetime]()
+    for wall in CronSim(expression, begin):
+        for is_repeated, moment in enumerate(_times_of_wall_clock(wall, zone)):
+            if is_repeated:  # others may be shown for the first time before
+                again.append(moment)
+                continue
+            while again and again[0] < moment:
+                yield from _times_after((again.popleft(),), after)
+            yield from _times_after((moment,), after)
+    yield from _times_after(again, after)
+
+
+def _times_after(moments: Iterable[datetime], after: datetime) -> list[datetime]:
+    return [moment for moment in moments if moment > after]
+
+
+def _offset(moment: datetime, zone: ZoneInfo) -> timedelta | None:
+    return moment.astimezone(zone).utcoffset()
+
+
+def _times_of_wall_clock(wall: datetime, zone: ZoneInfo) -> list[datetime]:
+    """When the clock shows this: once, or never, or twice."""
+    found: list[datetime] = []
+    for fold in (0, 1):
+        moment = wall.replace(tzinfo=zone, fold=fold).astimezone(UTC)
+        is_shown = moment.astimezone(zone).replace(tzinfo=None) == wall
+        if is_shown and moment not in found:
+            found.append(moment)
+    return found
+
+
+def _times_until(
+    moments: Generator[datetime, None, None], upto: datetime
+) -> Generator[datetime, None, None]:
+    for moment in moments:
+        if moment > upto:
+            return
+        yield moment
+
+
+def _check_expression(expression: str) -> None:
+    fields = expression.split(" ")
+    if len(fields) != 5 or not all(_is_valid_field(field) for field in fields):
+        raise InvalidInput(
+            "schedule.expression: five fields with one space between them (minute hour"
+            " day-of-month month day-of-week) of numbers, * , - and /"
+        )
+    try:
+        CronSim(expression, datetime(2000, 1, 1, tzinfo=UTC))
+    except CronSimError as error:
+        raise InvalidInput(f"schedule.expression: {error}") from error
+
+
+def _is_valid_field(field: str) -> bool:
+    return 0 < len(field) <= 200 and all(
+        _CRON_WORD.fullmatch(word) and (not word.isalpha() or word.capitalize() in _CRON_NAMES)
+        for word in re.split(r"[,/-]", field)
+    )
+
+
+@lru_cache(maxsize=1000)
+def _check_zone(name: str) -> None:
+    try:
+        if not _TIME_ZONE_NAME.fullmatch(name):  # it becomes a path
+            raise ValueError
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:
+        raise InvalidInput(
+            f"schedule.timezone: {name[:64]!r} is no IANA time zone, as Europe/Paris"
+        ) from error

@@ -1,0 +1,116 @@
+"""How schedules and triggers start a session and send messages to it, once each: the port and
+its implementation over the session services.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from mainspring.core.content import TextBlock
+from mainspring.core.errors import NotFound
+from mainspring.core.sender import Origin
+from mainspring.service.access.principal import Principal
+from mainspring.service.resources.agent_multiagent import AgentParams, AgentReference
+from mainspring.service.schedules.deployment_types import InitialEvent
+from mainspring.service.sessions.event_params import SendMessage
+from mainspring.service.sessions.event_sender import EventSender
+from mainspring.service.sessions.resource_types import ResourceParams
+from mainspring.service.sessions.session_record import ListCostBudget
+from mainspring.service.sessions.sessions import CreateSession, Sessions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionStartRequest:
+    """A session that is to be there."""
+
+    key: str
+    """Whose session it is: the same key, the same session, however often it is ordered."""
+    agent: AgentReference
+    environment_id: str
+    origin: Origin
+    """The deployment or trigger that orders it."""
+    title: str | None = None
+    metadata: dict[str, str] = field(default_factory=dict[str, str])
+    vault_ids: tuple[str, ...] = ()
+    resources: tuple[ResourceParams, ...] = ()
+    """With their tokens."""
+    list_cost_budget: ListCostBudget | None = None
+    initial_events: tuple[InitialEvent, ...] = ()
+    deployment_id: str | None = None
+
+
+class SessionStarter(Protocol):
+    async def start(self, tenant: str, session_start_request: SessionStartRequest) -> str:
+        """The id of the session, made now or when it was ordered before, with the initial events
+        sent to it once.
+
+        Raises:
+            NotFound, InvalidInput, RateLimited, Forbidden: it cannot be made, now or ever.
+        """
+        ...
+
+    async def send(
+        self, tenant: str, session_id: str, text: str, *, key: str, origin: Origin
+    ) -> None:
+        """A message of the trigger `origin`; sent once, however often with this key.
+
+        Raises:
+            NotFound, SessionNotFound: there is no such session any more.
+            InvalidInput: it takes none, being archived or terminated.
+        """
+        ...
+
+    async def is_busy(self, tenant: str, session_id: str) -> bool:
+        """Whether it works; not when it is idle, ended or gone."""
+        ...
+
+
+_PRINCIPAL_NAME = "schedules and triggers"
+
+
+class ServiceSessionStarter:
+    def __init__(self, sessions: Sessions, event_sender: EventSender) -> None:
+        self._sessions = sessions
+        self._event_sender = event_sender
+
+    async def start(self, tenant: str, session_start_request: SessionStartRequest) -> str:
+        made = await self._sessions.create(
+            _principal(tenant, session_start_request.origin),
+            CreateSession(
+                agent=AgentParams(
+                    id=session_start_request.agent.id, version=session_start_request.agent.version
+                ),
+                environment_id=session_start_request.environment_id,
+                title=session_start_request.title,
+                metadata=session_start_request.metadata,
+                vault_ids=session_start_request.vault_ids,
+                resources=session_start_request.resources,
+                budget=session_start_request.list_cost_budget,
+                initial_events=session_start_request.initial_events,
+            ),
+            origin=session_start_request.origin,
+            deployment_id=session_start_request.deployment_id,
+            key=session_start_request.key,
+        )
+        return made.id
+
+    async def send(
+        self, tenant: str, session_id: str, text: str, *, key: str, origin: Origin
+    ) -> None:
+        said = SendMessage(content=(TextBlock(text),))
+        await self._event_sender.send(_principal(tenant, origin), session_id, [said], key=key)
+
+    async def is_busy(self, tenant: str, session_id: str) -> bool:
+        try:
+            session = await self._sessions.get(_principal(tenant), session_id)
+        except NotFound:
+            return False
+        return session.status in ("running", "rescheduling")
+
+
+def _principal(tenant: str, origin: Origin | None = None) -> Principal:
+    system = "schedule" if origin is None else origin.id
+    return Principal(
+        tenant=tenant, key_id="schedule", role="user", name=_PRINCIPAL_NAME, system=system
+    )

@@ -1,0 +1,277 @@
+"""Work items of a self-hosted environment and their state changes. Pure; storing them is the
+work queue's job.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from mainspring.core.errors import HeartbeatRefused, StaleVersion
+from mainspring.service.storage.metadata import Metadata, MetadataPatch
+from mainspring.service.storage.repository import IndexColumns
+
+WorkState: TypeAlias = Literal["queued", "starting", "active", "stopping", "stopped"]
+
+NO_HEARTBEAT = "NO_HEARTBEAT"
+RECLAIM = timedelta(seconds=5)
+"""How long an item that was polled may stay unacknowledged, unless a poll says otherwise."""
+_ONE_MICROSECOND = timedelta(microseconds=1)
+_HEALTHY_RUN = timedelta(seconds=30)
+"""Who had an item for so long did not fail at once."""
+_MOST_BACKOFF_SECONDS = 60
+
+
+class SessionWork(Struct, frozen=True, kw_only=True):
+    id: str
+    """Of the session."""
+    type: Literal["session"] = "session"
+
+
+class WorkItem(Struct, frozen=True, kw_only=True):
+    id: str
+    environment_id: str
+    data: SessionWork
+    created_at: datetime
+    state: WorkState = "queued"
+    metadata: Metadata = {}
+    acknowledged_at: datetime | None = None
+    started_at: datetime | None = None
+    latest_heartbeat_at: datetime | None = None
+    stop_requested_at: datetime | None = None
+    stopped_at: datetime | None = None
+    secret: str | None = None
+    """For whoever polls, and never kept: see `work_tokens`."""
+    type: Literal["work"] = "work"
+
+
+class PollParams(Struct, frozen=True, kw_only=True):
+    block_ms: Annotated[int, Meta(ge=1, le=999)] | None = None
+    reclaim_older_than_ms: Annotated[int, Meta(ge=0, le=86_400_000)] | None = None
+
+    @property
+    def reclaim(self) -> timedelta:
+        if self.reclaim_older_than_ms is None:
+            return RECLAIM
+        return timedelta(milliseconds=self.reclaim_older_than_ms)
+
+
+class HeartbeatParams(Struct, frozen=True, kw_only=True):
+    desired_ttl_seconds: Annotated[int, Meta(ge=1)] | None = None
+    expected_last_heartbeat: str | None = None
+
+
+class StopParams(Struct, frozen=True, kw_only=True):
+    force: bool = False
+
+
+class UpdateWorkItem(Struct, frozen=True, kw_only=True):
+    metadata: MetadataPatch
+
+
+class Heartbeat(Struct, frozen=True, kw_only=True):
+    last_heartbeat: str
+    lease_extended: bool
+    state: WorkState
+    ttl_seconds: int
+    type: Literal["work_heartbeat"] = "work_heartbeat"
+
+
+class QueueStats(Struct, frozen=True, kw_only=True):
+    depth: int
+    pending: int
+    oldest_queued_at: datetime | None
+    workers_polling: int
+    type: Literal["work_queue_stats"] = "work_queue_stats"
+
+
+class LeaseTimes(Struct, frozen=True, kw_only=True):
+    """For how long an item is a worker's without a word of it."""
+
+    start_seconds: int = 120
+    """From the acknowledgement to the first heartbeat: a sandbox may have to be made."""
+    ttl_seconds: int = 60
+    """From one heartbeat to the next; the official worker beats every half of it, or 30 s."""
+    most_seconds: int = 3600
+
+    def ttl(self, desired: int | None) -> int:
+        return self.ttl_seconds if desired is None else min(desired, self.most_seconds)
+
+
+class StoredWorkItem(Struct, frozen=True, kw_only=True):
+    """An item as it is kept."""
+
+    work: WorkItem
+    free_at: datetime | None
+    """From when on it may be handed out, if nobody says a word before; `None`: never again."""
+    polled_at: datetime | None = None
+    """Handed out, and not acknowledged yet."""
+    ttl_seconds: int = 0
+    failures: int = 0
+    """Of those before it for the same session, how many in a row ended as soon as they began."""
+
+    @property
+    def id(self) -> str:
+        return self.work.id
+
+    def is_free(self, now: datetime, reclaim: timedelta) -> bool:
+        if self.polled_at is not None:
+            return self.polled_at + reclaim <= now
+        return self.free_at is not None and self.free_at <= now
+
+
+def index_columns(stored_work_item: StoredWorkItem) -> IndexColumns:
+    """By its environment as long as it lives, so that looking for work passes over the dead."""
+    work = stored_work_item.work
+    is_over = work.state == "stopped"
+    return IndexColumns(
+        parent=work.environment_id,
+        name=None if is_over else work.data.id,
+        label="" if is_over else work.environment_id,
+        due=stored_work_item.free_at,
+        is_archived=is_over,
+        created=work.created_at,
+    )
+
+
+def mark_polled(stored_work_item: StoredWorkItem, now: datetime) -> StoredWorkItem:
+    """Somebody's to acknowledge; what another had begun with it is forgotten."""
+    anew = replace(
+        stored_work_item.work,
+        state="queued",
+        acknowledged_at=None,
+        started_at=None,
+        latest_heartbeat_at=None,
+    )
+    return replace(stored_work_item, work=anew, polled_at=now, free_at=now + RECLAIM)
+
+
+def acknowledge(
+    stored_work_item: StoredWorkItem, now: datetime, lease_times: LeaseTimes
+) -> StoredWorkItem:
+    """Raises: Stale: another has it, or it is over."""
+    if stored_work_item.polled_at is None:
+        raise StaleVersion(
+            f"work {stored_work_item.id} is {stored_work_item.work.state}: there is "
+            "nothing to acknowledge"
+        )
+    return replace(
+        stored_work_item,
+        work=replace(stored_work_item.work, state="starting", acknowledged_at=now),
+        polled_at=None,
+        free_at=now + timedelta(seconds=lease_times.start_seconds),
+        ttl_seconds=lease_times.start_seconds,
+    )
+
+
+def apply_heartbeat(
+    stored_work_item: StoredWorkItem, now: datetime, asked: HeartbeatParams, lease_times: LeaseTimes
+) -> StoredWorkItem:
+    """After a heartbeat; unchanged if it is to stop.
+
+    Raises: HeartbeatRefused: who beats is not who holds it.
+    """
+    work = stored_work_item.work
+    if work.state in ("stopping", "stopped"):
+        return stored_work_item
+    last = (
+        NO_HEARTBEAT
+        if work.latest_heartbeat_at is None
+        else heartbeat_token(work.latest_heartbeat_at)
+    )
+    if work.state == "queued" or asked.expected_last_heartbeat not in (None, last):
+        raise heartbeat_refusal(stored_work_item)
+    if work.latest_heartbeat_at is not None:
+        now = max(
+            now, work.latest_heartbeat_at + _ONE_MICROSECOND
+        )  # each is told apart from the one before
+    ttl = lease_times.ttl(asked.desired_ttl_seconds)
+    return replace(
+        stored_work_item,
+        work=replace(
+            work, state="active", started_at=work.started_at or now, latest_heartbeat_at=now
+        ),
+        free_at=now + timedelta(seconds=ttl),
+        ttl_seconds=ttl,
+    )
+
+
+def heartbeat_reply(stored_work_item: StoredWorkItem) -> Heartbeat:
+    work = stored_work_item.work
+    return Heartbeat(
+        last_heartbeat=""
+        if work.latest_heartbeat_at is None
+        else heartbeat_token(work.latest_heartbeat_at),
+        lease_extended=work.state == "active",
+        state=work.state,
+        ttl_seconds=stored_work_item.ttl_seconds,
+    )
+
+
+def heartbeat_refusal(stored_work_item: StoredWorkItem) -> HeartbeatRefused:
+    at = stored_work_item.work.latest_heartbeat_at
+    return HeartbeatRefused(
+        stored_work_item.id,
+        state=stored_work_item.work.state,
+        last_heartbeat=None if at is None else heartbeat_token(at),
+        ttl_seconds=stored_work_item.ttl_seconds,
+    )
+
+
+def heartbeat_token(moment: datetime) -> str:
+    """As it is told, and expected to be echoed."""
+    return msgspec.to_builtins(moment)
+
+
+def request_stop(stored_work_item: StoredWorkItem, now: datetime) -> StoredWorkItem:
+    """Whoever works on it is told with its next heartbeat; where nobody does, it is over.
+
+    Raises: Stale: it is over already.
+    """
+    if stored_work_item.work.state not in ("active", "stopping"):
+        return mark_stopped(stored_work_item, now)
+    moment = stored_work_item.work.stop_requested_at or now
+    return replace(
+        stored_work_item,
+        work=replace(stored_work_item.work, state="stopping", stop_requested_at=moment),
+    )
+
+
+def mark_stopped(stored_work_item: StoredWorkItem, now: datetime) -> StoredWorkItem:
+    """Raises: Stale: it is over already."""
+    if stored_work_item.work.state == "stopped":
+        raise StaleVersion(f"work {stored_work_item.id} has stopped already")
+    over = replace(
+        stored_work_item.work,
+        state="stopped",
+        stop_requested_at=stored_work_item.work.stop_requested_at or now,
+        stopped_at=now,
+    )
+    return replace(stored_work_item, work=over, free_at=None, polled_at=None)
+
+
+def next_work_item(stored_work_item: StoredWorkItem, id_: str, now: datetime) -> StoredWorkItem:
+    """Another item for the session of one that has stopped, though the session has not ended. Who
+    fails at once is not handed the next at once, again and again."""
+    begun = stored_work_item.work.acknowledged_at
+    is_sound = begun is not None and now - begun >= _HEALTHY_RUN
+    failures = 0 if is_sound else stored_work_item.failures + 1
+    wait = min(2 ** (failures - 1), _MOST_BACKOFF_SECONDS) if failures > 1 else 0
+    return replace(
+        new_work_item(
+            id_, stored_work_item.work.environment_id, stored_work_item.work.data.id, now
+        ),
+        free_at=now + timedelta(seconds=wait),
+        failures=failures,
+    )
+
+
+def new_work_item(id_: str, environment_id: str, session_id: str, now: datetime) -> StoredWorkItem:
+    work = WorkItem(
+        id=id_, environment_id=environment_id, data=SessionWork(id=session_id), created_at=now
+    )
+    return StoredWorkItem(work=work, free_at=now)

@@ -1,0 +1,213 @@
+"""What a tenant's sessions cost, and what is left of the budgets that a session is under."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated, Literal, TypeAlias
+
+from msgspec import Meta, Struct
+
+from mainspring.core.errors import SessionNotFound
+from mainspring.core.events import Usage
+from mainspring.core.ids import AgentId
+from mainspring.harness.budget import Payer
+from mainspring.runtime.session.spending import (
+    Bill,
+    GroupBy,
+    ModelCharge,
+    charges,
+    group_charges,
+    total,
+)
+from mainspring.service.access.budget_ledger import DailyBudgetLedger
+from mainspring.service.access.principal import Principal
+from mainspring.service.sessions.session_record import SessionRecord
+from mainspring.service.sessions.session_view import LoadedSession
+from mainspring.service.sessions.sessions import Sessions
+from mainspring.service.storage.pagination import Page
+from mainspring.service.storage.repository import ListQuery
+
+Moment = Annotated[datetime, Meta(tz=True)]
+BudgetOwner: TypeAlias = Literal["agent", "key", "tenant"]
+_PAYERS: tuple[tuple[BudgetOwner, Payer], ...] = (
+    ("agent", "agent"),
+    ("key", "user"),
+    ("tenant", "tenant"),
+)
+_CENT = Decimal("0.01")
+
+
+class CostReportParams(Struct, frozen=True, kw_only=True):
+    by: GroupBy = "session"
+    agent_id: AgentId | None = None
+    created_at_gte: Moment | None = None
+    """Of sessions that were made then or later."""
+    created_at_lte: Moment | None = None
+    limit: Annotated[int, Meta(ge=1, le=500)] = 100
+    """So many sessions, the newest first. Their logs are read for it: that is what it takes."""
+    page: str | None = None
+
+
+class BillView(Struct, frozen=True, kw_only=True):
+    key: str
+    """The agent's name, the session's id, the model or the day (UTC)."""
+    calls: int
+    failed: int
+    usage: Usage
+    cost_usd: Decimal
+
+
+class CostReport(Struct, frozen=True, kw_only=True):
+    """Of the sessions of one page; with others, add up what has the same key."""
+
+    by: GroupBy
+    data: list[BillView]
+    total: BillView
+    sessions: int
+    next_page: str | None
+    type: Literal["cost_report"] = "cost_report"
+
+
+class Allowance(Struct, frozen=True, kw_only=True):
+    limit_usd: Decimal | None
+    """`None`: there is none."""
+    spent_usd: Decimal
+    reserved_usd: Decimal
+    """Set aside for calls that are under way."""
+    left_usd: Decimal | None
+
+
+class DailyAllowance(Struct, frozen=True, kw_only=True):
+    of: BudgetOwner
+    id: str
+    """Of the key or the tenant; the agent's name."""
+    limit_usd: Decimal | None
+    committed_usd: Decimal
+    """Spent and set aside since midnight UTC."""
+    left_usd: Decimal | None
+
+
+class ThreadCost(Struct, frozen=True, kw_only=True):
+    thread_id: str
+    agent_name: str | None
+    cost_usd: Decimal
+
+
+class SessionBudget(Struct, frozen=True, kw_only=True):
+    session_id: str
+    session: Allowance
+    """All of its threads together."""
+    threads: list[ThreadCost]
+    today: list[DailyAllowance]
+    """Who else pays for it."""
+    type: Literal["session_budget"] = "session_budget"
+
+
+class Costs:
+    def __init__(self, sessions: Sessions, ledger: DailyBudgetLedger) -> None:
+        self._sessions = sessions
+        self._ledger = ledger
+
+    async def report(self, who: Principal, asked: CostReportParams) -> CostReport:
+        """Raises: InvalidInput: a cursor of another list."""
+        page = await self._page(who, asked)
+        found = [charge for record in page.data for charge in await self._charges(record.id)]
+        bills = group_charges(found, asked.by)
+        return CostReport(
+            by=asked.by,
+            data=[_view(bill) for bill in bills],
+            total=_view(total(bills)),
+            sessions=len(page.data),
+            next_page=page.next_page,
+        )
+
+    async def _page(self, who: Principal, asked: CostReportParams) -> Page[SessionRecord]:
+        if who.agent_id is not None and asked.agent_id not in (None, who.agent_id):
+            return Page(data=())
+        return await self._sessions.repository.page(
+            who.tenant,
+            ListQuery(
+                limit=asked.limit,
+                page=asked.page,
+                label=asked.agent_id if who.agent_id is None else who.agent_id,
+                include_archived=True,
+                created_from=asked.created_at_gte,
+                created_upto=asked.created_at_lte,
+            ),
+        )
+
+    async def budget(self, who: Principal, session_id: str) -> SessionBudget:
+        """Raises: NotFound."""
+        standing = await self._sessions.find(who, session_id)
+        return SessionBudget(
+            session_id=session_id,
+            session=_allowance(standing),
+            threads=[
+                ThreadCost(
+                    thread_id=thread.id, agent_name=thread.agent_name, cost_usd=thread.cost_usd
+                )
+                for thread in standing.digest.threads.values()
+            ],
+            today=await self._today(who, standing),
+        )
+
+    async def _charges(self, session_id: str) -> list[ModelCharge]:
+        log = self._sessions.log
+        try:
+            return await charges(log, await log.session(session_id))
+        except SessionNotFound:  # deleted since the page was read
+            return []
+
+    async def _today(self, who: Principal, loaded_session: LoadedSession) -> list[DailyAllowance]:
+        """A key of one agent is not told what others spend."""
+        record = loaded_session.record
+        is_scoped = who.agent_id is not None or who.environment_id is not None
+        names = {
+            "agent": record.agent.name,
+            "user": record.created_by.key_id,
+            "tenant": who.tenant,
+        }
+        return [
+            await self._day(who.tenant, whose, payer, names[payer])
+            for whose, payer in _PAYERS
+            if whose == "agent" or not is_scoped
+        ]
+
+    async def _day(
+        self, tenant: str, budget_owner: BudgetOwner, payer: Payer, name: str
+    ) -> DailyAllowance:
+        limit = await self._ledger.limit_usd(tenant, payer, name)
+        used = await self._ledger.spent_usd(tenant, payer, name)
+        return DailyAllowance(
+            of=budget_owner,
+            id=name,
+            limit_usd=limit,
+            committed_usd=used,
+            left_usd=_remaining(limit, used),
+        )
+
+
+def _allowance(loaded_session: LoadedSession) -> Allowance:
+    budget, spent = loaded_session.record.budget, loaded_session.digest.spent
+    limit = None if budget is None else int(budget.max_list_cost.amount) * _CENT
+    return Allowance(
+        limit_usd=limit,
+        spent_usd=spent.cost_usd,
+        reserved_usd=spent.reserved_usd,
+        left_usd=_remaining(limit, spent.committed_usd),
+    )
+
+
+def _remaining(limit: Decimal | None, used: Decimal) -> Decimal | None:
+    return None if limit is None else max(Decimal(0), limit - used)
+
+
+def _view(bill: Bill) -> BillView:
+    return BillView(
+        key=bill.key,
+        calls=bill.calls,
+        failed=bill.failed,
+        usage=bill.usage,
+        cost_usd=bill.cost_usd,
+    )

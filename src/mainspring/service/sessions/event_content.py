@@ -1,0 +1,220 @@
+"""Turns what clients send into payloads for the log: checked, with files inlined and skill
+commands (`/name arguments`) expanded.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import replace
+from typing import TypeAlias, assert_never
+from urllib.parse import urlsplit
+
+from mainspring.core.content import (
+    Base64Source,
+    Block,
+    DocumentBlock,
+    FileSource,
+    ImageBlock,
+    PlainTextSource,
+    UrlSource,
+)
+from mainspring.core.errors import InvalidInput, NotFound
+from mainspring.core.events import (
+    ClientPayload,
+    FileRubric,
+    SystemMessage,
+    TextRubric,
+    UserCustomToolResult,
+    UserDefineOutcome,
+    UserInterrupt,
+    UserMessage,
+    UserToolConfirmation,
+    UserToolResult,
+)
+from mainspring.service.sessions.event_params import (
+    MAX_RUBRIC_CHARS,
+    DocumentParams,
+    ImageParams,
+    ResultBlock,
+    SendConfirmation,
+    SendCustomResult,
+    SendInterrupt,
+    SendMessage,
+    SendOutcome,
+    SendResult,
+    SendSystem,
+    SentBlock,
+    SentEvent,
+)
+from mainspring.service.sessions.resource_lookups import FileContent, ResourceLookups
+
+IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+MAX_FILE_BYTES = 32 * 1024 * 1024
+Source: TypeAlias = Base64Source | PlainTextSource | UrlSource
+
+
+def with_shared_file_limit(around: ResourceLookups) -> ResourceLookups:
+    """For one request: all files that it names have together what one of them may have, as all are
+    in memory at once, and a name is soon written a thousand times."""
+    left = MAX_FILE_BYTES
+
+    async def file_content(tenant: str, file_id: str) -> FileContent:
+        nonlocal left
+        file = await around.file_content(tenant, file_id)
+        left -= len(file.content)
+        if left < 0:
+            raise InvalidInput(
+                f"the files of one request that a model reads have {MAX_FILE_BYTES} bytes at most"
+            )
+        return file
+
+    return replace(around, file_content=file_content)
+
+
+async def to_payload(
+    around: ResourceLookups, tenant: str, asked: SentEvent, *, where: str
+) -> ClientPayload:
+    """The payload that goes into the log; nothing is said about whether it fits the session.
+
+    Raises: InvalidInput, NotFound: of a file.
+    """
+    match asked:
+        case SendMessage():
+            return UserMessage(content=await _content(around, tenant, asked.content, where))
+        case SendInterrupt():
+            return UserInterrupt(session_thread_id=asked.session_thread_id)
+        case SendConfirmation():
+            return _confirmation(asked, where)
+        case SendCustomResult():
+            return UserCustomToolResult(
+                custom_tool_use_id=asked.custom_tool_use_id,
+                content=await _content(around, tenant, asked.content, where),
+                is_error=bool(asked.is_error),
+            )
+        case SendResult():
+            return UserToolResult(
+                tool_use_id=asked.tool_use_id,
+                content=await _content(around, tenant, asked.content, where),
+                is_error=bool(asked.is_error),
+            )
+        case SendOutcome():
+            return await _outcome(around, tenant, asked, where)
+        case SendSystem():
+            return SystemMessage(content=asked.content)
+        case _:
+            assert_never(asked)
+
+
+def _confirmation(asked: SendConfirmation, where: str) -> UserToolConfirmation:
+    if asked.deny_message is not None and asked.result != "deny":
+        raise InvalidInput(f"{where}.deny_message: only with the result deny")
+    return UserToolConfirmation(
+        tool_use_id=asked.tool_use_id, result=asked.result, deny_message=asked.deny_message
+    )
+
+
+async def _outcome(
+    around: ResourceLookups, tenant: str, asked: SendOutcome, where: str
+) -> UserDefineOutcome:
+    rubric = asked.rubric
+    if isinstance(rubric, FileRubric):
+        file = await _file(around, tenant, rubric.file_id, f"{where}.rubric")
+        rubric = TextRubric(content=_text(file, f"{where}.rubric"))
+    if not 1 <= len(rubric.content) <= MAX_RUBRIC_CHARS:
+        raise InvalidInput(f"{where}.rubric: from 1 to {MAX_RUBRIC_CHARS} characters")
+    return UserDefineOutcome(
+        description=asked.description, rubric=rubric, max_iterations=asked.max_iterations
+    )
+
+
+async def _content(
+    around: ResourceLookups, tenant: str, asked: tuple[SentBlock | ResultBlock, ...], where: str
+) -> tuple[Block, ...]:
+    blocks: list[Block] = []
+    for index, block in enumerate(asked):
+        at = f"{where}.content[{index}]"
+        match block:
+            case ImageParams(source=source):
+                blocks.append(ImageBlock(source=await _image(around, tenant, source, at)))
+            case DocumentParams(source=source, title=title, context=context):
+                found = await _document(around, tenant, source, at)
+                blocks.append(DocumentBlock(source=found, title=title, context=context))
+            case _:
+                blocks.append(block)
+    return tuple(blocks)
+
+
+async def _image(
+    around: ResourceLookups, tenant: str, source: Base64Source | UrlSource | FileSource, where: str
+) -> Base64Source | UrlSource:
+    match source:
+        case UrlSource():
+            return _check_url(source, where)
+        case Base64Source():
+            found = _check_base64(source, where)
+        case FileSource(file_id=file_id):
+            found = _encoded(await _file(around, tenant, file_id, where))
+    if found.media_type not in IMAGE_TYPES:
+        raise InvalidInput(f"{where}: {found.media_type} is none of {sorted(IMAGE_TYPES)}")
+    return found
+
+
+async def _document(
+    around: ResourceLookups,
+    tenant: str,
+    source: Base64Source | PlainTextSource | UrlSource | FileSource,
+    where: str,
+) -> Source:
+    match source:
+        case UrlSource():
+            return _check_url(source, where)
+        case PlainTextSource():
+            return source
+        case Base64Source():
+            return _check_base64(source, where)
+        case FileSource(file_id=file_id):
+            file = await _file(around, tenant, file_id, where)
+            if file.media_type.startswith("text/"):
+                return PlainTextSource(data=_text(file, where))
+            return _encoded(file)
+
+
+async def _file(around: ResourceLookups, tenant: str, file_id: str, where: str) -> FileContent:
+    try:
+        file = await around.file_content(tenant, file_id)
+    except NotFound as error:
+        raise InvalidInput(f"{where}: {error}") from error
+    if len(file.content) > MAX_FILE_BYTES:
+        raise InvalidInput(f"{where}: a file that a model reads has {MAX_FILE_BYTES} bytes at most")
+    return file
+
+
+def _text(file: FileContent, where: str) -> str:
+    try:
+        return file.content.decode()
+    except UnicodeDecodeError:
+        raise InvalidInput(f"{where}: the file is not text in UTF-8") from None
+
+
+def _encoded(file: FileContent) -> Base64Source:
+    data = base64.b64encode(file.content).decode()
+    return Base64Source(media_type=file.media_type, data=data)
+
+
+def _check_base64(source: Base64Source, where: str) -> Base64Source:
+    try:
+        base64.b64decode(source.data, validate=True)
+    except (binascii.Error, ValueError):
+        raise InvalidInput(f"{where}.source.data: not base64") from None
+    return source
+
+
+def _check_url(source: UrlSource, where: str) -> UrlSource:
+    try:
+        parts = urlsplit(source.url)
+    except ValueError:
+        raise InvalidInput(f"{where}.source.url: not a URL") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise InvalidInput(f"{where}.source.url: must begin with https:// or http://")
+    return source

@@ -1,0 +1,389 @@
+"""Sending events to a session: all of a request is checked before the first is put in."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from mainspring.core.envelope import payload_type
+from mainspring.core.errors import AlreadyExists, EventIdTaken, Forbidden, InvalidInput, NotFound
+from mainspring.core.events import (
+    ClientPayload,
+    SystemMessage,
+    UserCustomToolResult,
+    UserDefineOutcome,
+    UserInterrupt,
+    UserMessage,
+    UserToolConfirmation,
+    UserToolResult,
+)
+from mainspring.log.store import InboxItem
+from mainspring.service.access.principal import Principal
+from mainspring.service.approvals.answer_permission import (
+    AnswerPermission,
+    SessionSpeakers,
+    answer_client_id,
+    answered_by,
+    is_answer,
+)
+from mainspring.service.resources.environments import SelfHostedConfig
+from mainspring.service.sessions.earlier_answers import (
+    EarlierAnswers,
+    answer_key,
+    conflicting_answer,
+)
+from mainspring.service.sessions.event_content import to_payload, with_shared_file_limit
+from mainspring.service.sessions.event_params import (
+    SendConfirmation,
+    SendCustomResult,
+    SendResult,
+    SentEvent,
+)
+from mainspring.service.sessions.resource_lookups import ResourceLookups
+from mainspring.service.sessions.session_digest import SessionDigest, UnansweredCall, result_of
+from mainspring.service.sessions.session_record import ACCEPTED_KIND, AcceptedRequest
+from mainspring.service.sessions.session_view import LoadedSession
+from mainspring.service.sessions.sessions import Sessions
+from mainspring.service.sessions.spelling import expand_skill_command
+from mainspring.service.sessions.wire_events import EventRenderer, WireEvent
+from mainspring.service.storage.repository import IndexColumns, Repository
+
+_ACCOMPANIED = UserMessage | UserToolResult | UserCustomToolResult
+_KEY_REUSED = "Idempotency-Key: it was given with another event before"
+_RESULT = "result"
+"""How client ids of results begin: an inbox takes one result for a call."""
+_SPEECH = UserMessage | UserDefineOutcome | SystemMessage
+
+
+class EventSender:
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+        self._wire = EventRenderer(sessions.log)
+        records = sessions.repository.records
+        self._leave = AnswerPermission(records, clock=sessions.clock)
+        self._speakers = SessionSpeakers(records, clock=sessions.clock)
+        self._accepted = Repository(
+            records,
+            ACCEPTED_KIND,
+            AcceptedRequest,
+            columns=lambda accepted: IndexColumns(parent=accepted.session_id),
+            clock=sessions.clock,
+        )
+
+    async def send(
+        self,
+        who: Principal,
+        session_id: str,
+        asked: Sequence[SentEvent],
+        *,
+        key: str | None = None,
+    ) -> list[WireEvent]:
+        """Put events into the inbox and have the session woken. With a `key`, the same request may
+        be made again: it is done once. An answer to a call is taken once without a key too.
+
+        Raises: NotFound, InvalidInput, Forbidden: they may not send this, or approve what they
+            would. Stale: a call has been answered already, with another answer.
+        """
+        _check_sender(who, asked)
+        standing = await self._sessions.find(who, session_id)
+        await self._check_answer_permission(who, standing, asked)
+        around = with_shared_file_limit(self._sessions.dependencies.lookups)
+        payloads = [
+            await self._payload(who, standing, around, each, f"events[{index}]")
+            for index, each in enumerate(asked)
+        ]
+        repeated = await self._repeated(standing, payloads)
+        if len(repeated) < len(payloads):
+            check_open(standing)
+        accepted = await self._accept(
+            who.tenant, standing, payloads, key=key, repeated=frozenset(repeated)
+        )
+        if accepted.about != tuple(map(_fingerprint, payloads)):
+            raise InvalidInput(_KEY_REUSED)
+        if any(isinstance(payload, _SPEECH) for payload in payloads):
+            await self._speakers.note(who, standing.record)
+        items = await self._submit(who, standing, payloads, accepted, repeated)
+        main = standing.row.thread_id
+        return [await self._wire.pending(item, main_thread_id=main) for item in items]
+
+    async def _payload(
+        self,
+        who: Principal,
+        loaded_session: LoadedSession,
+        around: ResourceLookups,
+        asked: SentEvent,
+        where: str,
+    ) -> ClientPayload:
+        payload = await to_payload(around, who.tenant, asked, where=where)
+        dependencies = self._sessions.dependencies
+        return _with_sender(
+            await expand_skill_command(dependencies, who.tenant, loaded_session.record, payload),
+            who,
+        )
+
+    async def _check_answer_permission(
+        self, who: Principal, loaded_session: LoadedSession, asked: Sequence[SentEvent]
+    ) -> None:
+        calls = [item.tool_use_id for item in asked if isinstance(item, SendConfirmation)]
+        if calls:
+            found = {call_id: loaded_session.digest.call(call_id) for call_id in calls}
+            askings = {call_id: call[1].asked for call_id, call in found.items() if call}
+            await self._leave.check(who, loaded_session.record, askings)
+
+    async def _repeated(
+        self, loaded_session: LoadedSession, payloads: Sequence[ClientPayload]
+    ) -> dict[int, InboxItem]:
+        """By index, the answers that the session has already, as they were given.
+
+        Raises: Stale: one of them was given differently.
+        """
+        keys = {at: key for at, each in enumerate(payloads) if (key := answer_key(each))}
+        if not keys:
+            return {}
+        answers = EarlierAnswers(self._sessions.log, loaded_session.record.id)
+        earlier = await answers.pending()
+        earlier |= await answers.logged(
+            key
+            for index, key in keys.items()
+            if key not in earlier and not _is_open(loaded_session.digest, payloads[index])
+        )
+        repeated = {index: earlier[key] for index, key in keys.items() if key in earlier}
+        for index, item in repeated.items():
+            answers.check_same(item, payloads[index])
+        return repeated
+
+    async def _accept(
+        self,
+        tenant: str,
+        loaded_session: LoadedSession,
+        payloads: Sequence[ClientPayload],
+        *,
+        key: str | None,
+        repeated: Collection[int],
+    ) -> AcceptedRequest:
+        """What was made of the request before, or is now that it has been checked."""
+        session_id = loaded_session.record.id
+        id_ = "" if key is None else _request_id(session_id, key)
+        if id_:
+            try:
+                return await self._accepted.get(tenant, id_)
+            except NotFound:
+                pass
+        check_events(loaded_session, payloads, repeated)
+        client_ids = tuple(
+            _client_id(loaded_session.digest, payload) or (f"{id_}:{index}" if id_ else None)
+            for index, payload in enumerate(payloads)
+        )
+        about = tuple(map(_fingerprint, payloads))
+        accepted = AcceptedRequest(
+            id=id_, session_id=session_id, client_ids=client_ids, about=about
+        )
+        if not id_:
+            return accepted
+        try:
+            return await self._accepted.put(tenant, accepted)
+        except AlreadyExists:  # the same request, at the same time
+            return await self._accepted.get(tenant, id_)
+
+    async def _submit(
+        self,
+        who: Principal,
+        loaded_session: LoadedSession,
+        payloads: Sequence[ClientPayload],
+        accepted_request: AcceptedRequest,
+        repeated: Mapping[int, InboxItem],
+    ) -> list[InboxItem]:
+        new = [index for index in range(len(payloads)) if index not in repeated]
+        try:
+            items = await self._sessions.submit(
+                who,
+                loaded_session.record.id,
+                *(payloads[index] for index in new),
+                client_ids=[accepted_request.client_ids[index] for index in new],
+                thread_ids=[
+                    _target_thread(loaded_session.digest, payloads[index]) for index in new
+                ],
+            )
+        except EventIdTaken as error:
+            kind, _, rest = error.client_id.partition(":")
+            if not is_answer(error.client_id) and kind != _RESULT:
+                raise InvalidInput(_KEY_REUSED) from error
+            raise conflicting_answer(rest.partition(":")[0]) from error
+        submitted = dict(zip(new, items, strict=True)) | dict(repeated)
+        return [submitted[index] for index in range(len(payloads))]
+
+
+def _check_sender(who: Principal, asked: Sequence[SentEvent]) -> None:
+    """A worker gives the results of calls that were handed to it; it is nobody who asks, steers or
+    approves.
+
+    Raises: Forbidden.
+    """
+    if who.environment_id is None:
+        return
+    for index, each in enumerate(asked):
+        if not isinstance(each, SendResult | SendCustomResult):
+            type_ = each.__struct_config__.tag
+            raise Forbidden(f"events[{index}]: a worker sends results of its calls, not {type_}")
+
+
+def _with_sender(payload: ClientPayload, who: Principal) -> ClientPayload:
+    if isinstance(payload, UserToolConfirmation):
+        return replace(payload, answered_by=answered_by(who))
+    return payload
+
+
+def _client_id(digest: SessionDigest, payload: ClientPayload) -> str | None:
+    if call_id := result_of(payload):
+        return f"{_RESULT}:{call_id}"
+    if not isinstance(payload, UserToolConfirmation):
+        return None
+    found = digest.call(payload.tool_use_id)
+    return None if found is None else answer_client_id(payload.tool_use_id, found[1].asked)
+
+
+def _is_open(digest: SessionDigest, payload: ClientPayload) -> bool:
+    """Whether the call that it answers waits for such an answer now."""
+    if isinstance(payload, UserToolConfirmation):
+        found = digest.call(payload.tool_use_id)
+        return found is not None and found[1].is_asked
+    return digest.call(result_of(payload) or "") is not None
+
+
+def check_events(
+    loaded_session: LoadedSession, payloads: Sequence[ClientPayload], repeated: Collection[int]
+) -> None:
+    """Whether the session can take them, in this order. `repeated`: the indexes of answers that it
+    has already.
+
+    Raises: InvalidInput.
+    """
+    given = set[str]()
+    for index, payload in enumerate(payloads):
+        where = f"events[{index}]"
+        call_id = None if index in repeated else _check_one(loaded_session, payload, where)
+        if isinstance(payload, SystemMessage):
+            _check_accompanying(payloads, index, where)
+        if call_id is None:
+            continue
+        if call_id in given:
+            raise InvalidInput(f"{where}: {call_id} has been answered already")
+        given.add(call_id)
+
+
+def _check_one(loaded_session: LoadedSession, payload: ClientPayload, where: str) -> str | None:
+    """The call that it answers, if it does."""
+    match payload:
+        case UserToolConfirmation(tool_use_id=call_id):
+            _check_asked(loaded_session.digest, call_id, where)
+            return call_id
+        case UserCustomToolResult(custom_tool_use_id=call_id):
+            _check_open_call(
+                loaded_session.digest, call_id, f"{where}.custom_tool_use_id", "custom"
+            )
+            return call_id
+        case UserToolResult(tool_use_id=call_id):
+            if not isinstance(loaded_session.record.environment, SelfHostedConfig):
+                raise InvalidInput(f"{where}: user.tool_result is for self_hosted environments")
+            _check_handed_over(loaded_session.digest, call_id, f"{where}.tool_use_id")
+            return call_id
+        case UserInterrupt(session_thread_id=str(thread_id)):
+            _check_thread(loaded_session, thread_id, f"{where}.session_thread_id")
+            return None
+        case _:
+            return None
+
+
+def check_open(loaded_session: LoadedSession) -> None:
+    if loaded_session.record.archived_at is not None:
+        raise InvalidInput(f"session {loaded_session.record.id} is archived and takes no events")
+    if loaded_session.status == "terminated":
+        raise InvalidInput(f"session {loaded_session.record.id} has ended and takes no events")
+
+
+def _check_asked(digest: SessionDigest, call_id: str, where: str) -> None:
+    found = digest.call(call_id)
+    if found is None or not found[1].is_asked:
+        raise InvalidInput(
+            f"{where}.tool_use_id: {call_id} does not wait for a confirmation;"
+            f" {_waiting_call_ids(digest, is_asked=True)}"
+        )
+
+
+def _check_open_call(digest: SessionDigest, call_id: str, where: str, kind: str) -> None:
+    found = digest.call(call_id)
+    if found is None or found[1].kind != kind:
+        raise InvalidInput(
+            f"{where}: {call_id} does not wait for a result; {_waiting_call_ids(digest, kind=kind)}"
+        )
+
+
+def _check_handed_over(digest: SessionDigest, call_id: str, where: str) -> None:
+    """A call that somebody has just said yes to is as good as handed over."""
+    found = digest.call(call_id)
+    if found is None or found[1].kind == "custom":
+        waiting = _waiting_call_ids(digest)
+        raise InvalidInput(f"{where}: {call_id} does not wait for a result; {waiting}")
+    if found[1].is_ours:
+        raise InvalidInput(f"{where}: {call_id} is not done by a client")
+    if found[1].is_asked:
+        raise InvalidInput(f"{where}: {call_id} waits for a user.tool_confirmation first")
+
+
+def _waiting_call_ids(digest: SessionDigest, *, is_asked: bool = False, kind: str = "tool") -> str:
+    def is_meant(unanswered_call: UnansweredCall) -> bool:
+        return unanswered_call.is_asked if is_asked else unanswered_call.kind == kind
+
+    names = [
+        call_id
+        for thread in digest.threads.values()
+        for call_id, call in thread.calls.items()
+        if is_meant(call)
+    ]
+    return f"these do: {', '.join(names[:10])}" if names else "nothing does"
+
+
+def _check_thread(loaded_session: LoadedSession, thread_id: str, where: str) -> None:
+    if thread_id not in loaded_session.digest.threads:
+        raise InvalidInput(f"{where}: this session has no thread {thread_id}")
+    if thread_id in loaded_session.record.archived_threads:
+        raise InvalidInput(f"{where}: the thread {thread_id} is archived")
+
+
+def _check_accompanying(payloads: Sequence[ClientPayload], index: int, where: str) -> None:
+    is_last = index == len(payloads) - 1
+    if not is_last or index == 0 or not isinstance(payloads[index - 1], _ACCOMPANIED):
+        raise InvalidInput(
+            f"{where}: a system.message comes last, right after the user.message,"
+            " user.tool_result or user.custom_tool_result that it accompanies"
+        )
+
+
+def _target_thread(digest: SessionDigest, payload: ClientPayload) -> str | None:
+    """The thread that it is for, if that is another than the main one: of an answer, the one whose
+    call it answers.
+    """
+    match payload:
+        case UserInterrupt(session_thread_id=thread_id):
+            return thread_id
+        case UserToolConfirmation(tool_use_id=call_id):
+            found = digest.call(call_id)
+        case _:
+            found = digest.call(result_of(payload) or "")
+    return None if found is None else found[0]
+
+
+def _fingerprint(payload: ClientPayload) -> str:
+    match payload:
+        case UserToolConfirmation(tool_use_id=target) | UserInterrupt(session_thread_id=target):
+            return f"{payload_type(payload)} {target}"
+        case _:
+            return f"{payload_type(payload)} {result_of(payload)}"
+
+
+def _request_id(session_id: str, key: str) -> str:
+    if not 1 <= len(key) <= 255 or not key.isascii():
+        raise InvalidInput("Idempotency-Key: from 1 to 255 characters of ASCII")
+    return hashlib.sha256(f"{session_id}\0{key}".encode()).hexdigest()

@@ -1,0 +1,352 @@
+"""Streams: a session told to one reader as it happens. What is in the log comes once and in order;
+previews of what is not in it yet come between. Writing it out is the edge's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import anyio
+import anyio.lowlevel
+import msgspec
+
+from mainspring.core import clock as clocks
+from mainspring.core import ids
+from mainspring.core.clock import Clock
+from mainspring.core.envelope import Event
+from mainspring.core.errors import InvalidInput, NotFound, RateLimited, SessionNotFound
+from mainspring.core.events import ThreadCreated
+from mainspring.log.session_log import ENDLESS, SessionLog
+from mainspring.log.store import EventRange
+from mainspring.log.task_groups import retry_unavailable
+from mainspring.log.wakeup_signals import Watch
+from mainspring.service.sessions.call_verdicts import visible_log_end
+from mainspring.service.sessions.preview_deltas import (
+    Deltas,
+    PreviewKind,
+    PreviewPiece,
+    PreviewStarted,
+    PreviewText,
+    Subscription,
+)
+from mainspring.service.sessions.wire_events import EventRenderer, EventView, RenderedEvent
+
+_PAGE = 50
+"""Events at a time: what a stream that is far behind holds in memory."""
+_RETRY_SECONDS = 5.0
+_ENDS_PREVIEWS = frozenset({"agent.message", "agent.thinking", "span.model_request_end"})
+_DELETED = "session.deleted"
+_THREAD_CREATED = "session.thread_created"
+_ENCODER = msgspec.json.Encoder()
+
+
+@dataclass(frozen=True, slots=True)
+class StreamMessage:
+    """One thing that a reader is told."""
+
+    name: str
+    data: bytes
+    """JSON."""
+    seq: int | None = None
+    """Where it stands in the log; `None` for what does not stand there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamRequest:
+    tenant: str
+    session_id: str
+    thread_id: str | None = None
+    """Only this thread; `None`: the main one, and what others post on it."""
+    after: int | None = None
+    """The last event that is known; `None`: only those from now on."""
+    previews: frozenset[PreviewKind] = frozenset()
+    is_internal: bool = False
+
+
+class EventStream:
+    """One reader's way through a session."""
+
+    def __init__(
+        self,
+        renderer: EventRenderer,
+        event_view: EventView,
+        *,
+        after: int,
+        watch: Watch,
+        clock: Clock,
+    ) -> None:
+        self._renderer = renderer
+        self._event_view = event_view
+        self._after = after
+        self._watch = watch
+        self._clock = clock
+        self._pokes = -1  # that it is asked for is reason enough to read
+        self._previewing: _PreviewState | None = None
+        self.is_over = False
+
+    async def next(self, *, seconds: float) -> list[StreamMessage]:
+        """What comes next; nothing if there is nothing for so long, or if the stream is over.
+
+        Raises: StoreUnavailable: for longer than a restart takes.
+        """
+        while not self.is_over:
+            is_behind = self._is_behind
+            if told := await (self._read() if is_behind else self._preview()):
+                return told
+            if is_behind or self._is_behind:
+                continue
+            with anyio.move_on_after(seconds) as patience:
+                await self._watch.wait()
+            if patience.cancelled_caught:
+                return []
+        return []
+
+    @property
+    def _is_behind(self) -> bool:
+        return self._watch.pokes != self._pokes
+
+    async def preview(
+        self, subscription: Subscription, preview_kinds: frozenset[PreviewKind]
+    ) -> None:
+        """Tell what the ear hears too, but for what is of requests that have ended by now."""
+        view = self._event_view
+        thread_id = view.thread_id or view.main_thread_id
+        newest = EventRange(
+            session_id=view.session_id,
+            after=0,
+            upto=ENDLESS,
+            types=_ENDS_PREVIEWS,
+            threads=frozenset({thread_id}),
+            limit=1,
+            backwards=True,
+        )
+        ends = await self._renderer.log.store.read(newest)
+        self._previewing = _PreviewState(
+            subscription, thread_id, preview_kinds, ended=ends[0].seq if ends else 0
+        )
+
+    def end(self) -> None:
+        self.is_over = True
+        self._watch.nudge()
+
+    async def _read(self) -> list[StreamMessage]:
+        await anyio.lowlevel.checkpoint()  # pages may be quick: others have their turn between them
+        pokes, log = self._watch.pokes, self._renderer.log
+        page = partial(log.read, self._event_view.session_id, after=self._after, limit=_PAGE)
+        try:
+            events = await retry_unavailable(page)
+            shown, held = await self._renderer.shown(self._event_view, events)
+        except SessionNotFound:
+            return [self._deleted()]
+        if held is not None:  # what a gate says about it will wake us
+            events = [event for event in events if event.seq < held]
+        if len(events) < _PAGE:
+            self._pokes = pokes
+        return self._messages(events, shown)
+
+    def _messages(
+        self, events: list[Event], rendered_event: list[RenderedEvent]
+    ) -> list[StreamMessage]:
+        for event in events:
+            self._after = event.seq
+            if self._previewing is not None and event.type in _ENDS_PREVIEWS:
+                self._previewing.end(event.thread_id, event.seq)
+            self.is_over = self.is_over or event.type == _DELETED
+        return [
+            StreamMessage(item.wire["type"], _ENCODER.encode(item.wire), item.event.seq)
+            for item in rendered_event
+        ]
+
+    async def _preview(self) -> list[StreamMessage]:
+        if self._previewing is None:
+            return []
+        pieces = self._previewing.take()
+        told: list[StreamMessage] = []
+        if pieces and pieces[-1].after > self._after:  # first what the log had when it was said
+            told = await self._read()
+        return told + self._previewing.tell(pieces)
+
+    def _deleted(self) -> StreamMessage:
+        """The log is gone, and with it the place where this would stand."""
+        self.is_over = True
+        gone = {"id": _deleted_event_id(self._event_view.session_id), "processed_at": self._clock()}
+        return _stream_message(_DELETED, gone)
+
+
+class _PreviewState:
+    """Which events a reader has seen the beginning of, and not the end."""
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        thread_id: str,
+        preview_kinds: frozenset[PreviewKind],
+        *,
+        ended: int,
+    ) -> None:
+        self._subscription = subscription
+        self._thread_id = thread_id
+        self._preview_kinds = preview_kinds
+        self._open: dict[str, int] = {}
+        self._ended = ended
+
+    def take(self) -> list[PreviewPiece]:
+        return [piece for piece in self._subscription.take() if piece.thread_id == self._thread_id]
+
+    def end(self, thread_id: str, seq: int) -> None:
+        """A request has ended: what is still to come of it comes too late."""
+        if thread_id == self._thread_id:
+            self._open.clear()
+            self._ended = seq
+
+    def tell(self, preview_pieces: list[PreviewPiece]) -> list[StreamMessage]:
+        timely = [piece for piece in preview_pieces if piece.after > self._ended]
+        return [told for piece in timely if (told := self._message(piece)) is not None]
+
+    def _message(self, preview_piece: PreviewPiece) -> StreamMessage | None:
+        match preview_piece:
+            case PreviewStarted(event_id=event_id, kind=kind):
+                if kind not in self._preview_kinds:
+                    return None
+                self._open[event_id] = 0
+                preview = {"type": kind, "id": event_id}
+                return _stream_message("event_start", {"event": preview})
+            case PreviewText(event_id=event_id, at=at, text=text):
+                if self._open.get(event_id) != at:  # its beginning, or something since, was lost
+                    self._open.pop(event_id, None)
+                    return None
+                self._open[event_id] = at + len(text)
+                block = {"type": "text", "text": text}
+                delta = {"type": "content_delta", "index": 0, "content": block}
+                return _stream_message("event_delta", {"event_id": event_id, "delta": delta})
+
+
+def _stream_message(name: str, fields: Mapping[str, object]) -> StreamMessage:
+    return StreamMessage(name, _ENCODER.encode({"type": name, **fields}))
+
+
+def _deleted_event_id(session_id: str) -> str:
+    """The same on every stream."""
+    return f"{ids.EVENT}_{session_id.partition('_')[2]}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamLimits:
+    """How many streams there may be at once."""
+
+    in_process: int = 2000
+    of_tenant: int = 1000
+
+
+DEFAULT_STREAM_LIMITS = StreamLimits()
+
+
+class EventStreams:
+    """All streams of one process."""
+
+    def __init__(
+        self,
+        log: SessionLog,
+        deltas: Deltas,
+        *,
+        limits: StreamLimits = DEFAULT_STREAM_LIMITS,
+        clock: Clock = clocks.now,
+    ) -> None:
+        self._log = log
+        self._wire = EventRenderer(log)
+        self._deltas = deltas
+        self._limits = limits
+        self._clock = clock
+        self._open: set[EventStream] = set()
+        self._of_tenant: Counter[str] = Counter()
+        self._is_closed = False
+
+    @property
+    def count(self) -> int:
+        return sum(self._of_tenant.values())
+
+    @asynccontextmanager
+    async def open(self, stream_request: StreamRequest) -> AsyncGenerator[EventStream, None]:
+        """A stream that begins where the log ends at this moment, or behind `wish.after`.
+
+        Raises:
+            SessionNotFound, NotFound: there is no such session, no such thread.
+            InvalidInput: it would begin behind the end.
+            RateLimited: there are as many as there may be.
+        """
+        with self._counted(stream_request.tenant):
+            watch = self._log.store.watch(stream_request.session_id)
+            view, after = await self._begin(stream_request)
+            stream = EventStream(self._wire, view, after=after, watch=watch, clock=self._clock)
+            with self._registered(stream):
+                if not stream_request.previews:
+                    yield stream
+                    return
+                with self._deltas.listen(stream_request.session_id, watch.nudge) as subscription:
+                    await stream.preview(subscription, stream_request.previews)
+                    yield stream
+
+    def close(self) -> None:
+        """End all streams, and every one that is opened from now on; readers resume elsewhere."""
+        self._is_closed = True
+        for stream in self._open:
+            stream.end()
+
+    async def _begin(self, stream_request: StreamRequest) -> tuple[EventView, int]:
+        session = await self._log.session(stream_request.session_id)
+        after = (
+            await visible_log_end(self._log, session)
+            if stream_request.after is None
+            else stream_request.after
+        )
+        if after > session.head.seq:
+            raise InvalidInput(
+                f"session {session.id} has events 1 to {session.head.seq}; none to go on after"
+                f" {after}"
+            )
+        if stream_request.thread_id not in (None, session.thread_id):
+            await self._check_thread(session.id, stream_request.thread_id or "")
+        view = EventView(
+            session_id=session.id,
+            main_thread_id=session.thread_id,
+            thread_id=stream_request.thread_id,
+            is_internal=stream_request.is_internal,
+        )
+        return view, after
+
+    async def _check_thread(self, session_id: str, thread_id: str) -> None:
+        for event in await self._log.read(session_id, types=[_THREAD_CREATED]):
+            created = event.payload
+            if isinstance(created, ThreadCreated) and created.session_thread_id == thread_id:
+                return
+        raise NotFound("thread", thread_id)
+
+    @contextmanager
+    def _registered(self, event_stream: EventStream) -> Generator[None]:
+        self._open.add(event_stream)
+        if self._is_closed:
+            event_stream.end()
+        try:
+            yield
+        finally:
+            self._open.discard(event_stream)
+
+    @contextmanager
+    def _counted(self, tenant: str) -> Generator[None]:
+        if self._of_tenant[tenant] >= self._limits.of_tenant:
+            what = f"{self._limits.of_tenant} streams are open already; close one, or share one"
+            raise RateLimited(what, retry_after_seconds=_RETRY_SECONDS)
+        if self.count >= self._limits.in_process:
+            what = "this server has as many streams as it can; try again, perhaps another has room"
+            raise RateLimited(what, retry_after_seconds=_RETRY_SECONDS)
+        self._of_tenant[tenant] += 1
+        try:
+            yield
+        finally:
+            self._of_tenant[tenant] -= 1
+            if not self._of_tenant[tenant]:
+                del self._of_tenant[tenant]

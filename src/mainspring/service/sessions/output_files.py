@@ -1,0 +1,254 @@
+"""Files that a session has handed over: files of the tenant, with the session as their scope.
+
+They outlive the session's workspace. What was kept of each path is noted, so that an unchanged file
+is kept once, whoever dies over it, and a file that a client has deleted stays deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from msgspec import Struct
+
+from mainspring.core import clock as clocks
+from mainspring.core.clock import Clock
+from mainspring.core.errors import AlreadyExists, InvalidInput, NotFound
+from mainspring.core.ids import stable_id
+from mainspring.log.records import Records
+from mainspring.service.resources.file_resources import Files, NewFile
+from mainspring.service.storage.repository import IndexColumns, ListQuery, Repository
+
+KIND = "session_outputs"
+_LOG = logging.getLogger("mainspring.outputs")
+_BATCH = 100
+"""Files for which the record of paths is written once."""
+_MAX_LOGGED = 20
+IsStopped: TypeAlias = Callable[[], Awaitable[bool]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputLimits:
+    """Of one session."""
+
+    max_files: int = 1000
+    max_file_bytes: int = 100 * 1024 * 1024
+    max_bytes: int = 500 * 1024 * 1024
+    """Of all its files together, as they are now."""
+
+
+class ListedOutput(Protocol):
+    @property
+    def path(self) -> str: ...
+    @property
+    def stamp(self) -> str: ...
+
+
+class OutputContent(Protocol):
+    @property
+    def content(self) -> bytes: ...
+    @property
+    def sha256(self) -> str: ...
+    @property
+    def stamp(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputFolder:
+    """The folder that a session hands its files over in."""
+
+    list: Callable[[], Awaitable[Sequence[ListedOutput]]]
+    read: Callable[[str, int], Awaitable[OutputContent | str]]
+    """A file by its path, of at most so many bytes; or the reason why it is not read."""
+
+
+class _StoredPath(Struct, frozen=True, kw_only=True):
+    """A path as it was kept last."""
+
+    stamp: str
+    sha256: str = ""
+    file_id: str | None = None
+    """`None` in older records: it was refused, which is not noted any more."""
+    size_bytes: int = 0
+
+
+class _Outputs(Struct, frozen=True, kw_only=True):
+    id: str
+    """The session's."""
+    paths: dict[str, _StoredPath] = {}
+
+
+class _RefusedFiles:
+    """What is not kept, for the log of the worker: it is no longer than an agent makes it."""
+
+    def __init__(self, session_id: str) -> None:
+        self.session_id = session_id
+        self._untold = 0
+        self._told = 0
+
+    def note(self, path: str, reason: str) -> None:
+        if self._told >= _MAX_LOGGED:
+            self._untold += 1
+            return
+        self._told += 1
+        _LOG.warning("session %s: outputs/%s is not kept: %s", self.session_id, ascii(path), reason)
+
+    def tell(self) -> None:
+        if self._untold:
+            _LOG.warning("session %s: %d more outputs are not kept", self.session_id, self._untold)
+
+
+async def _never_stopped() -> bool:
+    return False
+
+
+class SessionOutputs:
+    def __init__(
+        self,
+        records: Records,
+        files: Files,
+        *,
+        limits: OutputLimits | None = None,
+        clock: Clock = clocks.now,
+    ) -> None:
+        self._files = files
+        self._limits = limits or OutputLimits()
+        self._repository = Repository(
+            records, KIND, _Outputs, columns=lambda each: IndexColumns(parent=each.id), clock=clock
+        )
+
+    async def collect(
+        self,
+        tenant: str,
+        session_id: str,
+        output_folder: OutputFolder,
+        *,
+        is_stopped: IsStopped = _never_stopped,
+    ) -> int:
+        """Keep what is new or has changed; how many files that were. `is_stopped` is asked now and
+        then: what is left then is for the next time."""
+        listed = await output_folder.list()
+        known = await self._load(tenant, session_id)
+        changed = [item for item in listed if _stored_stamp(known, item.path) != item.stamp]
+        if not changed:
+            return 0
+        await self._drop_gone(tenant, known, {item.path for item in listed})
+        refused, kept = _RefusedFiles(session_id), 0
+        for start in range(0, len(changed), _BATCH):
+            if await is_stopped():
+                _LOG.info("session %s: outputs were not all looked at: it was stopped", session_id)
+                break
+            batch = changed[start : start + _BATCH]
+            kept += await self._keep(tenant, known, batch, output_folder, refused)
+        refused.tell()
+        return kept
+
+    async def _keep(
+        self,
+        tenant: str,
+        stored_path: dict[str, _StoredPath],
+        batch: Sequence[ListedOutput],
+        output_folder: OutputFolder,
+        refused_files: _RefusedFiles,
+    ) -> int:
+        """The record is written once for all of them, and `known` is as it is written then."""
+        session_id, outdated, kept = refused_files.session_id, list[str | None](), 0
+        for item in batch:
+            before = stored_path.pop(item.path, None)
+            after = await self._store_file(
+                tenant, session_id, item, list(stored_path.values()), output_folder
+            )
+            if isinstance(after, _StoredPath):
+                stored_path[item.path] = after
+                kept += 1
+            else:
+                refused_files.note(item.path, after)
+            if before is not None and (isinstance(after, str) or before.file_id != after.file_id):
+                outdated.append(before.file_id)
+        if kept or outdated:
+            await self._save(tenant, _Outputs(id=session_id, paths=dict(stored_path)))
+        for file_id in filter(None, outdated):
+            with suppress(NotFound):  # a client has deleted it
+                await self._files.delete(tenant, file_id)
+        return kept
+
+    async def _drop_gone(
+        self, tenant: str, stored_path: dict[str, _StoredPath], present: Collection[str]
+    ) -> None:
+        """A file that is gone from the folder counts as long as it is kept: else a session could
+        hand over any number of them, one after another."""
+        gone = {
+            each.file_id: path
+            for path, each in stored_path.items()
+            if each.file_id is not None and path not in present
+        }
+        there = {file.id for file in await self._files.get_many(tenant, list(gone))}
+        for file_id, path in gone.items():
+            if file_id not in there:
+                del stored_path[path]
+
+    async def forget(self, tenant: str, session_id: str) -> None:
+        """Of a session that is deleted: its files go with it."""
+        while files := (
+            await self._files.page(tenant, ListQuery(limit=100, label=session_id))
+        ).data:
+            for file in files:
+                with suppress(NotFound):
+                    await self._files.delete(tenant, file.id)
+        with suppress(NotFound):
+            await self._repository.remove(tenant, session_id)
+
+    async def _store_file(
+        self,
+        tenant: str,
+        session_id: str,
+        listed_output: ListedOutput,
+        others: Sequence[_StoredPath],
+        output_folder: OutputFolder,
+    ) -> _StoredPath | str:
+        """Or the reason why it is not kept."""
+        room = self._limits.max_bytes - sum(other.size_bytes for other in others)
+        most = min(self._limits.max_file_bytes, self._files.max_bytes, room)
+        if len(others) >= self._limits.max_files:
+            return f"a session hands over {self._limits.max_files} files at most"
+        output = await output_folder.read(listed_output.path, max(0, most))
+        if isinstance(output, str):
+            return output
+        file_id = stable_id("file", tenant, session_id, listed_output.path, output.sha256)
+        new = NewFile(
+            content=output.content,
+            filename=listed_output.path[-255:],
+            session_id=session_id,
+            id=file_id,
+        )
+        try:
+            with suppress(AlreadyExists):  # whoever kept it did not get to note it
+                await self._files.create(tenant, new)
+        except InvalidInput as error:
+            return str(error)
+        return _StoredPath(
+            stamp=output.stamp,
+            sha256=output.sha256,
+            file_id=file_id,
+            size_bytes=len(output.content),
+        )
+
+    async def _load(self, tenant: str, session_id: str) -> dict[str, _StoredPath]:
+        try:
+            paths = (await self._repository.get(tenant, session_id)).paths
+        except NotFound:
+            return {}
+        return {path: each for path, each in paths.items() if each.file_id}
+
+    async def _save(self, tenant: str, outputs: _Outputs) -> None:
+        try:
+            await self._repository.update(tenant, outputs.id, lambda _: outputs)
+        except NotFound:
+            await self._repository.put(tenant, outputs)
+
+
+def _stored_stamp(stored_path: dict[str, _StoredPath], path: str) -> str | None:
+    return stored_path[path].stamp if path in stored_path else None

@@ -1,0 +1,202 @@
+"""Deltas: parts of events that are still being said, from whoever runs a session to whoever
+watches it. Best effort: they may be lost, and the event that they become is in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Literal, Protocol, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from mainspring.core.envelope import Event
+from mainspring.core.events import AgentMessage, ModelRequestEnded, ModelRequestStarted
+from mainspring.core.model import Delta, EventAnnounced, TextDelta, ToolInputDelta
+from mainspring.log.event_chain import Scrub
+from mainspring.log.store import SessionRow
+from mainspring.service.sessions.streaming_redactor import StreamingRedactor
+
+PreviewKind: TypeAlias = Literal["agent.message", "agent.thinking"]
+
+_MAX_WAITING = 1000
+"""Pieces that a stream may leave unread; then it gets the event only."""
+_MAX_PIECE_CHARS = 1000
+"""Characters; six times as many bytes at most, which is less than a notification may have."""
+
+
+class PreviewStarted(Struct, frozen=True, kw_only=True, tag_field="type", tag="began"):
+    """An event is under way. It will have this id, if it comes to be."""
+
+    thread_id: str
+    after: int
+    """The seq of the start of the request that it belongs to: what ends that has a higher one."""
+    event_id: str
+    kind: PreviewKind
+
+
+class PreviewText(Struct, frozen=True, kw_only=True, tag_field="type", tag="grew"):
+    thread_id: str
+    after: int
+    event_id: str
+    at: int
+    """How many characters came before, so that a loss is noticed."""
+    text: str
+
+
+PreviewPiece: TypeAlias = PreviewStarted | PreviewText
+_PIECE_DECODER: msgspec.json.Decoder[PreviewPiece] = msgspec.json.Decoder(PreviewPiece)
+
+
+class Subscription:
+    """What one stream has not read yet. Bounded: who does not read loses all of it."""
+
+    __slots__ = ("_pieces", "_wake")
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._pieces: list[PreviewPiece] = []
+        self._wake = wake
+
+    def deliver(self, preview_piece: PreviewPiece) -> None:
+        if len(self._pieces) >= _MAX_WAITING:
+            self._pieces.clear()
+        self._pieces.append(preview_piece)
+        self._wake()
+
+    def take(self) -> list[PreviewPiece]:
+        pieces, self._pieces = self._pieces, []
+        return pieces
+
+
+class Deltas(Protocol):
+    def publish(self, session_id: str, preview_piece: PreviewPiece) -> None:
+        """Tell whoever listens; never waits for anybody."""
+        ...
+
+    def listen(
+        self, session_id: str, wake: Callable[[], None]
+    ) -> AbstractContextManager[Subscription]:
+        """Hear of a session until the block ends; `wake` is called whenever there is something."""
+        ...
+
+
+class LocalDeltas:
+    """Within one process."""
+
+    def __init__(self) -> None:
+        self._ears: dict[str, list[Subscription]] = {}
+
+    def publish(self, session_id: str, preview_piece: PreviewPiece) -> None:
+        for subscription in self._ears.get(session_id, ()):
+            subscription.deliver(preview_piece)
+
+    @contextmanager
+    def listen(self, session_id: str, wake: Callable[[], None]) -> Generator[Subscription]:
+        subscription = Subscription(wake)
+        ears = self._ears.setdefault(session_id, [])
+        ears.append(subscription)
+        try:
+            yield subscription
+        finally:
+            ears.remove(subscription)
+            if not ears:
+                del self._ears[session_id]
+
+
+class PubSub(Protocol):
+    """What carries short texts between processes; see `log/postgres/broadcast.py`."""
+
+    def say(self, topic: str, text: str) -> None: ...
+
+    def listen(self, topic: str, heard: Callable[[str], None]) -> AbstractContextManager[None]: ...
+
+
+class SharedDeltas:
+    """Within this process and between it and others."""
+
+    def __init__(self, pub_sub: PubSub) -> None:
+        self._pub_sub = pub_sub
+        self._local = LocalDeltas()
+
+    def publish(self, session_id: str, preview_piece: PreviewPiece) -> None:
+        self._local.publish(session_id, preview_piece)
+        self._pub_sub.say(session_id, msgspec.json.encode(preview_piece).decode())
+
+    @contextmanager
+    def listen(self, session_id: str, wake: Callable[[], None]) -> Generator[Subscription]:
+        with self._local.listen(session_id, wake) as subscription:
+
+            def heard(text: str) -> None:
+                with suppress(msgspec.MsgspecError):  # of a newer version: the log will have it
+                    subscription.deliver(_PIECE_DECODER.decode(text))
+
+            with self._pub_sub.listen(session_id, heard):
+                yield subscription
+
+
+class PreviewPublisher:
+    """Publishes what the main thread of a session says in a run. Its `emit` and `tell` are for
+    `Session.run`."""
+
+    def __init__(
+        self, deltas: Deltas, session: SessionRow, *, scrub: Scrub, passages: Sequence[str] = ()
+    ) -> None:
+        """`scrub` is the log's; `passages` are known secrets of several words."""
+        self._deltas = deltas
+        self._session_id = session.id
+        self._thread_id = session.thread_id
+        self._new_veil = lambda: StreamingRedactor(scrub, passages)
+        self._request = 0
+        self._event_id: str | None = None
+        self._redactor = self._new_veil()
+        self._said = 0
+
+    def emit(self, delta: Delta) -> None:
+        match delta:
+            case EventAnnounced(event_id=event_id, kind=kind):
+                self._end()
+                self._begin(event_id, kind)
+            case TextDelta(text=text) if self._event_id is not None:
+                self._publish_text(self._redactor.add(text))
+            case ToolInputDelta():
+                self._end()
+            case _:  # thoughts are announced and not told; the rest is no part of an event
+                pass
+
+    def tell(self, event: Event) -> None:
+        if event.thread_id != self._thread_id:
+            return
+        match event.payload:
+            case ModelRequestStarted():
+                self._request = event.seq
+            case AgentMessage() | ModelRequestEnded():
+                self._event_id = None
+            case _:
+                pass
+
+    def _begin(self, event_id: str, preview_kind: PreviewKind) -> None:
+        began = PreviewStarted(
+            thread_id=self._thread_id, after=self._request, event_id=event_id, kind=preview_kind
+        )
+        self._deltas.publish(self._session_id, began)
+        if preview_kind == "agent.message":
+            self._event_id, self._redactor, self._said = event_id, self._new_veil(), 0
+
+    def _end(self) -> None:
+        if self._event_id is not None:
+            self._publish_text(self._redactor.close())
+            self._event_id = None
+
+    def _publish_text(self, text: str) -> None:
+        assert self._event_id is not None
+        for start in range(0, len(text), _MAX_PIECE_CHARS):
+            grew = PreviewText(
+                thread_id=self._thread_id,
+                after=self._request,
+                event_id=self._event_id,
+                at=self._said,
+                text=text[start : start + _MAX_PIECE_CHARS],
+            )
+            self._said += len(grew.text)
+            self._deltas.publish(self._session_id, grew)

@@ -1,0 +1,216 @@
+"""What a session has beside its agent: files, repositories, memory stores. Mounting is the
+worker's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import PurePosixPath
+from typing import Annotated, Literal, TypeAlias, assert_never
+
+from msgspec import Meta, Struct
+
+from mainspring.core.errors import InvalidInput
+from mainspring.core.ids import FileId, MemoryStoreId
+from mainspring.service.resources.environments import EnvironmentConfig, SelfHostedConfig
+from mainspring.service.sessions.resource_lookups import ResourceLookups
+
+MAX_RESOURCES = 100
+MAX_STORES = 8
+Path = Annotated[str, Meta(min_length=1, max_length=1024)]
+Token = Annotated[str, Meta(min_length=1, max_length=8192)]
+_REPOSITORY = re.compile(r"https://[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?(/[A-Za-z0-9._~+-]{1,255})+/?")
+StoreAccess: TypeAlias = Literal["read_write", "read_only"]
+
+
+class BranchCheckout(Struct, frozen=True, kw_only=True, tag_field="type", tag="branch"):
+    name: Annotated[str, Meta(min_length=1, max_length=255)]
+
+
+class CommitCheckout(Struct, frozen=True, kw_only=True, tag_field="type", tag="commit"):
+    sha: Annotated[str, Meta(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})$")]
+
+
+Checkout: TypeAlias = BranchCheckout | CommitCheckout
+
+
+class FileResource(Struct, frozen=True, kw_only=True, tag_field="type", tag="file"):
+    id: str
+    file_id: str
+    mount_path: str
+    created_at: datetime
+    updated_at: datetime
+
+
+class RepositoryResource(
+    Struct, frozen=True, kw_only=True, tag_field="type", tag="github_repository"
+):
+    """Its token is sealed elsewhere in the record, and never shown."""
+
+    id: str
+    url: str
+    mount_path: str
+    created_at: datetime
+    updated_at: datetime
+    checkout: Checkout | None = None
+
+
+class StoreResource(Struct, frozen=True, kw_only=True, tag_field="type", tag="memory_store"):
+    id: str
+    memory_store_id: str
+    access: StoreAccess
+    description: str
+    mount_path: str
+    name: str
+    created_at: datetime
+    updated_at: datetime
+    instructions: str | None = None
+
+
+SessionResource: TypeAlias = FileResource | RepositoryResource | StoreResource
+
+
+class FileResourceParams(Struct, frozen=True, kw_only=True, tag_field="type", tag="file"):
+    file_id: FileId
+    mount_path: Path | None = None
+
+
+class RepositoryResourceParams(
+    Struct, frozen=True, kw_only=True, tag_field="type", tag="github_repository"
+):
+    url: Annotated[str, Meta(min_length=1, max_length=2048)]
+    authorization_token: Token | None = None
+    checkout: Checkout | None = None
+    mount_path: Path | None = None
+
+
+class StoreResourceParams(Struct, frozen=True, kw_only=True, tag_field="type", tag="memory_store"):
+    memory_store_id: MemoryStoreId
+    access: StoreAccess | None = None
+    instructions: Annotated[str, Meta(max_length=4096)] | None = None
+
+
+ResourceParams: TypeAlias = FileResourceParams | RepositoryResourceParams | StoreResourceParams
+ResourcesParams = Annotated[tuple[ResourceParams, ...], Meta(max_length=MAX_RESOURCES)]
+
+
+@dataclass(frozen=True, slots=True)
+class AttachedResource:
+    session_resource: SessionResource
+    sealed: bytes | None = None
+    """The token of a repository."""
+
+
+async def attach_resource(
+    around: ResourceLookups, tenant: str, asked: ResourceParams, *, id_: str, now: datetime
+) -> AttachedResource:
+    """Raises: NotFound, InvalidInput."""
+    match asked:
+        case FileResourceParams():
+            await around.check_file(tenant, asked.file_id)
+            path = asked.mount_path or f"/mnt/session/uploads/{asked.file_id}"
+            return AttachedResource(
+                FileResource(
+                    id=id_,
+                    file_id=asked.file_id,
+                    mount_path=_check_mount_path(path),
+                    created_at=now,
+                    updated_at=now,
+                )
+            )
+        case RepositoryResourceParams():
+            name = repository_name(asked.url)
+            path = asked.mount_path or f"/workspace/{name}"
+            resource = RepositoryResource(
+                id=id_,
+                url=asked.url,
+                mount_path=_check_mount_path(path),
+                checkout=asked.checkout,
+                created_at=now,
+                updated_at=now,
+            )
+            token = asked.authorization_token
+            return AttachedResource(
+                resource, None if token is None else seal_token(around, id_, token)
+            )
+        case StoreResourceParams():
+            store = await around.memory_store(tenant, asked.memory_store_id)
+            return AttachedResource(
+                StoreResource(
+                    id=id_,
+                    memory_store_id=asked.memory_store_id,
+                    access=asked.access or "read_write",
+                    name=store.name,
+                    description=store.description,
+                    instructions=asked.instructions,
+                    mount_path=f"/mnt/memory/{_slug(store.name) or asked.memory_store_id}",
+                    created_at=now,
+                    updated_at=now,
+                )
+            )
+        case _:
+            assert_never(asked)
+
+
+def check_resources(
+    session_resources: Sequence[SessionResource], environment: EnvironmentConfig
+) -> None:
+    """Raises: InvalidInput: two of them want the same place, or nobody would put them there."""
+    if isinstance(environment, SelfHostedConfig):
+        for session_resource in session_resources:
+            if not isinstance(session_resource, StoreResource):
+                raise InvalidInput(
+                    "resources: files and repositories are for environments of the service; in a"
+                    " self-hosted one, put them where its worker works"
+                )
+    if len(session_resources) > MAX_RESOURCES:
+        raise InvalidInput(f"resources: at most {MAX_RESOURCES}")
+    stores = [
+        session_resource.memory_store_id
+        for session_resource in session_resources
+        if isinstance(session_resource, StoreResource)
+    ]
+    if len(stores) > MAX_STORES:
+        raise InvalidInput(f"resources: at most {MAX_STORES} memory stores")
+    if len(set(stores)) < len(stores):
+        raise InvalidInput("resources: the same memory store twice")
+    paths = [session_resource.mount_path for session_resource in session_resources]
+    if twice := sorted({path for path in paths if paths.count(path) > 1}):
+        raise InvalidInput(f"resources: two of them have the mount_path {twice[0]}")
+
+
+def seal_token(around: ResourceLookups, resource_id: str, token: str) -> bytes:
+    return around.seal.seal(token.encode(), token_context(resource_id))
+
+
+def token_context(resource_id: str) -> str:
+    """What the token of a repository is sealed for."""
+    return f"session_resource:{resource_id}"
+
+
+def _check_mount_path(path: str) -> str:
+    parts = PurePosixPath(path)
+    is_plain = parts.is_absolute() and ".." not in parts.parts and "\0" not in path
+    if not is_plain or len(parts.parts) < 2:
+        raise InvalidInput(f"mount_path: {path!r} must be absolute, below /, and without ..")
+    return str(parts)
+
+
+def repository_name(url: str) -> str:
+    """From its address: all that git and we could read differently is refused.
+
+    Raises: InvalidInput.
+    """
+    if "@" in url:
+        raise InvalidInput("url: a secret does not belong here; use authorization_token")
+    name = PurePosixPath(url).name.removesuffix(".git")
+    if not _REPOSITORY.fullmatch(url) or name in ("", ".", ".."):
+        raise InvalidInput("url: must be as https://github.com/owner/repository")
+    return name
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()[:100]).strip("-")

@@ -1,0 +1,113 @@
+"""Slash commands of a session for who has no terminal: what there is, and what comes of one.
+
+They do what the API does elsewhere, by the same rules: no command is a way around them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from mainspring.core.content import TextBlock
+from mainspring.core.errors import InvalidInput
+from mainspring.harness.permissions.policy import parse_mode
+from mainspring.runtime.command_results import SlashCommandResult, SubmittedResult
+from mainspring.runtime.slash_commands import (
+    CommandContext,
+    SlashCommand,
+    available_commands,
+    run_command,
+    similar_names,
+)
+from mainspring.service.access.principal import Principal
+from mainspring.service.sessions.event_params import SendMessage
+from mainspring.service.sessions.event_sender import EventSender, check_open
+from mainspring.service.sessions.session_reports import require_readable_log
+from mainspring.service.sessions.sessions import Sessions
+from mainspring.service.storage.pagination import Page
+
+MAX_ARGUMENT_CHARS = 100_000
+_USER_MODES = ("plan", "default")
+"""Modes that let no more pass than any agent of the service may do by itself."""
+
+
+class RunCommand(Struct, frozen=True, kw_only=True):
+    name: Annotated[str, Meta(min_length=1, max_length=200)]
+    """With or without its slash."""
+    arguments: Annotated[str, Meta(max_length=MAX_ARGUMENT_CHARS)] = ""
+
+
+class CommandResult(Struct, frozen=True, kw_only=True):
+    session_id: str
+    name: str
+    reply: SlashCommandResult
+    type: Literal["command_result"] = "command_result"
+
+
+class SessionCommands:
+    def __init__(self, sessions: Sessions, event_sender: EventSender) -> None:
+        self._sessions = sessions
+        self._event_sender = event_sender
+
+    async def page(self, who: Principal, session_id: str) -> Page[SlashCommand]:
+        """All that there are: ours, then those of the agent. Raises: NotFound."""
+        record = await self._sessions.record(who, session_id)
+        actor = await self._sessions.dependencies.resolved_agent(who.tenant, record)
+        return Page(data=available_commands(actor.agent))
+
+    async def give(self, who: Principal, session_id: str, asked: RunCommand) -> CommandResult:
+        """Raises: NotFound, InvalidInput, Forbidden."""
+        standing = await self._sessions.find(who, session_id)
+        check_open(standing)
+        name, arguments = asked.name.removeprefix("/"), asked.arguments.strip()
+        _check(who, name, arguments)
+        require_readable_log(session_id, standing.row.head.seq)
+        actor = await self._sessions.dependencies.resolved_agent(who.tenant, standing.record)
+        at = CommandContext(
+            log=self._sessions.log, session_id=session_id, agent=actor.agent, sender=who.sender
+        )
+        commands = available_commands(actor.agent)
+        if any(command.name == name and command.kind != "built-in" for command in commands):
+            await self._send_message(who, session_id, f"/{name} {arguments}".rstrip())
+            reply: SlashCommandResult | None = SubmittedResult(
+                text=f"/{name} is with the agent", is_work=True
+            )
+        elif name == "plan" and arguments:
+            reply = await run_command(at, name)
+            await self._send_message(who, session_id, arguments)
+        else:
+            reply = await run_command(at, name, arguments)
+        if reply is None:
+            raise InvalidInput(_unknown_command_message(name, commands))
+        if isinstance(reply, SubmittedResult):
+            await self._sessions.dependencies.wake_session(who.tenant, session_id)
+        return CommandResult(session_id=session_id, name=name, reply=reply)
+
+    async def _send_message(self, who: Principal, session_id: str, text: str) -> None:
+        await self._event_sender.send(who, session_id, [SendMessage(content=(TextBlock(text),))])
+
+
+def _check(who: Principal, name: str, arguments: str) -> None:
+    """What changes what a session may do is for those who may change that.
+
+    Raises: InvalidInput, Forbidden.
+    """
+    if not arguments:
+        return
+    if name == "approve":
+        raise InvalidInput(
+            "answer with a user.tool_confirmation, or at /v1/mainspring/approvals: there it is"
+            " known who may; /approve alone lists what waits"
+        )
+    if name == "mode":
+        who.require_human()
+        who.require("user" if parse_mode(arguments) in _USER_MODES else "operator")
+
+
+def _unknown_command_message(name: str, slash_commands: list[SlashCommand]) -> str:
+    if any(slash_command.name == name for slash_command in slash_commands):
+        return f"/{name} is about a client's own state: there is nothing to do here"
+    meant = similar_names(name, slash_commands)
+    hint = f"; did you mean {' or '.join(f'/{item}' for item in meant)}?" if meant else ""
+    return f"there is no command /{name}{hint}"

@@ -1,0 +1,83 @@
+"""What is kept of a session beside its log: how it was asked for. How it stands, the log says."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from mainspring.core.sender import Origin
+from mainspring.service.access.principal import Principal
+from mainspring.service.resources.environments import EnvironmentConfig
+from mainspring.service.sessions.resource_types import SessionResource
+from mainspring.service.sessions.session_agent import SessionAgent
+from mainspring.service.storage.metadata import Metadata
+from mainspring.service.storage.repository import IndexColumns
+
+KIND = "session"
+ACCEPTED_KIND = "accepted_request"
+Title = Annotated[str, Meta(max_length=512)]
+
+
+class Money(Struct, frozen=True, kw_only=True):
+    amount: Annotated[str, Meta(pattern=r"^(0|[1-9][0-9]{0,14})$")]
+    """In cents: "2500" is 25 dollars."""
+    currency: Literal["USD"]
+
+
+class ListCostBudget(Struct, frozen=True, kw_only=True, tag_field="type", tag="limit"):
+    max_list_cost: Money
+
+
+class SessionCreator(Struct, frozen=True, kw_only=True):
+    key_id: str
+    name: str
+    acting_agent: str | None = None
+
+    @classmethod
+    def of(cls, who: Principal) -> SessionCreator:
+        return cls(key_id=who.key_id, name=who.name, acting_agent=who.acting_agent)
+
+
+class SessionRecord(Struct, frozen=True, kw_only=True):
+    id: str
+    agent: SessionAgent
+    environment_id: str
+    environment: EnvironmentConfig
+    """As it was when the session was made."""
+    created_at: datetime
+    updated_at: datetime
+    created_by: SessionCreator
+    title: str | None = None
+    metadata: Metadata = {}
+    vault_ids: tuple[str, ...] = ()
+    resources: tuple[SessionResource, ...] = ()
+    sealed: dict[str, bytes] = {}
+    """Tokens of repositories by the ids of the resources, each sealed for `token_context`."""
+    budget: ListCostBudget | None = None
+    deployment_id: str | None = None
+    origin: Origin | None = None
+    """`None`: it was made before this was noted."""
+    archived_at: datetime | None = None
+    archived_threads: dict[str, datetime] = {}
+
+
+class AcceptedRequest(Struct, frozen=True, kw_only=True):
+    """A request that was checked and may be repeated, under the key that its client chose."""
+
+    id: str
+    session_id: str
+    client_ids: tuple[str | None, ...]
+    """Under which its events go into the inbox, once; `None`: each time anew."""
+    about: tuple[str, ...] = ()
+    """What was checked of each event, its type and what it answers: no others are taken."""
+
+
+def index_columns(session: SessionRecord) -> IndexColumns:
+    return IndexColumns(
+        parent=session.deployment_id or "",
+        label=session.agent.id,
+        is_archived=session.archived_at is not None,
+        created=session.created_at,
+    )

@@ -1,0 +1,127 @@
+"""Threads of a session: the main one and those that were started from it, as the log tells."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mainspring.core.errors import InvalidInput, NotFound, StaleVersion
+from mainspring.core.events import ThreadStatusTerminated
+from mainspring.service.access.principal import Principal
+from mainspring.service.sessions.session_agent import InlineAgent, ThreadAgent, thread_agent
+from mainspring.service.sessions.session_digest import SessionStatus, ThreadDigest
+from mainspring.service.sessions.session_record import SessionRecord
+from mainspring.service.sessions.session_view import LoadedSession, UsageView, usage_view
+from mainspring.service.sessions.sessions import Sessions
+from mainspring.service.storage.pagination import Page, decode_cursor, encode_cursor
+
+
+class ThreadStats(Struct, frozen=True, kw_only=True):
+    active_seconds: float
+    duration_seconds: float
+    startup_seconds: float = 0.0
+
+
+class ThreadObject(Struct, frozen=True, kw_only=True):
+    id: str
+    agent: ThreadAgent | InlineAgent
+    session_id: str
+    status: SessionStatus
+    created_at: datetime
+    updated_at: datetime
+    parent_thread_id: str | None
+    workflow_run_id: str | None
+    archived_at: datetime | None
+    stats: ThreadStats | None
+    usage: UsageView | None
+    type: Literal["session_thread"] = "session_thread"
+
+
+class Threads:
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    async def page(
+        self,
+        who: Principal,
+        session_id: str,
+        *,
+        statuses: tuple[SessionStatus, ...] = (),
+        limit: int = 1000,
+        page: str | None = None,
+    ) -> Page[ThreadObject]:
+        """The oldest first. Raises: NotFound, InvalidInput."""
+        standing = await self._sessions.find(who, session_id)
+        all_ = [self._view(standing, thread) for thread in standing.digest.threads.values()]
+        found = [item for item in all_ if not statuses or item.status in statuses]
+        start = 0 if page is None else _decode_start(page)
+        shown = found[start : start + limit]
+        has_more = len(found) > start + limit
+        return Page(data=shown, next_page=encode_cursor(start + limit) if has_more else None)
+
+    async def get(self, who: Principal, session_id: str, thread_id: str) -> ThreadObject:
+        """Raises: NotFound."""
+        standing = await self._sessions.find(who, session_id)
+        return self._view(standing, _find_thread(standing, thread_id))
+
+    async def archive(self, who: Principal, session_id: str, thread_id: str) -> ThreadObject:
+        """It takes no events any more. Raises: NotFound, InvalidInput, Stale: it runs."""
+        standing = await self._sessions.find(who, session_id)
+        thread = _find_thread(standing, thread_id)
+        if thread_id == standing.digest.main_thread_id:
+            raise InvalidInput("the main thread is archived with its session")
+        if thread.status in ("running", "rescheduling"):
+            raise StaleVersion(f"thread {thread_id} is running: interrupt it, then archive it")
+        now = self._sessions.clock()
+
+        def change(known: SessionRecord) -> SessionRecord:
+            archived = {thread_id: now} | known.archived_threads
+            return replace(known, archived_threads=archived)
+
+        await self._sessions.repository.update(who.tenant, session_id, change)
+        gone = ThreadStatusTerminated(
+            session_thread_id=thread_id, agent_name=thread.agent_name or ""
+        )
+        await self._sessions.submit(who, session_id, gone, client_ids=[f"{thread_id} archived"])
+        return await self.get(who, session_id, thread_id)
+
+    def _view(self, loaded_session: LoadedSession, thread: ThreadDigest) -> ThreadObject:
+        record = loaded_session.record
+        is_main = thread.id == loaded_session.digest.main_thread_id
+        archived_at = record.archived_threads.get(thread.id, record.archived_at)
+        status: SessionStatus = "terminated" if archived_at is not None else thread.status
+        until = thread.updated_at if status == "terminated" else self._sessions.clock()
+        seconds = thread.active_seconds(until)
+        duration = max(0.0, (until - thread.created_at).total_seconds())
+        stats = ThreadStats(active_seconds=seconds, duration_seconds=duration)
+        return ThreadObject(
+            id=thread.id,
+            agent=thread_agent(record.agent, None if is_main else thread.agent_name),
+            session_id=record.id,
+            status=status,
+            created_at=thread.created_at,
+            updated_at=thread.updated_at,
+            parent_thread_id=thread.parent_id,
+            workflow_run_id=thread.workflow_run_id,
+            archived_at=archived_at,
+            stats=stats if thread.has_begun else None,
+            usage=usage_view(thread.usage, thread.cost_usd, seconds) if thread.has_idled else None,
+        )
+
+
+def _find_thread(loaded_session: LoadedSession, thread_id: str) -> ThreadDigest:
+    thread = loaded_session.digest.threads.get(thread_id)
+    if thread is None:
+        raise NotFound("thread", thread_id)
+    return thread
+
+
+def _decode_start(cursor: str) -> int:
+    match decode_cursor(cursor):
+        case [int(start)] if start >= 0:
+            return start
+        case _:
+            raise InvalidInput("page: not a cursor of this list")

@@ -1,0 +1,281 @@
+"""Moving sessions between machines: a session leaves as one sealed bundle, or arrives as one, is
+checked and written anew.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from tarfile import TarError
+from typing import Annotated
+
+from anyio import to_thread
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from mainspring.core import ids
+from mainspring.core.errors import (
+    AlreadyExists,
+    InvalidInput,
+    NotFound,
+    SessionExists,
+    SessionNotFound,
+    StaleVersion,
+    TooLarge,
+)
+from mainspring.core.facts import SessionMoved
+from mainspring.core.ids import AgentId, EnvironmentId, ExternalId
+from mainspring.core.sender import Origin
+from mainspring.runtime.import_sessions.import_store import store_new_session
+from mainspring.runtime.import_sessions.source_session import SourceSession
+from mainspring.runtime.move_sessions.session_bundle import (
+    BundleSource,
+    SessionBundle,
+    UploadLimits,
+    open_checked,
+    write_bundle,
+)
+from mainspring.runtime.move_sessions.session_handover import seal
+from mainspring.runtime.move_sessions.uploaded_conversation import read_conversation
+from mainspring.runtime.move_sessions.workspace_archive import check_size
+from mainspring.service.access.principal import Principal
+from mainspring.service.resources.environments import SelfHostedConfig
+from mainspring.service.sessions.session_record import SessionRecord
+from mainspring.service.sessions.session_view import SessionObject
+from mainspring.service.sessions.sessions import CreateSession, Sessions
+from mainspring.service.storage.notifications import Notification
+
+_BAD_PATH_ERRNOS = frozenset(
+    {
+        errno.EEXIST,
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+        errno.EINVAL,
+    }
+)
+"""Of a hostile archive: names twice, below files, without their folders, too long."""
+_ID_PATTERN = re.compile(r"[a-z]{4}_[0-9a-f]{32}", re.ASCII)
+
+
+class PushSession(Struct, frozen=True, kw_only=True):
+    transfer: str
+    """Chosen by the sender. The same again, and the same session is answered."""
+    session_id: ExternalId
+    """The one that moves, as it is called where it comes from."""
+    agent_id: AgentId
+    """Who goes on with it here."""
+    environment_id: EnvironmentId
+    size: Annotated[int, Meta(ge=0)] = 0
+    """About how many bytes will be sent."""
+
+
+class PushCheck(Struct, frozen=True, kw_only=True):
+    """Whether a session can be pushed, asked before it is ended where it is."""
+
+    session_id: str
+    """What it will be called here."""
+    is_received: bool
+    """Whether this transfer is complete already."""
+
+
+class SessionImport:
+    def __init__(
+        self,
+        sessions: Sessions,
+        *,
+        workspace: Callable[[str], Path],
+        hidden: str,
+        folder: Path,
+        limits: UploadLimits | None = None,
+    ) -> None:
+        self._sessions = sessions
+        self._workspace = workspace
+        self._hidden = hidden
+        """A folder of ours in every workspace."""
+        self.folder = folder
+        """For what is being uploaded."""
+        self.limits = limits or UploadLimits()
+
+    async def check(self, who: Principal, asked: PushSession) -> PushCheck:
+        """Stores nothing.
+
+        Raises: Forbidden, NotFound, InvalidInput, TooLarge.
+        """
+        session_id = received_id(who.tenant, asked.transfer)
+        try:
+            await self._find_received(who, session_id)
+        except NotFound:
+            await self._new_record(who, asked)
+            return PushCheck(session_id=session_id, is_received=False)
+        return PushCheck(session_id=session_id, is_received=True)
+
+    async def receive(self, who: Principal, asked: PushSession, file: Path) -> SessionObject:
+        """Go on here with the session in this file. Doing it again changes nothing.
+
+        Raises: Forbidden, NotFound, InvalidInput, TooLarge: nothing goes on here.
+        """
+        session_id = received_id(who.tenant, asked.transfer)
+        try:
+            return await self._find_received(who, session_id)
+        except NotFound:
+            record = replace(await self._new_record(who, asked), id=session_id)
+        workspace = self._workspace(session_id)
+        try:
+            source = await to_thread.run_sync(partial(self._unpack, asked, file, workspace))
+        except (TarError, EOFError) as error:
+            raise InvalidInput(f"what has arrived is no bundle of a session: {error}") from error
+        await self._store(who, record, source)
+        try:
+            await self._sessions.repository.put(who.tenant, replace(record, title=source.title))
+        except AlreadyExists:  # the same transfer at the same time
+            return await self._sessions.get(who, session_id)
+        notice = Notification(tenant=who.tenant, type="session.created", id=session_id)
+        await self._sessions.dependencies.notify(notice)
+        if source.main.open_calls:  # the rules here have to decide about them
+            await self._sessions.dependencies.wake_session(who.tenant, session_id)
+        return await self._sessions.get(who, session_id)
+
+    async def _find_received(self, who: Principal, session_id: str) -> SessionObject:
+        """Raises: NotFound."""
+        session = await self._sessions.get(who, session_id)
+        if session.status == "running":  # whoever was to start it may have been killed
+            await self._sessions.dependencies.wake_session(who.tenant, session_id)
+        return session
+
+    async def _new_record(self, who: Principal, asked: PushSession) -> SessionRecord:
+        who.require_human()
+        if not _ID_PATTERN.fullmatch(asked.transfer) or not _ID_PATTERN.fullmatch(asked.session_id):
+            raise InvalidInput("transfer, session_id: four letters, `_`, 32 hexadecimal digits")
+        if asked.size > self.limits.max_bytes:
+            raise TooLarge(
+                f"the session and its files have {asked.size:,} bytes; this server takes"
+                f" {self.limits.max_bytes:,} at most"
+            )
+        wanted = CreateSession(agent=asked.agent_id, environment_id=asked.environment_id)
+        record = await self._sessions.new_record(who, wanted)
+        if isinstance(record.environment, SelfHostedConfig):
+            raise InvalidInput(
+                f"environment_id: {record.environment_id} is self-hosted, and its files are not"
+                " this server's; choose a cloud environment"
+            )
+        return replace(record, origin=Origin(type="api", id=who.key_id))
+
+    def _unpack(self, asked: PushSession, file: Path, workspace: Path) -> SourceSession:
+        limits = self.limits
+        with open_checked(file, limits) as archive:
+            bundle = SessionBundle.read(
+                archive, session_id=asked.session_id, transfer_id=asked.transfer
+            )
+            log = bundle.read_log(max_bytes=limits.max_log_bytes, max_events=limits.max_events)
+            source = read_conversation(log.events, thread_id=log.header.thread_id, blobs=log.blobs)
+            source.id, source.sha256 = asked.session_id, bundle.bundle_manifest.log
+            _move_workspace(
+                bundle, workspace, beside=file.with_suffix(".files"), hidden=self._hidden
+            )
+        return source
+
+    async def _store(self, who: Principal, record: SessionRecord, source: SourceSession) -> None:
+        log, now = self._sessions.log, self._sessions.clock()
+        try:
+            await log.session(record.id)  # whoever sent it before did not get to the end
+        except SessionNotFound:
+            with suppress(SessionExists):
+                await store_new_session(
+                    log, source, session_id=record.id, now=now, importer=who.sender
+                )
+
+    def remove_leftovers(self, *, before: datetime) -> None:
+        """Of uploads during which the server was killed."""
+        for path in self.folder.glob("upload_*"):
+            with suppress(FileNotFoundError):
+                if path.lstat().st_mtime < before.timestamp():
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def received_id(tenant: str, transfer_id: str) -> str:
+    return ids.stable_id(ids.SESSION, "push", tenant, transfer_id)
+
+
+def _move_workspace(
+    session_bundle: SessionBundle, workspace: Path, *, beside: Path, hidden: str
+) -> None:
+    """All of the workspace or nothing. One that is there is this transfer's.
+
+    Raises: InvalidInput, TooLarge.
+    """
+    try:
+        try:
+            session_bundle.unpack_workspace(beside, hidden=(hidden,))
+        except OSError as error:
+            if error.errno not in _BAD_PATH_ERRNOS:
+                raise
+            raise InvalidInput(f"the files cannot be unpacked: {error.strerror}") from error
+        workspace.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+        try:
+            if not workspace.exists():
+                beside.rename(workspace)
+        except OSError:
+            if not workspace.is_dir():  # otherwise the same transfer was faster
+                raise
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+class MoveSession(Struct, frozen=True, kw_only=True):
+    transfer: Annotated[str, Meta(pattern=r"^[a-z]{4}_[0-9a-f]{32}$", max_length=37)]
+    """Chosen by the receiver. The same again, and the same bundle is answered."""
+
+
+class SessionExport:
+    def __init__(
+        self,
+        sessions: Sessions,
+        *,
+        workspace: Callable[[str], Path],
+        unseen: str,
+        folder: Path,
+    ) -> None:
+        self._sessions = sessions
+        self._workspace = workspace
+        self._unseen = unseen
+        """A folder of ours in every workspace."""
+        self._folder = folder
+
+    async def bundle(self, who: Principal, session_id: str, asked: MoveSession) -> Path:
+        """A file with all of the session, for the caller to send and remove. From here on the
+        session refuses turns.
+
+        Raises: NotFound, Forbidden, TooLarge, Stale: it runs, or its files change; SessionGone: it
+            has moved already.
+        """
+        who.require_human()
+        record = await self._sessions.record(who, session_id)
+        workspace, hidden = self._workspace(record.id), (self._unseen,)
+        has_files = await to_thread.run_sync(workspace.is_dir)
+        source = BundleSource(
+            session_id=record.id,
+            transfer_id=asked.transfer,
+            workspace=workspace if has_files else None,
+            hidden=hidden,
+        )
+        try:
+            [last] = await self._sessions.log.tail(record.id, 1)
+            is_sealed = isinstance(last.payload, SessionMoved)
+            if has_files and not is_sealed:  # afterwards there is no way back
+                await to_thread.run_sync(partial(check_size, workspace, hidden=hidden))
+            await seal(self._sessions.log, record.id, asked.transfer)
+            return await write_bundle(self._sessions.log, source, self._folder)
+        except OSError as error:
+            raise StaleVersion(
+                f"the files of session {record.id} cannot be read as a whole ({error.strerror}):"
+                " stop what changes them, and try again"
+            ) from error

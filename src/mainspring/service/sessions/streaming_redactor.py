@@ -1,0 +1,113 @@
+"""Words shown while they are still being said, without the secrets that the log would take out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from mainspring.core.content import TextBlock, plain_text
+from mainspring.core.errors import MalformedEvent
+from mainspring.core.events import AgentMessage
+from mainspring.log.event_chain import Scrub, encode_scrubbed
+
+BOUNDARIES = " \t\n\r\f\u3000、。！，？：；"
+"""What looks like a secret has none of these in it, so a word that one of them ends is judged."""
+_LONG_WORD = re.compile(r"[A-Za-z0-9+/_=.-]{16}[\\$^M\s]*$")
+"""A line that ends with one may be a line of a key, or a token may begin in it."""
+_OPEN_SECRET = re.compile(
+    r"(?i)(?:pass|pwd|pw|contrase)[^\n]{0,40}[:=][^\n]{0,200}\Z"
+    r"|\b(?:echo|printf)\b[^\n]{0,200}\Z"
+    r"|<[^<>\n]{0,40}(?:pass|pwd|pw|secret|token|credential|key)[^<>\n]{0,40}>[^<]{0,200}\Z"
+)
+"""A passphrase of which the last words are still to come; what a program that takes a password may
+be given (`echo ... | sudo -S`); an element that has no end yet."""
+_OPEN_CHARS = 300
+_RECHECK_CHARS = 500
+"""All that was said is judged anew each time: the more that is, the more must have been added."""
+
+
+class StreamingRedactor:
+    """Of one message, gives out what is certain to stand in the log as it is.
+
+    A word is held back until it is whole, for only then can be told whether it is a secret; and so
+    is what may be the beginning of a known secret of several words (`passages`) or of a passphrase,
+    or the first lines of a key or of a token that goes on. All is judged as the log judges it, with
+    everything that was said before. After the first secret nothing more is given out: what follows
+    may belong to it, and the event itself comes soon enough.
+    """
+
+    def __init__(self, scrub: Scrub, passages: Sequence[str] = ()) -> None:
+        self._scrub = scrub
+        self._passages = passages
+        self._said = ""
+        self._shown = 0
+        self._is_shut = False
+
+    def add(self, text: str) -> str:
+        """More was said: what may be shown now."""
+        if self._is_shut:
+            return ""
+        self._said += text
+        is_little = len(self._said) - self._shown <= self._shown // _RECHECK_CHARS
+        if is_little or not any(item in text for item in BOUNDARIES):
+            return ""
+        end = 1 + max(self._said.rfind(item) for item in BOUNDARIES)
+        begun = (_passage_start(self._said, passage, end) for passage in self._passages)
+        return self._show(end, min(begun, default=end))
+
+    def close(self) -> str:
+        """All is said: the rest of it."""
+        end = len(self._said)
+        return "" if self._is_shut else self._show(end, end, is_whole=True)
+
+    def _show(self, end: int, safe: int, *, is_whole: bool = False) -> str:
+        """Of what was said up to `end`, the part up to `safe`, less lines that may belong to what
+        follows."""
+        said, begin = self._said[:end], self._shown
+        shown = safe if is_whole else min(safe, _before_open_lines(said), _before_secret(said))
+        if shown <= begin:
+            return ""
+        try:
+            clean = _redacted(said, self._scrub)
+        except MalformedEvent:  # half a character: the log will not have it either
+            self._is_shut = True
+            return ""
+        self._is_shut = clean != said
+        if not self._is_shut:
+            self._shown = shown
+            return said[begin:shown]
+        pairs = enumerate(zip(clean, said, strict=False))
+        unchanged = next((at for at, (one, other) in pairs if one != other), begin)
+        return clean[begin:unchanged]
+
+
+def _before_open_lines(said: str) -> int:
+    """Where the lines begin that a secret of several lines may be made of, at the end. Of a line
+    that has no end yet, only what tools put before it may be there."""
+    last = at = said.rfind("\n") + 1
+    while True:
+        begin = said.rfind("\n", 0, max(at - 1, 0)) + 1
+        if begin >= at or _LONG_WORD.search(said, begin, at) is None:
+            break
+        at = begin
+    return at if at < last or _LONG_WORD.search(said, last) else len(said)
+
+
+def _before_secret(said: str) -> int:
+    """Where a secret of several words begins that may go on, at the end."""
+    found = _OPEN_SECRET.search(said, max(0, len(said) - _OPEN_CHARS))
+    return len(said) if found is None else found.start()
+
+
+def _redacted(text: str, scrub: Scrub) -> str:
+    payload, _ = encode_scrubbed(AgentMessage(content=(TextBlock(text),)), scrub)
+    return plain_text(payload.content) if isinstance(payload, AgentMessage) else ""
+
+
+def _passage_start(said: str, passage: str, end: int) -> int:
+    """Where a passage begins, or may have begun, that goes on behind `end`; else `end`."""
+    size = len(passage)
+    at = said.find(passage[0], max(0, end - size + 1), end)
+    while at != -1 and not passage.startswith(said[at : at + size]):
+        at = said.find(passage[0], at + 1, end)
+    return end if at == -1 else at

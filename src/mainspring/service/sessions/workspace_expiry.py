@@ -1,0 +1,100 @@
+"""When the workspace of a session that nobody uses any more is removed, and who is told.
+
+The session itself stays, with its log and the files that it has handed over. Its people are told
+some days before, by a webhook, and again when it is done.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from mainspring.core import clock as clocks
+from mainspring.core.clock import Clock, from_micros
+from mainspring.core.errors import AlreadyExists, NotFound
+from mainspring.log.records import Records
+from mainspring.log.store import SessionRow
+from mainspring.service.sessions.session_digest import Digests
+from mainspring.service.storage.notifications import Notification, Notify, ignore_notification
+from mainspring.service.storage.repository import IndexColumns, Repository
+
+RETENTION = timedelta(days=30)
+KIND = "workspace_expiry"
+_NOTICE_PERIOD = timedelta(days=3)
+
+ExpiryStep: TypeAlias = Literal["keep", "tell", "remove"]
+
+
+class WorkspaceRecord(Struct, frozen=True, kw_only=True):
+    id: str
+    """The session's."""
+    told_at: datetime
+    """When its people were told that it will be removed."""
+    removed_at: datetime | None = None
+
+
+class WorkspaceExpiry:
+    def __init__(
+        self,
+        records: Records,
+        digests: Digests,
+        *,
+        keep: timedelta = RETENTION,
+        notify: Notify = ignore_notification,
+        clock: Clock = clocks.now,
+    ) -> None:
+        self._repository = Repository(
+            records,
+            KIND,
+            WorkspaceRecord,
+            columns=lambda each: IndexColumns(parent=each.id),
+            clock=clock,
+        )
+        self._digests = digests
+        self._keep = keep
+        self._notice = min(_NOTICE_PERIOD, keep / 2)
+        self._notify = notify
+        self._clock = clock
+
+    async def next_step(self, tenant: str, row: SessionRow) -> ExpiryStep:
+        """What is to be done about the workspace of a session."""
+        now, used = self._clock(), from_micros(row.updated)
+        if now - used < self._keep - self._notice or row.owner is not None:
+            return "keep"
+        digest = await self._digests.of(row)
+        if digest.status in ("running", "rescheduling"):
+            return "keep"
+        if any(thread.calls for thread in digest.threads.values()):
+            return "keep"  # somebody may still answer
+        known = await self.record(tenant, row.id)
+        if known is None or known.told_at < used:
+            return "tell"
+        is_due = now - used >= self._keep and now - known.told_at >= self._notice
+        return "remove" if is_due else "keep"
+
+    async def tell(self, tenant: str, session_id: str) -> None:
+        record = WorkspaceRecord(id=session_id, told_at=self._clock())
+        try:
+            await self._repository.put(tenant, record)
+        except AlreadyExists:
+            await self._repository.update(tenant, session_id, lambda _: record)
+        await self._notify(
+            Notification(tenant=tenant, type="mainspring.workspace_expiring", id=session_id)
+        )
+
+    async def note_removal(self, tenant: str, session_id: str) -> None:
+        """Before it is removed: if this process dies over it, the session can still go on."""
+        now = self._clock()
+        record = WorkspaceRecord(id=session_id, told_at=now, removed_at=now)
+        await self._repository.update(tenant, session_id, lambda _: record)
+        await self._notify(
+            Notification(tenant=tenant, type="mainspring.workspace_removed", id=session_id)
+        )
+
+    async def record(self, tenant: str, session_id: str) -> WorkspaceRecord | None:
+        try:
+            return await self._repository.get(tenant, session_id)
+        except NotFound:
+            return None

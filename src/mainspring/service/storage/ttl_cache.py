@@ -1,0 +1,51 @@
+"""What was looked up a moment ago, so that not every request asks the store for it again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
+
+from mainspring.core.errors import ServiceError
+from mainspring.core.lru_cache import LruCache
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class TtlCache(Generic[K, V]):
+    """Believes what it was told for some seconds; keeps so many at most, those last asked for."""
+
+    def __init__(
+        self,
+        look: Callable[[K], Awaitable[V]],
+        *,
+        seconds: float,
+        most: int = 10_000,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._look = look
+        self._seconds = seconds
+        self._monotonic = monotonic
+        self._known: LruCache[K, tuple[V, float]] = LruCache(most)
+
+    def __contains__(self, key: K) -> bool:
+        """Whether it was ever found and is still remembered, however long ago that was."""
+        return key in self._known
+
+    async def get(self, key: K) -> V:
+        """Raises what the look does. What is refused is forgotten."""
+        now = self._monotonic()
+        found = self._known.get(key)
+        if found is not None and now < found[1]:
+            return found[0]
+        try:
+            value = await self._look(key)
+        except ServiceError:
+            self._known.pop(key)
+            raise
+        self._known.put(key, (value, now + self._seconds))
+        return value
+
+    def forget(self, key: K) -> None:
+        self._known.pop(key)

@@ -1,0 +1,127 @@
+"""Whether this process can do its work: a few checks, each with a word on why not.
+
+Anybody may read the answer, so it names no host, no path and nobody's data; the log has those.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Literal, TypeAlias
+
+import anyio
+from msgspec import Struct
+
+from mainspring.core.errors import MainspringError
+from mainspring.log.migrate import SchemaStatus
+from mainspring.log.store import Store
+from mainspring.service.storage.ttl_cache import TtlCache
+
+_LOG = logging.getLogger("mainspring.health")
+CHECK_SECONDS = 2.0
+_MIGRATION_CACHE_SECONDS = 30.0
+_CACHE_KEY = ""
+
+HealthCheck: TypeAlias = Callable[[], Awaitable[str | None]]
+"""Why not; `None`: all is well. Our own errors count as a no."""
+
+
+class CheckResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    ok: bool
+    reason: str | None = None
+
+
+class Readiness(Struct, frozen=True, kw_only=True):
+    status: Literal["ready", "not_ready"]
+    checks: dict[str, CheckResult]
+
+    @property
+    def is_ready(self) -> bool:
+        return self.status == "ready"
+
+
+class Health:
+    def __init__(
+        self, health_checks: Mapping[str, HealthCheck], *, seconds: float = CHECK_SECONDS
+    ) -> None:
+        self._checks = dict(health_checks)
+        self._seconds = seconds
+
+    async def ready(self) -> Readiness:
+        """All checks at once; one that takes too long has failed."""
+        found: dict[str, CheckResult] = {}
+
+        async def look(name: str, health_check: HealthCheck) -> None:
+            found[name] = await self._checked(name, health_check)
+
+        async with anyio.create_task_group() as group:
+            for name, check in self._checks.items():
+                group.start_soon(look, name, check)
+        checks = {name: found[name] for name in self._checks}
+        is_ready = all(item.ok for item in checks.values())
+        return Readiness(status="ready" if is_ready else "not_ready", checks=checks)
+
+    async def _checked(self, name: str, health_check: HealthCheck) -> CheckResult:
+        reason: str | None = f"no answer in {self._seconds:g} s"
+        try:
+            with anyio.move_on_after(self._seconds):
+                reason = await health_check()
+        except MainspringError as error:
+            _LOG.warning("not ready: %s: %s", name, error)
+            reason = f"{type(error).__name__}; the log of the process has the details"
+        return CheckResult(ok=reason is None, reason=reason)
+
+
+def check_store(store: Store) -> HealthCheck:
+    async def check() -> None:
+        await store.sessions(limit=1)
+
+    return check
+
+
+def check_migrations(
+    schema_status: Callable[[], Awaitable[SchemaStatus]],
+    *,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> HealthCheck:
+    """`standing` is asked twice a minute at most: it may need a connection of its own."""
+    recent = TtlCache[str, SchemaStatus](
+        lambda _: schema_status(), seconds=_MIGRATION_CACHE_SECONDS, monotonic=monotonic
+    )
+
+    async def check() -> str | None:
+        found = await recent.get(_CACHE_KEY)
+        if found.current >= found.newest:  # newer ones are no reason: an upgrade rolls
+            return None
+        return (
+            f"tables of version {found.current}, this works with {found.newest}: mainspring migrate"
+        )
+
+    return check
+
+
+def check_not_draining(closing: anyio.Event) -> HealthCheck:
+    async def check() -> str | None:
+        return "draining: it takes nothing new, and ends" if closing.is_set() else None
+
+    return check
+
+
+class LoopHeartbeat:
+    """Whether a loop still turns: it says so each time it comes round."""
+
+    def __init__(
+        self, *, seconds: float = 30.0, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`seconds`: how long it may be silent."""
+        self._seconds = seconds
+        self._monotonic = monotonic
+        self._last = monotonic()
+
+    def beat(self) -> None:
+        self._last = self._monotonic()
+
+    async def check(self) -> str | None:
+        silent = self._monotonic() - self._last
+        return f"silent for {silent:.0f} s" if silent > self._seconds else None

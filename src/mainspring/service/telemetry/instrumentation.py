@@ -1,0 +1,239 @@
+"""Those who count: runs by their events, jobs, webhooks. Each wraps or listens to something."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TypeAlias, get_args
+
+import anyio
+from anyio import Event as Signal
+
+from mainspring.core.envelope import Event
+from mainspring.core.errors import MainspringError, StoreFailed
+from mainspring.core.events import (
+    StatusRunning,
+    UserCustomToolResult,
+    UserMessage,
+    UserToolConfirmation,
+    UserToolResult,
+)
+from mainspring.core.facts import SessionWoken, ToolCallAuthorized
+from mainspring.harness.stop_reasons import EndReason
+from mainspring.service.jobs.dispatcher import Dispatcher, FailureHandler, Job, JobHandler
+from mainspring.service.telemetry.metrics import OTHER_LABEL, Metrics
+from mainspring.service.telemetry.run_observers import RunSubject
+from mainspring.service.telemetry.session_spans import (
+    ModelRequestSpan,
+    RunSpan,
+    ToolCallSpan,
+    TraceSpan,
+)
+from mainspring.service.webhooks.webhook_deliveries import PostResult, WebhookPoster
+
+if TYPE_CHECKING:
+    from prometheus_client import Gauge
+
+CountRows: TypeAlias = Callable[[], Awaitable[int]]
+_END_REASONS = frozenset((*get_args(EndReason), "parked", "terminated"))
+_COUNT_SECONDS = 2.0
+_MAX_WAITING = 10_000
+
+
+class RunMetrics:
+    """A `Listener`. Keeps nothing but when the oldest of what nobody has heard yet was sent."""
+
+    def __init__(self, metrics: Metrics, *, tools: Collection[str] = ()) -> None:
+        """`tools` are named; all others are told by their kind only, as tenants and models may
+        call them what they like."""
+        self._metrics = metrics
+        self._tools = frozenset(tools)
+        self._waiting: dict[str, datetime] = {}
+
+    def heard(self, run_subject: RunSubject, event: Event) -> None:
+        metrics, thread = self._metrics, event.thread_id
+        match event.payload:
+            case StatusRunning():
+                sent = self._waiting.pop(thread, None)
+                if sent is not None:
+                    metrics.wake_seconds.observe(max(0.0, (event.time - sent).total_seconds()))
+            case SessionWoken():
+                self._waiting.pop(thread, None)
+                metrics.takeovers.inc()
+            case ToolCallAuthorized(decision="ask"):
+                metrics.approvals_asked.inc()
+            case UserToolConfirmation(result=result):
+                metrics.approvals_answered.labels(result).inc()
+                self._note_sent(event)
+            case UserMessage() | UserCustomToolResult() | UserToolResult():
+                self._note_sent(event)
+            case _:
+                pass
+
+    def finished(self, run_subject: RunSubject, trace_span: TraceSpan) -> None:
+        match trace_span.span_details:
+            case RunSpan() as done:
+                self._run(trace_span, done)
+            case ModelRequestSpan() as done:
+                self._chat(trace_span, done)
+            case ToolCallSpan() as done:
+                self._call(trace_span, done)
+
+    def _note_sent(self, event: Event) -> None:
+        if len(self._waiting) >= _MAX_WAITING:  # of runs that died before they began
+            self._waiting.clear()
+        if (sent := created_at_of_id(event.id)) is not None:
+            self._waiting.setdefault(event.thread_id, sent)
+
+    def _run(self, trace_span: TraceSpan, done: RunSpan) -> None:
+        self._waiting.pop(trace_span.thread_id, None)  # what came meanwhile woke nobody
+        reason = done.reason if done.reason in _END_REASONS else OTHER_LABEL
+        self._metrics.runs.labels(reason).inc()
+        self._metrics.run_seconds.observe(trace_span.seconds)
+
+    def _chat(self, trace_span: TraceSpan, done: ModelRequestSpan) -> None:
+        metrics, model = self._metrics, self._metrics.model_label(done.model)
+        metrics.model_requests.labels(model, "failed" if done.is_error else "ok").inc()
+        metrics.model_request_seconds.labels(model).observe(trace_span.seconds)
+        for kind, count in (
+            ("input", done.usage.input_tokens),
+            ("cache_write", done.usage.cache_creation_input_tokens),
+            ("cache_read", done.usage.cache_read_input_tokens),
+            ("output", done.usage.output_tokens),
+        ):
+            metrics.model_tokens.labels(model, kind).inc(count)
+        metrics.model_cost.labels(model).inc(float(done.cost_usd or 0))
+
+    def _call(self, trace_span: TraceSpan, done: ToolCallSpan) -> None:
+        is_known = done.kind == "function" and done.tool in self._tools
+        tool = done.tool if is_known else f"({done.kind})"
+        self._metrics.tool_calls.labels(tool, done.outcome).inc()
+        if done.attempts:
+            self._metrics.tool_call_seconds.labels(tool).observe(trace_span.seconds)
+
+
+def created_at_of_id(id_: str) -> datetime | None:
+    """When an id was made; its digits begin with the milliseconds since 1970."""
+    digits = id_.partition("_")[2]
+    if len(digits) != 32:
+        return None
+    try:
+        return datetime.fromtimestamp(int(digits[:12], 16) / 1000, UTC)
+    except (ValueError, OverflowError, OSError):  # not one of ours
+        return None
+
+
+class MeteredDispatcher:
+    """A `Dispatcher` that counts what goes through another."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        metrics: Metrics,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._inner = dispatcher
+        self._metrics = metrics
+        self._monotonic = monotonic
+
+    async def put(self, job: Job, *, at: datetime | None = None) -> None:
+        await self._inner.put(job, at=at)
+        self._metrics.jobs_queued.labels(job.task).inc()
+
+    async def remind(self, jobs: Sequence[Job]) -> None:
+        await self._inner.remind(jobs)
+
+    async def cancel(self, task: str, key: str) -> None:
+        await self._inner.cancel(task, key)
+
+    async def work(
+        self,
+        job_handler: JobHandler,
+        *,
+        concurrency: int,
+        closing: Signal,
+        failure_handler: FailureHandler | None = None,
+    ) -> None:
+        async def counted(job: Job) -> None:
+            begun = self._monotonic()
+            with self._metrics.jobs_running.labels(job.task).track_inprogress():
+                outcome = "cut_off"
+                try:
+                    await job_handler(job)
+                    outcome = "done"
+                except Exception as error:
+                    outcome = self._failure(error)
+                    raise
+                finally:
+                    self._metrics.jobs_done.labels(job.task, outcome).inc()
+                    self._metrics.job_seconds.labels(job.task).observe(self._monotonic() - begun)
+
+        async def given_up(job: Job, error: Exception) -> None:
+            self._metrics.jobs_done.labels(job.task, "given_up").inc()
+            if failure_handler is not None:
+                await failure_handler(job, error)
+
+        await self._inner.work(
+            counted, concurrency=concurrency, closing=closing, failure_handler=given_up
+        )
+
+    def _failure(self, error: Exception) -> str:
+        if isinstance(error, StoreFailed):
+            self._metrics.store_errors.labels("job").inc()
+        return "failed"
+
+
+class MeteredPoster:
+    """A `Poster` that counts what came of the requests of another."""
+
+    def __init__(self, post: WebhookPoster, metrics: Metrics) -> None:
+        self._post = post
+        self._attempts = metrics.delivery_attempts
+
+    async def __call__(self, url: str, *, headers: Mapping[str, str], body: bytes) -> PostResult:
+        posted = await self._post(url, headers=headers, body=body)
+        is_taken = posted.status is not None and 200 <= posted.status < 300
+        outcome = "refused" if posted.is_refused else "ok" if is_taken else "failed"
+        self._attempts.labels(outcome).inc()
+        return posted
+
+
+class StoreGauges:
+    """Gauges of what only the store knows: it is asked when somebody reads them."""
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        *,
+        sessions_parked: CountRows | None = None,
+        approvals_waiting: CountRows | None = None,
+        deliveries_dead: CountRows | None = None,
+        jobs_waiting: CountRows | None = None,
+    ) -> None:
+        self._metrics = metrics
+        known: tuple[tuple[Gauge, CountRows | None], ...] = (
+            (metrics.sessions_parked, sessions_parked),
+            (metrics.approvals_waiting, approvals_waiting),
+            (metrics.deliveries_dead, deliveries_dead),
+            (metrics.jobs_waiting, jobs_waiting),
+        )
+        self._counts = [(gauge, count) for gauge, count in known if count is not None]
+        for gauge, _ in known:
+            gauge.set(float("nan"))  # not known is not none
+
+    async def __call__(self) -> None:
+        """Look, for two seconds at most; what could not be learned is told as not a number."""
+        async with anyio.create_task_group() as group:
+            for gauge, count in self._counts:
+                group.start_soon(self._look, gauge, count)
+
+    async def _look(self, gauge: Gauge, count_rows: CountRows) -> None:
+        found = float("nan")
+        try:
+            with anyio.fail_after(_COUNT_SECONDS):
+                found = await count_rows()
+        except (MainspringError, TimeoutError):
+            self._metrics.store_errors.labels("metrics").inc()
+        gauge.set(found)

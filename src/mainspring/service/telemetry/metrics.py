@@ -1,0 +1,153 @@
+"""Metrics of one process, as Prometheus reads them. What is counted, not who counts it.
+
+No label has a value that others can make up without end: no tenant, agent, session or key is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
+
+OTHER_LABEL = "other"
+_MAX_MODELS = 64
+_REQUEST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_WAKE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+_JOB_BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+_RUN_BUCKETS = (0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
+
+
+class Metrics:
+    """Every instrument there is. One of these a process, with a registry of its own."""
+
+    def __init__(self, *, version: str) -> None:
+        self.registry = CollectorRegistry()
+        self.model_label = BoundedLabels(_MAX_MODELS)
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        Info("mainspring", "Which Mainspring this is.", registry=self.registry).info(
+            {"version": version}
+        )
+        self._make_api()
+        self._make_runs()
+        self._make_models()
+        self._make_tools()
+        self._make_jobs()
+        self._make_store()
+
+    def _make_api(self) -> None:
+        self.requests = self._counter(
+            "requests", "Requests that were answered.", "route", "method", "status"
+        )
+        self.request_seconds = self._histogram(
+            "request_seconds",
+            "How long an answer took; streams do not count.",
+            _REQUEST_BUCKETS,
+            "route",
+            "method",
+        )
+        self.streams_open = self._gauge("streams_open", "Event streams that are open.")
+        self.audit_failures = self._counter(
+            "audit_failures", "Entries that could not be written to the audit."
+        )
+
+    def _make_runs(self) -> None:
+        self.sessions_running = self._gauge(
+            "sessions_running", "Sessions that this process runs right now."
+        )
+        self.wake_seconds = self._histogram(
+            "wake_seconds", "From a client's event to the run that it starts.", _WAKE_BUCKETS
+        )
+        self.runs = self._counter("runs", "Runs that have ended, by why.", "reason")
+        self.run_seconds = self._histogram("run_seconds", "How long runs took.", _RUN_BUCKETS)
+        self.takeovers = self._counter(
+            "takeovers", "Runs that another worker had begun and did not end."
+        )
+        self.approvals_asked = self._counter(
+            "approvals_asked", "Tool calls that a person has to allow."
+        )
+        self.approvals_answered = self._counter(
+            "approvals_answered", "Answers of people to tool calls.", "result"
+        )
+
+    def _make_models(self) -> None:
+        self.model_requests = self._counter(
+            "model_requests", "Requests to models.", "model", "outcome"
+        )
+        self.model_request_seconds = self._histogram(
+            "model_request_seconds", "How long models took to answer whole.", _JOB_BUCKETS, "model"
+        )
+        self.model_tokens = self._counter("model_tokens", "Tokens.", "model", "kind")
+        self.model_cost = self._counter(
+            "model_cost_usd", "What models cost, in US dollars by list price.", "model"
+        )
+
+    def _make_tools(self) -> None:
+        self.tool_calls = self._counter("tool_calls", "Tool calls.", "tool", "outcome")
+        self.tool_call_seconds = self._histogram(
+            "tool_call_seconds", "How long calls took that were started.", _JOB_BUCKETS, "tool"
+        )
+
+    def _make_jobs(self) -> None:
+        self.jobs_queued = self._counter("jobs_queued", "Jobs that were put.", "task")
+        self.jobs_running = self._gauge("jobs_running", "Jobs that are being done.", "task")
+        self.jobs_done = self._counter("jobs_done", "Jobs by what came of them.", "task", "outcome")
+        self.job_seconds = self._histogram(
+            "job_seconds", "How long jobs took.", _RUN_BUCKETS, "task"
+        )
+        self.delivery_attempts = self._counter(
+            "delivery_attempts", "Webhooks that were sent, by what came of it.", "outcome"
+        )
+
+    def _make_store(self) -> None:
+        self.store_errors = self._counter(
+            "store_errors", "Failures of the store that somebody was told of.", "where"
+        )
+        self.sessions_parked = self._gauge(
+            "sessions_parked", "Sessions that were given up after 5 failed runs, in the store."
+        )
+        self.approvals_waiting = self._gauge(
+            "approvals_waiting", "Tool calls that wait for a person, in the store."
+        )
+        self.deliveries_dead = self._gauge(
+            "deliveries_dead", "Webhook deliveries that nobody took, in the store."
+        )
+        self.jobs_waiting = self._gauge("jobs_waiting", "Jobs that are due, in the store.")
+
+    def follow(self, gauge: Gauge, count: Callable[[], float]) -> None:
+        """Have a gauge ask each time it is read."""
+        gauge.set_function(count)
+
+    def rendered(self, accept: str = "") -> tuple[bytes, str]:
+        """All of it, and its media type: the one of those that were asked for."""
+        encode, media_type = choose_encoder(accept)
+        return encode(self.registry), media_type
+
+    def _counter(self, name: str, what: str, *labels: str) -> Counter:
+        return Counter(f"mainspring_{name}", what, labels, registry=self.registry)
+
+    def _gauge(self, name: str, what: str, *labels: str) -> Gauge:
+        return Gauge(f"mainspring_{name}", what, labels, registry=self.registry)
+
+    def _histogram(self, name: str, what: str, buckets: Sequence[float], *labels: str) -> Histogram:
+        return Histogram(
+            f"mainspring_{name}", what, labels, buckets=buckets, registry=self.registry
+        )
+
+
+class BoundedLabels:
+    """Names that others choose, as labels: the first so many, then one for all the rest."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._known: set[str] = set()
+
+    def __call__(self, name: str) -> str:
+        if name not in self._known:
+            if len(self._known) >= self._most:
+                return OTHER_LABEL
+            self._known.add(name)
+        return name[:128]

@@ -1,0 +1,279 @@
+"""Spans and metrics for OpenTelemetry, in the words of its GenAI conventions.
+
+Imported only if they are to be sent anywhere: its packages are an extra.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from datetime import datetime
+
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
+from opentelemetry.trace.status import Status, StatusCode
+from opentelemetry.util.types import AttributeValue
+
+from mainspring.core.clock import to_micros
+from mainspring.core.envelope import Event
+from mainspring.service.telemetry.run_observers import RunSubject
+from mainspring.service.telemetry.session_spans import (
+    ModelRequestSpan,
+    RunSpan,
+    ToolCallSpan,
+    TraceSpan,
+)
+
+_SCOPE = "mainspring"
+_PROVIDERS = {"gemini": "gcp.gemini"}
+"""Those that the conventions call otherwise."""
+_FAILURES = frozenset(("model_error", "recovery_exhausted", "prompt_too_long", "parked"))
+_TOKENS = (
+    1,
+    4,
+    16,
+    64,
+    256,
+    1024,
+    4096,
+    16384,
+    65536,
+    262144,
+    1048576,
+    4194304,
+    16777216,
+    67108864,
+)
+_SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+
+Attributes = dict[str, AttributeValue]
+
+
+def resource_of(version: str, *, service_name: str | None) -> Resource:
+    """`None`: OTEL_SERVICE_NAME says it."""
+    named = {} if service_name is None else {"service.name": service_name}
+    return Resource.create({**named, "service.version": version})
+
+
+class OtelTraces:
+    """A `Listener`. A span has the ids that its events give it, so that whoever takes a session
+    over goes on in the same trace."""
+
+    def __init__(self, processor: SpanProcessor, resource: Resource) -> None:
+        self._processor = processor
+        self._resource = resource
+        self._scope = InstrumentationScope(_SCOPE)
+
+    def heard(self, run_subject: RunSubject, event: Event) -> None:
+        pass
+
+    def finished(self, run_subject: RunSubject, trace_span: TraceSpan) -> None:
+        self._processor.on_end(self._readable(run_subject, trace_span))
+
+    def close(self) -> None:
+        self._processor.shutdown()
+
+    def _readable(self, run_subject: RunSubject, trace_span: TraceSpan) -> ReadableSpan:
+        trace = trace_id(run_subject.session_id)
+        error = _error_of(trace_span)
+        attributes = {**_identity_attributes(run_subject, trace_span), **_attributes(trace_span)}
+        if error is not None:
+            attributes["error.type"] = error
+        return ReadableSpan(
+            name=_name(trace_span),
+            context=_context(trace, trace_span.id),
+            parent=None if trace_span.parent is None else _context(trace, trace_span.parent),
+            resource=self._resource,
+            attributes=attributes,
+            kind=SpanKind.CLIENT
+            if isinstance(trace_span.span_details, ModelRequestSpan)
+            else SpanKind.INTERNAL,
+            status=Status(StatusCode.UNSET if error is None else StatusCode.ERROR, error),
+            start_time=_nanoseconds(trace_span.begun),
+            end_time=_nanoseconds(trace_span.ended),
+            instrumentation_scope=self._scope,
+        )
+
+
+class OtelMetrics:
+    """A `Listener`: the metrics that the conventions ask of a client of models."""
+
+    def __init__(self, readers: Sequence[MetricReader], resource: Resource) -> None:
+        self._provider = MeterProvider(readers, resource, shutdown_on_exit=False)
+        meter = self._provider.get_meter(_SCOPE)
+        self._tokens = meter.create_histogram(
+            "gen_ai.client.token.usage",
+            unit="{token}",
+            description="Number of input and output tokens used.",
+            explicit_bucket_boundaries_advisory=_TOKENS,
+        )
+        self._seconds = meter.create_histogram(
+            "gen_ai.client.operation.duration",
+            unit="s",
+            description="GenAI operation duration.",
+            explicit_bucket_boundaries_advisory=_SECONDS,
+        )
+
+    def heard(self, run_subject: RunSubject, event: Event) -> None:
+        pass
+
+    def finished(self, run_subject: RunSubject, trace_span: TraceSpan) -> None:
+        if not isinstance(trace_span.span_details, ModelRequestSpan):
+            return
+        usage, common = trace_span.span_details.usage, _model_attributes(trace_span.span_details)
+        error = _error_of(trace_span)
+        self._seconds.record(
+            trace_span.seconds, common if error is None else {**common, "error.type": error}
+        )
+        self._tokens.record(
+            _input_tokens(trace_span.span_details), {**common, "gen_ai.token.type": "input"}
+        )
+        self._tokens.record(usage.output_tokens, {**common, "gen_ai.token.type": "output"})
+
+    def close(self) -> None:
+        self._provider.shutdown()
+
+
+def tracing_over_http(endpoint: str, resource: Resource) -> OtelTraces:
+    """Headers, certificates, time limits and batches are as the standard variables say."""
+    return OtelTraces(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint)), resource)
+
+
+def metering_over_http(endpoint: str, resource: Resource) -> OtelMetrics:
+    exporter = OTLPMetricExporter(endpoint=endpoint)
+    return OtelMetrics([PeriodicExportingMetricReader(exporter)], resource)
+
+
+def trace_id(session_id: str) -> int:
+    return int.from_bytes(hashlib.sha256(session_id.encode()).digest()[:16])
+
+
+def span_id(event_id: str) -> int:
+    return int.from_bytes(hashlib.sha256(event_id.encode()).digest()[:8])
+
+
+def _context(trace: int, event_id: str) -> SpanContext:
+    return SpanContext(trace, span_id(event_id), False, TraceFlags(TraceFlags.SAMPLED))
+
+
+def _name(trace_span: TraceSpan) -> str:
+    match trace_span.span_details:
+        case RunSpan():
+            return f"invoke_agent {trace_span.agent_name}"
+        case ModelRequestSpan(model=model):
+            return f"chat {_split_model(model)[1]}"
+        case ToolCallSpan(tool=tool):
+            return f"execute_tool {tool}"
+
+
+def _error_of(trace_span: TraceSpan) -> str | None:
+    match trace_span.span_details:
+        case RunSpan(reason=reason):
+            return reason if reason in _FAILURES else None
+        case ModelRequestSpan(is_error=is_error, stop_reason=stop_reason):
+            return (stop_reason or "_OTHER") if is_error else None
+        case ToolCallSpan(outcome=outcome):
+            return None if outcome == "ok" else outcome
+
+
+def _identity_attributes(run_subject: RunSubject, trace_span: TraceSpan) -> Attributes:
+    who: Attributes = {
+        "gen_ai.conversation.id": run_subject.session_id,
+        "gen_ai.agent.name": trace_span.agent_name,
+        "mainspring.tenant": run_subject.tenant,
+        "mainspring.thread.id": trace_span.thread_id,
+    }
+    if trace_span.agent_name == run_subject.agent_name:  # a subagent's id is not known here
+        who["gen_ai.agent.id"] = run_subject.agent_id
+    return who
+
+
+def _attributes(trace_span: TraceSpan) -> Attributes:
+    match trace_span.span_details:
+        case RunSpan() as done:
+            found: Attributes = {
+                "gen_ai.operation.name": "invoke_agent",
+                "mainspring.run.reason": done.reason,
+            }
+            return found | _message("gen_ai.input.messages", "user", done.heard)
+        case ModelRequestSpan() as done:
+            return _chat_attributes(done)
+        case ToolCallSpan() as done:
+            return _call_attributes(trace_span, done)
+
+
+def _chat_attributes(done: ModelRequestSpan) -> Attributes:
+    usage = done.usage
+    found = _model_attributes(done) | {
+        "gen_ai.usage.input_tokens": _input_tokens(done),
+        "gen_ai.usage.output_tokens": usage.output_tokens,
+        "gen_ai.usage.cache_read.input_tokens": usage.cache_read_input_tokens,
+        "gen_ai.usage.cache_creation.input_tokens": usage.cache_creation_input_tokens,
+    }
+    if done.stop_reason is not None:
+        found["gen_ai.response.finish_reasons"] = (done.stop_reason,)
+    if done.max_tokens is not None:
+        found["gen_ai.request.max_tokens"] = done.max_tokens
+    if done.cost_usd is not None:
+        found["mainspring.cost_usd"] = done.cost_usd
+    if done.purpose is not None:
+        found["mainspring.purpose"] = done.purpose
+    return found | _message("gen_ai.output.messages", "assistant", done.said)
+
+
+def _call_attributes(trace_span: TraceSpan, done: ToolCallSpan) -> Attributes:
+    found: Attributes = {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": done.tool,
+        "gen_ai.tool.call.id": trace_span.id,
+        "gen_ai.tool.type": "function" if done.kind != "mcp" else "extension",
+        "mainspring.tool.outcome": done.outcome,
+        "mainspring.tool.attempts": done.attempts,
+    }
+    if done.arguments is not None:
+        found["gen_ai.tool.call.arguments"] = done.arguments
+    if done.result is not None:
+        found["gen_ai.tool.call.result"] = done.result
+    return found
+
+
+def _model_attributes(done: ModelRequestSpan) -> Attributes:
+    provider, model = _split_model(done.model)
+    found: Attributes = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": _PROVIDERS.get(provider, provider),
+        "gen_ai.request.model": model,
+    }
+    if done.answered_by is not None:
+        found["gen_ai.response.model"] = _split_model(done.answered_by)[1]
+    return found
+
+
+def _split_model(model: str) -> tuple[str, str]:
+    provider, colon, name = model.partition(":")
+    return (provider, name) if colon else (_SCOPE, model)
+
+
+def _input_tokens(done: ModelRequestSpan) -> int:
+    """The conventions count what came from a cache, and what went there, as well."""
+    usage = done.usage
+    cached = usage.cache_read_input_tokens + usage.cache_creation_input_tokens
+    return usage.input_tokens + cached
+
+
+def _message(name: str, role: str, text: str | None) -> Attributes:
+    if not text:
+        return {}
+    return {name: json.dumps([{"role": role, "parts": [{"type": "text", "content": text}]}])}
+
+
+def _nanoseconds(moment: datetime) -> int:
+    return to_micros(moment) * 1000

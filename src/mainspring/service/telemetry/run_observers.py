@@ -1,0 +1,155 @@
+"""Watching runs: each appended event goes to those who count, time and trace. They get no say."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from mainspring.core import events
+from mainspring.core.envelope import Event
+from mainspring.core.errors import LogError, StoreFailed
+from mainspring.core.lru_cache import LruCache
+from mainspring.service.telemetry.session_spans import SPAN_TYPES, SpanFold, TraceSpan
+
+_LOG = logging.getLogger("mainspring.telemetry")
+_MAX_FOLDS = 256
+"""Sessions whose folds stay in memory between two runs."""
+_STATUS_TYPES = (
+    "session.created",
+    "session.forked",
+    "session.thread_created",
+    "session.status_running",
+    "session.status_idle",
+    "session.thread_status_running",
+    "session.thread_status_idle",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSubject:
+    """Whose run it is."""
+
+    session_id: str
+    tenant: str
+    agent_id: str
+    agent_name: str
+
+
+class ReadableLog(Protocol):
+    """What of a `SessionLog` is needed here."""
+
+    async def read(
+        self, session_id: str, *, after: int = 0, types: Iterable[str] | None = None
+    ) -> list[Event]: ...
+
+
+class RunListener(Protocol):
+    def heard(self, run_subject: RunSubject, event: Event) -> None: ...
+
+    def finished(self, run_subject: RunSubject, trace_span: TraceSpan) -> None: ...
+
+
+class RunObserver:
+    """Of one run: its `tell` is for `Session.run`, beside that of the previews."""
+
+    def __init__(
+        self, run_subject: RunSubject, fold: SpanFold, run_listeners: Sequence[RunListener]
+    ) -> None:
+        self.run_subject = run_subject
+        self.fold = fold
+        self._run_listeners = run_listeners
+
+    def tell(self, event: Event) -> None:
+        try:
+            self._tell(event)
+        except Exception:  # noqa: BLE001 (a run must not fail because somebody could not count it)
+            _LOG.exception("event %s was not counted", event.id)
+
+    def _tell(self, event: Event) -> None:
+        spans = self.fold.apply(event)
+        for listener in self._run_listeners:
+            listener.heard(self.run_subject, event)
+            for span in spans:
+                listener.finished(self.run_subject, span)
+
+
+class RunObservers:
+    """All that is watched in this process."""
+
+    def __init__(
+        self, log: ReadableLog, run_listeners: Sequence[RunListener], *, captures: bool = False
+    ) -> None:
+        """`captures`: spans carry content."""
+        self._log = log
+        self._listeners = tuple(run_listeners)
+        self._captures = captures
+        self._known: LruCache[str, SpanFold] = LruCache(_MAX_FOLDS)
+        self.running = 0
+        """How many runs are under way."""
+
+    @asynccontextmanager
+    async def run(self, run_subject: RunSubject) -> AsyncGenerator[RunObserver, None]:
+        fold = await self._fold(run_subject)
+        self.running += 1
+        try:
+            yield RunObserver(run_subject, fold, self._listeners)
+        finally:
+            self.running -= 1
+            self._known.put(run_subject.session_id, fold)
+
+    async def _fold(self, run_subject: RunSubject) -> SpanFold:
+        fold = self._known.pop(run_subject.session_id)
+        fold = fold or SpanFold(agent_name=run_subject.agent_name, captures=self._captures)
+        try:
+            await catch_up(self._log, run_subject.session_id, fold)
+        except (LogError, StoreFailed) as error:  # whoever runs it will find out, and say so
+            _LOG.warning("session %s: its past is not known: %s", run_subject.session_id, error)
+        return fold
+
+
+async def catch_up(log: ReadableLog, session_id: str, fold: SpanFold) -> None:
+    """Bring a fold to where the log ends. What others have finished, they have told of; and what
+    lies before the last moment at which nothing was open is not read.
+
+    Raises: SessionNotFound.
+    """
+    bones = await log.read(session_id, after=fold.seq, types=_STATUS_TYPES)
+    settled = _last_idle_seq(bones, busy=fold.running)
+    for event in bones:
+        if event.seq <= settled:
+            fold.apply(event)
+    if settled:
+        fold.rest()
+    rest = await log.read(session_id, after=max(settled, fold.seq), types=SPAN_TYPES)
+    for event in rest:
+        fold.apply(event)
+
+
+def _last_idle_seq(bones: Sequence[Event], *, busy: set[str]) -> int:
+    """Seq of the last event after which no thread ran or waited for anything."""
+    rest = 0
+    for event in bones:
+        match event.payload:
+            case events.StatusRunning():
+                busy.add(event.thread_id)
+            case events.ThreadStatusRunning(session_thread_id=thread_id):
+                busy.add(thread_id)
+            case events.StatusIdle(stop_reason=stop):
+                _settle(busy, event.thread_id, stop)
+            case events.ThreadStatusIdle(session_thread_id=thread_id, stop_reason=stop):
+                _settle(busy, thread_id, stop)
+            case _:
+                continue
+        if not busy:
+            rest = event.seq
+    return rest
+
+
+def _settle(busy: set[str], thread_id: str, stop: events.StopReason) -> None:
+    if stop.type == "requires_action":
+        busy.add(thread_id)
+    else:
+        busy.discard(thread_id)

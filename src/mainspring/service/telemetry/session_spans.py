@@ -1,0 +1,377 @@
+"""What a session has done, as spans: a fold of its log, the same live and after a crash.
+
+A finished span is a plain value; telling anybody of it is others' business. The one that a
+takeover finishes began in another process: its beginning is read from the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from mainspring.core import events, facts
+from mainspring.core.content import plain_text
+from mainspring.core.envelope import PAYLOAD_TYPES, Event
+from mainspring.core.events import Failure, Usage
+
+ToolKind: TypeAlias = Literal["function", "mcp", "client"]
+"""Ours, of an MCP server, of the client."""
+ToolOutcome: TypeAlias = Literal["ok"] | Failure
+
+_MAX_CHARS = 16_384
+"""Of each content that a span carries, if it carries any."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSpan:
+    """From the moment a thread has something to do until it has nothing, or waits."""
+
+    reason: str
+    """Why it ended, in the loop's words."""
+    heard: str | None = None
+    """What it was asked; `None` unless content is captured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRequestSpan:
+    model: str
+    """`provider:name`, as asked for."""
+    answered_by: str | None
+    usage: Usage
+    cost_usd: str | None
+    stop_reason: str | None
+    is_error: bool
+    purpose: str | None = None
+    """`summary` and the like; absent: a turn of the conversation."""
+    max_tokens: int | None = None
+    said: str | None = None
+    """What it answered; `None` unless content is captured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallSpan:
+    tool: str
+    kind: ToolKind
+    outcome: ToolOutcome
+    attempts: int
+    """0: it was never started."""
+    arguments: str | None = None
+    result: str | None = None
+    """Both `None` unless content is captured."""
+
+
+SpanDetails: TypeAlias = RunSpan | ModelRequestSpan | ToolCallSpan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceSpan:
+    id: str
+    """Of the event that it is known by: the start of a run or a request, a call."""
+    parent: str | None
+    """The run that it was part of."""
+    thread_id: str
+    agent_name: str
+    begun: datetime
+    ended: datetime
+    span_details: SpanDetails
+
+    @property
+    def seconds(self) -> float:
+        return (self.ended - self.begun).total_seconds()
+
+
+@dataclass(slots=True)
+class _ThreadState:
+    agent_name: str
+    parent: str | None = None
+    """The run that had it made."""
+    run: str | None = None
+    """The one that is under way."""
+    begun: datetime | None = None
+    last_run: str | None = None
+    heard: list[str] = field(default_factory=list[str])
+    said: list[str] = field(default_factory=list[str])
+
+
+@dataclass(slots=True)
+class _OpenRequest:
+    thread_id: str
+    parent: str | None
+    begun: datetime
+    asked: events.ModelRequestStarted
+
+
+@dataclass(slots=True)
+class _OpenToolCall:
+    thread_id: str
+    parent: str | None
+    tool: str
+    kind: ToolKind
+    input: Mapping[str, object]
+    begun: datetime | None = None
+    attempts: int = 0
+
+
+class SpanFold:
+    """Give it every event of a session, in order; it gives back the spans that each one ends."""
+
+    def __init__(self, *, agent_name: str = "agent", captures: bool = False) -> None:
+        """`captures`: spans carry what was said, as the log has it."""
+        self.agent_name = agent_name
+        self.captures = captures
+        self.seq = 0
+        """Of the last event."""
+        self.threads: dict[str, _ThreadState] = {}
+        self.requests: dict[str, _OpenRequest] = {}
+        self.calls: dict[str, _OpenToolCall] = {}
+
+    def apply(self, event: Event) -> list[TraceSpan]:
+        self.seq = max(self.seq, event.seq)
+        step = _HANDLERS.get(type(event.payload))
+        return [] if step is None else step(self, event, event.payload)
+
+    @property
+    def running(self) -> set[str]:
+        """Threads that have begun to run and not ended."""
+        return {id_ for id_, thread in self.threads.items() if thread.run is not None}
+
+    def rest(self) -> None:
+        """Nothing is open here: what was, somebody else has seen end."""
+        self.requests.clear()
+        self.calls.clear()
+
+    def thread(self, thread_id: str) -> _ThreadState:
+        return self.threads.setdefault(thread_id, _ThreadState(self.agent_name))
+
+    def begin_run(self, event: Event, thread_id: str) -> list[TraceSpan]:
+        thread = self.thread(thread_id)
+        if thread.run is not None:  # told twice: of the session, and of its thread
+            return []
+        thread.run = thread.last_run = event.id
+        thread.begun = event.time
+        return []
+
+    def end_run(self, event: Event, thread_id: str, reason: str) -> list[TraceSpan]:
+        thread = self.thread(thread_id)
+        heard, thread.heard = thread.heard, []
+        if thread.run is None or thread.begun is None:
+            return []
+        done = RunSpan(reason=reason, heard=self.captured("\n\n".join(heard)))
+        span = self._span(
+            thread.run,
+            thread_id,
+            parent=thread.parent,
+            times=(thread.begun, event.time),
+            span_details=done,
+        )
+        thread.run = thread.begun = None
+        return [span]
+
+    def end_request(self, event: Event, ended: events.ModelRequestEnded) -> list[TraceSpan]:
+        request = self.requests.pop(ended.model_request_start_id, None)
+        if request is None:
+            return []
+        done = ModelRequestSpan(
+            model=request.asked.model or ended.model or "unknown",
+            answered_by=ended.model,
+            usage=ended.model_usage,
+            cost_usd=ended.cost_usd,
+            stop_reason=ended.stop_reason,
+            is_error=ended.is_error,
+            purpose=request.asked.purpose,
+            max_tokens=request.asked.max_tokens,
+            said=self.captured("\n\n".join(self.thread(request.thread_id).said)),
+        )
+        return [
+            self._span(
+                ended.model_request_start_id,
+                request.thread_id,
+                parent=request.parent,
+                times=(request.begun, event.time),
+                span_details=done,
+            )
+        ]
+
+    def end_call(
+        self, event: Event, call_id: str, outcome: ToolOutcome, text: str
+    ) -> list[TraceSpan]:
+        call = self.calls.pop(call_id, None)
+        if call is None:
+            return []
+        done = ToolCallSpan(
+            tool=call.tool,
+            kind=call.kind,
+            outcome=outcome,
+            attempts=call.attempts,
+            arguments=self.captured(msgspec.json.encode(call.input).decode()),
+            result=self.captured(text),
+        )
+        times = (call.begun or event.time, event.time)
+        return [
+            self._span(call_id, call.thread_id, parent=call.parent, times=times, span_details=done)
+        ]
+
+    def captured(self, text: str) -> str | None:
+        return text[:_MAX_CHARS] if self.captures else None
+
+    def _span(
+        self,
+        id_: str,
+        thread_id: str,
+        *,
+        parent: str | None,
+        times: tuple[datetime, datetime],
+        span_details: SpanDetails,
+    ) -> TraceSpan:
+        begun, ended = times
+        return TraceSpan(
+            id=id_,
+            parent=parent,
+            thread_id=thread_id,
+            agent_name=self.thread(thread_id).agent_name,
+            begun=min(begun, ended),  # clocks of two machines may differ
+            ended=ended,
+            span_details=span_details,
+        )
+
+
+def _created(fold: SpanFold, _event: Event, payload: facts.SessionCreated) -> list[TraceSpan]:
+    fold.agent_name = payload.agent_name or fold.agent_name
+    return []
+
+
+def _forked(fold: SpanFold, event: Event, _payload: facts.SessionForked) -> list[TraceSpan]:
+    """What was under way is the parent's; what of it goes on here begins here."""
+    fold.requests.clear()
+    for call in fold.calls.values():
+        call.begun, call.attempts, call.parent = None, 0, None
+    for thread in fold.threads.values():
+        thread.parent = None
+        if thread.run is not None:
+            thread.run = thread.last_run = event.id
+            thread.begun = event.time
+    return []
+
+
+def _thread_created(fold: SpanFold, event: Event, payload: events.ThreadCreated) -> list[TraceSpan]:
+    made_by = fold.thread(payload.parent_thread_id or event.thread_id)
+    fold.threads[payload.session_thread_id] = _ThreadState(payload.agent_name, made_by.last_run)
+    return []
+
+
+def _user_message(fold: SpanFold, event: Event, payload: events.UserMessage) -> list[TraceSpan]:
+    if fold.captures:
+        fold.thread(event.thread_id).heard.append(plain_text(payload.content))
+    return []
+
+
+def _agent_message(fold: SpanFold, event: Event, payload: events.AgentMessage) -> list[TraceSpan]:
+    if fold.captures:
+        fold.thread(event.thread_id).said.append(plain_text(payload.content))
+    return []
+
+
+def _request_started(
+    fold: SpanFold, event: Event, payload: events.ModelRequestStarted
+) -> list[TraceSpan]:
+    thread = fold.thread(event.thread_id)
+    thread.said = []
+    fold.requests[event.id] = _OpenRequest(event.thread_id, thread.run, event.time, payload)
+    return []
+
+
+def _call_made(
+    fold: SpanFold, event: Event, payload: events.AgentToolUse | events.AgentMcpToolUse
+) -> list[TraceSpan]:
+    kind: ToolKind = "mcp" if isinstance(payload, events.AgentMcpToolUse) else "function"
+    run = fold.thread(event.thread_id).run
+    fold.calls[event.id] = _OpenToolCall(event.thread_id, run, payload.name, kind, payload.input)
+    return []
+
+
+def _handed_over(
+    fold: SpanFold, event: Event, payload: events.AgentCustomToolUse
+) -> list[TraceSpan]:
+    """Nothing says when a client begins: for us, it is when it could."""
+    run = fold.thread(event.thread_id).run
+    fold.calls[event.id] = _OpenToolCall(
+        event.thread_id, run, payload.name, "client", payload.input, event.time, 1
+    )
+    return []
+
+
+def _started(fold: SpanFold, event: Event, payload: facts.ToolCallStarted) -> list[TraceSpan]:
+    call = fold.calls.get(payload.tool_use_id)
+    if call is not None:
+        call.attempts += 1
+        if call.begun is None:
+            call.begun, call.parent = event.time, fold.thread(event.thread_id).run
+    return []
+
+
+def _outcome(*, is_error: bool, error: Failure | None) -> ToolOutcome:
+    return error or ("failed" if is_error else "ok")
+
+
+def _tool_result(fold: SpanFold, event: Event, payload: events.AgentToolResult) -> list[TraceSpan]:
+    outcome = _outcome(is_error=payload.is_error, error=payload.error)
+    return fold.end_call(event, payload.tool_use_id, outcome, plain_text(payload.content))
+
+
+def _mcp_tool_result(
+    fold: SpanFold, event: Event, payload: events.AgentMcpToolResult
+) -> list[TraceSpan]:
+    outcome = _outcome(is_error=payload.is_error, error=payload.error)
+    return fold.end_call(event, payload.mcp_tool_use_id, outcome, plain_text(payload.content))
+
+
+def _client_tool_result(
+    fold: SpanFold, event: Event, payload: events.UserCustomToolResult | events.UserToolResult
+) -> list[TraceSpan]:
+    is_custom = isinstance(payload, events.UserCustomToolResult)
+    call_id = payload.custom_tool_use_id if is_custom else payload.tool_use_id
+    outcome = _outcome(is_error=payload.is_error, error=None)
+    return fold.end_call(event, call_id, outcome, plain_text(payload.content))
+
+
+def _idle(fold: SpanFold, event: Event, payload: events.StatusIdle) -> list[TraceSpan]:
+    return fold.end_run(event, event.thread_id, payload.reason or payload.stop_reason.type)
+
+
+_HANDLERS: Mapping[type, Callable[[SpanFold, Event, Any], list[TraceSpan]]] = {
+    facts.SessionCreated: _created,
+    facts.SessionForked: _forked,
+    events.ThreadCreated: _thread_created,
+    events.UserMessage: _user_message,
+    events.AgentMessage: _agent_message,
+    events.ModelRequestStarted: _request_started,
+    events.ModelRequestEnded: SpanFold.end_request,
+    events.AgentToolUse: _call_made,
+    events.AgentMcpToolUse: _call_made,
+    events.AgentCustomToolUse: _handed_over,
+    facts.ToolCallStarted: _started,
+    events.AgentToolResult: _tool_result,
+    events.AgentMcpToolResult: _mcp_tool_result,
+    events.UserCustomToolResult: _client_tool_result,
+    events.UserToolResult: _client_tool_result,
+    events.StatusRunning: lambda fold, event, _: fold.begin_run(event, event.thread_id),
+    events.ThreadStatusRunning: lambda fold, event, payload: fold.begin_run(
+        event, payload.session_thread_id
+    ),
+    events.StatusIdle: _idle,
+    events.ThreadStatusIdle: lambda fold, event, payload: fold.end_run(
+        event, payload.session_thread_id, payload.stop_reason.type
+    ),
+    events.StatusTerminated: lambda fold, event, _: fold.end_run(
+        event, event.thread_id, "terminated"
+    ),
+    events.ThreadStatusTerminated: lambda fold, event, payload: fold.end_run(
+        event, payload.session_thread_id, "terminated"
+    ),
+}
+SPAN_TYPES = frozenset(name for name, kind in PAYLOAD_TYPES.items() if kind in _HANDLERS)
+"""Of the events that matter here."""

@@ -1,0 +1,159 @@
+"""Whether an OAuth credential still works: asked of the MCP server that it is for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from mainspring.core import clock as clocks
+from mainspring.core.clock import Clock
+from mainspring.core.errors import InvalidInput
+from mainspring.service.vaults.credential_auth import McpOauth
+from mainspring.service.vaults.credentials import Credentials, UnsealedCredential
+from mainspring.service.vaults.token_refresh import (
+    HttpReply,
+    HttpResponse,
+    Refresher,
+    RefreshOutcome,
+    RefreshResult,
+    redacted_response,
+)
+
+ValidationStatus: TypeAlias = Literal["valid", "invalid", "unknown"]
+_UNAUTHORIZED = 401
+_FORBIDDEN = 403
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeFailure:
+    """The step of a probe that failed."""
+
+    method: str
+    """`initialize`."""
+    http_reply: HttpReply | None
+    """`None`: the server did not answer."""
+
+
+class Probe(Protocol):
+    async def __call__(self, url: str, token: str) -> ProbeFailure | None:
+        """Greet an MCP server with a token; `None` if it is content."""
+        ...
+
+
+class McpProbe(Struct, frozen=True, kw_only=True):
+    method: str
+    http_response: HttpResponse | None = None
+
+
+class RefreshAttempt(Struct, frozen=True, kw_only=True):
+    status: RefreshOutcome
+    http_response: HttpResponse | None = None
+
+
+class CredentialValidation(Struct, frozen=True, kw_only=True):
+    credential_id: str
+    vault_id: str
+    status: ValidationStatus
+    has_refresh_token: bool
+    validated_at: datetime
+    mcp_probe: McpProbe | None = None
+    refresh: RefreshAttempt | None = None
+    type: Literal["vault_credential_validation"] = "vault_credential_validation"
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    validation_status: ValidationStatus
+    probe: McpProbe | None = None
+    refresh: RefreshAttempt | None = None
+
+
+class CredentialValidator:
+    def __init__(
+        self,
+        credentials: Credentials,
+        *,
+        probe: Probe | None = None,
+        refresher: Refresher | None = None,
+        clock: Clock = clocks.now,
+    ) -> None:
+        """Without a `probe` nobody can be asked: what is asked about is `unknown`."""
+        self._credentials = credentials
+        self._probe = probe
+        self._refresher = refresher
+        self._clock = clock
+
+    async def validate(
+        self, tenant: str, vault_id: str, credential_id: str
+    ) -> CredentialValidation:
+        """Raises: NotFound; InvalidInput: it is archived, or no OAuth credential."""
+        opened = await self._credentials.unseal(tenant, vault_id, credential_id)
+        auth = opened.vault_credential.auth
+        if not isinstance(auth, McpOauth):
+            raise InvalidInput(
+                f"the credential {credential_id} is {_auth_type(auth)}, not mcp_oauth"
+            )
+        verdict = await self._verdict(opened, auth)
+        return CredentialValidation(
+            credential_id=credential_id,
+            vault_id=vault_id,
+            status=verdict.validation_status,
+            has_refresh_token=auth.refresh is not None,
+            validated_at=self._clock(),
+            mcp_probe=verdict.probe,
+            refresh=verdict.refresh,
+        )
+
+    async def _verdict(self, unsealed_credential: UnsealedCredential, auth: McpOauth) -> _Verdict:
+        if self._probe is None:
+            return _Verdict("unknown")
+        failed = await self._probe(auth.mcp_server_url, unsealed_credential.secrets.value)
+        if failed is None:
+            return _Verdict("valid")
+        told = _probe_result(failed, unsealed_credential)
+        if failed.http_reply is None or failed.http_reply.status != _UNAUTHORIZED:
+            return _Verdict(_status(failed), told)
+        if auth.refresh is None:
+            return _Verdict("invalid", told, RefreshAttempt(status="no_refresh_token"))
+        if self._refresher is None:
+            return _Verdict("invalid", told)
+        exchange = await self._refresher.refresh(unsealed_credential)
+        tried = RefreshAttempt(
+            status=exchange.refresh_outcome, http_response=exchange.http_response
+        )
+        if exchange.refresh_outcome != "succeeded":
+            return _Verdict(_refresh_attempt(exchange), told, tried)
+        failed = await self._probe(auth.mcp_server_url, exchange.unsealed_credential.secrets.value)
+        if failed is None:
+            return _Verdict("valid", refresh=tried)
+        return _Verdict(_status(failed), _probe_result(failed, exchange.unsealed_credential), tried)
+
+
+def _status(probe_failure: ProbeFailure) -> ValidationStatus:
+    """Of a probe that failed: only a server that judged the token says something about it."""
+    if probe_failure.http_reply is not None and probe_failure.http_reply.status in (
+        _UNAUTHORIZED,
+        _FORBIDDEN,
+    ):
+        return "invalid"
+    return "unknown"
+
+
+def _refresh_attempt(refresh_result: RefreshResult) -> ValidationStatus:
+    return "invalid" if refresh_result.is_final else "unknown"
+
+
+def _probe_result(probe_failure: ProbeFailure, unsealed_credential: UnsealedCredential) -> McpProbe:
+    response = (
+        None
+        if probe_failure.http_reply is None
+        else redacted_response(probe_failure.http_reply, unsealed_credential.secrets)
+    )
+    return McpProbe(method=probe_failure.method, http_response=response)
+
+
+def _auth_type(auth: Struct) -> str:
+    return str(auth.__struct_config__.tag)

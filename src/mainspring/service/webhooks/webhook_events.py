@@ -1,0 +1,177 @@
+"""What webhooks tell of: the event types of the Managed Agents API, and what in a log is one.
+
+An event says what happened to which thing; whoever wants more asks the API.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal, TypeAlias, get_args
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from mainspring.core import events
+from mainspring.core.envelope import Event
+from mainspring.core.ids import stable_id
+from mainspring.service.sessions.wire_events import wire_type
+from mainspring.service.storage.notifications import Notification
+
+EventType: TypeAlias = Literal[
+    "agent.archived",
+    "agent.created",
+    "agent.deleted",
+    "agent.updated",
+    "deployment.archived",
+    "deployment.created",
+    "deployment.deleted",
+    "deployment.paused",
+    "deployment.unpaused",
+    "deployment.updated",
+    "deployment_run.failed",
+    "deployment_run.started",
+    "deployment_run.succeeded",
+    "environment.archived",
+    "environment.created",
+    "environment.deleted",
+    "environment.updated",
+    "mainspring.approval_escalated",
+    "mainspring.approval_expired",
+    "mainspring.workspace_expiring",
+    "mainspring.workspace_removed",
+    "memory_store.archived",
+    "memory_store.created",
+    "memory_store.deleted",
+    "session.archived",
+    "session.budget_reached",
+    "session.created",
+    "session.deleted",
+    "session.idled",
+    "session.outcome_evaluation_ended",
+    "session.pending",
+    "session.requires_action",
+    "session.running",
+    "session.status_idled",
+    "session.status_rescheduled",
+    "session.status_run_started",
+    "session.status_terminated",
+    "session.thread_created",
+    "session.thread_idled",
+    "session.thread_terminated",
+    "session.updated",
+    "vault.archived",
+    "vault.created",
+    "vault.deleted",
+    "vault_credential.archived",
+    "vault_credential.created",
+    "vault_credential.deleted",
+    "vault_credential.refresh_failed",
+]
+"""Those that begin with `mainspring` are ours; their id is the approval's."""
+EVENT_TYPES: tuple[EventType, ...] = get_args(EventType)
+PING = "mainspring.ping"
+"""Ours: sent on request, to try an endpoint."""
+
+TYPES_BY_OPERATION: dict[str, EventType] = {
+    "post /v1/agents": "agent.created",
+    "post /v1/agents/{agent_id}": "agent.updated",
+    "post /v1/agents/{agent_id}/archive": "agent.archived",
+    "delete /v1/agents/{agent_id}": "agent.deleted",
+    "post /v1/environments": "environment.created",
+    "post /v1/environments/{environment_id}": "environment.updated",
+    "post /v1/environments/{environment_id}/archive": "environment.archived",
+    "delete /v1/environments/{environment_id}": "environment.deleted",
+    "post /v1/memory_stores": "memory_store.created",
+    "post /v1/memory_stores/{memory_store_id}/archive": "memory_store.archived",
+    "delete /v1/memory_stores/{memory_store_id}": "memory_store.deleted",
+}
+"""What a request that succeeded has done, by `Route.operation`, where no service says so itself."""
+
+
+class WebhookEventData(Struct, frozen=True, kw_only=True):
+    """`data` of an event: what happened to what. One tenant is one organization with one
+    workspace."""
+
+    type: str
+    id: str
+    organization_id: str
+    workspace_id: str
+    session_thread_id: str | UnsetType = UNSET
+    vault_id: str | UnsetType = UNSET
+
+
+class WebhookEvent(Struct, frozen=True, kw_only=True):
+    id: str
+    created_at: datetime
+    data: WebhookEventData
+    type: Literal["event"] = "event"
+
+    def encoded(self) -> bytes:
+        return msgspec.json.encode(self)
+
+
+TYPES_BY_LOG_TYPE: dict[str, tuple[EventType, ...]] = {
+    "session.status_running": ("session.status_run_started", "session.running"),
+    "session.status_idle": (
+        "session.status_idled",
+        "session.idled",
+        "session.requires_action",
+        "session.budget_reached",
+    ),
+    "session.status_rescheduled": ("session.status_rescheduled", "session.pending"),
+    "session.status_terminated": ("session.status_terminated",),
+    "session.thread_created": ("session.thread_created",),
+    "session.thread_status_idle": ("session.thread_idled",),
+    "session.thread_status_terminated": ("session.thread_terminated",),
+    "span.outcome_evaluation_end": ("session.outcome_evaluation_ended",),
+}
+"""What an event of a log may be to webhooks, by its type. That a session was created, updated,
+archived or deleted its service says."""
+_TYPE_BY_STOP_REASON = {
+    "session.requires_action": "requires_action",
+    "session.budget_reached": "budget_reached",
+}
+
+
+def webhook_events_of(event: Event, *, tenant: str, main_thread_id: str) -> list[WebhookEvent]:
+    """What webhooks say of an event of a session's log; the same each time it is asked."""
+    shown = wire_type(event, main_thread_id=main_thread_id)
+    thread_id = getattr(event.payload, "session_thread_id", None)
+    if shown != event.type:
+        thread_id = event.thread_id
+    if thread_id == main_thread_id:  # of the main thread the session itself tells
+        return []
+    told: list[WebhookEvent] = []
+    for type_ in TYPES_BY_LOG_TYPE.get(shown, ()):
+        if isinstance(event.payload, events.StatusIdle):
+            reason = _TYPE_BY_STOP_REASON.get(type_)
+            if reason is not None and event.payload.stop_reason.type != reason:
+                continue
+        told.append(
+            WebhookEvent(
+                id=stable_id("whe", tenant, event.id, type_),
+                created_at=event.time,
+                data=WebhookEventData(
+                    type=type_,
+                    id=event.session_id,
+                    organization_id=tenant,
+                    workspace_id=tenant,
+                    session_thread_id=thread_id or UNSET,
+                ),
+            )
+        )
+    return told
+
+
+def notification_event(notification: Notification, *, id_: str, now: datetime) -> WebhookEvent:
+    return WebhookEvent(
+        id=id_,
+        created_at=now,
+        data=WebhookEventData(
+            type=notification.type,
+            id=notification.id,
+            organization_id=notification.tenant,
+            workspace_id=notification.tenant,
+            vault_id=notification.vault_id or UNSET,
+        ),
+    )

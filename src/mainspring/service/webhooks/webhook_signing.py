@@ -1,0 +1,193 @@
+"""Signatures of webhooks: how ours are made, and how those of others are checked. Pure.
+
+Standard Webhooks (https://www.standardwebhooks.com): HMAC-SHA256 over `id.timestamp.body`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, Literal, TypeAlias
+
+from msgspec import Meta, Struct
+
+from mainspring.core.errors import InvalidInput
+
+SECRET_PREFIX = "whsec_"
+SECRET_BYTES = 32
+TOLERANCE_SECONDS = 300
+"""How far a timestamp may be from our clock."""
+
+HeaderName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9-]{1,64}$")]
+
+
+class StandardWebhooksSignature(
+    Struct, frozen=True, kw_only=True, tag_field="type", tag="standard_webhooks"
+):
+    """`webhook-id`, `webhook-timestamp`, `webhook-signature`."""
+
+
+class GitHubSignature(Struct, frozen=True, kw_only=True, tag_field="type", tag="github"):
+    """`X-Hub-Signature-256`. It signs no time: what was sent once is known by its body."""
+
+
+class SlackSignature(Struct, frozen=True, kw_only=True, tag_field="type", tag="slack"):
+    """`X-Slack-Signature`, version 0, and `X-Slack-Request-Timestamp`."""
+
+
+class HmacSignature(Struct, frozen=True, kw_only=True, tag_field="type", tag="hmac"):
+    """HMAC-SHA256 of the body in a header of any name."""
+
+    header: HeaderName
+    prefix: Annotated[str, Meta(max_length=32)] = ""
+    """What stands before the signature: `sha256=`."""
+    encoding: Literal["hex", "base64"] = "hex"
+    timestamp_header: HeaderName | None = None
+    """Seconds since 1970; what is signed is then `timestamp.body`."""
+
+
+SignatureScheme: TypeAlias = (
+    StandardWebhooksSignature | GitHubSignature | SlackSignature | HmacSignature
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedRequest:
+    """A request from outside, as it came."""
+
+    headers: Mapping[str, str]
+    """By their names in lower case."""
+    body: bytes
+
+
+def new_secret(random: bytes) -> str:
+    return SECRET_PREFIX + base64.b64encode(random).decode()
+
+
+def secret_key(secret: str) -> bytes:
+    """The bytes that sign with a secret as Standard Webhooks write it.
+
+    Raises: InvalidInput: it is none.
+    """
+    try:
+        key = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise InvalidInput("secret: whsec_ and then base64") from error
+    if len(key) < 16:
+        raise InvalidInput("secret: at least 16 bytes, written as base64")
+    return key
+
+
+def signed_headers(
+    id_: str, body: bytes, *, secrets: Sequence[str], now: datetime
+) -> dict[str, str]:
+    """With a signature for each secret: whoever knows one of them can check it."""
+    stamp = str(int(now.timestamp()))
+    content = _standard_content(id_, stamp, body)
+    signatures = (
+        base64.b64encode(_mac(secret_key(secret), content)).decode() for secret in secrets
+    )
+    return {
+        "webhook-id": id_,
+        "webhook-timestamp": stamp,
+        "webhook-signature": " ".join(f"v1,{signature}" for signature in signatures),
+    }
+
+
+def is_genuine(
+    signature_scheme: SignatureScheme, signed_request: SignedRequest, *, secret: str, now: datetime
+) -> bool:
+    """Whether it comes from one who knows the secret, and was signed about now if it says when.
+
+    Takes the same time for a wrong signature as for a right one.
+    """
+    headers, body = signed_request.headers, signed_request.body
+    match signature_scheme:
+        case StandardWebhooksSignature():
+            stamp = headers.get("webhook-timestamp", "")
+            content = _standard_content(headers.get("webhook-id", ""), stamp, body)
+            wanted = _mac(secret_key(secret), content)
+            given = headers.get("webhook-signature", "").split(" ")[:8]
+            signatures = [_base64(item.removeprefix("v1,")) for item in given if item[:3] == "v1,"]
+            is_known = bool(headers.get("webhook-id"))
+            return _matches(wanted, signatures) and is_known and _is_recent(stamp, now)
+        case GitHubSignature():
+            given = headers.get("x-hub-signature-256", "")
+            return _matches(_mac(secret.encode(), body), [_hex(given, "sha256=")])
+        case SlackSignature():
+            stamp = headers.get("x-slack-request-timestamp", "")
+            wanted = _mac(secret.encode(), b"v0:" + stamp.encode() + b":" + body)
+            given = headers.get("x-slack-signature", "")
+            return _matches(wanted, [_hex(given, "v0=")]) and _is_recent(stamp, now)
+        case HmacSignature():
+            return _is_genuine_hmac(signature_scheme, signed_request, secret=secret, now=now)
+
+
+def delivery_key(
+    signature_scheme: SignatureScheme, signed_request: SignedRequest, parsed: Mapping[str, Any]
+) -> str:
+    """What tells one delivery from another; only of what is signed, so that nobody can make an
+    old one look new. Senders that try again are recognised by it."""
+    match signature_scheme:
+        case StandardWebhooksSignature():
+            return signed_request.headers["webhook-id"]
+        case SlackSignature() if isinstance(parsed.get("event_id"), str):
+            return parsed["event_id"]
+        case HmacSignature(timestamp_header=str(name)):
+            stamp = signed_request.headers.get(name.lower(), "")
+            return f"{stamp}.{hashlib.sha256(signed_request.body).hexdigest()}"
+        case _:
+            return hashlib.sha256(signed_request.body).hexdigest()
+
+
+def _is_genuine_hmac(
+    scheme: HmacSignature, signed_request: SignedRequest, *, secret: str, now: datetime
+) -> bool:
+    given = signed_request.headers.get(scheme.header.lower(), "")
+    if scheme.encoding == "hex":
+        signature = _hex(given, scheme.prefix)
+    else:
+        has_prefix = given.startswith(scheme.prefix)
+        signature = _base64(given.removeprefix(scheme.prefix)) if has_prefix else b""
+    if scheme.timestamp_header is None:
+        return _matches(_mac(secret.encode(), signed_request.body), [signature])
+    stamp = signed_request.headers.get(scheme.timestamp_header.lower(), "")
+    wanted = _mac(secret.encode(), stamp.encode() + b"." + signed_request.body)
+    return _matches(wanted, [signature]) and _is_recent(stamp, now)
+
+
+def _standard_content(id_: str, stamp: str, body: bytes) -> bytes:
+    return f"{id_}.{stamp}.".encode() + body
+
+
+def _mac(key: bytes, content: bytes) -> bytes:
+    return hmac.new(key, content, hashlib.sha256).digest()
+
+
+def _matches(wanted: bytes, given: Iterable[bytes]) -> bool:
+    return any([hmac.compare_digest(wanted, item) for item in given])  # a list: all are compared
+
+
+def _is_recent(stamp: str, now: datetime) -> bool:
+    if not (stamp.isascii() and stamp.isdigit() and len(stamp) <= 12):
+        return False
+    return abs(now.timestamp() - int(stamp)) <= TOLERANCE_SECONDS
+
+
+def _hex(given: str, prefix: str) -> bytes:
+    try:
+        return bytes.fromhex(given.removeprefix(prefix)) if given.startswith(prefix) else b""
+    except ValueError:
+        return b""
+
+
+def _base64(given: str) -> bytes:
+    try:
+        return base64.b64decode(given, validate=True)
+    except (binascii.Error, ValueError):
+        return b""

@@ -1,0 +1,237 @@
+"""Map an agent and an environment of the API to the runtime's agent and run options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, assert_never
+
+import msgspec
+
+from mainspring.capabilities.tools.client_tools import client_tools
+from mainspring.core.events import Permission
+from mainspring.core.model import Effort, ToolSpec
+from mainspring.harness.limits import Limits
+from mainspring.harness.permissions.policy import Mode, PolicyRule
+from mainspring.harness.permissions.tool_names import claude_code_name
+from mainspring.runtime.agent import Agent
+from mainspring.runtime.skills.skill import Skill
+from mainspring.runtime.skills.skill_tool import reading_rules
+from mainspring.runtime.subagents.subagent import GENERAL, StandaloneParts, Subagent
+from mainspring.service.resources.agent_model import ModelConfig
+from mainspring.service.resources.agent_tools import (
+    BuiltinConfig,
+    EffectiveToolset,
+    PermissionPolicy,
+    effective_toolset,
+    merge_toolsets,
+)
+from mainspring.service.resources.agents import AgentSkill
+from mainspring.service.resources.environments import (
+    CloudConfig,
+    EnvironmentConfig,
+    LimitedNetwork,
+    Packages,
+    SelfHostedConfig,
+)
+from mainspring.service.sessions.session_agent import (
+    SessionAgent,
+    ThreadAgent,
+    callable_agents,
+    has_advisor,
+    may_use_inline_agents,
+    skills_of,
+)
+from mainspring.wiring.run_options import RunOptions
+from mainspring.wiring.web_fetch_sources import web_fetch_limits
+
+if TYPE_CHECKING:
+    from mainspring.capabilities.network.placeholders import Credential
+
+_RULE_SOURCE = "the agent's tools"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSpec:
+    """What a session of the service is run with."""
+
+    agent: SessionAgent
+    environment: EnvironmentConfig
+    workspace: Path
+    max_cost_usd: Decimal | None = None
+    credentials: tuple[Credential, ...] = ()
+    notes: tuple[str, ...] = ()
+    model: str | None = None
+    """The operator's word, whatever the agent says."""
+    skills: Mapping[AgentSkill, Skill] = field(default_factory=dict[AgentSkill, Skill])
+    """Those of the agent, and of whom it may call, that are to be had here."""
+
+    @property
+    def is_remote(self) -> bool:
+        return isinstance(self.environment, SelfHostedConfig)
+
+    def skills_of(self, agent: SessionAgent | ThreadAgent) -> tuple[Skill, ...]:
+        """Of two with one name, the first."""
+        found: dict[str, Skill] = {}
+        for skill in agent.skills:
+            if skill in self.skills:
+                found.setdefault(self.skills[skill].name, self.skills[skill])
+        return tuple(found.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MappedSession:
+    agent: Agent
+    options: RunOptions
+
+
+def map_session(spec: SessionSpec) -> MappedSession:
+    called = [
+        effective_toolset(callable_agent) for callable_agent in callable_agents(spec.agent).values()
+    ]
+    toolsets = [effective_toolset(spec.agent), *called]
+    tools = merge_toolsets(toolsets)
+    fetching = [
+        toolset.builtins["web_fetch"] for toolset in toolsets if "web_fetch" in toolset.builtins
+    ]
+    agent = map_agent(spec)
+    options = RunOptions(
+        workspace=spec.workspace,
+        mode=_mode(tools, is_remote=spec.is_remote),
+        is_served=True,
+        rules=(*_rules(tools), *reading_rules(agent)),
+        sandbox=_sandbox(spec.environment),
+        credentials=spec.credentials,
+        web_fetch=web_fetch_limits(fetching),
+        notes=(*spec.notes, *_notes(tools, spec)),
+    )
+    return MappedSession(agent=agent, options=options)
+
+
+def map_agent(spec: SessionSpec) -> Agent:
+    """Who runs the session's main thread, and whom it may call."""
+    tools = effective_toolset(spec.agent)
+    return Agent(
+        name=spec.agent.name,
+        description=spec.agent.description or "",
+        instructions=spec.agent.system or "",
+        model=spec.model or spec.agent.model.id,
+        tools=client_tools(tools.builtins) if spec.is_remote else (),
+        built_ins=() if spec.is_remote else tuple(tools.builtins),
+        client_tools=_client_tools(tools),
+        limits=Limits(max_cost_usd=spec.max_cost_usd),
+        effort=_effort(spec.agent.model),
+        subagents=tuple(_subagents(spec)),
+        has_one_model=spec.model is not None,
+        skills=spec.skills_of(spec.agent),
+    )
+
+
+def _subagents(spec: SessionSpec) -> Iterator[Subagent]:
+    """Each is an agent in its own right: with its own system, model, tools and skills, and nothing
+    of the session's agent. It calls nobody itself."""
+    for name, member in callable_agents(spec.agent).items():
+        tools = effective_toolset(member)
+        yield Subagent(
+            name=name,
+            description=member.description or f"The agent {member.name}.",
+            prompt=member.system or "",
+            reads_instructions=False,
+            model=None if spec.model is not None else member.model.id,
+            effort=_effort(member.model),
+            tools=(*tools.builtins, *(item.name for item in tools.custom)),
+            own=StandaloneParts(
+                built_ins=() if spec.is_remote else tuple(tools.builtins),
+                client_tools=_client_tools(tools),
+                skills=spec.skills_of(member),
+            ),
+        )
+    if may_use_inline_agents(spec.agent):
+        yield GENERAL
+
+
+def _client_tools(tools: EffectiveToolset) -> tuple[ToolSpec, ...]:
+    return tuple(
+        ToolSpec(name=item.name, description=item.description, input_schema=item.input_schema)
+        for item in tools.custom
+    )
+
+
+def _effort(model: ModelConfig) -> Effort:
+    return "none" if model.effort is None else model.effort.type
+
+
+def _mode(tools: EffectiveToolset, *, is_remote: bool) -> Mode:
+    """Where all is allowed, a sandbox of its own is what holds it; hands of the client's are not
+    ours to say that of."""
+    policies = {config.permission_policy.type for config in tools.builtins.values()}
+    if "auto" in policies:
+        return "auto"
+    is_open = policies == {"always_allow"} and not is_remote
+    return "bypassPermissions" if is_open else "default"
+
+
+def _rules(tools: EffectiveToolset) -> Iterator[PolicyRule]:
+    for name, config in tools.builtins.items():
+        behavior = _behavior(config.permission_policy)
+        for domain in config.blocked_domains or ():
+            yield _rule(f"{claude_code_name(name)}(domain:{domain})", "deny")
+        if behavior is not None:
+            yield from _allow_rules(claude_code_name(name), config, behavior)
+
+
+def _allow_rules(name: str, config: BuiltinConfig, behavior: Permission) -> Iterator[PolicyRule]:
+    """A tool that is for some domains is allowed for these; others are asked about."""
+    if behavior == "allow" and config.allowed_domains is not None:
+        for domain in config.allowed_domains:
+            yield _rule(f"{name}(domain:{domain})", "allow")
+    else:
+        yield _rule(name, behavior)
+
+
+def _behavior(permission_policy: PermissionPolicy) -> Permission | None:
+    match permission_policy.type:
+        case "always_allow":
+            return "allow"
+        case "always_ask":
+            return "ask"
+        case "auto":
+            return None
+        case _:
+            assert_never(permission_policy.type)
+
+
+def _rule(text: str, behavior: Permission) -> PolicyRule:
+    return PolicyRule(text=text, behavior=behavior, scope="session", source=_RULE_SOURCE)
+
+
+def _sandbox(environment_config: EnvironmentConfig) -> Mapping[str, object]:
+    if (
+        not isinstance(environment_config, CloudConfig)
+        or environment_config.networking == LimitedNetwork()
+    ):
+        return {}  # no hosts at all: then no network either
+    return {"networking": msgspec.to_builtins(environment_config.networking)}
+
+
+def _notes(tools: EffectiveToolset, spec: SessionSpec) -> Iterator[str]:
+    """What was asked for and is not to be had: better said than found out."""
+    config = spec.environment
+    if isinstance(config, CloudConfig) and (missing := _packages(config.packages)):
+        yield f"These packages were asked for; look whether they are installed: {missing}."
+    if "web_search" in tools.builtins:
+        yield "There is no web search here; say so when you would need one."
+    if tools.mcp:
+        names = ", ".join(item.server.name for item in tools.mcp)
+        yield f"The MCP servers {names} are not connected here."
+    if unknown := [item.skill_id for item in skills_of(spec.agent) if item not in spec.skills]:
+        yield f"These skills are not to be had here: {', '.join(unknown)}."
+    if has_advisor(spec.agent):
+        yield "There is no advisor to be asked here."
+
+
+def _packages(packages: Packages) -> str:
+    wanted = {name: getattr(packages, name) for name in ("apt", "cargo", "gem", "go", "npm", "pip")}
+    return "; ".join(f"{name}: {', '.join(each)}" for name, each in wanted.items() if each)

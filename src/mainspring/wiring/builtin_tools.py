@@ -1,0 +1,136 @@
+"""Mainspring's built-in tools and the file tree they may touch, created for one session."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mainspring.capabilities.monty.python_tool import CodeInterpreter, python
+from mainspring.capabilities.tools.artifact import artifact
+from mainspring.capabilities.tools.file_tools import file_tools
+from mainspring.capabilities.tools.service_tools import service_tools
+from mainspring.capabilities.tools.shell import bash
+from mainspring.capabilities.tools.think import think
+from mainspring.capabilities.tools.todo import todo
+from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
+from mainspring.capabilities.workspace.workspace_roots import Root
+from mainspring.core.content import BlobSource
+from mainspring.core.facts import NetworkRequested
+from mainspring.core.lazy_module import LazyModule
+from mainspring.core.openat import real_path
+from mainspring.core.ports import Workspace
+from mainspring.core.tool import Tool
+from mainspring.harness.permissions.bash import analyze_command
+from mainspring.harness.permissions.policy import Policy, is_guarded
+from mainspring.runtime.session.toolbox import SetupRequest
+from mainspring.wiring.run_options import WebFetchLimits
+from mainspring.wiring.sandbox_environment import SandboxEnvironment, SessionPaths
+from mainspring.wiring.sandbox_pool import SandboxSession
+
+if TYPE_CHECKING:
+    from mainspring.wiring import session_egress
+else:
+    session_egress = LazyModule("mainspring.wiring.session_egress")
+
+
+ALL_TOOLS = "*"
+BUILTIN_TOOL_NAMES = frozenset(
+    (
+        *("read", "write", "edit", "glob", "grep", "artifact", "todo", "think"),
+        *("bash", "python", "service_start", "service_output", "service_stop", "web_fetch"),
+    )
+)
+"""What they are called, whether or not a session has them."""
+
+
+@lru_cache(maxsize=256)
+def classify_command(command: str) -> tuple[bool, bool]:
+    """Whether a command only reads, and whether it destroys."""
+    verdict = analyze_command(command)
+    return verdict.read_only, verdict.destructive
+
+
+def workspace_tools(workspace: Workspace, earlier: Mapping[str, int]) -> list[Tool]:
+    """They know what the session has read, so they last as long as it does in this process.
+    `earlier`: see `SessionFiles`."""
+    found = shutil.which("rg")
+    # one that the session could have put there itself is not run
+    is_foreign = found is not None and Path(found).resolve().is_relative_to(workspace.root)
+    return file_tools(workspace, ripgrep=None if is_foreign else found, earlier=earlier)
+
+
+def built_in_tools(
+    setup: SetupRequest,
+    workspace: Workspace,
+    on_files: Sequence[Tool],
+    sandbox: SandboxSession | None,
+    workers: CodeInterpreter | None,
+) -> dict[str, Tool]:
+    """By name; without isolation there is none that runs programs."""
+
+    async def keep(content: bytes, media_type: str) -> BlobSource:
+        return await setup.writer.put_blob(content, media_type=media_type)
+
+    tools = [*on_files, artifact(workspace, keep), todo(), think()]
+    if workers is not None:
+        tools.append(python(workers, sandbox, workspace))
+    if sandbox is not None:
+        tools += [
+            bash(
+                sandbox,
+                command_judge=classify_command,
+                resumed=setup.thread.session_state.shell_was_used,
+            )
+        ]
+        tools += service_tools(sandbox.sandbox_services, judge=classify_command)
+    return {tool.spec.name: tool for tool in tools}
+
+
+def web_tools(
+    setup: SetupRequest,
+    sandbox_environment: SandboxEnvironment,
+    limits: WebFetchLimits,
+    audit: Callable[[NetworkRequested], None],
+) -> dict[str, Tool]:
+    """What reaches hosts from outside of the sandbox; none without rules that say which."""
+    if sandbox_environment.rules is None:
+        return {}
+    fetch = session_egress.WebFetch(sandbox_environment.rules, audit)
+    session_id = setup.writer.session_id
+    fetching = session_egress.web_fetch_tool(fetch, limits, log=setup.log, session_id=session_id)
+    return {fetching.spec.name: fetching}
+
+
+def select_tools(tools: dict[str, Tool], names: Sequence[str]) -> dict[str, Tool]:
+    """Those that an agent may use."""
+    if ALL_TOOLS in names:
+        return tools
+    return {name: tool for name, tool in tools.items() if name in names}
+
+
+def session_tree(paths: SessionPaths, policy: Policy, skills: Sequence[Path]) -> FolderWorkspace:
+    extra = [
+        Root(path=Path(directory))
+        for directory in policy.directories
+        if _is_folder(paths, directory)
+    ]
+    extra += [Root(path=skill, read_only=True) for skill in skills if skill.is_dir()]
+    return FolderWorkspace(
+        paths.workspace,
+        hidden=paths.hidden,
+        extra=extra,
+        is_guarded=partial(is_guarded, policy),
+        aliases=paths.aliases,
+    )
+
+
+def _is_folder(paths: SessionPaths, path: str) -> bool:
+    """By no link of the workspace: a program may have made that."""
+    try:
+        return os.path.isdir(real_path(path, distrusted=[str(paths.workspace)]))
+    except OSError:
+        return False

@@ -1,0 +1,114 @@
+"""What deleted sessions leave on disk, and nobody needs any more: their folders and snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Collection, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from anyio import to_thread
+
+from mainspring.capabilities.sandbox.readonly_mounts import (
+    remove_folder,
+    remove_readonly_mount,
+    remove_sandbox_folders,
+    remove_transcripts,
+)
+from mainspring.capabilities.sandbox.session_uids import release_session_uid
+from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
+from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
+from mainspring.config import Settings
+from mainspring.core.errors import InvalidInput, ToolEnvironmentError
+from mainspring.core.facts import SandboxOpened, WorkspaceRestored, WorkspaceSnapshotted
+from mainspring.log.session_log import SessionLog
+from mainspring.log.store import SessionRow
+from mainspring.wiring.sandbox_environment import SessionPaths, session_paths
+from mainspring.wiring.worktrees import GitWorktrees, worktrees_folder
+
+_TYPES = ("sandbox.opened", "workspace.snapshotted", "workspace.restored")
+_PAGE = 200
+_ANY_ID = "any"
+"""Stands for an id where a path is made: what it is in, does not depend on it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionFootprint:
+    """Where a session worked, and which states of it it named; to be read before it is deleted."""
+
+    session_id: str
+    workspaces: frozenset[str]
+    snapshots: frozenset[str]
+
+
+async def read_footprint(log: SessionLog, session_id: str) -> SessionFootprint:
+    payloads = [event.payload for event in await log.read(session_id, types=_TYPES)]
+    named = (WorkspaceSnapshotted, WorkspaceRestored)
+    return SessionFootprint(
+        session_id=session_id,
+        workspaces=frozenset(
+            payload.workspace for payload in payloads if isinstance(payload, SandboxOpened)
+        ),
+        snapshots=frozenset(payload.snapshot for payload in payloads if isinstance(payload, named)),
+    )
+
+
+async def remove_session_files(
+    settings: Settings, log: SessionLog, gone: Collection[SessionFootprint]
+) -> None:
+    """Remove what these sessions, which are not in the log any more, had for themselves.
+
+    Only what they named is forgotten: another log may keep snapshots in the same place.
+    """
+    unneeded = await _unused_snapshots(log, gone)
+    for traces in gone:
+        await to_thread.run_sync(remove_readonly_mount, traces.session_id)
+        for places in _places(settings, traces):
+            sandbox_session = places.state.parent
+            await to_thread.run_sync(remove_sandbox_folders, sandbox_session, traces.session_id)
+            await to_thread.run_sync(remove_transcripts, places.transcripts, traces.session_id)
+            await _remove_worktrees(places, traces.session_id)
+            with suppress(
+                ToolEnvironmentError, InvalidInput
+            ):  # they are kept for longer than they need be
+                await _remove_snapshots(places, traces.snapshots & unneeded)
+        await to_thread.run_sync(release_session_uid, traces.session_id)
+
+
+async def _remove_worktrees(paths: SessionPaths, session_id: str) -> None:
+    place = worktrees_folder(paths, session_id)
+    if await to_thread.run_sync(place.is_dir):
+        with suppress(ToolEnvironmentError):  # somebody has to look at them
+            await GitWorktrees(paths.workspace, place).remove_all()
+            await to_thread.run_sync(remove_folder, place.parent, session_id)
+
+
+async def _unused_snapshots(log: SessionLog, gone: Iterable[SessionFootprint]) -> frozenset[str]:
+    """Snapshots that no session can go back to any more."""
+    named = frozenset[str]().union(*(traces.snapshots for traces in gone))
+    if named:
+        async for session in _sessions(log):
+            named -= (await read_footprint(log, session.id)).snapshots
+    return named
+
+
+async def _sessions(log: SessionLog) -> AsyncGenerator[SessionRow, None]:
+    before: SessionRow | None = None
+    while page := await log.sessions(before=before, limit=_PAGE):
+        for session in page:
+            yield session
+        before = page[-1]
+
+
+def _places(settings: Settings, session_footprint: SessionFootprint) -> list[SessionPaths]:
+    found: list[SessionPaths] = []
+    for workspace in sorted(session_footprint.workspaces or {settings.folder}):
+        with suppress(InvalidInput):  # there is no such folder any more
+            found.append(session_paths(settings, Path(workspace), _ANY_ID))
+    return found
+
+
+async def _remove_snapshots(paths: SessionPaths, snapshots: Collection[str]) -> None:
+    if snapshots and paths.snapshots.is_dir():
+        tree = FolderWorkspace(paths.workspace, hidden=paths.hidden)
+        await WorkspaceSnapshots(tree, paths.snapshots).forget(snapshots)

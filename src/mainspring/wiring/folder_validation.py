@@ -1,0 +1,319 @@
+"""An agent's folder, looked at as a whole: every part, its settings and hooks included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mainspring.config import Settings
+from mainspring.core.errors import InvalidInput
+from mainspring.core.events import Permission
+from mainspring.core.lazy_module import LazyModule
+from mainspring.harness.permissions.policy import parse_mode
+from mainspring.harness.permissions.rule import parse_rule
+from mainspring.runtime.agent_folder import manifest
+from mainspring.runtime.agent_folder.agent_loader import inspect_agent
+from mainspring.runtime.agent_folder.finding import Finding, Level
+from mainspring.runtime.agent_folder.json_file import JsonFile, as_list, as_object, read_object
+from mainspring.runtime.agent_folder.mcp_file import read_mcp
+from mainspring.runtime.agent_folder.plugins import installed_plugins
+from mainspring.runtime.agent_folder.scopes import Scopes
+from mainspring.runtime.agent_folder.validation import (
+    PLANNED,
+    FolderReport,
+    IgnoredItem,
+    PartReport,
+    check_folder,
+)
+from mainspring.wiring import name_checks
+from mainspring.wiring.agent_selection import disabled_plugins, pins_of, scopes_of
+from mainspring.wiring.policy_loader import STRICTEST_MODE, PermissionSettings, SettingsFile
+from mainspring.wiring.project_trust import (
+    HOOKS_FILE,
+    PROJECT_FILES,
+    ProjectFiles,
+    is_trusted,
+    read_project_files,
+    unscheduled_reason,
+)
+from mainspring.wiring.sandbox_environment import read_environment
+
+if TYPE_CHECKING:
+    from mainspring.capabilities.hooks import config as hook_config
+else:
+    hook_config = LazyModule("mainspring.capabilities.hooks.config")  # most folders have none
+
+_UNTRUSTED_MESSAGE = "this folder is not trusted; `mainspring policy trust` lets it hold"
+_BEHAVIORS: tuple[Permission, ...] = ("allow", "ask", "deny")
+_RESTRICTING = ("ask", "deny")
+_KNOWN_KEYS = {item.encode_name for item in msgspec.structs.fields(SettingsFile)} | {"$schema"}
+_KNOWN_PERMISSIONS = {item.encode_name for item in msgspec.structs.fields(PermissionSettings)}
+_REASONS = {
+    "model": "agent.yaml has `model`",
+    "effortLevel": "agent.yaml has `effort`",
+    "extraKnownMarketplaces": "plugins are installed with `mainspring plugin install`",
+    "enableAllProjectMcpServers": "MCP servers are not connected yet",
+    "enabledMcpjsonServers": "MCP servers are not connected yet",
+    "disabledMcpjsonServers": "MCP servers are not connected yet",
+    "includeCoAuthoredBy": "commits are what the agent writes them to be",
+    "cleanupPeriodDays": "sessions are kept until they are deleted",
+}
+_MANAGED_ONLY = {"allowManagedHooksOnly", "strictPluginOnlyCustomization"}
+_SETTINGS_POSITION = 5
+_UNKNOWN_KEY_MESSAGE = "it is not known and does nothing"
+
+
+def validate(settings: Settings, folder: str | None = None) -> FolderReport:
+    """Reads files only: nothing is run, no server is asked.
+
+    Raises:
+        InvalidInput: there is no such folder.
+    """
+    scopes = scopes_of(settings, folder)
+    is_pinned = pins_of(settings)
+    found = inspect_agent(scopes, is_pinned=is_pinned)
+    disabled = disabled_plugins(scopes.folder, Path(settings.home))
+    plugins = installed_plugins(scopes.folder, scopes.home, disabled=disabled)
+    servers = read_mcp(scopes, settings.environment, plugins=plugins.servers)
+    parts = check_folder(
+        scopes.folder, found, plugins=plugins, servers=servers, is_pinned=is_pinned
+    )
+    names = frozenset(plugin.name for plugin in plugins.plugins)
+    project = _read_project(scopes, settings)
+    said = _SettingsReport(
+        scopes=scopes, is_trusted=_is_trusted(project, scopes, settings), plugins=names
+    )
+    said.look(found.agent_manifest)
+    wrong = name_checks.check_manifest_names(settings, found.agent_manifest)
+    parts[0] = replace(parts[0], findings=(*parts[0].findings, *wrong))
+    files = [subagent for subagent in found.agent.subagents if subagent.file]
+    idle = [odd for file in files for odd in name_checks.check_subagent_names(settings, file)]
+    with_hooks = [file for file in files if file.hooks and file.scope == "project"]
+    if not said.is_trusted:
+        idle += [
+            IgnoredItem(f"{with_hook.name}: hooks", _UNTRUSTED_MESSAGE) for with_hook in with_hooks
+        ]
+    called = parts[_SETTINGS_POSITION - 1]
+    parts[_SETTINGS_POSITION - 1] = replace(called, ignored=(*called.ignored_item, *idle))
+    parts[_SETTINGS_POSITION:_SETTINGS_POSITION] = said.parts
+    if found.agent_manifest.manifest_schedule is not None and project is not None:
+        parts = [_check_schedule(part, project) if part.name == PLANNED else part for part in parts]
+    return FolderReport(parts=tuple(part for part in parts if not part.is_empty))
+
+
+def _read_project(scopes: Scopes, settings: Settings) -> ProjectFiles | None:
+    """`None`: something of it cannot be read, which the report says elsewhere."""
+    try:
+        return read_project_files(scopes.folder, home=Path(settings.home))
+    except InvalidInput:
+        return None
+
+
+def _is_trusted(project_files: ProjectFiles | None, scopes: Scopes, settings: Settings) -> bool:
+    try:
+        return project_files is not None and is_trusted(
+            scopes.folder, project_files, home=Path(settings.home)
+        )
+    except InvalidInput:  # what cannot be read is nobody's to vouch for
+        return False
+
+
+def _check_schedule(part_report: PartReport, project_files: ProjectFiles) -> PartReport:
+    try:
+        why = unscheduled_reason(project_files)
+    except InvalidInput as error:
+        why = str(error)
+    if why is None:
+        return part_report
+    return replace(
+        part_report, honoured=(), ignored=(IgnoredItem("schedule", why), *part_report.ignored_item)
+    )
+
+
+@dataclass(slots=True)
+class _SettingsReport:
+    """What the settings of a folder say, file by file."""
+
+    scopes: Scopes
+    is_trusted: bool
+    plugins: frozenset[str]
+    """Names of those that are installed."""
+    honoured: list[str] = field(default_factory=list[str])
+    ignored_item: list[IgnoredItem] = field(default_factory=list[IgnoredItem])
+    findings: list[Finding] = field(default_factory=list[Finding])
+    hooks: list[str] = field(default_factory=list[str])
+    hooks_ignored: list[IgnoredItem] = field(default_factory=list[IgnoredItem])
+    hook_findings: list[Finding] = field(default_factory=list[Finding])
+    environment_line: int | None = None
+
+    @property
+    def parts(self) -> list[PartReport]:
+        permissions = (tuple(self.honoured), tuple(self.ignored_item), tuple(self.findings))
+        hooks = (tuple(self.hooks), tuple(self.hooks_ignored), tuple(self.hook_findings))
+        return [
+            PartReport(name=name, supported=honoured, ignored_item=ignored, findings=findings)
+            for name, (honoured, ignored, findings) in (
+                ("permissions and sandbox", permissions),
+                ("hooks", hooks),
+            )
+        ]
+
+    def look(self, agent: manifest.AgentManifest) -> None:
+        for name in PROJECT_FILES:
+            if name == manifest.FILE:
+                self._of_manifest(agent)
+                continue
+            file = read_object(self.scopes.folder / name, name)
+            if isinstance(file, Finding):
+                self.findings.append(file)
+            elif file is not None:
+                self._of_hooks(file)
+                if name != HOOKS_FILE:
+                    self._of_settings(file)
+
+    def _of_manifest(self, said: manifest.AgentManifest) -> None:
+        """Its rules were checked when it was read."""
+        if said.permissions is not None:
+            for key in _BEHAVIORS:
+                self._tell_rules(manifest.FILE, key, getattr(said.permissions, key))
+            if (mode := said.permissions.mode) is not None:
+                self._hold(manifest.FILE, f"mode {mode}", is_cautious=mode == STRICTEST_MODE)
+        if said.environment is not None:
+            self._hold(manifest.FILE, "environment")
+            self.environment_line = said.lines.get("environment")
+            self._check_environment(manifest.FILE, None, said.environment)
+
+    def _of_settings(self, file: JsonFile) -> None:
+        permissions = as_object(file.fields.get("permissions")) or {}
+        self._unknown(file, permissions)
+        for key in _BEHAVIORS:
+            self._tell_rules(file.shown, key, [*self._rules(file, key, permissions.get(key))])
+        mode = permissions.get("defaultMode")
+        if mode is not None:
+            self._mode(file, mode)
+        if directories := as_list(permissions.get("additionalDirectories")):
+            self._hold(file.shown, f"also works in {', '.join(map(str, directories))}")
+        for what in _preferences(file):
+            self._hold(file.shown, what)
+        self._tell_plugins(file)
+        for key in _MANAGED_ONLY & file.fields.keys():
+            self.ignored_item.append(
+                IgnoredItem(f"{file.shown}: {key}", "only managed settings may say it")
+            )
+        sandbox = as_object(file.fields.get("sandbox"))
+        if sandbox is not None:
+            self._hold(file.shown, "sandbox")
+            self._check_environment(file.shown, file, sandbox)
+
+    def _tell_plugins(self, file: JsonFile) -> None:
+        for key, is_used in (as_object(file.fields.get("enabledPlugins")) or {}).items():
+            name = key.partition("@")[0]
+            if is_used and name not in self.plugins:
+                missing = "it is not installed; `mainspring plugin install SOURCE` does that"
+                self.ignored_item.append(IgnoredItem(f"{file.shown}: plugin {name}", missing))
+            else:
+                self._hold(file.shown, f"plugin {name} {'enabled' if is_used else 'disabled'}")
+
+    def _unknown(self, file: JsonFile, permissions: dict[str, object]) -> None:
+        odd = {key: key for key in file.fields if key not in _KNOWN_KEYS}
+        odd |= {key: f"permissions.{key}" for key in permissions if key not in _KNOWN_PERMISSIONS}
+        for key, shown in odd.items():
+            why = _REASONS.get(key, _UNKNOWN_KEY_MESSAGE)
+            self.ignored_item.append(IgnoredItem(f"{file.shown}: {shown}", why))
+
+    def _rules(self, file: JsonFile, key: Permission, said: object) -> Iterator[str]:
+        rules = as_list(said)
+        if said is not None and rules is None:
+            self._find("error", file, f"permissions.{key} must be a list", key)
+        for rule in rules or ():
+            text = rule if isinstance(rule, str) else ""
+            try:
+                parse_rule(text, behavior=key)
+                yield text
+            except InvalidInput as error:
+                is_fatal = key in _RESTRICTING  # without it something would be permitted
+                what = f"permissions.{key}: {error}"
+                what = what if is_fatal else f"{what}; it allows nothing"
+                line = _line_of(file.text, text)
+                level: Level = "error" if is_fatal else "warning"
+                self.findings.append(Finding(level=level, file=file.shown, line=line, what=what))
+
+    def _mode(self, file: JsonFile, mode: object) -> None:
+        try:
+            is_cautious = parse_mode(str(mode)) == STRICTEST_MODE
+            self._hold(file.shown, f"mode {mode}", is_cautious=is_cautious)
+        except InvalidInput as error:
+            self._find("error", file, f"permissions.defaultMode: {error}", "defaultMode")
+
+    def _tell_rules(self, shown: str, behavior: Permission, rules: Sequence[str]) -> None:
+        if rules:
+            what = f"{behavior} {', '.join(rules)}"
+            self._hold(shown, what, is_cautious=behavior in _RESTRICTING)
+
+    def _hold(self, shown: str, what: str, *, is_cautious: bool = False) -> None:
+        if self.is_trusted or is_cautious:
+            self.honoured.append(f"{shown}: {what}")
+        else:
+            self.ignored_item.append(IgnoredItem(f"{shown}: {what}", _UNTRUSTED_MESSAGE))
+
+    def _check_environment(
+        self, shown: str, file: JsonFile | None, said: dict[str, object]
+    ) -> None:
+        try:
+            read_environment(said)
+        except InvalidInput as error:
+            if file is not None:
+                self._find("error", file, str(error), "sandbox")
+            else:
+                line = self.environment_line
+                self.findings.append(Finding(level="error", file=shown, line=line, what=str(error)))
+
+    def _of_hooks(self, file: JsonFile) -> None:
+        if "hooks" not in file.fields:
+            if file.shown == HOOKS_FILE:
+                self.hooks_ignored.append(IgnoredItem(file.shown, "it has no `hooks`"))
+            return
+        try:
+            config = hook_config.parse_hooks(file.fields, scope="project", source=file.shown)
+        except InvalidInput as error:
+            what = str(error).removeprefix(f"{file.shown}: ")
+            self.hook_findings.append(file.finding("error", what, "hooks"))
+            return
+        for warning in config.warnings:
+            what = warning.removeprefix(f"{file.shown}: ")
+            event = what.removeprefix("hooks.").partition(":")[0].partition("[")[0]
+            self.hook_findings.append(file.finding("warning", what, "hooks", event))
+        self._tell_hooks(config)
+
+    def _tell_hooks(self, config: hook_config.HookConfig) -> None:
+        for hook in config.hooks:
+            matcher = f" {hook.matcher}" if hook.matcher else ""
+            what = f"{config.source}: {hook.event}{matcher}: {hook.handler.label}"
+            if self.is_trusted:
+                self.hooks.append(what)
+            else:
+                self.hooks_ignored.append(IgnoredItem(what, _UNTRUSTED_MESSAGE))
+
+    def _find(self, level: Level, file: JsonFile, what: str, *keys: str) -> None:
+        self.findings.append(file.finding(level, what, *keys))
+
+
+def _preferences(file: JsonFile) -> Iterator[str]:
+    """Settings besides rules and hooks, without values of variables: they may be secrets."""
+    if names := as_object(file.fields.get("env")):
+        yield f"env {', '.join(names)}"
+    if file.fields.get("apiKeyHelper"):
+        yield "apiKeyHelper"
+    if file.fields.get("statusLine"):
+        yield "statusLine, in `mainspring chat`"
+    if style := file.fields.get("outputStyle"):
+        yield f"outputStyle {style}"
+
+
+def _line_of(text: str, value: str) -> int | None:
+    at = text.find(msgspec.json.encode(value).decode())
+    return None if at < 0 else text.count("\n", 0, at) + 1

@@ -1,0 +1,66 @@
+"""One short question to a model, outside any conversation: for the classifier and prompt hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from typing import TypeAlias
+
+from mainspring.core import ids
+from mainspring.core.content import TextBlock
+from mainspring.core.envelope import KnownPayload
+from mainspring.core.errors import ProviderFailed
+from mainspring.core.events import ModelRequestEnded
+from mainspring.core.facts import BudgetReserved, BudgetSettled
+from mainspring.core.model import Reply, Request, User
+from mainspring.harness.state.thread import JUDGEMENT
+from mainspring.wiring.model_registry import ModelRegistry
+
+AskModel: TypeAlias = Callable[[str, str], Awaitable[tuple[str, tuple[KnownPayload, ...]]]]
+"""A system prompt and a question, to the answer and what it cost, for the log."""
+
+_MAX_TOKENS = 1_000
+
+
+def make_ask_model(models: ModelRegistry, model: str) -> AskModel:
+    async def ask(system: str, question: str) -> tuple[str, tuple[KnownPayload, ...]]:
+        request = Request(
+            model=model,
+            system=(system,),
+            tools=(),
+            messages=(User((TextBlock(question),)),),
+            max_tokens=_MAX_TOKENS,
+        )
+        try:
+            async with aclosing(models.open(model).stream(request)) as deltas:
+                async for delta in deltas:
+                    if isinstance(delta, Reply):
+                        return _text(delta), _cost_facts(models, delta)
+        except ProviderFailed as error:
+            return f"the model did not answer: {error}", ()  # which is no yes
+        return "", ()
+
+    return ask
+
+
+def _text(reply: Reply) -> str:
+    return "".join(part.text for part in reply.content if isinstance(part, TextBlock))
+
+
+def _cost_facts(models: ModelRegistry, reply: Reply) -> tuple[KnownPayload, ...]:
+    """Like any other request: what is spent is what was reserved and settled."""
+    cost = str(models.cost(reply.model, reply.usage))
+    reservation = ids.new_id(ids.RESERVATION)
+    ended = ModelRequestEnded(
+        model_request_start_id="",
+        model_usage=reply.usage,
+        model=reply.model,
+        purpose=JUDGEMENT,
+        stop_reason=reply.reason,
+        cost_usd=cost,
+    )
+    return (
+        BudgetReserved(reservation_id=reservation, cost_usd=cost),
+        ended,
+        BudgetSettled(reservation_id=reservation, cost_usd=cost),
+    )

@@ -1,0 +1,199 @@
+"""Outbound HTTP of the service itself to addresses that clients name (token endpoints, MCP
+servers, webhooks): public addresses only unless the operator allows others, no redirects,
+bounded size and time.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping, Sequence
+from urllib.parse import urlsplit
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from mainspring.capabilities.network.addresses import Resolver, resolve_allowed, system_resolver
+from mainspring.capabilities.network.rules import Network
+from mainspring.capabilities.network.web_client import PinnedResolver
+from mainspring.core.errors import NetworkRefused
+from mainspring.service.vaults.credential_validation import ProbeFailure
+from mainspring.service.vaults.token_refresh import HttpReply, TokenRequest
+from mainspring.service.webhooks.webhook_deliveries import PostResult
+
+_MAX_BYTES = 64 << 10
+_MCP_PROTOCOL = "2025-06-18"
+_MCP_INITIALIZE = msgspec.json.encode(
+    {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": _MCP_PROTOCOL,
+            "capabilities": {},
+            "clientInfo": {"name": "mainspring", "version": "1"},
+        },
+    }
+)
+
+
+class OutboundHttpClient:
+    """A `Fetch`. `allowed`: networks that are not public and may be asked all the same."""
+
+    def __init__(
+        self,
+        *,
+        allowed: Sequence[Network] = (),
+        resolver: Resolver = system_resolver,
+        trust: ssl.SSLContext | None = None,
+        seconds: float = 20.0,
+    ) -> None:
+        self._allowed = tuple(allowed)
+        self._resolver = resolver
+        self._trust = trust or ssl.create_default_context()
+        self._timeout = aiohttp.ClientTimeout(total=seconds)
+
+    async def __call__(self, token_request: TokenRequest) -> HttpReply:
+        """Raises: NetworkRefused."""
+        host = urlsplit(token_request.url).hostname or ""
+        addresses = await resolve_allowed(host, self._resolver, besides=self._allowed)
+        try:
+            async with (
+                aiohttp.ClientSession(
+                    connector=aiohttp.TCPConnector(
+                        resolver=PinnedResolver(host, addresses),
+                        ssl=self._trust,
+                        use_dns_cache=False,
+                    ),
+                    timeout=self._timeout,
+                    trust_env=False,
+                ) as session,
+                session.post(
+                    token_request.url,
+                    data=token_request.body,
+                    headers=token_request.headers,
+                    allow_redirects=False,
+                ) as response,
+            ):
+                return HttpReply(
+                    status=response.status,
+                    content_type=response.headers.get("content-type", ""),
+                    body=await _read_start(response),
+                )
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+            raise NetworkRefused(f"{host}: no answer ({type(error).__name__})") from error
+
+
+class McpInitializeProbe:
+    """A `Probe`: says to an MCP server what every client says first."""
+
+    def __init__(self, http: OutboundHttpClient) -> None:
+        self._http = http
+
+    async def __call__(self, url: str, token: str) -> ProbeFailure | None:
+        headers = (
+            ("authorization", f"Bearer {token}"),
+            ("content-type", "application/json"),
+            ("accept", "application/json, text/event-stream"),
+            ("mcp-protocol-version", _MCP_PROTOCOL),
+        )
+        try:
+            reply = await self._http(TokenRequest(url=url, headers=headers, body=_MCP_INITIALIZE))
+        except NetworkRefused:
+            return ProbeFailure(method="initialize", http_reply=None)
+        return None if reply.status == 200 else ProbeFailure(method="initialize", http_reply=reply)
+
+
+async def _read_start(response: aiohttp.ClientResponse) -> bytes:
+    is_stream = response.content_type == "text/event-stream"  # may never end
+    content = bytearray()
+    async for piece in response.content.iter_any():
+        content += piece
+        if is_stream or len(content) >= _MAX_BYTES:
+            break
+    return bytes(content[:_MAX_BYTES])
+
+
+_EXCERPT_BYTES = 1024
+_CONNECT_ERRORS = (aiohttp.ClientConnectorError, aiohttp.ServerTimeoutError)
+
+
+class HttpPoster:
+    """A `Poster`. A name is resolved once, judged, and that very address is dialled: what it leads
+    to a moment later does not matter."""
+
+    def __init__(
+        self,
+        *,
+        allowed: Sequence[Network] = (),
+        allow_http: bool = False,
+        resolver: Resolver = system_resolver,
+        trust: ssl.SSLContext | None = None,
+        seconds: float = 15.0,
+        connect_seconds: float = 5.0,
+    ) -> None:
+        """`allowed`: networks that are not public and may be called all the same."""
+        self._allowed = tuple(allowed)
+        self._schemes = ("https", "http") if allow_http else ("https",)
+        self._resolver = resolver
+        self._trust = trust or ssl.create_default_context()
+        self._timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=connect_seconds)
+
+    async def __call__(self, url: str, *, headers: Mapping[str, str], body: bytes) -> PostResult:
+        try:
+            target = URL(url)
+        except ValueError as error:
+            return PostResult(error=f"no URL: {error}", is_refused=True)
+        if target.scheme not in self._schemes or not target.host or target.user is not None:
+            return PostResult(error="not an https:// address", is_refused=True)
+        try:
+            addresses = await resolve_allowed(target.host, self._resolver, besides=self._allowed)
+        except NetworkRefused as refused:
+            # a name that is not known now may be later; an address that is not public stays so
+            return PostResult(error=str(refused), is_refused=refused.__cause__ is None)
+        except ValueError:  # what the system's resolver cannot even write down
+            return PostResult(error="its host is no name", is_refused=True)
+        failed = PostResult(error="no answer")
+        for address in addresses:
+            try:
+                return await self._sent(target, address, headers, body)
+            except _CONNECT_ERRORS as error:
+                failed = PostResult(error=_error_text(error))
+            except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+                return PostResult(error=_error_text(error))
+        return failed
+
+    async def _sent(
+        self, target: URL, address: str, headers: Mapping[str, str], body: bytes
+    ) -> PostResult:
+        host = target.host or ""
+        default = {"https": 443, "http": 80}[target.scheme]
+        shown = f"[{host}]" if ":" in host else host
+        own = {"host": shown if target.port == default else f"{shown}:{target.port}"}
+        async with (
+            aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(ssl=self._trust, force_close=True),
+                timeout=self._timeout,
+                trust_env=False,
+                auto_decompress=False,  # what is packed small may be large
+            ) as session,
+            session.post(
+                target.with_host(address),
+                data=body,
+                headers={**headers, **own},
+                allow_redirects=False,
+                server_hostname=host if target.scheme == "https" else None,
+            ) as response,
+        ):
+            excerpt = await response.content.read(_EXCERPT_BYTES)
+            return PostResult(
+                status=response.status, excerpt=excerpt.decode(errors="replace").replace("\0", "")
+            )
+
+
+def _error_text(error: Exception) -> str:
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return "its certificate is not to be trusted"
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return f"no answer ({type(error).__name__})"

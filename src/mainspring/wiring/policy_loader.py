@@ -1,0 +1,402 @@
+"""Settings files on disk -> the policy of a session. Which folders are trusted is `trust`'s."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from mainspring.core import error_table
+from mainspring.core.errors import InvalidInput
+from mainspring.core.events import Permission
+from mainspring.core.openat import real_path
+from mainspring.harness.permissions.path_rules import absolute_path
+from mainspring.harness.permissions.policy import (
+    Mode,
+    Policy,
+    PolicyRule,
+    Scope,
+    merge_policies,
+    parse_mode,
+)
+from mainspring.harness.permissions.rule import parse_rule
+from mainspring.runtime.agent_folder import manifest
+from mainspring.runtime.agent_folder.atomic_file import read_bounded, write_atomic
+from mainspring.runtime.agent_folder.scopes import Scopes
+from mainspring.runtime.settings.settings_file import (
+    PermissionSettings,
+    Preferences,
+    RawSettings,
+    SettingsFile,
+    merge_preferences,
+)
+from mainspring.wiring.project_trust import (
+    HOOKS_FILE,
+    LOCAL_FILE,
+    USER_FILES,
+    ProjectFiles,
+    hooks_of_subagent,
+    is_trusted,
+    read_project_files,
+    subagents_with_hooks,
+    trust,
+)
+
+if TYPE_CHECKING:
+    from mainspring.capabilities.hooks.config import HookFolder
+
+MANAGED_SETTINGS = Path("/etc/mainspring/settings.json")
+AGENT_FILES = (HOOKS_FILE, manifest.FILE)
+"""What of an agent's folder holds wherever the agent works."""
+STRICTEST_MODE: Mode = "plan"
+"""Whatever the mode was before, this one permits no more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookSettings:
+    scope: Scope
+    source: str
+    hooks: Mapping[str, object]
+    """As the file has them."""
+    folder: HookFolder | None = None
+    """The plugin or the skill that brings them."""
+    subagent: str | None = None
+    """The subagent whose file has them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedPolicy:
+    policy: Policy
+    hooks: tuple[HookSettings, ...]
+    sandbox: Mapping[str, object]
+    """Settings of the sandbox, a narrower scope's over a wider one's."""
+    warnings: tuple[str, ...]
+    is_trusted: bool
+    """Whether the project's own word counts in full."""
+    scripts: Mapping[str, str]
+    """Files that hooks may run, by absolute path: the hash that somebody has vouched for."""
+    preferences: Preferences = field(default_factory=Preferences)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LoadedFile:
+    """One file."""
+
+    scope: Scope
+    file: Path
+    folder: Path
+    """What `/x` in its rules is relative to."""
+    settings: SettingsFile
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _AgentSettings:
+    files: list[_LoadedFile]
+    scripts: dict[str, str]
+    hooks: tuple[HookSettings, ...] = ()
+
+
+_EMPTY_PROJECT = ProjectFiles(settings={}, scripts={})
+
+
+def load_policy(
+    folder: Path,
+    *,
+    home: Path,
+    managed: Path = MANAGED_SETTINGS,
+    only_managed: bool = False,
+    agent: Path | None = None,
+) -> LoadedPolicy:
+    """What the settings files say about work in a folder; or the operator's alone. `agent` is the
+    agent's own folder, if that is another: what it says about itself holds too.
+
+    Raises:
+        InvalidInput: a file, or a rule that is to forbid something, cannot be understood. Going on
+            without it would permit what somebody meant to forbid.
+    """
+    place = Path(os.path.realpath(folder))
+    project = _EMPTY_PROJECT if only_managed else read_project_files(place, home=home)
+    files = list(_read_all(place, project.settings, home=home, managed=managed))
+    files = files[-1:] if only_managed else files
+    trusted = is_trusted(place, project, home=home)
+    scripts = project.script_hashes(place) if trusted else {}
+    warnings = [warning for file in files for warning in file.warnings]
+    users = {} if only_managed else _user_subagents(home)
+    subagent_hooks = [*_subagent_hooks(users, home, "user")]
+    if trusted:
+        subagent_hooks += _subagent_hooks(project.subagents, place, "project")
+    else:
+        files, untrusted = _restrict_untrusted(files)
+        warnings += untrusted
+        warnings += [
+            f"{place / name}: this folder is not trusted, so the hooks of this subagent do not run;"
+            " `mainspring policy trust` lets them run"
+            for name in project.subagents
+        ]
+    if agent is not None and not only_managed and not _is_same_folder(agent, place):
+        brought, odd = _read_agent_settings(agent, place, home=home)
+        files[-1:-1] = brought.files
+        scripts |= brought.scripts
+        subagent_hooks += brought.hooks
+        warnings += odd
+    files = _managed_only(files)
+    start = Policy(workspace=place.as_posix(), home=home.as_posix())
+    policy = reduce(merge_policies, (_policy(file, start, warnings) for file in files), start)
+    sandbox = {key: value for file in files for key, value in file.settings.sandbox.items()}
+    return LoadedPolicy(
+        policy=msgspec.structs.replace(policy, sandbox_allows_bash=_allows_bash(sandbox)),
+        hooks=(*_hooks(files), *subagent_hooks),
+        sandbox=sandbox,
+        warnings=tuple(warnings),
+        is_trusted=trusted,
+        scripts=scripts,
+        preferences=merge_preferences((file.scope, file.settings) for file in files),
+    )
+
+
+def _subagent_hooks(
+    files: Mapping[str, bytes], folder: Path, scope: Scope
+) -> Iterator[HookSettings]:
+    """Those in the files of subagents."""
+    for shown, content in files.items():
+        name, hooks = hooks_of_subagent(content)
+        if hooks:
+            file = folder / shown
+            yield HookSettings(
+                scope=scope, source=str(file), hooks=hooks, subagent=name or file.stem
+            )
+
+
+def _user_subagents(home: Path) -> dict[str, bytes]:
+    nowhere = home / ".mainspring" / "no-project"
+    found = subagents_with_hooks(Scopes(folder=nowhere, home=home))
+    return {str(file): content for file, content in found.items()}
+
+
+def read_policy(file: Path, *, folder: Path, home: Path) -> tuple[Policy, tuple[str, ...]]:
+    """The policy that one settings file makes on its own, and what is odd about it.
+
+    Raises: InvalidInput.
+    """
+    place = Path(os.path.realpath(folder))
+    found = _read_file("project", file, place, read_bounded(file))
+    warnings = list(found.warnings)
+    start = Policy(workspace=place.as_posix(), home=home.as_posix())
+    return merge_policies(start, _policy(found, start, warnings)), tuple(warnings)
+
+
+def add_local_rules(folder: Path, texts: Iterable[str], *, home: Path) -> Path:
+    """Write "always allow" into the folder's local settings, whole or not at all.
+
+    What was trusted stays so: the change is our own.
+
+    Raises:
+        InvalidInput: a rule or the file cannot be understood; nothing was written.
+    """
+    file = folder / LOCAL_FILE
+    own = read_project_files(folder, home=home)
+    whole = _decode(file, own.settings.get(LOCAL_FILE, b""))
+    permissions = whole.setdefault("permissions", {})
+    if not isinstance(permissions, dict):
+        raise InvalidInput(f"{file}: permissions must be an object")
+    allow = permissions.setdefault("allow", [])  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType] (checked in the next line)
+    if not isinstance(allow, list):
+        raise InvalidInput(f"{file}: permissions.allow must be a list")
+    for text in texts:
+        parse_rule(text, behavior="allow")
+        if text not in allow:
+            allow.append(text)  # pyright: ignore[reportUnknownMemberType]
+    was_trusted = is_trusted(folder, own, home=home)
+    encoded = msgspec.json.format(msgspec.json.encode(whole), indent=2) + b"\n"
+    write_atomic(file, encoded)
+    if was_trusted:
+        # what was read and what we wrote, not what is there by now: a program may have been quick
+        changed = replace(own, settings={**own.settings, LOCAL_FILE: encoded})
+        trust(folder, home=home, project_files=changed)
+    return file
+
+
+def _read_all(
+    folder: Path, own: Mapping[str, bytes], *, home: Path, managed: Path
+) -> Iterator[_LoadedFile]:
+    """From the file that gives way to the one that has the last word."""
+    users = [home / name for name in USER_FILES]
+    for file in users:
+        yield _read_file("user", file, file.parent, read_bounded(file))
+    for name, content in own.items():
+        file = folder / name
+        if file not in users:  # the home folder is no project
+            scope: Scope = "local" if name.endswith(".local.json") else "project"
+            yield _read_file(scope, file, folder, content)
+    yield _read_file("managed", managed, folder, read_bounded(managed))
+
+
+def _is_same_folder(folder: Path, place: Path) -> bool:
+    return os.path.realpath(folder) == place.as_posix()
+
+
+def _read_agent_settings(
+    agent: Path, place: Path, *, home: Path
+) -> tuple[_AgentSettings, list[str]]:
+    """What an agent says about itself, wherever it works; trusted as its own folder is."""
+    agent = Path(os.path.realpath(agent))
+    own = read_project_files(agent, home=home)
+    files = [
+        _read_file("project", agent / name, place, own.settings[name])
+        for name in AGENT_FILES
+        if name in own.settings
+    ]
+    warnings = [warning for file in files for warning in file.warnings]
+    if is_trusted(agent, own, home=home):
+        hooks = tuple(_subagent_hooks(own.subagents, agent, "project"))
+        return _AgentSettings(files, own.script_hashes(agent), hooks), warnings
+    files, untrusted = _restrict_untrusted(files)
+    return _AgentSettings(files, {}), [*warnings, *untrusted]
+
+
+def _read_file(scope: Scope, file: Path, folder: Path, content: bytes | None) -> _LoadedFile:
+    if content is None:
+        return _LoadedFile(scope=scope, file=file, folder=folder, settings=SettingsFile())
+    whole = _decode(file, content)
+    try:
+        settings = msgspec.convert(whole, SettingsFile)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"{file}: {error}") from error
+    unknown = [*_unknown_keys(whole, SettingsFile), *_unknown_permissions(whole)]
+    warnings = (
+        (f"{file}: {', '.join(unknown)}: not honoured; `mainspring validate` says why",)
+        if unknown
+        else ()
+    )
+    return _LoadedFile(scope=scope, file=file, folder=folder, settings=settings, warnings=warnings)
+
+
+def _decode(file: Path, content: bytes) -> RawSettings:
+    try:
+        return msgspec.json.decode(content.removeprefix(b"\xef\xbb\xbf") or b"{}", type=RawSettings)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise InvalidInput(f"{file}: not a JSON object: {error}") from error
+
+
+def _unknown_keys(whole: Mapping[str, object], kind: type[Struct]) -> list[str]:
+    known = {field.encode_name for field in msgspec.structs.fields(kind)}
+    return [key for key in whole if key not in known and key != "$schema"]
+
+
+def _unknown_permissions(whole: RawSettings) -> list[str]:
+    nested = msgspec.convert(whole.get("permissions", {}), RawSettings)
+    return [f"permissions.{key}" for key in _unknown_keys(nested, PermissionSettings)]
+
+
+def _restrict_untrusted(files: list[_LoadedFile]) -> tuple[list[_LoadedFile], list[str]]:
+    """A folder that nobody vouches for may forbid, and nothing else."""
+    kept: list[_LoadedFile] = []
+    warnings: list[str] = []
+    for file in files:
+        if file.scope not in ("project", "local"):
+            kept.append(file)
+            continue
+        said = file.settings.permissions
+        strict = said.default_mode if said.default_mode == STRICTEST_MODE else None
+        permissions = PermissionSettings(ask=said.ask, deny=said.deny, default_mode=strict)
+        cautious = SettingsFile(permissions=permissions)
+        kept.append(replace(file, settings=cautious))
+        if cautious != file.settings:
+            warnings.append(error_table.UNTRUSTED_FOLDER.message.format(file=file.file))
+    return kept, warnings
+
+
+def _managed_only(files: list[_LoadedFile]) -> list[_LoadedFile]:
+    managed = files[-1].settings
+    if not managed.allow_managed_permission_rules_only:
+        return files
+    return [
+        file if file.scope == "managed" else replace(file, settings=_without_allow(file.settings))
+        for file in files
+    ]
+
+
+def _without_allow(settings: SettingsFile) -> SettingsFile:
+    permissions = msgspec.structs.replace(settings.permissions, allow=())
+    return msgspec.structs.replace(settings, permissions=permissions)
+
+
+def _policy(file: _LoadedFile, place: Policy, warnings: list[str]) -> Policy:
+    said = file.settings.permissions
+    folders = (
+        absolute_path(additional_directory, cwd=file.folder.as_posix(), home=place.home)
+        for additional_directory in said.additional_directories
+    )
+    return Policy(
+        workspace=place.workspace,
+        home=place.home,
+        rules=tuple(_rules(file, warnings)),
+        mode=_mode(file, said.default_mode),
+        directories=tuple(_real_folder(folder, place.workspace) for folder in folders),
+        bypass="never" if said.disable_bypass_permissions_mode == "disable" else None,
+        hooks_fail_open=file.settings.hooks_fail_open,
+    )
+
+
+def _real_folder(folder: str, workspace: str) -> str:
+    """Where it leads; through links in the workspace, which programs may have made, nowhere."""
+    try:
+        return real_path(folder, distrusted=[workspace])
+    except OSError:
+        return folder
+
+
+def _rules(file: _LoadedFile, warnings: list[str]) -> Iterator[PolicyRule]:
+    said = file.settings.permissions
+    behaviors: tuple[tuple[Permission, tuple[str, ...]], ...] = (
+        ("deny", said.deny),
+        ("ask", said.ask),
+        ("allow", said.allow),
+    )
+    for behavior, texts in behaviors:
+        for text in texts:
+            try:
+                parse_rule(text, behavior=behavior)
+            except InvalidInput as error:
+                if behavior != "allow":
+                    raise InvalidInput(f"{file.file}: permissions.{behavior}: {error}") from error
+                warnings.append(f"{file.file}: permissions.allow: {error}; it allows nothing")
+                continue
+            yield PolicyRule(
+                text=text,
+                behavior=behavior,
+                scope=file.scope,
+                folder=file.folder.as_posix(),
+                source=str(file.file),
+            )
+
+
+def _mode(file: _LoadedFile, text: str | None) -> Mode | None:
+    if text is None:
+        return None
+    try:
+        return parse_mode(text)
+    except InvalidInput as error:
+        raise InvalidInput(f"{file.file}: permissions.defaultMode: {error}") from error
+
+
+def _hooks(files: list[_LoadedFile]) -> Iterator[HookSettings]:
+    is_off = any(file.settings.disable_all_hooks for file in files)
+    for file in files:
+        is_silenced = is_off and file.scope != "managed"
+        if file.settings.hooks and not is_silenced:
+            yield HookSettings(scope=file.scope, source=str(file.file), hooks=file.settings.hooks)
+
+
+def _allows_bash(sandbox: Mapping[str, object]) -> bool | None:
+    said = sandbox.get("autoAllowBashIfSandboxed")
+    if isinstance(said, bool):
+        return said
+    return True if sandbox.get("enabled") is True else None

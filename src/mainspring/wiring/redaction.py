@@ -1,0 +1,170 @@
+"""Secrets taken out of everything on its way into the log: those we know, and what looks like one.
+
+What has none costs one pass of a single automaton. What may have some is taken apart: of JSON only
+whole strings are replaced by strings and numbers by numbers, so it keeps its structure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+
+import msgspec
+
+from mainspring.capabilities.vault.assignments import (
+    SHORTEST_PASSWORD,
+    is_assigned_secret,
+    is_login,
+    is_passphrase,
+    names_secret,
+)
+from mainspring.capabilities.vault.detector_registry import DETECTORS
+from mainspring.capabilities.vault.encoded_forms import encoded_forms
+from mainspring.capabilities.vault.passwords import ASSIGNED
+from mainspring.capabilities.vault.secret_detector import (
+    PatternSet,
+    any_literal,
+    compile_pattern,
+    redaction_label,
+)
+from mainspring.log.event_chain import Scrub
+from mainspring.service.sessions.streaming_redactor import BOUNDARIES
+
+_KNOWN_PATTERN = 0
+"""The automaton's first pattern; those of the detectors follow."""
+_TOKEN = compile_pattern(rb'"[^"\\]*(?:\\.[^"\\]*)*"|-?[0-9][0-9.eE+-]*|[:,{}\[\]]')
+_PREFIX_BYTES = 12
+"""Bytes by which a known secret is looked for; only what begins like one is compared."""
+_MAX_PASSES = 8
+"""What stood against a secret may be seen to be one when that is gone."""
+_SECRET_HEADERS = (b'"cookie"', b'"set-cookie"', b'"authorization"', b'"proxy-authorization"')
+"""Names that say what their values are."""
+_JSON_STARTS = (b"{", b"[", b'"')
+
+
+def scrubber(secrets: Mapping[str, str]) -> Scrub:
+    """Puts `[NAME]` in the place of each value, however it is written, and `[redacted:KIND]` in
+    that of what only looks like a secret."""
+    return _Scrubber(secrets).scrub
+
+
+def multi_word_secrets(secrets: Mapping[str, str]) -> tuple[str, ...]:
+    """Ways to write the values that are several words: a `Veil` cannot know those by one."""
+    written = {
+        form.decode(errors="replace") for value in secrets.values() for form in encoded_forms(value)
+    }
+    return tuple(sorted(form for form in written if any(item in form for item in BOUNDARIES)))
+
+
+class _Scrubber:
+    def __init__(self, secrets: Mapping[str, str]) -> None:
+        names = [f"[{name}]".encode() for name in secrets]
+        labels = b" ".join((*names, *(redaction_label(item.kind) for item in DETECTORS)))
+        self._labels = {
+            form: f"[{name}]".encode()
+            for name, value in secrets.items()
+            for form in encoded_forms(value)
+            if form not in labels  # a label is never taken for a secret
+        }
+        self._known = _KnownValues(self._labels)
+        escaped = [
+            msgspec.json.encode(form.decode(errors="replace"))[1:-1] for form in self._labels
+        ]
+        triggers = [item.trigger.encode() for item in DETECTORS]
+        self._hints = PatternSet([any_literal(_prefixes([*self._labels, *escaped])), *triggers])
+
+    def scrub(self, content: bytes) -> bytes:
+        if not self._hints(content):
+            return content
+        if content.startswith(_JSON_STARTS) and _is_json(content):
+            return self._scrub_json(content)
+        return self._scrub_text(content)
+
+    def _scrub_text(self, text: bytes) -> bytes:
+        for _ in range(_MAX_PASSES):
+            before = text
+            for hint in sorted(self._hints(text) or ()):
+                found = hint != _KNOWN_PATTERN
+                text = DETECTORS[hint - 1].redacted(text) if found else self._labelled(text)
+            if text == before:
+                break
+        return text
+
+    def _labelled(self, text: bytes) -> bytes:
+        pieces: list[bytes] = []
+        end = 0
+        for begin, form in self._known.found(text):
+            pieces += (text[end:begin], self._labels[form])
+            end = begin + len(form)
+        return b"".join((*pieces, text[end:]))
+
+    def _scrub_json(self, content: bytes) -> bytes:
+        pieces: list[bytes] = []
+        end = 0
+        before, name = b"", b""  # the token before, and the last name that a value may follow
+        for match in _TOKEN.finditer(content):
+            token = match.group()
+            if token == b":":
+                name = before
+            elif token[:1] == b'"' and len(token) > SHORTEST_PASSWORD:
+                clean = self._scrub_string(token, name if before == b":" else b"")
+                if clean != token:
+                    pieces += (content[end : match.span()[0]], clean)
+                    end = match.span()[1]
+            elif token in self._labels:  # a number
+                pieces += (content[end : match.span()[0]], b"0")
+                end = match.span()[1]
+            before = token
+        return b"".join((*pieces, content[end:]))
+
+    def _scrub_string(self, token: bytes, name: bytes) -> bytes:
+        text: bytes = msgspec.json.decode(token, type=str).encode()
+        if _is_assigned(name[1:-1], text):
+            return msgspec.json.encode(self._labels.get(text, redaction_label(ASSIGNED)).decode())
+        header = name[1:-1] + b": " if name.lower() in _SECRET_HEADERS else b""
+        clean = self._scrub_text(header + text).removeprefix(header)
+        return token if clean == text else msgspec.json.encode(clean.decode(errors="replace"))
+
+
+class _KnownValues:
+    """Texts to be found wherever they are. By how they begin: an automaton of all that they say
+    would be too large for a dozen tokens."""
+
+    def __init__(self, texts: Iterable[bytes]) -> None:
+        self._by_start: dict[bytes, list[bytes]] = {}
+        for text in sorted(texts, key=len, reverse=True):
+            self._by_start.setdefault(text[:_PREFIX_BYTES], []).append(text)
+        self._sizes = sorted({len(start) for start in self._by_start}, reverse=True)
+        self._starts = compile_pattern(any_literal(self._by_start))
+
+    def found(self, content: bytes) -> Generator[tuple[int, bytes]]:
+        """Where one begins, and the longest that does there; what overlaps one is passed over."""
+        at = 0
+        while (match := self._starts.search(content, at)) is not None:
+            begin = match.span()[0]
+            text = self._at(content, begin)
+            at = begin + (1 if text is None else len(text))
+            if text is not None:
+                yield begin, text
+
+    def _at(self, content: bytes, begin: int) -> bytes | None:
+        starts = (content[begin : begin + size] for size in self._sizes)
+        texts = (text for start in starts for text in self._by_start.get(start, ()))
+        return next((text for text in texts if content.startswith(text, begin)), None)
+
+
+def _prefixes(texts: Iterable[bytes]) -> list[bytes]:
+    return sorted({text[:_PREFIX_BYTES] for text in texts})
+
+
+def _is_assigned(name: bytes, value: bytes) -> bool:
+    if b" " in value:
+        return names_secret(name) and is_passphrase(value)
+    return is_assigned_secret(name, value, is_quoted=True, ends_line=False) or is_login(name, value)
+
+
+def _is_json(content: bytes) -> bool:
+    try:
+        msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return True

@@ -1,0 +1,96 @@
+"""A runtime with everything it needs, from settings; and one blocking call for scripts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import anyio
+
+from mainspring.capabilities.providers.catalog import Catalog
+from mainspring.capabilities.providers.http_client import HttpClient
+from mainspring.config import FOLDER, Settings, read_settings
+from mainspring.core.model import Delta, Model
+from mainspring.core.sender import local_user
+from mainspring.harness.authorizer import AllowAll, Authorizer
+from mainspring.harness.budget import Budget
+from mainspring.runtime.agent import Agent
+from mainspring.runtime.session.session import Result, Runtime, ignore_delta
+from mainspring.wiring.model_registry import ModelRegistry
+from mainspring.wiring.run_options import RunOptions, same_options
+from mainspring.wiring.sandbox_pool import SandboxPool
+from mainspring.wiring.stores import open_log
+from mainspring.wiring.toolbox_builder import ToolboxBuilder
+
+
+@asynccontextmanager
+async def open_model_registry(settings: Settings) -> AsyncGenerator[ModelRegistry, None]:
+    catalog = Catalog.load(Path(settings.folder) / FOLDER / "models.toml")
+    async with HttpClient(trust_environment=True) as http:
+        yield ModelRegistry(http, catalog, settings)
+
+
+@asynccontextmanager
+async def open_runtime(
+    settings: Settings | None = None,
+    *,
+    store: str | None = None,
+    authorizer: Authorizer | None = None,
+    budget: Budget | None = None,
+    options: RunOptions | None = None,
+) -> AsyncGenerator[Runtime, None]:
+    """Sessions and models, until the block ends. Keeps its log in `.mainspring/` by default.
+
+    `gates` are for agents without built-in tools; with them, the settings files decide.
+    """
+    settings = settings or read_settings(store=store)
+    options = options or RunOptions()
+    async with (
+        open_log(settings) as log,
+        open_model_registry(settings) as shelf,
+        SandboxPool(settings, is_unsandboxed=options.is_unsandboxed) as sandbox_pool,
+    ):
+        toolbox_factory = ToolboxBuilder(
+            settings, shelf, sandbox_pool, same_options(options), authorizer or AllowAll()
+        )
+        yield Runtime(
+            log,
+            shelf,
+            toolbox_factory=toolbox_factory,
+            budget=budget,
+            sender=local_user(settings.user),
+        )
+
+
+def run(
+    agent: Agent,
+    message: str,
+    *,
+    store: str | None = None,
+    model: Model | None = None,
+    emit: Callable[[Delta], None] = ignore_delta,
+) -> Result:
+    """Start a session, run it to its end, give back what came of it. For scripts: it blocks.
+
+    `model` answers in place of the one the agent names, for tests and demonstrations.
+    """
+    return anyio.run(partial(_run, agent, message, store=store, model=model, emit=emit))
+
+
+async def _run(
+    agent: Agent,
+    message: str,
+    *,
+    store: str | None,
+    model: Model | None,
+    emit: Callable[[Delta], None],
+) -> Result:
+    async with open_runtime(store=store) as runtime:
+        if model is not None:
+            runtime.models.put(agent.model, model)
+        session = await runtime.start(agent, message)
+        result = await session.run(emit)
+        assert result is not None  # there was a message
+        return result

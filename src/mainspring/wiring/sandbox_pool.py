@@ -1,0 +1,383 @@
+"""A pool of sandboxes for the sessions of one process, kept between runs, with their network
+egress.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import anyio
+from anyio import CancelScope, to_thread
+from anyio.abc import TaskGroup
+
+from mainspring.capabilities.monty.lazy_interpreter import LazyInterpreter
+from mainspring.capabilities.sandbox.backend import Backend
+from mainspring.capabilities.sandbox.backend_selection import SandboxSettings, select_backend
+from mainspring.capabilities.sandbox.background_services import SandboxServices
+from mainspring.capabilities.sandbox.readonly_mounts import open_readonly_mount
+from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox, close_listener
+from mainspring.capabilities.sandbox.stale_keepers import end_stale_keepers
+from mainspring.config import Settings
+from mainspring.core import clock
+from mainspring.core.envelope import KnownPayload
+from mainspring.core.errors import ToolEnvironmentError
+from mainspring.core.facts import NetworkRequested
+from mainspring.core.lazy_module import LazyModule
+from mainspring.core.ports import ExecRequest, ExecResult, SandboxInfo, ignore_output
+from mainspring.harness.permissions.protected_path_watcher import (
+    ProtectedPathWatcher,
+    find_repositories,
+    with_removal_note,
+)
+from mainspring.wiring.sandbox_environment import (
+    SandboxEnvironment,
+    SessionPaths,
+    sandbox_site,
+    thread_sandbox_id,
+)
+from mainspring.wiring.user_vault import vault_credentials as kept_credentials
+
+if TYPE_CHECKING:
+    from mainspring.capabilities.network.placeholders import Credential
+    from mainspring.wiring import session_egress
+else:
+    session_egress = LazyModule("mainspring.wiring.session_egress")  # most sessions have none
+
+_LOG = logging.getLogger("mainspring.sandbox")
+_MAX_NETWORK_FACTS = 200
+MAX_IDLE = 8
+_CLOSE_SECONDS = 30.0
+_GIT_VARIABLES = {
+    "GIT_CONFIG_COUNT": "2",
+    "GIT_CONFIG_KEY_0": "safe.bareRepository",
+    "GIT_CONFIG_VALUE_0": "explicit",
+    "GIT_CONFIG_KEY_1": "safe.directory",
+    "GIT_CONFIG_VALUE_1": "*",
+}
+"""A folder that looks like a bare repository cannot have git run what its config says; that the
+workspace is another user's is what a sandbox with a uid of its own looks like."""
+_UNSANDBOXED_LIFETIME = timedelta(hours=8)
+
+
+class LazySandbox:
+    """One more sandbox over the same workspace, made when it is first used: most threads of a
+    session run no program."""
+
+    def __init__(self, sandbox_info: SandboxInfo, make: Callable[[], KeeperSandbox]) -> None:
+        self.box = sandbox_info
+        self._make = make
+        self._made: KeeperSandbox | None = None
+
+    @property
+    def _sandbox(self) -> KeeperSandbox:
+        self._made = self._made or self._make()
+        return self._made
+
+    async def run(
+        self, wanted: ExecRequest, hear: Callable[[bytes], None] = ignore_output
+    ) -> ExecResult:
+        return await self._sandbox.run(wanted, hear)
+
+    async def find_result(self, key: str) -> ExecResult | None:
+        return await self._sandbox.find_result(key)
+
+    async def forget(self, key: str) -> None:
+        await self._sandbox.forget(key)
+
+    async def close(self) -> None:
+        if self._made is not None:
+            await self._made.close()
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxSession:
+    """A `Sandbox` for tools: programs find the variables of this session."""
+
+    sandbox: KeeperSandbox | LazySandbox
+    sandbox_services: SandboxServices
+    variables: Mapping[str, str]
+    network_facts: list[KnownPayload]
+    """What programs did on the network, for the log."""
+    path_watcher: ProtectedPathWatcher
+    opened_with: tuple[SandboxEnvironment, tuple[Credential, ...] | None]
+    """What they were opened with."""
+    open_another: Callable[[str], KeeperSandbox]
+    """One more sandbox over the same workspace, by a name: each runs one program at a time."""
+    ran: set[str] = field(default_factory=set[str])
+    """Keys of what the sandbox still keeps the results of."""
+    cleanup: AsyncExitStack = field(default_factory=AsyncExitStack)
+    """What is to be undone when they are let go."""
+
+    @property
+    def box(self) -> SandboxInfo:
+        return self.sandbox.box
+
+    async def run(
+        self, wanted: ExecRequest, hear: Callable[[bytes], None] = ignore_output
+    ) -> ExecResult:
+        self.ran.add(wanted.key)
+        has_more_to_protect = self.path_watcher.begin()
+        set_aside: list[str] = []
+        try:
+            if has_more_to_protect:
+                await self.sandbox.close()  # what is mounted when it starts again, is all of it
+            ran = await self.sandbox.run(self._equipped(wanted), hear)
+        finally:
+            set_aside = self.path_watcher.end()
+        return with_removal_note(ran, set_aside)
+
+    async def find_result(self, key: str) -> ExecResult | None:
+        return await self.sandbox.find_result(key)
+
+    async def forget(self, key: str) -> None:
+        self.ran.discard(key)
+        await self.sandbox.forget(key)
+
+    async def forget_all(self) -> None:
+        """All of a run is in the log, without secrets; nothing else is to be left of it."""
+        while self.ran:
+            with suppress(ToolEnvironmentError):  # it is kept for longer than it need be
+                await self.forget(self.ran.pop())
+
+    @asynccontextmanager
+    async def for_thread(self, thread_id: str) -> AsyncGenerator[SandboxSession, None]:
+        """The same for another thread: its programs do not wait for those of others."""
+        sandbox = LazySandbox(self.box, partial(self.open_another, thread_id))
+        own = replace(self, sandbox=sandbox, ran=set[str]())
+        try:
+            yield own
+            await own.forget_all()
+        finally:
+            with CancelScope(shield=True):
+                await sandbox.close()
+
+    async def close(self) -> None:
+        with CancelScope(shield=True), anyio.move_on_after(_CLOSE_SECONDS):
+            await self.cleanup.aclose()
+
+    def _equipped(self, wanted: ExecRequest) -> ExecRequest:
+        return replace(wanted, env={**self.variables, **wanted.env})
+
+
+class SandboxPool:
+    """Use it with `async with`: no sandbox outlives the block, unless the process is killed.
+
+    Of sessions that do not run, `most_idle` keep their sandboxes and services; those that ran
+    longest ago lose theirs, as if the process had ended.
+    """
+
+    def __init__(
+        self, settings: Settings, *, is_unsandboxed: bool = False, most_idle: int = MAX_IDLE
+    ) -> None:
+        self._settings = settings
+        self._is_unsandboxed = is_unsandboxed
+        self._most_idle = most_idle
+        self._busy: dict[str, SandboxSession] = {}
+        self._idle: dict[str, SandboxSession] = {}
+        """The longest idle first."""
+        self._changing = anyio.Lock()
+        """A sandbox that is being ended is not to be opened again meanwhile."""
+        self._current: set[Path] = set()
+        """Folders of states in which nothing runs any more that another version has started."""
+        self._stack = AsyncExitStack()
+        self._group: TaskGroup | None = None
+        self.workers = LazyInterpreter.of(self._stack)
+        """For programs that need no sandbox; `None` if they are not installed."""
+
+    async def __aenter__(self) -> Self:
+        self._group = await self._stack.enter_async_context(anyio.create_task_group())
+        self._stack.callback(self._group.cancel_scope.cancel)
+        self._stack.push_async_callback(self._close_all)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._stack.__aexit__(kind, error, traceback)
+
+    async def open_session(
+        self,
+        session_id: str,
+        paths: SessionPaths,
+        sandbox_environment: SandboxEnvironment,
+        credentials: tuple[Credential, ...] | None = None,
+    ) -> SandboxSession:
+        """The session's own until it is said to `rest`. `credentials`: see `Wish`.
+
+        Raises:
+            SandboxFailed: there is no isolation to be had; it says what to do about it.
+        """
+        async with self._changing:
+            sandbox_session = self._busy.get(session_id) or self._idle.pop(session_id, None)
+            if sandbox_session is not None and sandbox_session.opened_with != (
+                sandbox_environment,
+                credentials,
+            ):
+                self._busy.pop(session_id, None)
+                await (
+                    sandbox_session.close()
+                )  # what was taken from it meanwhile is not to be used again
+                sandbox_session = None
+            if sandbox_session is None:
+                await self.end_outdated(paths.state.parent)
+                backend = await self._backend(sandbox_environment, paths)
+                sandbox_session = await self._open(
+                    session_id, paths, sandbox_environment, backend, credentials
+                )
+            self._busy[session_id] = sandbox_session
+            return sandbox_session
+
+    async def end_outdated(self, states: Path) -> None:
+        """Sandboxes that another version has left running there are not as tight as they ought to
+        be; looked for once."""
+        if states not in self._current:
+            self._current.add(states)
+            if count := await to_thread.run_sync(end_stale_keepers, states):
+                _LOG.warning("ended %d sandboxes that another version has left running", count)
+
+    async def release(self, session_id: str) -> None:
+        """Its run has ended; the next one is quicker to begin if its sandbox is still there."""
+        with CancelScope(shield=True):
+            async with self._changing:
+                if (sandbox_session := self._busy.pop(session_id, None)) is not None:
+                    self._idle[session_id] = sandbox_session
+                while len(self._idle) > self._most_idle:
+                    await self._idle.pop(next(iter(self._idle))).close()
+
+    async def discard(self, session_id: str) -> None:
+        """It will not run again: its sandbox is not kept any longer."""
+        with CancelScope(shield=True):
+            async with self._changing:
+                if (sandbox_session := self._idle.pop(session_id, None)) is not None:
+                    await sandbox_session.close()
+
+    async def _close_all(self) -> None:
+        async with AsyncExitStack() as stack:  # each, whatever comes of the others
+            for sandbox_session in (*self._idle.values(), *self._busy.values()):
+                stack.push_async_callback(sandbox_session.close)
+
+    async def _backend(
+        self, sandbox_environment: SandboxEnvironment, paths: SessionPaths
+    ) -> Backend:
+        until = clock.now() + _UNSANDBOXED_LIFETIME if self._is_unsandboxed else None
+        return await select_backend(
+            SandboxSettings(
+                forced=sandbox_environment.backend,
+                disabled=frozenset(sandbox_environment.disabled_backends),
+                allow_degraded=sandbox_environment.allow_degraded,
+                unsandboxed_until=until,
+                image=sandbox_environment.image,
+            ),
+            cache=paths.state.parent / "sandboxes.json",
+        )
+
+    async def _open(
+        self,
+        session_id: str,
+        paths: SessionPaths,
+        sandbox_environment: SandboxEnvironment,
+        backend: Backend,
+        credentials: tuple[Credential, ...] | None,
+    ) -> SandboxSession:
+        side_events: list[KnownPayload] = []
+        found = paths.git_repositories or await to_thread.run_sync(
+            find_repositories, paths.workspace, paths.hidden
+        )
+        watched = (*found.steering, *paths.watched)
+        paths = replace(paths, protected=(*paths.protected, *watched))
+        watcher = await to_thread.run_sync(
+            ProtectedPathWatcher, paths.workspace, watched, found, paths.state
+        )
+        parting = AsyncExitStack()
+        async with AsyncExitStack() as unless_opened:
+            unless_opened.push_async_callback(parting.aclose)
+            share = None if sandbox_environment.rules is None else _open_mount(session_id, parting)
+            site = sandbox_site(paths, sandbox_environment, session_id=session_id, share=share)
+            variables = {**sandbox_environment.variables, **_GIT_VARIABLES}
+            welcome: Callable[[socket.socket], None] = close_listener
+            if sandbox_environment.rules is not None and share is not None:
+                way_out = await session_egress.open_egress(
+                    sandbox_environment.rules,
+                    _allowed_credentials(self._settings, sandbox_environment)
+                    if credentials is None
+                    else credentials,
+                    share=share,
+                    audit=_network_audit(side_events),
+                )
+                variables |= way_out.variables
+                welcome = self._serving(way_out, parting)
+            sandbox = KeeperSandbox(site, backend, on_listener=welcome)
+            unless_opened.pop_all()
+
+        def another(thread_id: str) -> KeeperSandbox:
+            state = site.state.with_name(thread_sandbox_id(site.state.name, thread_id))
+            return KeeperSandbox(replace(site, state=state), backend, on_listener=welcome)
+
+        services = SandboxServices(site, backend)
+        parting.callback(_check_protected_paths, watcher)  # last: a service may have left something
+        await parting.enter_async_context(sandbox)
+        parting.push_async_callback(services.close)
+        equipment = (sandbox_environment, credentials)
+        return SandboxSession(
+            sandbox, services, variables, side_events, watcher, equipment, another, cleanup=parting
+        )
+
+    def _serving(
+        self, egress: session_egress.Egress, parting: AsyncExitStack
+    ) -> Callable[[socket.socket], None]:
+        def serve(listener: socket.socket) -> None:
+            assert self._group is not None
+            scope = CancelScope()
+            parting.callback(scope.cancel)
+            self._group.start_soon(_serve_in_scope, scope, egress.serve, listener)
+
+        return serve
+
+
+def _allowed_credentials(
+    settings: Settings, sandbox_environment: SandboxEnvironment
+) -> tuple[Credential, ...]:
+    """Of this user's vault, those that are named; all that have hosts, unless any is."""
+    wanted = sandbox_environment.secrets
+    kept = kept_credentials(settings)
+    return tuple(item for item in kept if wanted is None or item.name in wanted)
+
+
+async def _serve_in_scope(
+    scope: CancelScope, serve: Callable[[socket.socket], Awaitable[None]], listener: socket.socket
+) -> None:
+    with scope:
+        await serve(listener)
+
+
+def _open_mount(session_id: str, parting: AsyncExitStack) -> Path:
+    share = open_readonly_mount(session_id)
+    parting.callback(shutil.rmtree, share, ignore_errors=True)
+    return share
+
+
+def _network_audit(side_events: list[KnownPayload]) -> Callable[[NetworkRequested], None]:
+    def audit(request: NetworkRequested) -> None:
+        if len(side_events) < _MAX_NETWORK_FACTS:
+            side_events.append(request)
+
+    return audit
+
+
+def _check_protected_paths(protected_path_watcher: ProtectedPathWatcher) -> None:
+    protected_path_watcher.begin()
+    with suppress(ToolEnvironmentError):  # nobody is left to be told
+        protected_path_watcher.end()

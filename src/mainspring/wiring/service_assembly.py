@@ -1,0 +1,343 @@
+"""Assemble the service over one store: resources, secrets, memory, webhooks, sessions,
+schedules, access.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from importlib import import_module
+from pathlib import Path
+
+from mainspring.capabilities.network.rules import Network
+from mainspring.config import Settings, is_postgres
+from mainspring.core import clock
+from mainspring.core.errors import InvalidInput, StoreFailed
+from mainspring.log.session_log import SessionLog
+from mainspring.service.access.api_keys import Keys
+from mainspring.service.access.audit import Audit
+from mainspring.service.access.budget_ledger import DailyBudgetLedger
+from mainspring.service.access.idempotency import IdempotentRequests
+from mainspring.service.access.kill_switch import Halts
+from mainspring.service.access.tenants import Tenants
+from mainspring.service.approvals.approval_policy import ApprovalPolicies
+from mainspring.service.approvals.approvals import Approvals
+from mainspring.service.jobs.dispatcher import Dispatcher, Job
+from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
+from mainspring.service.jobs.parking import WAKE_TASK, Parking
+from mainspring.service.memory_stores.memories import Memories
+from mainspring.service.memory_stores.memory_stores import MemoryStores
+from mainspring.service.memory_stores.memory_versions import MemoryVersions
+from mainspring.service.resources.agent_multiagent import AgentReference
+from mainspring.service.resources.agents import Agents
+from mainspring.service.resources.environments import Environments, SelfHostedConfig
+from mainspring.service.resources.file_resources import Files
+from mainspring.service.resources.skill_resources import Skills
+from mainspring.service.schedules.deployment_runner import DeploymentRunner
+from mainspring.service.schedules.deployment_runs import DeploymentRuns
+from mainspring.service.schedules.deployment_store import DeploymentStore
+from mainspring.service.schedules.deployments import Deployments
+from mainspring.service.schedules.session_starter import ServiceSessionStarter
+from mainspring.service.schedules.trigger_intake import TriggerIntake
+from mainspring.service.schedules.triggers import Triggers
+from mainspring.service.self_hosted.work_queue import WorkQueue, WorkQueueOptions, needs_worker
+from mainspring.service.self_hosted.work_tokens import WorkTokens
+from mainspring.service.sessions.dependencies import SessionDependencies
+from mainspring.service.sessions.event_pages import EventPages
+from mainspring.service.sessions.event_sender import EventSender
+from mainspring.service.sessions.event_streams import EventStreams
+from mainspring.service.sessions.output_files import SessionOutputs
+from mainspring.service.sessions.preview_deltas import Deltas, LocalDeltas, SharedDeltas
+from mainspring.service.sessions.resource_lookups import (
+    FileContent,
+    MemoryStoreInfo,
+    ResourceLookups,
+)
+from mainspring.service.sessions.session_commands import SessionCommands
+from mainspring.service.sessions.session_record import SessionRecord
+from mainspring.service.sessions.session_resources import SessionResources
+from mainspring.service.sessions.session_threads import Threads
+from mainspring.service.sessions.sessions import Sessions
+from mainspring.service.sessions.workspace_expiry import KIND as EXPIRY
+from mainspring.service.storage.repository import delete_children
+from mainspring.service.vaults.credential_validation import CredentialValidator
+from mainspring.service.vaults.credentials import Credentials
+from mainspring.service.vaults.session_credentials import SessionCredentials
+from mainspring.service.vaults.token_refresh import Refresher
+from mainspring.service.vaults.vaults import Vaults
+from mainspring.service.webhooks.session_event_forwarder import SessionEventForwarder
+from mainspring.service.webhooks.webhook_deliveries import Deliveries, WebhookPoster
+from mainspring.service.webhooks.webhook_endpoints import Webhooks
+from mainspring.service.webhooks.webhook_outbox import Outbox
+from mainspring.wiring.aes_seal import open_seal
+from mainspring.wiring.outbound_http import HttpPoster, McpInitializeProbe, OutboundHttpClient
+from mainspring.wiring.runtime_assembly import open_model_registry
+from mainspring.wiring.service_parts import (
+    AccessServices,
+    Infrastructure,
+    MemoryServices,
+    ResourceServices,
+    ScheduleServices,
+    SecretServices,
+    Service,
+    SessionServices,
+    WebhookServices,
+)
+from mainspring.wiring.session_skills import SessionSkills
+from mainspring.wiring.stores import open_log
+from mainspring.wiring.workspace_cleanup import CLEAR_TASK
+
+
+@asynccontextmanager
+async def open_service(
+    settings: Settings,
+    *,
+    networks: tuple[Network, ...] = (),
+    tenant_limit: int | None = None,
+    metered: Callable[[WebhookPoster], WebhookPoster] = lambda post: post,
+) -> AsyncGenerator[Service, None]:
+    """Over the store that the settings name; nothing works in it yet, and nobody is let in.
+    `networks` and `metered`: see `Ground`; `tenant_limit`: how many jobs of one tenant run at once.
+
+    Raises: InvalidInput, StoreFailed: it cannot be opened, and why.
+    """
+    async with (
+        open_log(settings) as log,
+        open_model_registry(settings) as shelf,
+        _open_messaging(settings, log, tenant_limit) as (dispatcher, deltas),
+    ):
+        ground = Infrastructure(
+            settings=settings,
+            log=log,
+            dispatcher=dispatcher,
+            deltas=deltas,
+            seal=open_seal(settings),
+            models=shelf,
+            networks=networks,
+            meter_poster=metered,
+        )
+        yield build_service(ground)
+
+
+def build_service(infrastructure: Infrastructure) -> Service:
+    records = infrastructure.store.records
+    mail = _build_webhooks(infrastructure)
+    resources = ResourceServices(
+        agents=Agents(records, check_model=infrastructure.models.facts),
+        environments=Environments(records),
+        skills=Skills(records),
+        files=Files(records),
+    )
+    safe = _build_secrets(infrastructure, mail.outbox)
+    memory = _build_memory(infrastructure)
+    talk = _build_sessions(infrastructure, resources, safe, memory, mail)
+    return Service(
+        infrastructure=infrastructure,
+        resources=resources,
+        secrets=safe,
+        memory_services=memory,
+        webhooks=mail,
+        sessions=talk,
+        schedules=_build_schedules(infrastructure, resources, talk, mail.outbox),
+        access=AccessServices(
+            keys=Keys(records),
+            tenants=Tenants(records),
+            halts=Halts(records),
+            ledger=DailyBudgetLedger(records),
+            audit=Audit(records),
+            repeated=IdempotentRequests(records, infrastructure.seal),
+        ),
+    )
+
+
+@asynccontextmanager
+async def _open_messaging(
+    settings: Settings, log: SessionLog, tenant_limit: int | None
+) -> AsyncGenerator[tuple[Dispatcher, Deltas], None]:
+    """How processes of the service hear of each other: by the database, if it is shared."""
+    if not is_postgres(settings.store):
+        yield EmbeddedDispatcher(log.store.records, tenant_limit=tenant_limit), LocalDeltas()
+        return
+    fleet = import_module(
+        "mainspring.service.jobs.postgres_dispatcher"
+    )  # by name: an extra, and long to import
+    broadcast = import_module("mainspring.log.postgres.broadcast")
+    async with (
+        fleet.open_fleet(settings.store, tenant_limit=tenant_limit) as dispatcher,
+        broadcast.open_broadcast(settings.store) as pubsub,
+    ):
+        yield dispatcher, SharedDeltas(pubsub)
+
+
+def _build_webhooks(infrastructure: Infrastructure) -> WebhookServices:
+    records, put = infrastructure.store.records, infrastructure.dispatcher.put
+    allow_http = bool(infrastructure.networks)  # inside, not everything speaks TLS
+    webhooks = Webhooks(records, seal=infrastructure.seal, allow_http=allow_http)
+    outbox = Outbox(records, webhooks, put=put)
+    poster = infrastructure.meter_poster(
+        HttpPoster(allowed=infrastructure.networks, allow_http=allow_http)
+    )
+    return WebhookServices(
+        webhooks=webhooks,
+        outbox=outbox,
+        deliveries=Deliveries(records, webhooks, post=poster, put=put),
+        news=SessionEventForwarder(records, webhooks, outbox, infrastructure.log),
+    )
+
+
+def _build_secrets(infrastructure: Infrastructure, outbox: Outbox) -> SecretServices:
+    records, notify = infrastructure.store.records, outbox.notify
+    http_client = OutboundHttpClient(allowed=infrastructure.networks)
+    vaults = Vaults(records, notify=notify)
+    credentials = Credentials(records, infrastructure.seal, vaults, notify=notify)
+    refresher = Refresher(credentials, http_client, notify=notify)
+    return SecretServices(
+        vaults=vaults,
+        credentials=credentials,
+        credential_validator=CredentialValidator(
+            credentials, probe=McpInitializeProbe(http_client), refresher=refresher
+        ),
+        usable=SessionCredentials(records, credentials, refresher),
+    )
+
+
+def _build_memory(infrastructure: Infrastructure) -> MemoryServices:
+    records = infrastructure.store.records
+    stores = MemoryStores(records)  # what becomes of them is told by the routes
+    return MemoryServices(
+        stores=stores,
+        memories=Memories(records, stores),
+        versions=MemoryVersions(records, stores),
+    )
+
+
+def _build_sessions(
+    infrastructure: Infrastructure,
+    resource_services: ResourceServices,
+    secret_services: SecretServices,
+    memory_services: MemoryServices,
+    webhook_services: WebhookServices,
+) -> SessionServices:
+    async def wake(tenant: str, session_id: str) -> None:
+        # What is in the inbox is found again by looking: no need to write down that it is there,
+        # nor to refuse what was taken because nobody could be told: it would be sent again.
+        with suppress(StoreFailed):
+            await infrastructure.dispatcher.remind(
+                [Job(task=WAKE_TASK, key=session_id, tenant=tenant)]
+            )
+            await offer_to_client_worker(
+                talk, tenant, await sessions.repository.get(tenant, session_id)
+            )
+
+    async def over(tenant: str, session: SessionRecord, *, is_deleted: bool) -> None:
+        await talk.work.withdraw(tenant, session.environment_id, session.id)
+        await talk.approvals.keeper.catch_up(tenant, session.id)  # nobody waits there any more
+        if is_deleted:
+            await webhook_services.news.forget(tenant, session.id)
+            await talk.outputs.forget(tenant, session.id)
+            await delete_children(
+                infrastructure.store.records, EXPIRY, tenant=tenant, parent=session.id
+            )
+            await talk.parking.forget(Job(task=WAKE_TASK, key=session.id, tenant=tenant))
+            await infrastructure.dispatcher.put(Job(task=CLEAR_TASK, key=session.id, tenant=tenant))
+
+    async def memory_store(tenant: str, store_id: str) -> MemoryStoreInfo:
+        store = await memory_services.stores.active(tenant, store_id)
+        return MemoryStoreInfo(name=store.name, description=store.description or "")
+
+    sessions = Sessions(
+        infrastructure.log,
+        SessionDependencies(
+            agents=resource_services.agents,
+            environments=resource_services.environments,
+            lookups=ResourceLookups(
+                seal=infrastructure.seal,
+                file_content=file_content(resource_services.files),
+                check_file=resource_services.files.get,
+                check_vault=secret_services.vaults.active,
+                memory_store=memory_store,
+            ),
+            wake_session=wake,
+            on_session_end=over,
+            resolved_agent=SessionSkills(
+                Path(infrastructure.settings.workspaces), resource_services.skills
+            ).actor,
+            check_override=ApprovalPolicies(infrastructure.store.records).require_overriding,
+            notify=webhook_services.outbox.notify,
+        ),
+    )
+    tokens = WorkTokens(infrastructure.store.records, infrastructure.seal)
+    sending = EventSender(sessions)
+    talk = SessionServices(
+        sessions=sessions,
+        event_sender=sending,
+        commands=SessionCommands(sessions, sending),
+        pages=EventPages(infrastructure.log),
+        threads=Threads(sessions),
+        resources=SessionResources(sessions),
+        outputs=SessionOutputs(infrastructure.store.records, resource_services.files),
+        event_streams=EventStreams(infrastructure.log, infrastructure.deltas),
+        work=WorkQueue(
+            infrastructure.store.records,
+            resource_services.environments,
+            WorkQueueOptions(needs_worker=needs_worker(sessions), issue_token=tokens.secret),
+        ),
+        work_tokens=tokens,
+        parking=Parking(infrastructure.log, infrastructure.dispatcher),
+        approvals=Approvals(
+            infrastructure.log,
+            wake_session=wake,
+            put=infrastructure.dispatcher.put,
+            notification_writer=webhook_services.outbox,
+            digests=sessions.digests,
+        ),
+    )
+    return talk
+
+
+async def offer_to_client_worker(
+    session_services: SessionServices, tenant: str, session: SessionRecord
+) -> None:
+    """Have a worker of the client's look after a session, if its hands are the client's."""
+    if isinstance(session.environment, SelfHostedConfig):
+        await session_services.work.offer(tenant, session.environment_id, session.id)
+
+
+def file_content(files: Files) -> Callable[[str, str], Awaitable[FileContent]]:
+    async def content(tenant: str, file_id: str) -> FileContent:
+        file, held = await files.content(tenant, file_id)
+        return FileContent(content=held, media_type=file.mime_type, name=file.filename)
+
+    return content
+
+
+def _build_schedules(
+    infrastructure: Infrastructure,
+    resource_services: ResourceServices,
+    session_services: SessionServices,
+    outbox: Outbox,
+) -> ScheduleServices:
+    async def pin_agent(tenant: str, agent_id: str, version: int | None) -> AgentReference:
+        agent = await resource_services.agents.get(tenant, agent_id, version)
+        if agent.archived_at is not None:
+            raise InvalidInput(f"agent {agent_id} is archived; nothing new is started with it")
+        return AgentReference(id=agent.id, version=agent.version)
+
+    records = infrastructure.store.records
+    keep = DeploymentStore(
+        records,
+        outbox=outbox,
+        seal=infrastructure.seal,
+        put=infrastructure.dispatcher.put,
+        clock=clock.now,
+    )
+    runs = DeploymentRuns(records)
+    ordering = ServiceSessionStarter(session_services.sessions, session_services.event_sender)
+    triggers = Triggers(records, seal=infrastructure.seal, pin_agent=pin_agent)
+    return ScheduleServices(
+        deployments=Deployments(keep, pin_agent=pin_agent),
+        runs=runs,
+        deployment_runner=DeploymentRunner(keep, runs, session_starter=ordering),
+        triggers=triggers,
+        trigger_intake=TriggerIntake(triggers, session_starter=ordering),
+    )

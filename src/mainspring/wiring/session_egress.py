@@ -1,0 +1,59 @@
+"""How a session reaches hosts: the proxy that its programs find, and the tool that gets pages."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from anyio import to_thread
+
+from mainspring.capabilities.network.certificate_authority import CertificateAuthority
+from mainspring.capabilities.network.egress_proxy import EgressProxy
+from mainspring.capabilities.network.placeholders import Credential, Placeholders
+from mainspring.capabilities.network.rules import EgressRules
+from mainspring.capabilities.network.web_client import WebFetch
+from mainspring.capabilities.tools.web_fetch import web_fetch
+from mainspring.capabilities.vault.known_values import KnownValues
+from mainspring.core import clock
+from mainspring.core.facts import NetworkRequested
+from mainspring.core.tool import Tool
+from mainspring.log.session_log import SessionLog
+from mainspring.wiring.run_options import WebFetchLimits
+from mainspring.wiring.web_fetch_sources import KnownUrls
+
+_PROXY_ADDRESS = "127.0.0.1:3128"
+"""Where programs in a sandbox find the proxy; its agent listens there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Egress:
+    proxy: EgressProxy
+    variables: Mapping[str, str]
+    """What leads programs to the proxy, and stands for secrets."""
+
+    async def serve(self, listener: socket.socket) -> None:
+        await self.proxy.serve(listener)
+
+
+async def open_egress(
+    egress_rules: EgressRules,
+    usable: Sequence[Credential],
+    *,
+    share: Path,
+    audit: Callable[[NetworkRequested], None],
+) -> Egress:
+    authority = await to_thread.run_sync(CertificateAuthority, clock.now)
+    proxy = EgressProxy(egress_rules, Placeholders(usable, KnownValues), authority, audit)
+    bundle = share / "certificates.pem"
+    await to_thread.run_sync(authority.write_bundle, bundle)
+    names = [item.name for item in usable]
+    return Egress(proxy, proxy.environment(names, address=_PROXY_ADDRESS, bundle=bundle))
+
+
+def web_fetch_tool(
+    fetch: WebFetch, limits: WebFetchLimits, *, log: SessionLog, session_id: str
+) -> Tool:
+    known = KnownUrls(log, session_id, limits.sources)
+    return web_fetch(fetch, most_chars=limits.max_chars, url_refusal=known.refusal)

@@ -1,0 +1,228 @@
+"""The hooks of a session: read from what its settings say, and made ready to be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from mainspring.capabilities.hooks.command import HookEnvironment
+from mainspring.capabilities.hooks.config import HookConfig, Scope, for_subagent, parse_hooks
+from mainspring.capabilities.hooks.handlers import HandlerPorts
+from mainspring.capabilities.hooks.runner import HookPolicy, HookRunner, HookSession
+from mainspring.capabilities.hooks.scripts import Scripts
+from mainspring.config import Settings
+from mainspring.core.envelope import KnownPayload
+from mainspring.core.errors import InvalidInput
+from mainspring.core.facts import HookRan
+from mainspring.core.lru_cache import LruCache
+from mainspring.core.tool import Traits
+from mainspring.harness.permissions.call_analysis import analyze_call, location_after
+from mainspring.harness.permissions.engine import PermissionEngine
+from mainspring.harness.permissions.policy import PolicyRule
+from mainspring.harness.permissions.rule import forbids, parse_rule
+from mainspring.harness.permissions.tool_names import ALIASES
+from mainspring.runtime.export_sessions.transcript_files import TranscriptFiles
+from mainspring.runtime.session.toolbox import SetupRequest
+from mainspring.runtime.settings.settings_file import Preferences
+from mainspring.wiring.model_question import AskModel
+from mainspring.wiring.pinned_policy import PinnedPolicy
+from mainspring.wiring.policy_loader import HookSettings
+
+_HOOK_RAN = str(HookRan.__struct_config__.tag)
+_TRUSTED_SCOPES: tuple[Scope, ...] = ("managed", "user")
+_PROJECT_SCOPES: tuple[Scope, ...] = ("project", "local")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionHookPorts:
+    """What hooks of one thread reach."""
+
+    settings: Settings
+    preferences: Preferences
+    ask_model: AskModel
+    side_events: list[KnownPayload]
+    """Gets what the models cost that hooks ask."""
+    transcripts: LruCache[str, TranscriptFiles]
+    """Of the sessions that ran before in this process: they know what is written."""
+    folder: Path
+    """Where transcripts are."""
+    warn: Callable[[str], None]
+
+
+async def attach_hooks(
+    stack: AsyncExitStack,
+    pinned_policy: PinnedPolicy,
+    setup: SetupRequest,
+    authorizer: PermissionEngine,
+    ports: SessionHookPorts,
+) -> None:
+    """Have the gates ask the session's hooks, and keep a transcript for them to read, for as long
+    as the stack is open."""
+    ran = await _recorded_hook_runs(setup, pinned_policy)
+    transcript = _open_transcript(setup, ports)
+    runner = _hook_runner(pinned_policy, setup, authorizer, ports, ran, transcript)
+    if runner.has_hooks and setup.subagent is None:
+        await stack.enter_async_context(transcript.keep_updated())
+    authorizer.hooks = await stack.enter_async_context(runner)
+    for warning in runner.warnings:
+        ports.warn(warning)
+
+
+def is_permitted(config: HookConfig, preferences: Preferences) -> bool:
+    """Whether the operator's settings let the hooks of this file run."""
+    plugin = None if config.folder is None else config.folder.plugin
+    if config.scope == "managed":
+        return True
+    if preferences.is_without_hooks or plugin in preferences.disabled_plugins:
+        return False
+    if preferences.managed_hooks_only:
+        return plugin is not None and plugin in preferences.managed_plugins
+    return plugin is not None or "hooks" not in preferences.plugins_only
+
+
+async def _recorded_hook_runs(
+    setup: SetupRequest, pinned_policy: PinnedPolicy
+) -> set[tuple[str, str]]:
+    """Event and handler of the hooks that have run in this session, if one of them is to run
+    only once."""
+    if not any(b'"once":true' in bytes(hook) for hook in pinned_policy.hooks):
+        return set()
+    events = await setup.log.read(setup.writer.session_id, types=[_HOOK_RAN])
+    payloads = [event.payload for event in events]
+    return {
+        (payload.hook_event, payload.handler)
+        for payload in payloads
+        if isinstance(payload, HookRan) and payload.outcome == "ok"
+    }
+
+
+def read_hooks(said: Iterable[HookSettings]) -> tuple[tuple[msgspec.Raw, ...], tuple[str, ...]]:
+    """As the log keeps them, and what is odd about them.
+
+    Raises:
+        InvalidInput: those of a settings file cannot be understood.
+    """
+    configs: list[HookConfig] = []
+    warnings: list[str] = []
+    for item in said:
+        if item.scope != "session":
+            try:
+                configs.append(_parse_config(item, item.scope))
+            except InvalidInput as error:
+                if item.folder is None and item.subagent is None:
+                    raise
+                # a part that somebody else has written does not stop the rest
+                warnings.append(f"{error}; none of its hooks run")
+    kept = tuple(msgspec.Raw(msgspec.json.encode(config)) for config in configs)
+    warnings += [warning for config in configs for warning in config.warnings]
+    return kept, tuple(warnings)
+
+
+def _parse_config(said: HookSettings, scope: Scope) -> HookConfig:
+    config = parse_hooks({"hooks": said.hooks}, scope=scope, source=said.source)
+    if said.subagent is not None:
+        config = for_subagent(config, said.subagent)
+    return msgspec.structs.replace(config, folder=said.folder)
+
+
+def _open_transcript(setup: SetupRequest, ports: SessionHookPorts) -> TranscriptFiles:
+    session_id = setup.writer.session_id
+    if (known := ports.transcripts.get(session_id)) is not None:
+        return known
+    made = TranscriptFiles(
+        setup.log,
+        ports.folder,
+        session_id=session_id,
+        main_thread=setup.writer.thread_id,
+        warn=ports.warn,
+    )
+    ports.transcripts.put(session_id, made)
+    return made
+
+
+def _hook_runner(
+    pinned_policy: PinnedPolicy,
+    setup: SetupRequest,
+    authorizer: PermissionEngine,
+    ports: SessionHookPorts,
+    ran: Collection[tuple[str, str]],
+    transcript: TranscriptFiles,
+) -> HookRunner:
+    """Runs those that come from a trusted place; enter it before it is asked anything."""
+    agent = setup.subagent
+
+    def told() -> Mapping[str, object]:
+        about = {
+            "session_id": setup.writer.session_id,
+            "transcript_path": transcript.path(setup.writer.thread_id),
+            "cwd": pinned_policy.policy.workspace,
+            "permission_mode": authorizer.mode,
+        }
+        if agent is None:
+            return about
+        thread_id = setup.thread.id
+        return {
+            **about,
+            "agent_id": thread_id,
+            "agent_type": agent,
+            "agent_transcript_path": transcript.path(thread_id),
+        }
+
+    async def prepare() -> None:
+        await transcript.update(setup.writer.staged)
+
+    def matches_rule(text: str, tool: str, given: Mapping[str, object]) -> bool:
+        place = location_after(authorizer.thread.session_state.commands, authorizer.location())
+        judged = analyze_call(tool, given, Traits(), place)
+        roots = pinned_policy.policy.roots(PolicyRule(text=text, behavior="ask"))
+        return forbids(parse_rule(text), judged, roots, "ask")
+
+    async def answer(prompt: str, _model: str | None) -> str:
+        said, facts = await ports.ask_model(
+            "Answer with the JSON that is asked for, and nothing else.", prompt
+        )
+        ports.side_events.extend(facts)
+        return said
+
+    configs = [msgspec.json.decode(hook, type=HookConfig) for hook in pinned_policy.hooks]
+    permitted = [config for config in configs if is_permitted(config, ports.preferences)]
+    for config in configs:
+        if config.hooks and config not in permitted:
+            ports.warn(f"{config.source}: its hooks do not run: the settings do not allow them")
+    env = ports.preferences.hook_env
+    return HookRunner(
+        [config for config in permitted if config.subagent in (None, agent)],
+        HookSession(
+            told=told,
+            matches_rule=matches_rule,
+            prepare=prepare,
+            ran_before=ran,
+            active_skills=lambda: [skill.name for skill in authorizer.thread.session_state.skills],
+            warn=ports.warn,
+        ),
+        HandlerPorts(
+            hook_environment=HookEnvironment(
+                project=Path(pinned_policy.policy.workspace),
+                environment={**ports.settings.environment, **env},
+                also_passed=frozenset(env),
+                scripts=Scripts(
+                    roots=pinned_policy.hook_roots or (pinned_policy.policy.workspace,),
+                    files=pinned_policy.hook_files,
+                ),
+            ),
+            ask_model=answer,
+        ),
+        hook_policy=HookPolicy(
+            trusted=frozenset(
+                (*_TRUSTED_SCOPES, *_PROJECT_SCOPES)
+                if pinned_policy.is_trusted
+                else _TRUSTED_SCOPES
+            ),
+            fail_open=bool(pinned_policy.policy.hooks_fail_open),
+            aliases=ALIASES,
+        ),
+    )

@@ -1,0 +1,221 @@
+"""Sessions that move between a server and this machine: where bundles and workspaces are, and the
+client of the server that a session is pulled from."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+import aiohttp
+import msgspec
+from anyio import to_thread
+from msgspec import Struct
+
+from mainspring.config import FOLDER, Settings, is_postgres
+from mainspring.core import clock, ids
+from mainspring.core.clock import to_micros
+from mainspring.core.errors import InvalidInput, NetworkRefused, NotFound, TooLarge
+from mainspring.log.records import Put, RecordRow, Records, Remove, Replace
+from mainspring.log.session_log import SessionLog
+from mainspring.runtime.move_sessions.session_handover import receive
+from mainspring.service.sessions.session_transfer import SessionExport, SessionImport
+from mainspring.service.sessions.sessions import Sessions
+from mainspring.wiring.sandbox_environment import SERVED_STATE_FOLDER
+
+API_KEY_VARIABLE = "MAINSPRING_API_KEY"
+_TRANSFER_KIND = "session_transfer"
+TRANSFER_PREFIX = "tran"
+_MAX_BYTES = 8 << 30
+_CHUNK = 1 << 20
+_SECONDS = 3600.0
+_MAX_ERROR_CHARACTERS = 2000
+
+
+class Transfer(Struct, frozen=True, kw_only=True):
+    """A session that is on its way here; kept until it goes on here."""
+
+    transfer_id: str
+    url: str
+    workspace: str
+    is_placing: bool = False
+    """Whether the workspace, if it is there, is what this transfer brought."""
+
+
+class PullResult(Struct, frozen=True, kw_only=True):
+    id: str
+    workspace: str
+    left_out: tuple[str, ...] = ()
+    """Paths that have stayed where the session was."""
+
+
+def build_moving(settings: Settings, sessions: Sessions) -> SessionExport:
+    workspaces = Path(settings.workspaces).resolve()
+    return SessionExport(
+        sessions,
+        workspace=lambda session_id: workspaces / session_id,
+        unseen=FOLDER,
+        folder=workspaces / SERVED_STATE_FOLDER / "transfers",
+    )
+
+
+def build_receiving(settings: Settings, sessions: Sessions) -> SessionImport:
+    workspaces = Path(settings.workspaces).resolve()
+    return SessionImport(
+        sessions,
+        workspace=lambda session_id: workspaces / session_id,
+        hidden=FOLDER,
+        folder=workspaces / SERVED_STATE_FOLDER / "transfers",
+    )
+
+
+async def pull_session(
+    settings: Settings, log: SessionLog, *, url: str, session_id: str, into: Path
+) -> PullResult:
+    """Move a session here; done again after anything that cut it off, it goes on with that.
+
+    Raises:
+        InvalidInput: the address or folder will not do, or what has arrived is not what was sent.
+        NetworkRefused: the server cannot be reached, or refuses; it says why.
+    """
+    base, key = server_address(url), server_key(settings)
+    transfer = await _begin_transfer(log.store.records, session_id, base, into)
+    folder = transfers_folder(settings)
+    bundle = folder / f"{transfer.transfer_id}.tar"
+    try:
+        await to_thread.run_sync(lambda: folder.mkdir(mode=0o700, parents=True, exist_ok=True))
+        await _download(
+            f"{base}/v1/sessions/{quote(session_id, safe='')}/move", key, transfer, bundle
+        )
+        transfer = await _begin_placing(log.store.records, session_id, transfer)
+        workspace = Path(transfer.workspace)
+        left_out = await receive(
+            log,
+            bundle,
+            session_id=session_id,
+            transfer_id=transfer.transfer_id,
+            workspace=workspace,
+            hidden=(FOLDER,),
+        )
+        await _end_transfer(log.store.records, session_id)
+    finally:
+        await to_thread.run_sync(bundle.unlink, True)
+    return PullResult(id=session_id, workspace=str(workspace), left_out=left_out)
+
+
+def transfers_folder(settings: Settings) -> Path:
+    """Private: for bundles on their way."""
+    if is_postgres(settings.store):
+        return Path(settings.folder) / FOLDER / "transfers"
+    return Path(settings.store).parent / "transfers"
+
+
+def server_key(settings: Settings) -> str:
+    """Raises: InvalidInput: there is none."""
+    if key := settings.environment.get(API_KEY_VARIABLE):
+        return key
+    missing = InvalidInput(f"{API_KEY_VARIABLE} is not set: the server has to know who asks")
+    missing.add_note("`mainspring keys create` on the server makes a key")
+    raise missing
+
+
+def server_address(url: str) -> str:
+    """Raises: InvalidInput: a key would be sent in the clear."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if parts.scheme not in ("http", "https") or not host or parts.username or parts.query:
+        raise InvalidInput(f"{url} is not the address of a server, such as https://host")
+    if parts.scheme == "http" and not _is_loopback(host):
+        raise InvalidInput(f"{url}: use https://, or anybody on the way can read the key")
+    return url.rstrip("/")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+async def _begin_transfer(records: Records, session_id: str, url: str, into: Path) -> Transfer:
+    """The transfer that was begun before, or a new one, kept before the server is asked."""
+    try:
+        record = await records.get(_TRANSFER_KIND, session_id)
+    except NotFound:
+        now, known = to_micros(clock.now()), None
+        record = RecordRow(
+            tenant="", kind=_TRANSFER_KIND, id=session_id, created=now, updated=now, body=b""
+        )
+    else:
+        known = msgspec.json.decode(record.body, type=Transfer)
+    if known is not None and known.url != url:
+        raise InvalidInput(f"session {session_id} is being moved here from {known.url} already")
+    if known is not None and known.is_placing:
+        return known
+    if await to_thread.run_sync(os.path.lexists, into):
+        raise InvalidInput(f"{into} is there already: name a new folder with --workspace")
+    transfer_id = ids.new_id(TRANSFER_PREFIX) if known is None else known.transfer_id
+    transfer = Transfer(transfer_id=transfer_id, url=url, workspace=str(into))
+    record = replace(record, body=msgspec.json.encode(transfer))
+    await records.write(Put(record_row=record) if known is None else Replace(record_row=record))
+    return transfer
+
+
+async def _begin_placing(records: Records, session_id: str, transfer: Transfer) -> Transfer:
+    """Raises: InvalidInput: somebody has made the folder meanwhile."""
+    if transfer.is_placing:
+        return transfer
+    if await to_thread.run_sync(os.path.lexists, transfer.workspace):
+        raise InvalidInput(f"{transfer.workspace} is there already: move it away, then try again")
+    placing = msgspec.structs.replace(transfer, is_placing=True)
+    record = await records.get(_TRANSFER_KIND, session_id)
+    await records.write(Replace(record_row=replace(record, body=msgspec.json.encode(placing))))
+    return placing
+
+
+async def _end_transfer(records: Records, session_id: str) -> None:
+    await records.write(Remove(record_row=await records.get(_TRANSFER_KIND, session_id)))
+
+
+async def _download(url: str, key: str, transfer: Transfer, file: Path) -> None:
+    """Raises: NetworkRefused, TooLarge."""
+    timeout = aiohttp.ClientTimeout(total=_SECONDS)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout, trust_env=True) as session,
+            session.post(
+                url,
+                json={"transfer": transfer.transfer_id},
+                headers={"x-api-key": key},
+                allow_redirects=False,
+            ) as response,
+        ):
+            if response.status != 200:
+                raise NetworkRefused(
+                    f"the server answered {response.status}: {await error_message(response)}"
+                )
+            await _save(response, file)
+    except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        raise NetworkRefused(f"{url}: no answer ({type(error).__name__}: {error})") from error
+
+
+async def error_message(response: aiohttp.ClientResponse) -> str:
+    content = await response.content.read(_MAX_ERROR_CHARACTERS)
+    try:
+        return str(msgspec.json.decode(content)["error"]["message"])
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return content.decode(errors="replace")[:200]
+
+
+async def _save(response: aiohttp.ClientResponse, file: Path) -> None:
+    await to_thread.run_sync(file.unlink, True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    size = 0
+    with os.fdopen(os.open(file, flags, 0o600), "wb") as out:
+        async for piece in response.content.iter_chunked(_CHUNK):
+            size += len(piece)
+            if size > _MAX_BYTES:
+                raise TooLarge("the session is too large to be moved")
+            await to_thread.run_sync(out.write, piece)

@@ -1,0 +1,78 @@
+"""The vault of this user, opened with the key that the settings name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from mainspring.config import Settings
+from mainspring.core import clock
+
+if TYPE_CHECKING:
+    from mainspring.capabilities.network.placeholders import Credential
+    from mainspring.capabilities.vault.vault_file import Vault
+
+
+def has_vault(settings: Settings) -> bool:
+    return Path(settings.vault).is_file()
+
+
+def open_vault(settings: Settings) -> Vault:
+    """For keeping secrets: a key is made on first use.
+
+    Raises:
+        InvalidInput: there is no key, or it is none.
+    """
+    return _open_vault(settings, create=not has_vault(settings))
+
+
+def known_secrets(settings: Settings) -> Mapping[str, str]:
+    """What must never be seen: the keys of providers and of the vault, and all that it has.
+
+    Raises:
+        InvalidInput: there is a vault that does not open. Without it nobody would know what to
+            take out of the log.
+    """
+    keys = {name: settings.secrets[name] for name in settings.keys}
+    if settings.vault_key is not None:
+        keys["MAINSPRING_VAULT_KEY"] = settings.vault_key
+    if settings.admin_key is not None:
+        keys["MAINSPRING_ADMIN_KEY"] = settings.admin_key
+    if not has_vault(settings):
+        return keys
+    kept = _open_vault(settings, create=False).secrets()
+    return {**keys, **{secret.name: secret.value for secret in kept}}
+
+
+def vault_credentials(settings: Settings) -> tuple[Credential, ...]:
+    """What programs in a sandbox may use without seeing it."""
+    if not has_vault(settings):
+        return ()
+    made = import_module("mainspring.capabilities.network.placeholders").Credential
+    return tuple(
+        made(name=secret.name, value=secret.value, hosts=secret.hosts)
+        for secret in _open_vault(settings, create=False).secrets()
+        if secret.hosts
+    )
+
+
+def vault_key(settings: Settings, *, create: bool) -> bytes:
+    """
+    Raises:
+        InvalidInput: there is no key, or it is none.
+    """
+    keys = import_module("mainspring.capabilities.vault.vault_key")
+    if settings.vault_key is not None:
+        return cast("bytes", keys.decoded(settings.vault_key, source="MAINSPRING_VAULT_KEY"))
+    if settings.vault_in_keyring:
+        return cast("bytes", keys.from_keyring(create=create))
+    return cast("bytes", keys.from_file(Path(settings.vault).with_suffix(".key"), create=create))
+
+
+def _open_vault(settings: Settings, *, create: bool) -> Vault:
+    # by name: without a vault no command has to wait for the cryptography to be imported
+    sealed = import_module("mainspring.capabilities.vault.vault_file")
+    key = vault_key(settings, create=create)
+    return cast("Vault", sealed.Vault(Path(settings.vault), key, clock=clock.now))

@@ -1,0 +1,227 @@
+"""Assemble a worker of the service, and run its periodic maintenance tasks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import anyio
+
+from mainspring.core.errors import MainspringError, StoreFull, StoreUnavailable
+from mainspring.log.task_groups import run_in_background
+from mainspring.service.approvals import reconciliation as approval_keeping
+from mainspring.service.jobs.daily_cleanup import delete_expired_data
+from mainspring.service.jobs.worker import Worker, WorkerSettings
+from mainspring.service.resources.environments import CloudConfig
+from mainspring.service.schedules.deployment_store import FIRE_TASK
+from mainspring.service.sessions.session_record import SessionRecord
+from mainspring.service.sessions.workspace_expiry import RETENTION, WorkspaceExpiry
+from mainspring.service.telemetry.instrumentation import MeteredDispatcher
+from mainspring.service.telemetry.telemetry_setup import Telemetry
+from mainspring.service.webhooks.webhook_deliveries import DELIVER
+from mainspring.wiring.git_clone import GitCloner
+from mainspring.wiring.sandbox_environment import served_states
+from mainspring.wiring.sandbox_pool import SandboxPool
+from mainspring.wiring.service_assembly import file_content, offer_to_client_worker
+from mainspring.wiring.service_parts import Service
+from mainspring.wiring.session_runs import RunServices, SessionRuns
+from mainspring.wiring.session_skills import SessionSkills
+from mainspring.wiring.workspace_cleanup import (
+    CLEAR_TASK,
+    ExpiredWorkspaceSweeper,
+    WorkspaceCleaner,
+)
+from mainspring.wiring.workspace_setup import Mounts, output_source
+
+_LOG = logging.getLogger("mainspring.worker")
+_FREQUENT_SECONDS = 30.0
+_DAILY_SECONDS = 24 * 3600.0
+
+PeriodicTask = Callable[[], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerConfig:
+    """What the operator says about this worker."""
+
+    worker_settings: WorkerSettings = field(default_factory=WorkerSettings)
+    model: str | None = None
+    """Whatever agents say."""
+    keep_audit: timedelta | None = None
+    keep_workspaces: timedelta | None = RETENTION
+    """Of sessions that nobody uses; `None`: for ever."""
+
+
+@asynccontextmanager
+async def open_worker(
+    service: Service, watching: Telemetry, config: WorkerConfig, *, beat: Callable[[], None]
+) -> AsyncGenerator[Worker, None]:
+    """A worker that is ready to work; what has to be looked after is, until the block ends.
+    `beat` is called as long as it is alive."""
+    ground = service.infrastructure
+    async with SandboxPool(ground.settings) as sandbox_pool:
+        await sandbox_pool.end_outdated(served_states(ground.settings))
+        runs = SessionRuns(
+            ground.settings,
+            ground.store,
+            ground.models,
+            sandbox_pool,
+            RunServices(
+                halts=service.access.halts,
+                ledger=service.access.ledger,
+                credentials=service.secrets.usable,
+                seal=ground.seal,
+                mounts=Mounts(
+                    file_content=file_content(service.resources.files),
+                    git_cloner=GitCloner(networks=ground.networks),
+                ),
+                skills=SessionSkills(Path(ground.settings.workspaces), service.resources.skills),
+                deltas=ground.deltas,
+                run_observers=watching.run_observers,
+                was_removed=partial(_was_removed, service),
+                before_idle=partial(_before_idle, service),
+                after_run=partial(_after_run, service),
+            ),
+            model=config.model,
+        )
+        worker = Worker(
+            MeteredDispatcher(ground.dispatcher, watching.metrics),
+            ground.log,
+            runs.run,
+            worker_settings=config.worker_settings,
+            beat=beat,
+        )
+        worker.on_parked(partial(_after_parking, service))
+        worker.register(FIRE_TASK, service.schedules.deployment_runner.fire)
+        worker.register(DELIVER, service.webhooks.deliveries.deliver)
+        worker.register(approval_keeping.TASK, service.sessions.approvals.attend)
+        clearing = WorkspaceCleaner(ground.settings, ground.store.records, sandbox_pool)
+        worker.register(CLEAR_TASK, clearing.clear)
+        keep_audit = config.keep_audit
+        async with run_in_background(
+            partial(_repeat, _frequent_tasks(service), _FREQUENT_SECONDS),
+            partial(
+                _repeat,
+                [
+                    lambda: delete_expired_data(ground.store.records, keep_audit=keep_audit),
+                    *_expiry_tasks(service, config.keep_workspaces, clearing),
+                ],
+                _DAILY_SECONDS,
+            ),
+        ):
+            yield worker
+
+
+def _expiry_tasks(
+    service: Service, keep: timedelta | None, workspace_cleaner: WorkspaceCleaner
+) -> Sequence[PeriodicTask]:
+    if keep is None:
+        return ()
+    ground = service.infrastructure
+    expiry = WorkspaceExpiry(
+        ground.store.records,
+        service.sessions.sessions.digests,
+        keep=keep,
+        notify=service.webhooks.outbox.notify,
+    )
+    return (ExpiredWorkspaceSweeper(ground.settings, ground.log, expiry, workspace_cleaner).sweep,)
+
+
+async def _was_removed(service: Service, tenant: str, session_id: str) -> bool:
+    expiry = WorkspaceExpiry(
+        service.infrastructure.store.records, service.sessions.sessions.digests
+    )
+    known = await expiry.record(tenant, session_id)
+    return known is not None and known.removed_at is not None
+
+
+async def _before_idle(service: Service, tenant: str, session: SessionRecord) -> None:
+    """A client that sees the session idle finds the approvals that it waits for and the files that
+    it has handed over."""
+    await _run_each(
+        session,
+        lambda: service.sessions.approvals.keeper.catch_up(tenant, session.id),
+        lambda: _collect_outputs(
+            service, tenant, session, stopped_by=frozenset({"user.interrupt"})
+        ),
+    )
+
+
+async def _after_run(service: Service, tenant: str, session: SessionRecord) -> None:
+    await _run_each(
+        session,
+        lambda: service.webhooks.news.catch_up(tenant, session.id),
+        lambda: service.sessions.approvals.keeper.catch_up(tenant, session.id),
+        lambda: _collect_outputs(service, tenant, session),
+        lambda: offer_to_client_worker(service.sessions, tenant, session),
+    )
+
+
+async def _collect_outputs(
+    service: Service,
+    tenant: str,
+    session: SessionRecord,
+    *,
+    stopped_by: frozenset[str] | None = None,
+) -> None:
+    """`stopped_by`: the types of events that a client stops it with; `None`: any."""
+
+    async def is_stopped() -> bool:
+        return bool(
+            await service.infrastructure.store.pending(session.id, types=stopped_by, limit=1)
+        )
+
+    if isinstance(session.environment, CloudConfig):
+        source = output_source(Path(service.infrastructure.settings.workspaces) / session.id)
+        await service.sessions.outputs.collect(tenant, session.id, source, is_stopped=is_stopped)
+
+
+async def _run_each(session: SessionRecord, *duties: PeriodicTask) -> None:
+    """Each for itself: what is wrong with a webhook is no fault of the run's."""
+    for duty in duties:
+        try:
+            await duty()
+        except (StoreUnavailable, StoreFull):
+            raise  # the next run does it
+        except Exception:  # noqa: BLE001 (what was done in the run counts, whatever this is)
+            _LOG.exception("session %s: not all could be told what its run has done", session.id)
+
+
+async def _after_parking(service: Service, tenant: str, session_id: str) -> None:
+    await _after_run(
+        service, tenant, await service.sessions.sessions.repository.get(tenant, session_id)
+    )
+
+
+def _frequent_tasks(service: Service) -> Sequence[PeriodicTask]:
+    """What finds again what was lost, and forgets what is over."""
+    return (
+        service.schedules.deployment_runner.sweep,
+        service.webhooks.deliveries.sweep,
+        service.schedules.trigger_intake.sweep,
+        service.resources.files.remove_expired,
+        service.access.repeated.remove_expired,
+        service.sessions.work.delete_expired,
+        service.sessions.approvals.keeper.sweep,
+    )
+
+
+async def _repeat(periodic_tasks: Sequence[PeriodicTask], seconds: float) -> None:
+    while True:
+        for chore in periodic_tasks:
+            try:
+                await chore()
+            except MainspringError as error:
+                _LOG.warning("%s: %s; it is tried again", _task_name(chore), error)
+            except Exception:  # noqa: BLE001 (what is wrong with one must not end the worker)
+                _LOG.exception("%s failed; it is tried again", _task_name(chore))
+        await anyio.sleep(seconds)
+
+
+def _task_name(periodic_task: PeriodicTask) -> str:
+    return getattr(periodic_task, "__qualname__", "a chore")
