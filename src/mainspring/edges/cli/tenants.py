@@ -135,29 +135,29 @@ EverythingOption: TypeAlias = Annotated[
 
 
 def halt(
-    agent_option: AgentOption = None,
+    agent: AgentOption = None,
     tenant: TenantOnly = None,
     everything_option: EverythingOption = False,
     reason: Annotated[str, typer.Option(help="Why; people will ask.")] = "",
     json_option: JsonOption = False,
 ) -> Action:
     """Stop an agent, a tenant or everything; without any of these, show what is stopped."""
-    if not (agent_option or tenant or everything_option):
+    if not (agent or tenant or everything_option):
         return partial(halts_acts.ls, json=json_option)
-    scope = _scope(agent_option, tenant, everything=everything_option)
+    scope = _scope(agent, tenant, everything=everything_option)
     return partial(halts_acts.halt, scope=scope, reason=reason, json=json_option)
 
 
 def resume(
-    agent_option: AgentOption = None,
+    agent: AgentOption = None,
     tenant: TenantOnly = None,
     everything_option: EverythingOption = False,
     json_option: JsonOption = False,
 ) -> Action:
     """Let what was stopped go on, named as it was when it was stopped."""
-    if not (agent_option or tenant or everything_option):
+    if not (agent or tenant or everything_option):
         raise typer.BadParameter("what? --agent, --tenant or --all")
-    scope = _scope(agent_option, tenant, everything=everything_option)
+    scope = _scope(agent, tenant, everything=everything_option)
     return partial(halts_acts.resume, scope=scope, json=json_option)
 
 
