@@ -146,7 +146,7 @@ async def test_what_an_earlier_call_of_the_turn_does_is_there_when_a_later_one_i
 
 async def test_gates_see_whole_paths_and_the_log_keeps_what_was_asked(tmp_path: Path):
     authorizer = Watchful()
-    tool = replace(echo(), judged=whole_path)
+    tool = replace(echo(), normalize_input=whole_path)
     async with stage(
         tmp_path, Scripted(calls("echo", x="a"), says("ok")), tool, authorizer=authorizer
     ) as play:

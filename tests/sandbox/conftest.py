@@ -40,7 +40,7 @@ async def sandbox(site: SandboxSpec, bubblewrap: Bubblewrap) -> AsyncIterator[Ke
 
 
 def limited(site: SandboxSpec, limits: SandboxLimits) -> SandboxSpec:
-    return replace(site, limits=limits)
+    return replace(site, sandbox_limits=limits)
 
 
 async def sh(sandbox: KeeperSandbox, script: str, *, wall_seconds: float = 20.0) -> ExecResult:

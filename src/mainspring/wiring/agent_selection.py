@@ -99,7 +99,9 @@ def open_agent(
         *found.findings_by_source["instructions"],
         *_missing_style(scopes, loaded.preferences.output_style),
     )
-    return replace(found, agent=agent, found={**found.findings_by_source, "instructions": odd})
+    return replace(
+        found, agent=agent, findings_by_source={**found.findings_by_source, "instructions": odd}
+    )
 
 
 def _missing_style(scopes: Scopes, name: str | None) -> tuple[Finding, ...]:

@@ -98,7 +98,7 @@ def validate(settings: Settings, folder: str | None = None) -> FolderReport:
             IgnoredItem(f"{with_hook.name}: hooks", _UNTRUSTED_MESSAGE) for with_hook in with_hooks
         ]
     called = parts[_SETTINGS_POSITION - 1]
-    parts[_SETTINGS_POSITION - 1] = replace(called, ignored=(*called.ignored_item, *idle))
+    parts[_SETTINGS_POSITION - 1] = replace(called, ignored_item=(*called.ignored_item, *idle))
     parts[_SETTINGS_POSITION:_SETTINGS_POSITION] = said.parts
     if found.agent_manifest.manifest_schedule is not None and project is not None:
         parts = [_check_schedule(part, project) if part.name == PLANNED else part for part in parts]
@@ -130,7 +130,9 @@ def _check_schedule(part_report: PartReport, project_files: ProjectFiles) -> Par
     if why is None:
         return part_report
     return replace(
-        part_report, honoured=(), ignored=(IgnoredItem("schedule", why), *part_report.ignored_item)
+        part_report,
+        supported=(),
+        ignored_item=(IgnoredItem("schedule", why), *part_report.ignored_item),
     )
 
 

@@ -113,7 +113,7 @@ async def with_repositories(paths: SessionPaths, home: Path) -> SessionPaths:
     trees = [*above[:1], *(workspace / tree for tree in found.trees)]
     folders = [workspace / folder for folder in found.folders if not folder.endswith(".git")]
     named = await paths_named_by_git(workspace, trees, folders, home) if trees or folders else ()
-    return replace(paths, repositories=found, watched=named)
+    return replace(paths, git_repositories=found, watched=named)
 
 
 async def paths_named_by_git(

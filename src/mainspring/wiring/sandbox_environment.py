@@ -265,7 +265,7 @@ def worktree_paths(
         hidden=(),
         protected=(),
         watched=(),
-        repositories=None,
+        git_repositories=None,
         beside=(*paths.beside, repository),
         distrusted=(*paths.distrusted, paths.workspace),
     )

@@ -98,7 +98,9 @@ class _SessionShared:
     def moved(self, workspace: Path) -> _SessionShared:
         """For work in a copy of the workspace: the same rules hold there."""
         policy = relocate_policy(self.policy, workspace.as_posix())
-        return replace(self, adopted=msgspec.structs.replace(self.pinned_policy, policy=policy))
+        return replace(
+            self, pinned_policy=msgspec.structs.replace(self.pinned_policy, policy=policy)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -254,7 +254,7 @@ class HandlerCall:
         """For a handler that this plugin or skill brings."""
         around = replace(self.handler_ports.hook_environment, folder=folder)
         return (
-            replace(self, ports=replace(self.handler_ports, surroundings=around))
+            replace(self, handler_ports=replace(self.handler_ports, hook_environment=around))
             if folder
             else self
         )

@@ -120,7 +120,7 @@ class HookRunner:
         self._hook_session = hook_session
         self._copies = FolderCopies()
         around = replace(handler_ports.hook_environment, copies=self._copies)
-        self._ports = replace(handler_ports, surroundings=around)
+        self._ports = replace(handler_ports, hook_environment=around)
         self._policy = hook_policy or HookPolicy()
         self._spent = set(hook_session.ran_before)
         self._background = BackgroundHooks(hook_session.wake)
@@ -278,7 +278,7 @@ class HookRunner:
             case HookResult() as hook_result:
                 for what in hook_result.ignored:
                     self._hook_session.warn(f"hook {handler_result.label}: {what}")
-                return replace(hook_result, ran=(fact,))
+                return replace(hook_result, hook_runs=(fact,))
 
 
 def _default_seconds(handler: Handler) -> float:

@@ -169,7 +169,7 @@ def combine(event: HookEventName, results: Sequence[HookResult]) -> HookResult:
         ),
         updated_output=_first_set([hook_result.updated_output for hook_result in results]),
         retry=any(hook_result.retry for hook_result in results),
-        ran=tuple(fact for hook_result in results for fact in hook_result.hook_runs),
+        hook_runs=tuple(fact for hook_result in results for fact in hook_result.hook_runs),
     )
 
 

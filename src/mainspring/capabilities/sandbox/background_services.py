@@ -23,7 +23,9 @@ class SandboxServices:
     def __init__(
         self, spec: SandboxSpec, backend: Backend, *, sandbox_limits: SandboxLimits | None = None
     ) -> None:
-        self._site = replace(spec, limits=sandbox_limits or spec.sandbox_limits, network=False)
+        self._site = replace(
+            spec, sandbox_limits=sandbox_limits or spec.sandbox_limits, network=False
+        )
         self._backend = backend
         self._folder = spec.state / "services"
 

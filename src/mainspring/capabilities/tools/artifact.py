@@ -59,7 +59,9 @@ def artifact(workspace: Workspace, keep: StoreFile, *, max_bytes: int = 50_000_0
         lines = [f"{item.name} ({item.media_type}, {item.size} bytes)" for item in published]
         return ToolResult((TextBlock("\n".join(["Published:", *lines])),), facts=tuple(published))
 
-    return filtered(replace(artifact, judged=partial(_with_absolute_paths, workspace)), _refusal)
+    return filtered(
+        replace(artifact, normalize_input=partial(_with_absolute_paths, workspace)), _refusal
+    )
 
 
 def _with_absolute_paths(workspace: Workspace, given: Mapping[str, object]) -> Mapping[str, object]:

@@ -108,7 +108,7 @@ def glob_tool(files: SessionFiles) -> Tool:
         return files.unreachable(str(call.input.get("path", ".")))
 
     judged = partial(files.judged, field="path")
-    return replace(glob, invalid=invalid, objection=objection, judged=judged)
+    return replace(glob, invalid=invalid, objection=objection, normalize_input=judged)
 
 
 def glob_error(glob: object) -> str | None:

@@ -99,7 +99,7 @@ def grep_tool(files: SessionFiles, ripgrep: str | None) -> Tool:
         return files.unreachable(str(call.input.get("path", ".")))
 
     judged = partial(files.judged, field="path")
-    return replace(grep, invalid=invalid, objection=objection, judged=judged)
+    return replace(grep, invalid=invalid, objection=objection, normalize_input=judged)
 
 
 def _input_error(given: Mapping[str, object]) -> str | None:

@@ -137,7 +137,9 @@ def read_tool(files: SessionFiles) -> Tool:
     async def objection(call: Call) -> str | None:
         return files.unreachable(str(call.input["file_path"]))
 
-    return replace(read, objection=objection, judged=partial(files.judged, field="file_path"))
+    return replace(
+        read, objection=objection, normalize_input=partial(files.judged, field="file_path")
+    )
 
 
 def _content_result(path: str, content: bytes, view_range: list[int] | None) -> ToolResult:

@@ -96,7 +96,7 @@ async def rewind(
                 return 1
             if plan.restore_point is not None and plan.file_change:
                 done = await restore(log, plan.rewind_history, plan.restore_point)
-                plan, undo = replace(plan, changed=done.file_change), done.left
+                plan, undo = replace(plan, file_change=done.file_change), done.left
             if plan.forks:
                 fork = (
                     await log.fork(

@@ -222,7 +222,7 @@ class _Reader:
             candidate = replace(
                 known.instruction_candidate, imports=document.instruction_candidate.imports
             )
-            self.own[document.real] = replace(known, candidate=candidate)
+            self.own[document.real] = replace(known, instruction_candidate=candidate)
 
     def _open(
         self,
@@ -272,7 +272,7 @@ class _Reader:
         if terms.note is not None:
             self.tell(InstructionIssue(file=file, line=line, what=terms.note, is_note=True))
         text = f"Read {file} before you work on this: {terms.offer}" if terms.offer else head.body
-        return replace(document, text=text.strip(), terms=terms)
+        return replace(document, text=text.strip(), rule_conditions=terms)
 
     def _add_scoped(self, document: _Document) -> None:
         first, imported = len(self.sections), set(self.imported)
@@ -359,9 +359,13 @@ class _Reader:
     ) -> _Document | None:
         if document.instruction_candidate.imports == "references":
             # Whoever refers to it, it is the project's.
-            candidate = replace(document.instruction_candidate, kind="plain", scope="project")
+            candidate = replace(
+                document.instruction_candidate, instruction_kind="plain", scope="project"
+            )
         else:
-            candidate = replace(document.instruction_candidate, kind="plain", imports="mentions")
+            candidate = replace(
+                document.instruction_candidate, instruction_kind="plain", imports="mentions"
+            )
         refusals: list[str] = []
         for path in paths:
             found = self._open(path, candidate, refusals.append)

@@ -203,7 +203,9 @@ class _PluginReader:
             what = f"name must be small letters, digits, - and .: it is called {name}"
             self.findings.append(manifest.finding("warning", what, "name"))
         texts = {key: value for key in _TEXTS if isinstance(value := fields.get(key), str)}
-        self.plugin = replace(self.plugin, kind=plugin_kind, manifest=fields, name=name, **texts)
+        self.plugin = replace(
+            self.plugin, plugin_kind=plugin_kind, manifest=fields, name=name, **texts
+        )
 
     def check_keys(self, manifest: JsonFile) -> None:
         for key, value in manifest.fields.items():

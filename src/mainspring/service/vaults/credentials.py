@@ -219,7 +219,7 @@ class Credentials:
         due = None if until is None else to_micros(until)
         claimed = dataclasses.replace(unsealed_credential.record_row, due=due)
         [record] = await self._records.write(Replace(record_row=claimed))
-        return dataclasses.replace(unsealed_credential, record=record)
+        return dataclasses.replace(unsealed_credential, record_row=record)
 
     def _seal_secrets(self, tenant: str, credential_id: str, secrets: Secrets) -> bytes:
         return self._seal.seal(msgspec.json.encode(secrets), _context(tenant, credential_id))

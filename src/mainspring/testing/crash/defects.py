@@ -69,7 +69,7 @@ class _Tearing(_Broken):
             if not is_last:
                 head = head._replace(hash=append.rows[index + 1].prev)
             folded = append.folded_item[index : index + 1]
-            step = replace(append, rows=[row], expected=expected, head=head, folded=folded)
+            step = replace(append, rows=[row], expected=expected, head=head, folded_item=folded)
             await self.store.append(step)
             expected = head
 
