@@ -22,7 +22,7 @@ async def start_hook(play: Stage) -> None:
 
 
 class Withholding(AllowAll):
-    async def tell(self, thread: Thread, hook_event: HookEvent) -> HookResult:
+    async def run_hooks(self, thread: Thread, hook_event: HookEvent) -> HookResult:
         if "secret" in str(hook_event.fields.get("prompt")):
             return HookResult(blocked=True, reason="a secret", context=("No secrets here.",))
         return EMPTY_HOOK_RESULT

@@ -37,7 +37,7 @@ class Watchful(AllowAll):
         self.seen.append(call)
         return self.decision
 
-    async def tell(self, thread: Thread, hook_event: HookEvent) -> HookResult:
+    async def run_hooks(self, thread: Thread, hook_event: HookEvent) -> HookResult:
         self.occasions.append(hook_event)
         return self.hook_results.get(hook_event.event, EMPTY_HOOK_RESULT)
 
@@ -347,7 +347,7 @@ async def test_whatever_a_tool_raises_is_a_value_that_the_model_reads(tmp_path: 
 
 async def test_a_message_that_a_hook_blocks_never_reaches_the_model(tmp_path: Path):
     class Guard(Watchful):
-        async def tell(self, thread: Thread, hook_event: HookEvent) -> HookResult:
+        async def run_hooks(self, thread: Thread, hook_event: HookEvent) -> HookResult:
             if hook_event.fields.get("prompt") == "my password is hunter2":
                 return HookResult(blocked=True, reason="it holds a secret")
             return EMPTY_HOOK_RESULT

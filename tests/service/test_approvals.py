@@ -169,7 +169,7 @@ async def test_an_expiry_that_a_worker_died_over_is_done_once_by_the_next(
 
 
 class _Dying(NoNotifications):
-    async def telling(self, *notices: Notification) -> list[RecordChange]:
+    async def prepare_changes(self, *notices: Notification) -> list[RecordChange]:
         raise Crash
 
 

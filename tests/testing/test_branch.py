@@ -32,7 +32,7 @@ class Hooked(AllowAll):
     async def authorize(self, call: Call, tool: object, traits: object) -> Decision:
         return Decision(decision="allow", gate="hook", updated_input={"x": "changed"})
 
-    async def tell(self, thread: Thread, hook_event: HookEvent) -> HookResult:
+    async def run_hooks(self, thread: Thread, hook_event: HookEvent) -> HookResult:
         match hook_event.event, hook_event.fields.get("prompt"):
             case "UserPromptSubmit", "a secret":
                 return HookResult(blocked=True)

@@ -41,7 +41,7 @@ class Hooked(AllowAll):
         allow = Decision(decision="allow", gate="default")
         return self.decisions.pop(0) if self.decisions else allow
 
-    async def tell(self, thread: Thread, hook_event: HookEvent) -> HookResult:
+    async def run_hooks(self, thread: Thread, hook_event: HookEvent) -> HookResult:
         left = self.hook_results.get(hook_event.event)
         return left.pop(0) if left else EMPTY_HOOK_RESULT
 

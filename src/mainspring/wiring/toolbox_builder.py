@@ -283,7 +283,7 @@ class ToolboxBuilder:
                     sandbox_session = thread_workspace.sandbox.for_thread(setup.thread.id)
                     thread_workspace = replace(
                         thread_workspace,
-                        sandbox_session=await stack.enter_async_context(sandbox_session),
+                        sandbox=await stack.enter_async_context(sandbox_session),
                     )
                 yield await stack.enter_async_context(
                     self._toolbox(setup, session_shared, thread_workspace)

@@ -255,7 +255,7 @@ class _ProxyConnection:
                     request, partial(_inner_request, tunnel.request)
                 )
                 stays = await self._pass_on(
-                    http_connection, request, replace(tunnel, options=options)
+                    http_connection, request, replace(tunnel, request=options)
                 )
             except HttpError as error:
                 await _send_refusal(http_connection, error)
