@@ -100,7 +100,7 @@ def validate(settings: Settings, folder: str | None = None) -> FolderReport:
     called = parts[_SETTINGS_POSITION - 1]
     parts[_SETTINGS_POSITION - 1] = replace(called, ignored_item=(*called.ignored_item, *idle))
     parts[_SETTINGS_POSITION:_SETTINGS_POSITION] = said.parts
-    if found.agent_manifest.manifest_schedule is not None and project is not None:
+    if found.agent_manifest.schedule is not None and project is not None:
         parts = [_check_schedule(part, project) if part.name == PLANNED else part for part in parts]
     return FolderReport(parts=tuple(part for part in parts if not part.is_empty))
 

@@ -150,9 +150,9 @@ def _detail_rows(found: AgentFolder, sources: tuple[str, ...]) -> Iterator[tuple
     commands = [f"/{skill.name}" for skill in agent.skills if skill.kind == "command"]
     yield "skills", _shorten_names(skills)
     yield "commands", _shorten_names(commands)
-    if (schedule := found.agent_manifest.manifest_schedule) is not None:
+    if (schedule := found.agent_manifest.schedule) is not None:
         yield "schedule", f"{schedule.cron} {schedule.timezone} (in `mainspring serve`)"
-    if (outcome := found.agent_manifest.manifest_outcome) is not None:
+    if (outcome := found.agent_manifest.outcome) is not None:
         yield "outcome", f"{outcome.description} (not honoured yet)"
 
 

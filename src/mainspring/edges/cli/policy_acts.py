@@ -282,7 +282,7 @@ async def trust(settings: Settings, *, folder: str | None) -> int:
     loaded = load_policy(place, home=home)
     own = [held for held in loaded.policy.rules if held.scope in ("project", "local")]
     hooks = [hook for hook in loaded.hooks if hook.scope in ("project", "local")]
-    schedule = manifest.read_manifest(place / manifest.FILE).manifest_schedule
+    schedule = manifest.read_manifest(place / manifest.FILE).schedule
     when = f", schedule {schedule.cron} {schedule.timezone} for `serve`" if schedule else ""
     unscheduled = unscheduled_reason(project) if schedule else None
     when = "" if unscheduled else when

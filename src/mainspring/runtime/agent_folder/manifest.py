@@ -36,7 +36,11 @@ _MAX_BYTES = 100_000
 """To read a megabyte of YAML takes many seconds, and nobody has written as much."""
 _EFFORTS: tuple[str, ...] = get_args(Effort)
 _CRON_FIELDS = 5
-_FIELDS = {"agents": "crew", "subagents": "crew", "coordinator": "is_coordinator"}
+_FIELDS = {
+    "agents": "subagent_rules",
+    "subagents": "subagent_rules",
+    "coordinator": "is_coordinator",
+}
 """Keys that are called otherwise here."""
 _FOREIGN_KEYS = ("spec_version", "schema_version", "apiVersion", "kind")
 """Keys that mark an `agent.yaml` of another tool; ours has no version."""
@@ -88,10 +92,10 @@ class AgentManifest:
     permissions: Permissions | None = None
     environment: dict[str, object] | None = None
     """As the `sandbox` of a settings file."""
-    supervisor: SubagentRules = field(default_factory=SubagentRules)
+    subagent_rules: SubagentRules = field(default_factory=SubagentRules)
     is_coordinator: bool = False
-    manifest_schedule: ManifestSchedule | None = None
-    manifest_outcome: ManifestOutcome | None = None
+    schedule: ManifestSchedule | None = None
+    outcome: ManifestOutcome | None = None
     findings: tuple[Finding, ...] = ()
     lines: Mapping[str, int] = field(default_factory=dict[str, int])
     """Where its keys stand."""

@@ -293,15 +293,11 @@ def _service_only(said: manifest.AgentManifest) -> PartReport:
     """What holds in the service only, and what waits for a version that does it."""
     honoured: tuple[str, ...] = ()
     waiting: tuple[IgnoredItem, ...] = ()
-    if said.manifest_schedule is not None:
+    if said.schedule is not None:
         where = "runs in `mainspring serve` from here, once this folder is trusted"
-        honoured = (
-            f"schedule {said.manifest_schedule.cron} {said.manifest_schedule.timezone}: {where}",
-        )
-    if said.manifest_outcome is not None:
-        waiting = (
-            IgnoredItem(f"outcome {_cut(said.manifest_outcome.description)}", _NOT_YET_SUPPORTED),
-        )
+        honoured = (f"schedule {said.schedule.cron} {said.schedule.timezone}: {where}",)
+    if said.outcome is not None:
+        waiting = (IgnoredItem(f"outcome {_cut(said.outcome.description)}", _NOT_YET_SUPPORTED),)
     return PartReport(name=PLANNED, supported=honoured, ignored_item=waiting)
 
 
