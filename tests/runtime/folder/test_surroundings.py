@@ -134,7 +134,7 @@ async def test_a_nested_file_cannot_bring_in_what_is_hidden_from_the_session(pro
     (project / ".env").write_text("secret")
     (project / "app/CLAUDE.md").write_text("x @../.env")
     hidden = DiskInstructionFiles(is_hidden=lambda path: path.name == ".env")
-    found = await around(project, files=hidden).for_path("app/b.txt")
+    found = await around(project, instruction_files=hidden).for_path("app/b.txt")
     assert [item.source for item in found] == ["app/AGENTS.md", "app/CLAUDE.md"]
 
 
