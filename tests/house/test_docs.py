@@ -32,7 +32,10 @@ from mainspring.wiring.sandbox_environment import SandboxEnvironment
 from mainspring.wiring.service_assembly import open_service
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [
+    *(ROOT / name for name in ("README.md", "AGENTS.md", "CONTRIBUTING.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 
 
 def rows() -> dict[str, str]:
