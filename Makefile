@@ -15,7 +15,7 @@ WHEELS := .venv/wheels-$(shell cat requirements/runtime.txt requirements/pipx.tx
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help setup wheels demo check check-format check-lint check-types check-imports check-limits check-deps \
+.PHONY: help setup wheels demo demo-picture check check-format check-lint check-types check-imports check-limits check-deps \
         test test-slow bench errors-page format lock clean
 
 help: ## list the targets
@@ -49,6 +49,9 @@ wheels: $(WHEELS) ## fetch the wheels that the tests of an installation install 
 
 demo: $(READY) ## see Mainspring work, from nothing, in one command
 	@$(PY) demo/demo.py
+
+demo-picture: $(READY) ## draw docs/images/demo.svg, the terminal while the demo runs
+	@$(PY) tools/demo_picture.py
 
 check: check-format check-lint check-types check-imports check-limits check-deps ## format, lint, types, import direction, sizes, unused dependencies
 

@@ -1,34 +1,74 @@
 """The size and naming limits that no linter has; silent when all of them hold."""
 
+import ast
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 FOLDERS = ("src", "tests", "tools", "bench", "demo")
+SOURCE = "src"
 CORE = Path("src/mainspring/core")
 MAX_LINES = 400
 MAX_CORE_LINES = 3000  # the closed vocabulary of events is half of it
 BANNED_NAMES = {"base", "common", "helper", "helpers", "manager", "managers", "util", "utils"}
 BANNED_ENDINGS = ("_helpers", "_manager", "_utils")
 
+# Metaphors make code a private language: nobody searches for them. The word to use instead; a
+# technical term of the field (harness, hook, lease, inbox, keeper, vault, worker) is no metaphor.
+METAPHORS = {
+    "crew": "subagents",
+    "desk": "context",
+    "drawer": "repository",
+    "ear": "subscription",
+    "ensemble": "thread tree",
+    "gatehouse": "access",
+    "house": "service",
+    "kit": "toolbox",
+    "lookout": "protected paths",
+    "offstage": "offline services",
+    "outfit": "set-up",
+    "outfitter": "builder",
+    "premises": "dependencies",
+    "purse": "budget",
+    "seat": "thread spec",
+    "shelf": "catalog",
+    "surroundings": "dependencies",
+    "teller": "renderer",
+    "veil": "redactor",
+    "wicket": "route policy",
+    "wish": "options",
+    "workshop": "assembly",
+}
+# As a verb, `stage` is the usual word for preparing a commit; as a thing, it is theatre.
+METAPHORICAL_THINGS = {"stage": "runner"}
+# A bare participle does not say of what. As one word among others it is fine: `NotFound`.
+BARE_PARTICIPLES = {
+    *("asked", "found", "given", "heard", "kept", "known", "made", "meant"),
+    *("said", "seen", "shown", "taken", "told", "wanted"),
+}
+
 
 def main(root: Path) -> int:
-    found = list(violations(root))
-    for violation in found:
+    breaches = list(violations(root))
+    for violation in breaches:
         print(violation)
-    return 1 if found else 0
+    return 1 if breaches else 0
 
 
 def violations(root: Path) -> Iterator[str]:
     core_lines = 0
     for path in sources(root):
         place = path.relative_to(root)
-        lines = len(path.read_text(encoding="utf-8").splitlines())
+        text = path.read_text(encoding="utf-8")
+        lines = len(text.splitlines())
         if lines > MAX_LINES:
             yield f"{place}: {lines} lines, at most {MAX_LINES}: one idea a file"
         for name in (*place.parts[:-1], place.stem):
             if is_banned(name):
                 yield f"{place}: no module is called {name!r}: name the noun it is about"
+        if place.parts[0] == SOURCE:
+            yield from unclear_names(place, text)
         if place.is_relative_to(CORE):
             core_lines += lines
     if core_lines > MAX_CORE_LINES:
@@ -43,6 +83,38 @@ def sources(root: Path) -> Iterator[Path]:
 def is_banned(name: str) -> bool:
     bare = name.strip("_")
     return bare in BANNED_NAMES or bare.endswith(BANNED_ENDINGS)
+
+
+def unclear_names(place: Path, text: str) -> Iterator[str]:
+    """The modules, public classes and public functions whose names say nothing to a stranger."""
+    for name in (*place.parts[1:-1], place.stem):
+        if fault := fault_of(name, is_thing=True):
+            yield f"{place}: the module {name!r} is {fault}"
+    for node in definitions(ast.parse(text)):
+        if fault := fault_of(node.name, is_thing=isinstance(node, ast.ClassDef)):
+            yield f"{place}:{node.lineno}: the name {node.name!r} is {fault}"
+
+
+def definitions(
+    node: ast.Module | ast.ClassDef,
+) -> Iterator[ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
+    for inner in node.body:
+        if not isinstance(inner, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if not inner.name.startswith("_"):
+            yield inner
+        if isinstance(inner, ast.ClassDef):
+            yield from definitions(inner)
+
+
+def fault_of(name: str, *, is_thing: bool) -> str | None:
+    if name.lower() in BARE_PARTICIPLES:
+        return "a bare participle: name the value (a noun) or the effect (a verb)"
+    metaphors = METAPHORS | (METAPHORICAL_THINGS if is_thing else {})
+    for word in re.findall(r"[A-Z]*[a-z0-9]+|[A-Z]+", name):
+        if instead := metaphors.get(word.lower()):
+            return f"a metaphor: the field says {instead!r}"
+    return None
 
 
 if __name__ == "__main__":

@@ -162,6 +162,37 @@ def test_a_file_too_long_or_badly_named_fails_the_limits(
     assert rejects(run("python", "tools/limits.py"), place, what)
 
 
+@pytest.mark.parametrize(
+    ("place", "code", "what"),
+    [
+        ("log/desk.py", "x = 1", "module 'desk'"),
+        ("shelf/row.py", "x = 1", "module 'shelf'"),
+        ("log/seeded.py", "class CrewMember: ...", "'CrewMember'"),
+        ("log/seeded.py", "class Stage: ...", "'Stage'"),
+        ("log/seeded.py", "def open_purse(): ...", "'open_purse'"),
+        ("log/seeded.py", "class A:\n    async def told(self): ...", "'told'"),
+        ("log/seeded.py", "class Wanted: ...", "'Wanted'"),
+    ],
+)
+def test_a_metaphor_or_a_bare_participle_as_a_name_fails_the_limits(
+    run: Run, seed: Seed, place: str, code: str, what: str
+):
+    seed(f"src/mainspring/{place}", f"{code}\n")
+    assert rejects(run("python", "tools/limits.py"), place, what)
+
+
+def test_a_technical_term_a_private_name_and_a_participle_with_its_noun_pass_the_limits(
+    run: Run, seed: Seed
+):
+    names = ("stage", "SessionNotFound", "_told", "known_values", "Keeper", "is_found")
+    code = "".join(
+        f"class {name}: ...\n" if name[0].isupper() else f"def {name}(): ...\n" for name in names
+    )
+    seed("src/mainspring/log/seeded.py", code)
+    result = run("python", "tools/limits.py")
+    assert result.returncode == 0, result.stdout
+
+
 def test_a_core_too_large_in_all_fails_the_limits(run: Run, seed: Seed):
     for part in range(9):
         seed(f"src/mainspring/core/part{part}.py", "x = 1\n" * 350)
