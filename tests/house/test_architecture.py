@@ -1,4 +1,4 @@
-"""What the pages for contributors say about the code is true: layers, limits."""
+"""What the pages for contributors say about the code is true: paths, layers, limits."""
 
 import re
 import runpy
@@ -6,7 +6,12 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src/mainspring"
+PAGES = ("docs/architecture.md", "AGENTS.md", "README.md", "CONTRIBUTING.md")
+FOLDERS = {"src", "tests", "tools", "bench", "demo", "docs", "examples", "requirements"}
 SETTINGS: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 LIMITS = runpy.run_path(str(ROOT / "tools/limits.py"))
 
@@ -23,6 +28,20 @@ def layers() -> list[str]:
 def layer_names() -> list[str]:
     names = [name.strip() for layer in layers() for name in layer.split("|")]
     return [name for name in names if not name.startswith(("(", "__"))]
+
+
+def named_paths(text: str) -> set[str]:
+    """Paths in backticks that begin with a folder of the repository or with a layer."""
+    first = FOLDERS | set(layer_names())
+    paths = re.findall(r"`([\w.-]+(?:/[\w.-]+)*/?)`", text)
+    return {path for path in paths if "/" in path and path.split("/")[0] in first}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_path_that_a_page_names_exists(page: str):
+    paths = named_paths(read(page))
+    missing = [p for p in paths if not (ROOT / p).exists() and not (SOURCE / p).exists()]
+    assert sorted(missing) == [], f"these files have moved: correct {page}"
 
 
 def test_the_layers_are_those_of_the_import_contract():
