@@ -98,11 +98,13 @@ def unclear_names(place: Path, text: str) -> Iterator[str]:
 def definitions(
     node: ast.Module | ast.ClassDef,
 ) -> Iterator[ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Public classes and functions, and the public methods of the former."""
     for inner in node.body:
         if not isinstance(inner, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             continue
-        if not inner.name.startswith("_"):
-            yield inner
+        if inner.name.startswith("_"):
+            continue
+        yield inner
         if isinstance(inner, ast.ClassDef):
             yield from definitions(inner)
 

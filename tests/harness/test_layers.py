@@ -146,7 +146,7 @@ def turn(tale: Tale, draw: st.DrawFn) -> None:
 
 def auto(sheet: CompactionInput) -> list[ContextCompacted]:
     overlays: list[ContextCompacted] = []
-    for part in removable_ranges(0, sheet.upto, sheet.kept):
+    for part in removable_ranges(0, sheet.upto, sheet.kept_rounds):
         first, last = sheet.span(part)
         summary = None if overlays else f"{DIGEST_HEADING}a summary"
         overlays.append(

@@ -95,7 +95,7 @@ class _Input(Struct, frozen=True):
 def edit_tool(files: SessionFiles) -> Tool:
     async def plan(call: Call) -> PlannedChange:
         wanted = msgspec.convert(dict(call.input), _Input)
-        found = await files.found(wanted.file_path)
+        found = await files.read_if_present(wanted.file_path)
         if found is None:
             raise FileMissing(f"{wanted.file_path}: there is no such file; write makes new ones")
         source = decode_text(found.content)
@@ -114,7 +114,7 @@ def edit_tool(files: SessionFiles) -> Tool:
     async def probe(call: Call) -> ToolResult | None:
         wanted = msgspec.convert(dict(call.input), _Input)
         try:
-            found = await files.found(wanted.file_path)
+            found = await files.read_if_present(wanted.file_path)
         except ToolEnvironmentError:
             return None
         source = None if found is None else decode_text(found.content)

@@ -108,7 +108,7 @@ class SessionFiles:
         self._note(call, path, found.version)
         return found
 
-    async def found(self, path: str) -> FileState | None:
+    async def read_if_present(self, path: str) -> FileState | None:
         try:
             return await self.workspace.read(path, max_bytes=MAX_FILE_BYTES)
         except FileMissing:

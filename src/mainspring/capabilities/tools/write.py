@@ -29,7 +29,7 @@ class _Input(Struct, frozen=True):
 def write_tool(files: SessionFiles) -> Tool:
     async def plan(call: Call) -> PlannedChange:
         wanted = msgspec.convert(dict(call.input), _Input)
-        found = await files.found(wanted.file_path)
+        found = await files.read_if_present(wanted.file_path)
         if found is not None:
             files.check_read(call, wanted.file_path, found)
         there = None if found is None else decode_text(found.content)
@@ -44,7 +44,7 @@ def write_tool(files: SessionFiles) -> Tool:
     async def probe(call: Call) -> ToolResult | None:
         wanted = msgspec.convert(dict(call.input), _Input)
         try:
-            found = await files.found(wanted.file_path)
+            found = await files.read_if_present(wanted.file_path)
         except ToolEnvironmentError:
             return None
         there = None if found is None else decode_text(found.content)

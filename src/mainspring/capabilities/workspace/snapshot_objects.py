@@ -110,7 +110,7 @@ class ObjectStore:
         for left in self._unfinished.iterdir():
             left.unlink()
 
-    def known(self) -> set[str]:
+    def digests(self) -> set[str]:
         """The hashes of all that is kept."""
         return {
             shelf.name + kept
@@ -151,7 +151,7 @@ class ObjectStore:
 
     def keep_only(self, names: set[str]) -> int:
         """Remove all others; how many went."""
-        gone = self.known() - names
+        gone = self.digests() - names
         for name in gone:
             self._place(name).unlink()
         return len(gone)

@@ -87,7 +87,7 @@ class SnapshotRestore:
             for path, item in target.items()
             if item.kind == "file" and current.get(path) != item
         }
-        if lost := needed - self._object_store.known():
+        if lost := needed - self._object_store.digests():
             raise ToolEnvironmentError(f"{len(lost)} files of the snapshot are not kept any more")
 
     def _remove(self, folder: int, name: str, path: bytes) -> None:

@@ -76,7 +76,7 @@ class WorkspaceScan:
         self._now_ns = now_ns
         self._scan_limits = scan_limits
         self._keep = keep
-        self._kept = keep.known() if keep is not None else set[str]()
+        self._kept = keep.digests() if keep is not None else set[str]()
         self._bytes = 0
         self.items: ManifestEntries = {}
         self.known: ScanCache = {}

@@ -289,9 +289,9 @@ class OpenApiRoutes:
 
     async def read(self, _api_call: ApiCall[Empty, Empty]) -> web.Response:
         if self._made is None:
-            self._made = await to_thread.run_sync(self.made)
+            self._made = await to_thread.run_sync(self.encode)
         return web.Response(body=self._made, content_type="application/json")
 
-    def made(self) -> bytes:
+    def encode(self) -> bytes:
         routes = (*self.others, *self.routes())
         return encode_document(document(routes, version=self.version))

@@ -135,7 +135,7 @@ class CompactionInput:
         return first_kept_message(self.transcript, rounds=self.rounds, max_bytes=self.recent_bytes)
 
     @cached_property
-    def kept(self) -> frozenset[int]:
+    def kept_rounds(self) -> frozenset[int]:
         return referenced_rounds(self.transcript, self.upto, max_bytes=self.recent_bytes // 2)
 
     @cached_property
@@ -192,7 +192,7 @@ def drop_finished_tasks(compaction_input: CompactionInput) -> list[ContextCompac
         text.replace(SNIPPED_NOTE, "").strip()
         for text in earlier_digests(compaction_input.transcript.messages[:1])
     ]
-    for stretch in removable_ranges(0, end, compaction_input.kept):
+    for stretch in removable_ranges(0, end, compaction_input.kept_rounds):
         summary = None if stretch.start else "\n\n".join([*told, SNIPPED_NOTE])
         overlays += _replacements(compaction_input, stretch, "snip", summary)
     return overlays
@@ -203,7 +203,7 @@ def drop_old_results(compaction_input: CompactionInput) -> list[ContextCompacted
     freed = 0
     ids: list[str] = []
     for index in range(compaction_input.upto):
-        if index in compaction_input.kept:
+        if index in compaction_input.kept_rounds:
             continue
         for part in compaction_input.transcript.messages[index].content:
             if isinstance(part, ToolResultBlock) and freed < compaction_input.excess_bytes:
@@ -218,7 +218,7 @@ def collapse_rounds(compaction_input: CompactionInput) -> list[ContextCompacted]
     """Layer 3: old rounds are told in a line each. The first message has nothing to collapse."""
     overlays: list[ContextCompacted] = []
     freed, wanted = 0, max(compaction_input.excess_bytes, compaction_input.transcript.bytes // 10)
-    for stretch in removable_ranges(1, compaction_input.upto, compaction_input.kept):
+    for stretch in removable_ranges(1, compaction_input.upto, compaction_input.kept_rounds):
         lines: list[str] = []
         end = stretch.start
         for start, stop in _rounds(compaction_input, stretch):

@@ -40,7 +40,7 @@ them, and write nothing that contradicts them."""
 
 def old_ranges(compaction_input: CompactionInput) -> list[range]:
     """What there is to summarize."""
-    return removable_ranges(0, compaction_input.upto, compaction_input.kept)
+    return removable_ranges(0, compaction_input.upto, compaction_input.kept_rounds)
 
 
 def old_bytes(compaction_input: CompactionInput) -> int:

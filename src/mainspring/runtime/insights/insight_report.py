@@ -214,7 +214,7 @@ class _InsightCollector:
         match event.payload:
             case events.UserMessage() as said:
                 if _is_person(event):
-                    self.rules.said(event, said)
+                    self.rules.add_message(event, said)
                 self.waste.text(event, "messages of people", _tokens(said.content))
             case events.AgentMessage(content=content):
                 self.waste.text(event, "replies", _tokens(content))

@@ -77,7 +77,7 @@ class TriggerIntake:
 
         Raises: Unauthenticated; InvalidInput, TooLarge: it is not what the templates need.
         """
-        tenant, trigger = await self._triggers.known(trigger_id, signed_request)
+        tenant, trigger = await self._triggers.authenticate(trigger_id, signed_request)
         body = _parse_body(signed_request.body)
         if isinstance(trigger.scheme, SlackSignature) and body.get("type") == "url_verification":
             return TriggerResult(

@@ -147,7 +147,9 @@ class Triggers:
         for kind in (DELIVERY_KIND, CONVERSATION_KIND):
             await delete_children(self.records, kind, tenant=tenant, parent=trigger_id)
 
-    async def known(self, trigger_id: str, signed_request: SignedRequest) -> tuple[str, Trigger]:
+    async def authenticate(
+        self, trigger_id: str, signed_request: SignedRequest
+    ) -> tuple[str, Trigger]:
         """The tenant and the trigger that a delivery is for, if its signature holds.
 
         Raises: Unauthenticated: it does not, or there is none, or it is disabled.

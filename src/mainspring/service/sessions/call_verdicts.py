@@ -51,7 +51,7 @@ class CallVerdict:
         return self.said is not None or self.has_run or self.is_closed or self.has_rested
 
     @property
-    def shown(self) -> events.Permission:
+    def visible_permission(self) -> events.Permission:
         """What the client is told: never that it may do what is not, or no longer, to be done."""
         if self.is_refused and (self.is_handed or not self.is_answered):
             return "deny"

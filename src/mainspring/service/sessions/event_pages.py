@@ -193,7 +193,7 @@ class EventPages:
             size = _CHUNK if read else min(_CHUNK, room + 1)
             chunk = await self._chunk(wanted, place, size)
             fitting, is_over = _within_times(wanted, chunk)
-            showing = await self._wire.shown(wanted.event_view, fitting)
+            showing = await self._wire.render(wanted.event_view, fitting)
             for item in filter(wanted.names, showing.rendered_event):
                 if len(shown) == room:
                     return shown, place

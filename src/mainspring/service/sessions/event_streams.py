@@ -139,7 +139,7 @@ class EventStream:
         page = partial(log.read, self._event_view.session_id, after=self._after, limit=_PAGE)
         try:
             events = await retry_unavailable(page)
-            shown, held = await self._renderer.shown(self._event_view, events)
+            shown, held = await self._renderer.render(self._event_view, events)
         except SessionNotFound:
             return [self._deleted()]
         if held is not None:  # what a gate says about it will wake us

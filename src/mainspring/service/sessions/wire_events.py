@@ -177,7 +177,7 @@ class EventRenderer:
 
     log: SessionLog
 
-    async def shown(self, event_view: EventView, found: Sequence[Event]) -> RenderedEvents:
+    async def render(self, event_view: EventView, found: Sequence[Event]) -> RenderedEvents:
         """Those that the view is of, in order. What is only for inside is left out."""
         wanted = [event for event in found if event_view.wants(event)]
         known = await read_verdicts(self.log, event_view.session_id, wanted)
@@ -243,7 +243,7 @@ def wire_event(
         fields.setdefault("session_thread_id", event.thread_id)
     if isinstance(event.payload, CALLS):
         fields |= _permission_fields(
-            call_verdict.shown if call_verdict else event.payload.evaluated_permission
+            call_verdict.visible_permission if call_verdict else event.payload.evaluated_permission
         )
         if call_verdict is not None and call_verdict.input is not None:
             fields["input"] = dict(call_verdict.input)

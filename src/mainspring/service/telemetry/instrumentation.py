@@ -51,7 +51,7 @@ class RunMetrics:
         self._tools = frozenset(tools)
         self._waiting: dict[str, datetime] = {}
 
-    def heard(self, run_subject: RunSubject, event: Event) -> None:
+    def on_event(self, run_subject: RunSubject, event: Event) -> None:
         metrics, thread = self._metrics, event.thread_id
         match event.payload:
             case StatusRunning():

@@ -72,7 +72,7 @@ class OtelTraces:
         self._resource = resource
         self._scope = InstrumentationScope(_SCOPE)
 
-    def heard(self, run_subject: RunSubject, event: Event) -> None:
+    def on_event(self, run_subject: RunSubject, event: Event) -> None:
         pass
 
     def finished(self, run_subject: RunSubject, trace_span: TraceSpan) -> None:
@@ -122,7 +122,7 @@ class OtelMetrics:
             explicit_bucket_boundaries_advisory=_SECONDS,
         )
 
-    def heard(self, run_subject: RunSubject, event: Event) -> None:
+    def on_event(self, run_subject: RunSubject, event: Event) -> None:
         pass
 
     def finished(self, run_subject: RunSubject, trace_span: TraceSpan) -> None:

@@ -47,7 +47,7 @@ class ReadableLog(Protocol):
 
 
 class RunListener(Protocol):
-    def heard(self, run_subject: RunSubject, event: Event) -> None: ...
+    def on_event(self, run_subject: RunSubject, event: Event) -> None: ...
 
     def finished(self, run_subject: RunSubject, trace_span: TraceSpan) -> None: ...
 
@@ -71,7 +71,7 @@ class RunObserver:
     def _tell(self, event: Event) -> None:
         spans = self.fold.apply(event)
         for listener in self._run_listeners:
-            listener.heard(self.run_subject, event)
+            listener.on_event(self.run_subject, event)
             for span in spans:
                 listener.finished(self.run_subject, span)
 

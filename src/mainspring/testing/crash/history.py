@@ -187,7 +187,7 @@ class History:
             case wire.Delete():
                 story.is_deleted = True
 
-    def promise(self, story: Story, *events: wire.Seen) -> None:
+    def promise(self, story: Story, *events: wire.SeenEvent) -> None:
         """Somebody has these events of a session's log, inherited or its own: they must stay."""
         for event in events:
             owner = story

@@ -166,7 +166,7 @@ def _follow(scene: Scene, session_id: str, kill: Kill, *others: Child) -> list[V
                 what = f"a follower saw {line.seq} after {after}"
                 violations.append(_violation("follower", session_id, what))
             after = line.seq
-            scene.history.promise(story, wire.Seen(line.seq, line.id))
+            scene.history.promise(story, wire.SeenEvent(line.seq, line.id))
     scene.cursors[session_id] = after
     return violations
 

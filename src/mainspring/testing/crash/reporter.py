@@ -12,7 +12,16 @@ from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput, LogError, StoreFailed
 from mainspring.log.store import InboxItem
 from mainspring.log.writer import Writer
-from mainspring.testing.crash.wire import Acked, Doing, Failed, Line, Refused, Seen, Tried, encoded
+from mainspring.testing.crash.wire import (
+    Acked,
+    Doing,
+    Failed,
+    Line,
+    Refused,
+    SeenEvent,
+    Tried,
+    encoded,
+)
 
 T = TypeVar("T")
 
@@ -53,7 +62,7 @@ def _acked(operation: int, at: int, result: object) -> Acked:
             )
         case list():
             events = cast("list[Event]", result)
-            seen = tuple(Seen(event.seq, event.id) for event in events)
+            seen = tuple(SeenEvent(event.seq, event.id) for event in events)
             return Acked(operation=operation, at=at, seen=seen)
         case _:
             return Acked(operation=operation, at=at)

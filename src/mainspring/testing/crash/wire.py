@@ -68,7 +68,7 @@ class Sent(Struct, frozen=True):
     body: str
 
 
-class Seen(Struct, frozen=True):
+class SeenEvent(Struct, frozen=True):
     seq: int
     id: str
 
@@ -143,7 +143,7 @@ class Tried(Struct, frozen=True, kw_only=True, tag_field="line", tag="try"):
 class Acked(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="line", tag="ack"):
     operation: int
     at: int
-    seen: tuple[Seen, ...] = ()
+    seen: tuple[SeenEvent, ...] = ()
     """Events that it returned."""
     epoch: int = 0
     """Of a lease that it returned."""
