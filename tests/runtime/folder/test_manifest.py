@@ -71,7 +71,7 @@ def test_all_that_it_may_say_is_read(file: Path):
     assert found.permissions == Permissions(
         mode="plan", allow=("Bash(ls *)",), deny=("Read(.env)",)
     )
-    assert found.subagent_rules == SubagentRules(names=("explore", "reviewer"))
+    assert found.subagents == SubagentRules(names=("explore", "reviewer"))
     assert found.is_coordinator
     assert found.schedule == ManifestSchedule(
         cron="0 9 * * 1-5", timezone="Europe/Vienna", message="Look around."
@@ -107,7 +107,7 @@ def test_a_file_that_is_empty_or_not_there_says_nothing(file: Path):
 def test_how_many_subagents_there_may_be_can_be_said_instead_of_which(file: Path):
     text = "subagents: {names: [plan], max_depth: 1, max_parallel: 4}"
     supervisor = SubagentRules(names=("plan",), max_depth=1, max_parallel=4)
-    assert said(file, text).subagent_rules == supervisor
+    assert said(file, text).subagents == supervisor
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def root(tmp_path: Path) -> Path:
 
 def test_a_plugin_of_claude_codes_is_read_with_all_its_parts():
     plugin = read_plugin(PLUGINS / "deploy-tools", "user")
-    assert (plugin.name, plugin.version, plugin.plugin_kind) == ("deploy-tools", "2.1.0", "claude")
+    assert (plugin.name, plugin.version, plugin.kind) == ("deploy-tools", "2.1.0", "claude")
     assert names(plugin.skills) == ["rollback", "canary"]
     assert names(plugin.agents) == ["reviewer.md"]
     assert names(plugin.commands) == ["commands"]
@@ -53,7 +53,7 @@ def test_a_plugin_of_claude_codes_is_read_with_all_its_parts():
 
 def test_a_plugin_of_openhands_is_read():
     plugin = read_plugin(PLUGINS / "steward", "user")
-    assert (plugin.name, plugin.plugin_kind) == ("steward", "openhands")
+    assert (plugin.name, plugin.kind) == ("steward", "openhands")
     assert (names(plugin.skills), names(plugin.commands)) == (["triage"], ["commands"])
 
 
@@ -69,7 +69,7 @@ def test_a_portable_plugin_with_a_wider_manifest_beside_brings_both(root: Path):
     (root / "commands" / "go.md").write_text("Go.")
     manifest(root, ".claude-plugin/plugin.json", name="other", skills="./nowhere")
     plugin = portable(root)
-    assert (plugin.name, plugin.plugin_kind) == ("kit", "agent-plugins")
+    assert (plugin.name, plugin.kind) == ("kit", "agent-plugins")
     assert (names(plugin.skills), names(plugin.commands)) == (["one"], ["commands"])
 
 

@@ -21,7 +21,7 @@ def root(tmp_path: Path) -> Path:
 
 def test_an_agent_plugin_is_read_from_its_fixed_places():
     plugin = read_plugin(PLUGINS / "reports", "project")
-    assert (plugin.name, plugin.version, plugin.plugin_kind) == (
+    assert (plugin.name, plugin.version, plugin.kind) == (
         "acme.reports",
         "1.2.0",
         "agent-plugins",

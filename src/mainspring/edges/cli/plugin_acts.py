@@ -172,7 +172,7 @@ async def _plugin_view(plugin: Plugin, trust_pins: TrustPins) -> PluginView:
         name=plugin.name,
         version=plugin.version,
         description=plugin.description,
-        kind=plugin.plugin_kind,
+        kind=plugin.kind,
         scope=plugin.scope,
         place=plugin.shown,
         standing=standing,

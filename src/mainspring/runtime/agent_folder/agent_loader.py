@@ -137,8 +137,8 @@ def inspect_agent(
         limits=said.limits,
         rules=said.rules,
         subagents=subagents,
-        max_depth=min(said.subagent_rules.max_depth, MAX_SUBAGENT_DEPTH),
-        max_at_once=min(said.subagent_rules.max_parallel, MAX_PARALLEL_SUBAGENTS),
+        max_depth=min(said.subagents.max_depth, MAX_SUBAGENT_DEPTH),
+        max_at_once=min(said.subagents.max_parallel, MAX_PARALLEL_SUBAGENTS),
         is_coordinator=said.is_coordinator,
         skills=skills.skills,
     )
@@ -166,7 +166,7 @@ def _subagents(
 ) -> tuple[tuple[Subagent, ...], tuple[Finding, ...]]:
     """Ours, with those of files in their place or beside them; only some, if the manifest says."""
     known = {file.name: file for file in (*BUILT_IN_SUBAGENTS, *files)}
-    wanted = said.subagent_rules.names
+    wanted = said.subagents.names
     if wanted is None:
         return tuple(known.values()), ()
     missing = [

@@ -36,12 +36,8 @@ _MAX_BYTES = 100_000
 """To read a megabyte of YAML takes many seconds, and nobody has written as much."""
 _EFFORTS: tuple[str, ...] = get_args(Effort)
 _CRON_FIELDS = 5
-_FIELDS = {
-    "agents": "subagent_rules",
-    "subagents": "subagent_rules",
-    "coordinator": "is_coordinator",
-}
-"""Keys that are called otherwise here."""
+_FIELDS = {"agents": "subagents", "coordinator": "is_coordinator"}
+"""Keys whose field has another name."""
 _FOREIGN_KEYS = ("spec_version", "schema_version", "apiVersion", "kind")
 """Keys that mark an `agent.yaml` of another tool; ours has no version."""
 
@@ -92,7 +88,7 @@ class AgentManifest:
     permissions: Permissions | None = None
     environment: dict[str, object] | None = None
     """As the `sandbox` of a settings file."""
-    subagent_rules: SubagentRules = field(default_factory=SubagentRules)
+    subagents: SubagentRules = field(default_factory=SubagentRules)
     is_coordinator: bool = False
     schedule: ManifestSchedule | None = None
     outcome: ManifestOutcome | None = None
@@ -174,7 +170,7 @@ def _text(file: Path) -> str:
 
 
 def _readers(yaml_reader: YamlReader) -> FieldReaders:
-    supervisor = _subagent_rules(yaml_reader)
+    subagents = _subagent_rules(yaml_reader)
     return {
         "name": yaml_reader.string,
         "description": yaml_reader.string,
@@ -186,8 +182,8 @@ def _readers(yaml_reader: YamlReader) -> FieldReaders:
         "limits": _limits(yaml_reader),
         "permissions": _permissions(yaml_reader),
         "environment": yaml_reader.mapping,
-        "subagents": supervisor,
-        "agents": supervisor,
+        "subagents": subagents,
+        "agents": subagents,
         "coordinator": yaml_reader.truth,
         "schedule": _schedule(yaml_reader),
         "outcome": _outcome(yaml_reader),

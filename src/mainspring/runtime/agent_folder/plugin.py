@@ -40,7 +40,7 @@ class Plugin:
     scope: Scope
     shown: str
     """How its folder is shown."""
-    plugin_kind: PluginKind = "claude"
+    kind: PluginKind = "claude"
     version: str | None = None
     description: str = ""
     homepage: str | None = None

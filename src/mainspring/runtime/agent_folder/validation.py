@@ -295,9 +295,13 @@ def _service_only(said: manifest.AgentManifest) -> PartReport:
     waiting: tuple[IgnoredItem, ...] = ()
     if said.schedule is not None:
         where = "runs in `mainspring serve` from here, once this folder is trusted"
-        honoured = (f"schedule {said.schedule.cron} {said.schedule.timezone}: {where}",)
+        honoured = (
+            f"schedule {said.schedule.cron} {said.schedule.timezone}: {where}",
+        )
     if said.outcome is not None:
-        waiting = (IgnoredItem(f"outcome {_cut(said.outcome.description)}", _NOT_YET_SUPPORTED),)
+        waiting = (
+            IgnoredItem(f"outcome {_cut(said.outcome.description)}", _NOT_YET_SUPPORTED),
+        )
     return PartReport(name=PLANNED, supported=honoured, ignored_item=waiting)
 
 
