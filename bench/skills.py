@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from report import Measure, median
 
 from mainspring.capabilities.providers.token_estimate import text_tokens
-from mainspring.runtime.agent_folder.scopes import Scopes
+from mainspring.runtime.definition_files.scopes import Scopes
 from mainspring.runtime.skills.catalogue import render_catalogue
 from mainspring.runtime.skills.skill_discovery import DiscoveredSkills, SkillFileCache, discover
 

@@ -18,7 +18,7 @@ from mainspring.config import read_settings
 from mainspring.core.content import TextBlock
 from mainspring.core.events import ModelRequestEnded, ThreadCreated, Usage
 from mainspring.core.model import Assistant, User
-from mainspring.runtime.subagents.subagent import BUILT_IN_SUBAGENTS
+from mainspring.runtime.subagent import BUILT_IN_SUBAGENTS
 from mainspring.wiring.run_options import RunOptions
 
 CALL_SECONDS = 0.3

@@ -13,10 +13,10 @@ from anthropic.types.beta import BetaManagedAgentsSession, BetaSkill
 from tests.api.served import Served, served
 
 from mainspring.edges.api.routes.skills import SkillRoutes
-from mainspring.runtime.skills.skill_upload import SkillLimits
+from mainspring.runtime.packages.upload import PackageLimits
 from mainspring.service.resources.skill_resources import Skills
 
-LIMITS = SkillLimits(max_bytes=100_000, max_files=20)
+LIMITS = PackageLimits(max_bytes=100_000, max_files=20)
 MANIFEST = b"---\nname: pdf-forms\ndescription: Fills in PDF forms.\n---\n# How\nCarefully.\n"
 FILES = [
     ("pdf-forms/SKILL.md", MANIFEST),

@@ -17,7 +17,7 @@ from mainspring.capabilities.providers.scripted import ScriptAnswer, Scripted, S
 from mainspring.core.model import Request
 from mainspring.harness.permissions.policy import Mode
 from mainspring.runtime.session.toolbox import SetupRequest, Toolbox
-from mainspring.runtime.subagents.subagent import GENERAL, Subagent
+from mainspring.runtime.subagent import GENERAL, Subagent
 
 READER = Subagent(
     name="reader",

@@ -14,8 +14,8 @@ from mainspring.core.model import ToolSpec
 from mainspring.log.sqlite import open_sqlite
 from mainspring.runtime.agent import prefix_of
 from mainspring.runtime.agent_folder.agent_loader import read_agent
-from mainspring.runtime.agent_folder.scopes import Scopes
-from mainspring.runtime.subagents.subagent import GENERAL
+from mainspring.runtime.definition_files.scopes import Scopes
+from mainspring.runtime.subagent import GENERAL
 from mainspring.service.access.principal import Principal
 from mainspring.service.resources.agents import Agents, CreateAgent
 from mainspring.service.resources.environments import CloudConfig

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from mainspring.capabilities.hooks.config import HookConfig, HookFolder
 from mainspring.runtime.agent import Agent
-from mainspring.runtime.agent_folder.scopes import PartLocation, Scopes
-from mainspring.runtime.settings.settings_file import Preferences
+from mainspring.runtime.definition_files.scopes import PartLocation, Scopes
+from mainspring.runtime.definition_files.settings_file import Preferences
 from mainspring.runtime.skills.skill import Skill
-from mainspring.runtime.subagents.subagent import BUILT_IN_SUBAGENTS, Subagent
+from mainspring.runtime.subagent import BUILT_IN_SUBAGENTS, Subagent
 from mainspring.wiring.agent_selection import apply_preferences
 from mainspring.wiring.policy_loader import load_policy
 from mainspring.wiring.session_hooks import is_permitted

@@ -13,7 +13,7 @@ from mainspring.harness.context.request_builder import PromptPrefix, sorted_spec
 from mainspring.harness.limits import Limits
 from mainspring.runtime.skills.catalogue import render_catalogue
 from mainspring.runtime.skills.skill import Skill
-from mainspring.runtime.subagents.subagent import Subagent
+from mainspring.runtime.subagent import Subagent
 
 
 @dataclass(frozen=True, kw_only=True)

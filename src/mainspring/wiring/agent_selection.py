@@ -20,23 +20,23 @@ from mainspring.harness.permissions.policy import Mode, Policy, is_hidden
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.agent_folder import folder_versions
 from mainspring.runtime.agent_folder.agent_loader import AgentFolder, read_agent
-from mainspring.runtime.agent_folder.finding import Finding
 from mainspring.runtime.agent_folder.output_styles import find_style, output_styles
 from mainspring.runtime.agent_folder.plugins import installed_plugins
-from mainspring.runtime.agent_folder.scopes import MANAGED, Scopes
+from mainspring.runtime.definition_files.finding import Finding
+from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
+from mainspring.runtime.definition_files.settings_file import Preferences
 from mainspring.runtime.session.session_summary import SessionSummary
-from mainspring.runtime.settings.settings_file import Preferences
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.skill_discovery import IsPinned, disabled_skills
-from mainspring.runtime.subagents.subagent import Subagent
+from mainspring.runtime.subagent import Subagent
 from mainspring.wiring.model_registry import default_model
 from mainspring.wiring.policy_loader import load_policy
 
 if TYPE_CHECKING:
-    from mainspring.runtime.skills import trust_pins
+    from mainspring.runtime.packages import trust_pins
 else:
     trust_pins = LazyModule(
-        "mainspring.runtime.skills.trust_pins"
+        "mainspring.runtime.packages.trust_pins"
     )  # looks into skills, where there are any
 
 

@@ -17,11 +17,8 @@ from mainspring.harness.permissions.policy import parse_mode
 from mainspring.harness.permissions.rule import parse_rule
 from mainspring.runtime.agent_folder import manifest
 from mainspring.runtime.agent_folder.agent_loader import inspect_agent
-from mainspring.runtime.agent_folder.finding import Finding, Level
-from mainspring.runtime.agent_folder.json_file import JsonFile, as_list, as_object, read_object
 from mainspring.runtime.agent_folder.mcp_file import read_mcp
 from mainspring.runtime.agent_folder.plugins import installed_plugins
-from mainspring.runtime.agent_folder.scopes import Scopes
 from mainspring.runtime.agent_folder.validation import (
     PLANNED,
     FolderReport,
@@ -29,6 +26,9 @@ from mainspring.runtime.agent_folder.validation import (
     PartReport,
     check_folder,
 )
+from mainspring.runtime.definition_files.finding import Finding, Level
+from mainspring.runtime.definition_files.json_file import JsonFile, as_list, as_object, read_object
+from mainspring.runtime.definition_files.scopes import Scopes
 from mainspring.wiring import name_checks
 from mainspring.wiring.agent_selection import disabled_plugins, pins_of, scopes_of
 from mainspring.wiring.policy_loader import STRICTEST_MODE, PermissionSettings, SettingsFile

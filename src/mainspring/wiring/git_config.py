@@ -16,7 +16,7 @@ from anyio import to_thread
 
 from mainspring.core.errors import InvalidInput, ToolEnvironmentError
 from mainspring.harness.permissions.protected_path_watcher import find_repositories
-from mainspring.runtime.agent_folder.atomic_file import read_bounded
+from mainspring.runtime.definition_files.atomic_file import read_bounded
 from mainspring.wiring.sandbox_environment import SessionPaths
 from mainspring.wiring.untrusted_git import config_entries
 

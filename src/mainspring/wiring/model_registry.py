@@ -27,7 +27,7 @@ from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Usage
 from mainspring.core.model import Model
 from mainspring.core.model_facts import FREE, ModelFacts, Price, cost_of
-from mainspring.runtime.agent_folder.atomic_file import read_bounded
+from mainspring.runtime.definition_files.atomic_file import read_bounded
 from mainspring.wiring.settings_commands import ANTHROPIC_KEY_VARIABLE, HelperKeyModel
 
 DEFAULT_MODEL = "default"

@@ -13,9 +13,9 @@ from mainspring.core.errors import InvalidInput
 from mainspring.core.lazy_module import LazyModule
 from mainspring.harness.permissions.tool_names import ALIASES
 from mainspring.runtime.agent_folder import manifest
-from mainspring.runtime.agent_folder.finding import Finding
 from mainspring.runtime.agent_folder.validation import IgnoredItem
-from mainspring.runtime.subagents.subagent import Subagent
+from mainspring.runtime.definition_files.finding import Finding
+from mainspring.runtime.subagent import Subagent
 from mainspring.wiring.builtin_tools import ALL_TOOLS, BUILTIN_TOOL_NAMES
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from mainspring.runtime.agent_folder.folder_instructions import (
     places_of,
     with_path_instructions,
 )
-from mainspring.runtime.agent_folder.scopes import MANAGED, Scopes
+from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 from mainspring.wiring.sandbox_environment import SessionPaths
 
 _FILE_TOOLS = frozenset(("read", "edit", "write"))

@@ -13,9 +13,9 @@ from mainspring.core.lazy_module import LazyModule
 from mainspring.harness.permissions.policy import Scope
 from mainspring.runtime.agent_folder.plugin import Plugin
 from mainspring.runtime.agent_folder.plugins import installed_plugins
+from mainspring.runtime.packages.folder_contents import read_contents
+from mainspring.runtime.packages.trust_pins import PINS_FILE, TrustPins
 from mainspring.runtime.skills.skill import Skill
-from mainspring.runtime.skills.skill_contents import read_contents
-from mainspring.runtime.skills.trust_pins import PINS_FILE, TrustPins
 from mainspring.wiring.policy_loader import HookSettings
 
 if TYPE_CHECKING:

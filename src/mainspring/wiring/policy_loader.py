@@ -27,9 +27,9 @@ from mainspring.harness.permissions.policy import (
 )
 from mainspring.harness.permissions.rule import parse_rule
 from mainspring.runtime.agent_folder import manifest
-from mainspring.runtime.agent_folder.atomic_file import read_bounded, write_atomic
-from mainspring.runtime.agent_folder.scopes import Scopes
-from mainspring.runtime.settings.settings_file import (
+from mainspring.runtime.definition_files.atomic_file import read_bounded, write_atomic
+from mainspring.runtime.definition_files.scopes import Scopes
+from mainspring.runtime.definition_files.settings_file import (
     PermissionSettings,
     Preferences,
     RawSettings,

@@ -19,11 +19,11 @@ from msgspec import Struct
 from mainspring.core.errors import InvalidInput
 from mainspring.core.lazy_module import LazyModule
 from mainspring.runtime.agent_folder import manifest
-from mainspring.runtime.agent_folder.atomic_file import read_bounded, write_atomic
-from mainspring.runtime.agent_folder.frontmatter_fields import Fields, read_frontmatter
-from mainspring.runtime.agent_folder.json_file import as_object
-from mainspring.runtime.agent_folder.scopes import PartWalk, Scopes, select_markdown
-from mainspring.runtime.settings.settings_file import SettingsFile
+from mainspring.runtime.definition_files.atomic_file import read_bounded, write_atomic
+from mainspring.runtime.definition_files.frontmatter_fields import Fields, read_frontmatter
+from mainspring.runtime.definition_files.json_file import as_object
+from mainspring.runtime.definition_files.scopes import PartWalk, Scopes, select_markdown
+from mainspring.runtime.definition_files.settings_file import SettingsFile
 
 if TYPE_CHECKING:
     from mainspring.capabilities.hooks import scripts

@@ -23,7 +23,7 @@ from mainspring.core.lazy_module import LazyModule
 from mainspring.core.openat import real_path
 from mainspring.harness.permissions.policy import Policy, is_hidden, is_unchangeable
 from mainspring.harness.permissions.protected_path_watcher import PROTECTED_PATHS, GitRepositories
-from mainspring.runtime.settings.settings_file import is_for_sandbox
+from mainspring.runtime.definition_files.settings_file import is_for_sandbox
 from mainspring.wiring.private_files import private_files
 
 if TYPE_CHECKING:

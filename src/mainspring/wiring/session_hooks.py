@@ -25,9 +25,9 @@ from mainspring.harness.permissions.engine import PermissionEngine
 from mainspring.harness.permissions.policy import PolicyRule
 from mainspring.harness.permissions.rule import forbids, parse_rule
 from mainspring.harness.permissions.tool_names import ALIASES
+from mainspring.runtime.definition_files.settings_file import Preferences
 from mainspring.runtime.export_sessions.transcript_files import TranscriptFiles
 from mainspring.runtime.session.toolbox import SetupRequest
-from mainspring.runtime.settings.settings_file import Preferences
 from mainspring.wiring.model_question import AskModel
 from mainspring.wiring.pinned_policy import PinnedPolicy
 from mainspring.wiring.policy_loader import HookSettings

@@ -15,10 +15,10 @@ from anyio import to_thread
 from msgspec.structs import replace
 
 from mainspring.core.errors import NotFound
-from mainspring.runtime.agent_folder.scopes import PartLocation
+from mainspring.runtime.definition_files.scopes import PartLocation
+from mainspring.runtime.packages.upload import LIMITS, MANIFEST, check_files, unpack_archive
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.skill_file import read_skill
-from mainspring.runtime.skills.skill_upload import LIMITS, MANIFEST, check_files, unpack_archive
 from mainspring.service.resources.agents import AgentSkill, CustomSkill
 from mainspring.service.resources.environments import SelfHostedConfig
 from mainspring.service.resources.skill_resources import Skills

@@ -21,7 +21,7 @@ from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput, ProviderFailed
 from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model import Delta, Model, Reply, Request
-from mainspring.runtime.settings.settings_file import StatusLine
+from mainspring.runtime.definition_files.settings_file import StatusLine
 from mainspring.wiring.policy_loader import LoadedPolicy, load_policy
 
 if TYPE_CHECKING:

@@ -32,6 +32,7 @@ from mainspring.harness.permissions.policy import Policy, relocate_policy, remov
 from mainspring.harness.permissions.tool_names import ALIASES
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.agent_folder.folder_instructions import PathInstructions
+from mainspring.runtime.definition_files.settings_file import Preferences
 from mainspring.runtime.session.toolbox import (
     SetupRequest,
     Toolbox,
@@ -39,9 +40,8 @@ from mainspring.runtime.session.toolbox import (
     Worktrees,
     toolbox_without_tools,
 )
-from mainspring.runtime.settings.settings_file import Preferences
-from mainspring.runtime.skills.path_skills import skills_for_path
-from mainspring.runtime.skills.skill_tool import reading_rules, skill_folders
+from mainspring.runtime.skills.catalogue import skills_for_path
+from mainspring.runtime.subagents.skill_tool import reading_rules, skill_folders
 from mainspring.wiring.builtin_tools import (
     built_in_tools,
     select_tools,

@@ -18,7 +18,7 @@ from anyio import to_thread
 
 from mainspring.capabilities.sandbox.confined_process import Confinement, run_confined
 from mainspring.core.errors import InvalidInput, ToolEnvironmentError
-from mainspring.runtime.agent_folder.atomic_file import read_bounded
+from mainspring.runtime.definition_files.atomic_file import read_bounded
 
 _MAX_ERROR_CHARACTERS = 500
 _IDENTITY = {

@@ -25,7 +25,7 @@ from mainspring.core.model import Request, ToolUse
 from mainspring.core.tool import Tool
 from mainspring.log.store import Store
 from mainspring.runtime.session.session import Runtime, Session
-from mainspring.runtime.subagents.subagent import BUILT_IN_SUBAGENTS
+from mainspring.runtime.subagent import BUILT_IN_SUBAGENTS
 
 CROWD = 20
 ALL, ASK_THE_CROWD = "Do all of it.", "Ask the crowd."

@@ -26,7 +26,7 @@ from mainspring.core.content import plain_text
 from mainspring.core.events import AgentToolResult, StatusIdle, ThreadMessageReceived
 from mainspring.core.model import Request
 from mainspring.harness.state.thread_tree import ThreadTree
-from mainspring.runtime.subagents.subagent import Subagent
+from mainspring.runtime.subagent import Subagent
 
 
 async def test_a_subagent_works_on_a_thread_of_its_own_and_its_last_words_are_the_result(

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainspring.runtime.agent_folder.scopes import PartLocation, Scopes
-from mainspring.runtime.subagents.subagent_files import (
+from mainspring.runtime.agent_folder.subagent_files import (
     SubagentDiscovery,
     discover_subagents,
     read_subagent,
 )
+from mainspring.runtime.definition_files.scopes import PartLocation, Scopes
 
 WILD = Path(__file__).parents[2] / "fixtures/wild"
 AGENTS = PartLocation(WILD / "agents", "project")

@@ -12,7 +12,7 @@ from mainspring.core.content import TextBlock
 from mainspring.core.envelope import Event
 from mainspring.core.events import ThreadCreated
 from mainspring.core.model import Assistant, Request, ToolResultBlock, User
-from mainspring.runtime.subagents.subagent import BUILT_IN_SUBAGENTS
+from mainspring.runtime.subagent import BUILT_IN_SUBAGENTS
 
 Play = Callable[[Request], ScriptAnswer]
 

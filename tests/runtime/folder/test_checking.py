@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from mainspring.runtime.agent_folder.agent_loader import inspect_agent
-from mainspring.runtime.agent_folder.finding import Finding
 from mainspring.runtime.agent_folder.mcp_file import read_mcp
 from mainspring.runtime.agent_folder.plugins import installed_plugins
-from mainspring.runtime.agent_folder.scopes import Scopes
 from mainspring.runtime.agent_folder.validation import FolderReport, PartReport, check_folder
+from mainspring.runtime.definition_files.finding import Finding
+from mainspring.runtime.definition_files.scopes import Scopes
 
 
 def put(folder: Path, path: str, text: str) -> None:

@@ -6,7 +6,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from mainspring.harness.context.frontmatter import MAX_CHARS
-from mainspring.runtime.agent_folder.frontmatter_fields import (
+from mainspring.runtime.definition_files.frontmatter_fields import (
     Fields,
     first_paragraph,
     read_frontmatter,

@@ -5,9 +5,9 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from mainspring.runtime.agent_folder.finding import Finding
 from mainspring.runtime.agent_folder.folder_instructions import places_of, read_instructions
-from mainspring.runtime.agent_folder.scopes import MANAGED, Scopes
+from mainspring.runtime.definition_files.finding import Finding
+from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 
 
 def write(path: Path, text: str) -> None:

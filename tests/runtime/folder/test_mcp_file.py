@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainspring.runtime.agent_folder.finding import Finding
 from mainspring.runtime.agent_folder.mcp_file import (
     McpServer,
     McpServers,
@@ -16,7 +15,8 @@ from mainspring.runtime.agent_folder.mcp_file import (
     expand_server,
     read_mcp,
 )
-from mainspring.runtime.agent_folder.scopes import Scopes
+from mainspring.runtime.definition_files.finding import Finding
+from mainspring.runtime.definition_files.scopes import Scopes
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import pytest
 
 from mainspring.core.errors import AlreadyExists, InvalidInput, NotFound, TooLarge
 from mainspring.runtime.agent_folder import marketplace
-from mainspring.runtime.agent_folder.atomic_folder import staging_folder
 from mainspring.runtime.agent_folder.plugin import Plugin
 from mainspring.runtime.agent_folder.plugin_installation import (
     PluginCandidate,
@@ -24,9 +23,10 @@ from mainspring.runtime.agent_folder.plugin_installation import (
 )
 from mainspring.runtime.agent_folder.plugin_installation import install as keep
 from mainspring.runtime.agent_folder.plugins import FOLDER, installed_plugins
-from mainspring.runtime.agent_folder.scopes import Scopes
+from mainspring.runtime.definition_files.scopes import Scopes
+from mainspring.runtime.packages.atomic_folder import staging_folder
+from mainspring.runtime.packages.trust_pins import PINS_FILE, TrustPins
 from mainspring.runtime.skills.skill_discovery import discover
-from mainspring.runtime.skills.trust_pins import PINS_FILE, TrustPins
 
 PLUGINS = Path(__file__).parents[2] / "fixtures" / "plugins"
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)

@@ -13,7 +13,7 @@ from mainspring.runtime.agent_folder.agent_plugins_spec import is_plugin_name
 from mainspring.runtime.agent_folder.mcp_file import read_mcp
 from mainspring.runtime.agent_folder.plugin import plugin_name
 from mainspring.runtime.agent_folder.plugins import FOLDER, installed_plugins, read_plugin
-from mainspring.runtime.agent_folder.scopes import Scopes
+from mainspring.runtime.definition_files.scopes import Scopes
 
 PLUGINS = Path(__file__).parents[2] / "fixtures" / "plugins"
 

@@ -8,7 +8,7 @@ import pytest
 
 from mainspring.core.errors import InvalidInput
 from mainspring.runtime.agent_folder.agent_loader import inspect_agent, read_agent
-from mainspring.runtime.agent_folder.scopes import Scopes
+from mainspring.runtime.definition_files.scopes import Scopes
 from mainspring.runtime.session.pinned_agent import AgentDefinition, agent_of, definition_of
 
 CLAUDE_PROJECT = Path(__file__).parents[2] / "fixtures/claude_project"

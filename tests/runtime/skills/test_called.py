@@ -29,16 +29,16 @@ from mainspring.core.facts import ContextAdded, SkillUsed
 from mainspring.core.model import Request
 from mainspring.core.model_facts import ModelFacts
 from mainspring.core.tool import Call, Tool, ToolResult
-from mainspring.runtime.skills.path_skills import skills_for_path
+from mainspring.runtime.skills.catalogue import skills_for_path
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.skill_body import (
     refusing_runner,
     run_embedded_commands,
     split_commands,
 )
-from mainspring.runtime.skills.skill_tool import expand_command, reading_rules, skill_folders
 from mainspring.runtime.skills.substitution import SkillSubstitution, typed_text
-from mainspring.runtime.subagents.subagent import BUILT_IN_SUBAGENTS, Subagent
+from mainspring.runtime.subagent import BUILT_IN_SUBAGENTS, Subagent
+from mainspring.runtime.subagents.skill_tool import expand_command, reading_rules, skill_folders
 
 
 @settings(max_examples=50)

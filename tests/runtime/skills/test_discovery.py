@@ -11,13 +11,13 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from mainspring.core.errors import InvalidInput
-from mainspring.runtime.agent_folder.scopes import PartLocation, Scopes
+from mainspring.runtime.definition_files.scopes import PartLocation, Scopes
+from mainspring.runtime.packages.folder_contents import contents_hash, read_contents
+from mainspring.runtime.packages.trust_pins import TrustPin, TrustPins
 from mainspring.runtime.skills.catalogue import render_catalogue
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.skill_body import read_body
-from mainspring.runtime.skills.skill_contents import contents_hash, read_contents
 from mainspring.runtime.skills.skill_discovery import DiscoveredSkills, SkillFileCache, discover
-from mainspring.runtime.skills.trust_pins import TrustPin, TrustPins
 
 WILD = Path(__file__).parents[2] / "fixtures/wild"
 

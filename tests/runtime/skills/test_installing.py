@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from mainspring.core.errors import AlreadyExists, InvalidInput, TooLarge
+from mainspring.runtime.packages.folder_contents import read_contents
+from mainspring.runtime.packages.source_fetching import resolve_source
+from mainspring.runtime.packages.trust_pins import TrustPins
+from mainspring.runtime.packages.upload import PackageLimits
 from mainspring.runtime.skills import skill_installation
-from mainspring.runtime.skills.skill_contents import read_contents
 from mainspring.runtime.skills.skill_installation import SkillChoice, write_new_skill
-from mainspring.runtime.skills.skill_upload import SkillLimits
-from mainspring.runtime.skills.source_fetching import resolve_source
 from mainspring.runtime.skills.strict_validation import check_strict
-from mainspring.runtime.skills.trust_pins import TrustPins
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 TEXT = "---\nname: {name}\ndescription: Does {name}.\n---\nDo it.\n"
@@ -140,7 +140,7 @@ def test_a_large_skill_is_installed_and_a_larger_one_refused_by_its_name(
     kept = install(skill_at(tmp_path / "large", files=files), home, pins)
     assert len(list((kept / "data").iterdir())) == 1_050
     assert pins.is_pinned(kept)
-    few = SkillLimits(max_files=10)
+    few = PackageLimits(max_files=10)
     with pytest.raises(TooLarge, match=r"^pdf: a skill has 10 files at most"):
         read_contents(kept, few)
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from mainspring.core.errors import InvalidInput
-from mainspring.runtime.skills.scan import scan
-from mainspring.runtime.skills.skill_contents import contents_hash, read_contents
-from mainspring.runtime.skills.trust_pins import TrustPin, TrustPins
+from mainspring.runtime.packages.folder_contents import contents_hash, read_contents
+from mainspring.runtime.packages.scan import scan
+from mainspring.runtime.packages.trust_pins import TrustPin, TrustPins
 
 WHEN = datetime(2026, 1, 2, tzinfo=UTC)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from mainspring.runtime.agent_folder.scopes import PartLocation
+from mainspring.runtime.definition_files.scopes import PartLocation
 from mainspring.runtime.skills.skill_file import read_command, read_skill
 
 WILD = Path(__file__).parents[2] / "fixtures/wild"

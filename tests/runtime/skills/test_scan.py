@@ -10,9 +10,9 @@ from tests.fixtures.hostile_skills.benign import BENIGN, Benign
 from tests.fixtures.hostile_skills.hostile import HOSTILE, Hostile
 
 from mainspring.core.errors import InvalidInput, TooLarge
-from mainspring.runtime.skills.hidden_text import make_visible, reveal_text
-from mainspring.runtime.skills.scan import ScanReport, scan
-from mainspring.runtime.skills.scan_text import find_matches, scanned_text
+from mainspring.runtime.packages.hidden_text import make_visible, reveal_text
+from mainspring.runtime.packages.scan import ScanReport, scan
+from mainspring.runtime.packages.scan_text import find_matches, scanned_text
 
 
 def written(folder: Path, **files: str) -> Path:

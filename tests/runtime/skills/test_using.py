@@ -24,7 +24,7 @@ from mainspring.harness.permissions.policy import Policy, PolicyRule
 from mainspring.harness.permissions.replay_decisions import replay_decisions
 from mainspring.harness.state.thread_tree import ThreadTree
 from mainspring.runtime.skills.skill_body import MAX_CHARS
-from mainspring.runtime.subagents.subagent import BUILT_IN_SUBAGENTS
+from mainspring.runtime.subagent import BUILT_IN_SUBAGENTS
 
 
 async def test_the_model_gets_the_text_of_a_skill_and_the_log_the_fact(tmp_path: Path):

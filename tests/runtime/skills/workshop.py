@@ -20,13 +20,13 @@ from mainspring.core.tool import Call, Tool, ToolResult
 from mainspring.harness.permissions.call_analysis import CallLocation
 from mainspring.harness.permissions.engine import PermissionEngine
 from mainspring.harness.permissions.policy import Policy, PolicyRule
-from mainspring.runtime.agent_folder.scopes import Scopes
+from mainspring.runtime.definition_files.scopes import Scopes
 from mainspring.runtime.session.session import Session
 from mainspring.runtime.session.toolbox import SetupRequest, Toolbox
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.skill_discovery import discover
 from mainspring.runtime.skills.substitution import SkillFacts
-from mainspring.runtime.subagents.subagent import Subagent
+from mainspring.runtime.subagent import Subagent
 
 FACTS = SkillFacts(session_id="sesn_1", project="/work")
 SAY = ToolSpec(name="bash", description="Runs.", input_schema={"type": "object"})

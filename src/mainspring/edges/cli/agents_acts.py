@@ -15,7 +15,7 @@ from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.printing import Screen, StyledText, pad
 from mainspring.harness.limits import Limits
 from mainspring.runtime.agent_folder.agent_loader import AgentFolder, find_agent_folders, read_agent
-from mainspring.runtime.agent_folder.folder_contents import content_hash
+from mainspring.runtime.agent_folder.definition_listing import content_hash
 from mainspring.runtime.agent_folder.folder_versions import Version, list_versions
 from mainspring.runtime.agent_folder.folder_versions import diff_versions as diff_of
 from mainspring.runtime.agent_folder.folder_versions import rollback as roll_back

@@ -16,12 +16,12 @@ from mainspring.core.clock import now
 from mainspring.edges.cli.printing import Screen, plural
 from mainspring.edges.cli.skill_report import Consent, confirm, print_report, require_consent
 from mainspring.runtime.agent_folder import plugin_installation
-from mainspring.runtime.agent_folder.atomic_folder import staging_folder
 from mainspring.runtime.agent_folder.plugin import Plugin
 from mainspring.runtime.agent_folder.plugin_installation import PluginCandidate, PluginContents
 from mainspring.runtime.agent_folder.plugins import installed_plugins
-from mainspring.runtime.agent_folder.scopes import Scope
-from mainspring.runtime.skills.trust_pins import PINS_FILE, TrustPins, TrustStatus
+from mainspring.runtime.definition_files.scopes import Scope
+from mainspring.runtime.packages.atomic_folder import staging_folder
+from mainspring.runtime.packages.trust_pins import PINS_FILE, TrustPins, TrustStatus
 
 _STYLES = {"error": "red", "warning": "yellow", "note": "dim"}
 

@@ -14,9 +14,9 @@ from mainspring.runtime.session.session_summary import workspace_of
 from mainspring.runtime.slash_commands import available_commands, parse_command, unescape_message
 
 if TYPE_CHECKING:
-    from mainspring.runtime.skills import skill_tool
+    from mainspring.runtime.subagents import skill_tool
 else:
-    skill_tool = LazyModule("mainspring.runtime.skills.skill_tool")  # for agents that have any
+    skill_tool = LazyModule("mainspring.runtime.subagents.skill_tool")  # for agents that have any
 
 
 def is_agent_command(agent: Agent, message: str) -> bool:

@@ -29,21 +29,21 @@ from mainspring.edges.cli.skill_report import (
     usage_text,
     usage_view,
 )
-from mainspring.runtime.agent_folder.finding import Finding
-from mainspring.runtime.agent_folder.frontmatter_fields import read_frontmatter
-from mainspring.runtime.agent_folder.json_file import is_inside
-from mainspring.runtime.agent_folder.scopes import PartLocation, Scope, Scopes
+from mainspring.runtime.definition_files.finding import Finding
+from mainspring.runtime.definition_files.frontmatter_fields import read_frontmatter
+from mainspring.runtime.definition_files.json_file import is_inside
+from mainspring.runtime.definition_files.scopes import PartLocation, Scope, Scopes
+from mainspring.runtime.packages.scan import ScanReport
+from mainspring.runtime.packages.scan import scan as look_into
+from mainspring.runtime.packages.trust_pins import PINS_FILE, TrustPin, TrustPins
 from mainspring.runtime.skills import skill_installation
 from mainspring.runtime.skills.catalogue import BYTES_PER_TOKEN, tokens_of
-from mainspring.runtime.skills.scan import ScanReport
-from mainspring.runtime.skills.scan import scan as look_into
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.skill_discovery import discover, set_disabled
 from mainspring.runtime.skills.skill_file import read_skill
 from mainspring.runtime.skills.skill_installation import write_new_skill
 from mainspring.runtime.skills.skill_usage import SkillUse
 from mainspring.runtime.skills.strict_validation import check_strict
-from mainspring.runtime.skills.trust_pins import PINS_FILE, TrustPin, TrustPins
 from mainspring.wiring.agent_selection import scopes_of
 
 _LEVEL_STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}

@@ -11,7 +11,7 @@ from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.download import download
 from mainspring.edges.cli.printing import Screen
-from mainspring.runtime.agent_folder.atomic_file import read_bounded
+from mainspring.runtime.definition_files.atomic_file import read_bounded
 from mainspring.runtime.skills.published_skills import (
     PublishedSkill,
     best_entries,

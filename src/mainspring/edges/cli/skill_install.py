@@ -23,10 +23,10 @@ from mainspring.edges.cli.skill_report import (
     require_consent,
     summary,
 )
+from mainspring.runtime.packages.scan import ScanReport
+from mainspring.runtime.packages.source_fetching import resolve_source
 from mainspring.runtime.skills import skill_installation
-from mainspring.runtime.skills.scan import ScanReport
 from mainspring.runtime.skills.skill_installation import SkillCandidate, SkillChoice
-from mainspring.runtime.skills.source_fetching import resolve_source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,8 @@ from msgspec import Struct
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.printing import Screen, byte_size, dollars, plural
-from mainspring.runtime.skills.scan import SEVERITIES, ScanHit, ScannedFile, ScanReport
-from mainspring.runtime.skills.scan_rule import Severity
+from mainspring.runtime.packages.scan import SEVERITIES, ScanHit, ScannedFile, ScanReport
+from mainspring.runtime.packages.scan_rule import Severity
 from mainspring.runtime.skills.skill_usage import SkillUse, read_skill_usage
 from mainspring.wiring.stores import has_store, open_log
 

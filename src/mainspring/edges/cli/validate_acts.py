@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from mainspring.config import Settings
 from mainspring.edges.cli.printing import Screen, plural
-from mainspring.runtime.agent_folder.finding import Finding
 from mainspring.runtime.agent_folder.validation import FolderReport, IgnoredItem, PartReport
+from mainspring.runtime.definition_files.finding import Finding
 from mainspring.wiring.folder_validation import validate
 
 _MAX_LINES = 20

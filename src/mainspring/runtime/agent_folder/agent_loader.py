@@ -15,16 +15,16 @@ from mainspring.core import error_table
 from mainspring.core.errors import InvalidInput
 from mainspring.harness.context.instructions import InstructionFiles, InstructionLimits, render
 from mainspring.runtime.agent import Agent
-from mainspring.runtime.agent_folder.finding import Finding
 from mainspring.runtime.agent_folder.folder_instructions import (
     FolderInstructions,
     read_instructions,
 )
 from mainspring.runtime.agent_folder.manifest import FILE, AgentManifest, read_manifest
-from mainspring.runtime.agent_folder.scopes import Scopes
+from mainspring.runtime.agent_folder.subagent_files import discover_subagents
+from mainspring.runtime.definition_files.finding import Finding
+from mainspring.runtime.definition_files.scopes import Scopes
 from mainspring.runtime.skills.skill_discovery import IsPinned, SkillFileCache, discover
-from mainspring.runtime.subagents.subagent import BUILT_IN_SUBAGENTS, Subagent
-from mainspring.runtime.subagents.subagent_files import discover_subagents
+from mainspring.runtime.subagent import BUILT_IN_SUBAGENTS, Subagent
 
 MAX_SUBAGENT_DEPTH = 5
 MAX_PARALLEL_SUBAGENTS = 100

@@ -8,8 +8,9 @@ from ipaddress import ip_address
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
-from mainspring.runtime.agent_folder.finding import Finding
-from mainspring.runtime.agent_folder.json_file import (
+from mainspring.runtime.agent_folder.mcp_file import SERVERS, McpServer, ServerTable, read_table
+from mainspring.runtime.definition_files.finding import Finding
+from mainspring.runtime.definition_files.json_file import (
     JsonFile,
     JsonObject,
     JsonValueError,
@@ -19,7 +20,6 @@ from mainspring.runtime.agent_folder.json_file import (
     is_inside,
     string,
 )
-from mainspring.runtime.agent_folder.mcp_file import SERVERS, McpServer, ServerTable, read_table
 
 _SCHEMAS = "https://agent-plugins.org/schemas/"
 _PLUGIN = f"{_SCHEMAS}1.0.0/plugin.schema.json"

@@ -27,8 +27,8 @@ from mainspring.harness.context.instructions import (
     render_section,
     rules_for,
 )
-from mainspring.runtime.agent_folder.finding import Finding
-from mainspring.runtime.agent_folder.scopes import MANAGED, Scopes
+from mainspring.runtime.definition_files.finding import Finding
+from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 
 _CLAUDE_MANAGED = {
     "linux": PurePosixPath("/etc/claude-code"),

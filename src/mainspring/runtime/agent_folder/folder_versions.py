@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from mainspring.core.clock import Clock, to_micros
 from mainspring.core.errors import InvalidInput
-from mainspring.runtime.agent_folder.folder_contents import (
+from mainspring.runtime.agent_folder.definition_listing import (
     content_hash,
     encode_listing,
     files_of,

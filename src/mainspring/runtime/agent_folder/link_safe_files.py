@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mainspring.core.errors import InvalidInput
 from mainspring.core.openat import open_beneath
-from mainspring.runtime.agent_folder.folder_contents import MAX_BYTES, UNFINISHED
+from mainspring.runtime.agent_folder.definition_listing import MAX_BYTES, UNFINISHED
 
 _LINKS = (errno.ELOOP, errno.ENOTDIR)
 """What opening a link says, or a file in the place of a folder."""

@@ -17,9 +17,9 @@ from mainspring.harness.limits import Limits
 from mainspring.harness.permissions.policy import parse_mode
 from mainspring.harness.permissions.rule import parse_rule
 from mainspring.harness.permissions.tool_names import canonical_name
-from mainspring.runtime.agent_folder.atomic_file import read_bounded
-from mainspring.runtime.agent_folder.finding import Finding
-from mainspring.runtime.agent_folder.yaml_reader import (
+from mainspring.runtime.definition_files.atomic_file import read_bounded
+from mainspring.runtime.definition_files.finding import Finding
+from mainspring.runtime.definition_files.yaml_reader import (
     FieldReaders,
     Node,
     YamlReader,

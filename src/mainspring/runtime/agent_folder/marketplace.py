@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from mainspring.core.errors import InvalidInput
-from mainspring.runtime.agent_folder.finding import Finding
-from mainspring.runtime.agent_folder.json_file import (
+from mainspring.runtime.definition_files.finding import Finding
+from mainspring.runtime.definition_files.json_file import (
     JsonObject,
     as_list,
     as_object,
     is_inside,
     read_object,
 )
-from mainspring.runtime.skills.source_fetching import REPOSITORY
+from mainspring.runtime.packages.source_fetching import REPOSITORY
 
 FILE = ".claude-plugin/marketplace.json"
 _CATALOG_KEYS = {"source", "category", "tags"}

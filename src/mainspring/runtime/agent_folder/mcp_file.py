@@ -11,8 +11,8 @@ from typing import Literal, TypeAlias, get_args
 import msgspec
 from msgspec import Struct, field
 
-from mainspring.runtime.agent_folder.finding import Finding
-from mainspring.runtime.agent_folder.json_file import (
+from mainspring.runtime.definition_files.finding import Finding
+from mainspring.runtime.definition_files.json_file import (
     JsonFile,
     JsonObject,
     JsonValueError,
@@ -25,7 +25,7 @@ from mainspring.runtime.agent_folder.json_file import (
     strings,
     table,
 )
-from mainspring.runtime.agent_folder.scopes import Scopes
+from mainspring.runtime.definition_files.scopes import Scopes
 
 Transport: TypeAlias = Literal["stdio", "http", "sse", "ws"]
 ServerScope: TypeAlias = Literal["managed", "local", "project", "user"]

@@ -6,9 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from mainspring.runtime.agent_folder.finding import Finding
-from mainspring.runtime.agent_folder.frontmatter_fields import Fields, read_frontmatter, read_text
-from mainspring.runtime.agent_folder.scopes import PartLocation, PartWalk, Scopes, select_markdown
+from mainspring.runtime.definition_files.finding import Finding
+from mainspring.runtime.definition_files.frontmatter_fields import (
+    Fields,
+    read_frontmatter,
+    read_text,
+)
+from mainspring.runtime.definition_files.scopes import (
+    PartLocation,
+    PartWalk,
+    Scopes,
+    select_markdown,
+)
 
 FOLDER = "output-styles"
 _BUILT_IN = {

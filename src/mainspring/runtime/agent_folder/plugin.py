@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from mainspring.runtime.agent_folder.finding import Finding
-from mainspring.runtime.agent_folder.json_file import JsonObject, as_list, as_object
 from mainspring.runtime.agent_folder.mcp_file import McpServer
-from mainspring.runtime.agent_folder.scopes import PartKind, PartLocation, Scope
+from mainspring.runtime.definition_files.finding import Finding
+from mainspring.runtime.definition_files.json_file import JsonObject, as_list, as_object
+from mainspring.runtime.definition_files.scopes import PartKind, PartLocation, Scope
 
 PluginKind: TypeAlias = Literal["agent-plugins", "claude", "openhands"]
 

@@ -13,9 +13,6 @@ import msgspec
 
 from mainspring.core.errors import AlreadyExists, InvalidInput, NotFound
 from mainspring.runtime.agent_folder import marketplace
-from mainspring.runtime.agent_folder.atomic_folder import remove_folder, replace_folder
-from mainspring.runtime.agent_folder.finding import Finding
-from mainspring.runtime.agent_folder.json_file import JsonObject, is_inside
 from mainspring.runtime.agent_folder.plugin import Plugin, plugin_name
 from mainspring.runtime.agent_folder.plugins import (
     FOLDER,
@@ -25,13 +22,16 @@ from mainspring.runtime.agent_folder.plugins import (
     installed_plugins,
     read_plugin,
 )
-from mainspring.runtime.agent_folder.scopes import Scope, Scopes
-from mainspring.runtime.skills.scan import SEVERITIES, ScanReport, scan
-from mainspring.runtime.skills.skill_contents import contents_hash, read_contents
+from mainspring.runtime.agent_folder.subagent_files import discover_subagents
+from mainspring.runtime.definition_files.finding import Finding
+from mainspring.runtime.definition_files.json_file import JsonObject, is_inside
+from mainspring.runtime.definition_files.scopes import Scope, Scopes
+from mainspring.runtime.packages.atomic_folder import remove_folder, replace_folder
+from mainspring.runtime.packages.folder_contents import contents_hash, read_contents
+from mainspring.runtime.packages.scan import SEVERITIES, ScanReport, scan
+from mainspring.runtime.packages.source_fetching import fetch_source, without_login
+from mainspring.runtime.packages.trust_pins import TrustPin, TrustPins
 from mainspring.runtime.skills.skill_discovery import discover
-from mainspring.runtime.skills.source_fetching import fetch_source, without_login
-from mainspring.runtime.skills.trust_pins import TrustPin, TrustPins
-from mainspring.runtime.subagents.subagent_files import discover_subagents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,15 +14,6 @@ from typing import Literal
 import msgspec
 
 from mainspring.runtime.agent_folder import agent_plugins_spec
-from mainspring.runtime.agent_folder.finding import Finding, Level
-from mainspring.runtime.agent_folder.json_file import (
-    JsonFile,
-    JsonObject,
-    as_list,
-    as_object,
-    is_inside,
-    read_object,
-)
 from mainspring.runtime.agent_folder.mcp_file import (
     SERVERS,
     McpServer,
@@ -31,7 +22,16 @@ from mainspring.runtime.agent_folder.mcp_file import (
     table_of,
 )
 from mainspring.runtime.agent_folder.plugin import Plugin, PluginHooks, PluginKind, plugin_name
-from mainspring.runtime.agent_folder.scopes import PartLocation, Scope
+from mainspring.runtime.definition_files.finding import Finding, Level
+from mainspring.runtime.definition_files.json_file import (
+    JsonFile,
+    JsonObject,
+    as_list,
+    as_object,
+    is_inside,
+    read_object,
+)
+from mainspring.runtime.definition_files.scopes import PartLocation, Scope
 
 FOLDER = ".mainspring/plugins"
 PORTABLE = "plugin.json"

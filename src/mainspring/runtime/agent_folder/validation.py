@@ -16,14 +16,14 @@ from mainspring.harness.context.instructions import Section
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.agent_folder import manifest, marketplace
 from mainspring.runtime.agent_folder.agent_loader import AgentFolder
-from mainspring.runtime.agent_folder.finding import Finding
 from mainspring.runtime.agent_folder.mcp_file import McpServer, McpServers
 from mainspring.runtime.agent_folder.output_styles import output_styles
 from mainspring.runtime.agent_folder.plugins import InstalledPlugins, Plugin
-from mainspring.runtime.agent_folder.scopes import PartLocation, PartWalk, Scopes
+from mainspring.runtime.definition_files.finding import Finding
+from mainspring.runtime.definition_files.scopes import PartLocation, PartWalk, Scopes
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.skill_discovery import IsPinned, select_manifests
-from mainspring.runtime.subagents.subagent import Subagent
+from mainspring.runtime.subagent import Subagent
 
 MAX_INSTRUCTION_CHARS = 40_000
 _RULE_LINE = re.compile(
@@ -295,13 +295,9 @@ def _service_only(said: manifest.AgentManifest) -> PartReport:
     waiting: tuple[IgnoredItem, ...] = ()
     if said.schedule is not None:
         where = "runs in `mainspring serve` from here, once this folder is trusted"
-        honoured = (
-            f"schedule {said.schedule.cron} {said.schedule.timezone}: {where}",
-        )
+        honoured = (f"schedule {said.schedule.cron} {said.schedule.timezone}: {where}",)
     if said.outcome is not None:
-        waiting = (
-            IgnoredItem(f"outcome {_cut(said.outcome.description)}", _NOT_YET_SUPPORTED),
-        )
+        waiting = (IgnoredItem(f"outcome {_cut(said.outcome.description)}", _NOT_YET_SUPPORTED),)
     return PartReport(name=PLANNED, supported=honoured, ignored_item=waiting)
 
 

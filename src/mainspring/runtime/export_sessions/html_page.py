@@ -23,7 +23,7 @@ from mainspring.runtime.export_sessions.conversation_fold import (
     ExportedToolResult,
     ExportedToolUse,
 )
-from mainspring.runtime.html_report import (
+from mainspring.runtime.export_sessions.html_report import (
     Markup,
     escape,
     facts_list,

@@ -22,7 +22,7 @@ from mainspring.runtime.export_sessions.conversation_fold import (
     ExportedToolResult,
     ExportedToolUse,
 )
-from mainspring.runtime.html_report import strip_control_characters
+from mainspring.runtime.export_sessions.html_report import strip_control_characters
 from mainspring.runtime.session.session_summary import SummaryFact
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([A-Za-z0-9_+.#-]{0,30})[^\n]*")

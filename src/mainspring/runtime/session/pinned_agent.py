@@ -20,7 +20,7 @@ from mainspring.runtime.session.toolbox import SetupRequest
 from mainspring.runtime.skills.catalogue import exceeds_window, fit_to_window
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.skill_usage import read_skill_usage
-from mainspring.runtime.subagents.subagent import Subagent
+from mainspring.runtime.subagent import Subagent
 
 
 class AgentDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):

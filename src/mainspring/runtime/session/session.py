@@ -46,7 +46,7 @@ from mainspring.runtime.session.toolbox import (
     ToolboxFactory,
     toolbox_without_tools,
 )
-from mainspring.runtime.skills.skill_tool import skill_call_lookup, skill_tools
+from mainspring.runtime.subagents.skill_tool import skill_call_lookup, skill_tools
 from mainspring.runtime.subagents.subagent_tools import subagent_tools
 from mainspring.runtime.subagents.supervisor import SubagentSupervisor, open_supervisor
 from mainspring.runtime.subagents.thread_factory import ThreadFactory

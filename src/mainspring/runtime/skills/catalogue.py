@@ -1,16 +1,19 @@
 """What the model sees of skills before it uses one: the list in its prompt, the tool
-`skill_search`, and skills offered with the files they are about.
+`skill_search`, and skills that are offered when the model touches a file they apply to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 
 from msgspec import structs
 
+from mainspring.core.errors import InvalidInput
 from mainspring.core.model import ToolSpec
 from mainspring.core.tool import Call, Tool, ToolResult, Traits
+from mainspring.harness.context.instructions import Section
+from mainspring.harness.context.rule_globs import expand_braces, matches_glob
 from mainspring.retrieval.bm25 import Bm25Index
 from mainspring.runtime.skills.skill import Skill
 
@@ -118,3 +121,34 @@ def skill_search_tool(skills: Sequence[Skill]) -> Tool:
 
 def _search_line(skill: Skill) -> str:
     return f"- {skill.name}: {' '.join(skill.description.split())}"
+
+
+def skills_for_path(skills: Iterable[Skill]) -> Callable[[str], list[Section]]:
+    """Which of them are about a file, by its path in the project."""
+    about = [(skill, _globs(skill)) for skill in skills if skill.paths and skill.for_model]
+
+    def bring(path: str) -> list[Section]:
+        return [
+            Section(f"skill:{skill.name}", _path_hint(skill), skill.scope)
+            for skill, globs in about
+            if any(matches_glob(glob, path) for glob in globs)
+        ]
+
+    return bring
+
+
+def _globs(skill: Skill) -> list[str]:
+    found: list[str] = []
+    for glob in skill.paths:
+        try:
+            found += expand_braces(glob)
+        except InvalidInput:
+            continue  # it stands for too many to be meant
+    return found
+
+
+def _path_hint(skill: Skill) -> str:
+    return (
+        f"The skill {skill.name} is about this file: {skill.description}\n"
+        "Use it before you go on, if that is what you do."
+    )

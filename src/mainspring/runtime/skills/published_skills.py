@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput
 from mainspring.retrieval.bm25 import Bm25Index
-from mainspring.runtime.agent_folder.json_file import as_list, as_object
-from mainspring.runtime.agent_folder.scopes import PartLocation, PartWalk, Scopes
+from mainspring.runtime.definition_files.json_file import as_list, as_object
+from mainspring.runtime.definition_files.scopes import PartLocation, PartWalk, Scopes
 from mainspring.runtime.skills.skill_discovery import select_manifests
 from mainspring.runtime.skills.skill_file import read_skill
 

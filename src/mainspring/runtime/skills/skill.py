@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from mainspring.core.model import Effort
-from mainspring.runtime.agent_folder.scopes import Scope
+from mainspring.runtime.definition_files.scopes import Scope
 
 
 class Skill(Struct, frozen=True, kw_only=True, omit_defaults=True):

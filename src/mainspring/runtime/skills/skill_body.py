@@ -24,19 +24,19 @@ from mainspring.core.tool import Call
 from mainspring.harness.thread_context import ThreadContext
 from mainspring.harness.tool_call import find_tool, new_call
 from mainspring.harness.tool_pipeline import authorize_call
-from mainspring.runtime.agent_folder.finding import Finding
+from mainspring.runtime.definition_files.finding import Finding
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.substitution import SkillSubstitution
-from mainspring.runtime.subagents.subagent import Subagent
+from mainspring.runtime.subagent import Subagent
 
 if TYPE_CHECKING:
-    from mainspring.runtime.agent_folder import frontmatter_fields
-    from mainspring.runtime.skills import skill_contents
+    from mainspring.runtime.definition_files import frontmatter_fields
+    from mainspring.runtime.packages import folder_contents
 else:
     frontmatter_fields = LazyModule(
-        "mainspring.runtime.agent_folder.frontmatter_fields"
+        "mainspring.runtime.definition_files.frontmatter_fields"
     )  # most sessions use none
-    skill_contents = LazyModule("mainspring.runtime.skills.skill_contents")
+    folder_contents = LazyModule("mainspring.runtime.packages.folder_contents")
 
 
 RunCommand: TypeAlias = Callable[[str], Awaitable[str]]
@@ -196,7 +196,7 @@ def read_body(skill: Skill) -> str:
 def _current_contents(skill: Skill) -> str | None:
     """Of the scripts that it brings, too: what it allows, it allows those that were seen."""
     try:
-        return skill_contents.contents_hash(skill_contents.read_contents(Path(skill.folder)))
+        return folder_contents.contents_hash(folder_contents.read_contents(Path(skill.folder)))
     except MainspringError:
         return None
 

@@ -14,9 +14,9 @@ import msgspec
 from msgspec import structs
 
 from mainspring.core.errors import InvalidInput
-from mainspring.runtime.agent_folder.atomic_file import read_bounded, write_atomic
-from mainspring.runtime.agent_folder.finding import Finding
-from mainspring.runtime.agent_folder.scopes import (
+from mainspring.runtime.definition_files.atomic_file import read_bounded, write_atomic
+from mainspring.runtime.definition_files.finding import Finding
+from mainspring.runtime.definition_files.scopes import (
     MAX_DEPTH,
     FileSelector,
     PartKind,

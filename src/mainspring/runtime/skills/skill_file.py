@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 from mainspring.core.model import Effort
-from mainspring.runtime.agent_folder.finding import Finding
-from mainspring.runtime.agent_folder.frontmatter_fields import (
+from mainspring.runtime.definition_files.finding import Finding
+from mainspring.runtime.definition_files.frontmatter_fields import (
     Fields,
     first_paragraph,
     read_frontmatter,
     read_text,
 )
-from mainspring.runtime.agent_folder.scopes import PartLocation
+from mainspring.runtime.definition_files.scopes import PartLocation
 from mainspring.runtime.skills.skill import Skill
 
 SkillKind: TypeAlias = Literal["skill", "command"]

@@ -14,28 +14,28 @@ from datetime import datetime
 from pathlib import Path
 
 from mainspring.core.errors import AlreadyExists, InvalidInput
-from mainspring.runtime.agent_folder import atomic_folder as whole_folders
-from mainspring.runtime.agent_folder.atomic_file import read_bounded, write_atomic
-from mainspring.runtime.agent_folder.scopes import PartLocation, PartWalk, Scopes
-from mainspring.runtime.skills.scan import ScanReport, scan
-from mainspring.runtime.skills.skill import Skill
-from mainspring.runtime.skills.skill_contents import ContentItem, contents_hash
-from mainspring.runtime.skills.skill_discovery import select_manifests
-from mainspring.runtime.skills.skill_file import read_skill
-from mainspring.runtime.skills.skill_upload import (
+from mainspring.runtime.definition_files.atomic_file import read_bounded, write_atomic
+from mainspring.runtime.definition_files.scopes import PartLocation, PartWalk, Scopes
+from mainspring.runtime.packages import atomic_folder as whole_folders
+from mainspring.runtime.packages.folder_contents import ContentItem, contents_hash
+from mainspring.runtime.packages.scan import ScanReport, scan
+from mainspring.runtime.packages.source_fetching import fetch_source, is_remote, without_login
+from mainspring.runtime.packages.trust_pins import TrustPin, TrustPins
+from mainspring.runtime.packages.upload import (
     DISK_LIMITS,
     LIMITS,
-    SkillLimits,
+    PackageLimits,
     check_files,
     unpack_archive,
 )
-from mainspring.runtime.skills.source_fetching import fetch_source, is_remote, without_login
-from mainspring.runtime.skills.trust_pins import TrustPin, TrustPins
+from mainspring.runtime.skills.skill import Skill
+from mainspring.runtime.skills.skill_discovery import select_manifests
+from mainspring.runtime.skills.skill_file import read_skill
 
 FOLDER = ".mainspring/skills"
 _REPLACED = "replaced"
 _ARCHIVES = (".zip", ".skill")
-_ARCHIVE_LIMITS = SkillLimits(max_bytes=LIMITS.max_bytes, max_files=DISK_LIMITS.max_files)
+_ARCHIVE_LIMITS = PackageLimits(max_bytes=LIMITS.max_bytes, max_files=DISK_LIMITS.max_files)
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _MAX_NAME = 64
 _OWN = ("skills", ".mainspring/skills", ".claude/skills", ".agents/skills")

@@ -14,8 +14,8 @@ from typing import TypeAlias, cast
 import yaml
 
 from mainspring.harness.context.frontmatter import Events
-from mainspring.runtime.agent_folder.finding import Finding
-from mainspring.runtime.agent_folder.frontmatter_fields import read_text
+from mainspring.runtime.definition_files.finding import Finding
+from mainspring.runtime.definition_files.frontmatter_fields import read_text
 
 FIELDS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
 _MAX_NAME = 64

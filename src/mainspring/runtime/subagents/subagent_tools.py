@@ -13,6 +13,7 @@ from mainspring.core.tool import Call, Tool, ToolResult, Traits
 from mainspring.harness.state.thread_tree import ThreadNode
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.session.toolbox import ClosedWorktree
+from mainspring.runtime.subagent import GENERAL, Subagent
 from mainspring.runtime.subagents.delegation import (
     DELEGATION_TRAITS,
     DelegationRequest,
@@ -22,7 +23,6 @@ from mainspring.runtime.subagents.delegation import (
     limit_reached,
     refuse,
 )
-from mainspring.runtime.subagents.subagent import GENERAL, Subagent
 from mainspring.runtime.subagents.supervisor import SubagentSupervisor
 from mainspring.runtime.subagents.thread_factory import FORK
 from mainspring.runtime.subagents.thread_worktrees import ThreadWorktrees, join_paths

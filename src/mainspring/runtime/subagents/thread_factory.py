@@ -39,7 +39,7 @@ from mainspring.runtime.session.session_context import (
 )
 from mainspring.runtime.session.toolbox import SetupRequest, Toolbox, toolbox_without_tools
 from mainspring.runtime.skills.skill_body import preload_facts, preloaded_text
-from mainspring.runtime.subagents.subagent import GENERAL, Subagent
+from mainspring.runtime.subagent import GENERAL, Subagent
 
 if TYPE_CHECKING:
     from mainspring.runtime.subagents.supervisor import SubagentSupervisor

@@ -14,9 +14,9 @@ import msgspec
 
 from mainspring.core.errors import InvalidInput, TooLarge
 from mainspring.harness.context.frontmatter import read_frontmatter
-from mainspring.runtime.skills.skill_upload import (
+from mainspring.runtime.packages.upload import (
     MANIFEST,
-    SkillLimits,
+    PackageLimits,
     UploadedFile,
     check_files,
     unpack_archive,
@@ -41,7 +41,7 @@ class SkillBundle:
     content_hash: str
 
 
-def read_skill_bundle(uploads: Sequence[UploadedFile], limits: SkillLimits) -> SkillBundle:
+def read_skill_bundle(uploads: Sequence[UploadedFile], limits: PackageLimits) -> SkillBundle:
     """Files under one folder, or that folder as a zip archive.
 
     Raises: InvalidInput, TooLarge: with the file and the reason.

@@ -17,7 +17,7 @@ from mainspring.core import ids
 from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput, NotFound, StaleVersion
 from mainspring.log.records import RecordChange, RecordQuery, RecordRow, Records, Remove
-from mainspring.runtime.skills.skill_upload import LIMITS, SkillLimits, UploadedFile
+from mainspring.runtime.packages.upload import LIMITS, PackageLimits, UploadedFile
 from mainspring.service.resources.skill_archive import SkillBundle, pack_skill, read_skill_bundle
 from mainspring.service.storage.pagination import Page
 from mainspring.service.storage.repository import IndexColumns, ListQuery, Repository
@@ -62,7 +62,7 @@ class Skills:
         self,
         records: Records,
         *,
-        limits: SkillLimits = LIMITS,
+        limits: PackageLimits = LIMITS,
         clock: Clock = clocks.now,
         new_id: Callable[[str], str] = ids.new_id,
     ) -> None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from mainspring.core.errors import InvalidInput
 from mainspring.core.ids import AgentId
-from mainspring.runtime.subagents.subagent import GENERAL
+from mainspring.runtime.subagent import GENERAL
 from mainspring.runtime.subagents.thread_factory import FORK
 from mainspring.service.access.principal import Principal
 from mainspring.service.resources.agent_model import ModelConfig, ModelParams

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainspring.runtime.skills.scan_rule import ScanRule, compile_pattern
+from mainspring.runtime.packages.scan_rule import ScanRule, compile_pattern
 
 _RC = r"\.(?:bashrc|zshrc|profile|bash_profile|bash_login|zprofile|zshenv|zlogin|config/fish)\b"
 _HOME = r"(?:~|\$HOME|\$\{HOME\}|%USERPROFILE%|\$env:USERPROFILE)"

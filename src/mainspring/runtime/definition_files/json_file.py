@@ -11,8 +11,8 @@ from typing import TypeAlias, cast
 import msgspec
 
 from mainspring.core.errors import InvalidInput
-from mainspring.runtime.agent_folder.atomic_file import MAX_BYTES, read_bounded
-from mainspring.runtime.agent_folder.finding import Finding, Level
+from mainspring.runtime.definition_files.atomic_file import MAX_BYTES, read_bounded
+from mainspring.runtime.definition_files.finding import Finding, Level
 
 JsonObject: TypeAlias = dict[str, object]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from mainspring.runtime.agent_folder.finding import Finding
+from mainspring.runtime.definition_files.finding import Finding
 
 Scope: TypeAlias = Literal["managed", "user", "project"]
 """Of two parts with one name the wider scope's is taken: a project cannot put its own in the place

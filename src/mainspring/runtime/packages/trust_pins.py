@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput, MainspringError
-from mainspring.runtime.agent_folder.atomic_file import read_bounded, write_atomic
-from mainspring.runtime.skills.scan_rule import Severity
-from mainspring.runtime.skills.skill_contents import ContentItem, contents_hash, read_contents
+from mainspring.runtime.definition_files.atomic_file import read_bounded, write_atomic
+from mainspring.runtime.packages.folder_contents import ContentItem, contents_hash, read_contents
+from mainspring.runtime.packages.scan_rule import Severity
 
 PINS_FILE = ".mainspring/skills.json"
 """Below the user's folder: a project cannot vouch for itself."""

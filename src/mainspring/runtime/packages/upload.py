@@ -24,15 +24,15 @@ _UNIX = (3, 19)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SkillLimits:
+class PackageLimits:
     max_bytes: int = 30 * 1024 * 1024
     """Of an upload, and of what it unpacks to."""
     max_files: int = 1000
 
 
-LIMITS = SkillLimits()
+LIMITS = PackageLimits()
 """Of what comes through the API, and is held in memory."""
-DISK_LIMITS = SkillLimits(max_bytes=200_000_000, max_files=20_000)
+DISK_LIMITS = PackageLimits(max_bytes=200_000_000, max_files=20_000)
 """Of what a person installs, or has in a folder."""
 
 
@@ -44,7 +44,7 @@ class UploadedFile:
     is_executable: bool = False
 
 
-def unpack_archive(path: str, content: bytes, limits: SkillLimits) -> Iterator[UploadedFile]:
+def unpack_archive(path: str, content: bytes, limits: PackageLimits) -> Iterator[UploadedFile]:
     """The files of a zip archive, with the paths that it gives them: `checked_files` is next.
 
     Raises: InvalidInput, TooLarge.
@@ -74,7 +74,7 @@ def unpack_archive(path: str, content: bytes, limits: SkillLimits) -> Iterator[U
         raise InvalidInput(f"{path}: not a zip archive that can be read: {error}") from error
 
 
-def check_files(uploads: Sequence[UploadedFile], limits: SkillLimits) -> dict[str, UploadedFile]:
+def check_files(uploads: Sequence[UploadedFile], limits: PackageLimits) -> dict[str, UploadedFile]:
     """By their paths: few and small enough, and each has a place of its own on every system.
 
     Raises: InvalidInput, TooLarge: with the file and the reason.
@@ -123,7 +123,7 @@ def check_path(path: str) -> PurePosixPath:
     return PurePosixPath(path)
 
 
-def _too_large(limits: SkillLimits) -> TooLarge:
+def _too_large(limits: PackageLimits) -> TooLarge:
     return TooLarge(f"a skill has {limits.max_bytes} bytes at most, unpacked")
 
 

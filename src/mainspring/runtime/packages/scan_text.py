@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, islice
 
-from mainspring.runtime.skills.hidden_text import make_visible, reveal_text
-from mainspring.runtime.skills.scan_code_rules import (
+from mainspring.runtime.packages.hidden_text import make_visible, reveal_text
+from mainspring.runtime.packages.scan_code_rules import (
     BLOB,
     CODE_RULES,
     KNOWN_INSTALLERS,
@@ -21,8 +21,8 @@ from mainspring.runtime.skills.scan_code_rules import (
     PAIR_RULES,
     PIPED_TO_SHELL,
 )
-from mainspring.runtime.skills.scan_persistence_rules import PERSISTENCE_RULES
-from mainspring.runtime.skills.scan_prose_rules import (
+from mainspring.runtime.packages.scan_persistence_rules import PERSISTENCE_RULES
+from mainspring.runtime.packages.scan_prose_rules import (
     AT_ONCE,
     COMMENT,
     HIDDEN_STYLE,
@@ -31,7 +31,7 @@ from mainspring.runtime.skills.scan_prose_rules import (
     LINK,
     OUT_OF_SIGHT,
 )
-from mainspring.runtime.skills.scan_rule import (
+from mainspring.runtime.packages.scan_rule import (
     RegexMatch,
     ScanMatch,
     ScanRule,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainspring.runtime.skills.scan_rule import RegexPattern, ScanRule, compile_pattern
+from mainspring.runtime.packages.scan_rule import RegexPattern, ScanRule, compile_pattern
 
 # Words that several patterns are made of.
 _GET = r"(?:curl|wget|fetch|iwr|irm|Invoke-WebRequest|Invoke-RestMethod)\b"

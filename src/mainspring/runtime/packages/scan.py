@@ -13,24 +13,28 @@ from typing import cast
 
 from msgspec import Struct
 
-from mainspring.runtime.agent_folder.frontmatter_fields import Fields, read_frontmatter
-from mainspring.runtime.skills.file_kinds import (
+from mainspring.runtime.definition_files.frontmatter_fields import Fields, read_frontmatter
+from mainspring.runtime.packages.file_kinds import (
     FileKind,
     is_disguised,
     kind_of,
     language_of,
     text_of,
 )
-from mainspring.runtime.skills.hidden_text import find_hidden_text, has_mixed_letters, make_visible
-from mainspring.runtime.skills.scan_rule import ScanMatch, Severity, Topic
-from mainspring.runtime.skills.scan_text import (
+from mainspring.runtime.packages.folder_contents import ContentItem, contents_hash, read_contents
+from mainspring.runtime.packages.hidden_text import (
+    find_hidden_text,
+    has_mixed_letters,
+    make_visible,
+)
+from mainspring.runtime.packages.scan_rule import ScanMatch, Severity, Topic
+from mainspring.runtime.packages.scan_text import (
     ScannedText,
     find_command_matches,
     find_hosts,
     find_matches,
     scanned_text,
 )
-from mainspring.runtime.skills.skill_contents import ContentItem, contents_hash, read_contents
 
 _WHOLE_SHELL = re.compile(r"(?:Bash|shell|\*)(?:\(\s*(?:\*|:\*)?\s*\))?", re.IGNORECASE)
 _SHELL_EQUIVALENT = re.compile(

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from mainspring.core.errors import InvalidInput, TooLarge
-from mainspring.runtime.skills.skill_upload import DISK_LIMITS, SkillLimits
+from mainspring.runtime.packages.upload import DISK_LIMITS, PackageLimits
 
 _MAX_DEPTH = 32
 # A link that was put in a file's place is not followed, and a pipe is not waited for.
@@ -36,7 +36,7 @@ class ContentItem:
     """A pipe, a socket, a device: nothing that a skill needs."""
 
 
-def read_contents(place: Path, limits: SkillLimits = DISK_LIMITS) -> tuple[ContentItem, ...]:
+def read_contents(place: Path, limits: PackageLimits = DISK_LIMITS) -> tuple[ContentItem, ...]:
     """Everything in a folder, links not followed, in the order of the paths; or a single file.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct, field
 
 from mainspring.core.model import Effort, ToolSpec
-from mainspring.runtime.agent_folder.scopes import Scope
+from mainspring.runtime.definition_files.scopes import Scope
 from mainspring.runtime.skills.skill import Skill
 
 Isolation: TypeAlias = Literal[

@@ -37,13 +37,13 @@ from mainspring.runtime.skills.substitution import (
     skill_call_block,
     substitute_facts,
 )
+from mainspring.runtime.subagent import GENERAL
 from mainspring.runtime.subagents.delegation import (
     DELEGATION_TRAITS,
     DelegationRequest,
     delegate,
     refuse,
 )
-from mainspring.runtime.subagents.subagent import GENERAL
 from mainspring.runtime.subagents.supervisor import SubagentSupervisor
 
 _COMMAND = re.compile(r"/([\w][\w.:-]{0,127})(?:\s|$)")

@@ -13,16 +13,21 @@ import msgspec
 from mainspring.core.errors import InvalidInput
 from mainspring.core.model import Effort
 from mainspring.harness.permissions.policy import parse_mode
-from mainspring.runtime.agent_folder.finding import Finding
-from mainspring.runtime.agent_folder.frontmatter_fields import (
+from mainspring.runtime.definition_files.finding import Finding
+from mainspring.runtime.definition_files.frontmatter_fields import (
     Fields,
     Frontmatter,
     first_paragraph,
     read_frontmatter,
     read_text,
 )
-from mainspring.runtime.agent_folder.scopes import PartLocation, PartWalk, Scopes, select_markdown
-from mainspring.runtime.subagents.subagent import Subagent
+from mainspring.runtime.definition_files.scopes import (
+    PartLocation,
+    PartWalk,
+    Scopes,
+    select_markdown,
+)
+from mainspring.runtime.subagent import Subagent
 
 _DESCRIPTION_FILE = "agent.json"
 _PROMPT_FILE = "AGENTS.md"

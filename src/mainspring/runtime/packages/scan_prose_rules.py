@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainspring.runtime.skills.scan_rule import ScanRule, compile_pattern
+from mainspring.runtime.packages.scan_rule import ScanRule, compile_pattern
 
 _ENDS = r"(?:instructions?|prompts?|rules?|guidelines?|directives?|polic(?:y|ies)|safeguards?)"
 _PERSON = r"(?:the\s+|your\s+|any\s+)?(?:user|human|operator|developer|owner|person|anyone|anybody)"

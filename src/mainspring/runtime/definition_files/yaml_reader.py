@@ -10,7 +10,7 @@ from typing import TypeAlias, TypeVar
 
 import yaml
 
-from mainspring.runtime.agent_folder.finding import Finding, Level
+from mainspring.runtime.definition_files.finding import Finding, Level
 
 T = TypeVar("T")
 Node: TypeAlias = yaml.nodes.Node

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from mainspring.runtime.skills.scan_rule import ScanMatch, Severity
+from mainspring.runtime.packages.scan_rule import ScanMatch, Severity
 
 _MAX_EXCERPT = 160
 _TAGS = r"\U000e0000-\U000e007f"

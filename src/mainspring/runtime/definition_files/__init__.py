@@ -1,0 +1,1 @@
+"""Readers and writers of the files that describe agents, skills and plugins."""

@@ -1,0 +1,1 @@
+"""Packages that people install (skills and plugins): fetched, scanned, installed, trusted."""
