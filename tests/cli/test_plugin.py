@@ -24,7 +24,7 @@ def test_a_plugin_is_shown_installed_listed_and_removed(mainspring: Run, environ
         "  2 commands  deploy-tools:ci:status, deploy-tools:ship",
         "  2 MCP servers  deploy-tools:clusters, deploy-tools:tracker",
         "  3 hooks  once trusted",
-        "vendorExtra is not known and does nothing",
+        "vendorExtra is unknown and has no effect",
     ):
         assert told in done.stderr
     [listed] = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from mainspring.core.errors import InvalidInput
 from mainspring.core.model import Effort, ToolSpec
@@ -11,6 +12,7 @@ from mainspring.core.tool import Tool
 from mainspring.harness.context.prompts import system_prompt
 from mainspring.harness.context.request_builder import PromptPrefix, sorted_specs
 from mainspring.harness.limits import Limits
+from mainspring.harness.permissions.policy import PolicyRule
 from mainspring.runtime.skills.catalogue import render_catalogue
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.subagent import Subagent
@@ -80,3 +82,24 @@ def tools_of(agent: Agent, *built_in: Tool) -> dict[str, Tool]:
     if both := sorted(spec.name for spec in agent.client_tools if spec.name in tools):
         raise InvalidInput(f"{agent.name} has two tools called {both[0]!r}")
     return tools
+
+
+def skill_folders(agent: Agent) -> list[Path]:
+    """What skills bring with them: to be read and run by whoever uses one, and not changed."""
+    own = (
+        skill
+        for subagent in agent.subagents
+        if subagent.own is not None
+        for skill in subagent.own.skills
+    )
+    every = (*agent.skills, *own)
+    kept = (skill for skill in every if skill.kind == "skill" and skill.file)
+    return [Path(folder) for folder in dict.fromkeys(skill.folder for skill in kept)]
+
+
+def reading_rules(agent: Agent) -> tuple[PolicyRule, ...]:
+    """Nobody need be asked before a file of a skill is read, wherever that stands."""
+    return tuple(
+        PolicyRule(text=f"Read(/{folder.as_posix()}/**)", behavior="allow", source="skills")
+        for folder in skill_folders(agent)
+    )

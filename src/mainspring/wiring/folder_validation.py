@@ -64,7 +64,7 @@ _REASONS = {
 }
 _MANAGED_ONLY = {"allowManagedHooksOnly", "strictPluginOnlyCustomization"}
 _SETTINGS_POSITION = 5
-_UNKNOWN_KEY_MESSAGE = "it is not known and does nothing"
+_UNKNOWN_KEY_MESSAGE = "it is unknown and has no effect"
 
 
 def validate(settings: Settings, folder: str | None = None) -> FolderReport:

@@ -30,7 +30,7 @@ from mainspring.harness.permissions.command_location import read_command_locatio
 from mainspring.harness.permissions.engine import PermissionEngine
 from mainspring.harness.permissions.policy import Policy, relocate_policy, remove_denied
 from mainspring.harness.permissions.tool_names import ALIASES
-from mainspring.runtime.agent import Agent
+from mainspring.runtime.agent import Agent, reading_rules, skill_folders
 from mainspring.runtime.agent_folder.folder_instructions import PathInstructions
 from mainspring.runtime.definition_files.settings_file import Preferences
 from mainspring.runtime.session.toolbox import (
@@ -41,7 +41,6 @@ from mainspring.runtime.session.toolbox import (
     toolbox_without_tools,
 )
 from mainspring.runtime.skills.catalogue import skills_for_path
-from mainspring.runtime.subagents.skill_tool import reading_rules, skill_folders
 from mainspring.wiring.builtin_tools import (
     built_in_tools,
     select_tools,

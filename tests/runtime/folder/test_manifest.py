@@ -113,8 +113,8 @@ def test_how_many_subagents_there_may_be_can_be_said_instead_of_which(file: Path
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("tols: [read]", "warning agent.yaml:1: tols is not known and does nothing (did you mean"),
-        ("a:\n  - b\n", "warning agent.yaml:1: a is not known and does nothing (known are name,"),
+        ("tols: [read]", "warning agent.yaml:1: tols is unknown and has no effect (did you mean"),
+        ("a:\n  - b\n", "warning agent.yaml:1: a is unknown and has no effect (known are name,"),
         ("name: x\nname: y", "warning agent.yaml:2: name is there twice (the last one holds)"),
         ("name: [x]", "error agent.yaml:1: name must be text"),
         ("- x", "error agent.yaml:1: must be names with values (write it as"),
@@ -122,7 +122,7 @@ def test_how_many_subagents_there_may_be_can_be_said_instead_of_which(file: Path
         ("effort: huge", "error agent.yaml:1: effort must be one of none,"),
         ("limits:\n  max_turns: many", "error agent.yaml:2: max_turns must be a whole number"),
         ("limits:\n  max_cost_usd: -1", "error agent.yaml:2: max_cost_usd must be an amount"),
-        ("limits:\n  max_turn: 3", "warning agent.yaml:2: max_turn is not known and does"),
+        ("limits:\n  max_turn: 3", "warning agent.yaml:2: max_turn is unknown and has"),
         ("permissions:\n  deny: ['Read(']", "error agent.yaml:2: deny has a rule that is wrong"),
         ("permissions:\n  allow: ['Read(']", "warning agent.yaml:2: allow: "),
         ("permissions: {mode: yolo}", "error agent.yaml:1: mode is wrong: 'yolo' is not a mode"),

@@ -144,7 +144,7 @@ def test_unknown_keys_are_kept_and_said_with_their_line(scopes: Scopes):
     found = read_mcp(scopes, {})
     assert found.servers[0].extra == {"colour": "red"}
     [problem] = problems(found.findings)
-    assert problem == ".mcp.json:5: MCP server one: colour is not known and does nothing"
+    assert problem == ".mcp.json:5: MCP server one: colour is unknown and has no effect"
 
 
 @pytest.mark.parametrize(

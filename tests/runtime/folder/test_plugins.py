@@ -46,9 +46,9 @@ def test_a_plugin_of_claude_codes_is_read_with_all_its_parts():
     ]
     assert set(plugin.hooks[0].hooks) == {"PreToolUse", "SessionStart"}
     place = ".claude-plugin/plugin.json"
-    assert said(plugin) == f"deploy-tools/{place}:20: vendorExtra is not known and does nothing"
+    assert said(plugin) == f"deploy-tools/{place}:20: vendorExtra is unknown and has no effect"
     notes = said(plugin, "note")
-    assert "output-styles: not honoured in this version" in notes
+    assert "output-styles: not supported in this version" in notes
 
 
 def test_a_plugin_of_openhands_is_read():
@@ -188,7 +188,7 @@ def test_named_commands_and_agents_stand_in_the_place_of_the_usual_ones(root: Pa
         agents="more/extra.md",
     )
     assert (names(plugin.commands), names(plugin.agents)) == (["extra.md"], ["extra.md"])
-    assert "agents: 'more/extra.md' should begin with ./" in said(plugin, "warning")
+    assert "agents: 'more/extra.md' should start with ./" in said(plugin, "warning")
     assert "commands: 'None' is not a path" in said(plugin, "error")
 
 
@@ -254,7 +254,7 @@ def test_installed_plugins_are_seen_by_scopes_and_the_users_come_first(tmp_path:
         "acme.reports:archive",
     ]
     told = "\n".join(map(str, found.findings))
-    assert "deploy-tools of ~/.mainspring/plugins/deploy-tools is taken instead" in told
+    assert "deploy-tools is taken from ~/.mainspring/plugins/deploy-tools instead" in told
     assert ".mainspring/plugins/linked: a link that leads out of the project" in told
 
 

@@ -29,6 +29,7 @@ from mainspring.core.facts import ContextAdded, SkillUsed
 from mainspring.core.model import Request
 from mainspring.core.model_facts import ModelFacts
 from mainspring.core.tool import Call, Tool, ToolResult
+from mainspring.runtime.agent import reading_rules, skill_folders
 from mainspring.runtime.skills.catalogue import skills_for_path
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.skill_body import (
@@ -36,9 +37,9 @@ from mainspring.runtime.skills.skill_body import (
     run_embedded_commands,
     split_commands,
 )
+from mainspring.runtime.skills.skill_command import expand_command
 from mainspring.runtime.skills.substitution import SkillSubstitution, typed_text
 from mainspring.runtime.subagent import BUILT_IN_SUBAGENTS, Subagent
-from mainspring.runtime.subagents.skill_tool import expand_command, reading_rules, skill_folders
 
 
 @settings(max_examples=50)

@@ -14,9 +14,11 @@ from mainspring.runtime.session.session_summary import workspace_of
 from mainspring.runtime.slash_commands import available_commands, parse_command, unescape_message
 
 if TYPE_CHECKING:
-    from mainspring.runtime.subagents import skill_tool
+    from mainspring.runtime.skills import skill_command
 else:
-    skill_tool = LazyModule("mainspring.runtime.subagents.skill_tool")  # for agents that have any
+    skill_command = LazyModule(
+        "mainspring.runtime.skills.skill_command"
+    )  # for agents that have any
 
 
 def is_agent_command(agent: Agent, message: str) -> bool:
@@ -52,12 +54,12 @@ async def send_message(settings: Settings, agent: Agent, session: Session, messa
     """
     if not is_agent_command(agent, message):
         return (await session.send(unescape_message(message))).event_id
-    facts = skill_tool.SkillFacts(
+    facts = skill_command.SkillFacts(
         session_id=session.id,
         project=await workspace_of(session.log, session.id) or settings.folder,
         effort=agent.effort,
     )
-    expanded = await skill_tool.expand_command(message, skills=agent.skills, skill_facts=facts)
+    expanded = await skill_command.expand_command(message, skills=agent.skills, skill_facts=facts)
     if expanded is None:
         return (await session.send(message)).event_id
     blocks, used = expanded

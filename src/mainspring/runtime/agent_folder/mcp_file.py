@@ -181,7 +181,7 @@ def table_of(file: JsonFile) -> tuple[ServerTable, list[Finding]]:
     """Where a file has its servers: under `mcpServers`, or, as in many plugins, bare."""
     if SERVERS in file.fields:
         odd = [
-            file.finding("warning", f"{key} is not known and does nothing", key)
+            file.finding("warning", f"{key} is unknown and has no effect", key)
             for key in file.fields
             if key not in _NON_SERVER_KEYS
         ]
@@ -262,7 +262,7 @@ class _ServerEntry:
         said = dict(self.fields(fields))
         extra = {key: value for key, value in fields.items() if key not in _KNOWN}
         for key in extra:
-            self.warn("warning", f"{key} is not known and does nothing", key)
+            self.warn("warning", f"{key} is unknown and has no effect", key)
         return msgspec.structs.replace(
             start, name=name, transport=transport, extra=extra, **_normalized_fields(said)
         )

@@ -1,12 +1,12 @@
-"""Plugins: packages of skills, agents, commands, hooks and MCP servers. Installing is not ours.
+"""Reads plugins: packages of skills, agents, commands, hooks and MCP servers.
 
-Read are Agent Plugins 1.0.0 (`plugin.json`), Claude Code's (`.claude-plugin/plugin.json`) and
-OpenHands' (`.plugin/plugin.json`). What is wrong in one part is reported and left out.
+Formats: Agent Plugins 1.0.0 (`plugin.json`), Claude Code (`.claude-plugin/plugin.json`) and
+OpenHands (`.plugin/plugin.json`). A faulty part is reported and skipped; the rest is used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Literal
@@ -44,50 +44,25 @@ _MAX_ENTRIES = 2_000
 _MAX_PATH = 1_000
 _TEXTS = ("version", "description", "homepage", "license")
 _SUPPORTED_KEYS = {"$schema", "name", "author", "repository", "keywords", "strict", *_TEXTS} | {
-    "skills",
-    "agents",
-    "commands",
-    "hooks",
-    "mcpServers",
+    *("skills", "agents", "commands", "hooks", "mcpServers")
 }
 UNSUPPORTED_KEYS = {
-    "lspServers",
-    "outputStyles",
-    "workflows",
-    "userConfig",
-    "channels",
-    "settings",
-    "dependencies",
-    "defaultEnabled",
-    "experimental",
-    "themes",
-    "monitors",
-    "types",
+    *("lspServers", "outputStyles", "workflows", "userConfig", "channels", "settings", "types"),
+    *("dependencies", "defaultEnabled", "experimental", "themes", "monitors"),
 }
 _DISPLAY_KEYS = {
-    "displayName",
-    "metadata",
-    "icon",
-    "documentationUrl",
-    "supportUrl",
-    "privacyPolicyUrl",
-    "termsOfServiceUrl",
+    *("displayName", "metadata", "icon", "documentationUrl", "supportUrl"),
+    *("privacyPolicyUrl", "termsOfServiceUrl"),
 }
 _UNSUPPORTED_ENTRIES = (
-    ".lsp.json",
-    "output-styles",
-    "workflows",
-    "themes",
-    "monitors",
-    "bin",
-    "settings.json",
+    *(".lsp.json", "output-styles", "workflows", "themes", "monitors", "bin", "settings.json"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class InstalledPlugins:
     plugins: tuple[Plugin, ...]
-    """Those that count: of two with one name, the user's."""
+    """Those in use: if two have the same name, the user's one."""
     findings: tuple[Finding, ...]
 
     @property
@@ -102,25 +77,25 @@ class InstalledPlugins:
 def installed_plugins(
     folder: Path, home: Path | None, *, disabled: Collection[str] = ()
 ) -> InstalledPlugins:
-    """The plugins that a user and a project have, and what is odd about them. Those that the
-    settings disable are left out."""
+    """The plugins of a user and of a project, with findings. Plugins that the settings disable are
+    skipped."""
     taken: dict[str, Plugin] = {}
     findings: list[Finding] = []
-    wheres: list[tuple[Path | None, Scope, str]] = [(home, "user", "~/"), (folder, "project", "")]
-    for where, scope, prefix in wheres:
-        for root in [] if where is None else _folders(where / FOLDER):
+    bases: list[tuple[Path | None, Scope, str]] = [(home, "user", "~/"), (folder, "project", "")]
+    for base, scope, prefix in bases:
+        for root in [] if base is None else _folders(base / FOLDER):
             if scope == "project" and not is_inside(root, folder):
-                what = "a link that leads out of the project, and left out"
+                what = "a link that leads out of the project: skipped"
                 findings.append(Finding(level="error", file=f"{FOLDER}/{root.name}", what=what))
                 continue
             plugin = read_plugin(root, scope, shown=f"{prefix}{FOLDER}/{root.name}")
             if plugin.name in disabled:
-                what = f"{plugin.name} is not used: enabledPlugins of the settings disables it"
+                what = f"{plugin.name} is not used: enabledPlugins in the settings disables it"
                 findings.append(Finding(level="note", file=plugin.shown, what=what))
                 continue
             findings += plugin.findings
             if plugin.name in taken:
-                what = f"{plugin.name} of {taken[plugin.name].shown} is taken instead"
+                what = f"{plugin.name} is taken from {taken[plugin.name].shown} instead"
                 findings.append(Finding(level="note", file=plugin.shown, what=what))
             else:
                 taken[plugin.name] = plugin
@@ -128,10 +103,9 @@ def installed_plugins(
 
 
 def read_plugin(root: Path, scope: Scope, *, shown: str | None = None) -> Plugin:
-    """What a folder brings as a plugin; it need not have a manifest."""
+    """Read a folder as a plugin; it does not need a manifest."""
     plugin = Plugin(name=plugin_name(root.name), root=root, scope=scope, shown=shown or root.name)
-    reader = _PluginReader(plugin)
-    return reader.read()
+    return _PluginReader(plugin).read()
 
 
 @dataclass(slots=True)
@@ -143,20 +117,20 @@ class _PluginReader:
         own = self.json(PORTABLE)
         if isinstance(own, JsonFile) and agent_plugins_spec.is_portable(own):
             return self.portable(own)
-        found = {path: self.json(path) for path in VENDOR_MANIFESTS}
-        path = next((path for path, file in found.items() if file is not None), PORTABLE)
+        manifests = {path: self.json(path) for path in VENDOR_MANIFESTS}
+        path = next((path for path, file in manifests.items() if file is not None), PORTABLE)
         if isinstance(own, Finding):
             if path == PORTABLE:
                 return self.rejected(own)
             self.findings.append(own)
-        manifest = found.get(path, own)
-        if isinstance(manifest, Finding):  # its parts can be found without it
+        manifest = manifests.get(path, own)
+        if isinstance(manifest, Finding):  # the parts can be found without it
             self.findings.append(manifest)
             manifest = None
         return self.vendor(manifest, VENDOR_MANIFESTS.get(path, "claude"))
 
     def portable(self, manifest: JsonFile) -> Plugin:
-        """Fixed places for skills and servers; the rest only if a wider manifest is there too."""
+        """Skills and servers have fixed places; other parts need a vendor's manifest as well."""
         self.findings += agent_plugins_spec.check_manifest(manifest)
         if any(finding.level == "error" for finding in self.findings):
             return self.rejected()
@@ -166,59 +140,54 @@ class _PluginReader:
         servers = self.portable_servers(file) if isinstance(file, JsonFile) else []
         if isinstance(file, Finding):
             self.findings.append(file)
-        found = [self.json(path) for path in VENDOR_MANIFESTS]
-        beside = next((file for file in found if isinstance(file, JsonFile)), None)
-        if beside is not None:
-            self.add_wider_parts(beside)
-        return replace(
-            self.plugin, skills=skills, servers=tuple(servers), findings=tuple(self.findings)
-        )
+        manifests = [self.json(path) for path in VENDOR_MANIFESTS]
+        vendor = next((file for file in manifests if isinstance(file, JsonFile)), None)
+        if vendor is not None:
+            self.add_vendor_parts(vendor)
+        return self.finished(skills, servers)
 
-    def vendor(self, manifest: JsonFile | None, plugin_kind: PluginKind) -> Plugin:
+    def vendor(self, manifest: JsonFile | None, kind: PluginKind) -> Plugin:
         if manifest is not None:
             self.check_keys(manifest)
-            self.describe(manifest, plugin_kind)
+            self.describe(manifest, kind)
         file = manifest or JsonFile(self.plugin.shown, "", {})
         skills = tuple(dict.fromkeys(self.skills(file)))
         servers = {server.name: server for server in self.servers(file)}
-        self.add_wider_parts(file)
+        self.add_vendor_parts(file)
         for path in (self.plugin.root / name for name in _UNSUPPORTED_ENTRIES):
             if path.exists():
-                self.warn("note", path, "not honoured in this version")
-        return replace(
-            self.plugin,
-            skills=skills,
-            servers=tuple(servers.values()),
-            findings=tuple(self.findings),
-        )
+                self.warn("note", path, "not supported in this version")
+        return self.finished(skills, servers.values())
+
+    def finished(self, skills: tuple[Path, ...], servers: Iterable[McpServer]) -> Plugin:
+        findings = tuple(self.findings)
+        return replace(self.plugin, skills=skills, servers=tuple(servers), findings=findings)
 
     def rejected(self, *findings: Finding) -> Plugin:
         return replace(self.plugin, is_rejected=True, findings=(*self.findings, *findings))
 
-    def describe(self, manifest: JsonFile, plugin_kind: PluginKind) -> None:
+    def describe(self, manifest: JsonFile, kind: PluginKind) -> None:
         fields = manifest.fields
-        said = fields.get("name")
-        name = plugin_name(said) if isinstance(said, str) and said else self.plugin.name
-        if name != said:
-            what = f"name must be small letters, digits, - and .: it is called {name}"
+        own_name = fields.get("name")
+        name = plugin_name(own_name) if isinstance(own_name, str) and own_name else self.plugin.name
+        if name != own_name:
+            what = f"name must be lowercase letters, digits, - and .: {name} is used"
             self.findings.append(manifest.finding("warning", what, "name"))
         texts = {key: value for key in _TEXTS if isinstance(value := fields.get(key), str)}
-        self.plugin = replace(
-            self.plugin, plugin_kind=plugin_kind, manifest=fields, name=name, **texts
-        )
+        self.plugin = replace(self.plugin, kind=kind, manifest=fields, name=name, **texts)
 
     def check_keys(self, manifest: JsonFile) -> None:
         for key, value in manifest.fields.items():
             if key in UNSUPPORTED_KEYS:
-                what = f"{key} is not honoured in this version"
+                what = f"{key} is not supported in this version"
                 self.findings.append(manifest.finding("note", what, key))
             elif key not in _SUPPORTED_KEYS | _DISPLAY_KEYS:
-                what = f"{key} is not known and does nothing"
+                what = f"{key} is unknown and has no effect"
                 self.findings.append(manifest.finding("warning", what, key))
             elif key in _TEXTS and not isinstance(value, str):
                 self.findings.append(manifest.finding("warning", f"{key} must be text", key))
 
-    def add_wider_parts(self, manifest: JsonFile) -> None:
+    def add_vendor_parts(self, manifest: JsonFile) -> None:
         self.plugin = replace(
             self.plugin,
             agents=tuple(self.files(manifest, "agents")),
@@ -227,7 +196,7 @@ class _PluginReader:
         )
 
     def skills(self, manifest: JsonFile) -> Iterator[Path]:
-        """The usual folder and what the manifest adds; or the plugin is itself a skill."""
+        """The default folder and what the manifest adds; or the plugin itself is a skill."""
         if _uses_default_paths(manifest):
             yield from filter(self.is_skill, self.children(self.plugin.root / "skills"))
         for path in self.named(manifest, "skills"):
@@ -244,35 +213,35 @@ class _PluginReader:
             return False
         is_sound = file.is_file() and is_inside(file, self.plugin.root)
         if not is_sound:
-            self.warn("error", file, "not a file of the plugin, and left out")
+            self.warn("error", file, "not a file of the plugin: skipped")
         return is_sound
 
     def files(self, manifest: JsonFile, part: Literal["agents", "commands"]) -> Iterator[Path]:
-        """What the manifest names stands in the place of the usual folder."""
-        usual = self.plugin.root / part
+        """What the manifest names replaces the default folder."""
+        default = self.plugin.root / part
         if part in manifest.fields:
             yield from self.named(manifest, part)
-        elif _uses_default_paths(manifest) and self.children(usual):
-            yield usual
+        elif _uses_default_paths(manifest) and self.children(default):
+            yield default
 
     def children(self, folder: Path) -> list[Path]:
-        """What is in a folder of the plugin, nothing below."""
+        """The entries of a folder of the plugin, not recursive."""
         if not folder.exists() and not folder.is_symlink():
             return []
         if not folder.is_dir() or not is_inside(folder, self.plugin.root):
-            self.warn("error", folder, "not a folder of the plugin, and left out")
+            self.warn("error", folder, "not a folder of the plugin: skipped")
             return []
         try:
-            found = _visible(folder)
+            entries = _visible(folder)
         except OSError as error:
             self.warn("error", folder, f"{error.strerror or error}")
             return []
-        if len(found) > _MAX_ENTRIES:
-            self.warn("error", folder, f"more than {_MAX_ENTRIES} entries; the rest is left out")
-        return found[:_MAX_ENTRIES]
+        if len(entries) > _MAX_ENTRIES:
+            self.warn("error", folder, f"more than {_MAX_ENTRIES} entries; the rest is skipped")
+        return entries[:_MAX_ENTRIES]
 
     def named(self, manifest: JsonFile, key: str) -> Iterator[Path]:
-        """The paths that a key of the manifest gives."""
+        """The paths that a key of the manifest names."""
         value = manifest.fields.get(key)
         for item in [value] if isinstance(value, str) else _command_files(value):
             path = self.inside(manifest, key, item)
@@ -282,47 +251,45 @@ class _PluginReader:
     def inside(self, manifest: JsonFile, key: str, value: object) -> Path | None:
         why = _path_fault(value, self.plugin.root)
         if why is not None or not isinstance(value, str):
-            what = f"{key}: {str(value)[:100]!r} {why}, and is left out"
+            what = f"{key}: {str(value)[:100]!r} {why}: skipped"
             self.findings.append(manifest.finding("error", what, key))
             return None
         if not value.startswith("."):
-            what = f"{key}: {value!r} should begin with ./"
+            what = f"{key}: {value!r} should start with ./"
             self.findings.append(manifest.finding("warning", what, key))
         return self.plugin.root / PurePosixPath(value)
 
     def hooks(self, manifest: JsonFile) -> Iterator[PluginHooks]:
         for file, inline in self.declared(manifest, "hooks", "hooks/hooks.json"):
-            said = file.fields.get("hooks") if inline is None else inline.get("hooks", inline)
-            hooks = as_object(said)
+            value = file.fields.get("hooks") if inline is None else inline.get("hooks", inline)
+            hooks = as_object(value)
             if hooks is None:
                 what = "hooks must be an object of events"
                 self.findings.append(file.finding("error", what, "hooks"))
-                continue
-            found = PluginHooks(file.shown, hooks)
-            yield found
+            else:
+                yield PluginHooks(file.shown, hooks)
 
     def servers(self, manifest: JsonFile) -> Iterator[McpServer]:
-        """A later one has the name."""
+        """Of two servers with the same name, the later one counts."""
         for file, inline in self.declared(manifest, SERVERS, ".mcp.json", "mcp.json"):
             if inline is None:
-                found, odd = table_of(file)
-                self.findings += odd
+                table, findings = table_of(file)
+                self.findings += findings
             else:
-                found = ServerTable(file, (SERVERS,), inline)
-            servers, odd = read_table(found, self.start(file))
-            self.findings += odd
+                table = ServerTable(file, (SERVERS,), inline)
+            servers, findings = read_table(table, self.start(file))
+            self.findings += findings
             yield from servers
 
     def declared(
-        self, manifest: JsonFile, key: str, *usual: str
+        self, manifest: JsonFile, key: str, *defaults: str
     ) -> Iterator[tuple[JsonFile, JsonObject | None]]:
-        """The usual files and those that a key names; then what it says itself."""
-        files = [*usual] if _uses_default_paths(manifest) else []
+        """The default files and those that a key names, then the objects in the manifest itself."""
+        files = [*defaults] if _uses_default_paths(manifest) else []
         inline: list[JsonObject] = []
         for value in _as_items(manifest.fields.get(key)):
-            said = as_object(value)
-            if said is not None:
-                inline.append(said)
+            if (fields := as_object(value)) is not None:
+                inline.append(fields)
             elif (path := self.inside(manifest, key, value)) is not None:
                 files.append(self.relative(path))
         for file in (self.json(name) for name in dict.fromkeys(files)):
@@ -330,7 +297,7 @@ class _PluginReader:
                 self.findings.append(file)
             elif file is not None:
                 yield file, None
-        yield from ((manifest, said) for said in inline)
+        yield from ((manifest, fields) for fields in inline)
 
     def portable_servers(self, file: JsonFile) -> list[McpServer]:
         start = msgspec.structs.replace(self.start(file), is_portable=True)
@@ -363,42 +330,42 @@ class _PluginReader:
 
 
 def _uses_default_paths(manifest: JsonFile) -> bool:
-    """Unless it says, as an entry of a marketplace may, that nothing but what it names counts."""
+    """False if the manifest (or the marketplace entry) says that only what it names counts."""
     return manifest.fields.get("strict") is not False
 
 
 def _path_fault(value: object, root: Path) -> str | None:
-    """Why a path of a manifest is not taken."""
+    """Why a path of a manifest cannot be used."""
     if not isinstance(value, str) or not value:
         return "is not a path"
     is_plain = len(value) <= _MAX_PATH and not any(mark in value for mark in ("\\", ":", "\0"))
     if not is_plain or value.startswith(("/", "~")) or ".." in PurePosixPath(value).parts:
-        return "is no path inside of the plugin"
+        return "is not a path inside the plugin"
     path = root / value
     if not is_inside(path, root):
-        return "is no path inside of the plugin"
-    return None if path.exists() else "is not there"
+        return "is not a path inside the plugin"
+    return None if path.exists() else "does not exist"
 
 
 def _as_items(value: object) -> list[object]:
-    """One, or a list of them."""
+    """A single value counts as a list of one."""
     values = as_list(value)
     return values if values is not None else [] if value is None else [value]
 
 
 def _command_files(value: object) -> list[object]:
-    """Of a map of commands, the files that it names."""
+    """The files that a map of commands names."""
     entries = as_object(value)
     if entries is None:
         return _as_items(value)
     return [(as_object(entry) or {}).get("source") for entry in entries.values()]
 
 
-def _folders(where: Path) -> list[Path]:
-    """The plugins of a place; hidden is what is being put there or taken away."""
-    if not where.is_dir():
+def _folders(place: Path) -> list[Path]:
+    """The plugins in a folder. Hidden ones are being installed or removed."""
+    if not place.is_dir():
         return []
-    return [path for path in _visible(where) if path.is_dir()]
+    return [path for path in _visible(place) if path.is_dir()]
 
 
 def _visible(folder: Path) -> list[Path]:

@@ -59,7 +59,7 @@ class YamlReader:
             if key not in known:
                 near = get_close_matches(key, known, n=1)
                 fix = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
-                self.note("warning", key_node, f"{key} is not known and does nothing", fix)
+                self.note("warning", key_node, f"{key} is unknown and has no effect", fix)
                 continue
             if key in values:
                 self.note("warning", key_node, f"{key} is there twice", "the last one holds")

@@ -27,7 +27,6 @@ from mainspring.harness.tool_pipeline import authorize_call
 from mainspring.runtime.definition_files.finding import Finding
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.substitution import SkillSubstitution
-from mainspring.runtime.subagent import Subagent
 
 if TYPE_CHECKING:
     from mainspring.runtime.definition_files import frontmatter_fields
@@ -230,12 +229,12 @@ MAX_PRELOADED_CHARS = 100_000
 """Of all of them together: about 25,000 tokens."""
 
 
-def preloaded_text(kind: Subagent, skills: Iterable[Skill]) -> str:
+def preloaded_text(names: Iterable[str], skills: Iterable[Skill]) -> str:
     """In the order it names them; what has changed since the session began, or does not fit any
     more, is named and nothing else. Blocking."""
     texts: list[str] = []
     room = MAX_PRELOADED_CHARS
-    for skill in preloaded_skills(kind, skills):
+    for skill in _preloaded_skills(names, skills):
         try:
             text = skill_section(skill, read_body(skill).strip())
         except InvalidInput as error:
@@ -247,15 +246,15 @@ def preloaded_text(kind: Subagent, skills: Iterable[Skill]) -> str:
     return "\n\n".join(texts)
 
 
-def preloaded_skills(kind: Subagent, skills: Iterable[Skill]) -> list[Skill]:
+def _preloaded_skills(names: Iterable[str], skills: Iterable[Skill]) -> list[Skill]:
     """Those that only a user may call are not a model's to begin with either."""
     known = {skill.name: skill for skill in skills if skill.for_model}
-    return [known[name] for name in dict.fromkeys(kind.skills) if name in known]
+    return [known[name] for name in dict.fromkeys(names) if name in known]
 
 
-def preload_facts(kind: Subagent, skills: Iterable[Skill]) -> list[SkillUsed]:
+def preload_facts(names: Iterable[str], skills: Iterable[Skill]) -> list[SkillUsed]:
     """What the log has to know of it. It gives no leave."""
     return [
         SkillUsed(name=skill.name, hash=skill.hash, by="agent")
-        for skill in preloaded_skills(kind, skills)
+        for skill in _preloaded_skills(names, skills)
     ]

@@ -1,23 +1,15 @@
-"""Using a skill: by the model with the tool `skill`, or by a user as `/name`. The text must
-still be what the session began with.
-"""
+"""The tool `skill`, for the model. Its text must not have changed since the session began."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
-from pathlib import Path
-from typing import Literal
 
-from mainspring.core.content import Block, TextBlock
+from mainspring.core.content import TextBlock
 from mainspring.core.errors import InvalidInput
 from mainspring.core.facts import SkillUsed
 from mainspring.core.model import ToolSpec
 from mainspring.core.tool import Call, Tool, ToolResult, Traits
-from mainspring.harness.permissions.policy import PolicyRule
-from mainspring.harness.permissions.rule import parse_rule
 from mainspring.harness.state.thread import Thread
 from mainspring.harness.state.thread_tree import ThreadNode
 from mainspring.runtime.agent import Agent
@@ -31,11 +23,15 @@ from mainspring.runtime.skills.skill_body import (
     refusing_runner,
     render_body,
 )
+from mainspring.runtime.skills.skill_command import (
+    RUN_IT_YOURSELF,
+    skill_used_fact,
+    suggestion,
+    user_skill_fact,
+)
 from mainspring.runtime.skills.substitution import (
     SkillFacts,
     SkillSubstitution,
-    skill_call_block,
-    substitute_facts,
 )
 from mainspring.runtime.subagent import GENERAL
 from mainspring.runtime.subagents.delegation import (
@@ -46,15 +42,9 @@ from mainspring.runtime.subagents.delegation import (
 )
 from mainspring.runtime.subagents.supervisor import SubagentSupervisor
 
-_COMMAND = re.compile(r"/([\w][\w.:-]{0,127})(?:\s|$)")
 _READING = Traits(read_only=True, concurrent=True, in_doubt="retry", max_chars=2 * MAX_CHARS)
 _RUNNING = Traits(max_chars=2 * MAX_CHARS)
 _UNTRUSTED = "nobody has vouched for this skill as it is now"
-_FORK_NOTE = (
-    "The user wants the skill {name} to be used: call the tool skill with this name and these"
-    " arguments, and tell what came of it."
-)
-_RUN_IT_YOURSELF = "run it yourself, if you need it"
 _SPEC = ToolSpec(
     name="skill",
     description=(
@@ -84,32 +74,6 @@ def skill_tools(supervisor: SubagentSupervisor, node: ThreadNode, agent: Agent) 
     ]
 
 
-async def expand_command(
-    text: str, *, skills: Sequence[Skill], skill_facts: SkillFacts
-) -> tuple[tuple[Block, ...], SkillUsed] | None:
-    """What a user's `/name arguments` is to the model, and the fact of it; `None` if a text is no
-    command.
-
-    Raises:
-        InvalidInput: there is no such command, it is not for users, or its file has changed.
-    """
-    found = _match_skill(text, skills)
-    if found is None:
-        return None
-    skill, arguments = found
-    if not skill.for_user:
-        raise InvalidInput(f"{skill.name} is for the agent to use by itself")
-    named = skill_call_block(skill.name, arguments)
-    fact = user_skill_fact(skill, skill_facts)
-    if skill.context == "fork":
-        return (named, TextBlock(_FORK_NOTE.format(name=skill.name))), fact
-    body = await load_body(skill)
-    text = await render_body(
-        body, SkillSubstitution(arguments, skill, skill_facts), refusing_runner(_RUN_IT_YOURSELF)
-    )
-    return (named, TextBlock(text)), fact
-
-
 def skill_call_lookup(
     agent: Agent, session_id: str, main: Thread
 ) -> Callable[[str | None], SkillUsed | None]:
@@ -120,56 +84,6 @@ def skill_call_lookup(
         return user_skill_fact(meant[0], _facts_of(session_id, main, agent)) if meant else None
 
     return fact
-
-
-def user_skill_fact(skill: Skill, skill_facts: SkillFacts) -> SkillUsed:
-    """By a user; what a skill allows that runs apart, it allows there and not here."""
-    if skill.context == "fork":
-        return SkillUsed(name=skill.name, hash=skill.hash, by="user")
-    return skill_used_fact(skill, skill_facts, by="user")
-
-
-def skill_folders(agent: Agent) -> list[Path]:
-    """What skills bring with them: to be read and run by whoever uses one, and not changed."""
-    own = (
-        skill
-        for subagent in agent.subagents
-        if subagent.own is not None
-        for skill in subagent.own.skills
-    )
-    every = (*agent.skills, *own)
-    kept = (skill for skill in every if skill.kind == "skill" and skill.file)
-    return [Path(folder) for folder in dict.fromkeys(skill.folder for skill in kept)]
-
-
-def reading_rules(agent: Agent) -> tuple[PolicyRule, ...]:
-    """Nobody need be asked before a file of a skill is read, wherever that stands."""
-    return tuple(
-        PolicyRule(text=f"Read(/{folder.as_posix()}/**)", behavior="allow", source="skills")
-        for folder in skill_folders(agent)
-    )
-
-
-def skill_used_fact(
-    skill: Skill,
-    skill_facts: SkillFacts,
-    *,
-    by: Literal["model", "user"],
-    tool_use_id: str | None = None,
-) -> SkillUsed:
-    """What it allows, and the model and effort that it asks for, count only if somebody has vouched
-    for it; what it forbids, always."""
-    allowed = skill.allowed_tools if skill.is_trusted else ()
-    return SkillUsed(
-        name=skill.name,
-        hash=skill.hash,
-        by=by,
-        tool_use_id=tool_use_id,
-        allowed_tools=tuple(substitute_facts(rule, skill, skill_facts) for rule in allowed),
-        disallowed_tools=tuple(rule for rule in skill.disallowed_tools if _is_rule(rule)),
-        model=skill.model if skill.is_trusted else None,
-        effort=skill.effort if skill.is_trusted else None,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +119,7 @@ class _SkillCall:
             ""
             if is_called
             else await render_body(
-                await load_body(skill), skill_substitution, refusing_runner(_RUN_IT_YOURSELF)
+                await load_body(skill), skill_substitution, refusing_runner(RUN_IT_YOURSELF)
             )
         )
         wanted = DelegationRequest(
@@ -279,42 +193,4 @@ def _input_error(name: str, skills: Mapping[str, Skill]) -> str | None:
     if name in skills:
         return None
     usable = [skill.name for skill in skills.values() if skill.for_model]
-    return f"The input is not valid:\n- name: there is no skill {name!r}{_suggestion(name, usable)}"
-
-
-def _match_skill(text: str, skills: Iterable[Skill]) -> tuple[Skill, str] | None:
-    """The skill with the longest name that a text begins with, and what follows.
-
-    Raises:
-        InvalidInput: it looks like a command, and there is none.
-    """
-    said = text.strip()
-    if not said.startswith("/"):
-        return None
-    named = [skill for skill in skills if _starts_with_name(said[1:], skill.name)]
-    if named:
-        skill = max(named, key=lambda each: len(each.name))
-        return skill, said[1 + len(skill.name) :].strip()
-    found = _COMMAND.match(said)
-    if found is None:
-        return None  # a path, or a comment
-    usable = [skill.name for skill in skills if skill.for_user]
-    raise InvalidInput(f"there is no command /{found[1]}{_suggestion(found[1], usable, '/')}")
-
-
-def _starts_with_name(said: str, name: str) -> bool:
-    return said.startswith(name) and (len(said) == len(name) or said[len(name)].isspace())
-
-
-def _suggestion(name: str, known: Sequence[str], mark: str = "") -> str:
-    near = get_close_matches(name, known, n=3, cutoff=0.6)
-    return f"; did you mean {' or '.join(f'{mark}{item}' for item in near)}?" if near else ""
-
-
-def _is_rule(text: str) -> bool:
-    """What cannot be read would make a person be asked about everything."""
-    try:
-        parse_rule(text, behavior="deny")
-    except InvalidInput:
-        return False
-    return True
+    return f"The input is not valid:\n- name: there is no skill {name!r}{suggestion(name, usable)}"

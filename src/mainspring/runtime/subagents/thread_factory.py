@@ -199,7 +199,7 @@ class ThreadFactory:
         agent, kind = self.agent_of(node), self.subagent_of(node)
         is_first = node.thread.turns == 0 and not node.thread.running
         if kind.skills:
-            text = await to_thread.run_sync(preloaded_text, kind, self.agent.skills)
+            text = await to_thread.run_sync(preloaded_text, kind.skills, self.agent.skills)
             agent = replace(agent, instructions="\n\n".join((agent.instructions, text)))
         async with self._toolbox_for(node, agent) as toolbox:
             spec = ThreadSpec(
@@ -221,7 +221,7 @@ class ThreadFactory:
             context.is_watched = True
             context.note(*toolbox.facts)
             if is_first:
-                context.note(*preload_facts(kind, self.agent.skills))
+                context.note(*preload_facts(kind.skills, self.agent.skills))
             if kind.must_run_something:
                 context.authorizer = MustRunAuthorizer(context.authorizer)
             yield self._remember_prefix(node, context)

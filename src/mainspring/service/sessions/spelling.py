@@ -6,9 +6,9 @@ from msgspec.structs import replace
 
 from mainspring.core.content import TextBlock
 from mainspring.core.events import ClientPayload, UserMessage
+from mainspring.runtime.skills.skill_command import expand_command
 from mainspring.runtime.skills.substitution import SkillFacts
 from mainspring.runtime.slash_commands import parse_command
-from mainspring.runtime.subagents.skill_tool import expand_command
 from mainspring.service.sessions.dependencies import SessionDependencies
 from mainspring.service.sessions.session_agent import skills_of
 from mainspring.service.sessions.session_record import SessionRecord
