@@ -28,14 +28,9 @@ from mainspring.harness.permissions.call_analysis import CallLocation
 from mainspring.harness.permissions.engine import PermissionEngine
 from mainspring.harness.permissions.policy import Mode, Policy, PolicyRule
 from mainspring.harness.state.thread_tree import ThreadTree
+from mainspring.runtime.session import toolbox as setup
 from mainspring.runtime.session.session import Session
-from mainspring.runtime.session.toolbox import (
-    ClosedWorktree,
-    SetupRequest,
-    Toolbox,
-    Worktree,
-    Worktrees,
-)
+from mainspring.runtime.session.toolbox import ClosedWorktree, SetupRequest, Toolbox, Worktree
 from mainspring.wiring.worktrees import GitWorktrees
 
 P = TypeVar("P")
@@ -59,7 +54,7 @@ class Scene:
     folder: Path
     mode: Mode = "acceptEdits"
     rules: tuple[PolicyRule, ...] = ()
-    worktrees: Worktrees = field(init=False)
+    worktrees: setup.Worktrees = field(init=False)
 
     def __post_init__(self) -> None:
         repository(self.workspace)
@@ -339,7 +334,7 @@ class Killed(BaseException):
 class Mortal:
     """Dies once, right after it has done one of these."""
 
-    inner: Worktrees
+    inner: setup.Worktrees
     last: str
 
     def live(self, act: str) -> None:
