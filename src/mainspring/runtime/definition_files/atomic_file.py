@@ -1,4 +1,4 @@
-"""Small files that people keep: read within bounds, written whole or not at all."""
+"""Small files: read within limits, written atomically."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from mainspring.core.errors import InvalidInput
 
 MAX_BYTES = 1_000_000
 _OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
-"""Waits for nobody: a pipe may have been put in a file's place."""
+"""Never blocks: a pipe may have replaced the file."""
 
 
 def read_bounded(file: Path, *, max_bytes: int = MAX_BYTES) -> bytes | None:
-    """A small file's content; `None` if it is not there.
+    """The content of a small file; `None` if it does not exist.
 
-    Raises:
-        InvalidInput: it cannot be read, or is no file, or too long.
+    Raises: InvalidInput: it cannot be read, is not a regular file, or is too long.
     """
     try:
         descriptor = os.open(file, _OPEN)
@@ -41,7 +40,7 @@ def read_bounded(file: Path, *, max_bytes: int = MAX_BYTES) -> bytes | None:
 
 
 def write_atomic(file: Path, content: bytes) -> None:
-    """Readable by its owner only; the old content or the new one, whatever happens meanwhile.
+    """Write a file that only its owner can read. A crash leaves either the old content or the new.
 
     Raises: InvalidInput.
     """

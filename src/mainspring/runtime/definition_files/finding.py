@@ -1,4 +1,5 @@
-"""What is odd about a file: where, what, and how to mend it. Never a reason to stop by itself."""
+"""A finding: a problem in a file, with its place and how to fix it. It never stops anything by
+itself."""
 
 from __future__ import annotations
 
@@ -7,8 +8,8 @@ from typing import Literal, TypeAlias
 
 Level: TypeAlias = Literal[
     "error",  # this part does not work
-    "warning",  # it works, but perhaps not as meant
-    "note",  # good to know: what is honoured, what is not and why
+    "warning",  # it works, but perhaps not as intended
+    "note",  # for information: what is used, what is not, and why
 ]
 
 
@@ -16,12 +17,12 @@ Level: TypeAlias = Literal[
 class Finding:
     level: Level
     file: str
-    """As it is shown: relative to the folder or to `~`."""
+    """For display: relative to the folder or to `~`."""
     what: str
     line: int | None = None
     fix: str | None = None
 
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}"
-        mend = f" ({self.fix})" if self.fix else ""
-        return f"{place}: {self.what}{mend}"
+        fix = f" ({self.fix})" if self.fix else ""
+        return f"{place}: {self.what}{fix}"

@@ -1,6 +1,6 @@
-"""The keys of a head, asked for one by one. What is of a wrong kind, or unknown, is kept and told.
+"""Typed access to the keys of a frontmatter. Wrong and unknown values are kept and reported.
 
-What stands in the head is read by `harness.context.frontmatter`.
+`harness.context.frontmatter` parses the frontmatter itself.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class Fields:
 
     frontmatter: Frontmatter
     file: str
-    """As it is shown."""
+    """For display."""
     findings: list[Finding] = field(default_factory=list[Finding])
     _written: dict[str, str] = field(default_factory=dict[str, str])
-    """How a key is spelled here, by what all its spellings have in common."""
+    """The spelling of each key in this file, by its normalized form."""
     _asked: dict[str, str] = field(default_factory=dict[str, str])
     _kept: dict[str, object] = field(default_factory=dict[str, object])
 
@@ -51,7 +51,7 @@ class Fields:
                 self.warn(f"`{key}` is `{first}` once more: it counts for nothing", key)
 
     def text(self, key: str) -> str:
-        """Empty if it is not there. A number or a truth is a text that somebody did not quote."""
+        """Empty if the key is missing. Numbers and booleans are unquoted strings."""
         match self.value(key):
             case None:
                 return ""
@@ -91,13 +91,13 @@ class Fields:
         return self.wrong(key, f"must be one of {', '.join(names)}", None) if written else None
 
     def words(self, key: str) -> tuple[str, ...] | None:
-        """A list, or one text with commas or blanks; `None` if it is not there."""
+        """A list, or one string separated by commas or spaces; `None` if the key is missing."""
         text = self._joined(key)
-        # A list that was not YAML is a text with brackets.
+        # A list that is not valid YAML is a string with brackets.
         return None if text is None else split(text.strip("[]"), ", \t\n")
 
     def globs(self, key: str) -> tuple[str, ...]:
-        """A list, or one text with commas."""
+        """A list, or one string separated by commas."""
         return split(self._joined(key) or "", ",\n")
 
     def mapping(self, key: str) -> dict[str, object]:
@@ -107,23 +107,23 @@ class Fields:
         return {} if value is None else self.wrong(key, "must be names with values", {})
 
     def value(self, key: str) -> object:
-        """As it is; `None` if it is not there."""
+        """The value as it is; `None` if the key is missing."""
         folded = _normalized_key(key)
         self._asked[folded] = key
         written = self._written.get(folded)
         return None if written is None else self.frontmatter.fields[written]
 
     def extra(self) -> dict[str, object]:
-        """What nobody asked for, and what was of a wrong kind. To be called last."""
+        """The keys that were never read, and values of the wrong type. Call it last."""
         unknown = [key for folded, key in self._written.items() if folded not in self._asked]
         for key in unknown:
-            near = get_close_matches(key, self._asked.values(), n=1, cutoff=0.8)
-            fix = f"did you mean {near[0]}?" if near else None
+            similar = get_close_matches(key, self._asked.values(), n=1, cutoff=0.8)
+            fix = f"did you mean {similar[0]}?" if similar else None
             self.warn(f"`{key}` is not known: kept, and nothing is done with it", key, fix)
         return {**{key: self.frontmatter.fields[key] for key in unknown}, **self._kept}
 
     def wrong(self, key: str, what: str, instead: T) -> T:
-        """Told, and kept in `extra`."""
+        """Report a wrong value, and keep it for `extra`."""
         written = self._written[_normalized_key(key)]
         self._kept[written] = self.frontmatter.fields[written]
         self.warn(f"`{written}` {what}: it counts for nothing", key)
@@ -144,7 +144,7 @@ class Fields:
         )
 
     def _joined(self, key: str) -> str | None:
-        """As one text, whatever it is: YAML cuts `[Agent(a, b)]` in two."""
+        """As one string, since YAML splits `[Agent(a, b)]` in two."""
         value = self.value(key)
         if value is None or isinstance(value, str):
             return value and value.strip()
@@ -158,7 +158,7 @@ class Fields:
 
 
 def read_text(file: Path, shown: str) -> str | Finding:
-    """A file of a part; or why it is skipped."""
+    """The text of a file, or the finding that says why it is skipped."""
     try:
         content = read_bounded(file)
         if content is not None:
@@ -172,14 +172,15 @@ def read_text(file: Path, shown: str) -> str | Finding:
 
 
 def first_paragraph(body: str) -> str:
-    """What a text without a description is about, in one line."""
+    """The first paragraph in one line: stands in for a missing description."""
     paragraphs = body.split("\n\n")
     first = next((paragraph for paragraph in paragraphs if any(map(str.isalnum, paragraph))), "")
     return " ".join(line.strip("# \t") for line in first.strip().splitlines())
 
 
 def split(text: str, at: str) -> tuple[str, ...]:
-    """Cut at any of some characters, but for those between brackets; quotes around a part go."""
+    """Split at any of these characters, except inside brackets; quotes around a part are
+    removed."""
     cuts = [-1]
     depth = 0
     for index, char in enumerate(text):

@@ -1,4 +1,4 @@
-"""JSON that others wrote: what it says and in which line, or what is wrong with it."""
+"""JSON files that others wrote: their values with line numbers, or what is wrong with them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class JsonFile:
     fields: JsonObject
 
     def finding(self, level: Level, what: str, *keys: str, fix: str | None = None) -> Finding:
-        """What is odd about the value that these keys lead to."""
+        """A finding about the value at the end of this path of keys."""
         return Finding(level=level, file=self.shown, line=self._line(keys), what=what, fix=fix)
 
     def _line(self, keys: tuple[str, ...]) -> int | None:
@@ -42,9 +42,9 @@ class JsonFile:
 def read_object(
     file: Path, shown: str, *, within: Path | None = None, max_bytes: int = MAX_BYTES
 ) -> JsonFile | Finding | None:
-    """A file's object, or what is wrong with it; `None` if it is not there.
+    """The JSON object in a file, or a finding; `None` if the file does not exist.
 
-    `within` is the folder that no link may lead it out of.
+    No link may lead out of the folder `within`.
     """
     try:
         if within is not None and not is_inside(file, within):
@@ -73,10 +73,10 @@ def _decoded(content: bytes, shown: str) -> JsonFile | Finding:
 
 
 def is_inside(path: Path, root: Path) -> bool:
-    """Whether a path, once all links are followed, stays in a folder."""
+    """Whether a path stays in a folder once all links are resolved."""
     try:
         return path.resolve().is_relative_to(root.resolve())
-    except (OSError, RuntimeError, ValueError):  # a loop of links, a name that cannot be one
+    except (OSError, RuntimeError, ValueError):  # a loop of links, an impossible name
         return False
 
 
@@ -89,11 +89,11 @@ def as_list(value: object) -> list[object] | None:
 
 
 class JsonValueError(ValueError):
-    """A value that is not what it must be; the message says what that is."""
+    """A value of the wrong type; the message says what it must be."""
 
 
 ValueReader: TypeAlias = Callable[[object], object]
-"""What a value says. Raises `Wrong`."""
+"""Converts a value. Raises `JsonValueError`."""
 
 
 def string(value: object) -> str:
@@ -103,7 +103,7 @@ def string(value: object) -> str:
 
 
 def scalar(value: object) -> str:
-    """Text; a number or a flag is what it looks like."""
+    """A string; numbers and booleans are converted."""
     if isinstance(value, bool):
         return str(value).lower()
     if not isinstance(value, str | int | float):

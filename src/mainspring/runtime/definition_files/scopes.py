@@ -1,6 +1,5 @@
-"""Where the parts of an agent are looked for, widest scope first, and the files found there.
-Reading those files is done elsewhere.
-"""
+"""Where the parts of an agent are looked for, widest scope first, and which files are there. Others
+read those files."""
 
 from __future__ import annotations
 
@@ -13,8 +12,8 @@ from typing import Literal, TypeAlias
 from mainspring.runtime.definition_files.finding import Finding
 
 Scope: TypeAlias = Literal["managed", "user", "project"]
-"""Of two parts with one name the wider scope's is taken: a project cannot put its own in the place
-of what the user or whoever runs the machine has."""
+"""If two parts have the same name, the wider scope wins: a project cannot replace what the user or
+the operator of the machine has installed."""
 PartKind: TypeAlias = Literal["skills", "agents", "commands", "rules"]
 
 MANAGED = Path("/etc/mainspring")
@@ -24,19 +23,20 @@ _FOREIGN_ROOTS = (".claude", ".agents")
 
 @dataclass(frozen=True, slots=True)
 class PartLocation:
-    """A folder that parts of one kind are looked for in; or, if a plugin says so, a part itself: a
-    folder with a `SKILL.md`, a file of an agent or a command."""
+    """A folder with parts of one kind; or, if a plugin names it, a single part: a folder with a
+    `SKILL.md`, or the file of an agent or a command."""
 
     path: Path
     scope: Scope
     plugin: str | None = None
-    """Whose it is, if a plugin brings it: its parts are called `plugin:name`."""
+    """The plugin that brings it, if any: its parts are called `plugin:name`."""
     plugin_root: Path | None = None
     part_kind: PartKind | None = None
-    """What is looked for there, if it is not a plugin's root with everything in its usual place."""
+    """The kind of part; `None`: this is the root of a plugin with all parts in their default
+    places."""
 
     def for_part(self, part_kind: PartKind) -> PartLocation:
-        """Where a plugin has its parts of one kind."""
+        """The location of a plugin's parts of one kind."""
         if self.part_kind is not None:
             return self
         return PartLocation(self.path / part_kind, self.scope, self.plugin, self.path)
@@ -45,17 +45,17 @@ class PartLocation:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scopes:
     folder: Path
-    """The agent's own, and its project's."""
+    """The folder of the agent and of its project."""
     home: Path | None = None
-    """The user's; `None`: nobody's, as for sessions of the service."""
+    """The user's folder; `None` for sessions of the service, which have no user."""
     managed: Path | None = None
     plugins: tuple[PartLocation, ...] = ()
-    """What installed plugins bring, with the scope they were installed in: see `plugins`."""
+    """The parts of installed plugins, with the scope that each was installed in: see `plugins`."""
     disabled_skills: frozenset[str] = frozenset()
-    """Names of skills and commands that the user has switched off."""
+    """Names of the skills and commands that the user has disabled."""
 
     def places(self, part_kind: PartKind) -> Iterator[PartLocation]:
-        """In order of precedence: the first one that has a name has it."""
+        """In order of precedence: the first part with a name wins."""
         if self.managed is not None:
             yield PartLocation(self.managed / part_kind, "managed")
         if self.home is not None:
@@ -73,7 +73,7 @@ class Scopes:
         )
 
     def display_path(self, path: Path) -> str:
-        """A path as people are told of it: the same on every machine."""
+        """A path for display, the same on every machine."""
         if path.is_relative_to(self.folder):
             return path.relative_to(self.folder).as_posix()
         if self.home is not None and path.is_relative_to(self.home):
@@ -88,13 +88,13 @@ _SKIPPED_FOLDERS = frozenset(
 )
 
 FileSelector: TypeAlias = Callable[[Sequence[str], int], tuple[Sequence[str], bool]]
-"""Of the names of the files in a folder, and how deep it is: which of them are wanted, and whether
-to look deeper."""
+"""Takes the names of the files in a folder and its depth; returns the files to use, and whether to
+search its subfolders."""
 
 
 @dataclass(slots=True)
 class PartWalk:
-    """One look at all places. What two of them lead to is found in the first."""
+    """One walk over all places. A file that is reachable from two of them is found in the first."""
 
     scopes: Scopes
     findings: list[Finding] = field(default_factory=list[Finding])
@@ -108,7 +108,7 @@ class PartWalk:
         *,
         max_depth: int = MAX_DEPTH,
     ) -> Iterator[Path]:
-        """In order. No link leads out of the project, or out of a plugin."""
+        """The files in order. Links that lead out of the project or the plugin are not followed."""
         below = _FolderWalk(self, self._root(part_location), file_selector, max_depth)
         self._folders = 0
         real = os.path.realpath(part_location.path)
@@ -123,8 +123,8 @@ class PartWalk:
 
     def shadowed(self, path: Path, name: str, by: str) -> None:
         what = (
-            f"is not used: {self.scopes.display_path(Path(by))} is called {name}, too, "
-            "and comes first"
+            f"is not used: {self.scopes.display_path(Path(by))} is also called {name} "
+            "and takes precedence"
         )
         self.findings.append(Finding(level="note", file=self.scopes.display_path(path), what=what))
 
@@ -149,7 +149,7 @@ class PartWalk:
         return self._folders > MAX_FOLDERS
 
     def _root(self, part_location: PartLocation) -> str | None:
-        """What the user or whoever runs the machine has linked is theirs to link."""
+        """The folder that links may not leave. The user and the operator may link to anything."""
         if part_location.plugin is not None:
             return os.path.realpath(part_location.plugin_root or part_location.path)
         return os.path.realpath(self.scopes.folder) if part_location.scope == "project" else None
@@ -171,15 +171,15 @@ class _FolderWalk:
         ):
             return
         try:
-            # A name with a line break in it, or bytes that are no text, would end up in a prompt.
-            proper = [entry for entry in os.scandir(path) if entry.name.isprintable()]
-            entries = sorted(proper, key=lambda entry: entry.name)
+            # Names with line breaks or undecodable bytes would end up in a prompt.
+            printable = [entry for entry in os.scandir(path) if entry.name.isprintable()]
+            entries = sorted(printable, key=lambda entry: entry.name)
         except OSError as error:
             self.part_walk.warn(Path(path), f"cannot be read: {error.strerror}")
             return
         files = {entry.name: entry for entry in entries if _try_is(entry.is_file)}
-        wanted, goes_deeper = self.file_selector(tuple(files), depth)
-        for name in wanted:
+        names, goes_deeper = self.file_selector(tuple(files), depth)
+        for name in names:
             if self._real(files[name], real) is not None:
                 yield Path(files[name].path)
         if not goes_deeper or depth == self.max_depth:
@@ -200,12 +200,12 @@ class _FolderWalk:
 
 
 def select_markdown(names: Sequence[str], _depth: int) -> tuple[Sequence[str], bool]:
-    """All of it, at any depth."""
+    """Every Markdown file, at any depth."""
     return [name for name in names if name.endswith(".md") and not name.startswith(".")], True
 
 
-def _try_is(asked: Callable[[], bool]) -> bool:
+def _try_is(check: Callable[[], bool]) -> bool:
     try:
-        return asked()
+        return check()
     except OSError:  # a link that leads to itself
         return False

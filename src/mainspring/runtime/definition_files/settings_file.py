@@ -34,7 +34,7 @@ class StatusLine(Struct, frozen=True):
 
 
 class SettingsFile(Struct, frozen=True, rename="camel"):
-    """A settings file of Claude Code's; `hooks_fail_open` is ours."""
+    """A settings file in Claude Code's format; `hooks_fail_open` is our own key."""
 
     permissions: PermissionSettings = PermissionSettings()
     hooks: RawSettings = {}
@@ -59,25 +59,25 @@ _LOADS_CODE = re.compile(
     r"PATH|HOME|SHELL|XDG_\w+|LD_\w+|DYLD_\w+|GIT_\w+|BASH_ENV|ENV|SHELLOPTS|BASHOPTS|IFS|PS4|PROMPT_COMMAND"
     r"|PYTHON\w+|NODE_\w+|PERL5?\w+|RUBY\w+|GEM_\w+|JAVA_TOOL_OPTIONS|CLAUDE_\w+"
 )
-"""Variables by which a program loads other code: such code could be a file that an agent wrote."""
+"""Variables that make a program load other code, which could be a file that an agent wrote."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preferences:
     env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     own_env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Of that, what the user and the operator say."""
+    """The part of it that the user and the operator set."""
     api_key_helper: str | None = None
     status_line: StatusLine | None = None
     output_style: str | None = None
     plugins: Mapping[str, bool] = field(default_factory=dict[str, bool])
-    """By the plugin's name: whether it is to be used."""
+    """Whether a plugin is enabled, by its name."""
     managed_plugins: frozenset[str] = frozenset()
-    """Those that the operator has enabled: their hooks run whatever else is forbidden."""
+    """Plugins that the operator has enabled: their hooks always run."""
     managed_hooks_only: bool = False
-    """Whether only hooks of the operator, and of plugins that the operator has enabled, run."""
+    """Whether only the hooks of the operator and of plugins that the operator enabled run."""
     is_without_hooks: bool = False
-    """Whether a file disables all hooks but the operator's."""
+    """Whether a file disables all hooks except the operator's."""
     plugins_only: frozenset[CustomizationKind] = frozenset()
     """Kinds of parts that only plugins and the operator may bring."""
 
@@ -87,13 +87,13 @@ class Preferences:
 
     @property
     def sandbox_env(self) -> dict[str, str]:
-        """For commands in the sandbox. A secret does not go there: the vault is for those."""
+        """For commands in the sandbox. Secrets do not belong here: they go into the vault."""
         return {name: value for name, value in self.env.items() if is_for_sandbox(name)}
 
     @property
     def hook_env(self) -> dict[str, str]:
-        """For programs outside of the sandbox. Nothing that a project says: a variable can lead a
-        program to a file that an agent may write, and there is no list of all such variables."""
+        """For programs outside the sandbox. Variables of a project never count: one can point a
+        program to a file that an agent may write, and no list of such variables is complete."""
         return {n: value for n, value in self.own_env.items() if not _LOADS_CODE.fullmatch(n)}
 
     @property
@@ -107,7 +107,7 @@ class Preferences:
 
 
 def merge_preferences(files: Iterable[tuple[Scope, SettingsFile]]) -> Preferences:
-    """Of files in order: a later one overrides an earlier one. The operator's is the last."""
+    """Merge the files in order: a later file overrides an earlier one. The operator's is last."""
     merged = SettingsFile()
     env: dict[str, str] = {}
     own_env: dict[str, str] = {}
@@ -152,7 +152,7 @@ def _variables(settings: SettingsFile) -> Iterator[tuple[str, str]]:
 
 
 def is_for_sandbox(name: str) -> bool:
-    """Whether programs in the sandbox may get a variable of this name from a settings file."""
+    """Whether a settings file may set a variable of this name for programs in the sandbox."""
     return not (_SANDBOX_VARIABLES.fullmatch(name) or _SECRET_NAME.search(name)) and _is_valid_name(
         name
     )

@@ -1,4 +1,4 @@
-"""YAML as a tree that knows its lines: what is read is checked, and what is odd is noted."""
+"""Reads YAML as a tree with line numbers: values are checked, and problems become findings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False,
 
 
 class YamlValueError(Exception):
-    """A value cannot be what it is; the rest can."""
+    """A value is wrong; the rest of the file can still be used."""
 
     def __init__(self, node: Node, what: str) -> None:
         super().__init__(what)
@@ -33,12 +33,12 @@ class YamlValueError(Exception):
 @dataclass(slots=True)
 class YamlReader:
     file: str
-    """As it is shown."""
+    """For display."""
     findings: list[Finding] = field(default_factory=list[Finding])
     _values_left: int = _MAX_VALUES
 
     def root(self, text: str) -> Node | None:
-        """What a text says; `None` if that is nothing, or not to be understood."""
+        """The root node of a text; `None` if it is empty or cannot be parsed."""
         try:
             return yaml.SafeLoader(text).get_single_node()
         except yaml.MarkedYAMLError as error:
@@ -48,40 +48,41 @@ class YamlReader:
             self._add("error", None, f"not YAML: {(str(error).splitlines() or ['?'])[0]}", None)
         return None
 
-    def fields(self, node: Node, known: FieldReaders) -> dict[str, object]:
-        """The values of a mapping, each by its own reader; what is wrong or unknown is noted.
+    def fields(self, node: Node, readers: FieldReaders) -> dict[str, object]:
+        """The values of a mapping, each converted by its reader. Wrong and unknown keys become
+        findings.
 
-        Raises: Wrong.
+        Raises: YamlValueError.
         """
         values: dict[str, object] = {}
         for key_node, value in self._pairs(node):
             key = self.string(key_node)
-            if key not in known:
-                near = get_close_matches(key, known, n=1)
-                fix = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+            if key not in readers:
+                similar = get_close_matches(key, readers, n=1)
+                fix = f"did you mean {similar[0]}?" if similar else f"known are {', '.join(readers)}"
                 self.note("warning", key_node, f"{key} is unknown and has no effect", fix)
                 continue
             if key in values:
                 self.note("warning", key_node, f"{key} is there twice", "the last one holds")
             try:
-                values[key] = known[key](value)
-            except YamlValueError as wrong:
-                self.note("error", wrong.node, f"{key} {wrong}")
+                values[key] = readers[key](value)
+            except YamlValueError as error:
+                self.note("error", error.node, f"{key} {error}")
         return values
 
     def lines(self, node: Node) -> dict[str, int]:
-        """Where the keys of a mapping stand."""
+        """The line of each key of a mapping."""
         return {
             str(key.value): key.start_mark.line + 1
             for key, _ in (node.value if isinstance(node, yaml.MappingNode) else ())
         }
 
-    def chosen(self, node: Node, known: FieldReaders) -> dict[str, object]:
-        """As `fields`, of some keys only; nothing is said about others."""
+    def chosen(self, node: Node, readers: FieldReaders) -> dict[str, object]:
+        """As `fields`, but only for these keys; others are ignored silently."""
         before = len(self.findings)
-        values = self.fields(node, known)
-        kept = [finding for finding in self.findings[before:] if finding.level == "error"]
-        self.findings[before:] = kept
+        values = self.fields(node, readers)
+        errors = [finding for finding in self.findings[before:] if finding.level == "error"]
+        self.findings[before:] = errors
         return values
 
     def note(self, level: Level, node: Node, what: str, fix: str | None = None) -> None:
@@ -136,7 +137,8 @@ class YamlReader:
         return read
 
     def plain(self, node: Node, depth: int = 0) -> object:
-        """What JSON would have. Bounded: a few lines with aliases can stand for millions."""
+        """The node as JSON values. Bounded, since a few lines with aliases can stand for
+        millions."""
         self._values_left -= 1
         if self._values_left < 0 or depth > _MAX_DEPTH:
             raise YamlValueError(node, "is too much, or too deep")

@@ -1,6 +1,4 @@
-"""Folders that are installed, replaced and removed atomically, through a staging folder beside
-them.
-"""
+"""Installs, replaces and removes folders atomically, by way of a staging folder beside them."""
 
 from __future__ import annotations
 
@@ -18,16 +16,16 @@ _STALE_AFTER = timedelta(hours=1)
 
 
 def staging_folder(place: Path, *, now: datetime) -> tempfile.TemporaryDirectory[str]:
-    """A folder beside `place` to make ready in what is to stand there; never in it, where it would
-    be found. What an earlier one left undone is cleared up.
+    """A folder beside `place` in which to prepare what goes there; not inside `place`, where it
+    would be discovered. Leftovers of an interrupted run are cleaned up.
 
     Raises: InvalidInput.
     """
     prefix = f".new-{place.name}-"
     try:
         place.mkdir(parents=True, exist_ok=True)
-        for sandbox_pool in place.parent.glob(f"{prefix}*"):
-            _recover(sandbox_pool, place, now)
+        for staging in place.parent.glob(f"{prefix}*"):
+            _recover(staging, place, now)
         return tempfile.TemporaryDirectory(
             dir=place.parent, prefix=prefix, ignore_cleanup_errors=True
         )
@@ -35,13 +33,13 @@ def staging_folder(place: Path, *, now: datetime) -> tempfile.TemporaryDirectory
         raise InvalidInput(f"{place}: {error.strerror or error}") from error
 
 
-def replace_folder(new: Path, target: Path, sandbox_pool: Path) -> None:
-    """All of it or, whatever happens, what was there before.
+def replace_folder(new: Path, target: Path, staging: Path) -> None:
+    """Move `new` to `target`. If that fails, the old folder is restored.
 
     Raises: InvalidInput.
     """
     is_there = os.path.lexists(target)
-    replaced = sandbox_pool / _REPLACED / target.name
+    replaced = staging / _REPLACED / target.name
     try:
         if is_there:
             replaced.parent.mkdir()
@@ -56,8 +54,8 @@ def replace_folder(new: Path, target: Path, sandbox_pool: Path) -> None:
         raise InvalidInput(f"{target}: {error.strerror or error}") from error
 
 
-def remove_folder(folder: Path, sandbox_pool: Path) -> None:
-    """Of a link, only the link.
+def remove_folder(folder: Path, staging: Path) -> None:
+    """Remove a folder. If it is a link, only the link is removed.
 
     Raises: InvalidInput.
     """
@@ -65,17 +63,17 @@ def remove_folder(folder: Path, sandbox_pool: Path) -> None:
         if folder.is_symlink():
             folder.unlink()
         else:
-            os.rename(folder, sandbox_pool / "removed")
-            shutil.rmtree(sandbox_pool / "removed")
+            os.rename(folder, staging / "removed")
+            shutil.rmtree(staging / "removed")
     except OSError as error:
         raise InvalidInput(f"{folder}: {error.strerror or error}") from error
 
 
-def _recover(sandbox_pool: Path, place: Path, now: datetime) -> None:
-    """Whoever was killed between two renames has left what was there before: it goes back."""
-    for replaced in sandbox_pool.glob(f"{_REPLACED}/*"):
+def _recover(staging: Path, place: Path, now: datetime) -> None:
+    """Restore the old folder that a process left behind when it was killed between two renames."""
+    for replaced in staging.glob(f"{_REPLACED}/*"):
         if not os.path.lexists(place / replaced.name):
             os.rename(replaced, place / replaced.name)
-    # Younger ones may be somebody's who is still at work.
-    if now - from_micros(sandbox_pool.stat().st_mtime_ns // 1000) > _STALE_AFTER:
-        shutil.rmtree(sandbox_pool, ignore_errors=True)
+    # A younger one may still be in use by another process.
+    if now - from_micros(staging.stat().st_mtime_ns // 1000) > _STALE_AFTER:
+        shutil.rmtree(staging, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""All that a skill consists of, read once and within bounds, and the hash that stands for it."""
+"""The contents of a package, read once and within limits, and their hash."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mainspring.core.errors import InvalidInput, TooLarge
 from mainspring.runtime.packages.upload import DISK_LIMITS, PackageLimits
 
 _MAX_DEPTH = 32
-# A link that was put in a file's place is not followed, and a pipe is not waited for.
+# A link that replaced a file is not followed, and a pipe does not block.
 _OPEN_FLAGS = (
     os.O_RDONLY
     | getattr(os, "O_NOFOLLOW", 0)
@@ -27,21 +27,21 @@ _OPEN_FLAGS = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContentItem:
     path: str
-    """Inside of the skill's folder, with slashes."""
+    """Relative to the package's folder, with slashes."""
     content: bytes = b""
     is_executable: bool = False
     link: str | None = None
-    """Where it leads, if it is a link."""
+    """The target, if this is a link."""
     is_special: bool = False
-    """A pipe, a socket, a device: nothing that a skill needs."""
+    """A pipe, a socket or a device: no package needs one."""
 
 
 def read_contents(place: Path, limits: PackageLimits = DISK_LIMITS) -> tuple[ContentItem, ...]:
-    """Everything in a folder, links not followed, in the order of the paths; or a single file.
+    """Everything in a folder, sorted by path; links are not followed. A single file is a package of
+    one.
 
-    Raises:
-        InvalidInput: it is not there or cannot be read.
-        TooLarge: more than a skill may be; what was not read is not vouched for either.
+    Raises: InvalidInput: it does not exist or cannot be read. TooLarge: it exceeds the limits; a
+    part that was not read cannot be trusted.
     """
     root = Path(os.path.realpath(place))
     items: list[ContentItem] = []
@@ -62,8 +62,8 @@ def read_contents(place: Path, limits: PackageLimits = DISK_LIMITS) -> tuple[Con
 
 
 def contents_hash(items: Iterable[ContentItem]) -> str:
-    """Whatever changes, this does: a name, a byte, what may be run, where a link leads."""
-    listed = [
+    """A hash that changes with every name, byte, executable bit and link target."""
+    entries = [
         (
             os.fsencode(item.path),
             item.is_executable,
@@ -73,22 +73,22 @@ def contents_hash(items: Iterable[ContentItem]) -> str:
         )
         for item in items
     ]
-    return hashlib.sha256(msgspec.msgpack.encode(listed)).hexdigest()
+    return hashlib.sha256(msgspec.msgpack.encode(entries)).hexdigest()
 
 
 def _walk(folder: Path, depth: int) -> Iterator[Path]:
     if depth > _MAX_DEPTH:
         raise TooLarge(f"{folder.name}: more than {_MAX_DEPTH} folders deep")
     with os.scandir(folder) as entries:
-        found = sorted(entries, key=lambda entry: entry.name)
-    for entry in found:
+        children = sorted(entries, key=lambda entry: entry.name)
+    for entry in children:
         if entry.is_dir(follow_symlinks=False):
             yield from _walk(Path(entry.path), depth + 1)
         else:
             yield Path(entry.path)
 
 
-def _read(path: Path, name: str, most: int) -> ContentItem:
+def _read(path: Path, name: str, max_bytes: int) -> ContentItem:
     mode = path.lstat().st_mode
     if stat.S_ISLNK(mode):
         return ContentItem(path=name, link=os.readlink(path))
@@ -98,5 +98,5 @@ def _read(path: Path, name: str, most: int) -> ContentItem:
         mode = os.fstat(opened.fileno()).st_mode
         if not stat.S_ISREG(mode):
             raise InvalidInput(f"{path}: changed while it was read")
-        content = opened.read(most + 1)
+        content = opened.read(max_bytes + 1)
     return ContentItem(path=name, content=content, is_executable=bool(mode & 0o111))

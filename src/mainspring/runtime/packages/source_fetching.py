@@ -1,5 +1,5 @@
-"""A folder from elsewhere - a path or a git repository - as a copy of our own. Judging it is not
-ours, and nothing of it is run."""
+"""Fetches a folder or a git repository into a copy of our own. Nothing in the copy is run or judged
+here."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ _ADVICE = "\n\nPlease make sure"
 class FetchedSource:
     path: Path
     commit: str
-    """What was fetched of a repository; empty for a path."""
+    """The commit that was fetched; empty for a path."""
 
 
 def fetch_source(source: str, into: Path) -> FetchedSource:
-    """Copy a folder, or what a repository has at `URL#ref`, into a folder that is not there yet.
+    """Copy a folder, or the contents of a repository at `URL#ref`, into a folder that does not
+    exist yet.
 
     Links stay links, wherever they lead. Blocks, for minutes at most.
 
@@ -61,7 +62,7 @@ def fetch_source(source: str, into: Path) -> FetchedSource:
 
 
 def is_remote(source: str) -> bool:
-    """Whether it is a repository's address rather than a path.
+    """Whether a source is the address of a repository rather than a path.
 
     Raises:
         InvalidInput: an address that we do not go to.
@@ -78,8 +79,8 @@ def is_remote(source: str) -> bool:
 
 
 def resolve_source(source: str, folder: Path) -> str:
-    """A source as it can be fetched: relative paths are the folder's, and `owner/repo` is GitHub's
-    unless the folder has one of that name."""
+    """The source in the form that can be fetched: relative paths start at `folder`, and
+    `owner/repo` means GitHub unless the folder has a path of that name."""
     if is_remote(source):
         return source
     path = folder / Path(source).expanduser()
@@ -90,7 +91,7 @@ def resolve_source(source: str, folder: Path) -> str:
 
 
 def without_login(source: str) -> str:
-    """A source, fit to be shown and kept: no user, no password."""
+    """A source that is safe to show and store: without user and password."""
     parts = urlsplit(source) if "://" in source else None
     if parts is None or parts.scheme == "ssh":  # whose user is no secret
         return source
@@ -107,7 +108,7 @@ def _git(arguments: list[str], source: str) -> str:
     ]
     command = ["git", *(word for setting in settings for word in ("-c", setting)), *arguments]
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             command,
             check=False,
             stdin=subprocess.DEVNULL,
@@ -120,16 +121,16 @@ def _git(arguments: list[str], source: str) -> str:
     except subprocess.TimeoutExpired as error:
         shown = without_login(source)
         raise InvalidInput(f"{shown}: git did not get it in {_SECONDS} seconds") from error
-    if done.returncode:
-        why = _git_error(done.stderr) or f"git ended with {done.returncode}"
+    if result.returncode:
+        why = _git_error(result.stderr) or f"git ended with {result.returncode}"
         raise InvalidInput(f"{without_login(source)}: {why}")
-    return done.stdout.decode(errors="replace")
+    return result.stdout.decode(errors="replace")
 
 
-def _git_error(said: bytes) -> str:
-    """What git has to say, without its advice; the last words are the most telling."""
-    told = said.decode(errors="replace").partition(_ADVICE)[0].strip().splitlines()
-    lines = [line.removeprefix("fatal: ").rstrip(".") for line in told]
+def _git_error(stderr: bytes) -> str:
+    """git's error without its advice. The last lines say the most."""
+    text = stderr.decode(errors="replace").partition(_ADVICE)[0].strip()
+    lines = [line.removeprefix("fatal: ").rstrip(".") for line in text.splitlines()]
     return _LOGIN.sub(r"\1", "; ".join(lines[-2:])[:300])
 
 
@@ -158,7 +159,7 @@ def _check_size(folder: Path, source: str) -> None:
 
 
 def _entries(folder: Path) -> Iterator[Path]:
-    """All that is no folder, links not followed."""
+    """All entries that are not folders. Links are not followed."""
     for place, folders, files in os.walk(folder):
         yield from (Path(place, name) for name in files)
         yield from (Path(place, name) for name in folders if os.path.islink(Path(place, name)))

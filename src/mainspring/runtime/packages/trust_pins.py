@@ -1,4 +1,4 @@
-"""Skills that somebody has vouched for, each as it was then. Looking into them is `scan`'s."""
+"""Packages that a person trusts, each pinned to the hash of its contents at that time."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from mainspring.runtime.packages.folder_contents import ContentItem, contents_ha
 from mainspring.runtime.packages.scan_rule import Severity
 
 PINS_FILE = ".mainspring/skills.json"
-"""Below the user's folder: a project cannot vouch for itself."""
+"""Below the user's folder: a project cannot trust itself."""
 
 TrustStatus: TypeAlias = Literal[
-    "unknown",  # nobody has vouched for it
-    "trusted",  # it is what somebody has vouched for
-    "changed",  # it was trusted, and is not what it was
+    "unknown",  # nobody has trusted it
+    "trusted",  # it is unchanged since somebody trusted it
+    "changed",  # somebody trusted it, and it has changed since
 ]
 
 
@@ -29,9 +29,9 @@ class TrustPin(Struct, frozen=True, kw_only=True, omit_defaults=True):
     hash: str
     when: datetime
     severity: Severity | None = None
-    """The worst that a scan had to say of it."""
+    """The most severe hit of the scan."""
     source: str = ""
-    """Where it was installed from; empty if it was trusted where it stood."""
+    """Where it was installed from; empty if it was trusted in place."""
     commit: str = ""
 
 
@@ -41,66 +41,68 @@ class TrustPins:
         self._read: tuple[tuple[int, int, int], dict[str, TrustPin]] | None = None
 
     def of(self, place: Path) -> TrustPin | None:
-        """What is known of a skill's folder, whether or not it still holds.
+        """The pin of a package, whether or not it still matches.
 
-        Raises: InvalidInput: the file of the pins cannot be read.
+        Raises: InvalidInput: the pins file cannot be read.
         """
         return self._load().get(os.path.realpath(place))
 
     def status(self, place: Path) -> TrustStatus:
-        """Raises: InvalidInput: the file of the pins cannot be read."""
-        known = self.of(place)
-        if known is None:
+        """Raises: InvalidInput: the pins file cannot be read."""
+        pin = self.of(place)
+        if pin is None:
             return "unknown"
         try:
             now = contents_hash(read_contents(place))
-        except MainspringError:  # what cannot be read in full is not what was vouched for
+        except MainspringError:  # what cannot be read in full cannot be what was trusted
             return "changed"
-        return "trusted" if now == known.hash else "changed"
+        return "trusted" if now == pin.hash else "changed"
 
     def trusted_contents(self, place: Path) -> tuple[ContentItem, ...] | None:
-        """All of it, if it is what somebody has vouched for: what was hashed is what is returned.
+        """The contents, if they are unchanged since somebody trusted them: what was hashed is
+        returned.
 
-        Raises: InvalidInput: the file of the pins cannot be read.
+        Raises: InvalidInput: the pins file cannot be read.
         """
-        known = self.of(place)
+        pin = self.of(place)
         try:
             contents = read_contents(place)
         except MainspringError:
             return None
-        return contents if known is not None and contents_hash(contents) == known.hash else None
+        return contents if pin is not None and contents_hash(contents) == pin.hash else None
 
     def is_pinned(self, place: Path) -> bool:
-        """Whether a skill is, byte for byte, what somebody has vouched for."""
+        """Whether a package is byte for byte what somebody trusted."""
         return self.status(place) == "trusted"
 
     def trusted_hash(self, place: Path) -> str | bool | None:
-        """As `is_pinned`, with the hash of it; `None` if nobody has ever said anything of it."""
-        known = self.of(place)
-        return None if known is None else self.status(place) == "trusted" and known.hash
+        """As `is_pinned`, but with the hash if it matches; `None` if the package was never
+        pinned."""
+        pin = self.of(place)
+        return None if pin is None else self.status(place) == "trusted" and pin.hash
 
     def pin(self, place: Path, trust_pin: TrustPin) -> None:
         """Raises: InvalidInput."""
         self._save({**self._load(), os.path.realpath(place): trust_pin})
 
     def unpin(self, place: Path) -> bool:
-        """Take it back; False if there was nothing to take back.
+        """Withdraw the trust; False if there was none.
 
         Raises: InvalidInput.
         """
-        known = dict(self._load())
-        was_known = known.pop(os.path.realpath(place), None) is not None
-        if was_known:
-            self._save(known)
-        return was_known
+        pins = dict(self._load())
+        was_pinned = pins.pop(os.path.realpath(place), None) is not None
+        if was_pinned:
+            self._save(pins)
+        return was_pinned
 
     def _load(self) -> dict[str, TrustPin]:
-        """Asked for once a skill, so it is read again only if it is another file by now."""
+        """Called once per skill, so the file is read again only if it has changed."""
         try:
-            found = os.stat(self._file)
+            status = os.stat(self._file)
         except OSError:
             return {}
-        state = (found.st_ino, found.st_mtime_ns, found.st_size)
+        state = (status.st_ino, status.st_mtime_ns, status.st_size)
         if self._read is None or self._read[0] != state:
             self._read = state, self._decoded(read_bounded(self._file))
         return self._read[1]
@@ -111,6 +113,6 @@ class TrustPins:
         except (msgspec.MsgspecError, UnicodeError) as error:
             raise InvalidInput(f"{self._file}: {error}; remove it to begin anew") from error
 
-    def _save(self, known: dict[str, TrustPin]) -> None:
-        content = msgspec.json.format(msgspec.json.encode(known, order="sorted"), indent=2)
+    def _save(self, pins: dict[str, TrustPin]) -> None:
+        content = msgspec.json.format(msgspec.json.encode(pins, order="sorted"), indent=2)
         write_atomic(self._file, content + b"\n")

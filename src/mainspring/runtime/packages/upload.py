@@ -1,4 +1,5 @@
-"""Skills that travel as files or as one archive: unpacked with care. Keeping them is not ours."""
+"""Skills that are uploaded as files or as one archive: checked and unpacked. Storing them is done
+elsewhere."""
 
 from __future__ import annotations
 
@@ -26,31 +27,31 @@ _UNIX = (3, 19)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackageLimits:
     max_bytes: int = 30 * 1024 * 1024
-    """Of an upload, and of what it unpacks to."""
+    """Of an upload, and of its unpacked contents."""
     max_files: int = 1000
 
 
 LIMITS = PackageLimits()
-"""Of what comes through the API, and is held in memory."""
+"""For uploads through the API, which are held in memory."""
 DISK_LIMITS = PackageLimits(max_bytes=200_000_000, max_files=20_000)
-"""Of what a person installs, or has in a folder."""
+"""For what a person installs or has in a folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UploadedFile:
     path: str
-    """As the client gave it."""
+    """As the client sent it."""
     content: bytes
     is_executable: bool = False
 
 
 def unpack_archive(path: str, content: bytes, limits: PackageLimits) -> Iterator[UploadedFile]:
-    """The files of a zip archive, with the paths that it gives them: `checked_files` is next.
+    """The files of a zip archive under the archive's own paths, which `check_files` then checks.
 
     Raises: InvalidInput, TooLarge.
     """
-    # Before it is opened: opening makes an object of every entry, and entries are cheap to send.
-    # Archives among the files have entries of their own, hence the generous factor.
+    # Checked before opening: that creates an object for every entry, and entries are cheap to send.
+    # Archives inside the archive have entries of their own, hence the generous factor.
     if content.count(_ENTRY) > 10 * limits.max_files:
         raise TooLarge(f"{path}: a skill has {limits.max_files} files at most")
     left = limits.max_bytes
@@ -75,7 +76,7 @@ def unpack_archive(path: str, content: bytes, limits: PackageLimits) -> Iterator
 
 
 def check_files(uploads: Sequence[UploadedFile], limits: PackageLimits) -> dict[str, UploadedFile]:
-    """By their paths: few and small enough, and each has a place of its own on every system.
+    """The files by path: within the limits, and with paths that are distinct on every file system.
 
     Raises: InvalidInput, TooLarge: with the file and the reason.
     """
@@ -101,7 +102,7 @@ def check_files(uploads: Sequence[UploadedFile], limits: PackageLimits) -> dict[
 
 
 def check_path(path: str) -> PurePosixPath:
-    """A path that stays inside of whatever folder it is unpacked into, on every system.
+    """Check that a path stays inside the folder it is unpacked into, on every system.
 
     Raises: InvalidInput.
     """
@@ -149,5 +150,5 @@ def _check_no_file_is_folder(taken: dict[str, str]) -> None:
 
 
 def _is_script(file: UploadedFile) -> bool:
-    """Files that are sent one by one come without a mode."""
+    """Files that are uploaded one by one have no mode."""
     return file.is_executable or file.content.startswith(b"#!")
