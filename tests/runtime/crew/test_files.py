@@ -161,7 +161,7 @@ def test_of_two_with_one_name_the_wider_scope_has_it(tmp_path: Path):
     ]
     assert [str(finding) for finding in what.findings] == [
         ".claude/agents/reviewer.md: is not used: "
-        "~/.claude/agents/reviewer.md is called reviewer, too, and comes first"
+        "~/.claude/agents/reviewer.md is also called reviewer and takes precedence"
     ]
 
 

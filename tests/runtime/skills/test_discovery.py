@@ -90,9 +90,9 @@ def test_of_two_with_one_name_the_wider_scope_has_it_and_the_other_is_told(scope
     assert {finding.level for finding in what.findings} == {"note"}
     assert said(what)[1:] == [
         ".claude/skills/both/SKILL.md: is not used: "
-        "~/.claude/skills/both/SKILL.md is called both, too, and comes first",
+        "~/.claude/skills/both/SKILL.md is also called both and takes precedence",
         ".claude/skills/mine/SKILL.md: is not used: "
-        "skills/mine/SKILL.md is called mine, too, and comes first",
+        "skills/mine/SKILL.md is also called mine and takes precedence",
     ]
 
 

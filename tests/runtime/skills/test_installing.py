@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from mainspring.core.errors import AlreadyExists, InvalidInput, TooLarge
+from mainspring.runtime.packages import installer
 from mainspring.runtime.packages.folder_contents import read_contents
 from mainspring.runtime.packages.source_fetching import resolve_source
 from mainspring.runtime.packages.trust_pins import TrustPins
 from mainspring.runtime.packages.upload import PackageLimits
 from mainspring.runtime.skills import skill_installation
-from mainspring.runtime.skills.skill_installation import SkillChoice, write_new_skill
+from mainspring.runtime.skills.skill_installation import FOLDER, SkillChoice, write_new_skill
 from mainspring.runtime.skills.strict_validation import check_strict
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -44,11 +45,11 @@ def skill_at(folder: Path, name: str = "pdf", files: Mapping[str, str] | None = 
 
 
 def install(source: object, home: Path, pins: TrustPins, *, name: str | None = None) -> Path:
-    with skill_installation.skill_staging_folder(home, now=NOW) as sandbox_pool:
+    with installer.staging_folder(home / FOLDER, now=NOW) as staging:
         choice = SkillChoice(names=frozenset((name,) if name else ()))
-        [candidate] = skill_installation.fetch(str(source), Path(sandbox_pool), choice).candidates
-        kept = skill_installation.install(candidate, Path(sandbox_pool), home, replaces=True)
-        skill_installation.trust(candidate, kept, pins, NOW)
+        [candidate] = skill_installation.fetch(str(source), Path(staging), choice).candidates
+        kept = installer.install(candidate, Path(staging), home / FOLDER, replaces=True)
+        installer.trust(candidate, kept, pins, NOW)
     return kept
 
 
@@ -123,14 +124,14 @@ def test_a_skill_at_the_root_does_not_hide_the_others(home: Path, pins: TrustPin
     for name in ("docx", "xlsx"):
         skill_at(source / f"skills/{name}", name)
     skill_at(source / "skills/docx/template", "inner")
-    with skill_installation.skill_staging_folder(home, now=NOW) as sandbox_pool:
-        offer = skill_installation.fetch(str(source), Path(sandbox_pool))
-        assert [candidate.skill.name for candidate in offer.candidates] == ["pdf"]
+    with installer.staging_folder(home / FOLDER, now=NOW) as staging:
+        offer = skill_installation.fetch(str(source), Path(staging))
+        assert [candidate.name for candidate in offer.candidates] == ["pdf"]
         assert offer.others == ("docx", "xlsx")
     for choice in (SkillChoice(takes_all=True), SkillChoice(names=frozenset(("docx", "xlsx")))):
-        with skill_installation.skill_staging_folder(home, now=NOW) as sandbox_pool:
-            offer = skill_installation.fetch(str(source), Path(sandbox_pool), choice)
-            assert [candidate.skill.name for candidate in offer.candidates] == ["docx", "xlsx"]
+        with installer.staging_folder(home / FOLDER, now=NOW) as staging:
+            offer = skill_installation.fetch(str(source), Path(staging), choice)
+            assert [candidate.name for candidate in offer.candidates] == ["docx", "xlsx"]
 
 
 def test_a_large_skill_is_installed_and_a_larger_one_refused_by_its_name(
@@ -223,7 +224,7 @@ def test_what_is_no_skill_or_has_no_name_fit_for_a_folder_is_refused(
     home: Path, pins: TrustPins, tmp_path: Path
 ):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InvalidInput, match="no skill in it"):
+    with pytest.raises(InvalidInput, match="it has no skill"):
         install(tmp_path / "empty", home, pins)
     with pytest.raises(InvalidInput, match="lowercase letters"):
         install(skill_at(tmp_path / "odd", "../../etc"), home, pins)
@@ -235,13 +236,13 @@ def test_an_older_one_is_replaced_only_on_demand_and_then_wholly(
     home: Path, pins: TrustPins, tmp_path: Path
 ):
     kept = install(skill_at(tmp_path / "old", files={"old.txt": "x"}), home, pins)
-    with skill_installation.skill_staging_folder(home, now=NOW) as sandbox_pool:
+    with installer.staging_folder(home / FOLDER, now=NOW) as staging:
         newer = skill_at(tmp_path / "new", files={"new.txt": "x"})
-        [candidate] = skill_installation.fetch(str(newer), Path(sandbox_pool)).candidates
-        with pytest.raises(AlreadyExists, match="installed already"):
-            skill_installation.install(candidate, Path(sandbox_pool), home)
+        [candidate] = skill_installation.fetch(str(newer), Path(staging)).candidates
+        with pytest.raises(AlreadyExists, match="already installed"):
+            installer.install(candidate, Path(staging), home / FOLDER)
         assert pins.is_pinned(kept)
-        skill_installation.install(candidate, Path(sandbox_pool), home, replaces=True)
+        installer.install(candidate, Path(staging), home / FOLDER, replaces=True)
     assert sorted(path.name for path in kept.iterdir()) == ["SKILL.md", "new.txt"]
     assert pins.status(kept) == "changed"  # nobody has vouched for this one
     assert left(home) == ["skills", "skills.json"]
@@ -251,24 +252,24 @@ def test_what_a_killed_install_has_left_is_put_right_by_the_next(
     home: Path, pins: TrustPins, tmp_path: Path
 ):
     kept = install(skill_at(tmp_path / "mine"), home, pins)
-    sandbox_pool = home / ".mainspring" / ".new-skills-killed"
-    (sandbox_pool / "replaced").mkdir(parents=True)
-    kept.rename(sandbox_pool / "replaced" / "pdf")  # killed after the first of two renames
+    staging = home / ".mainspring" / ".new-skills-killed"
+    (staging / "replaced").mkdir(parents=True)
+    kept.rename(staging / "replaced" / "pdf")  # killed after the first of two renames
     before = (NOW - timedelta(hours=2)).timestamp()
-    os.utime(sandbox_pool, (before, before))
+    os.utime(staging, (before, before))
     (home / ".mainspring" / ".new-skills-busy").mkdir()
     busy = NOW.timestamp()
     os.utime(home / ".mainspring" / ".new-skills-busy", (busy, busy))
-    with skill_installation.skill_staging_folder(home, now=NOW):
+    with installer.staging_folder(home / FOLDER, now=NOW):
         assert pins.is_pinned(kept)
-        assert not sandbox_pool.exists()
+        assert not staging.exists()
     assert left(home) == [".new-skills-busy", "skills", "skills.json"]
 
 
 def test_a_removed_skill_is_gone_and_so_is_the_trust(home: Path, pins: TrustPins, tmp_path: Path):
     kept = install(skill_at(tmp_path / "mine"), home, pins)
-    with skill_installation.skill_staging_folder(home, now=NOW) as sandbox_pool:
-        skill_installation.remove(kept, Path(sandbox_pool), pins)
+    with installer.staging_folder(home / FOLDER, now=NOW) as staging:
+        installer.remove(kept, Path(staging), pins)
     assert not kept.exists()
     assert pins.of(kept) is None
 
@@ -278,8 +279,8 @@ def test_of_a_link_only_the_link_is_removed(home: Path, pins: TrustPins, tmp_pat
     link = home / ".mainspring" / "skills" / "pdf"
     link.parent.mkdir(parents=True)
     os.symlink(source, link)
-    with skill_installation.skill_staging_folder(home, now=NOW) as sandbox_pool:
-        skill_installation.remove(link, Path(sandbox_pool), pins)
+    with installer.staging_folder(home / FOLDER, now=NOW) as staging:
+        installer.remove(link, Path(staging), pins)
     assert not link.is_symlink()
     assert (source / "SKILL.md").exists()
 
@@ -290,7 +291,7 @@ def test_a_new_skill_is_valid_as_it_stands(home: Path):
     assert check_strict(file.parent) == []
     assert check_strict(write_new_skill(home, "other", None).file.parent) == []
     [candidate] = skill_installation.fetch(str(file.parent), home / "bench").candidates
-    assert candidate.skill.description == said
+    assert candidate.description == said
     with pytest.raises(AlreadyExists):
         write_new_skill(home, "say-hello", None)
     with pytest.raises(InvalidInput, match="hyphens"):

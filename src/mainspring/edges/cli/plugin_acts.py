@@ -20,7 +20,8 @@ from mainspring.runtime.agent_folder.plugin import Plugin
 from mainspring.runtime.agent_folder.plugin_installation import PluginCandidate, PluginContents
 from mainspring.runtime.agent_folder.plugins import installed_plugins
 from mainspring.runtime.definition_files.scopes import Scope
-from mainspring.runtime.packages.atomic_folder import staging_folder
+from mainspring.runtime.packages import installer
+from mainspring.runtime.packages.installer import staging_folder
 from mainspring.runtime.packages.trust_pins import PINS_FILE, TrustPins, TrustStatus
 
 _STYLES = {"error": "red", "warning": "yellow", "note": "dim"}
@@ -63,31 +64,32 @@ async def install(
     place = plugin_installation.place_of(Path(settings.folder), home, scope)
     notes = Screen(settings, stderr=True)
     with staging_folder(place, now=now()) as made:
-        sandbox_pool = Path(made)
+        staging = Path(made)
         candidate = await to_thread.run_sync(
-            lambda: plugin_installation.fetch(source, sandbox_pool, name=chosen)
+            lambda: plugin_installation.fetch(source, staging, name=chosen)
         )
-        plugin_installation.check_free(
+        installer.check_not_installed(
             place, candidate.plugin.name, replaces=plugin_install_options.replace
         )
         _print_candidate(notes, candidate)
         question = f"Install {candidate.plugin.name}, and trust it as it is?"
         if not require_consent(
-            settings, candidate.scan_report, plugin_install_options.consent, question
+            settings, candidate.package.scan_report, plugin_install_options.consent, question
         ):
             return 1
-        kept = await to_thread.run_sync(
-            lambda: plugin_installation.install(
-                candidate, sandbox_pool, place, scope, replaces=plugin_install_options.replace
+        root = await to_thread.run_sync(
+            lambda: installer.install(
+                candidate.package, staging, place, replaces=plugin_install_options.replace
             )
         )
+        plugin = plugin_installation.read_installed(root, scope)
         pins = TrustPins(home / PINS_FILE)
-        plugin_installation.trust(candidate, kept, pins, now())
+        installer.trust(candidate.package, root, pins, now())
     screen = Screen(settings)
     if plugin_install_options.json:
-        screen.json(msgspec.json.encode(await _plugin_view(kept, pins)))
+        screen.json(msgspec.json.encode(await _plugin_view(plugin, pins)))
     else:
-        screen.line(("installed ", "green"), (kept.name, "bold"), (f" in {kept.shown}", "dim"))
+        screen.line(("installed ", "green"), (plugin.name, "bold"), (f" in {plugin.shown}", "dim"))
     return 0
 
 
@@ -147,8 +149,11 @@ async def remove(
     if not is_agreed and not confirm(settings, f"Delete {plugin.shown}?"):
         return 1
     pins = TrustPins(Path(settings.home) / PINS_FILE)
-    with staging_folder(plugin.root.parent, now=now()) as sandbox_pool:
-        await to_thread.run_sync(plugin_installation.remove, plugin, Path(sandbox_pool), pins)
+    with staging_folder(plugin.root.parent, now=now()) as staging:
+        parts = plugin_installation.trusted_parts(plugin)
+        await to_thread.run_sync(
+            lambda: installer.remove(plugin.root, Path(staging), pins, parts=parts)
+        )
     screen = Screen(settings)
     if json:
         screen.json(msgspec.json.encode({"removed": name, "scope": plugin.scope}))
@@ -188,10 +193,10 @@ async def _plugin_view(plugin: Plugin, trust_pins: TrustPins) -> PluginView:
 def _print_candidate(screen: Screen, plugin_candidate: PluginCandidate) -> None:
     """What there is to know before somebody agrees."""
     _print_header(screen, plugin_candidate.plugin)
-    at = f" at {plugin_candidate.commit[:12]}" if plugin_candidate.commit else ""
-    screen.line((f"  from {plugin_candidate.source}{at}", "dim"))
+    at = f" at {plugin_candidate.package.commit[:12]}" if plugin_candidate.package.commit else ""
+    screen.line((f"  from {plugin_candidate.package.source}{at}", "dim"))
     _print_contents(screen, plugin_candidate.contents)
-    print_report(screen, plugin_candidate.scan_report)
+    print_report(screen, plugin_candidate.package.scan_report)
 
 
 def _print_header(screen: Screen, plugin: Plugin) -> None:

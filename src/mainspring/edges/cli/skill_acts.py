@@ -33,6 +33,7 @@ from mainspring.runtime.definition_files.finding import Finding
 from mainspring.runtime.definition_files.frontmatter_fields import read_frontmatter
 from mainspring.runtime.definition_files.json_file import is_inside
 from mainspring.runtime.definition_files.scopes import PartLocation, Scope, Scopes
+from mainspring.runtime.packages import installer
 from mainspring.runtime.packages.scan import ScanReport
 from mainspring.runtime.packages.scan import scan as look_into
 from mainspring.runtime.packages.trust_pins import PINS_FILE, TrustPin, TrustPins
@@ -202,10 +203,8 @@ async def remove(
     if not is_agreed and not confirm(settings, f"Delete {skill.folder}?"):
         return 1
     base = install_base(settings, is_project=skill.scope == "project")
-    with skill_installation.skill_staging_folder(base, now=clock.now()) as sandbox_pool:
-        await to_thread.run_sync(
-            skill_installation.remove, Path(skill.folder), Path(sandbox_pool), pins
-        )
+    with installer.staging_folder(base / skill_installation.FOLDER, now=clock.now()) as staging:
+        await to_thread.run_sync(installer.remove, Path(skill.folder), Path(staging), pins)
     screen = Screen(settings)
     if json:
         screen.json(msgspec.json.encode({"removed": name, "folder": skill.folder}))

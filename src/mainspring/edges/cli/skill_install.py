@@ -23,10 +23,12 @@ from mainspring.edges.cli.skill_report import (
     require_consent,
     summary,
 )
+from mainspring.runtime.packages import installer
+from mainspring.runtime.packages.installer import PackageCandidate
 from mainspring.runtime.packages.scan import ScanReport
 from mainspring.runtime.packages.source_fetching import resolve_source
 from mainspring.runtime.skills import skill_installation
-from mainspring.runtime.skills.skill_installation import SkillCandidate, SkillChoice
+from mainspring.runtime.skills.skill_installation import FOLDER, SkillChoice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,20 +55,18 @@ async def install(settings: Settings, *, install_request: InstallRequest, json: 
 
     Raises: InvalidInput, AlreadyThere, TooLarge.
     """
-    base = install_base(settings, is_project=install_request.is_project)
+    place = install_base(settings, is_project=install_request.is_project) / FOLDER
     source = resolve_source(install_request.source, Path(settings.folder))
     screen, notes = Screen(settings), Screen(settings, stderr=True)
-    with skill_installation.skill_staging_folder(base, now=clock.now()) as folder:
-        sandbox_pool = Path(folder)
-        fetch = partial(
-            skill_installation.fetch, source, sandbox_pool, install_request.skill_choice
-        )
+    with installer.staging_folder(place, now=clock.now()) as folder:
+        staging = Path(folder)
+        fetch = partial(skill_installation.fetch, source, staging, install_request.skill_choice)
         offer = await to_thread.run_sync(fetch)
         if len(offer.candidates) == 1:
             candidates = list(offer.candidates)
-            is_agreed = _confirm_one(settings, candidates[0], install_request, base, json=json)
+            is_agreed = _confirm_one(settings, candidates[0], install_request, place, json=json)
         else:
-            candidates = list(_installable(notes, offer.candidates, install_request, base))
+            candidates = list(_installable(notes, offer.candidates, install_request, place))
             is_agreed = bool(candidates) and _confirm_several(
                 settings, candidates, install_request, json=json
             )
@@ -74,14 +74,14 @@ async def install(settings: Settings, *, install_request: InstallRequest, json: 
             return 1
         for candidate in candidates:
             keep = partial(
-                skill_installation.install,
+                installer.install,
                 candidate,
-                sandbox_pool,
-                base,
+                staging,
+                place,
                 replaces=install_request.replaces,
             )
             kept = await to_thread.run_sync(keep)
-            skill_installation.trust(candidate, kept, open_pins(settings), clock.now())
+            installer.trust(candidate, kept, open_pins(settings), clock.now())
             _print_installed(screen, candidate, kept, json=json)
     if offer.others and not (json or install_request.skill_choice.takes_all):
         more = f"{plural(len(offer.others), 'more skill')} there: --all or --only installs them"
@@ -91,37 +91,36 @@ async def install(settings: Settings, *, install_request: InstallRequest, json: 
 
 def _confirm_one(
     settings: Settings,
-    skill_candidate: SkillCandidate,
+    candidate: PackageCandidate,
     install_request: InstallRequest,
-    base: Path,
+    place: Path,
     *,
     json: bool,
 ) -> bool:
-    skill_installation.check_free(
-        base, skill_candidate.skill.name, replaces=install_request.replaces
-    )
+    installer.check_not_installed(place, candidate.name, replaces=install_request.replaces)
     if not json:
         screen = Screen(settings)
-        at = f" at {skill_candidate.commit[:12]}" if skill_candidate.commit else ""
-        screen.line(
-            (skill_candidate.skill.name, "bold"), (f"  from {skill_candidate.source}{at}", "dim")
-        )
-        screen.paragraph((skill_candidate.skill.description, ""))
-        print_report(screen, skill_candidate.scan_report)
-    question = f"Install {skill_candidate.skill.name}, and trust it as it is?"
-    return require_consent(settings, skill_candidate.scan_report, install_request.consent, question)
+        at = f" at {candidate.commit[:12]}" if candidate.commit else ""
+        screen.line((candidate.name, "bold"), (f"  from {candidate.source}{at}", "dim"))
+        screen.paragraph((candidate.description, ""))
+        print_report(screen, candidate.scan_report)
+    question = f"Install {candidate.name}, and trust it as it is?"
+    return require_consent(settings, candidate.scan_report, install_request.consent, question)
 
 
 def _installable(
-    notes: Screen, candidates: Sequence[SkillCandidate], install_request: InstallRequest, base: Path
-) -> Iterator[SkillCandidate]:
+    notes: Screen,
+    candidates: Sequence[PackageCandidate],
+    install_request: InstallRequest,
+    place: Path,
+) -> Iterator[PackageCandidate]:
     """Of several, those that nothing speaks against; the rest is named with the reason."""
     for candidate in candidates:
-        name = candidate.skill.name
+        name = candidate.name
         if candidate.scan_report.severity == "danger" and not install_request.consent.covers_danger:
             why = f"a scan finds {summary(candidate.scan_report)}; `--only {name}` shows it"
             notes.paragraph((f"{name} is left out: {why}", "yellow"))
-        elif not install_request.replaces and skill_installation.is_installed(base, name):
+        elif not install_request.replaces and installer.is_installed(place, name):
             notes.paragraph((f"{name} is left out: it is installed already; --replace", "yellow"))
         else:
             yield candidate
@@ -129,7 +128,7 @@ def _installable(
 
 def _confirm_several(
     settings: Settings,
-    candidates: Sequence[SkillCandidate],
+    candidates: Sequence[PackageCandidate],
     install_request: InstallRequest,
     *,
     json: bool,
@@ -139,13 +138,13 @@ def _confirm_several(
             ["NAME", "FILES", "SCAN", "DESCRIPTION"],
             [
                 [
-                    (candidate.skill.name, "bold"),
+                    (candidate.name, "bold"),
                     (str(len(candidate.scan_report.files)), "dim"),
                     (
                         summary(candidate.scan_report),
                         SEVERITY_STYLES[candidate.scan_report.severity or "note"],
                     ),
-                    (candidate.skill.description, ""),
+                    (candidate.description, ""),
                 ]
                 for candidate in candidates
             ],
@@ -155,18 +154,16 @@ def _confirm_several(
 
 
 def _print_installed(
-    screen: Screen, skill_candidate: SkillCandidate, kept: Path, *, json: bool
+    screen: Screen, candidate: PackageCandidate, kept: Path, *, json: bool
 ) -> None:
     if not json:
-        screen.line(
-            ("installed ", "green"), (skill_candidate.skill.name, "bold"), (f"  {kept}", "dim")
-        )
+        screen.line(("installed ", "green"), (candidate.name, "bold"), (f"  {kept}", "dim"))
         return
     view = InstalledSkillView(
-        installed=skill_candidate.skill.name,
+        installed=candidate.name,
         folder=str(kept),
-        source=skill_candidate.source,
-        commit=skill_candidate.commit,
-        report=skill_candidate.scan_report,
+        source=candidate.source,
+        commit=candidate.commit,
+        report=candidate.scan_report,
     )
     screen.json(msgspec.json.encode(view))

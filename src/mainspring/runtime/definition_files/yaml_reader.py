@@ -59,7 +59,9 @@ class YamlReader:
             key = self.string(key_node)
             if key not in readers:
                 similar = get_close_matches(key, readers, n=1)
-                fix = f"did you mean {similar[0]}?" if similar else f"known are {', '.join(readers)}"
+                fix = (
+                    f"did you mean {similar[0]}?" if similar else f"known are {', '.join(readers)}"
+                )
                 self.note("warning", key_node, f"{key} is unknown and has no effect", fix)
                 continue
             if key in values:

@@ -1,5 +1,5 @@
-"""Skills that people install or create: fetched, scanned, installed, trusted, removed, or
-written from a template.
+"""Skills that people install or create: fetched and scanned, or written from a template. Installing
+is done by `packages.installer`.
 """
 
 from __future__ import annotations
@@ -7,20 +7,17 @@ from __future__ import annotations
 import json
 import os
 import re
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from mainspring.core.errors import AlreadyExists, InvalidInput
 from mainspring.runtime.definition_files.atomic_file import read_bounded, write_atomic
 from mainspring.runtime.definition_files.scopes import PartLocation, PartWalk, Scopes
-from mainspring.runtime.packages import atomic_folder as whole_folders
 from mainspring.runtime.packages.folder_contents import ContentItem, contents_hash
-from mainspring.runtime.packages.scan import ScanReport, scan
+from mainspring.runtime.packages.installer import PackageCandidate
+from mainspring.runtime.packages.scan import scan
 from mainspring.runtime.packages.source_fetching import fetch_source, is_remote, without_login
-from mainspring.runtime.packages.trust_pins import TrustPin, TrustPins
 from mainspring.runtime.packages.upload import (
     DISK_LIMITS,
     LIMITS,
@@ -38,33 +35,13 @@ _ARCHIVES = (".zip", ".skill")
 _ARCHIVE_LIMITS = PackageLimits(max_bytes=LIMITS.max_bytes, max_files=DISK_LIMITS.max_files)
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _MAX_NAME = 64
-_OWN = ("skills", ".mainspring/skills", ".claude/skills", ".agents/skills")
+_OWN_PLACES = ("skills", ".mainspring/skills", ".claude/skills", ".agents/skills")
 _REFUSED = ("link-out", "special-file")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SkillCandidate:
-    """A skill that is not installed yet, and what there is to know before it is."""
-
-    skill: Skill
-    folder: Path
-    scan_report: ScanReport
-    source: str
-    commit: str
-    """Of the repository that it is from; empty otherwise."""
-
-
-def skill_staging_folder(base: Path, *, now: datetime) -> tempfile.TemporaryDirectory[str]:
-    """Beside the skills of `base`, the user's folder or the project's.
-
-    Raises: InvalidInput.
-    """
-    return whole_folders.staging_folder(base / FOLDER, now=now)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SkillChoice:
-    """Which skills of a source are meant; without a word, the only one or the one at its root."""
+    """Which skills of a source to take; by default the only one, or the one at its root."""
 
     names: frozenset[str] = frozenset()
     takes_all: bool = False
@@ -75,22 +52,20 @@ DEFAULT_CHOICE = SkillChoice()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillOffer:
-    """What a source has: the skills that were chosen, and the names of the others."""
+    """The chosen skills of a source, and the names of its other skills."""
 
-    candidates: tuple[SkillCandidate, ...]
+    candidates: tuple[PackageCandidate, ...]
     others: tuple[str, ...]
 
 
-def fetch(
-    source: str, sandbox_pool: Path, skill_choice: SkillChoice = DEFAULT_CHOICE
-) -> SkillOffer:
+def fetch(source: str, staging: Path, choice: SkillChoice = DEFAULT_CHOICE) -> SkillOffer:
     """Get skills from a folder, an archive or a git repository, and scan them. Blocks.
 
     Raises:
-        InvalidInput: there is none, it cannot be had, or it leads elsewhere.
+        InvalidInput: there is no skill, it cannot be fetched, or a link leads out of it.
         TooLarge.
     """
-    into = Path(os.path.realpath(sandbox_pool)) / _default_name(source)
+    into = Path(os.path.realpath(staging)) / _default_name(source)
     commit = ""
     if is_remote(source):
         commit = fetch_source(source, into).commit
@@ -100,75 +75,27 @@ def fetch(
         fetch_source(source, into)
     shown = without_login(source)
     skills = _skills_in(into, shown)
-    chosen = _choose(skills, into, shown, skill_choice)
+    chosen = _choose(skills, into, shown, choice)
     return SkillOffer(
         candidates=tuple(_scan_candidate(skill, shown, commit) for skill in chosen),
         others=tuple(sorted({skill.name for skill in skills} - {skill.name for skill in chosen})),
     )
 
 
-def _scan_candidate(skill: Skill, source: str, commit: str) -> SkillCandidate:
+def _scan_candidate(skill: Skill, source: str, commit: str) -> PackageCandidate:
     folder = Path(skill.folder)
     report = scan(folder)
     if refused := next((hit for hit in report.hits if hit.rule in _REFUSED), None):
         raise InvalidInput(f"{refused.excerpt}: {refused.why} It is not installed.")
-    return SkillCandidate(
-        skill=skill, folder=folder, scan_report=report, source=source, commit=commit
+    return PackageCandidate(
+        name=skill.name,
+        description=skill.description,
+        folder=folder,
+        scan_report=report,
+        hashes={".": report.hash},
+        source=source,
+        commit=commit,
     )
-
-
-def check_free(base: Path, name: str, *, replaces: bool) -> None:
-    """Raises: AlreadyThere."""
-    if not replaces and is_installed(base, name):
-        taken = AlreadyExists(f"{name} is installed already")
-        taken.add_note("--replace puts this one in its place")
-        raise taken
-
-
-def install(
-    skill_candidate: SkillCandidate, sandbox_pool: Path, base: Path, *, replaces: bool = False
-) -> Path:
-    """Put a skill in its place: all of it or, whatever happens, what was there before. Blocks.
-
-    Raises:
-        AlreadyThere: there is one of that name, and it is not to be replaced.
-        InvalidInput: it cannot be written.
-    """
-    name = skill_candidate.skill.name
-    target = base / FOLDER / name
-    check_free(base, name, replaces=replaces)
-    whole_folders.replace_folder(skill_candidate.folder, target, sandbox_pool)
-    return target
-
-
-def is_installed(base: Path, name: str) -> bool:
-    return os.path.lexists(base / FOLDER / name)
-
-
-def trust(
-    skill_candidate: SkillCandidate, kept: Path, trust_pins: TrustPins, when: datetime
-) -> None:
-    """Trust an installed skill as it was when it was looked into.
-
-    Raises: InvalidInput.
-    """
-    pin = TrustPin(
-        hash=skill_candidate.scan_report.hash,
-        when=when,
-        severity=skill_candidate.scan_report.severity,
-        source=skill_candidate.source,
-        commit=skill_candidate.commit,
-    )
-    trust_pins.pin(kept, pin)
-
-
-def remove(folder: Path, sandbox_pool: Path, trust_pins: TrustPins) -> None:
-    """Take a skill away, and the trust in it. Of a link, only the link. Blocks.
-
-    Raises: InvalidInput.
-    """
-    trust_pins.unpin(folder)
-    whole_folders.remove_folder(folder, sandbox_pool)
 
 
 def check_name(name: str) -> None:
@@ -181,7 +108,7 @@ def check_name(name: str) -> None:
 
 
 def _default_name(source: str) -> str:
-    """What a skill is called that stands at the root of its source and does not say."""
+    """The name of a skill at the root of its source whose file does not give one."""
     last = re.split(r"[/\\:]", source.partition("#")[0].rstrip("/\\"))[-1].lower()
     stem = re.sub(r"\.(?:git|zip|skill)$", "", last)
     return stem if _NAME.fullmatch(stem) and stem != _REPLACED else "skill"
@@ -201,47 +128,45 @@ def _skills_in(root: Path, source: str) -> list[Skill]:
     place = PartLocation(root, "project")
     skills: dict[str, Skill] = {}
     why = ""
-    found = (
+    files = (
         Path(os.path.realpath(file))
         for file in PartWalk(Scopes(folder=root)).files(place, select_manifests)
     )
-    for file in sorted(dict.fromkeys(found), key=lambda file: _rank(file, root)):
+    for file in sorted(dict.fromkeys(files), key=lambda file: _rank(file, root)):
         skill, findings = read_skill(file, place, file.relative_to(root).as_posix())
         if skill is not None:
             skills.setdefault(skill.name, skill)
         elif findings:
             why = f": {findings[-1]}"
     if not skills:
-        raise InvalidInput(f"{source}: there is no skill in it{why}")
+        raise InvalidInput(f"{source}: it has no skill{why}")
     return list(skills.values())
 
 
 def _rank(file: Path, root: Path) -> int:
-    """First where an agent that stood there would look; translations and samples come later."""
+    """Places where an agent would look come first; translations and samples come later."""
     if file.parent == root:
         return 0
-    return next((at for at, own in enumerate(_OWN, 1) if file.is_relative_to(root / own)), 9)
+    return next(
+        (at for at, place in enumerate(_OWN_PLACES, 1) if file.is_relative_to(root / place)), 9
+    )
 
 
-def _choose(
-    skills: Sequence[Skill], root: Path, source: str, skill_choice: SkillChoice
-) -> list[Skill]:
+def _choose(skills: Sequence[Skill], root: Path, source: str, choice: SkillChoice) -> list[Skill]:
     names = {name: skill for skill in skills for name in (Path(skill.folder).name, skill.name)}
-    if unknown := sorted(skill_choice.names - set(names)):
-        missing = InvalidInput(f"{source}: there is no skill {unknown[0]} in it")
-        missing.add_note(f"there are {_join_names(skills)}")
+    if unknown := sorted(choice.names - set(names)):
+        missing = InvalidInput(f"{source}: it has no skill {unknown[0]}")
+        missing.add_note(f"it has {_join_names(skills)}")
         raise missing
-    if skill_choice.takes_all:
+    if choice.takes_all:
         chosen = [skill for skill in skills if Path(skill.folder) != root or len(skills) == 1]
-    elif skill_choice.names:
-        chosen = [
-            skill for skill in skills if skill in [names[name] for name in skill_choice.names]
-        ]
+    elif choice.names:
+        chosen = [skill for skill in skills if skill in [names[name] for name in choice.names]]
     elif len(skills) == 1 or Path(skills[0].folder) == root:
         chosen = [skills[0]]
     else:
-        several = InvalidInput(f"{source}: there are {len(skills)} skills in it")
-        several.add_note(f"--all installs them all, --only some: {_join_names(skills)}")
+        several = InvalidInput(f"{source}: it has {len(skills)} skills")
+        several.add_note(f"--all installs all of them, --only some of them: {_join_names(skills)}")
         raise several
     for skill in chosen:
         check_name(skill.name)
@@ -277,34 +202,34 @@ until they are needed.
 class NewSkill:
     file: Path
     hash: str
-    """Of its contents as they were written."""
+    """Of the contents that were written."""
 
 
 def write_new_skill(base: Path, name: str, description: str | None) -> NewSkill:
     """Write a skill into the user's folder or the project's. Blocks.
 
     Raises:
-        InvalidInput: a name or a description that a skill cannot have.
-        AlreadyThere.
+        InvalidInput: the name or the description is not valid.
+        AlreadyExists.
     """
     check_name(name)
     title = name.replace("-", " ").capitalize()
-    said = " ".join((description or _default_description(title)).split())
-    if not said or len(said) > _MAX_DESCRIPTION:
+    text = " ".join((description or _default_description(title)).split())
+    if not text or len(text) > _MAX_DESCRIPTION:
         raise InvalidInput(f"a description has 1 to {_MAX_DESCRIPTION} characters")
     folder = base / FOLDER / name
     try:
         folder.mkdir(parents=True)
     except FileExistsError as error:
-        raise AlreadyExists(f"{folder}: there is one already") from error
+        raise AlreadyExists(f"{folder} already exists") from error
     except OSError as error:
         raise InvalidInput(f"{folder}: {error.strerror or error}") from error
     file = folder / "SKILL.md"
-    # JSON's text is YAML's, whatever stands in it.
-    quoted = json.dumps(said, ensure_ascii=False)
+    # A JSON string is a YAML string, whatever it contains.
+    quoted = json.dumps(text, ensure_ascii=False)
     content = _NEW_SKILL_TEXT.format(name=name, description=quoted, title=title).encode()
     write_atomic(file, content)
-    # not of what is there by now: another program may have been quick
+    # Not the hash of the file: another program may have changed it already.
     return NewSkill(file, contents_hash([ContentItem(path=file.name, content=content)]))
 
 
