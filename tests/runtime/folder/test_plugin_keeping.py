@@ -197,7 +197,7 @@ def test_a_plugin_comes_from_a_repository_and_its_commit_is_known(
 def test_a_marketplace_is_chosen_from(home: Path, pins: TrustPins):
     with pytest.raises(InvalidInput, match="alphabet, notes, outside, packaged"):
         install(PLUGINS / "market", home, pins)
-    with pytest.raises(InvalidInput, match="none is called that"):
+    with pytest.raises(InvalidInput, match="no plugin has that name"):
         install(PLUGINS / "market", home, pins, name="nothing")
     _, notes = install(PLUGINS / "market", home, pins, name="notes")
     assert (notes.name, notes.description) == ("notes", "Notes as commands")

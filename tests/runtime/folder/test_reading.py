@@ -88,7 +88,7 @@ def test_of_many_odd_skills_only_their_number_is_told_to_who_runs_it(tmp_path: P
         text = f"---\nname: {name}\ndescription: d\norigin: x\n---\n"
         put(tmp_path, f"skills/{name}/SKILL.md", text)
     [warning] = read_agent(Scopes(folder=tmp_path)).warnings
-    assert warning.startswith("2 things are odd about skills or subagents")
+    assert warning.startswith("2 problems in skills or subagents")
 
 
 def test_what_somebody_has_vouched_for_is_trusted(project: Path):

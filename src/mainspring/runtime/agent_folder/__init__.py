@@ -1,1 +1,2 @@
-"""An agent as a person keeps it on disk: where its parts stand, what they say, what is odd."""
+"""An agent as a folder on disk: its parts, the plugins it uses, its versions, and its
+validation."""

@@ -1,6 +1,5 @@
-"""Loads the agent that a folder describes, out of all its parts and those of wider scopes, and
-finds the agent folders below a path.
-"""
+"""Loads the agent that a folder describes, from all its parts and those of wider scopes, and finds
+the agent folders below a path."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ from mainspring.runtime.subagent import BUILT_IN_SUBAGENTS, Subagent
 
 MAX_SUBAGENT_DEPTH = 5
 MAX_PARALLEL_SUBAGENTS = 100
-"""Whatever a folder says of how many subagents there may be."""
+"""These limits hold whatever a folder says."""
 
 LimitsFor: TypeAlias = Callable[[str], InstructionLimits]
 FindingSource: TypeAlias = Literal["manifest", "instructions", "skills", "subagents"]
@@ -46,14 +45,14 @@ def _never_pinned(_place: Path) -> bool | None:
 class AgentFolder:
     folder: Path
     agent: Agent
-    """Its model is empty if the folder names none."""
+    """The model is empty if the folder names none."""
     agent_manifest: AgentManifest
     instructions: FolderInstructions
-    """Its instruction files, and where they were looked for."""
+    """The instruction files, and where they were looked for."""
     findings_by_source: Mapping[FindingSource, tuple[Finding, ...]]
-    """What is odd, by where."""
+    """Findings by source."""
     is_described: bool
-    """Whether anything was found there."""
+    """Whether the folder describes an agent at all."""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -61,16 +60,16 @@ class AgentFolder:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is to be said whenever it is run. Of hundreds of skills, only how many are odd."""
-        own = [
-            skill_warning
-            for skill_warning in self._skill_warnings("manifest", "instructions")
-            if skill_warning.level == "warning"
+        """Warnings for every run. Hundreds of skills are summed up in one line."""
+        warnings = [
+            finding
+            for finding in self._skill_warnings("manifest", "instructions")
+            if finding.level == "warning"
         ]
-        rest = len(self._skill_warnings("skills", "subagents"))
-        things = "1 thing is odd" if rest == 1 else f"{rest} things are odd"
-        more = (f"{things} about skills or subagents; `mainspring validate` says which",)
-        return (*(str(item) for item in own), *(more if rest else ()))
+        count = len(self._skill_warnings("skills", "subagents"))
+        problems = "1 problem" if count == 1 else f"{count} problems"
+        summary = (f"{problems} in skills or subagents; `mainspring validate` lists them",)
+        return (*(str(item) for item in warnings), *(summary if count else ()))
 
     def _skill_warnings(self, *sources: FindingSource) -> list[Finding]:
         every = (finding for source in sources for finding in self.findings_by_source[source])
@@ -85,23 +84,23 @@ def read_agent(
     instruction_files: InstructionFiles | None = None,
     limits_for: LimitsFor = _default_limits,
 ) -> AgentFolder:
-    """Read a folder and what wider scopes add to it. `files` are those that instructions may be in
-    and may import; all of the disk's, unless given. `limits_for` says how long instructions may be
-    for the model that the manifest names, which may be none.
+    """Read a folder and what wider scopes add to it. `instruction_files` are the files that
+    instructions may be in and may import; by default all files on disk. `limits_for` gives the
+    length limits of instructions for the model in the manifest, which may be empty.
 
     Raises:
         InvalidInput: there is no such folder, or its `agent.yaml` is wrong; it says in which line.
     """
-    found = inspect_agent(
+    loaded = inspect_agent(
         scopes,
         is_pinned=is_pinned,
         skill_file_cache=skill_file_cache,
         instruction_files=instruction_files,
         limits_for=limits_for,
     )
-    if (wrong := found.agent_manifest.error) is not None:
-        raise error_table.BAD_AGENT_FILE.error(InvalidInput, finding=wrong)
-    return found
+    if (error := loaded.agent_manifest.error) is not None:
+        raise error_table.BAD_AGENT_FILE.error(InvalidInput, finding=error)
+    return loaded
 
 
 def inspect_agent(
@@ -112,7 +111,7 @@ def inspect_agent(
     instruction_files: InstructionFiles | None = None,
     limits_for: LimitsFor = _default_limits,
 ) -> AgentFolder:
-    """As `read_agent`, but what is wrong is only noted: to be shown, not to be run.
+    """As `read_agent`, but errors are only reported: for display, not for running.
 
     Raises:
         InvalidInput: there is no such folder.
@@ -120,67 +119,70 @@ def inspect_agent(
     folder = scopes.folder
     if not folder.is_dir():
         raise error_table.NO_AGENT_FOLDER.error(InvalidInput, folder=folder)
-    said = read_manifest(folder / FILE)
-    told = read_instructions(
-        scopes, instruction_files=instruction_files, instruction_limits=limits_for(said.model)
+    manifest = read_manifest(folder / FILE)
+    instructions = read_instructions(
+        scopes, instruction_files=instruction_files, instruction_limits=limits_for(manifest.model)
     )
     skills = discover(scopes, is_pinned=is_pinned, skill_file_cache=skill_file_cache)
-    helpers = discover_subagents(scopes)
-    subagents, unknown = _subagents(said, helpers.subagents)
+    files = discover_subagents(scopes)
+    subagents, unknown = _subagents(manifest, files.subagents)
     agent = Agent(
-        name=said.name or folder.resolve().name or "agent",
-        description=said.description,
-        model=said.model,
-        effort=said.effort,
-        instructions="\n\n".join(filter(None, [render(told.instructions), said.instructions])),
-        built_ins=said.tools,
-        limits=said.limits,
-        rules=said.rules,
+        name=manifest.name or folder.resolve().name or "agent",
+        description=manifest.description,
+        model=manifest.model,
+        effort=manifest.effort,
+        instructions="\n\n".join(
+            filter(None, [render(instructions.instructions), manifest.instructions])
+        ),
+        built_ins=manifest.tools,
+        limits=manifest.limits,
+        rules=manifest.rules,
         subagents=subagents,
-        max_depth=min(said.subagents.max_depth, MAX_SUBAGENT_DEPTH),
-        max_at_once=min(said.subagents.max_parallel, MAX_PARALLEL_SUBAGENTS),
-        is_coordinator=said.is_coordinator,
+        max_depth=min(manifest.subagents.max_depth, MAX_SUBAGENT_DEPTH),
+        max_at_once=min(manifest.subagents.max_parallel, MAX_PARALLEL_SUBAGENTS),
+        is_coordinator=manifest.is_coordinator,
         skills=skills.skills,
     )
-    own = [
-        *(section for section in told.instructions.sections if section.scope == "project"),
-        *(skill for skill in (*skills.skills, *helpers.subagents) if skill.scope == "project"),
+    project_parts = [
+        *(section for section in instructions.instructions.sections if section.scope == "project"),
+        *(skill for skill in (*skills.skills, *files.subagents) if skill.scope == "project"),
     ]
     return AgentFolder(
         folder=folder,
         agent=agent,
-        agent_manifest=said,
-        instructions=told,
+        agent_manifest=manifest,
+        instructions=instructions,
         findings_by_source={
-            "manifest": (*said.findings, *unknown),
-            "instructions": tuple(told.findings),
+            "manifest": (*manifest.findings, *unknown),
+            "instructions": tuple(instructions.findings),
             "skills": skills.findings,
-            "subagents": helpers.findings,
+            "subagents": files.findings,
         },
-        is_described=bool(own) or (folder / FILE).is_file(),
+        is_described=bool(project_parts) or (folder / FILE).is_file(),
     )
 
 
 def _subagents(
-    said: AgentManifest, files: Iterable[Subagent]
+    manifest: AgentManifest, files: Iterable[Subagent]
 ) -> tuple[tuple[Subagent, ...], tuple[Finding, ...]]:
-    """Ours, with those of files in their place or beside them; only some, if the manifest says."""
-    known = {file.name: file for file in (*BUILT_IN_SUBAGENTS, *files)}
-    wanted = said.subagents.names
-    if wanted is None:
-        return tuple(known.values()), ()
+    """The built-in subagents, replaced and extended by those from files; limited to the names in
+    the manifest, if it gives any."""
+    available = {file.name: file for file in (*BUILT_IN_SUBAGENTS, *files)}
+    names = manifest.subagents.names
+    if names is None:
+        return tuple(available.values()), ()
     missing = [
         Finding(
             level="warning",
             file=FILE,
-            line=said.lines.get("agents", said.lines.get("subagents")),
+            line=manifest.lines.get("agents", manifest.lines.get("subagents")),
             what=f"there is no subagent {name}",
-            fix=f"there are {', '.join(known)}; a new one is a file agents/{name}.md",
+            fix=f"there are {', '.join(available)}; a new one is a file agents/{name}.md",
         )
-        for name in wanted
-        if name not in known
+        for name in names
+        if name not in available
     ]
-    return tuple(known[name] for name in wanted if name in known), tuple(missing)
+    return tuple(available[name] for name in names if name in available), tuple(missing)
 
 
 _AGENT_FILES = frozenset(("agent.yaml", "AGENTS.md", "CLAUDE.md"))
@@ -190,12 +192,12 @@ _MAX_FOLDERS = 5_000
 
 
 def find_agent_folders(top: Path) -> Iterator[Path]:
-    """Those nearest to the top first; hidden folders and links are not entered."""
+    """The nearest folders come first. Hidden folders and links are not entered."""
     pending = deque([(top, 0)])
-    looked = 0
-    while pending and looked < _MAX_FOLDERS:
+    visited = 0
+    while pending and visited < _MAX_FOLDERS:
         folder, depth = pending.popleft()
-        looked += 1
+        visited += 1
         try:
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
         except OSError:

@@ -1,4 +1,4 @@
-"""Agent Plugins 1.0.0 (agent-plugins.org): what its `plugin.json` and `mcp.json` may say."""
+"""Agent Plugins 1.0.0 (agent-plugins.org): checks its `plugin.json` and `mcp.json`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ _BARE_COMMAND = re.compile(r"[^\s/\\$]{1,255}")
 
 
 def is_portable(manifest: JsonFile) -> bool:
-    """Whether a `plugin.json` at the root means to be one; others use that place too."""
+    """Whether a `plugin.json` at the root claims to follow the specification; other formats use
+    that file name too."""
     schema = manifest.fields.get("$schema")
     return isinstance(schema, str) and schema.startswith(_SCHEMAS)
 
@@ -45,8 +46,8 @@ def is_plugin_name(name: str) -> bool:
 
 
 def check_manifest(manifest: JsonFile) -> list[Finding]:
-    """What is odd about it. An error means that nothing of the plugin may be used; a key that does
-    not belong there is ignored, as is an `extensions` that is no object."""
+    """Findings about a manifest. An error means that nothing in the plugin may be used. An unknown
+    key is ignored, and so is an `extensions` that is not an object."""
     findings: list[Finding] = []
     if manifest.fields["$schema"] != _PLUGIN:
         what = f"this version of Agent Plugins is not supported, only {_PLUGIN}"
@@ -55,8 +56,8 @@ def check_manifest(manifest: JsonFile) -> list[Finding]:
         findings.append(manifest.finding("error", "name is missing"))
     for key, value in manifest.fields.items():
         if key not in _FIELDS:
-            fix = "what is a client's own belongs under extensions"
-            what = f"{key} does not belong into an Agent Plugins manifest and is ignored"
+            fix = "keys of a single client belong under extensions"
+            what = f"{key} does not belong in an Agent Plugins manifest and is ignored"
             findings.append(manifest.finding("warning", what, key, fix=fix))
             continue
         try:
@@ -70,22 +71,22 @@ def check_manifest(manifest: JsonFile) -> list[Finding]:
 def read_servers(
     file: JsonFile, root: Path, start: McpServer
 ) -> tuple[list[McpServer], list[Finding]]:
-    """The servers of a package's `mcp.json`; each is right or left out."""
+    """The servers in a package's `mcp.json`. Invalid ones are reported and skipped."""
     if file.fields.get("$schema") != _MCP:
         return [], [file.finding("error", f"$schema must be {_MCP}", "$schema")]
-    if odd := [key for key in file.fields if key not in ("$schema", SERVERS)]:
-        return [], [file.finding("error", f"{odd[0]} does not belong here", odd[0])]
+    if unknown := [key for key in file.fields if key not in ("$schema", SERVERS)]:
+        return [], [file.finding("error", f"{unknown[0]} does not belong here", unknown[0])]
     entries = as_object(file.fields.get(SERVERS))
     if entries is None:
         return [], [file.finding("error", f"{SERVERS} must be an object", SERVERS)]
     findings: list[Finding] = []
-    right: JsonObject = {}
+    valid: JsonObject = {}
     for name, entry in entries.items():
         if why := next(_faults(as_object(entry), root), None):
             findings.append(file.finding("error", f"MCP server {name}: {why}", SERVERS, name))
         else:
-            right[name] = entry
-    servers, more = read_table(ServerTable(file, (SERVERS,), right), start)
+            valid[name] = entry
+    servers, more = read_table(ServerTable(file, (SERVERS,), valid), start)
     return servers, [*findings, *more]
 
 

@@ -1,4 +1,4 @@
-"""Which files of a folder make up the agent that it describes, and their hash. All in one place."""
+"""Which files of a folder make up the agent that it describes, and their hash."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ FILES = (
     *(".mcp.json", "mcp.json", "hooks.json"),
     *(".claude/settings.json", ".mainspring/settings.json"),
 )
-"""What is one person's on one machine (`CLAUDE.local.md`, `settings.local.json`) is not of it."""
+"""Files of one person on one machine (`CLAUDE.local.md`, `settings.local.json`) are not part of
+it."""
 _MARKDOWN = (".md",)
 _PARTS: Mapping[str, tuple[str, ...] | None] = {
     "skills": None,
@@ -30,10 +31,10 @@ _PARTS: Mapping[str, tuple[str, ...] | None] = {
     "rules": _MARKDOWN,
     "workflows": (".yaml", ".yml", ".md"),
 }
-"""Folders, and the endings of those of their files that count; `None`: all."""
+"""Folders, and the suffixes of the files in them that count; `None`: all files."""
 _ROOTS = (".mainspring", ".claude", ".agents")
 _FOLDERS: Mapping[str, tuple[str, ...] | None] = {
-    # a `hooks` beside the sources of a project is likely to be something else
+    # a `hooks` folder at the root of a project is probably something else
     **{name: endings for name, endings in _PARTS.items() if name != "hooks"},
     **{f"{root}/{name}": endings for root in _ROOTS for name, endings in _PARTS.items()},
     ".mainspring/plugins": None,
@@ -43,13 +44,13 @@ _LEFT_OUT = frozenset((".git", ".mainspring", ".venv", "__pycache__", "node_modu
 _MAX_DEPTH = 8
 _MAX_FILES = 20_000
 UNFINISHED = ".mainspring-new-"
-"""How files begin that somebody was killed over while writing them."""
+"""The prefix of files whose writer was killed."""
 MAX_BYTES = 16_000_000
-"""Of one file; larger ones are data, not definition."""
+"""The largest file that counts; larger ones are data, not definition."""
 
 
 def is_part(path: str) -> bool:
-    """Whether a relative path is one that such a file may have."""
+    """Whether a relative path may belong to an agent's definition."""
     pure = PurePosixPath(path)
     if pure.is_absolute() or ".." in pure.parts or pure.as_posix() != path:
         return False
@@ -64,17 +65,17 @@ def is_part(path: str) -> bool:
 
 
 def files_of(folder: Path) -> dict[str, os.stat_result]:
-    """They, by relative path in order, and how they stand. Links are neither files nor followed.
+    """The files by relative path, sorted, with their status. Links are neither files nor followed.
 
     Raises:
         InvalidInput: there are too many.
     """
-    found = dict(_files(folder))
-    return {path: found[path] for path in sorted(found)}
+    files = dict(_files(folder))
+    return {path: files[path] for path in sorted(files)}
 
 
 def listing_hash(listing: Mapping[str, str]) -> str:
-    """One hash of the hashes of all files; the same on every machine."""
+    """One hash over the hashes of all files; the same on every machine."""
     return hashlib.sha256(encode_listing(listing)).hexdigest()
 
 
@@ -83,7 +84,7 @@ def encode_listing(listing: Mapping[str, str]) -> bytes:
 
 
 def content_hash(folder: Path) -> str:
-    """Of all that makes up the agent, as it is now.
+    """The hash of the current definition.
 
     Raises: InvalidInput.
     """
@@ -154,7 +155,7 @@ def _is_regular_file(stat: os.stat_result) -> bool:
 
 
 def passes_through_link(folder: Path, path: str) -> bool:
-    """Whether a link stands anywhere on the way, its end included."""
+    """Whether any part of a path, including its end, is a link."""
     parts = PurePosixPath(path).parts
     steps = (folder.joinpath(*parts[:count]) for count in range(1, len(parts) + 1))
     return any(step.is_symlink() for step in steps)

@@ -40,7 +40,7 @@ _CLAUDE_MANAGED = {
 class FolderInstructions:
     instructions: Instructions
     instruction_roots: InstructionRoots
-    """Where they were looked for: what comes later, with a file, is looked for there too."""
+    """The places they come from; instructions for single files are looked for there too."""
     findings: tuple[Finding, ...]
 
 
@@ -52,13 +52,15 @@ def read_instructions(
     instruction_files: InstructionFiles | None = None,
     instruction_limits: InstructionLimits | None = None,
 ) -> FolderInstructions:
-    """Read them from the disk, unless other files are given; `project`, if the agent's folder
-    stands in a larger one of which the instructions hold as well, and `cwd`, if the work is done
-    further down."""
+    """Read the instructions from disk, unless other files are given. `project` is the larger folder
+    around the agent's folder whose instructions apply too; `cwd` is the folder further down where
+    the work is done."""
     places = places_of(scopes, project=project, cwd=cwd)
-    found = load(instruction_files or DiskInstructionFiles(), places, instruction_limits)
-    findings = tuple(finding_of(oddity) for oddity in found.issues)
-    return FolderInstructions(instructions=found, instruction_roots=places, findings=findings)
+    instructions = load(instruction_files or DiskInstructionFiles(), places, instruction_limits)
+    findings = tuple(finding_of(issue) for issue in instructions.issues)
+    return FolderInstructions(
+        instructions=instructions, instruction_roots=places, findings=findings
+    )
 
 
 def places_of(
@@ -89,21 +91,23 @@ def _managed(scopes: Scopes) -> tuple[PurePosixPath, ...]:
         return ()
     own = PurePosixPath(scopes.managed)
     claude = _CLAUDE_MANAGED.get(sys.platform)
-    # Who runs this machine may have written for Claude Code; beside another place nothing stands.
+    # The operator may have written for Claude Code; that only applies to the standard folder.
     return (own,) if claude is None or scopes.managed != MANAGED else (claude, own)
 
 
 MAX_PATH_INSTRUCTION_CHARS = 40_000
-"""Of what comes with one result: as much as a single file may say. The rest comes with the next."""
+"""The most that comes with one tool result, as for a single file. The rest comes with the next
+result."""
 _RESULT_MAX_CHARS = MAX_PATH_INSTRUCTION_CHARS + 2000  # tags and notices
 
 AnyTool = TypeVar("AnyTool", bound=Tool)
 ExtraSections: TypeAlias = Callable[[str], Iterable[Section]]
-"""What else holds for a path, which is relative to the project. May wait: it runs in a thread."""
+"""Further instructions for a path relative to the project. May block: it runs in a thread."""
 
 
 class PathInstructions:
-    """Of one session. Each thread is shown a section once, until it has to forget."""
+    """The instructions for single files in one session. Each thread sees a section once, until it
+    is compacted."""
 
     def __init__(
         self,
@@ -121,12 +125,12 @@ class PathInstructions:
         self._shown: dict[str, set[str]] = {}
 
     async def for_path(self, path: str, *, thread_id: str = "") -> list[Section]:
-        """What a thread has not been shown yet of what holds for a file: the most general first."""
-        found = await to_thread.run_sync(self._sections, path)
+        """The sections for a file that a thread has not seen yet, the most general first."""
+        sections = await to_thread.run_sync(self._sections, path)
         shown = self._shown.setdefault(thread_id, set())
         new: list[Section] = []
         room = MAX_PATH_INSTRUCTION_CHARS
-        for section in found:
+        for section in sections:
             if section.source in shown or (new and len(section.text) > room):
                 continue
             room -= len(section.text)
@@ -135,7 +139,8 @@ class PathInstructions:
         return new
 
     def forget(self, thread_id: str | None = None) -> None:
-        """After a compaction: what was shown may be gone. Of all threads, unless one is named."""
+        """Call it after a compaction, which may drop sections. Without a thread, all threads
+        forget."""
         if thread_id is None:
             self._shown.clear()
         else:
@@ -156,12 +161,12 @@ class PathInstructions:
             *(Section(rule.source, rule.text, rule.scope) for rule in rules),
             *(section for bring in self._also for section in bring(name)),
         ]
-        # It holds already, or is what the call was about.
+        # Skip what already applies and the file that the call is about.
         return [item for item in sections if item.source not in self._known and item.source != name]
 
 
 def with_path_instructions(tool: AnyTool, path_instructions: PathInstructions) -> AnyTool:
-    """A tool on files, by its input `file_path`, that also tells what holds for that file."""
+    """Wrap a tool with the input `file_path`: its results carry the instructions for that file."""
 
     async def run(call: Call) -> ToolResult:
         outcome = await tool.run(call)
@@ -169,11 +174,11 @@ def with_path_instructions(tool: AnyTool, path_instructions: PathInstructions) -
         if not outcome.ok or not isinstance(path, str):
             return outcome
         sections = await path_instructions.for_path(path, thread_id=call.thread_id)
-        told = tuple(TextBlock(render_section(section)) for section in sections)
-        return replace(outcome, content=(*outcome.content, *told)) if told else outcome
+        blocks = tuple(TextBlock(render_section(section)) for section in sections)
+        return replace(outcome, content=(*outcome.content, *blocks)) if blocks else outcome
 
-    def traits(given: Mapping[str, object]) -> Traits:
-        own = tool.traits(given)
+    def traits(tool_input: Mapping[str, object]) -> Traits:
+        own = tool.traits(tool_input)
         return replace(own, max_chars=own.max_chars + _RESULT_MAX_CHARS)
 
     return replace(tool, run=run, traits=traits)

@@ -44,25 +44,25 @@ FOLDER = ".mainspring/versions"
 _INDEX_FILE = f"{FOLDER}/index.json"
 _STAMPS_FILE = f"{FOLDER}/seen.json"
 _MAX_VERSIONS = 1000
-"""Versions in the index; older ones are forgotten."""
+"""The most versions in the index; older ones are dropped."""
 _FRESH_NANOSECONDS = 2_000_000_000
-"""Nanoseconds: a file as new as that may be written again without looking any different."""
+"""In nanoseconds: a file this new may be written again without a visible change of its time."""
 _MAX_DIFF_CHARS = 200_000
 _HEX = frozenset("0123456789abcdef")
 
 Listing = dict[str, str]
-"""Paths, and the hashes of what is there."""
+"""Hashes by path."""
 
 
 class Version(Struct, frozen=True, kw_only=True):
     number: int
-    """0: it is not kept, because there is nothing to keep or no place to keep it."""
+    """0: not recorded, because there is nothing to record or nowhere to write."""
     hash: str
     time: datetime
 
     @property
     def label(self) -> str:
-        """Short, and enough to tell one from another."""
+        """Short, but enough to tell versions apart."""
         return f"{self.number}-{self.hash[:12]}" if self.number else self.hash[:12]
 
 
@@ -70,7 +70,7 @@ class Version(Struct, frozen=True, kw_only=True):
 class FileDiff:
     path: str
     text: str
-    """As `diff -u` has it."""
+    """In the format of `diff -u`."""
 
 
 class _Index(Struct, frozen=True):
@@ -78,7 +78,7 @@ class _Index(Struct, frozen=True):
 
 
 class _FileStamp(Struct, frozen=True, array_like=True):
-    """How a file stood when its content had a hash."""
+    """The status of a file when it was hashed."""
 
     modified: int
     changed: int
@@ -105,13 +105,13 @@ def _versions(root: int) -> tuple[Version, ...]:
 
 
 def record_version(folder: Path, clock: Clock) -> Version:
-    """The version that the folder is now: a new one if it is not as it was.
+    """The version of the current folder: a new one if anything has changed.
 
     Raises:
         InvalidInput: a file cannot be read, or the versions are damaged.
     """
     now = clock()
-    if passes_through_link(folder, FOLDER):  # nothing is written where it may lead
+    if passes_through_link(folder, FOLDER):  # nothing is written through a link
         return Version(number=0, hash=content_hash(folder), time=now)
     with open_folder(folder) as root:
         listing = _current_listing(root, folder, now)
@@ -124,12 +124,12 @@ def record_version(folder: Path, clock: Clock) -> Version:
         try:
             with _locked(root):
                 return _record(root, folder, now)
-        except OSError:  # an agent may well stand where nobody can write
+        except OSError:  # the folder of an agent may be read-only
             return unkept
 
 
 def diff_versions(folder: Path, before: int | None, after: int | None = None) -> list[FileDiff]:
-    """What is different from one version to another; `None`: the folder as it is.
+    """The differences between two versions; `None`: the current folder.
 
     Raises:
         InvalidInput: there is no such version, or it is damaged.
@@ -145,8 +145,8 @@ def diff_versions(folder: Path, before: int | None, after: int | None = None) ->
 
 
 def rollback(folder: Path, number: int, clock: Clock) -> Version:
-    """Make the folder what it was. What it is now is kept as a version first; files that were not
-    there then are removed.
+    """Restore a version. The current state is recorded as a version first; files that did not exist
+    then are removed.
 
     Raises:
         InvalidInput: there is no such version, it is damaged, or a link is in the way.
@@ -169,7 +169,7 @@ def rollback(folder: Path, number: int, clock: Clock) -> Version:
 
 
 def _record(root: int, folder: Path, now: datetime) -> Version:
-    """With the lock: contents first, then the listing of them, the index last."""
+    """Call it with the lock held: contents first, then the listing, the index last."""
     listing: Listing = {}
     for path, name in _current_listing(root, folder, now).items():
         is_kept = read_file(root, _object_path(name)) is not None
@@ -184,7 +184,7 @@ def _record(root: int, folder: Path, now: datetime) -> Version:
 
 
 def _current_listing(root: int, folder: Path, now: datetime) -> Listing:
-    """What there is now. Files that look as they did are not read again."""
+    """The current files. Files whose status is unchanged are not read again."""
     seen = _read_stamps(root)
     found: dict[str, _FileStamp] = {}
     for path, state in files_of(folder).items():
@@ -194,11 +194,11 @@ def _current_listing(root: int, folder: Path, now: datetime) -> Listing:
             found[path] = known
         else:
             found[path] = _FileStamp(*stands, _hash(read_file(root, path) or b""))
-    # what a file with this time has now may not be what it has in a moment
+    # a file this new may still change without a new time
     oldest_fresh = to_micros(now) * 1000 - _FRESH_NANOSECONDS
     lasting = {path: each for path, each in found.items() if each.changed < oldest_fresh}
     if lasting != seen and (folder / FOLDER).is_dir():
-        with suppress(InvalidInput, OSError):  # it only saves time
+        with suppress(InvalidInput, OSError):  # only a cache
             write_file(root, _STAMPS_FILE, msgspec.json.encode(lasting))
     return {path: each.hash for path, each in found.items()}
 
@@ -212,7 +212,7 @@ def _read_stamps(root: int) -> dict[str, _FileStamp]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _DiffSide:
-    """One of two states that are compared: a version, or the folder as it is."""
+    """One side of a comparison: a version, or the current folder."""
 
     name: str
     root: int
@@ -242,7 +242,7 @@ class _DiffSide:
         return _content(self.root, name) if self.is_kept else read_file(self.root, path) or b""
 
     def check(self, folder: Path) -> None:
-        """Before anything is written: all of it is there, and leads nowhere else."""
+        """Check before writing that all contents exist and no link is in the way."""
         for path, name in self.listing.items():
             if not is_part(path):
                 raise InvalidInput(f"{self.name} has {path}, which is no file of an agent")
@@ -272,7 +272,7 @@ def _lines(before: list[str], after: list[str], names: tuple[str, str]) -> Itera
 
 
 def _object_path(name: str) -> str:
-    """Where contents with this hash are kept."""
+    """The file with the contents of this hash."""
     if len(name) != 64 or not _HEX.issuperset(name):
         raise InvalidInput(f"{FOLDER} is damaged: {name!r} is no hash")
     return f"{FOLDER}/objects/{name[:2]}/{name[2:]}"
@@ -300,7 +300,7 @@ def _hash(content: bytes) -> str:
 
 @contextmanager
 def _locked(root: int) -> Generator[None, None, None]:
-    """One at a time; the lock goes with the process that has it."""
+    """One process at a time; the lock ends with its process."""
     with ensure_folder(root, FOLDER) as store:
         _write_gitignore(store)
         try:
@@ -318,7 +318,7 @@ def _locked(root: int) -> Generator[None, None, None]:
 
 
 def _write_gitignore(store: int) -> None:
-    """They are this machine's; a `.gitignore` that is there already stays as it is."""
+    """Versions belong to this machine; an existing `.gitignore` is not changed."""
     with suppress(FileExistsError), os.fdopen(_create_file(store, ".gitignore"), "w") as file:
         file.write("*\n")
 

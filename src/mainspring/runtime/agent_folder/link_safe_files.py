@@ -1,5 +1,5 @@
-"""Files of a folder that programs of a session may be changing meanwhile: all of them are reached
-from one descriptor, through no link."""
+"""Reads and writes files of a folder that a session's programs may change at the same time: all
+from one descriptor, and through no link."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mainspring.core.openat import open_beneath
 from mainspring.runtime.agent_folder.definition_listing import MAX_BYTES, UNFINISHED
 
 _LINKS = (errno.ELOOP, errno.ENOTDIR)
-"""What opening a link says, or a file in the place of a folder."""
+"""The errors of opening a link, or a file in place of a folder."""
 
 
 @contextmanager
@@ -45,7 +45,7 @@ def read_file(root: int, path: str) -> bytes | None:
 
 
 def write_file(root: int, path: str, content: bytes) -> None:
-    """The old content or the new one, whatever happens meanwhile.
+    """Write a file. A crash leaves either the old content or the new.
 
     Raises:
         InvalidInput: a link is in the way.
@@ -64,7 +64,7 @@ def write_file(root: int, path: str, content: bytes) -> None:
 def _write(parent: int, name: str, content: bytes) -> None:
     new = f"{UNFINISHED}{os.getpid()}-{name}"[:200]
     with suppress(FileNotFoundError):
-        os.unlink(new, dir_fd=parent)  # of a process that had this number and was killed
+        os.unlink(new, dir_fd=parent)  # left by a killed process with the same id
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     descriptor = os.open(new, flags, 0o600, dir_fd=parent)
     try:
@@ -87,7 +87,7 @@ def _mode(parent: int, name: str, content: bytes) -> int:
 
 @contextmanager
 def ensure_folder(root: int, path: str) -> Generator[int, None, None]:
-    """A folder, which is made if it is not there.
+    """Open a folder; it is created if it does not exist.
 
     Raises:
         OSError: also if a link, or a file, stands in its place.
@@ -114,7 +114,7 @@ def remove_file(root: int, path: str) -> None:
     above, _, name = path.rpartition("/")
     with ensure_folder(root, above) as parent, suppress(FileNotFoundError):
         os.unlink(name, dir_fd=parent)
-    while above:  # folders that are left with nothing in them
+    while above:  # remove folders that are empty now
         above, _, name = above.rpartition("/")
         with ensure_folder(root, above) as parent:
             try:

@@ -1,4 +1,4 @@
-"""`agent.yaml`: what an agent's folder says about it besides its instructions. All is optional."""
+"""Reads `agent.yaml`: everything about an agent except its instructions. Every key is optional."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ else:
 
 FILE = "agent.yaml"
 _MAX_BYTES = 100_000
-"""To read a megabyte of YAML takes many seconds, and nobody has written as much."""
+"""Parsing a megabyte of YAML takes many seconds, and no manifest is that long."""
 _EFFORTS: tuple[str, ...] = get_args(Effort)
 _CRON_FIELDS = 5
 _FIELDS = {"agents": "subagents", "coordinator": "is_coordinator"}
@@ -44,7 +44,7 @@ _FOREIGN_KEYS = ("spec_version", "schema_version", "apiVersion", "kind")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permissions:
-    """Like those of a settings file, and no more trusted than one."""
+    """As in a settings file, and trusted no more than one."""
 
     mode: str | None = None
     allow: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class Permissions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubagentRules:
-    """Which subagents may be called, and how many; `None`: nothing is said about it."""
+    """Which subagents may be called, and how many; `None`: no restriction."""
 
     names: tuple[str, ...] | None = None
     max_depth: int = 2
@@ -81,29 +81,29 @@ class AgentManifest:
     model: str = ""
     effort: Effort = "none"
     instructions: str = ""
-    """Comes after those of the instruction files."""
+    """Follows the instructions from files."""
     rules: tuple[str, ...] = ()
     tools: tuple[str, ...] = ("*",)
     limits: Limits = field(default_factory=Limits)
     permissions: Permissions | None = None
     environment: dict[str, object] | None = None
-    """As the `sandbox` of a settings file."""
+    """The same as `sandbox` in a settings file."""
     subagents: SubagentRules = field(default_factory=SubagentRules)
     is_coordinator: bool = False
     schedule: ManifestSchedule | None = None
     outcome: ManifestOutcome | None = None
     findings: tuple[Finding, ...] = ()
     lines: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Where its keys stand."""
+    """The line of each key."""
 
     @property
     def error(self) -> Finding | None:
-        """The first that is wrong: nobody should run an agent whose limits were not understood."""
+        """The first error. An agent whose limits could not be read must not run."""
         return next((finding for finding in self.findings if finding.level == "error"), None)
 
 
 def read_manifest(file: Path, *, shown: str = FILE) -> AgentManifest:
-    """What the file says; an empty manifest if there is none."""
+    """Read a manifest; an empty one if the file does not exist."""
     reader = YamlReader(shown)
     try:
         text = _text(file)
@@ -117,40 +117,41 @@ def read_manifest(file: Path, *, shown: str = FILE) -> AgentManifest:
     if node is not None:
         try:
             values = reader.fields(node, _readers(reader))
-        except YamlValueError as wrong:
-            reader.note("error", wrong.node, str(wrong), "write it as `name: value`")
+        except YamlValueError as error:
+            reader.note("error", error.node, str(error), "write it as `name: value`")
     named = {_FIELDS.get(key, key): value for key, value in values.items()}
     lines = {} if node is None else reader.lines(node)
     return AgentManifest(**named, findings=tuple(reader.findings), lines=lines)  # pyright: ignore[reportArgumentType] (each reader gives what its field holds)
 
 
 def settings_in(file: Path) -> dict[str, object]:
-    """What of it is like a settings file, in the shape of one; empty if there is nothing.
+    """The keys of a manifest that correspond to a settings file, in the shape of one; empty if
+    there are none.
 
-    Raises:
-        InvalidInput: that part is wrong. Going on without it would permit what it forbids.
+    Raises: InvalidInput: one of them is wrong. Ignoring it would permit what it forbids.
     """
     reader = YamlReader(str(file))
     node = _own_root(reader, _text(file))
     readers = _readers(reader)
     parts: FieldReaders = {key: readers[key] for key in ("permissions", "environment", "schedule")}
-    said = {} if node is None or not reader.is_mapping(node) else reader.chosen(node, parts)
-    if wrong := [finding for finding in reader.findings if finding.level == "error"]:
-        raise error_table.BAD_AGENT_FILE.error(InvalidInput, finding=wrong[0])
+    values = {} if node is None or not reader.is_mapping(node) else reader.chosen(node, parts)
+    if errors := [finding for finding in reader.findings if finding.level == "error"]:
+        raise error_table.BAD_AGENT_FILE.error(InvalidInput, finding=errors[0])
     settings: dict[str, object] = {}
-    if isinstance(permissions := said.get("permissions"), Permissions):
+    if isinstance(permissions := values.get("permissions"), Permissions):
         rules = {"allow": permissions.allow, "ask": permissions.ask, "deny": permissions.deny}
         mode = {} if permissions.mode is None else {"defaultMode": permissions.mode}
         settings["permissions"] = {**rules, **mode}
-    if said.get("environment"):
-        settings["sandbox"] = said["environment"]
-    if isinstance(schedule := said.get("schedule"), ManifestSchedule):
+    if values.get("environment"):
+        settings["sandbox"] = values["environment"]
+    if isinstance(schedule := values.get("schedule"), ManifestSchedule):
         settings["schedule"] = asdict(schedule)
     return settings
 
 
 def _own_root(yaml_reader: YamlReader, text: str) -> Node | None:
-    """The root of the file, unless it belongs to another tool: that is reported and ignored."""
+    """The root of the file, unless the file belongs to another tool, which is reported and
+    ignored."""
     node = yaml_reader.root(text)
     if node is None:
         return None
@@ -192,12 +193,12 @@ def _readers(yaml_reader: YamlReader) -> FieldReaders:
 
 def _limits(yaml_reader: YamlReader) -> Callable[[Node], Limits]:
     counts = ("max_turns", "max_input_tokens", "max_output_tokens", "max_tool_calls")
-    known: FieldReaders = {
+    readers: FieldReaders = {
         **dict.fromkeys((*counts, "target_tokens"), yaml_reader.number(int, "a whole number")),
         "max_seconds": yaml_reader.number(float, "a number of seconds"),
         "max_cost_usd": yaml_reader.number(Decimal, "an amount in US dollars"),
     }
-    return lambda node: Limits(**yaml_reader.fields(node, known))  # pyright: ignore[reportArgumentType] (as above)
+    return lambda node: Limits(**yaml_reader.fields(node, readers))  # pyright: ignore[reportArgumentType] (as above)
 
 
 def _permissions(yaml_reader: YamlReader) -> Callable[[Node], Permissions]:
@@ -210,7 +211,7 @@ def _permissions(yaml_reader: YamlReader) -> Callable[[Node], Permissions]:
     def rules(behavior: Permission) -> Callable[[Node], tuple[str, ...]]:
         return lambda node: tuple(_rules(yaml_reader, node, behavior))
 
-    known: FieldReaders = {
+    readers: FieldReaders = {
         "mode": mode,
         "defaultMode": mode,
         "allow": rules("allow"),
@@ -219,36 +220,40 @@ def _permissions(yaml_reader: YamlReader) -> Callable[[Node], Permissions]:
     }
 
     def read(node: Node) -> Permissions:
-        said = yaml_reader.fields(node, known)
-        theirs = said.pop("defaultMode", None)
-        return Permissions(**{"mode": theirs, **said})  # pyright: ignore[reportArgumentType] (as above)
+        values = yaml_reader.fields(node, readers)
+        claude_mode = values.pop("defaultMode", None)
+        return Permissions(**{"mode": claude_mode, **values})  # pyright: ignore[reportArgumentType] (as above)
 
     return read
 
 
 def _rules(yaml_reader: YamlReader, node: Node, behavior: Permission) -> list[str]:
-    kept: list[str] = []
+    rules: list[str] = []
     for item in yaml_reader.items(node):
         text = yaml_reader.string(item)
         try:
             parse_rule(text, behavior=behavior)
         except InvalidInput as error:
-            if behavior != "allow":  # without it something would be permitted that should not be
+            if behavior != "allow":  # ignoring it would permit what it forbids
                 raise YamlValueError(item, f"has a rule that is wrong: {error}") from error
             yaml_reader.note("warning", item, f"allow: {error}; it allows nothing")
             continue
-        kept.append(text)
-    return kept
+        rules.append(text)
+    return rules
 
 
 def _subagent_rules(yaml_reader: YamlReader) -> Callable[[Node], SubagentRules]:
     count = yaml_reader.number(int, "a whole number")
-    known: FieldReaders = {"names": yaml_reader.strings, "max_depth": count, "max_parallel": count}
+    readers: FieldReaders = {
+        "names": yaml_reader.strings,
+        "max_depth": count,
+        "max_parallel": count,
+    }
 
     def read(node: Node) -> SubagentRules:
         if yaml_reader.is_list(node):
             return SubagentRules(names=yaml_reader.strings(node))
-        return SubagentRules(**yaml_reader.fields(node, known))  # pyright: ignore[reportArgumentType] (as above)
+        return SubagentRules(**yaml_reader.fields(node, readers))  # pyright: ignore[reportArgumentType] (as above)
 
     return read
 
@@ -271,10 +276,10 @@ def _schedule(yaml_reader: YamlReader) -> Callable[[Node], ManifestSchedule]:
                 node, f"must be a time zone such as Europe/Vienna, not {name!r}"
             ) from error
 
-    known: FieldReaders = {"cron": cron, "timezone": timezone, "message": yaml_reader.string}
-    return lambda node: ManifestSchedule(**yaml_reader.fields(node, known))  # pyright: ignore[reportArgumentType] (as above)
+    readers: FieldReaders = {"cron": cron, "timezone": timezone, "message": yaml_reader.string}
+    return lambda node: ManifestSchedule(**yaml_reader.fields(node, readers))  # pyright: ignore[reportArgumentType] (as above)
 
 
 def _outcome(yaml_reader: YamlReader) -> Callable[[Node], ManifestOutcome]:
-    known: FieldReaders = {"description": yaml_reader.string, "rubric": yaml_reader.string}
-    return lambda node: ManifestOutcome(**yaml_reader.fields(node, known))  # pyright: ignore[reportArgumentType] (as above)
+    readers: FieldReaders = {"description": yaml_reader.string, "rubric": yaml_reader.string}
+    return lambda node: ManifestOutcome(**yaml_reader.fields(node, readers))  # pyright: ignore[reportArgumentType] (as above)

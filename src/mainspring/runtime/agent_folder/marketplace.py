@@ -1,4 +1,5 @@
-"""`.claude-plugin/marketplace.json`: which plugins a folder offers, and where each of them is."""
+"""Reads `.claude-plugin/marketplace.json`: the plugins that a folder offers, and where each one
+is."""
 
 from __future__ import annotations
 
@@ -24,25 +25,26 @@ _CATALOG_KEYS = {"source", "category", "tags"}
 class PluginOffer:
     name: str
     url: str = ""
-    """A repository's, with `#ref`; empty if the plugin is in the marketplace's own folder."""
+    """The address of a repository, with `#ref`; empty if the plugin is in the marketplace's own
+    folder."""
     path: str = "."
-    """Where it is in the repository, or in the folder."""
+    """The path in the repository or folder."""
     manifest: JsonObject
-    """What the marketplace says of it: its manifest, if it has none."""
+    """The marketplace's entry: the manifest of a plugin that has none of its own."""
 
 
 def read_offers(root: Path) -> dict[str, JsonObject]:
-    """The entries of a marketplace, by name; nothing if the folder is none.
+    """The entries of a marketplace by name; empty if the folder is not a marketplace.
 
     Raises: InvalidInput.
     """
-    found = read_object(root / FILE, FILE, within=root)
-    if isinstance(found, Finding):
-        raise InvalidInput(str(found))
-    if found is None:
+    file = read_object(root / FILE, FILE, within=root)
+    if isinstance(file, Finding):
+        raise InvalidInput(str(file))
+    if file is None:
         return {}
-    base = (as_object(found.fields.get("metadata")) or {}).get("pluginRoot", ".")
-    entries = [as_object(entry) for entry in as_list(found.fields.get("plugins")) or ()]
+    base = (as_object(file.fields.get("metadata")) or {}).get("pluginRoot", ".")
+    entries = [as_object(entry) for entry in as_list(file.fields.get("plugins")) or ()]
     return {
         name: {**entry, "pluginRoot": base}
         for entry in entries
@@ -51,24 +53,22 @@ def read_offers(root: Path) -> dict[str, JsonObject]:
 
 
 def find_offer(root: Path, name: str | None) -> PluginOffer:
-    """The plugin of that name, or the only one.
+    """The offer with this name, or the only one.
 
     Raises: InvalidInput.
     """
-    found = read_offers(root)
-    if name is None and len(found) == 1:
-        name = next(iter(found))
-    if name is None or name not in found:
-        what = (
-            "none is called that" if name else "it offers several plugins, and one has to be named"
-        )
-        listed = ", ".join(sorted(found)[:50]) or "nothing"
-        raise InvalidInput(f"{name or FILE}: {what}; there is {listed}")
-    entry = dict(found[name])
+    offers = read_offers(root)
+    if name is None and len(offers) == 1:
+        name = next(iter(offers))
+    if name is None or name not in offers:
+        what = "no plugin has that name" if name else "it offers several plugins: name one of them"
+        listed = ", ".join(sorted(offers)[:50]) or "nothing"
+        raise InvalidInput(f"{name or FILE}: {what}; it offers {listed}")
+    entry = dict(offers[name])
     base = entry.pop("pluginRoot")
-    said = entry.get("source", f"./{name}")
+    source = entry.get("source", f"./{name}")
     manifest = {key: value for key, value in entry.items() if key not in _CATALOG_KEYS}
-    url, path = _remote(as_object(said) or {}, name) if as_object(said) else ("", said)
+    url, path = _remote(as_object(source) or {}, name) if as_object(source) else ("", source)
     if not url and isinstance(path, str) and isinstance(base, str) and not path.startswith("."):
         path = f"{base}/{path}"
     if not isinstance(path, str) or not path or ".." in PurePosixPath(path).parts:
@@ -76,21 +76,20 @@ def find_offer(root: Path, name: str | None) -> PluginOffer:
     return PluginOffer(name=name, url=url, path=path, manifest=manifest)
 
 
-def offer_folder(root: Path, plugin_offer: PluginOffer) -> Path:
+def offer_folder(root: Path, offer: PluginOffer) -> Path:
     """The plugin's folder.
 
     Raises: InvalidInput.
     """
-    path = root / plugin_offer.path
+    path = root / offer.path
     if not is_inside(path, root) or not path.is_dir():
-        raise InvalidInput(
-            f"{plugin_offer.name}: {plugin_offer.path} is no folder of what was fetched"
-        )
+        raise InvalidInput(f"{offer.name}: {offer.path} is no folder of what was fetched")
     return path
 
 
 def _remote(source: JsonObject, name: str) -> tuple[str, object]:
-    """A repository that an entry names. Somebody else wrote it, so it is never a path of ours."""
+    """The repository that an entry names. It is never a local path, since somebody else wrote
+    it."""
     kind, path = source.get("source"), source.get("path", ".")
     if kind == "local":
         return "", path

@@ -1,4 +1,4 @@
-"""MCP servers as files describe them, `.mcp.json` above all. Connecting to them is not ours."""
+"""Reads the definitions of MCP servers, mostly from `.mcp.json`. Connecting is done elsewhere."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from mainspring.runtime.definition_files.scopes import Scopes
 
 Transport: TypeAlias = Literal["stdio", "http", "sse", "ws"]
 ServerScope: TypeAlias = Literal["managed", "local", "project", "user"]
-"""`local`: the user's own for one project."""
+"""`local`: the user's, for one project."""
 
 SERVERS = "mcpServers"
 _TRANSPORTS: dict[object, Transport] = {
@@ -46,10 +46,10 @@ _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 
 
 class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """As its file describes it, `${...}` not yet replaced: what that gives may be secret."""
+    """A server as its file describes it. `${...}` is not replaced yet: the values may be secret."""
 
     name: str
-    """What it is called by: `plugin:name` if a plugin brings it."""
+    """`plugin:name` if a plugin brings it."""
     transport: Transport
     command: str = ""
     args: tuple[str, ...] = ()
@@ -64,20 +64,20 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_enabled: bool = True
     disabled_tools: tuple[str, ...] = ()
     always_load: bool = False
-    """Its tools are shown to the model at once, not only when it looks for them."""
+    """Whether the model sees its tools from the start, not only when it searches for them."""
     description: str = ""
     scope: ServerScope = "project"
     file: str = ""
-    """As it is shown."""
+    """For display."""
     plugin: str | None = None
     plugin_root: str = ""
     plugin_data: str = ""
-    """Where a plugin may keep what has to outlive an update of it."""
+    """Where the plugin may store data that outlives its updates."""
     is_portable: bool = False
-    """From an Agent Plugins package: nothing but `${PLUGIN_ROOT}` and `${PLUGIN_DATA}` is replaced,
-    in arguments, environment and folder."""
+    """From an Agent Plugins package: only `${PLUGIN_ROOT}` and `${PLUGIN_DATA}` are replaced, in
+    arguments, environment and working folder."""
     extra: dict[str, object] = field(default_factory=dict[str, object])
-    """Keys that we know nothing of, as they are."""
+    """Unknown keys, unchanged."""
 
     def __repr__(self) -> str:  # the rest may hold secrets
         return f"McpServer(name={self.name!r}, transport={self.transport!r})"
@@ -91,22 +91,20 @@ class McpServers:
 
 @dataclass(frozen=True, slots=True)
 class ServerTable:
-    """Servers by name, somewhere in a file."""
+    """A table of servers by name, inside a file."""
 
     file: JsonFile
     keys: tuple[str, ...]
-    """What leads to it."""
+    """The keys that lead to it."""
     entries: object
 
 
 def read_mcp(
     scopes: Scopes, environment: Mapping[str, str], *, plugins: Iterable[McpServer] = ()
 ) -> McpServers:
-    """All servers that there are for a folder, and what is odd about them.
-
-    Unlike the other parts of an agent, and as Claude Code has it: local over project over user, and
-    the whole entry wins. Only what whoever runs the machine has comes before that.
-    """
+    """All servers for a folder, with findings. Unlike for other parts of an agent, and as in Claude
+    Code, local wins over project and project over user, entry by entry. Only the operator's servers
+    come before those."""
     taken: dict[str, McpServer] = {}
     findings: list[Finding] = []
     for found, odd in (*_sources(scopes), (tuple(plugins), ())):
@@ -125,7 +123,7 @@ def read_mcp(
 def expand_server(
     server: McpServer, environment: Mapping[str, str]
 ) -> tuple[McpServer, list[Finding]]:
-    """The server with `${...}` replaced, and which of them could not be. May hold secrets."""
+    """The server with `${...}` replaced, and the names that have no value. May hold secrets."""
     if server.is_portable:
         own = {"PLUGIN_ROOT": server.plugin_root, "PLUGIN_DATA": server.plugin_data}
         return _replace_placeholders(
@@ -147,7 +145,8 @@ def expand_server(
 
 
 def expand(text: str, values: Mapping[str, str]) -> tuple[str, list[str]]:
-    """Every `${NAME}` and `${NAME:-otherwise}`, once; those without a value are left and named."""
+    """Replace every `${NAME}` and `${NAME:-default}` once; names without a value stay and are
+    returned."""
     left: list[str] = []
 
     def value(found: re.Match[str]) -> str:
@@ -162,8 +161,8 @@ def expand(text: str, values: Mapping[str, str]) -> tuple[str, list[str]]:
 
 
 def read_table(found: ServerTable, start: McpServer) -> tuple[list[McpServer], list[Finding]]:
-    """The servers of a table, each as `start` plus what its entry says; one that is wrong is left
-    out."""
+    """The servers of a table: each is `start` plus its entry. Invalid ones are reported and
+    skipped."""
     entries = as_object(found.entries)
     if entries is None:
         return [], [found.file.finding("error", "servers must be an object", *found.keys)]
@@ -178,7 +177,8 @@ def read_table(found: ServerTable, start: McpServer) -> tuple[list[McpServer], l
 
 
 def table_of(file: JsonFile) -> tuple[ServerTable, list[Finding]]:
-    """Where a file has its servers: under `mcpServers`, or, as in many plugins, bare."""
+    """The table of servers in a file: under `mcpServers` or, as in many plugins, at the top
+    level."""
     if SERVERS in file.fields:
         odd = [
             file.finding("warning", f"{key} is unknown and has no effect", key)
@@ -232,7 +232,7 @@ def _claude_file(scopes: Scopes) -> JsonFile | Finding | None:
 def _of_claude(
     file: JsonFile, scope: ServerScope, *path: str
 ) -> tuple[list[McpServer], list[Finding]]:
-    """What stands under `path` in Claude Code's own file; the rest is none of our business."""
+    """The part of Claude Code's own file that concerns `path`; the rest is ignored."""
     fields: JsonObject | None = file.fields
     for key in path:
         fields = as_object((fields or {}).get(key))
@@ -319,7 +319,7 @@ _KNOWN = {"type", *_READERS}
 
 
 def _normalized_fields(said: dict[str, object]) -> dict[str, object]:
-    """By our names; of two keys that say one thing, the plainer one."""
+    """The fields under our names. If two keys mean the same, the plainer one counts."""
     names = {
         "headersHelper": "headers_helper",
         "disabledTools": "disabled_tools",

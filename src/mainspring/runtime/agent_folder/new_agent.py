@@ -1,4 +1,4 @@
-"""The first files of a new agent: few, and enough to run at once."""
+"""The first files of a new agent: few, but enough to run it."""
 
 from __future__ import annotations
 
@@ -27,22 +27,21 @@ _TEXT = """\
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewAgent:
-    """What somebody has said about an agent that does not exist yet."""
+    """The description of an agent that does not exist yet."""
 
     name: str
     purpose: str
     model: str | None = None
-    """`None`: whichever there is where it runs."""
+    """`None`: any model that is available where it runs."""
     tools: tuple[str, ...] | None = None
     """`None`: all."""
     mode: str | None = None
 
 
 def write_agent(folder: Path, new_agent: NewAgent) -> list[Path]:
-    """Write what is missing; what is there stays as it is. The files that are new.
+    """Write the missing files and return them. Existing files are not changed.
 
-    Raises:
-        InvalidInput: there is an agent already, or nothing can be written there.
+    Raises: InvalidInput: there is an agent already, or the folder is not writable.
     """
     check_no_agent(folder)
     texts = {manifest.FILE: manifest_text(new_agent)}
@@ -58,21 +57,21 @@ def write_agent(folder: Path, new_agent: NewAgent) -> list[Path]:
 def check_no_agent(folder: Path) -> None:
     """Raises: InvalidInput: there is an agent already."""
     if (folder / manifest.FILE).exists():
-        taken = InvalidInput(f"{folder / manifest.FILE} is there already: nothing was written")
-        taken.add_note("`mainspring validate` says what it does")
-        raise taken
+        error = InvalidInput(f"{folder / manifest.FILE} is there already: nothing was written")
+        error.add_note("`mainspring validate` says what it does")
+        raise error
 
 
 def manifest_text(new_agent: NewAgent) -> str:
-    said: dict[str, object] = {"name": new_agent.name, "description": new_agent.purpose}
+    fields: dict[str, object] = {"name": new_agent.name, "description": new_agent.purpose}
     if new_agent.model is not None:
-        said["model"] = new_agent.model
+        fields["model"] = new_agent.model
     if new_agent.tools is not None:
-        said["tools"] = list(new_agent.tools)
+        fields["tools"] = list(new_agent.tools)
     if new_agent.mode is not None:
-        said["permissions"] = {"mode": new_agent.mode}
-    said["limits"] = {"max_turns": 100}
-    return _HEAD + yaml.safe_dump(said, sort_keys=False, allow_unicode=True, width=100)
+        fields["permissions"] = {"mode": new_agent.mode}
+    fields["limits"] = {"max_turns": 100}
+    return _HEAD + yaml.safe_dump(fields, sort_keys=False, allow_unicode=True, width=100)
 
 
 def _write_new(file: Path, text: str) -> Path:

@@ -1,4 +1,4 @@
-"""Output styles: texts that say how an agent is to answer, chosen by name in the settings."""
+"""Output styles: texts that tell an agent how to answer, chosen by name in the settings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _BUILT_IN = {
         " comment TODO(human) there, say what is wanted and why, and wait for the user's code.",
     ),
 }
-"""Styles of Claude Code's that need no file."""
+"""Claude Code's styles that need no file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class OutputStyle:
     description: str
     text: str
     file: str = ""
-    """Absolute; empty for those that are built in."""
+    """Absolute; empty for a built-in style."""
 
     @property
     def rendered(self) -> str:
@@ -51,22 +51,18 @@ class OutputStyle:
 
 
 def find_style(scopes: Scopes, name: str | None) -> OutputStyle | None:
-    """The style of this name; `None` if there is none, or if it is the default one. Blocks."""
+    """The style with this name; `None` if there is none or it is the default. Blocks."""
     if name is None or name.lower() == "default":
         return None
     wanted = name.lower()
     return next(
-        (
-            output_style
-            for output_style in output_styles(scopes)
-            if output_style.name.lower() == wanted
-        ),
+        (style for style in output_styles(scopes) if style.name.lower() == wanted),
         None,
     )
 
 
 def output_styles(scopes: Scopes) -> Iterator[OutputStyle]:
-    """All there are; of two with one name the first counts."""
+    """All styles. If two have the same name, the first one counts."""
     walk = PartWalk(scopes)
     for place in _places(scopes):
         for file in walk.files(place, select_markdown, max_depth=1):

@@ -1,4 +1,4 @@
-"""A plugin, as its files describe it. A value; reading those is `plugins`'."""
+"""A plugin as its files describe it: a value, which `plugins` reads."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _REPEATED = re.compile(r"([.-])[.-]+")
 @dataclass(frozen=True, slots=True)
 class PluginHooks:
     file: str
-    """As it is shown."""
+    """For display."""
     hooks: JsonObject
-    """By event, as `hooks` of a settings file has them."""
+    """By event, as in `hooks` of a settings file."""
 
     @property
     def count(self) -> int:
-        """How many handlers there are."""
+        """The number of handlers."""
         groups = (group for value in self.hooks.values() for group in as_list(value) or ())
         return sum(len(as_list((as_object(group) or {}).get("hooks")) or ()) for group in groups)
 
@@ -39,16 +39,16 @@ class Plugin:
     root: Path
     scope: Scope
     shown: str
-    """How its folder is shown."""
+    """Its folder, for display."""
     kind: PluginKind = "claude"
     version: str | None = None
     description: str = ""
     homepage: str | None = None
     license: str | None = None
     manifest: JsonObject = field(default_factory=dict[str, object])
-    """As it is."""
+    """Unchanged."""
     is_rejected: bool = False
-    """Its manifest is wrong: nothing of it may be used."""
+    """The manifest is invalid: nothing in the plugin may be used."""
     skills: tuple[Path, ...] = ()
     """Folders with a `SKILL.md`."""
     agents: tuple[Path, ...] = ()
@@ -56,7 +56,7 @@ class Plugin:
     commands: tuple[Path, ...] = ()
     servers: tuple[McpServer, ...] = ()
     hooks: tuple[PluginHooks, ...] = ()
-    """Honoured only once somebody has vouched for the plugin as it is."""
+    """They run only after somebody has trusted the plugin in its current state."""
     findings: tuple[Finding, ...] = ()
 
     @property
@@ -75,7 +75,7 @@ class Plugin:
 
     @property
     def data(self) -> Path:
-        """Where it may keep what has to outlive an update of it."""
+        """Where it may store data that outlives its updates."""
         return self.root.parent.parent / DATA_FOLDER / self.name
 
     @property
@@ -84,6 +84,6 @@ class Plugin:
 
 
 def plugin_name(text: str) -> str:
-    """The nearest to a text that can be the name of a plugin, and of a folder."""
+    """The closest valid name of a plugin, and of a folder, to a text."""
     plain = _REPEATED.sub(r"\1", _NOT_A_NAME.sub("-", text[:200].lower()))
     return plain[:64].strip(".-") or "plugin"

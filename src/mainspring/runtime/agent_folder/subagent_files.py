@@ -1,4 +1,4 @@
-"""Types of subagents from their files, as leniently as they are written."""
+"""Reads types of subagents from their files, leniently."""
 
 from __future__ import annotations
 
@@ -46,25 +46,26 @@ class SubagentDiscovery:
 
 
 def discover_subagents(scopes: Scopes) -> SubagentDiscovery:
-    """Look into all places, in their order. Call it in a worker thread."""
+    """Search all places in order. Call it in a worker thread."""
     walk = PartWalk(scopes)
-    taken: dict[str, Subagent] = {}
+    by_name: dict[str, Subagent] = {}
     for place in scopes.places("agents"):
         for file in walk.files(place, _definitions):
             subagent, findings = read_subagent(file, place, scopes.display_path(file))
             walk.findings += findings
-            if subagent is not None and subagent.name in taken:
-                walk.shadowed(file, subagent.name, taken[subagent.name].file)
+            if subagent is not None and subagent.name in by_name:
+                walk.shadowed(file, subagent.name, by_name[subagent.name].file)
             elif subagent is not None:
-                taken[subagent.name] = subagent
-    subagents = tuple(taken[name] for name in sorted(taken))
+                by_name[subagent.name] = subagent
+    subagents = tuple(by_name[name] for name in sorted(by_name))
     return SubagentDiscovery(subagents=subagents, findings=tuple(walk.findings))
 
 
 def read_subagent(
     file: Path, part_location: PartLocation, shown: str
 ) -> tuple[Subagent | None, list[Finding]]:
-    """A Markdown file as Claude Code has them, or the `agent.json` of a LangChain deep agent."""
+    """Read a Markdown file in Claude Code's format, or the `agent.json` of a LangChain deep
+    agent."""
     text = read_text(file, shown)
     if isinstance(text, Finding):
         return None, [text]
@@ -146,7 +147,7 @@ def _description(fields: Fields) -> str:
 
 
 def _tools(fields: Fields) -> tuple[str, ...] | None:
-    """`allowedTools` is what some write; `*` is all that the parent has."""
+    """Some files write `allowedTools`; `*` means all tools of the parent."""
     key = "allowedTools" if fields.value("tools") is None else "tools"
     wanted = fields.words(key)
     if wanted is None and fields.value(key) is not None:
@@ -156,7 +157,7 @@ def _tools(fields: Fields) -> tuple[str, ...] | None:
 
 
 def _renamed(tools: Sequence[str]) -> tuple[str, ...]:
-    """`Task` is what `Agent` was called before."""
+    """`Task` is the old name of `Agent`."""
     return tuple(
         f"Agent{tool[4:]}" if tool == "Task" or tool.startswith("Task(") else tool for tool in tools
     )
@@ -182,7 +183,7 @@ def _cost(fields: Fields) -> str | None:
 
 
 def _servers(fields: Fields) -> tuple[object, ...]:
-    """Names and servers of its own, in a list; or, as in `.mcp.json`, servers by name."""
+    """A list of names and inline servers or, as in `.mcp.json`, servers by name."""
     value = fields.value("mcpServers")
     if isinstance(value, list):
         return tuple(cast("list[object]", value))

@@ -61,7 +61,7 @@ def check_instructions(sections: Sequence[Section]) -> Iterator[Finding]:
 
 
 def _instruction_rules(text: str) -> Iterator[tuple[int, tuple[frozenset[str], bool]]]:
-    """Lines such as "Never use tabs": what they are about, and whether they forbid it."""
+    """Lines such as "Never use tabs": their subject, and whether they forbid it."""
     for number, line in enumerate(text.splitlines(), 1):
         rule = _RULE_LINE.match(line)
         if rule is None:
@@ -121,7 +121,7 @@ class FolderReport:
 
     @property
     def problems(self) -> list[Finding]:
-        """Errors first; what is only good to know is none."""
+        """Errors first, then warnings; notes are not problems."""
         every = [finding for part in self.parts for finding in part.findings]
         return [*_with_level(every, "error"), *_with_level(every, "warning")]
 
@@ -145,7 +145,7 @@ def check_folder(
     servers: McpServers,
     is_pinned: IsPinned,
 ) -> list[PartReport]:
-    """All parts but permissions and hooks."""
+    """All parts except permissions and hooks."""
     skills = [skill for skill in found.agent.skills if skill.kind == "skill"]
     commands = [skill for skill in found.agent.skills if skill.kind == "command"]
     of_commands = [item for item in found.findings_by_source["skills"] if "commands/" in item.file]
@@ -255,7 +255,7 @@ def _servers(found: McpServers) -> PartReport:
 
 
 def _server(server: McpServer) -> str:
-    """Without arguments, headers and addresses: they may hold secrets."""
+    """Without arguments, headers and addresses, which may hold secrets."""
     return f"{server.name} ({server.transport}, {server.file})"
 
 
@@ -273,7 +273,7 @@ def _plugins(found: InstalledPlugins, agent: Agent, is_pinned: IsPinned) -> Part
 
 
 def _plugin(plugin: Plugin, agent: Agent) -> str:
-    """With what of it the agent has; what is broken was left out."""
+    """With the parts that the agent uses; broken ones were skipped."""
     prefix = f"{plugin.name}:"
     kinds = [skill.kind for skill in agent.skills if skill.name.startswith(prefix)]
     counts = {
@@ -290,7 +290,7 @@ def _plugin(plugin: Plugin, agent: Agent) -> str:
 
 
 def _service_only(said: manifest.AgentManifest) -> PartReport:
-    """What holds in the service only, and what waits for a version that does it."""
+    """Keys that only the service uses, and keys that are not supported yet."""
     honoured: tuple[str, ...] = ()
     waiting: tuple[IgnoredItem, ...] = ()
     if said.schedule is not None:
@@ -302,7 +302,7 @@ def _service_only(said: manifest.AgentManifest) -> PartReport:
 
 
 def _marketplace(folder: Path, skills: Iterable[Skill]) -> PartReport:
-    """What a folder has for others to install: it is not part of the agent that stands there."""
+    """The plugins that a folder offers to others: they are not part of the agent."""
     offers: list[str] = []
     findings: list[Finding] = []
     try:

@@ -1,1 +1,1 @@
-"""Skills: what they are, where they come from, what they may do, how the model gets to use them."""
+"""Skills: their files, where they are found, what they may do, and how the model uses them."""
