@@ -87,6 +87,6 @@ async def test_a_folder_whose_restrictions_a_session_would_lack_is_not_scheduled
     assert lost is not None
     assert (lost.deployment, count) == (None, 0)
     named = ("permissions.ask", "permissions.deny", "permissions.mode", "environment", "hooks")
-    told = [part.ignored_item for part in validate(settings).parts if part.name == PLANNED]
+    told = [part.ignored for part in validate(settings).parts if part.name == PLANNED]
     for text in (lost.problem or "", told[0][0].why):
         assert all(f"{name} (" in text for name in named), text

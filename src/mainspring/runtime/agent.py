@@ -1,4 +1,5 @@
-"""An agent: who it is, what it may use, how far it may go. A value; running it is `Runtime`'s."""
+"""An agent: its instructions, tools, skills, subagents and limits. A value, which `Runtime`
+runs."""
 
 from __future__ import annotations
 
@@ -22,39 +23,40 @@ from mainspring.runtime.subagent import Subagent
 class Agent:
     name: str = "assistant"
     description: str = ""
-    """What it is for, to people; the model is not told."""
+    """For people; the model does not see it."""
     instructions: str = ""
     model: str = "default"
-    """`provider:name`, or several in order of preference, separated by commas; `default` is what
-    MAINSPRING_MODEL says, else a provider that there is a key for, else the offline model."""
+    """`provider:name`, or several in order of preference, separated by commas. `default` is the
+    value of MAINSPRING_MODEL, else a provider that has a key, else the offline model."""
     tools: Sequence[Tool] = ()
     built_ins: Sequence[str] = ()
-    """Names of Mainspring's own tools that it may use, or `*` for all of them. They work in the
+    """Names of the built-in tools that it may use, or `*` for all of them. They work in the
     workspace and its sandbox, under its permission rules."""
     client_tools: Sequence[ToolSpec] = ()
     """Tools that the caller runs: the session waits for `Session.settle`."""
     limits: Limits = field(default_factory=Limits)
     effort: Effort = "none"
     rules: Sequence[str] = ()
-    """What must hold whatever happens: pinned, never compacted away."""
+    """Rules that always apply: pinned, never compacted away."""
     subagents: Sequence[Subagent] = ()
-    """Whom it may call for help, each on a thread of its own."""
+    """The subagents that it may call, each on a thread of its own."""
     max_depth: int = 2
-    """How deep subagents may call others."""
+    """How deeply subagents may call other subagents."""
     max_at_once: int = 20
-    """How many of them may be at work in a session at the same time, at whatever depth."""
+    """How many subagents may run at the same time in a session, at any depth."""
     has_one_model: bool = False
-    """Whom it calls uses its model too, whatever a call or a description says."""
+    """Its subagents always use its model, whatever a call or a definition says."""
     is_coordinator: bool = False
-    """It only calls others, sends them messages and stops them."""
+    """It only calls subagents, sends them messages and stops them."""
     skills: Sequence[Skill] = ()
-    """What it, or its user, can bring up when it is needed."""
+    """The skills that it or its user can use."""
     version: str | None = None
-    """Of the folder that describes it, if one does: a session keeps to what it began with."""
+    """The version of the folder that describes it, if any: a session keeps the version that it
+    began with."""
 
 
 def prefix_of(agent: Agent, tools: Iterable[ToolSpec], *, environment: str = "") -> PromptPrefix:
-    """What stands before the messages of every session of the agent."""
+    """The part of the prompt before the messages, in every session of the agent."""
     return PromptPrefix(
         model=agent.model,
         system=system_prompt(
@@ -69,7 +71,7 @@ def prefix_of(agent: Agent, tools: Iterable[ToolSpec], *, environment: str = "")
 
 
 def tools_of(agent: Agent, *built_in: Tool) -> dict[str, Tool]:
-    """The agent's tools and ours, by name.
+    """The agent's own tools and the built-in ones, by name.
 
     Raises:
         InvalidInput: two of them have the same name.
@@ -79,26 +81,27 @@ def tools_of(agent: Agent, *built_in: Tool) -> dict[str, Tool]:
         if tool.spec.name in tools:
             raise InvalidInput(f"{agent.name} has two tools called {tool.spec.name!r}")
         tools[tool.spec.name] = tool
-    if both := sorted(spec.name for spec in agent.client_tools if spec.name in tools):
-        raise InvalidInput(f"{agent.name} has two tools called {both[0]!r}")
+    if duplicates := sorted(spec.name for spec in agent.client_tools if spec.name in tools):
+        raise InvalidInput(f"{agent.name} has two tools called {duplicates[0]!r}")
     return tools
 
 
 def skill_folders(agent: Agent) -> list[Path]:
-    """What skills bring with them: to be read and run by whoever uses one, and not changed."""
-    own = (
+    """The folders of all skills: whoever uses one may read and run its files, but not change
+    them."""
+    subagent_skills = (
         skill
         for subagent in agent.subagents
         if subagent.own is not None
         for skill in subagent.own.skills
     )
-    every = (*agent.skills, *own)
-    kept = (skill for skill in every if skill.kind == "skill" and skill.file)
-    return [Path(folder) for folder in dict.fromkeys(skill.folder for skill in kept)]
+    skills = (*agent.skills, *subagent_skills)
+    on_disk = (skill for skill in skills if skill.kind == "skill" and skill.file)
+    return [Path(folder) for folder in dict.fromkeys(skill.folder for skill in on_disk)]
 
 
 def reading_rules(agent: Agent) -> tuple[PolicyRule, ...]:
-    """Nobody need be asked before a file of a skill is read, wherever that stands."""
+    """Rules that allow reading the files of skills without approval."""
     return tuple(
         PolicyRule(text=f"Read(/{folder.as_posix()}/**)", behavior="allow", source="skills")
         for folder in skill_folders(agent)

@@ -1,4 +1,4 @@
-"""The permission mode that a session is in, for whoever looks at it from outside."""
+"""The permission mode of a session, as seen from outside."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _MODE_EVENT_TYPES = [
 
 
 async def mode_of(log: SessionLog, session_id: str) -> Mode:
-    """As its log and its inbox tell it."""
-    standing, begun_in = GrantState(), "default"
+    """The mode according to the log and the inbox."""
+    grants, initial_mode = GrantState(), "default"
     for event in await log.read(session_id, types=_MODE_EVENT_TYPES):
-        standing = apply(standing, event.payload)
+        grants = apply(grants, event.payload)
         if isinstance(event.payload, facts.PolicyAdopted):
-            begun_in = event.payload.mode
+            initial_mode = event.payload.mode
         elif isinstance(event.payload, facts.SessionReceived):
-            begun_in = "default"
+            initial_mode = "default"
     for item in await log.store.pending(session_id):
-        standing = apply(standing, read_payload(item.type, item.body, item.version))
-    return standing.mode or parse_mode(begun_in)
+        grants = apply(grants, read_payload(item.type, item.body, item.version))
+    return grants.mode or parse_mode(initial_mode)

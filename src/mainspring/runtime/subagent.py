@@ -19,7 +19,7 @@ Isolation: TypeAlias = Literal[
 
 
 class StandaloneParts(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What an agent in its own right has, and nothing of who calls it."""
+    """The parts of an agent that does not inherit from its caller."""
 
     built_ins: tuple[str, ...] = ()
     client_tools: tuple[ToolSpec, ...] = ()
@@ -33,18 +33,19 @@ class Subagent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     prompt: str
     """Its own instructions."""
     tools: tuple[str, ...] | None = None
-    """Names, ours or Claude Code's, `mcp__server` and `Agent(a, b)`; `None`: the parent's."""
+    """Names of tools, ours or Claude Code's, `mcp__server` and `Agent(a, b)`; `None`: the parent's
+    tools."""
     disallowed_tools: tuple[str, ...] = ()
-    """Taken away first."""
+    """Removed first."""
     model: str | None = None
-    """`None`: the parent's. `small`: a cheap one, if the provider is known to have it."""
+    """`None`: the parent's model. `small`: a cheap one, if the provider has one."""
     effort: Effort | None = None
     permission_mode: str | None = None
-    """Never laxer than the parent's; `None`: `bubble`."""
+    """Never more permissive than the parent's; `None`: `bubble`."""
     max_turns: int | None = None
     max_cost_usd: str | None = None
     skills: tuple[str, ...] = ()
-    """Whose whole text it begins with."""
+    """Skills whose full text is preloaded."""
     mcp_servers: tuple[object, ...] = ()
     hooks: dict[str, object] = field(default_factory=dict[str, object])
     memory: str | None = None
@@ -53,16 +54,16 @@ class Subagent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     initial_prompt: str = ""
     color: str | None = None
     reads_instructions: bool = True
-    """Whether it is told what the agent's instruction files say, too."""
+    """Whether it gets the agent's instruction files."""
     must_run_something: bool = False
-    """It may not end before a tool of its has run something: a verdict needs evidence."""
+    """It may not finish before one of its tools has run: a verdict needs evidence."""
     own: StandaloneParts | None = None
-    """`None`: it has its parent's tools and skills, as far as `tools` goes."""
+    """`None`: it has its parent's tools and skills, as far as `tools` allows."""
     scope: Scope | None = None
-    """`None`: one of ours, or made in Python."""
+    """`None`: built in, or defined in Python."""
     file: str = ""
     extra: dict[str, object] = field(default_factory=dict[str, object])
-    """Keys of its frontmatter that we know nothing of, as they are."""
+    """Unknown keys of the frontmatter, unchanged."""
 
 
 _READ_ONLY_TOOLS = (

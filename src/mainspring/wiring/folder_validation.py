@@ -98,7 +98,7 @@ def validate(settings: Settings, folder: str | None = None) -> FolderReport:
             IgnoredItem(f"{with_hook.name}: hooks", _UNTRUSTED_MESSAGE) for with_hook in with_hooks
         ]
     called = parts[_SETTINGS_POSITION - 1]
-    parts[_SETTINGS_POSITION - 1] = replace(called, ignored_item=(*called.ignored_item, *idle))
+    parts[_SETTINGS_POSITION - 1] = replace(called, ignored=(*called.ignored, *idle))
     parts[_SETTINGS_POSITION:_SETTINGS_POSITION] = said.parts
     if found.agent_manifest.schedule is not None and project is not None:
         parts = [_check_schedule(part, project) if part.name == PLANNED else part for part in parts]
@@ -130,9 +130,7 @@ def _check_schedule(part_report: PartReport, project_files: ProjectFiles) -> Par
     if why is None:
         return part_report
     return replace(
-        part_report,
-        supported=(),
-        ignored_item=(IgnoredItem("schedule", why), *part_report.ignored_item),
+        part_report, supported=(), ignored=(IgnoredItem("schedule", why), *part_report.ignored)
     )
 
 
@@ -145,7 +143,7 @@ class _SettingsReport:
     plugins: frozenset[str]
     """Names of those that are installed."""
     honoured: list[str] = field(default_factory=list[str])
-    ignored_item: list[IgnoredItem] = field(default_factory=list[IgnoredItem])
+    ignored: list[IgnoredItem] = field(default_factory=list[IgnoredItem])
     findings: list[Finding] = field(default_factory=list[Finding])
     hooks: list[str] = field(default_factory=list[str])
     hooks_ignored: list[IgnoredItem] = field(default_factory=list[IgnoredItem])
@@ -154,10 +152,10 @@ class _SettingsReport:
 
     @property
     def parts(self) -> list[PartReport]:
-        permissions = (tuple(self.honoured), tuple(self.ignored_item), tuple(self.findings))
+        permissions = (tuple(self.honoured), tuple(self.ignored), tuple(self.findings))
         hooks = (tuple(self.hooks), tuple(self.hooks_ignored), tuple(self.hook_findings))
         return [
-            PartReport(name=name, supported=honoured, ignored_item=ignored, findings=findings)
+            PartReport(name=name, supported=honoured, ignored=ignored, findings=findings)
             for name, (honoured, ignored, findings) in (
                 ("permissions and sandbox", permissions),
                 ("hooks", hooks),
@@ -203,7 +201,7 @@ class _SettingsReport:
             self._hold(file.shown, what)
         self._tell_plugins(file)
         for key in _MANAGED_ONLY & file.fields.keys():
-            self.ignored_item.append(
+            self.ignored.append(
                 IgnoredItem(f"{file.shown}: {key}", "only managed settings may say it")
             )
         sandbox = as_object(file.fields.get("sandbox"))
@@ -216,7 +214,7 @@ class _SettingsReport:
             name = key.partition("@")[0]
             if is_used and name not in self.plugins:
                 missing = "it is not installed; `mainspring plugin install SOURCE` does that"
-                self.ignored_item.append(IgnoredItem(f"{file.shown}: plugin {name}", missing))
+                self.ignored.append(IgnoredItem(f"{file.shown}: plugin {name}", missing))
             else:
                 self._hold(file.shown, f"plugin {name} {'enabled' if is_used else 'disabled'}")
 
@@ -225,7 +223,7 @@ class _SettingsReport:
         odd |= {key: f"permissions.{key}" for key in permissions if key not in _KNOWN_PERMISSIONS}
         for key, shown in odd.items():
             why = _REASONS.get(key, _UNKNOWN_KEY_MESSAGE)
-            self.ignored_item.append(IgnoredItem(f"{file.shown}: {shown}", why))
+            self.ignored.append(IgnoredItem(f"{file.shown}: {shown}", why))
 
     def _rules(self, file: JsonFile, key: Permission, said: object) -> Iterator[str]:
         rules = as_list(said)
@@ -260,7 +258,7 @@ class _SettingsReport:
         if self.is_trusted or is_cautious:
             self.honoured.append(f"{shown}: {what}")
         else:
-            self.ignored_item.append(IgnoredItem(f"{shown}: {what}", _UNTRUSTED_MESSAGE))
+            self.ignored.append(IgnoredItem(f"{shown}: {what}", _UNTRUSTED_MESSAGE))
 
     def _check_environment(
         self, shown: str, file: JsonFile | None, said: dict[str, object]

@@ -28,7 +28,7 @@ def parts(folder: Path) -> dict[str, PartReport]:
 
 
 def ignored(part: PartReport) -> dict[str, str]:
-    return {item.what: item.why for item in part.ignored_item}
+    return {item.what: item.why for item in part.ignored}
 
 
 def test_what_is_planned_for_later_is_understood_and_said_to_wait(tmp_path: Path):

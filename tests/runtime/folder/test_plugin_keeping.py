@@ -189,7 +189,7 @@ def test_a_plugin_comes_from_a_repository_and_its_commit_is_known(
     assert known is not None
     assert known.commit == candidate.package.commit
     older, kept = install(f"file://{repository}#{first}", home, pins, replaces=True)
-    assert (older.commit, kept.version) == (first, "0.1.0")
+    assert (older.package.commit, kept.version) == (first, "0.1.0")
     with pytest.raises(InvalidInput, match="no-such-branch"):
         install(f"file://{repository}#no-such-branch", home, pins)
 

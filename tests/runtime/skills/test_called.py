@@ -112,7 +112,7 @@ def test_skills_are_brought_up_by_the_files_they_are_about(tmp_path: Path):
     bring = skills_for_path(found(tmp_path))
     [section] = bring("web/a/b.scss")
     assert section.source == "skill:styles"
-    assert "The skill styles is about this file: Does styles." in section.text
+    assert "The skill styles applies to this file: Does styles." in section.text
     assert bring("src/main.py") == []
 
 

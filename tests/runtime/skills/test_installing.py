@@ -113,7 +113,7 @@ def test_one_of_several_skills_is_chosen_by_name(home: Path, pins: TrustPins, tm
     skill_at(tmp_path / "many/skills/docx", "docx")
     with pytest.raises(InvalidInput, match="2 skills") as several:
         install(tmp_path / "many", home, pins)
-    assert several.value.__notes__ == ["--all installs them all, --only some: docx, pdf"]
+    assert several.value.__notes__ == ["--all installs all of them, --only some of them: docx, pdf"]
     assert install(tmp_path / "many", home, pins, name="docx").name == "docx"
     with pytest.raises(InvalidInput, match="no skill xlsx"):
         install(tmp_path / "many", home, pins, name="xlsx")

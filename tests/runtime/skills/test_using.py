@@ -79,7 +79,7 @@ async def test_what_is_for_users_only_is_refused_to_the_model(tmp_path: Path):
         session = await played.played(agent(found(tmp_path)), "go")
         events = await session.events()
     refused, unknown = sorted(results(events), reverse=True)
-    assert "is for the user to call, as /deploy" in unknown + refused
+    assert "can call deploy, as /deploy" in unknown + refused
     assert "did you mean test?" in unknown + refused
     assert uses(events) == []
 
@@ -240,4 +240,4 @@ async def test_commands_in_a_text_that_nobody_has_vouched_for_stay_as_they_are(t
         session = await played.played(agent(found(tmp_path, trusted=False)), "look")
         [text] = results(await session.events())
     assert played.ran == []
-    assert text.count("[not run: nobody has vouched for this skill") == 2
+    assert text.count("[not run: nobody has trusted this skill") == 2

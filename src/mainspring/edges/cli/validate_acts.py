@@ -70,7 +70,7 @@ def _report_view(folder_report: FolderReport, *, is_well: bool) -> ValidationRep
                 name=part.name,
                 honoured=part.supported,
                 not_honoured=[
-                    IgnoredView(what=item.what, why=item.why) for item in part.ignored_item
+                    IgnoredView(what=item.what, why=item.why) for item in part.ignored
                 ],
                 findings=[ValidationFindingView(**asdict(finding)) for finding in part.findings],
             )
@@ -100,15 +100,15 @@ def _print_finding(screen: Screen, finding: Finding) -> None:
 
 def _print_part(screen: Screen, part_report: PartReport) -> None:
     notes = [finding for finding in part_report.findings if finding.level == "note"]
-    if not (part_report.supported or part_report.ignored_item or notes):
+    if not (part_report.supported or part_report.ignored or notes):
         return
     screen.line((part_report.name, "bold"))
     for what in part_report.supported[:_MAX_LINES]:
         screen.paragraph(("✓ ", "green"), (what, ""), indent=2)
     _print_remaining(screen, part_report.supported)
-    for item in part_report.ignored_item[:_MAX_LINES]:
+    for item in part_report.ignored[:_MAX_LINES]:
         screen.paragraph(("✗ ", "yellow"), (item.what, ""), (f": {item.why}", "dim"), indent=2)
-    _print_remaining(screen, part_report.ignored_item)
+    _print_remaining(screen, part_report.ignored)
     for note in notes[:_MAX_LINES]:
         screen.paragraph(("· ", "dim"), (str(note), "dim"), indent=2)
     _print_remaining(screen, notes)

@@ -107,12 +107,12 @@ class IgnoredItem:
 class PartReport:
     name: str
     supported: tuple[str, ...] = ()
-    ignored_item: tuple[IgnoredItem, ...] = ()
+    ignored: tuple[IgnoredItem, ...] = ()
     findings: tuple[Finding, ...] = ()
 
     @property
     def is_empty(self) -> bool:
-        return not (self.supported or self.ignored_item or self.findings)
+        return not (self.supported or self.ignored or self.findings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +161,7 @@ def check_folder(
         _plugins(plugins, found.agent, is_pinned),
         _service_only(found.agent_manifest),
         _marketplace(folder, skills),
-        PartReport(name="other files", ignored_item=tuple(_unread_files(folder))),
+        PartReport(name="other files", ignored=tuple(_unread_files(folder))),
     ]
 
 
@@ -199,7 +199,7 @@ def _skills(name: str, skills: Iterable[Skill], findings: Iterable[Finding]) -> 
     return PartReport(
         name=name,
         supported=tuple(_label(item.name, item.description) for item in known),
-        ignored_item=tuple(ignored for item in known for ignored in _untrusted_fields(item)),
+        ignored=tuple(ignored for item in known for ignored in _untrusted_fields(item)),
         findings=tuple(findings),
     )
 
@@ -218,7 +218,7 @@ def _subagents(found: AgentFolder, plugins: InstalledPlugins) -> PartReport:
     return PartReport(
         name="subagents",
         supported=(*(_label(item.name, item.description) for item in callable_), *own),
-        ignored_item=tuple(
+        ignored=tuple(
             ignored for item in callable_ for ignored in _unsupported_fields(item, plugins)
         ),
         findings=found.findings_by_source["subagents"],
@@ -249,7 +249,7 @@ def _servers(found: McpServers) -> PartReport:
     why = "it is read; MCP servers are not connected yet"
     return PartReport(
         name="MCP servers",
-        ignored_item=tuple(IgnoredItem(_server(server), why) for server in found.servers),
+        ignored=tuple(IgnoredItem(_server(server), why) for server in found.servers),
         findings=tuple(finding for finding in found.findings if finding.level != "note"),
     )
 
@@ -265,7 +265,7 @@ def _plugins(found: InstalledPlugins, agent: Agent, is_pinned: IsPinned) -> Part
     return PartReport(
         name="plugins",
         supported=tuple(_plugin(item, agent) for item in used),
-        ignored_item=tuple(
+        ignored=tuple(
             IgnoredItem(f"{item.name}: hooks", _UNTRUSTED.format(item.root)) for item in idle
         ),
         findings=found.findings,
@@ -298,7 +298,7 @@ def _service_only(said: manifest.AgentManifest) -> PartReport:
         honoured = (f"schedule {said.schedule.cron} {said.schedule.timezone}: {where}",)
     if said.outcome is not None:
         waiting = (IgnoredItem(f"outcome {_cut(said.outcome.description)}", _NOT_YET_SUPPORTED),)
-    return PartReport(name=PLANNED, supported=honoured, ignored_item=waiting)
+    return PartReport(name=PLANNED, supported=honoured, ignored=waiting)
 
 
 def _marketplace(folder: Path, skills: Iterable[Skill]) -> PartReport:

@@ -18,7 +18,7 @@ from mainspring.retrieval.bm25 import Bm25Index
 from mainspring.runtime.skills.skill import Skill
 
 BYTES_PER_TOKEN = 3.5
-"""Leans low, so that estimates lean high."""
+"""A low estimate, so that token counts err on the high side."""
 _MAX_TOKENS = 8_000
 _MIN_TOKENS = 1_000
 _SHARE_OF_WINDOW = 100
@@ -28,7 +28,7 @@ _SEARCH_NOTE = (
 
 
 def render_catalogue(skills: Iterable[Skill]) -> str:
-    """The listed skills by name: the same bytes for the same skills."""
+    """The listed skills, sorted by name: the same skills give the same bytes."""
     usable = sorted(filter(is_in_catalogue, skills), key=lambda skill: skill.name)
     lines = [_line(skill) for skill in usable if skill.is_listed]
     if len(lines) < len(usable):
@@ -37,12 +37,13 @@ def render_catalogue(skills: Iterable[Skill]) -> str:
 
 
 def is_in_catalogue(skill: Skill) -> bool:
-    """The model may use it by itself. A skill for certain files is offered with those files."""
+    """Whether the model may use it by itself. A skill for certain files is offered with those files
+    instead."""
     return skill.for_model and not skill.paths
 
 
 def tokens_of(skill: Skill) -> int:
-    """About: what its line in the list costs."""
+    """The approximate cost of its line in the list."""
     return round(len(_line(skill).encode()) / BYTES_PER_TOKEN) if is_in_catalogue(skill) else 0
 
 
@@ -62,8 +63,8 @@ def fit_to_window(
     uses: Mapping[str, int] | None = None,
     query: str = "",
 ) -> tuple[Skill, ...]:
-    """The same skills, of which only as many are listed as there is room for: the most used first,
-    then those that fit the query best."""
+    """The same skills, but only as many listed as fit: the most used first, then those that match
+    the query best."""
     if not exceeds_window(skills, window=window):
         return tuple(skills)
     usable = {skill.name: skill.description for skill in skills if is_in_catalogue(skill)}
@@ -124,13 +125,13 @@ def _search_line(skill: Skill) -> str:
 
 
 def skills_for_path(skills: Iterable[Skill]) -> Callable[[str], list[Section]]:
-    """Which of them are about a file, by its path in the project."""
-    about = [(skill, _globs(skill)) for skill in skills if skill.paths and skill.for_model]
+    """Finds the skills for a file by its path in the project."""
+    candidates = [(skill, _globs(skill)) for skill in skills if skill.paths and skill.for_model]
 
     def bring(path: str) -> list[Section]:
         return [
             Section(f"skill:{skill.name}", _path_hint(skill), skill.scope)
-            for skill, globs in about
+            for skill, globs in candidates
             if any(matches_glob(glob, path) for glob in globs)
         ]
 
@@ -138,17 +139,17 @@ def skills_for_path(skills: Iterable[Skill]) -> Callable[[str], list[Section]]:
 
 
 def _globs(skill: Skill) -> list[str]:
-    found: list[str] = []
+    globs: list[str] = []
     for glob in skill.paths:
         try:
-            found += expand_braces(glob)
+            globs += expand_braces(glob)
         except InvalidInput:
-            continue  # it stands for too many to be meant
-    return found
+            continue  # it expands to too many patterns
+    return globs
 
 
 def _path_hint(skill: Skill) -> str:
     return (
-        f"The skill {skill.name} is about this file: {skill.description}\n"
-        "Use it before you go on, if that is what you do."
+        f"The skill {skill.name} applies to this file: {skill.description}\n"
+        "Use it before you go on, if it fits your task."
     )

@@ -1,4 +1,4 @@
-"""Catalogues of skills that others publish: a folder of skills, or a JSON list of entries."""
+"""Catalogues of published skills: a folder of skills, or a JSON list of entries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class PublishedSkill(Struct, frozen=True, kw_only=True):
     name: str
     description: str = ""
     source: str = ""
-    """What `mainspring skill install` takes, as far as the catalogue says it."""
+    """The source for `mainspring skill install`, if the catalogue names it."""
 
 
 def entries_in(folder: Path) -> list[PublishedSkill]:

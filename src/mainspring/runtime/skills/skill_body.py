@@ -39,7 +39,7 @@ else:
 
 
 RunCommand: TypeAlias = Callable[[str], Awaitable[str]]
-"""To what it prints. Raises: MainspringError: it may not be run, or did not work; it says why."""
+"""Runs a command and returns its output. Raises: MainspringError: it may not run, or it failed."""
 
 MAX_COMMANDS = 20
 MAX_OUTPUT_CHARS = 8_000
@@ -50,12 +50,12 @@ _BLOCK_OPENING, _BLOCK_CLOSING = "```!", "```"
 @dataclass(frozen=True, slots=True)
 class BodySegment:
     text: str
-    """As it was written; of a command, what is to be run."""
+    """The text as written, including the markup of a command."""
     command: str | None = None
 
 
 def split_commands(body: str) -> Iterator[BodySegment]:
-    """A text cut at its commands. A block that is not closed is no command."""
+    """Split a text at its commands. A block that is not closed is not a command."""
     lines = body.splitlines(keepends=True)
     closing = deque(index for index, line in enumerate(lines) if line.strip() == _BLOCK_CLOSING)
     at = 0
@@ -78,27 +78,27 @@ def has_commands(body: str) -> bool:
 async def run_embedded_commands(
     body: str, skill_substitution: SkillSubstitution, run: RunCommand
 ) -> str:
-    """The text with its arguments, and with what its commands print; one that cannot be run stays
-    as it is, with the reason."""
-    done: list[str] = []
+    """Fill in the arguments and the output of the commands. A command that cannot run stays in the
+    text, with the reason."""
+    pieces: list[str] = []
     commands = 0
     for piece in split_commands(body):
         if not piece.command:
-            done.append(skill_substitution.fill(piece.text))
+            pieces.append(skill_substitution.fill(piece.text))
             continue
         commands += 1
         if commands > MAX_COMMANDS:
-            done.append(
+            pieces.append(
                 _not_run_note(
                     skill_substitution.fill(piece.text), f"more than {MAX_COMMANDS} commands"
                 )
             )
             continue
         try:
-            done.append(_truncate_output(await run(skill_substitution.fill(piece.command))))
+            pieces.append(_truncate_output(await run(skill_substitution.fill(piece.command))))
         except MainspringError as error:
-            done.append(_not_run_note(skill_substitution.fill(piece.text), str(error)))
-    return "".join(done)
+            pieces.append(_not_run_note(skill_substitution.fill(piece.text), str(error)))
+    return "".join(pieces)
 
 
 def refusing_runner(why: str) -> RunCommand:
@@ -109,24 +109,24 @@ def refusing_runner(why: str) -> RunCommand:
 
 
 def bash_runner(context: ThreadContext, call: Call) -> RunCommand:
-    """As if the model had called `bash`: the same gates, hooks and sandbox. What a person would
-    have to be asked about is not run; the model can still ask for it itself."""
+    """Runs commands as if the model had called `bash`: with the same permissions, hooks and
+    sandbox. A command that needs approval is not run; the model can still ask for it itself."""
 
     async def run(command: str) -> str:
         tool = find_tool(context, "bash")
-        given = {"command": command}
-        if tool is None or tool.traits(given).by_client:
+        tool_input = {"command": command}
+        if tool is None or tool.traits(tool_input).by_client:
             raise ToolEnvironmentError("there is no shell here")
-        asked = new_call(context, call.id, "bash", given)
-        decision = await authorize_call(context, asked, tool)
+        bash_call = new_call(context, call.id, "bash", tool_input)
+        decision = await authorize_call(context, bash_call, tool)
         context.note(*decision.facts)
         if decision.decision != "allow":
             raise InvalidInput(decision.reason or "the permission rules do not allow it")
         if decision.updated_input is not None:
-            asked = replace(asked, input=decision.updated_input)
-        outcome = await tool.run(asked)
-        text = plain_text(outcome.content).strip()
-        if not outcome.ok:
+            bash_call = replace(bash_call, input=decision.updated_input)
+        result = await tool.run(bash_call)
+        text = plain_text(result.content).strip()
+        if not result.ok:
             raise InvalidInput(f"it failed: {_truncate_output(text)}")
         return text
 
@@ -135,11 +135,11 @@ def bash_runner(context: ThreadContext, call: Call) -> RunCommand:
 
 def _inline_segments(line: str) -> Iterator[BodySegment]:
     end = 0
-    for found in _INLINE.finditer(line):
-        if found.start() > end:
-            yield BodySegment(line[end : found.start()])
-        yield BodySegment(found[0], found[1].strip())
-        end = found.end()
+    for match in _INLINE.finditer(line):
+        if match.start() > end:
+            yield BodySegment(line[end : match.start()])
+        yield BodySegment(match[0], match[1].strip())
+        end = match.end()
     if end < len(line):
         yield BodySegment(line[end:])
 
@@ -155,7 +155,7 @@ def _not_run_note(text: str, why: str) -> str:
 
 
 MAX_CHARS = 20_000
-"""Of a skill's text that the model is given at once: about 5,000 tokens."""
+"""The most of a skill's text that the model gets at once: about 5,000 tokens."""
 _MAX_FILES = 50
 _END_TAG = re.compile(r"<(?=/skill\b)", re.IGNORECASE)
 
@@ -169,7 +169,7 @@ async def load_body(skill: Skill) -> str:
 
 
 async def render_body(body: str, skill_substitution: SkillSubstitution, run: RunCommand) -> str:
-    """A skill's text with what it is called with, and what else there is in its folder."""
+    """A skill's text with its arguments filled in, and a list of the other files in its folder."""
     skill = skill_substitution.skill
     text = (
         await run_embedded_commands(body, skill_substitution, run)
@@ -184,8 +184,12 @@ def read_body(skill: Skill) -> str:
         InvalidInput: it is not what the session began with.
     """
     text = frontmatter_fields.read_text(Path(skill.file), skill.name) if skill.file else ""
-    is_seen = not skill.contents or _current_contents(skill) == skill.contents
-    if isinstance(text, Finding) or sha256(text.encode()).hexdigest() != skill.hash or not is_seen:
+    is_unchanged = not skill.contents or _current_contents(skill) == skill.contents
+    if (
+        isinstance(text, Finding)
+        or sha256(text.encode()).hexdigest() != skill.hash
+        or not is_unchanged
+    ):
         raise InvalidInput(
             f"the skill {skill.name} has changed since this session began; start a new session"
         )
@@ -193,7 +197,8 @@ def read_body(skill: Skill) -> str:
 
 
 def _current_contents(skill: Skill) -> str | None:
-    """Of the scripts that it brings, too: what it allows, it allows those that were seen."""
+    """The hash of all files, including scripts: permissions are granted only for those that were
+    seen."""
     try:
         return folder_contents.contents_hash(folder_contents.read_contents(Path(skill.folder)))
     except MainspringError:
@@ -201,37 +206,37 @@ def _current_contents(skill: Skill) -> str | None:
 
 
 def skill_section(skill: Skill, text: str, files: Sequence[str] = ()) -> str:
-    """A text cannot end its own section."""
+    """The text between tags that it cannot close itself."""
     text = _END_TAG.sub("&lt;", text)
     if len(text) > MAX_CHARS:
-        text = f"{text[:MAX_CHARS]}\n[... cut here: the rest stands in {skill.file}]"
+        text = f"{text[:MAX_CHARS]}\n[... truncated: the rest is in {skill.file}]"
     listed = f"\nFiles in {skill.folder}: {', '.join(files)}" if files else ""
     return f'<skill name="{escape(skill.name)}">\n{text}\n</skill>{listed}'
 
 
 def _files(skill: Skill) -> list[str]:
-    """What is in its folder besides, so that the model can read and run it. Blocking."""
+    """The other files in its folder, so that the model can read and run them. Blocking."""
     if skill.kind != "skill":
         return []
-    found: list[str] = []
+    paths: list[str] = []
     for folder, folders, files in os.walk(skill.folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(files):
             path = os.path.join(folder, name)
             if path != skill.file and not name.startswith("."):
-                found.append(Path(path).relative_to(skill.folder).as_posix())
-        if len(found) > _MAX_FILES:
-            return [*found[:_MAX_FILES], "..."]
-    return found
+                paths.append(Path(path).relative_to(skill.folder).as_posix())
+        if len(paths) > _MAX_FILES:
+            return [*paths[:_MAX_FILES], "..."]
+    return paths
 
 
 MAX_PRELOADED_CHARS = 100_000
-"""Of all of them together: about 25,000 tokens."""
+"""For all preloaded skills together: about 25,000 tokens."""
 
 
 def preloaded_text(names: Iterable[str], skills: Iterable[Skill]) -> str:
-    """In the order it names them; what has changed since the session began, or does not fit any
-    more, is named and nothing else. Blocking."""
+    """The texts of the named skills, in that order. A skill that has changed since the session
+    began, or does not fit, is only mentioned. Blocking."""
     texts: list[str] = []
     room = MAX_PRELOADED_CHARS
     for skill in _preloaded_skills(names, skills):
@@ -247,13 +252,13 @@ def preloaded_text(names: Iterable[str], skills: Iterable[Skill]) -> str:
 
 
 def _preloaded_skills(names: Iterable[str], skills: Iterable[Skill]) -> list[Skill]:
-    """Those that only a user may call are not a model's to begin with either."""
-    known = {skill.name: skill for skill in skills if skill.for_model}
-    return [known[name] for name in dict.fromkeys(names) if name in known]
+    """Skills that only a user may call are never preloaded."""
+    available = {skill.name: skill for skill in skills if skill.for_model}
+    return [available[name] for name in dict.fromkeys(names) if name in available]
 
 
 def preload_facts(names: Iterable[str], skills: Iterable[Skill]) -> list[SkillUsed]:
-    """What the log has to know of it. It gives no leave."""
+    """What the log records about it. It grants no permission."""
     return [
         SkillUsed(name=skill.name, hash=skill.hash, by="agent")
         for skill in _preloaded_skills(names, skills)

@@ -22,8 +22,8 @@ from mainspring.runtime.skills.substitution import (
 
 _COMMAND = re.compile(r"/([\w][\w.:-]{0,127})(?:\s|$)")
 _FORK_NOTE = (
-    "The user wants the skill {name} to be used: call the tool skill with this name and these"
-    " arguments, and tell what came of it."
+    "The user wants you to use the skill {name}: call the tool skill with this name and these"
+    " arguments, and report the result."
 )
 RUN_IT_YOURSELF = "run it yourself, if you need it"
 
@@ -31,31 +31,31 @@ RUN_IT_YOURSELF = "run it yourself, if you need it"
 async def expand_command(
     text: str, *, skills: Sequence[Skill], skill_facts: SkillFacts
 ) -> tuple[tuple[Block, ...], SkillUsed] | None:
-    """What a user's `/name arguments` is to the model, and the fact of it; `None` if a text is no
-    command.
+    """Turn a user's `/name arguments` into what the model gets, and the fact to record; `None` if
+    the text is not a command.
 
-    Raises:
-        InvalidInput: there is no such command, it is not for users, or its file has changed.
+    Raises: InvalidInput: there is no such command, it is not for users, or its file has changed.
     """
-    found = _match_skill(text, skills)
-    if found is None:
+    match = _match_skill(text, skills)
+    if match is None:
         return None
-    skill, arguments = found
+    skill, arguments = match
     if not skill.for_user:
-        raise InvalidInput(f"{skill.name} is for the agent to use by itself")
-    named = skill_call_block(skill.name, arguments)
+        raise InvalidInput(f"only the agent can use {skill.name}")
+    marker = skill_call_block(skill.name, arguments)
     fact = user_skill_fact(skill, skill_facts)
     if skill.context == "fork":
-        return (named, TextBlock(_FORK_NOTE.format(name=skill.name))), fact
+        return (marker, TextBlock(_FORK_NOTE.format(name=skill.name))), fact
     body = await load_body(skill)
     text = await render_body(
         body, SkillSubstitution(arguments, skill, skill_facts), refusing_runner(RUN_IT_YOURSELF)
     )
-    return (named, TextBlock(text)), fact
+    return (marker, TextBlock(text)), fact
 
 
 def user_skill_fact(skill: Skill, skill_facts: SkillFacts) -> SkillUsed:
-    """By a user; what a skill allows that runs apart, it allows there and not here."""
+    """The fact of a use by a user. A skill that runs as a subagent grants its permissions there,
+    not here."""
     if skill.context == "fork":
         return SkillUsed(name=skill.name, hash=skill.hash, by="user")
     return skill_used_fact(skill, skill_facts, by="user")
@@ -68,8 +68,8 @@ def skill_used_fact(
     by: Literal["model", "user"],
     tool_use_id: str | None = None,
 ) -> SkillUsed:
-    """What it allows, and the model and effort that it asks for, count only if somebody has vouched
-    for it; what it forbids, always."""
+    """The fact of a use. The permissions, model and effort of a skill count only if somebody trusts
+    it; what it forbids always counts."""
     allowed = skill.allowed_tools if skill.is_trusted else ()
     return SkillUsed(
         name=skill.name,
@@ -84,36 +84,35 @@ def skill_used_fact(
 
 
 def _match_skill(text: str, skills: Iterable[Skill]) -> tuple[Skill, str] | None:
-    """The skill with the longest name that a text begins with, and what follows.
+    """The skill with the longest name that the text starts with, and its arguments.
 
-    Raises:
-        InvalidInput: it looks like a command, and there is none.
+    Raises: InvalidInput: it looks like a command, but there is none.
     """
-    said = text.strip()
-    if not said.startswith("/"):
+    message = text.strip()
+    if not message.startswith("/"):
         return None
-    named = [skill for skill in skills if _starts_with_name(said[1:], skill.name)]
-    if named:
-        skill = max(named, key=lambda each: len(each.name))
-        return skill, said[1 + len(skill.name) :].strip()
-    found = _COMMAND.match(said)
-    if found is None:
+    matches = [skill for skill in skills if _starts_with_name(message[1:], skill.name)]
+    if matches:
+        skill = max(matches, key=lambda skill: len(skill.name))
+        return skill, message[1 + len(skill.name) :].strip()
+    command = _COMMAND.match(message)
+    if command is None:
         return None  # a path, or a comment
     usable = [skill.name for skill in skills if skill.for_user]
-    raise InvalidInput(f"there is no command /{found[1]}{suggestion(found[1], usable, '/')}")
+    raise InvalidInput(f"there is no command /{command[1]}{suggestion(command[1], usable, '/')}")
 
 
-def _starts_with_name(said: str, name: str) -> bool:
-    return said.startswith(name) and (len(said) == len(name) or said[len(name)].isspace())
+def _starts_with_name(message: str, name: str) -> bool:
+    return message.startswith(name) and (len(message) == len(name) or message[len(name)].isspace())
 
 
-def suggestion(name: str, known: Sequence[str], mark: str = "") -> str:
-    near = get_close_matches(name, known, n=3, cutoff=0.6)
-    return f"; did you mean {' or '.join(f'{mark}{item}' for item in near)}?" if near else ""
+def suggestion(name: str, names: Sequence[str], mark: str = "") -> str:
+    similar = get_close_matches(name, names, n=3, cutoff=0.6)
+    return f"; did you mean {' or '.join(f'{mark}{item}' for item in similar)}?" if similar else ""
 
 
 def _is_rule(text: str) -> bool:
-    """What cannot be read would make a person be asked about everything."""
+    """A rule that cannot be parsed would make every call require approval."""
     try:
         parse_rule(text, behavior="deny")
     except InvalidInput:

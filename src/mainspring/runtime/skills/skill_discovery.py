@@ -1,6 +1,5 @@
-"""All skills and commands of an agent: which there are, which one counts if two have one name,
-and which a person has disabled.
-"""
+"""Discovers the skills and commands of an agent: which exist, which one wins if two have the same
+name, and which the user has disabled."""
 
 from __future__ import annotations
 
@@ -36,8 +35,8 @@ FileStamp: TypeAlias = tuple[int, int, int]
 ParsedSkill: TypeAlias = tuple[Skill | None, Sequence[Finding]]
 SkillReader: TypeAlias = Callable[[Path, PartLocation, str], tuple[Skill | None, list[Finding]]]
 IsPinned: TypeAlias = Callable[[Path], str | bool | None]
-"""Whether somebody has vouched for a skill's folder, or a command's file, as it is now: the hash of
-what they have seen, if that is known. `None`: nobody has said anything of it."""
+"""Whether somebody trusts a skill's folder, or a command's file, in its current state: the trusted
+hash, if it is known. `None`: it was never trusted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +47,7 @@ class DiscoveredSkills:
 
 
 class SkillFileCache:
-    """What files said when they were last read; they are read again once they have changed."""
+    """Parsed skill files; a file is parsed again once it has changed."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str, PartLocation], tuple[FileStamp, ParsedSkill]] = {}
@@ -57,9 +56,9 @@ class SkillFileCache:
         self, file: Path, part_location: PartLocation, shown: str, skill_reader: SkillReader
     ) -> ParsedSkill:
         key, stamp = (str(file), shown, part_location), _stamp(file)
-        kept = self._kept.get(key)
-        if kept is not None and kept[0] == stamp:
-            return kept[1]
+        cached = self._kept.get(key)
+        if cached is not None and cached[0] == stamp:
+            return cached[1]
         parsed = skill_reader(file, part_location, shown)
         if stamp is not None:
             if len(self._kept) >= _MAX_CACHED:
@@ -71,31 +70,31 @@ class SkillFileCache:
 def discover(
     scopes: Scopes, *, is_pinned: IsPinned, skill_file_cache: SkillFileCache | None = None
 ) -> DiscoveredSkills:
-    """Look into all places, those of the widest scope first. Call it in a worker thread."""
-    kept = SkillFileCache() if skill_file_cache is None else skill_file_cache
+    """Search all places, the widest scope first. Call it in a worker thread."""
+    cache = SkillFileCache() if skill_file_cache is None else skill_file_cache
     walk = PartWalk(scopes)
-    taken: dict[str, Skill] = {}
+    by_name: dict[str, Skill] = {}
     for part, place in _places(scopes):
         choose, read = _KINDS[part]
         max_depth = 1 if part == "skills" and place.plugin is not None else MAX_DEPTH
         for file in walk.files(place, choose, max_depth=max_depth):
-            skill, findings = kept.read(file, place, scopes.display_path(file), read)
+            skill, findings = cache.read(file, place, scopes.display_path(file), read)
             walk.findings += findings
             if skill is not None and skill.name in scopes.disabled_skills:
                 walk.disabled(file, skill.name)
-            elif skill is not None and skill.name in taken:
-                walk.shadowed(file, skill.name, taken[skill.name].file)
+            elif skill is not None and skill.name in by_name:
+                walk.shadowed(file, skill.name, by_name[skill.name].file)
             elif skill is not None:
-                taken[skill.name] = _with_trust(skill, place, is_pinned)
-    skills = tuple(taken[name] for name in sorted(taken))
+                by_name[skill.name] = _with_trust(skill, place, is_pinned)
+    skills = tuple(by_name[name] for name in sorted(by_name))
     return DiscoveredSkills(skills=skills, findings=tuple(walk.findings))
 
 
 def select_manifests(names: Sequence[str], depth: int) -> tuple[Sequence[str], bool]:
-    """What stands below a skill is its own: not looked into, however large. One at the root of a
-    place may stand above others."""
-    found = [item for item in ("SKILL.md", "skill.md") if item in names][:1]
-    return found, depth == 0 or not found
+    """The folders below a skill belong to it and are not searched, except at the root of a
+    place."""
+    manifests = [item for item in ("SKILL.md", "skill.md") if item in names][:1]
+    return manifests, depth == 0 or not manifests
 
 
 _PARTS: tuple[PartKind, ...] = ("skills", "commands")
@@ -106,20 +105,20 @@ _KINDS: dict[PartKind, tuple[FileSelector, SkillReader]] = {
 
 
 def _places(scopes: Scopes) -> Sequence[tuple[PartKind, PartLocation]]:
-    """In one scope, skills come before commands."""
-    both: list[tuple[PartKind, PartLocation]] = [
+    """Within a scope, skills come before commands."""
+    places: list[tuple[PartKind, PartLocation]] = [
         (part, place) for part in _PARTS for place in scopes.places(part)
     ]
-    return sorted(both, key=lambda each: _WIDEST_FIRST.index(each[1].scope))
+    return sorted(places, key=lambda item: _WIDEST_FIRST.index(item[1].scope))
 
 
 def _with_trust(skill: Skill, part_location: PartLocation, is_pinned: IsPinned) -> Skill:
-    """What the user or whoever runs the machine has put there themselves needs nobody's word; but
-    if it was vouched for when it was installed, it must still be that."""
-    vouched = is_pinned(Path(skill.folder if skill.kind == "skill" else skill.file))
-    is_their_own = part_location.plugin is None and part_location.scope != "project"
-    is_trusted = bool(vouched) or (vouched is None and is_their_own)
-    contents = vouched if isinstance(vouched, str) and skill.kind == "skill" else ""
+    """What the user or the operator put there needs no trust. But if it was trusted when it was
+    installed, it must be unchanged since."""
+    pin = is_pinned(Path(skill.folder if skill.kind == "skill" else skill.file))
+    is_own = part_location.plugin is None and part_location.scope != "project"
+    is_trusted = bool(pin) or (pin is None and is_own)
+    contents = pin if isinstance(pin, str) and skill.kind == "skill" else ""
     return structs.replace(skill, is_trusted=is_trusted, contents=contents)
 
 
@@ -148,7 +147,7 @@ def disabled_skills(home: Path) -> frozenset[str]:
 
 
 def set_disabled(home: Path, name: str, *, is_disabled: bool) -> bool:
-    """False: it was so already.
+    """False if nothing changed.
 
     Raises: InvalidInput.
     """

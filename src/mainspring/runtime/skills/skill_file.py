@@ -1,4 +1,4 @@
-"""Skills and slash commands from their files, as leniently as they are written."""
+"""Reads skills and slash commands from their files, leniently."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mainspring.runtime.skills.skill import Skill
 SkillKind: TypeAlias = Literal["skill", "command"]
 
 MAX_SHOWN = 1536
-"""Characters of a description that the model sees."""
+"""The most characters of a description that the model sees."""
 _MAX_DESCRIPTION = 1024
 _MAX_NAME = 64
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
@@ -44,7 +44,7 @@ class _Source:
 def read_skill(
     file: Path, part_location: PartLocation, shown: str
 ) -> tuple[Skill | None, list[Finding]]:
-    """A `SKILL.md`; none if it has no head that can be read, or does not say what it is for."""
+    """Read a `SKILL.md`; no skill if it has no readable frontmatter or no description."""
     text = read_text(file, shown)
     if isinstance(text, Finding):
         return None, [text]
@@ -65,7 +65,8 @@ def read_skill(
 def read_command(
     file: Path, part_location: PartLocation, shown: str
 ) -> tuple[Skill | None, list[Finding]]:
-    """A file of `commands/`. It may do without a head; the folders on its way are in its name."""
+    """Read a file of `commands/`. Frontmatter is optional; the folders on its path are part of its
+    name."""
     text = read_text(file, shown)
     if isinstance(text, Finding):
         return None, [text]
@@ -131,7 +132,7 @@ def _listed_description(fields: Fields, description: str) -> str:
 
 
 def _argument_hint(fields: Fields) -> str:
-    """`[file]`, which is YAML for a list of one, is meant as it is written."""
+    """`[file]`, which YAML reads as a list of one, is meant literally."""
     value = fields.value("argument-hint")
     if isinstance(value, list):
         return f"[{', '.join(fields.words('argument-hint') or ())}]"

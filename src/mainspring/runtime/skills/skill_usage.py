@@ -1,4 +1,5 @@
-"""How skills are used, folded from the log: how often, by whom, with what success, at what cost."""
+"""How skills are used, folded from the log: how often, by whom, how successfully, and at what
+cost."""
 
 from __future__ import annotations
 
@@ -25,37 +26,38 @@ _TYPES = frozenset(
 
 @dataclass(slots=True, kw_only=True)
 class SkillUse:
-    """Of one skill, in all sessions."""
+    """The use of one skill in all sessions."""
 
     uses: int = 0
     by_model: int = 0
     by_user: int = 0
     sessions: int = 0
     succeeded: int = 0
-    """Uses whose run ended as it should; one that is under way is neither this nor failed."""
+    """Uses whose run completed. A use in a running session counts as neither succeeded nor
+    failed."""
     failed: int = 0
     cost_usd: Decimal = Decimal(0)
-    """What the threads spent that used it, from then to the end of the run."""
+    """What the threads that used it spent, from the use to the end of the run."""
     last: datetime | None = None
 
 
 async def read_skill_usage(log: SessionLog) -> Mapping[str, SkillUse]:
-    """By name. What a fork inherits counts for its parent."""
-    found: dict[str, SkillUse] = {}
+    """By name. Events that a fork inherits count for its parent."""
+    usage: dict[str, SkillUse] = {}
     before: SessionRow | None = None
     while page := await log.sessions(before=before, limit=_PAGE):
         for session in page:
             if await log.read(session.id, after=session.parent_seq, types=(_USED,), limit=1):
                 add_session(
-                    found, await log.read(session.id, after=session.parent_seq, types=_TYPES)
+                    usage, await log.read(session.id, after=session.parent_seq, types=_TYPES)
                 )
         before = page[-1]
-    return found
+    return usage
 
 
-def add_session(found: dict[str, SkillUse], session: Iterable[Event]) -> None:
-    """Take the events of one session in."""
-    tally = _Tally(found)
+def add_session(usage: dict[str, SkillUse], session: Iterable[Event]) -> None:
+    """Add the events of one session."""
+    tally = _Tally(usage)
     for event in session:
         match event.payload:
             case facts.SkillUsed() as fact:
@@ -70,13 +72,13 @@ def add_session(found: dict[str, SkillUse], session: Iterable[Event]) -> None:
 
 @dataclass(slots=True)
 class _Tally:
-    """Of one session."""
+    """The count within one session."""
 
     found: dict[str, SkillUse]
     _names: set[str] = field(default_factory=set[str])
     _calls: set[str] = field(default_factory=set[str])
     _open: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    """Names of what is in use, by thread; one that is used twice stands there twice."""
+    """The skills in use, by thread; a skill that is used twice is listed twice."""
 
     def use(self, event: Event, fact: facts.SkillUsed) -> None:
         if fact.tool_use_id is not None and fact.tool_use_id in self._calls:

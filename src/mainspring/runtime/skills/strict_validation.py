@@ -1,7 +1,5 @@
-"""Whether a skill is as Agent Skills has it, to the letter: what `agentskills validate` says, too.
-
-Skills are loaded far more leniently (`reading`); this is for those that others are to have.
-"""
+"""Whether a skill follows the Agent Skills specification exactly, like `agentskills validate`.
+Loading is far more lenient (`skill_file`); this check is for skills to be published."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ Pair: TypeAlias = tuple[Node, Node]
 
 
 class _Broken(Exception):
-    """Its head cannot be read; `line` counts from 0, where the head begins."""
+    """The frontmatter cannot be read; `line` counts from 0 at its start."""
 
     def __init__(self, what: str, line: int = 0, fix: str | None = None) -> None:
         super().__init__(what)
@@ -37,7 +35,7 @@ class _Broken(Exception):
 
 
 def check_strict(folder: Path) -> list[Finding]:
-    """All that keeps it from being valid; nothing if it is."""
+    """Everything that makes it invalid; empty if it is valid."""
     name = next((item for item in ("SKILL.md", "skill.md") if (folder / item).exists()), None)
     if name is None:
         what = "has no SKILL.md" if folder.is_dir() else "is not a folder"
@@ -58,7 +56,7 @@ def _read(text: str) -> list[Pair]:
     """Raises: _Broken."""
     if not text.startswith(_FENCE):
         raise _Broken("does not begin with ---")
-    # As the reference has it: the next three hyphens end it, wherever they stand.
+    # As in the reference implementation: the next three hyphens end it, wherever they are.
     parts = text.split(_FENCE, 2)
     if len(parts) < 3:
         raise _Broken("its frontmatter has no end", 0, "put a line --- after it")
@@ -77,7 +75,7 @@ def _read(text: str) -> list[Pair]:
 
 
 def _check_events(written: str) -> None:
-    """The reference reads a part of YAML that has one way to say a thing."""
+    """The reference implementation reads a subset of YAML."""
     events = cast("Events", yaml.SafeLoader(written))
     while events.check_event():
         event = events.get_event()
@@ -99,7 +97,7 @@ def _check_below(node: Node) -> None:
 
 
 def _check_mapping(node: yaml.MappingNode) -> None:
-    """No key twice, and what stands below keys is equally far to the right."""
+    """No duplicate keys, and equal indentation within a mapping."""
     keys: set[str] = set()
     columns: set[int] = set()
     for key, value in _pairs(node):
@@ -121,7 +119,7 @@ def _pairs(node: yaml.MappingNode) -> list[Pair]:
 
 
 def _text(node: Node) -> str | None:
-    """`=` alone is something else in YAML."""
+    """A bare `=` has a special meaning in YAML."""
     is_text = isinstance(node, yaml.ScalarNode) and not node.tag.endswith(":value")
     return str(node.value) if is_text else None
 

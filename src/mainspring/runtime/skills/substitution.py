@@ -1,6 +1,5 @@
-"""How a call of a skill becomes text: arguments and session facts substituted as Claude Code
-does it, and the marker of a call that a user typed.
-"""
+"""The text of a skill call: arguments and session facts are substituted as in Claude Code; and the
+marker of a call that a user typed."""
 
 from __future__ import annotations
 
@@ -19,22 +18,22 @@ _ONLY_FACTS = re.compile(_FACT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillFacts:
-    """What a skill's text can ask for, besides its arguments."""
+    """What a skill's text can refer to besides its arguments."""
 
     session_id: str
     project: str = ""
-    """The folder that is worked in."""
+    """The working folder."""
     effort: str = "none"
 
 
 def substitute_arguments(body: str, arguments: str, skill: Skill, skill_facts: SkillFacts) -> str:
-    """Arguments that the text does not ask for come at its end."""
+    """Arguments without a placeholder in the text are appended."""
     filling = SkillSubstitution(arguments, skill, skill_facts)
     return filling.fill(body) + filling.rest()
 
 
 def substitute_facts(text: str, skill: Skill, skill_facts: SkillFacts) -> str:
-    """For what takes no arguments: permission rules."""
+    """For texts that take no arguments, such as permission rules."""
     return SkillSubstitution("", skill, skill_facts).only_facts(text)
 
 
@@ -51,16 +50,16 @@ class SkillSubstitution:
         return self._placeholders.sub(self._filled, text)
 
     def only_facts(self, text: str) -> str:
-        return _ONLY_FACTS.sub(lambda found: self._fact(found["fact"]), text)
+        return _ONLY_FACTS.sub(lambda match: self._fact(match["fact"]), text)
 
     def rest(self) -> str:
-        """The arguments, if no piece had a place for any of them."""
-        given = self.arguments.strip()
-        return f"\n\nARGUMENTS: {given}" if given and not self._is_asked_for else ""
+        """The arguments, if no piece had a placeholder for them."""
+        arguments = self.arguments.strip()
+        return f"\n\nARGUMENTS: {arguments}" if arguments and not self._is_asked_for else ""
 
     @cached_property
     def _words(self) -> list[str]:
-        """As a shell would cut them; if a quote is not closed, at every blank."""
+        """The arguments split as by a shell; if a quote is not closed, at spaces."""
         try:
             return shlex.split(self.arguments)
         except ValueError:
@@ -73,7 +72,7 @@ class SkillSubstitution:
 
     @cached_property
     def _placeholders(self) -> re.Pattern[str]:
-        """A single backslash before a placeholder of an argument keeps it as it is."""
+        """A backslash before an argument's placeholder escapes it."""
         names = "|".join(map(re.escape, sorted(self._positions, key=len, reverse=True)))
         named = rf"|(?P<name>{names})(?!\w)" if names else "|(?P<name>(?!))"
         return re.compile(
@@ -82,18 +81,18 @@ class SkillSubstitution:
             rf"|(?P<number>[0-9]{{1,6}})(?!\w){named})|{_FACT}"
         )
 
-    def _filled(self, found: re.Match[str]) -> str:
-        if found["fact"] is not None:
-            return self._fact(found["fact"])
-        if found["escape"] is not None:
-            return found[0][1:]
-        if found["all"] is not None:
+    def _filled(self, match: re.Match[str]) -> str:
+        if match["fact"] is not None:
+            return self._fact(match["fact"])
+        if match["escape"] is not None:
+            return match[0][1:]
+        if match["all"] is not None:
             self._is_asked_for = True
             return self.arguments.strip()
-        if found["name"] is not None:
-            return self._word(self._positions[found["name"]]) or ""
-        word = self._word(int(found["index"] or found["number"]))
-        return found[0] if word is None else word
+        if match["name"] is not None:
+            return self._word(self._positions[match["name"]]) or ""
+        word = self._word(int(match["index"] or match["number"]))
+        return match[0] if word is None else word
 
     def _word(self, at: int) -> str | None:
         if at >= len(self._words):
@@ -117,12 +116,12 @@ _CALL_PATTERN = re.compile(
 
 
 def skill_call_block(name: str, arguments: str) -> TextBlock:
-    """What comes before the text of the skill."""
+    """The block before the text of the skill."""
     return TextBlock(_CALL_TEXT.format(name=name, arguments=arguments))
 
 
 def typed_text(message: tuple[Block, ...]) -> str:
-    """A user's message in the user's own words: of a skill that it calls, the call alone."""
+    """A message as the user typed it: for a skill call, only the call."""
     first = message[0] if message else None
-    called = _CALL_PATTERN.fullmatch(first.text) if isinstance(first, TextBlock) else None
-    return f"{called[1]} {called[2]}".rstrip() if called else plain_text(message)
+    match = _CALL_PATTERN.fullmatch(first.text) if isinstance(first, TextBlock) else None
+    return f"{match[1]} {match[2]}".rstrip() if match else plain_text(message)

@@ -44,18 +44,18 @@ from mainspring.runtime.subagents.supervisor import SubagentSupervisor
 
 _READING = Traits(read_only=True, concurrent=True, in_doubt="retry", max_chars=2 * MAX_CHARS)
 _RUNNING = Traits(max_chars=2 * MAX_CHARS)
-_UNTRUSTED = "nobody has vouched for this skill as it is now"
+_UNTRUSTED = "nobody has trusted this skill in its current state"
 _SPEC = ToolSpec(
     name="skill",
     description=(
-        "Bring up a skill: you get its instructions, and follow them. Some are carried out by a"
-        " subagent instead, and you get what it says in the end."
+        "Use a skill: you get its instructions and follow them. Some skills are carried out by a"
+        " subagent instead, and you get its final message."
     ),
     input_schema={
         "type": "object",
         "properties": {
-            "name": {"type": "string", "description": "Of a skill that you were told of."},
-            "arguments": {"type": "string", "description": "What it is to be used on or with."},
+            "name": {"type": "string", "description": "The name of a skill."},
+            "arguments": {"type": "string", "description": "What to use it on or with."},
         },
         "required": ["name"],
         "additionalProperties": False,
@@ -64,7 +64,8 @@ _SPEC = ToolSpec(
 
 
 def skill_tools(supervisor: SubagentSupervisor, node: ThreadNode, agent: Agent) -> list[Tool]:
-    """The tool `skill`, for a thread that has any to use; `skill_search`, if not all are listed."""
+    """The tool `skill` for a thread that has skills; with `skill_search`, if not all of them are
+    listed."""
     if agent.is_coordinator or not any(map(_is_for_tool, agent.skills)):
         return []
     unlisted = [skill for skill in agent.skills if is_in_catalogue(skill) and not skill.is_listed]
@@ -77,18 +78,18 @@ def skill_tools(supervisor: SubagentSupervisor, node: ThreadNode, agent: Agent) 
 def skill_call_lookup(
     agent: Agent, session_id: str, main: Thread
 ) -> Callable[[str | None], SkillUsed | None]:
-    """For a desk: what it means that a user's message calls one of the agent's skills."""
+    """For a thread: the fact to record when a user's message calls one of the agent's skills."""
 
     def fact(name: str | None) -> SkillUsed | None:
-        meant = [skill for skill in agent.skills if name == skill.name and skill.for_user]
-        return user_skill_fact(meant[0], _facts_of(session_id, main, agent)) if meant else None
+        matches = [skill for skill in agent.skills if name == skill.name and skill.for_user]
+        return user_skill_fact(matches[0], _facts_of(session_id, main, agent)) if matches else None
 
     return fact
 
 
 @dataclass(frozen=True, slots=True)
 class _SkillCall:
-    """One call of the tool."""
+    """One call of the tool `skill`."""
 
     supervisor: SubagentSupervisor
     node: ThreadNode
@@ -99,37 +100,39 @@ class _SkillCall:
         facts = _facts_of(self.call.session_id, self.supervisor.thread_tree.main.thread, self.agent)
         arguments = str(self.call.input.get("arguments") or "")
         fact = skill_used_fact(skill, facts, by="model", tool_use_id=self.call.id)
-        filling = SkillSubstitution(arguments, skill, facts)
+        substitution = SkillSubstitution(arguments, skill, facts)
         if skill.context == "fork":
-            return await self._by_another(skill, filling, fact)
+            return await self._by_another(skill, substitution, fact)
         body = await load_body(skill)
         context = self.supervisor.context_of(self.node)
         if context is None or not skill.is_trusted or not has_commands(body):
-            text = await render_body(body, filling, refusing_runner(_UNTRUSTED))
+            text = await render_body(body, substitution, refusing_runner(_UNTRUSTED))
             return ToolResult((TextBlock(text),), facts=(fact,))
         context.note(fact)  # what it allows, it allows its own commands
-        return ToolResult.text(await render_body(body, filling, bash_runner(context, self.call)))
+        return ToolResult.text(
+            await render_body(body, substitution, bash_runner(context, self.call))
+        )
 
     async def _by_another(
-        self, skill: Skill, skill_substitution: SkillSubstitution, fact: SkillUsed
+        self, skill: Skill, substitution: SkillSubstitution, fact: SkillUsed
     ) -> ToolResult:
-        """Its text is a subagent's task, and what it allows is for that one."""
-        is_called = self.supervisor.thread_tree.created_by(self.call.id) is not None
+        """The text becomes a subagent's task, and the permissions are granted to that subagent."""
+        is_started = self.supervisor.thread_tree.created_by(self.call.id) is not None
         text = (
             ""
-            if is_called
+            if is_started
             else await render_body(
-                await load_body(skill), skill_substitution, refusing_runner(RUN_IT_YOURSELF)
+                await load_body(skill), substitution, refusing_runner(RUN_IT_YOURSELF)
             )
         )
-        wanted = DelegationRequest(
+        request = DelegationRequest(
             kind=_subagent_type(skill, self.agent),
             description=skill.name,
             prompt=text,
             model=skill.model,
             is_background=skill.is_background,
         )
-        return await delegate(self.supervisor, self.node, self.call, wanted, fact)
+        return await delegate(self.supervisor, self.node, self.call, request, fact)
 
 
 def _facts_of(session_id: str, main: Thread, agent: Agent) -> SkillFacts:
@@ -142,10 +145,10 @@ def _facts_of(session_id: str, main: Thread, agent: Agent) -> SkillFacts:
 
 
 def _subagent_type(skill: Skill, agent: Agent) -> str:
-    """The type that it names, ours or Claude Code's: `Explore` is `explore`."""
-    named = (skill.agent or "").casefold()
-    known = {kind.name.casefold(): kind.name for kind in agent.subagents}
-    return known.get(named, GENERAL.name)
+    """The type that the skill names, in our spelling or Claude Code's: `Explore` is `explore`."""
+    name = (skill.agent or "").casefold()
+    types = {kind.name.casefold(): kind.name for kind in agent.subagents}
+    return types.get(name, GENERAL.name)
 
 
 def _skill_tool(supervisor: SubagentSupervisor, node: ThreadNode, agent: Agent) -> Tool:
@@ -155,27 +158,30 @@ def _skill_tool(supervisor: SubagentSupervisor, node: ThreadNode, agent: Agent) 
         skill = skills[_name(call.input)]
         if not skill.for_model and not _is_called_for(node, skill):
             return refuse(
-                f"{skill.name} is for the user to call, as /{skill.name}. Do not do what it says"
-                " by other means; say that they can call it."
+                f"Only the user can call {skill.name}, as /{skill.name}. Do not do what it says"
+                " by other means; tell the user that they can call it."
             )
         try:
             return await _SkillCall(supervisor, node, agent, call).of(skill)
         except InvalidInput as error:
             return refuse(f"Not used: {error}.")
 
-    def traits(given: Mapping[str, object]) -> Traits:
-        skill = skills.get(_name(given))
+    def traits(tool_input: Mapping[str, object]) -> Traits:
+        skill = skills.get(_name(tool_input))
         if skill is not None and skill.context == "fork":
             return DELEGATION_TRAITS
         return _RUNNING if skill is not None and skill.is_trusted else _READING
 
     return Tool(
-        spec=_SPEC, run=run, traits=traits, invalid=lambda given: _input_error(_name(given), skills)
+        spec=_SPEC,
+        run=run,
+        traits=traits,
+        invalid=lambda tool_input: _input_error(_name(tool_input), skills),
     )
 
 
-def _name(given: Mapping[str, object]) -> str:
-    return str(given.get("name", "")).removeprefix("/")
+def _name(tool_input: Mapping[str, object]) -> str:
+    return str(tool_input.get("name", "")).removeprefix("/")
 
 
 def _is_for_tool(skill: Skill) -> bool:
@@ -183,7 +189,7 @@ def _is_for_tool(skill: Skill) -> bool:
 
 
 def _is_called_for(node: ThreadNode, skill: Skill) -> bool:
-    """The user has called it in this run, and it takes a subagent to do it."""
+    """Whether the user called it in this run, and it needs a subagent."""
     return any(
         item.name == skill.name and item.by == "user" for item in node.thread.session_state.skills
     )
