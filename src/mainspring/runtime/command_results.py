@@ -11,12 +11,12 @@ from mainspring.harness.context.xray import TokenBreakdown
 
 
 class SubmittedResult(Struct, frozen=True, kw_only=True, tag_field="type", tag="sent"):
-    """It is in the session's inbox."""
+    """The event is in the session's inbox."""
 
     text: str
-    """What it means, in words."""
+    """A description for people."""
     is_work: bool = False
-    """Whether the session has something to do now; else it counts from its next run on."""
+    """Whether the session has work to do now; otherwise it takes effect in the next run."""
     event_ids: tuple[str, ...] = ()
 
 
@@ -27,7 +27,7 @@ class CostResult(Struct, frozen=True, kw_only=True, tag_field="type", tag="cost"
 
 
 class ContextResult(Struct, frozen=True, kw_only=True, tag_field="type", tag="context"):
-    """Of the newest request of the main thread."""
+    """From the latest request of the main thread."""
 
     model: str
     parts: TokenBreakdown
@@ -40,11 +40,11 @@ class AgentType(Struct, frozen=True, kw_only=True):
     description: str
     model: str | None
     scope: str | None
-    """`None`: one of ours."""
+    """`None`: a built-in one."""
 
 
 class ThreadView(Struct, frozen=True, kw_only=True):
-    """A subagent that was called."""
+    """A subagent that is running or has run."""
 
     id: str
     agent: str | None
@@ -54,7 +54,7 @@ class ThreadView(Struct, frozen=True, kw_only=True):
     status: str
     turns: int
     cost_usd: str
-    """With all that it has called itself."""
+    """Including its own subagents."""
 
 
 class AgentsResult(Struct, frozen=True, kw_only=True, tag_field="type", tag="agents"):
@@ -78,7 +78,7 @@ class SkillsResult(Struct, frozen=True, kw_only=True, tag_field="type", tag="ski
 
 class PendingCallView(Struct, frozen=True, kw_only=True):
     number: int
-    """From 1: what `/approve` calls it."""
+    """Counts from 1, for `/approve`."""
     id: str
     thread_id: str
     path: tuple[str, ...]
@@ -87,7 +87,7 @@ class PendingCallView(Struct, frozen=True, kw_only=True):
     reason: str | None
     preview: str | None
     is_question: bool
-    """It wants a result from the client, not a yes or a no."""
+    """It needs a result from the client, not yes or no."""
 
 
 class PendingCallsResult(Struct, frozen=True, kw_only=True, tag_field="type", tag="waiting"):
@@ -95,7 +95,7 @@ class PendingCallsResult(Struct, frozen=True, kw_only=True, tag_field="type", ta
 
 
 class TextResult(Struct, frozen=True, kw_only=True, tag_field="type", tag="said"):
-    """Nothing has changed; this is what there is to know."""
+    """Nothing has changed; this is information only."""
 
     text: str
 

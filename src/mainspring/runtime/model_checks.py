@@ -1,6 +1,5 @@
-"""Small calls that show whether a model works: one to time it, a few to see that it can call
-tools. They are made outside any session and leave no record.
-"""
+"""Small calls that check whether a model works: one to time it, a few to see that it can call
+tools. They are made outside any session and are not recorded."""
 
 from __future__ import annotations
 
@@ -43,14 +42,14 @@ _LOOK_UP = ToolSpec(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedReply:
-    """One call, from sending it to its end."""
+    """One call, from request to end."""
 
     reply: Reply
     first_seconds: float
-    """Until the first part of the reply."""
+    """The time to the first part of the reply."""
     seconds: float
     switched: str | None
-    """To which model and why, if another than the first answered."""
+    """The model that answered and why, if it was not the first choice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +61,7 @@ class ModelCheck:
 
 
 Judge: TypeAlias = Callable[[Reply], str | None]
-"""What is wrong with a reply; `None`: nothing."""
+"""The problem with a reply; `None` if there is none."""
 
 
 async def ask_once(
@@ -73,15 +72,15 @@ async def ask_once(
 
 
 async def check_model(model: Model, name: str) -> AsyncGenerator[ModelCheck, None]:
-    """Whether a model can do an agent's work: speak, call a tool, and use its result."""
+    """Check that a model can work as an agent: answer, call a tool, and use its result."""
     hello = User((TextBlock("Reply with one word: ready"),))
-    asked = User((TextBlock("Use look_up with the key 'alpha'. Then tell me the code word."),))
+    question = User((TextBlock("Use look_up with the key 'alpha'. Then tell me the code word."),))
     yield await _check(model, "answers", _request(name, hello), _has_words)
-    yield await _check(model, "calls a tool", _request(name, asked, tools=True), _has_called)
+    yield await _check(model, "calls a tool", _request(name, question, tools=True), _has_called)
     use = ToolUse(id="toolu_1", name="look_up", input={"key": "alpha"})
     result = ToolResultBlock(tool_use_id="toolu_1", content=(TextBlock(f"alpha is {_CODE_WORD}"),))
-    told = _request(name, asked, Assistant((use,)), User((result,)), tools=True)
-    yield await _check(model, "uses a tool's result", told, _has_read)
+    answer = _request(name, question, Assistant((use,)), User((result,)), tools=True)
+    yield await _check(model, "uses a tool's result", answer, _has_read)
 
 
 def _request(name: str, *messages: Message, tools: bool = False) -> Request:

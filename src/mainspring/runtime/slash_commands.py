@@ -59,10 +59,10 @@ class SlashCommand(Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     about: str
     hint: str = ""
-    """What may follow the name."""
+    """The arguments, for display."""
     kind: Literal["built-in", "skill", "command"] = "built-in"
     is_clients: bool = False
-    """`perform` does not do it: it is about the client's own state."""
+    """`perform` does not handle it: it concerns the client's own state."""
 
     @property
     def usage(self) -> str:
@@ -95,22 +95,22 @@ class ParsedCommand:
 
 
 def parse_command(message: str) -> ParsedCommand | None:
-    """The command that a message is; what begins with `//` or with a path is none."""
-    found = _COMMAND_PATTERN.match(message)
+    """Parse a message as a command; a message that starts with `//` or a path is not one."""
+    match = _COMMAND_PATTERN.match(message)
     return (
-        None if found is None else ParsedCommand(found["name"], (found["arguments"] or "").strip())
+        None if match is None else ParsedCommand(match["name"], (match["arguments"] or "").strip())
     )
 
 
 def unescape_message(message: str) -> str:
-    """The words of a message that is no command."""
+    """The text of a message that is not a command."""
     return message[1:] if message.startswith("//") else message
 
 
 def available_commands(agent: Agent) -> list[SlashCommand]:
-    """Ours, then what the agent brings; a built-in cannot be replaced."""
-    taken = {command.name for command in COMMANDS}
-    brought = [
+    """The built-in commands, then the agent's; a built-in command cannot be replaced."""
+    built_in_names = {command.name for command in COMMANDS}
+    skill_commands = [
         SlashCommand(
             name=skill.name,
             about=skill.description.partition("\n")[0],
@@ -118,33 +118,33 @@ def available_commands(agent: Agent) -> list[SlashCommand]:
             kind=skill.kind,
         )
         for skill in agent.skills
-        if skill.for_user and skill.name not in taken
+        if skill.for_user and skill.name not in built_in_names
     ]
-    return [*COMMANDS, *brought]
+    return [*COMMANDS, *skill_commands]
 
 
 def similar_names(name: str, slash_commands: Iterable[SlashCommand]) -> list[str]:
-    """Names that somebody may have meant."""
+    """Names that the user may have meant."""
     names = [command.name for command in slash_commands]
-    begun = [item for item in names if name and item.startswith(name)]
+    completions = [item for item in names if name and item.startswith(name)]
     alike = get_close_matches(name, names, n=3, cutoff=0.7)
-    return list(dict.fromkeys((*begun, *alike)))[:3]
+    return list(dict.fromkeys((*completions, *alike)))[:3]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandContext:
-    """Where a command is given."""
+    """Where a command runs."""
 
     log: SessionLog
     session_id: str
     agent: Agent
     sender: Sender
-    """Who gives it."""
+    """The user who runs it."""
     window: int | None = None
-    """Of the agent's model, in tokens."""
+    """The context window of the agent's model, in tokens."""
 
     async def submit(self, *payloads: ClientPayload) -> tuple[str, ...]:
-        """Put events into the inbox; their ids."""
+        """Appends events to the inbox and returns their ids."""
         items = [
             await self.log.submit(self.session_id, payload, sender=self.sender)
             for payload in payloads
@@ -155,10 +155,9 @@ class CommandContext:
 async def run_command(
     command_context: CommandContext, name: str, arguments: str = ""
 ) -> SlashCommandResult | None:
-    """Do a built-in command; `None`: there is none of that name, or it is the client's to do.
+    """Run a built-in command; `None` if there is none of that name, or if the client must run it.
 
-    Raises:
-        InvalidInput: what follows the name cannot be understood; nothing was done.
+    Raises: InvalidInput: the arguments are not valid; nothing was done.
     """
     act = _HANDLERS.get(name)
     return None if act is None else await act(command_context, arguments.strip())
@@ -270,62 +269,62 @@ def skills_of(agent: Agent) -> SkillsResult:
     )
 
 
-async def _approve(command_context: CommandContext, said: str) -> SlashCommandResult:
+async def _approve(command_context: CommandContext, arguments: str) -> SlashCommandResult:
     calls = await _pending_calls(command_context)
-    if not said:
+    if not arguments:
         return PendingCallsResult(calls=tuple(calls))
-    meant, verdict, why = _answer(said, calls)
+    call, verdict, why = _answer(arguments, calls)
     if verdict == "no":
-        denial = UserToolConfirmation(tool_use_id=meant.id, result="deny", deny_message=why or None)
+        denial = UserToolConfirmation(tool_use_id=call.id, result="deny", deny_message=why or None)
         sent = await command_context.submit(denial)
-        return SubmittedResult(text=f"{meant.name} is denied", is_work=True, event_ids=sent)
-    rule = always_allow_rule(meant.name, meant.input) if verdict == "always" else None
+        return SubmittedResult(text=f"{call.name} is denied", is_work=True, event_ids=sent)
+    rule = always_allow_rule(call.name, call.input) if verdict == "always" else None
     if verdict == "always" and rule is None:
-        raise InvalidInput(f"no rule is narrow enough for this {meant.name}: say yes or no")
-    answers: list[ClientPayload] = [UserToolConfirmation(tool_use_id=meant.id, result="allow")]
+        raise InvalidInput(f"no rule is narrow enough for this {call.name}: say yes or no")
+    answers: list[ClientPayload] = [UserToolConfirmation(tool_use_id=call.id, result="allow")]
     also = ""
     if rule is not None:
-        answers.insert(0, PermissionUpdated(updates=(rule_update(rule),), tool_use_id=meant.id))
+        answers.insert(0, PermissionUpdated(updates=(rule_update(rule),), tool_use_id=call.id))
         also = f", and {rule_text(rule)} from here on"
     sent = await command_context.submit(*answers)
-    return SubmittedResult(text=f"{meant.name} is allowed{also}", is_work=True, event_ids=sent)
+    return SubmittedResult(text=f"{call.name} is allowed{also}", is_work=True, event_ids=sent)
 
 
-def _answer(said: str, calls: Sequence[PendingCallView]) -> tuple[PendingCallView, str, str]:
-    number, rest = "1", said
-    if said.split(maxsplit=1)[0].isdigit():
-        number, _, rest = said.partition(" ")
+def _answer(arguments: str, calls: Sequence[PendingCallView]) -> tuple[PendingCallView, str, str]:
+    number, rest = "1", arguments
+    if arguments.split(maxsplit=1)[0].isdigit():
+        number, _, rest = arguments.partition(" ")
     elif len(calls) > 1:
         raise InvalidInput(f"{len(calls)} calls wait: say which, as in /approve 1 yes")
     verdict, _, why = rest.strip().partition(" ")
     words = {"y": "yes", "yes": "yes", "n": "no", "no": "no", "a": "always", "always": "always"}
     if verdict.lower() not in words:
         raise InvalidInput("say yes, no or always: /approve 1 yes")
-    found = [call for call in calls if call.number == int(number)]
-    if not found:
+    matches = [call for call in calls if call.number == int(number)]
+    if not matches:
         raise InvalidInput("nothing waits" if not calls else f"there is no call {number}")
-    if found[0].is_question:
-        raise InvalidInput(f"{found[0].name} wants an answer of its own, not a yes or a no")
-    return found[0], words[verdict.lower()], why.strip()
+    if matches[0].is_question:
+        raise InvalidInput(f"{matches[0].name} needs an answer of its own, not yes or no")
+    return matches[0], words[verdict.lower()], why.strip()
 
 
 async def _pending_calls(command_context: CommandContext) -> list[PendingCallView]:
-    found = await session_summary.read_pending_calls(
+    pending = await session_summary.read_pending_calls(
         command_context.log, await command_context.log.session(command_context.session_id)
     )
     return [
         PendingCallView(
             number=number,
-            id=each.call.id,
-            thread_id=each.thread_id,
-            path=each.path,
-            name=each.call.name,
-            input=dict(each.call.input),
-            reason=each.call.reason,
-            preview=each.call.preview,
-            is_question=each.call.kind != "tool",
+            id=item.call.id,
+            thread_id=item.thread_id,
+            path=item.path,
+            name=item.call.name,
+            input=dict(item.call.input),
+            reason=item.call.reason,
+            preview=item.call.preview,
+            is_question=item.call.kind != "tool",
         )
-        for number, each in enumerate(found, 1)
+        for number, item in enumerate(pending, 1)
     ]
 
 

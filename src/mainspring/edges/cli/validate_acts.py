@@ -69,9 +69,7 @@ def _report_view(folder_report: FolderReport, *, is_well: bool) -> ValidationRep
             AgentPartView(
                 name=part.name,
                 honoured=part.supported,
-                not_honoured=[
-                    IgnoredView(what=item.what, why=item.why) for item in part.ignored
-                ],
+                not_honoured=[IgnoredView(what=item.what, why=item.why) for item in part.ignored],
                 findings=[ValidationFindingView(**asdict(finding)) for finding in part.findings],
             )
             for part in folder_report.parts

@@ -79,7 +79,7 @@ def installed_plugins(
 ) -> InstalledPlugins:
     """The plugins of a user and of a project, with findings. Plugins that the settings disable are
     skipped."""
-    taken: dict[str, Plugin] = {}
+    by_name: dict[str, Plugin] = {}
     findings: list[Finding] = []
     bases: list[tuple[Path | None, Scope, str]] = [(home, "user", "~/"), (folder, "project", "")]
     for base, scope, prefix in bases:
@@ -94,12 +94,12 @@ def installed_plugins(
                 findings.append(Finding(level="note", file=plugin.shown, what=what))
                 continue
             findings += plugin.findings
-            if plugin.name in taken:
-                what = f"{plugin.name} is taken from {taken[plugin.name].shown} instead"
+            if plugin.name in by_name:
+                what = f"{plugin.name} is taken from {by_name[plugin.name].shown} instead"
                 findings.append(Finding(level="note", file=plugin.shown, what=what))
             else:
-                taken[plugin.name] = plugin
-    return InstalledPlugins(tuple(taken.values()), tuple(findings))
+                by_name[plugin.name] = plugin
+    return InstalledPlugins(tuple(by_name.values()), tuple(findings))
 
 
 def read_plugin(root: Path, scope: Scope, *, shown: str | None = None) -> Plugin:

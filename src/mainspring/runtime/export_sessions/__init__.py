@@ -1,1 +1,1 @@
-"""Sessions in the formats of others: Claude Code's transcripts, Markdown, one HTML page."""
+"""Exports sessions: Claude Code transcripts, Markdown, one HTML page."""

@@ -1,4 +1,4 @@
-"""Content blocks as a model's API has them, with media that stand in the log as blobs."""
+"""Content blocks in the form of a model's API, with media from blobs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from mainspring.log.session_log import SessionLog
 
 
 async def media_of(log: SessionLog, blocks: Sequence[Block]) -> dict[str, bytes]:
-    """The images and documents among these blocks that are kept beside the log, by hash."""
-    found: dict[str, bytes] = {}
+    """The images and documents in these blocks that are stored as blobs, by hash."""
+    media: dict[str, bytes] = {}
     for block in blocks:
         match block:
             case (
@@ -22,14 +22,14 @@ async def media_of(log: SessionLog, blocks: Sequence[Block]) -> dict[str, bytes]
                 | content.DocumentBlock(source=content.BlobSource(hash=digest))
             ):
                 with suppress(BlobNotFound):  # a description of it is shown instead
-                    found[digest] = await log.blob(digest)
+                    media[digest] = await log.blob(digest)
             case _:
                 pass
-    return found
+    return media
 
 
 def api_block(block: Block, media: Mapping[str, bytes]) -> dict[str, object]:
-    """One block as the Messages API takes it; what it has no shape for becomes a line of text."""
+    """One block in the form of the Messages API; what has no such form becomes a line of text."""
     match block:
         case content.ImageBlock(source=source):
             shape = _source(source, media)
@@ -42,7 +42,7 @@ def api_block(block: Block, media: Mapping[str, bytes]) -> dict[str, object]:
 
 
 def describe_block(block: Block) -> str:
-    """A block in words: its text, or what kind of thing stood there."""
+    """A block as text: its own text, or a description of its kind."""
     match block:
         case content.ImageBlock(source=source):
             return f"[image: {_source_text(source)}]"
@@ -57,7 +57,7 @@ def describe_block(block: Block) -> str:
 
 
 def image_of(block: Block, media: Mapping[str, bytes]) -> tuple[str, str] | None:
-    """Media type and base64 of an image, if its bytes are here."""
+    """The media type and base64 of an image, if its bytes are available."""
     if not isinstance(block, content.ImageBlock):
         return None
     match block.source:

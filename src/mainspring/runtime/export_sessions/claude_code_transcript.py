@@ -34,7 +34,7 @@ from mainspring.runtime.export_sessions.conversation_fold import (
 )
 
 _FORMAT = "2.1.0"
-"""The release of Claude Code whose format this is: what reads transcripts looks at it."""
+"""The Claude Code release whose format this is: readers of transcripts check it."""
 _STOP_REASONS = frozenset(
     ("end_turn", "max_tokens", "stop_sequence", "tool_use", "pause_turn", "refusal")
 )
@@ -49,12 +49,12 @@ class TranscriptLine:
 
 
 def session_uuid(session_id: str) -> str:
-    """A session's id in the form that Claude Code has for its own."""
+    """A session's id in Claude Code's format."""
     return _uuid_text(session_id.partition("_")[2]) or _uuid(session_id)
 
 
 class ClaudeCodeLines:
-    """Writes the entries of one session. `session_name` is what the lines call it."""
+    """Writes the entries of one session. `session_name` is the id that the lines carry."""
 
     def __init__(self, *, session_name: str, main_thread: str) -> None:
         self._session_name = session_name
@@ -62,7 +62,7 @@ class ClaudeCodeLines:
         self._last: dict[str, str] = {}
         """The newest uuid of each thread."""
         self._calls: dict[str, str] = {}
-        """The uuids of calls whose results have not been written."""
+        """The uuids of calls whose results are not written yet."""
 
     def write(
         self,
@@ -124,8 +124,8 @@ class ClaudeCodeLines:
         return TranscriptLine(thread_id=at.thread_id, json=msgspec.json.encode(line))
 
     def _compacted(self, entry: ExportedCompaction) -> list[dict[str, object]]:
-        """Claude Code forgets what stands before a boundary, so there is one only where the
-        summary stands for all of that."""
+        """Claude Code forgets everything before a boundary, so one is written only if the summary
+        covers all of that."""
         if not entry.is_whole:
             return [_system("informational", f"Conversation compacted in part: {entry.summary}")]
         boundary = _system("compact_boundary", "Conversation compacted")
@@ -211,7 +211,7 @@ def _reply_body(
 
 
 def _model(name: str | None) -> str:
-    """Without the provider; as Claude Code calls what no model has written, if there is none."""
+    """The model without its provider; Claude Code's placeholder if there is none."""
     _, _, bare = (name or "").partition(":")
     return bare or name or "<synthetic>"
 
@@ -242,7 +242,7 @@ def _timestamp(time: datetime) -> str:
 
 
 def _uuid(*names: str) -> str:
-    """The same for the same names; in the form of a random one."""
+    """A stable id for these names, in the form of a random UUID."""
     digest = bytearray(hashlib.sha256("\0".join(names).encode()).digest()[:16])
     digest[6] = digest[6] & 0x0F | 0x40
     digest[8] = digest[8] & 0x3F | 0x80

@@ -1,7 +1,7 @@
 """A session's log as a conversation: the one fold that every export format renders.
 
-It works event by event and never takes anything back, so a file that is written while the session
-runs is the beginning of the file that a later export writes.
+It works event by event and never retracts anything, so a file that is written while the session
+runs is a prefix of what a later export writes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NO_RESULT = "[There is no result: the call was not finished.]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """Where in the log an entry comes from."""
+    """The place in the log that an entry comes from."""
 
     thread_id: str
     event_id: str
@@ -32,7 +32,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedMessage:
-    """Something that the model was told: by a person, by another agent, or by the system."""
+    """A message to the model: from a person, another agent, or the system."""
 
     at: Position
     author: Author
@@ -92,12 +92,12 @@ class ExportedCompaction:
     summary: str
     tokens: int | None
     is_whole: bool
-    """Whether the summary stands for everything that was said before it."""
+    """Whether the summary covers everything before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedNotice:
-    """For the reader; the model was not told."""
+    """For the reader; the model does not get it."""
 
     at: Position
     text: str
@@ -155,26 +155,26 @@ class ExportedSubagent:
 @dataclass(slots=True)
 class _Thread:
     waiting: list[ExportedMessage] = field(default_factory=list[ExportedMessage])
-    """Told, and not sent to the model yet: a hook may still withhold it."""
+    """Messages that were not sent to the model yet: a hook may still withhold them."""
     parts: list[tuple[Position, _PartPayload]] = field(
         default_factory=list[tuple[Position, _PartPayload]]
     )
-    """Of the reply that is being written."""
+    """Belongs to the reply that is being written."""
     open_calls: dict[str, Position] = field(default_factory=dict[str, Position])
     request: tuple[str, events.ModelRequestStarted] | None = None
     last_seq: int = 0
-    """Of the last entry that was given out."""
+    """Belongs to the last entry that was emitted."""
 
 
 class ConversationFold:
-    """Takes a session's events in order and gives out its entries, in an order that a model's API
-    accepts: every call is followed by its result before anything else is said on its thread."""
+    """Takes a session's events in order and emits entries in an order that a model's API accepts:
+    every call is followed by its result before anything else on its thread."""
 
     def __init__(self) -> None:
         self.workspace = ""
         self.subagents: dict[str, ExportedSubagent] = {}
         self.started_by: dict[str, str] = {}
-        """Calls that started a subagent, and its thread."""
+        """The calls that started a subagent, with its thread."""
         self._threads: dict[str, _Thread] = {}
 
     def take(self, event: Event) -> list[ExportedEntry]:
@@ -186,7 +186,7 @@ class ConversationFold:
         return entries
 
     def close(self) -> list[ExportedEntry]:
-        """What is left when no event follows; calls without a result are given one."""
+        """The remaining entries when no event follows; calls without a result get one."""
         return [
             entry
             for thread in self._threads.values()
@@ -340,7 +340,7 @@ def _part_entry(
 def _result_entries(
     thread: _Thread, at: Position, result_payload: _ResultPayload
 ) -> list[ExportedEntry]:
-    """Only the first result of a call counts, and only if there was such a call."""
+    """Only the first result of a known call counts."""
     match result_payload:
         case events.AgentMcpToolResult(mcp_tool_use_id=call_id):
             pass
@@ -359,7 +359,7 @@ def _result_entries(
 
 
 def _pending_entries(thread: _Thread) -> list[ExportedEntry]:
-    """What the model reads next: results of all calls, then what was said to it."""
+    """What the model reads next: the results of all calls, then the messages."""
     unfinished: list[ExportedEntry] = [
         ExportedToolResult(
             at=at, tool_use_id=call_id, content=(TextBlock(NO_RESULT),), is_error=True

@@ -1,4 +1,4 @@
-"""A session, read from the log and written in the format that was asked for."""
+"""Reads a session from the log and writes it in the requested format."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PAGE = 500
 async def export_session(
     log: SessionLog, session: SessionRow, form: ExportFormat, *, version: str
 ) -> AsyncGenerator[bytes, None]:
-    """The file, a piece at a time. `jsonl` is the log itself, which `log import` reads."""
+    """The file, piece by piece. `jsonl` is the log itself, which `log import` reads."""
     match form:
         case "jsonl":
             pieces = _log_lines(log, session)
@@ -76,7 +76,7 @@ async def _document(
 async def _entries(
     log: SessionLog, session_id: str, conversation_fold: ConversationFold
 ) -> AsyncGenerator[ExportedEntry, None]:
-    """Of all events, inherited ones included."""
+    """Of all events, including inherited ones."""
     after = 0
     while page := await log.read(session_id, after=after, limit=_PAGE):
         for event in page:

@@ -40,14 +40,14 @@ _CODE = re.compile(r"`([^`\n]{1,400})`|\*\*([^*\n]{1,400})\*\*")
 _HEADING = re.compile(r"#{1,6} +(.{1,400})")
 _AUTHORS = {"user": "User", "agent": "Another agent", "system": "Note to the model"}
 _MOST_SHOWN = 200_000
-"""Characters of one text; a page that a browser cannot open is of no use."""
+"""The most characters of one text: a page that no browser can open is useless."""
 _SUMMARY = 160
 _MAX_DEPTH = 32
-"""Of subagents inside of one another."""
+"""The deepest nesting of subagents."""
 
 
 class HtmlPage:
-    """The page of one session. Media are the images of the session, by hash."""
+    """The page of one session. `media` are its images by hash."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class HtmlPage:
             case ExportedNotice(text=text):
                 return _article("error", "Problem", exported_entry, _format_text(text))
             case ExportedToolResult() | ExportedTitle():
-                return Markup("")  # a result stands with its call
+                return Markup("")  # a result is shown with its call
 
     def _call(self, entry: ExportedToolUse) -> Markup:
         result = self._results.get(entry.id)
@@ -129,7 +129,7 @@ class HtmlPage:
         return join_markup([_code(words or "(no output)"), *images])
 
     def _subagent(self, thread_id: str) -> Markup:
-        if thread_id in self._shown or self._depth >= _MAX_DEPTH:  # then at the end of the page
+        if thread_id in self._shown or self._depth >= _MAX_DEPTH:  # these go to the end of the page
             return Markup("")
         self._shown.add(thread_id)
         agent = self._conversation_fold.subagents.get(thread_id)
@@ -170,7 +170,7 @@ def _code(text: str) -> Markup:
 
 
 def _call_summary(entry: ExportedToolUse) -> str:
-    """What is seen of a call before it is opened."""
+    """The summary of a call before it is expanded."""
     first = "command" if entry.name in SHELL_TOOLS else next(iter(entry.input), "")
     value = entry.input.get(first, "")
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
@@ -183,7 +183,8 @@ def _cut_line(text: str) -> str:
 
 
 def _format_text(text: str) -> Markup:
-    """Text with its code blocks, headings, inline code and bold words; all else as it is."""
+    """Text with code blocks, headings, inline code and bold words; everything else is shown
+    literally."""
     parts: list[Markup] = []
     plain: list[str] = []
     lines = iter(_cut(text).split("\n"))

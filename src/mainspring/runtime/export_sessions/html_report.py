@@ -1,7 +1,7 @@
-"""The frame of every HTML report: one file, no script, nothing from elsewhere, light and dark.
+"""The frame of an HTML report: one file, no script, no external resources, light and dark.
 
-What goes into it is `Markup`, and text becomes that only by `escaped`. The page itself forbids
-scripts and requests, so a mistake in a report is not a way in either.
+Its parts are `Markup`, and text becomes `Markup` only by `escaped`. The page itself forbids scripts
+and requests, so even a mistake in a report cannot be exploited.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Iterable, Sequence
 from typing import NewType
 
 Markup = NewType("Markup", str)
-"""HTML that was written by a report, with all text of others escaped."""
+"""HTML written by a report, with all foreign text escaped."""
 
 _CONTROL_CHARACTERS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e001f\ud800-\udfff]"
 )
-"""Controls, and what changes the order in which text is shown."""
+"""Control characters and those that change the text direction."""
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _STYLE = """
 :root{color-scheme:light dark;--page:#fbfbfa;--card:#fff;--ink:#1d1f21;--soft:#63686e;
@@ -62,12 +62,12 @@ footer{color:var(--soft);font-size:.8rem;margin-top:3rem}
 
 
 def strip_control_characters(text: str) -> str:
-    """Text without what could change how the text around it is shown."""
+    """Text without characters that could change how the text around it is displayed."""
     return _CONTROL_CHARACTERS.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
 
 
 def escape(text: str) -> Markup:
-    """Any text, as text: for elements and for quoted attributes."""
+    """Escape text for elements and quoted attributes."""
     return Markup(html.escape(strip_control_characters(text), quote=True))
 
 
@@ -81,7 +81,7 @@ def facts_list(facts: Sequence[tuple[str, str]]) -> Markup:
 
 
 def page_head(title: str) -> Markup:
-    """From the first byte to the heading; `page_end` closes what it opens."""
+    """Everything up to the heading; `page_end` closes what this opens."""
     shown = escape(title)
     return Markup(
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'

@@ -1,5 +1,5 @@
-"""A session as Markdown. Text of others keeps its formatting, and cannot be anything but text:
-no HTML, image or link of its own, no heading outside of its quotation, no end of a code block."""
+"""A session as Markdown. Foreign text keeps its formatting but stays text: it cannot add HTML,
+images, links, headings outside its quotation, or end a code block."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from mainspring.runtime.export_sessions.html_report import strip_control_charact
 from mainspring.runtime.session.session_summary import SummaryFact
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([A-Za-z0-9_+.#-]{0,30})[^\n]*")
-# A run of backslashes before a bracket as a whole: half of it would leave the bracket bare.
+# All backslashes before a bracket together: half of them would leave it unescaped.
 _MARKUP = re.compile(r"<(?=[A-Za-z/!?])|&(?=#?[A-Za-z0-9]{1,32};)|[\[\]]|(?<!\\)\\++(?=[\[\]])")
 _FORMATTING = re.compile(r"[\\`*\[\]<>&|~#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 _ESCAPED = {"<": "&lt;", "&": "&amp;", "[": "\\[", "]": "\\]"}
@@ -40,7 +40,7 @@ def render_markdown(
     conversation_fold: ConversationFold,
     main_thread: str,
 ) -> Generator[str, None, None]:
-    """The file, a piece at a time: the main conversation, then a section for each subagent."""
+    """The file, piece by piece: the main conversation, then a section for each subagent."""
     yield f"# {_line(title)}\n\n"
     yield "".join(f"- {fact.name}: {_line(fact.value)}\n" for fact in facts)
     threads: dict[str, list[ExportedEntry]] = {}
@@ -99,7 +99,7 @@ def _text(content: Sequence[Block]) -> str:
 
 
 def _line(text: str) -> str:
-    """Text as it is, on one line: nothing in it is formatting."""
+    """Text on one line, without formatting."""
     joined = " ".join(strip_control_characters(text).split())[:500]
     return _FORMATTING.sub(r"\\\g<0>", joined)
 
@@ -117,7 +117,7 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def _parts(text: str) -> Generator[tuple[bool, list[str]], None, None]:
-    """Stretches of lines that are code, with fences of ours around them, and that are not."""
+    """Alternating runs of lines: code, in fences of ours, and prose."""
     plain: list[str] = []
     lines = iter(text.split("\n"))
     for line in lines:

@@ -1,1 +1,1 @@
-"""Sessions of other tools, read from their files and stored as sessions of our own log."""
+"""Imports sessions of other tools: reads their files and stores them as sessions in our log."""

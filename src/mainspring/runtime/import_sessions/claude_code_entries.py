@@ -1,4 +1,4 @@
-"""Entries of Claude Code's files and the conversation that they make."""
+"""Entries of Claude Code's session files, and the conversation that they form."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class ClaudeCodeEntry:
 
 
 def result_ids(claude_code_entry: ClaudeCodeEntry) -> set[str]:
-    """Ids of the calls whose results an entry has."""
+    """The ids of the calls whose results an entry contains."""
     if claude_code_entry.type != "user":
         return set()
     return {
@@ -125,7 +125,7 @@ def _add_reply(
 
 
 def _max_usage(usage: Usage, counted: dict[str, object]) -> Usage:
-    """Each line of a reply repeats its usage; the last one has all the output."""
+    """Every line of a reply repeats the usage; the last one has the whole output."""
     return Usage(
         input_tokens=max(usage.input_tokens, integer(counted.get("input_tokens"))),
         cache_creation_input_tokens=max(
@@ -186,18 +186,18 @@ def _prompt(claude_code_entry: ClaudeCodeEntry, content: tuple[Block, ...]) -> S
 def _content(value: object) -> tuple[Block, ...]:
     if isinstance(value, str):
         return text_block(value)
-    found: tuple[Block, ...] = ()
+    blocks: tuple[Block, ...] = ()
     for block in map(mapping, sequence(value)):
         source = mapping(block.get("source"))
         match block.get("type"):
             case "text":
-                found += text_block(string(block.get("text")))
+                blocks += text_block(string(block.get("text")))
             case "image" if source.get("type") == "base64":
-                found += image(string(source.get("media_type")), string(source.get("data")))
+                blocks += image(string(source.get("media_type")), string(source.get("data")))
             case "image" | "document":
-                found += image_at(string(source.get("url")))
+                blocks += image_at(string(source.get("url")))
             case "tool_reference":
-                found += text_block(string(block.get("tool_name")))
+                blocks += text_block(string(block.get("tool_name")))
             case _:
                 pass
-    return found
+    return blocks

@@ -42,12 +42,12 @@ _AGENT_FILE = "agent-"
 
 @dataclass(slots=True)
 class _File:
-    """The entries of one file, and what else it says about the session."""
+    """The entries of one file, and its data about the session."""
 
     entries: list[ClaudeCodeEntry] = field(default_factory=list[ClaudeCodeEntry])
     title: str | None = None
     is_titled: bool = False
-    """By a person."""
+    """Written by a person."""
 
 
 def is_claude_code(head: list[dict[str, object]]) -> bool:
@@ -58,17 +58,17 @@ def is_claude_code(head: list[dict[str, object]]) -> bool:
 
 
 def is_subagent_file(path: Path) -> bool:
-    """One that belongs to a session beside it, and is imported with that one."""
+    """A file that belongs to a neighbouring session and is imported with it."""
     return path.name.startswith(_AGENT_FILE)
 
 
 def source_id(path: Path) -> str:
-    """The file's name: lines that were copied from another session may carry that one's id."""
+    """The name of the file, since lines copied from another session may carry that session's id."""
     return path.stem
 
 
 class ClaudeCodeReader:
-    """Reads files one after the other; looks at the subagents' files of a folder only once."""
+    """Reads files one after the other; lists the subagents' files of a folder only once."""
 
     def __init__(self) -> None:
         self._beside: dict[Path, dict[str, list[Path]]] = {}
@@ -96,7 +96,7 @@ class ClaudeCodeReader:
         return session
 
     def _add_file(self, session: SourceSession, path: Path) -> dict[str, str]:
-        """A subagent's file; which others it says were started by which calls."""
+        """Read a subagent's file, and which further subagents its calls started."""
         lines = JsonLines(path, session.findings)
         try:
             entries = _read_entries(lines, session).entries
@@ -131,7 +131,7 @@ class ClaudeCodeReader:
 
 
 def _by_session(folder: Path) -> dict[str, list[Path]]:
-    """Files of subagents that lie beside their sessions, as older versions wrote them."""
+    """The files of subagents beside their sessions, as older versions wrote them."""
     found: dict[str, list[Path]] = defaultdict(list)
     for path in sorted(folder.glob("agent-*.jsonl")):
         try:
@@ -157,7 +157,7 @@ def _read_entries(lines: JsonLines, session: SourceSession) -> _File:
         uuid = string(line.value.get("uuid"))
         if not uuid:
             _take_other(file, session, lines, line)
-        elif uuid not in seen:  # a resumed session may repeat what it began with
+        elif uuid not in seen:  # a resumed session may repeat its beginning
             seen.add(uuid)
             file.entries.append(_entry(line, uuid))
     return file
@@ -187,7 +187,7 @@ def _take_other(file: _File, session: SourceSession, lines: JsonLines, json_line
 def _branch(
     main: list[ClaudeCodeEntry], session: SourceSession, lines: JsonLines
 ) -> list[ClaudeCodeEntry]:
-    """The entries of the last branch, in the order of the file. Without parents there are none."""
+    """The entries of the last branch, in file order. Files without parents have no branches."""
     if not any(item.parent for item in main):
         return main
     index_of = {entry.uuid: index for index, entry in enumerate(main)}
@@ -195,13 +195,15 @@ def _branch(
     chosen = branch_indexes(main, index_of, last, lines)
     replies = {main[i].message_id for i in chosen if main[i].type == "assistant"}
     chosen |= {
-        i for i, each in enumerate(main) if each.type == "assistant" and each.message_id in replies
+        i
+        for i, entry in enumerate(main)
+        if entry.type == "assistant" and entry.message_id in replies
     }
     calls = {string(block.get("id")) for i in chosen for block in main[i].blocks} - {""}
-    for i, each in enumerate(main):
-        if i not in chosen and result_ids(each) and calls.issuperset(result_ids(each)):
+    for i, entry in enumerate(main):
+        if i not in chosen and result_ids(entry) and calls.issuperset(result_ids(entry)):
             chosen.add(i)
-        elif i not in chosen and each.type in _SPOKEN:
+        elif i not in chosen and entry.type in _SPOKEN:
             session.left_out["other branch"] += 1
     return [main[i] for i in sorted(chosen)]
 
@@ -215,7 +217,7 @@ def _describe(session: SourceSession, entries: list[ClaudeCodeEntry]) -> None:
 
 
 def _add_inline_subagents(session: SourceSession, side: list[ClaudeCodeEntry]) -> None:
-    """Older versions wrote what subagents did into the session's own file."""
+    """Older versions wrote subagents' entries into the session's own file."""
     roots: dict[str, str] = {}
     groups: dict[str, list[ClaudeCodeEntry]] = defaultdict(list)
     for entry in side:
@@ -231,7 +233,7 @@ def _add_inline_subagents(session: SourceSession, side: list[ClaudeCodeEntry]) -
 
 
 def _started_agents(entries: list[ClaudeCodeEntry]) -> dict[str, str]:
-    """Calls by the id of the subagent that their result names."""
+    """Calls by the id of the subagent in their result."""
     return {
         agent_id: call_id
         for entry in entries
@@ -241,7 +243,8 @@ def _started_agents(entries: list[ClaudeCodeEntry]) -> dict[str, str]:
 
 
 def _link_calls(session: SourceSession, started: dict[str, str]) -> None:
-    """Say which call started which subagent: by the id in its result, else by its prompt."""
+    """Match subagents with the calls that started them: by the id in the result, else by the
+    prompt."""
     threads = [
         session.main,
         *(source_subagent.thread for source_subagent in session.source_subagents),

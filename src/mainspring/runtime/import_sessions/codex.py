@@ -96,14 +96,14 @@ class _CodexReader:
     session: SourceSession
     model: str | None = None
     source_reply: SourceReply | None = None
-    """The one that further items belong to."""
+    """The reply that further items belong to."""
     last: SourceReply | None = None
-    """The one that a count of tokens belongs to."""
+    """The reply that a token count belongs to."""
     typed: set[str] = field(default_factory=set[str])
-    """What events say that the user wrote."""
+    """The user's messages according to events."""
 
     def end(self) -> None:
-        """Codex puts instructions before the first message that was typed, in the user's name."""
+        """Codex adds instructions before the first typed message, in the user's name."""
         items = self.session.main.items
         asked = [i for i, each in enumerate(items) if isinstance(each, SourcePrompt)]
         first = next((i for i in asked if _text(items[i]) in self.typed), 0)
@@ -130,7 +130,7 @@ class _CodexReader:
                 self._bare(json_line, time, lines)
 
     def _bare(self, json_line: JsonLine, time: datetime | None, lines: JsonLines) -> None:
-        """As the first versions wrote it, or of a kind that is not known."""
+        """An entry as the first versions wrote it, or of an unknown kind."""
         kind = string(json_line.value.get("type"))
         if kind in _ITEM_TYPES:
             self._item(json_line.value, json_line.number, time)
@@ -143,7 +143,7 @@ class _CodexReader:
 
     def _describe(self, meta: dict[str, object], time: datetime | None) -> None:
         if self.session.id:
-            return  # a fork repeats what its parent began with
+            return  # a fork repeats the beginning of its parent
         self.session.id = string(meta.get("id"))
         self.session.started = timestamp(meta.get("timestamp")) or time
         found = {
@@ -234,7 +234,7 @@ class _CodexReader:
                 self.session.left_out[string(kind) or "event"] += 1
 
     def _roll_back(self, turns: int) -> None:
-        """The user has taken back their last turns."""
+        """The user undid their last turns."""
         items = self.session.main.items
         asked = [
             i for i, each in enumerate(items) if isinstance(each, SourcePrompt) and each.is_person
@@ -249,16 +249,16 @@ class _CodexReader:
 def _content(value: object) -> tuple[Block, ...]:
     if isinstance(value, str):
         return text_block(value)
-    found: tuple[Block, ...] = ()
+    blocks: tuple[Block, ...] = ()
     for block in map(mapping, sequence(value)):
         match block.get("type"):
             case "input_text" | "output_text" | "text":
-                found += text_block(string(block.get("text")))
+                blocks += text_block(string(block.get("text")))
             case "input_image":
-                found += image_at(string(block.get("image_url")))
+                blocks += image_at(string(block.get("image_url")))
             case _:
                 pass
-    return found
+    return blocks
 
 
 def _text(source_item: SourceItem) -> str:
@@ -271,7 +271,7 @@ def _thought(item: dict[str, object]) -> str:
 
 
 def _output(value: object) -> tuple[tuple[Block, ...], bool]:
-    """What a call brought, and whether it failed."""
+    """The result of a call, and whether it failed."""
     if is_list(value):
         return _content(value), False
     wrapped = mapping(value)

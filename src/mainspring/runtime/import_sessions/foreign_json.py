@@ -1,6 +1,5 @@
-"""Foreign JSON read within limits: the lines of a file as objects, a finding for each bad one,
-and values where a wrong type becomes an empty value.
-"""
+"""Reads foreign JSON within limits: the lines of a file as objects, with a finding for every bad
+line, and values where a wrong type becomes an empty value."""
 
 from __future__ import annotations
 
@@ -73,7 +72,7 @@ def timestamp(value: object) -> datetime | None:
 
 
 def storable_json(value: object, depth: int = 0) -> object:
-    """JSON that our log can hold: no numbers beyond 64 bits, no endless nesting."""
+    """JSON that our log can store: no numbers beyond 64 bits, limited nesting."""
     if depth > _MAX_DEPTH:
         return "[nested too deeply]"
     if isinstance(value, dict):
@@ -94,7 +93,7 @@ def arguments(value: object) -> dict[str, object]:
 
 
 def reply_part(block: dict[str, object], *, call_type: str, input_key: str) -> list[SourcePart]:
-    """A block of a reply; empty if it is of another kind, or a call without id or name."""
+    """A block of a reply; `None` for another kind, or a call without id or name."""
     match block.get("type"):
         case "text":
             return [SourceText(string(block.get("text")))]
@@ -133,7 +132,7 @@ MAX_FILE_BYTES = 256 << 20
 MAX_LINE_BYTES = 32 << 20
 MAX_FINDINGS = 1000
 HEAD_BYTES = 4 << 20
-"""How much of a file is read to see what it is."""
+"""How much of a file is read to recognize its format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +169,7 @@ class TreeEntry(Protocol):
 
 
 class JsonLines:
-    """The lines of one file. Its hash and findings are complete when all of them have been read."""
+    """The lines of one file. The hash and the findings are complete once all lines are read."""
 
     def __init__(self, path: Path, findings: list[ImportFinding]) -> None:
         self.path = path
@@ -199,7 +198,7 @@ class JsonLines:
     def _take(self, raw: bytes) -> None:
         self._hash.update(raw)
         self._left -= len(raw)
-        if self._left < 0:  # it grows while it is read
+        if self._left < 0:  # it grew while it was read
             raise InvalidInput(f"{self.path} is larger than {MAX_FILE_BYTES >> 20} MiB")
 
     def _skip_rest(self, file: IO[bytes], number: int) -> None:
@@ -223,7 +222,8 @@ class JsonLines:
 def branch_indexes(
     entries: Sequence[TreeEntry], index_of: Mapping[str, int], last: int | None, lines: JsonLines
 ) -> set[int]:
-    """Indexes of an entry and all above it. Where a parent is missing, the entry before is it."""
+    """The indexes of an entry and all its ancestors. If a parent is missing, the preceding entry
+    counts as the parent."""
     chosen: set[int] = set()
     at = last
     while at is not None and at not in chosen:
@@ -261,8 +261,8 @@ def read_whole(path: Path) -> bytes:
 
 
 def decode_json(raw: bytes) -> object:
-    """The value, or `None` if it is not JSON. Half a surrogate pair, as tools that cut texts write
-    it, becomes a question mark."""
+    """The value, or `None` if it is not JSON. An unpaired surrogate, left by tools that truncate
+    texts, becomes a question mark."""
     try:
         return cast("object", msgspec.json.decode(raw))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""Which files can be imported: what a path holds, told by its content, and how it is read."""
+"""Finds files that can be imported: recognizes their format by content and selects the reader."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ DEFAULT_FOLDERS: tuple[str, ...] = (
     ".openhands/conversations",
     ".openhands/sessions",
 )
-"""Where the tools keep their sessions, below the home folder."""
+"""Where the tools store their sessions, below the home folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportCandidate:
-    """A file or folder that holds a session of another tool."""
+    """A file or folder with a session of another tool."""
 
     path: Path
     format: Format
@@ -47,7 +47,7 @@ class ImportCandidate:
 
 
 class SessionReaders:
-    """One for each format; keeps what helps to read further files of the same folder."""
+    """One reader per format; they cache what they need for further files of the same folder."""
 
     def __init__(self) -> None:
         self._claude_code = ClaudeCodeReader()
@@ -66,13 +66,10 @@ class SessionReaders:
 
 
 def find_candidates(path: Path, form: Format | None = None) -> Iterator[ImportCandidate]:
-    """What can be imported from a path: the file itself, or all that a folder holds.
+    """What can be imported from a path: the file itself, or everything in a folder. `form`
+    overrides the detected format.
 
-    `form`: what it is to be read as, whatever it looks like.
-
-    Raises:
-        InvalidInput: a file was named that is none, or is of no known format.
-        OSError
+    Raises: InvalidInput: the named file does not exist, or its format is unknown. OSError.
     """
     if path.is_dir():
         yield from _candidates_in(path, form)

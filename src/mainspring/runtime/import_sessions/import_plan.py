@@ -1,7 +1,7 @@
-"""From another tool's session to the events of ours: what is written, before it has its place.
+"""Converts another tool's session into our events, before they are stored.
 
-Ids follow from the file, so that the same entry always becomes the same event. Nothing that a file
-says becomes a permission, an approval or a rule: only messages, calls, results and their frames.
+Ids are derived from the file, so the same entry always becomes the same event. Nothing in a file
+becomes a permission, an approval or a rule: only messages, calls, results and their frames.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ class PlannedEvent:
     time: datetime
     payload: KnownPayload
     source_id: str
-    """The entry of the file that it comes from."""
+    """The entry of the file that the event comes from."""
     replaces: tuple[str, str] | None = None
-    """Of a compaction: ids of the first and the last event that its summary stands for."""
+    """For a compaction: the ids of the first and last event that its summary replaces."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,8 +92,8 @@ def plan_import(
     now: datetime,
     session_id: str | None = None,
 ) -> ImportPlan:
-    """`now` is the time of what the file gives no time for. Without a `session_id`, the id follows
-    from the file."""
+    """`now` is used where the file gives no time. Without a `session_id`, the id is derived from
+    the file."""
     session_id = session_id or session_id_of(source.format, source.id)
     main = ids.stable_id(ids.THREAD, session_id, "main")
     planned = ImportPlan(session_id=session_id, thread_id=main)
@@ -116,14 +116,14 @@ class _Planner:
     scrub: Callable[[bytes], bytes]
     now: datetime
     time: datetime
-    """Of the last event: times never go back, and never beyond now."""
+    """The time of the last event: times never go back, and never beyond now."""
     by_call: dict[str, list[SourceSubagent]] = field(
         default_factory=dict[str, list[SourceSubagent]]
     )
     done: set[str] = field(default_factory=set[str])
     """Subagents that have been written."""
     depth: int = 0
-    """How many subagents the one that is being written is inside of, and itself."""
+    """The nesting depth of the subagent that is being written."""
     used: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
 
     def begin(self) -> None:
@@ -134,7 +134,7 @@ class _Planner:
         self.add("created", self.planned.thread_id, None, created)
 
     def end(self) -> None:
-        """Subagents of which no call is known, or which are too deep to stand where it is."""
+        """Subagents without a known call, or nested too deeply for their place."""
         for subagent in self.source.source_subagents:
             if subagent.id not in self.done:
                 self.subagent(subagent, self.planned.thread_id, None)
@@ -148,10 +148,10 @@ class _Planner:
         *,
         replaces: tuple[str, str] | None = None,
     ) -> str:
-        """`key` names the event within its thread, by the entry that it comes from."""
+        """`key` identifies the event within its thread, by the entry that it comes from."""
         self.time = self.time if time is None else min(max(self.time, time), self.now)
         self.used[thread_id, key] += 1
-        if (times := self.used[thread_id, key]) > 1:  # a file may have an entry twice
+        if (times := self.used[thread_id, key]) > 1:  # a file may contain an entry twice
             key = f"{key}#{times}"
         event = PlannedEvent(
             id=ids.stable_id(ids.EVENT, self.planned.session_id, thread_id, key),
@@ -208,7 +208,7 @@ class _Planner:
             self.source.findings.append(finding)
 
     def capped(self, content: tuple[Block, ...]) -> tuple[Block, ...]:
-        """A result that is too long goes beside the log; the model reads its beginning and end."""
+        """A result that is too long is stored as a blob; the model reads its beginning and end."""
         text = plain_text(content)
         if len(text) <= MAX_RESULT_CHARS:
             return content
@@ -225,7 +225,7 @@ class _Planner:
 
 
 class _ThreadPlanner:
-    """Writes one conversation as runs: a prompt, replies with their results, an end."""
+    """Writes one conversation as runs: a prompt, replies with their results, and an end."""
 
     def __init__(self, planner: _Planner, thread: SourceThread, thread_id: str) -> None:
         self._planner = planner
@@ -234,12 +234,12 @@ class _ThreadPlanner:
         self._is_main = thread_id == planner.planned.thread_id
         self._is_running = False
         self._is_owed = False
-        """Whether something was said that no reply has come to."""
+        """Whether a message has no reply yet."""
         self._lacks_result = False
         self._has_open_calls = False
         self._last = ""
         self._first_of: dict[str, int] = {}
-        """Where in `_own` the events of an item begin, to find what a compaction keeps."""
+        """The position in `_own` of each item's events, to find what a compaction keeps."""
         self._own: list[str] = []
         self._has_reply = False
 
@@ -257,7 +257,7 @@ class _ThreadPlanner:
                     self._compaction(item)
             if len(self._own) > at:
                 self._first_of[item.id] = at
-        if not self._has_open_calls:  # otherwise the run goes on with them
+        if not self._has_open_calls:  # otherwise the run continues with them
             self._end_run()
 
     def _add(self, key: str, time: datetime | None, payload: KnownPayload) -> str:
@@ -359,7 +359,7 @@ class _ThreadPlanner:
         if not item.summary:
             return
         first, last = self._replaced(item)
-        if not first or not last:  # nothing here to stand for: it began in another file
+        if not first or not last:  # nothing to replace here: it began in another file
             self._add(item.id, item.time, ContextAdded(text=item.summary, source="import"))
             return
         overlay = ContextCompacted(layer="auto", summary=item.summary)

@@ -1,4 +1,4 @@
-"""Imported sessions put into the log: once each, and on from there when their files have grown."""
+"""Stores imported sessions in the log: once each, and incrementally when their files have grown."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from mainspring.runtime.import_sessions.import_plan import (
 from mainspring.runtime.import_sessions.source_session import TOOL_NAMES, SourceSession
 
 ImportStatus: TypeAlias = Literal["new", "unchanged", "grown", "forked"]
-"""`grown`: what is new was added; `forked`: it was added in a fork, as the session here has gone on
-by itself or the file has taken another way."""
+"""`grown`: new events were added. `forked`: they were added to a fork, since the session has
+continued here or the file has taken another branch."""
 
 _MARKER = payload_type(SessionImported(format="", path="", source_session_id="", sha256=""))
 _OWNER = "import"
@@ -42,14 +42,14 @@ class ImportResult:
     session_id: str
     import_status: ImportStatus
     events: int
-    """How many were added."""
+    """The number of events added."""
     parent_id: str | None = None
 
 
 async def store_new_session(
     log: SessionLog, source: SourceSession, *, session_id: str, now: datetime, importer: Sender
 ) -> None:
-    """Store a session under this id. All of it is written at once, or nothing.
+    """Store a session under this id, atomically.
 
     Raises: SessionExists.
     """
@@ -61,7 +61,7 @@ async def store_new_session(
 async def store_session(
     log: SessionLog, source: SourceSession, *, now: datetime, importer: Sender
 ) -> ImportResult:
-    """Store a session, or what is new of it. All of it is written at once, or nothing."""
+    """Store a session, or its new events, atomically."""
     planned = plan_import(source, scrub=log.scrub, now=now)
     writing = _ImportWriter(log, source, planned, now, importer)
     try:
@@ -168,7 +168,7 @@ class _ImportWriter:
     def _drafts(
         self, events: Sequence[PlannedEvent], known: Mapping[str, int], base: int
     ) -> list[EventDraft]:
-        """With their payloads redacted, and a marker behind them: what is before it is history."""
+        """With redacted payloads, and a marker after them: everything before it is history."""
         seqs = {**known, **{each.id: base + i for i, each in enumerate(events, 1)}}
         drafts = [self._draft(event, _with_seqs(event, seqs)) for event in events]
         marker = SessionImported(
@@ -214,7 +214,7 @@ class _ImportWriter:
 
 
 def _with_seqs(event: PlannedEvent, seqs: Mapping[str, int]) -> KnownPayload:
-    """With the numbers of the events that a summary stands for."""
+    """With the sequence numbers of the events that a summary replaces."""
     if event.replaces is None or not isinstance(event.payload, ContextCompacted):
         return event.payload
     first, last = event.replaces
@@ -222,7 +222,7 @@ def _with_seqs(event: PlannedEvent, seqs: Mapping[str, int]) -> KnownPayload:
 
 
 def _common_prefix(one: Sequence[str], other: Sequence[str]) -> int:
-    """How many they begin with that are the same."""
+    """The length of the common prefix."""
     return next(
         (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b),
         min(len(one), len(other)),

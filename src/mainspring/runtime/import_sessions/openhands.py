@@ -1,7 +1,8 @@
-"""OpenHands' conversations: a folder of events, one JSON file each, or one file with all of them.
+"""Reads OpenHands' conversations: a folder of events, one JSON file each, or one file with all
+events.
 
-Two generations: events with `kind` (the agent SDK), and before them `action` and `observation`,
-where an observation names its action by `cause`.
+There are two generations: events with `kind` (the agent SDK), and older ones with `action` and
+`observation`, where an observation names its action by `cause`.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ _MAX_EVENTS = 200_000
 _NUMBER = re.compile(r"(\d+)")
 _EVENT_NAME = re.compile(r"(?:event[-_])?\d+(?:[-_].*)?\.json")
 _LISTS = ("trajectory", "history", "events")
-"""Under which an exported file may have its events."""
+"""The keys under which an exported file may have its events."""
 _CALLS = frozenset(
     (
         "run", "run_ipython", "read", "write", "edit", "browse", "browse_interactive",
@@ -63,15 +64,15 @@ _CALLS = frozenset(
 
 
 def event_files(folder: Path) -> list[Path]:
-    """The events of a conversation's folder, in their order; empty if it is none."""
+    """The events of a conversation's folder, in order; empty if it is not one."""
     inner = folder / "events"
     place = inner if inner.is_dir() and not inner.is_symlink() else folder
-    found = [
+    files = [
         item
         for item in place.glob("*.json")
         if _EVENT_NAME.fullmatch(item.name) and item.is_file() and not item.is_symlink()
     ]
-    return sorted(found, key=lambda path: (_number(path.name), path.name))
+    return sorted(files, key=lambda path: (_number(path.name), path.name))
 
 
 def is_event(value: dict[str, object]) -> bool:
@@ -80,13 +81,13 @@ def is_event(value: dict[str, object]) -> bool:
 
 def events_in(value: object) -> list[object]:
     """The events of one exported file; empty if it has none."""
-    held = mapping(value)
-    found = sequence(value) if is_list(value) else _first_list(held)
-    return found if found and is_event(mapping(found[0])) else []
+    fields = mapping(value)
+    events = sequence(value) if is_list(value) else _first_list(fields)
+    return events if events and is_event(mapping(events[0])) else []
 
 
-def _first_list(held: dict[str, object]) -> list[object]:
-    return next((sequence(held[key]) for key in _LISTS if key in held), list[object]())
+def _first_list(fields: dict[str, object]) -> list[object]:
+    return next((sequence(fields[key]) for key in _LISTS if key in fields), list[object]())
 
 
 def folder_id(path: Path) -> str:
@@ -94,7 +95,7 @@ def folder_id(path: Path) -> str:
 
 
 def file_id(path: Path, values: list[object]) -> str:
-    """Exported files are often called the same: the first event tells conversations apart."""
+    """Exported files often have the same name: the first event distinguishes conversations."""
     first = msgspec.json.encode(storable_json(values[0]), order="deterministic") if values else b""
     return f"{path.stem}-{hashlib.sha256(first).hexdigest()[:12]}"
 
@@ -113,7 +114,7 @@ def read(path: Path) -> SourceSession:
 
 
 def _describe(session: SourceSession, path: Path) -> str | None:
-    """What is beside the events says where it worked and, given back, with which model."""
+    """The files beside the events say where it worked; the model is returned."""
     folder = path.parent if path.name == "events" else path
     try:
         state = decode_object(read_whole(folder / "base_state.json")) or {}
@@ -172,7 +173,7 @@ class _OpenHandsReader:
     model: str | None
     replies: dict[str, SourceReply] = field(default_factory=dict[str, SourceReply])
     item_of: dict[str, str] = field(default_factory=dict[str, str])
-    """Items by the events that they come from."""
+    """Items by the ids of their events."""
     calls: dict[str, str] = field(default_factory=dict[str, str])
     """Calls by the events of their actions."""
 
@@ -202,19 +203,23 @@ class _OpenHandsReader:
 
     def take_action(self, event: dict[str, object]) -> None:
         event_id, time = str(event.get("id", "")), timestamp(event.get("timestamp"))
-        given = mapping(event.get("args"))
+        arguments = mapping(event.get("args"))
         match event.get("action"):
             case "message":
-                content = text_block(string(given.get("content")))
-                for url in sequence(given.get("image_urls")):
+                content = text_block(string(arguments.get("content")))
+                for url in sequence(arguments.get("image_urls")):
                     content += image_at(string(url))
                 self._message(event, event_id, time, content)
             case "condensation":
-                self._condense({**given, "id": event_id}, event_id, time)
+                self._condense({**arguments, "id": event_id}, event_id, time)
             case "finish" | "think" | "reject":
-                said = given.get("final_thought") or given.get("thought") or event.get("message")
+                thought = (
+                    arguments.get("final_thought")
+                    or arguments.get("thought")
+                    or event.get("message")
+                )
                 self._say(
-                    self._response(event) or event_id, event_id, time, SourceText(string(said))
+                    self._response(event) or event_id, event_id, time, SourceText(string(thought))
                 )
             case str(name) if name in _CALLS:
                 self._call_action(event, event_id, time, name)
@@ -249,7 +254,7 @@ class _OpenHandsReader:
         raw = string(call.get("arguments")) or string(
             mapping(call.get("function")).get("arguments")
         )
-        given = decode_object(raw.encode("utf-8", "replace")) or mapping(event.get("action"))
+        tool_input = decode_object(raw.encode("utf-8", "replace")) or mapping(event.get("action"))
         response = string(event.get("llm_response_id")) or event_id
         if thought := string(event.get("reasoning_content")):
             self._say(response, event_id, time, SourceThinking(thought))
@@ -257,24 +262,24 @@ class _OpenHandsReader:
             self._say(response, event_id, time, SourceText(getattr(block, "text", "")))
         self.calls[event_id] = call_id
         self._say(
-            response, event_id, time, SourceCall(id=call_id, name=name, input=arguments(given))
+            response, event_id, time, SourceCall(id=call_id, name=name, input=arguments(tool_input))
         )
 
     def _call_action(
         self, event: dict[str, object], event_id: str, time: datetime | None, name: str
     ) -> None:
-        told, given = mapping(event.get("tool_call_metadata")), mapping(event.get("args"))
-        call_id = string(told.get("tool_call_id")) or f"event-{event_id}"
+        metadata, tool_input = mapping(event.get("tool_call_metadata")), mapping(event.get("args"))
+        call_id = string(metadata.get("tool_call_id")) or f"event-{event_id}"
         response = self._response(event) or event_id
-        if thought := string(given.get("thought")):
+        if thought := string(tool_input.get("thought")):
             self._say(response, event_id, time, SourceText(thought))
-        plain = {key: each for key, each in given.items() if key != "thought"}
-        named = string(told.get("function_name")) or name
+        plain = {key: value for key, value in tool_input.items() if key != "thought"}
+        tool_name = string(metadata.get("function_name")) or name
         self.calls[event_id] = call_id
         reply = self._say(
-            response, event_id, time, SourceCall(id=call_id, name=named, input=arguments(plain))
+            response, event_id, time, SourceCall(id=call_id, name=tool_name, input=arguments(plain))
         )
-        answer = mapping(told.get("model_response"))
+        answer = mapping(metadata.get("model_response"))
         used = mapping(answer.get("usage"))
         reply.model = string(answer.get("model")) or reply.model
         if used:
@@ -304,8 +309,8 @@ class _OpenHandsReader:
         *,
         is_error: bool,
     ) -> None:
-        named = string(event.get("tool_call_id"))
-        call_id = named or self.calls.get(string(event.get("action_id")), "")
+        own_id = string(event.get("tool_call_id"))
+        call_id = own_id or self.calls.get(string(event.get("action_id")), "")
         result = SourceCallResult(id=event_id, time=time, content=content, is_error=is_error)
         self.session.main.results.setdefault(call_id, result)
 
@@ -313,10 +318,10 @@ class _OpenHandsReader:
         forgotten = {str(entry) for entry in sequence(event.get("forgotten_event_ids"))}
         positions = {key: index for index, key in enumerate(self.item_of)}
         last = max((positions.get(entry, -1) for entry in forgotten), default=len(positions))
-        kept = next((item for i, item in enumerate(self.item_of.values()) if i > last), None)
+        first_kept = next((item for i, item in enumerate(self.item_of.values()) if i > last), None)
         summary = string(event.get("summary"))
         self.session.main.items.append(
-            SourceCompaction(id=event_id, time=time, summary=summary, first_kept_id=kept)
+            SourceCompaction(id=event_id, time=time, summary=summary, first_kept_id=first_kept)
         )
 
     def _say(
@@ -331,22 +336,22 @@ class _OpenHandsReader:
         return reply
 
     def _response(self, event: dict[str, object]) -> str:
-        told = mapping(event.get("tool_call_metadata"))
-        answer = string(mapping(told.get("model_response")).get("id"))
+        metadata = mapping(event.get("tool_call_metadata"))
+        answer = string(mapping(metadata.get("model_response")).get("id"))
         return answer or string(event.get("llm_response_id"))
 
 
 def _content(value: object) -> tuple[Block, ...]:
     if isinstance(value, str):
         return text_block(value)
-    found: tuple[Block, ...] = ()
+    blocks: tuple[Block, ...] = ()
     for block in map(mapping, sequence(value)):
         match block.get("type"):
             case "text":
-                found += text_block(string(block.get("text")))
+                blocks += text_block(string(block.get("text")))
             case "image":
                 for url in sequence(block.get("image_urls")):
-                    found += image_at(string(url))
+                    blocks += image_at(string(url))
             case _:
                 pass
-    return found
+    return blocks

@@ -1,6 +1,6 @@
-"""pi's session files: a header, then entries that form a tree by `parentId`.
+"""Reads pi's session files: a header, then entries that form a tree by `parentId`.
 
-The last entry's branch is the conversation. The first version had neither ids nor branches.
+The conversation is the branch of the last entry. The first version had neither ids nor branches.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from mainspring.runtime.import_sessions.source_session import (
 _IGNORED_TYPES = frozenset(
     ("label", "session_info", "custom", "thinking_level_change", "model_change")
 )
-"""Entries that are not part of the conversation, though they stand in the tree."""
+"""Entries that are in the tree but not part of the conversation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,13 +185,13 @@ def _reply(entry: _Entry, message: dict[str, object]) -> SourceReply:
 def _content(value: object) -> tuple[Block, ...]:
     if isinstance(value, str):
         return text_block(value)
-    found: tuple[Block, ...] = ()
+    blocks: tuple[Block, ...] = ()
     for block in map(mapping, sequence(value)):
         match block.get("type"):
             case "text":
-                found += text_block(string(block.get("text")))
+                blocks += text_block(string(block.get("text")))
             case "image":
-                found += image(string(block.get("mimeType")), string(block.get("data")))
+                blocks += image(string(block.get("mimeType")), string(block.get("data")))
             case _:
                 pass
-    return found
+    return blocks

@@ -1,4 +1,4 @@
-"""A session as another tool recorded it, in the one shape that all readers produce."""
+"""A session as another tool recorded it, in the one form that all readers produce."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mainspring.core.events import Usage
 Format: TypeAlias = Literal["claude-code", "codex", "pi", "openhands"]
 FORMATS: tuple[Format, ...] = ("claude-code", "codex", "pi", "openhands")
 SourceFormat: TypeAlias = Format | Literal["mainspring"]
-"""With our own: a session that was pushed by another installation."""
+"""Including our own: a session that another installation pushed."""
 TOOL_NAMES: dict[SourceFormat, str] = {
     "mainspring": "another installation of Mainspring",
     "claude-code": "Claude Code",
@@ -37,7 +37,7 @@ class ImportFinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourcePrompt:
-    """Text or images that the model was given outside of tool results."""
+    """Text or images that the model got outside tool results."""
 
     id: str
     time: datetime | None
@@ -80,13 +80,13 @@ class SourceReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceCompaction:
-    """From here on the model was given a summary of what came before."""
+    """From here on, the model got a summary of everything before."""
 
     id: str
     time: datetime | None
     summary: str
     first_kept_id: str | None = None
-    """The first item that it was still given as it is; absent: none."""
+    """The first item that the model still got unchanged; absent: none."""
 
 
 SourceItem: TypeAlias = SourcePrompt | SourceReply | SourceCompaction
@@ -102,14 +102,14 @@ class SourceCallResult:
 
 @dataclass(slots=True, kw_only=True)
 class SourceThread:
-    """A conversation: the session's own, or that of a subagent."""
+    """A conversation: that of the session, or of a subagent."""
 
     items: list[SourceItem] = field(default_factory=list[SourceItem])
     results: dict[str, SourceCallResult] = field(default_factory=dict[str, SourceCallResult])
     """By the id of the call."""
     open_calls: frozenset[str] = frozenset()
-    """Ids of calls in the last reply that were not begun: they stay open, for the rules here to
-    decide about."""
+    """The ids of calls in the last reply that never started: they stay open, and our permission
+    rules decide about them."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -117,7 +117,7 @@ class SourceSubagent:
     id: str
     name: str
     call_id: str | None
-    """The call that started it, if that is known."""
+    """The call that started it, if known."""
     thread: SourceThread
     description: str | None = None
 
@@ -130,13 +130,13 @@ class SourceSession:
     title: str | None = None
     started: datetime | None = None
     metadata: dict[str, str] = field(default_factory=dict[str, str])
-    """Where it ran and with which version of the tool, as far as the file says."""
+    """Where it ran, and the version of the tool, if the file says so."""
     main: SourceThread = field(default_factory=SourceThread)
     source_subagents: list[SourceSubagent] = field(default_factory=list[SourceSubagent])
     sha256: str = ""
     findings: list[ImportFinding] = field(default_factory=list[ImportFinding])
     left_out: Counter[str] = field(default_factory=Counter[str])
-    """Entries that are not part of the conversation, by kind."""
+    """The number of entries outside the conversation, by kind."""
 
     @property
     def is_empty(self) -> bool:

@@ -1,1 +1,1 @@
-"""What the logs of many sessions show together: waste, failures, missing rules, unused tools."""
+"""Insights from the logs of many sessions: waste, failures, missing rules, unused tools."""

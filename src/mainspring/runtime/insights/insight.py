@@ -1,4 +1,4 @@
-"""An insight: one thing that several places in the logs show, and what to do about it."""
+"""An insight: one observation that several places in the logs support, and what to do about it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ InsightKind: TypeAlias = Literal["waste", "failure", "missing_rule", "unused"]
 
 BYTES_PER_TOKEN = 4
 MAX_KEYS = 50_000
-"""Of each kind, so that the memory stays bounded whatever the logs have."""
+"""The limit per kind, so that memory stays bounded whatever the logs contain."""
 MAX_PLACES = 20
 _MAX_EVENTS = 5
 _MAX_SUBJECT = 160
@@ -23,23 +23,23 @@ _SUBJECT_KEYS = ("command", "cmd", "file_path", "path", "pattern", "url", "query
 
 
 class InsightLocation(Struct, frozen=True, kw_only=True):
-    """Where a session shows it."""
+    """A place in a session that supports it."""
 
     session_id: str
     events: tuple[int, ...]
-    """Numbers of the first events that do."""
+    """The sequence numbers of the first such events."""
 
 
 class Insight(Struct, frozen=True, kw_only=True):
     kind: InsightKind
     topic: str
-    """What sort of waste, failure and so on: a fixed word for programs."""
+    """The kind of waste, failure and so on: a fixed word for programs."""
     title: str
     count: int
     sessions: int
-    """How many show it."""
+    """The number of sessions that support it."""
     tokens: int
-    """Estimated, where it costs tokens; else 0."""
+    """An estimate, if it costs tokens; else 0."""
     places: tuple[InsightLocation, ...]
     action: str
     """What to do about it."""
@@ -47,7 +47,7 @@ class Insight(Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class InsightGroup:
-    """Everything in the logs that shows the same. Sessions are looked at one after the other."""
+    """All evidence for the same observation. Sessions are read one after the other."""
 
     count: int = 0
     tokens: int = 0
@@ -87,27 +87,27 @@ class InsightGroup:
 
 @dataclass(slots=True)
 class InsightGroups:
-    """Groups by what they have in common; no more than `MAX_KEYS` of them."""
+    """Groups by a common key; at most `MAX_KEYS` of them."""
 
     by_key: dict[str, InsightGroup] = field(default_factory=dict[str, InsightGroup])
 
     def group(self, key: str) -> InsightGroup:
-        """One that is not kept, if there are too many."""
-        found = self.by_key.get(key)
-        if found is None:
-            found = InsightGroup()
+        """A group that is not stored, if there are too many."""
+        group = self.by_key.get(key)
+        if group is None:
+            group = InsightGroup()
             if len(self.by_key) < MAX_KEYS:
-                self.by_key[key] = found
-        return found
+                self.by_key[key] = group
+        return group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedCall:
-    """A call of a tool, as the detectors look at it."""
+    """A tool call as the detectors see it."""
 
     event: Event
     tool: str
-    """By our name for it."""
+    """Under its canonical name."""
     input: Mapping[str, object]
 
     @property
@@ -119,13 +119,13 @@ class ObservedCall:
         return command_of(self.input)
 
 
-def observed_call(event: Event, name: str, given: Mapping[str, object]) -> ObservedCall:
-    return ObservedCall(event=event, tool=canonical_name(name), input=given)
+def observed_call(event: Event, name: str, tool_input: Mapping[str, object]) -> ObservedCall:
+    return ObservedCall(event=event, tool=canonical_name(name), input=tool_input)
 
 
-def command_of(given: Mapping[str, object]) -> str | None:
-    """What a call has a shell do; `None` if it does something else."""
-    value = given.get("command", given.get("cmd"))
+def command_of(tool_input: Mapping[str, object]) -> str | None:
+    """The shell command of a call; `None` if it is another call."""
+    value = tool_input.get("command", tool_input.get("cmd"))
     if isinstance(value, list):
         parts = [str(item) for item in cast("list[object]", value)]
         is_wrapped = len(parts) == 3 and parts[1] in ("-c", "-lc")
@@ -133,10 +133,10 @@ def command_of(given: Mapping[str, object]) -> str | None:
     return " ".join(value.split()) if isinstance(value, str) and value.strip() else None
 
 
-def subject(tool: str, given: Mapping[str, object]) -> str:
-    """A call in a few words."""
-    telling = command_of(given) or next(
-        (str(given[key]) for key in _SUBJECT_KEYS if given.get(key)), ""
+def subject(tool: str, tool_input: Mapping[str, object]) -> str:
+    """A short description of a call."""
+    telling = command_of(tool_input) or next(
+        (str(tool_input[key]) for key in _SUBJECT_KEYS if tool_input.get(key)), ""
     )
     return shorten(f"{tool} {telling}".strip())
 

@@ -85,7 +85,7 @@ _TOOL_ACTION = (
 
 
 def error_signature(text: str) -> str:
-    """An error without what differs from case to case."""
+    """An error without the parts that differ from case to case."""
     line = next(
         (splitline for splitline in text[:4000].splitlines() if splitline.strip()), "no message"
     )
@@ -109,7 +109,7 @@ def _failure_insight(insight_group: InsightGroup, topic: str, title: str, action
 
 _PAGE = 1000
 _AUTOMATED_ORIGINS: frozenset[OriginType] = frozenset(("eval", "grader", "dream", "campaign"))
-"""What these do is not learned from as if a person had asked."""
+"""Runs of these do not count as requests of a person."""
 _TYPES = frozenset(
     str(kind.__struct_config__.tag)
     for kind in (
@@ -136,7 +136,7 @@ class InsightReport(Struct, frozen=True, kw_only=True):
     since: datetime | None
     sessions: int
     imported: int
-    """How many of them came from other tools."""
+    """How many of them were imported from other tools."""
     events: int
     prompt_tokens: int
     output_tokens: int
@@ -164,7 +164,8 @@ async def build_report(
     since: datetime | None = None,
     progress: Callable[[int, int], None] = _no_progress,
 ) -> InsightReport:
-    """`since`: only events from then on. `progress` is told how many sessions and events it was."""
+    """`since` limits the report to later events. `progress` gets the counts of sessions and
+    events."""
     gathering = _InsightCollector(since)
     before: SessionRow | None = None
     while page := await log.sessions(before=before, limit=_PAGE):
@@ -185,11 +186,11 @@ class _InsightCollector:
     rules: RuleDetector = field(default_factory=RuleDetector)
     unused: UnusedDetector = field(default_factory=UnusedDetector)
     _calls: dict[str, ObservedCall] = field(default_factory=dict[str, ObservedCall])
-    """Calls of this session that have no result yet."""
+    """The calls of this session without a result yet."""
     _asked: set[str] = field(default_factory=set[str])
 
     async def session(self, log: SessionLog, session: SessionRow) -> None:
-        """What a fork inherits is looked at in its parent."""
+        """Events that a fork inherits are read in its parent."""
         origin = (await origin_of(log, session)).type
         if origin in _AUTOMATED_ORIGINS:
             return
@@ -299,7 +300,7 @@ class _InsightCollector:
 
 
 def _rank(insight: Insight) -> tuple[int, int, int, int, str]:
-    """By kind; what costs most first, then what most sessions show."""
+    """By kind; the most expensive first, then the most frequent."""
     return (
         _ORDER[insight.kind],
         -insight.tokens,
@@ -310,7 +311,7 @@ def _rank(insight: Insight) -> tuple[int, int, int, int, str]:
 
 
 def _is_person(event: Event) -> bool:
-    """Whether a person wrote it, here or in the tool that it was imported from."""
+    """Whether a person wrote it, here or in the tool it was imported from."""
     sender = event.sender
     return sender is None or sender.kind == "person" or sender.id.startswith("import:")
 

@@ -1,4 +1,4 @@
-"""Missing rules: what people say repeatedly, and what they are asked to allow repeatedly."""
+"""Missing rules: what people repeat, and what they are repeatedly asked to approve."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ _SPECIAL = re.compile(r"[*()\\]")
 _MIN_SESSIONS, _MIN_TIMES = 2, 3
 _MIN_ALLOWED, _MIN_DENIED = 3, 2
 _DENIED_ELSEWHERE = "The user doesn't want to proceed with this tool use"
-"""How Claude Code records that a person said no."""
+"""How Claude Code records a denial."""
 
 
 @dataclass(slots=True)
 class _Correction:
     words: frozenset[str]
     text: str
-    """The shortest way in which it was said."""
+    """The shortest wording."""
     insight_group: InsightGroup = field(default_factory=InsightGroup)
 
 
@@ -76,8 +76,8 @@ class RuleDetector:
         if text.startswith(_DENIED_ELSEWHERE):
             self.answered(call, event, is_allowed=False)
 
-    def add_message(self, event: Event, payload: UserMessage) -> None:
-        """A message is looked at sentence by sentence; each is counted once."""
+    def said(self, event: Event, payload: UserMessage) -> None:
+        """A message is checked sentence by sentence; each one counts once."""
         seen: set[int] = set()
         for sentence in _SENTENCE.split(plain_text(payload.content)[:_MAX_TEXT]):
             if len(sentence.split()) not in _WORDS or not _CORRECTION.search(sentence.strip()):
@@ -92,7 +92,7 @@ class RuleDetector:
             found.text = min(found.text or sentence, sentence, key=len)
 
     def _alike(self, words: frozenset[str]) -> int | None:
-        """Which correction says about the same; a new one, if none does and there is room."""
+        """The group of similar corrections; a new one if there is none and the limit allows it."""
         shared = Counter(at for word in words for at in self._by_word.get(word, ())[:_MAX_COMPARED])
         for at, count in shared.most_common(_MAX_COMPARED):
             if count / len(words | self.corrections[at].words) >= _MIN_SIMILARITY:
@@ -136,7 +136,7 @@ class RuleDetector:
 
 
 def _this_command(call: ObservedCall) -> str | None:
-    """A rule for this very command, where none that is wider would be safe."""
+    """A rule for exactly this command, if no wider rule would be safe."""
     command = call.command
     if command is None or len(command) > _MAX_COMMAND or _SPECIAL.search(command):
         return None
@@ -144,7 +144,7 @@ def _this_command(call: ObservedCall) -> str | None:
 
 
 def _meaning(sentence: str) -> frozenset[str]:
-    """The words that count, and whether it forbids something."""
+    """The significant words, and whether the sentence forbids something."""
     words = frozenset(tokenize(sentence)) - _FILLERS
     return words | {_NEGATION_MARK} if words and _NEGATION.search(sentence) else words
 

@@ -1,5 +1,4 @@
-"""Tokens that brought nothing: the same call again, huge results, a cache that was missed; and what
-fills the context."""
+"""Wasted tokens: repeated calls, huge results, cache misses; and what fills the context."""
 
 from __future__ import annotations
 
@@ -24,23 +23,23 @@ from mainspring.runtime.insights.insight import (
 
 _HUGE_TOKENS = 5_000
 _MIN_PROMPT = 5_000
-"""Below this a missed cache costs next to nothing."""
+"""Below this, a cache miss costs almost nothing."""
 _MISSED_SHARE = 0.1
 _CACHE_LIFETIME = timedelta(minutes=5)
-"""How long providers keep a cache by default."""
+"""How long providers keep a cache entry by default."""
 _MIN_REPEATS = 2
 _MIN_SENT = 50_000
-"""Below this the shares say nothing."""
+"""Below this, the shares mean nothing."""
 _MIN_SHARE = 0.05
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 @dataclass(slots=True)
 class _ThreadCosts:
-    """A thread of the session that is looked at."""
+    """A thread of the current session."""
 
     live: Counter[str] = field(default_factory=Counter[str])
-    """Tokens in its context, by what they are."""
+    """The tokens in its context, by kind."""
     requests: int = 0
     has_cache: bool = False
     last: datetime | None = None
@@ -57,10 +56,10 @@ class WasteDetector:
     misses: InsightGroups = field(default_factory=InsightGroups)
     filling: InsightGroups = field(default_factory=InsightGroups)
     sent: int = 0
-    """Tokens that all requests had in their conversations."""
+    """The tokens in the conversations of all requests."""
     _threads: dict[str, _ThreadCosts] = field(default_factory=dict[str, _ThreadCosts])
     _results: dict[bytes, bytes] = field(default_factory=dict[bytes, bytes])
-    """Hashes of the results of this session's calls, by the calls'."""
+    """The hashes of this session's results, by the hashes of their calls."""
 
     def end_session(self) -> None:
         self._threads, self._results = {}, {}
@@ -152,7 +151,7 @@ class WasteDetector:
         ]
 
     def _filling(self) -> list[Insight]:
-        """What takes most of the conversations, counted each time that it was sent."""
+        """The largest parts of the conversations, counted each time they were sent."""
         return [
             group.insight(
                 "waste",

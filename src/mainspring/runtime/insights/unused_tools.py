@@ -1,4 +1,4 @@
-"""Tools and skills that every request pays for and nobody calls."""
+"""Tools and skills that cost tokens in every request and are never used."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from mainspring.runtime.session.pinned_agent import AgentDefinition
 from mainspring.runtime.skills.catalogue import tokens_of
 
 _MIN_REQUESTS = 10
-"""What has hardly run shows nothing yet."""
+"""Too few requests show nothing."""
 
 
 @dataclass(slots=True)
 class UnusedDetector:
     prefixes: InsightGroups = field(default_factory=InsightGroups)
-    """Requests by what stood before their messages."""
+    """Requests by their prompt prefix."""
     definitions: InsightGroups = field(default_factory=InsightGroups)
-    """Requests by what the agent was."""
+    """Requests by the agent's definition."""
     called: Counter[str] = field(default_factory=Counter[str])
     skills_used: Counter[str] = field(default_factory=Counter[str])
     _sessions: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
@@ -120,7 +120,7 @@ class UnusedDetector:
 
 @dataclass(slots=True)
 class _UnusedItem:
-    """Something that requests have paid for."""
+    """Something that requests paid for."""
 
     count: int = 0
     tokens: int = 0
@@ -128,7 +128,7 @@ class _UnusedItem:
     places: dict[str, InsightLocation] = field(default_factory=dict[str, InsightLocation])
 
     def add(self, insight_group: InsightGroup, sessions: set[str], tokens: int) -> None:
-        """`tokens`: what it cost in each request."""
+        """`tokens`: its cost in each request."""
         self.count += insight_group.count
         self.tokens += tokens * insight_group.count
         self.sessions |= sessions

@@ -52,17 +52,17 @@ class BundleManifest(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleSource:
-    """A session that was sealed for a transfer, and where its files are."""
+    """A session sealed for a transfer, and where its files are."""
 
     session_id: str
     transfer_id: str
     workspace: Path | None
     hidden: Collection[str] = ()
-    """Paths below the workspace that stay."""
+    """Paths below the workspace that are not moved."""
 
 
 async def write_bundle(log: SessionLog, bundle_source: BundleSource, folder: Path) -> Path:
-    """A private file in this folder.
+    """Create a private file in this folder.
 
     Raises: OSError.
     """
@@ -105,7 +105,7 @@ def _write(bundle_source: BundleSource, lines: Path, bundle: Path) -> None:
 
 
 def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
-    """Without the user's name and ids."""
+    """Without names and ids of users."""
     entry = tarfile.TarInfo(name)
     entry.mode = 0o600
     with path.open("rb") as file:
@@ -124,7 +124,7 @@ def _digest(path: Path) -> str:
 
 
 class SessionBundle:
-    """A bundle that has arrived. Nothing in it is believed until it was compared."""
+    """A received bundle. Nothing in it is trusted until it is verified."""
 
     def __init__(self, archive: tarfile.TarFile, bundle_manifest: BundleManifest) -> None:
         self._archive = archive
@@ -132,7 +132,7 @@ class SessionBundle:
 
     @classmethod
     def read(cls, archive: tarfile.TarFile, *, session_id: str, transfer_id: str) -> SessionBundle:
-        """Raises: InvalidInput: it is none, or that of another transfer."""
+        """Raises: InvalidInput: it is not a bundle, or belongs to another transfer."""
         entry = _member(archive, MANIFEST)
         if entry.size > _MAX_MANIFEST:
             raise InvalidInput("the bundle's manifest is too large")
@@ -142,18 +142,17 @@ class SessionBundle:
         except msgspec.DecodeError as error:
             raise InvalidInput(f"the bundle's manifest cannot be read: {error}") from error
         if manifest.format != FORMAT:
-            raise InvalidInput(
-                "the bundle is of a version of Mainspring that is newer than this one"
-            )
+            raise InvalidInput("the bundle was written by a newer version of Mainspring")
         if (manifest.session_id, manifest.transfer_id) != (session_id, transfer_id):
-            raise InvalidInput("the bundle is that of another session or transfer")
+            raise InvalidInput("the bundle belongs to another session or transfer")
         return cls(archive, manifest)
 
     def check_log(self) -> int:
-        """Gives back the number of its last event, which says that it was moved by this transfer.
+        """Verify the log and return the number of its last event, which records the move by this
+        transfer.
 
-        Raises: InvalidInput: it is not what was sent, is more than this session or goes on after
-            the move, or has messages that nobody has read.
+        Raises: InvalidInput: it is not what was sent, has other sessions or events after the move,
+        or has unread messages.
         """
         digest, count = hashlib.sha256(), 0
         last: EventLine | None = None
@@ -167,7 +166,7 @@ class SessionBundle:
                 case EventLine():
                     last = line
                 case InboxLine(seq=None):
-                    raise InvalidInput("the session has messages that it has not read")
+                    raise InvalidInput("the session has unread messages")
                 case _:
                     pass
         if digest.hexdigest() != self.bundle_manifest.log:
@@ -182,7 +181,7 @@ class SessionBundle:
             yield line
 
     def read_log(self, *, max_bytes: int, max_events: int) -> SessionImport:
-        """The log as a client has sent it, with its hash chain verified; nothing is stored.
+        """The log that a client sent, with its hash chain verified; nothing is stored.
 
         Raises: InvalidInput, TooLarge.
         """
@@ -260,7 +259,7 @@ def check_headers(file: Path, limits: UploadLimits) -> None:
 
 
 def _header(opened: IO[bytes], at: int) -> tuple[bytes, int] | None:
-    """Kind and length of what follows; `None` at the end of the archive."""
+    """The kind and length of the next entry; `None` at the end of the archive."""
     opened.seek(at)
     block = opened.read(_BLOCK)
     if len(block) < _BLOCK:
@@ -279,7 +278,7 @@ def _header(opened: IO[bytes], at: int) -> tuple[bytes, int] | None:
 
 
 def _check_pax(content: bytes) -> None:
-    """Only long names may be there: a `size` would move everything that follows."""
+    """Only long names are allowed: a `size` would shift everything after it."""
     while content:
         digits, _, rest = content.partition(b" ")
         if not digits.isdigit() or not len(digits) < 6:

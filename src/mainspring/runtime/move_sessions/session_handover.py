@@ -35,11 +35,10 @@ _MOVABLE_STATUSES = ("new", "idle", "requires_action")
 
 
 async def seal(log: SessionLog, session_id: str, transfer_id: str) -> None:
-    """End the session here, for this transfer. Doing it again changes nothing.
+    """End the session here for this transfer. Idempotent.
 
-    Raises:
-        SessionGone: it was moved by another transfer. Stale: it runs, or has messages to read.
-        InvalidInput: it is a fork. LeaseHeld.
+    Raises: SessionGone: another transfer moved it. StaleVersion: it is running, or has unread
+    messages. InvalidInput: it is a fork. LeaseHeld.
     """
     [last] = await log.tail(session_id, 1)
     if isinstance(last.payload, SessionMoved):
@@ -49,7 +48,7 @@ async def seal(log: SessionLog, session_id: str, transfer_id: str) -> None:
     await check_can_move(log, session_id)
     async with hold_session(log, session_id) as writer:
         await writer.append(SessionMoved(transfer_id=transfer_id))
-        if await log.store.pending(session_id, limit=1):  # it came before anybody was refused
+        if await log.store.pending(session_id, limit=1):  # it arrived before the session was sealed
             workspace = await workspace_of(log, session_id) or ""
             await writer.append(SessionReceived(transfer_id=transfer_id, workspace=workspace))
             raise StaleVersion(
@@ -58,7 +57,7 @@ async def seal(log: SessionLog, session_id: str, transfer_id: str) -> None:
 
 
 async def check_can_move(log: SessionLog, session_id: str) -> None:
-    """Raises: Stale: it runs, or has messages to read. InvalidInput: it is a fork."""
+    """Raises: StaleVersion: it is running, or has unread messages. InvalidInput: it is a fork."""
     session = await log.session(session_id)
     if session.parent_id is not None:
         raise InvalidInput(f"session {session_id} is a fork; only sessions of their own can move")
@@ -117,8 +116,8 @@ async def receive(
 
 
 async def _is_received(log: SessionLog, session_id: str, transfer_id: str, *, sent: int) -> bool:
-    """Whether we have written that the session goes on here, after the events that were `sent`:
-    those are the sender's word. One that was moved since does not go on here."""
+    """Whether our log says that the session continues here, after the events that were `sent`,
+    which are only the sender's claim. A session that was moved on since does not continue here."""
     try:
         [last] = await log.tail(session_id, 1)
     except SessionNotFound:

@@ -51,7 +51,7 @@ _NOT_MOVED: Final = "[a file or link that stayed on the other machine was here]"
 def read_conversation(
     log: list[Event], *, thread_id: str, blobs: Mapping[str, bytes]
 ) -> SourceSession:
-    """`blobs` are those that came with the log: no others are looked up."""
+    """`blobs` are those that came with the log; no others are used."""
     reader = _Reader(blobs)
     for event in log:
         if event.thread_id == thread_id:
@@ -68,12 +68,12 @@ class _Reader:
     source_reply: SourceReply | None = None
     """The reply that is being received."""
     seqs: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
-    """Of each item: its place in the client's log, and its id."""
+    """For each item: its position in the client's log, and its id."""
     callable_ids: set[str] = field(default_factory=set[str])
-    """Of calls of tools that the agent runs itself."""
+    """Calls of tools that the agent runs itself."""
     started: set[str] = field(default_factory=set[str])
     failed: set[str] = field(default_factory=set[str])
-    """Ids of replies that ended in an error."""
+    """The ids of replies that ended in an error."""
     is_waiting: bool = False
 
     def take(self, event: Event) -> None:
@@ -146,8 +146,8 @@ class _Reader:
             case _:
                 pass
 
-    def _call(self, event: Event, name: str, given: dict[str, object]) -> None:
-        call = SourceCall(id=event.id, name=name[:_MAX_NAME], input=arguments(given))
+    def _call(self, event: Event, name: str, tool_input: dict[str, object]) -> None:
+        call = SourceCall(id=event.id, name=name[:_MAX_NAME], input=arguments(tool_input))
         self._reply(event).parts.append(call)
 
     def _prompt(self, event: Event, content: tuple[Block, ...], *, is_person: bool) -> None:
@@ -215,7 +215,7 @@ class _Reader:
     def _media(
         self, source: Base64Source | UrlSource | FileSource | BlobSource | PlainTextSource
     ) -> tuple[str, str]:
-        """Kind and content in base64; empty if it did not come along."""
+        """The media type and base64 content; empty if it did not come with the log."""
         match source:
             case Base64Source(media_type=media_type, data=data):
                 return media_type, data

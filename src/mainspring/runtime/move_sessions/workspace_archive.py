@@ -26,12 +26,12 @@ PREFIX = "workspace/"
 MAX_ENTRIES = 200_000
 MAX_BYTES = 4 << 30
 _OWN_FOLDER = ".mainspring"
-"""Stores, settings and secrets of an installation: never part of a workspace that moves."""
+"""Stores, settings and secrets of an installation: never moved with a workspace."""
 _MAX_PATH = 1024
 """In bytes."""
 _MAX_DEPTH = 100
 _MAX_NAMES = 32 << 20
-"""Of all paths together, as the manifest has them."""
+"""For all paths together, as in the manifest."""
 _HASH = 70
 """Characters in the manifest beside each path."""
 _MAX_LEFT_OUT = 1000
@@ -44,7 +44,7 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @dataclass(slots=True)
 class _Total:
-    """Of a workspace, as far as it was looked at."""
+    """The size of a workspace so far."""
 
     count: int = 0
     size: int = 0
@@ -67,7 +67,7 @@ class PackResult:
     """What was put into an archive."""
 
     files: dict[str, str] = field(default_factory=dict[str, str])
-    """Hashes by path; of a link, that of its target."""
+    """Hashes by path; for a link, the hash of its target."""
     left_out: list[str] = field(default_factory=list[str])
     """What cannot move: links that lead out, devices, sockets and pipes; names that are no text,
     too long or ours; what cannot be read, or has become too much since `check_size`. The first
@@ -80,7 +80,7 @@ class PackResult:
 
 
 def check_size(workspace: Path, *, hidden: Collection[str]) -> int:
-    """Whether a workspace can be packed, and how large it is then; looks at no content.
+    """Whether a workspace can be packed, and its packed size; reads no contents.
 
     Raises: TooLarge, OSError.
     """
@@ -143,7 +143,7 @@ def _pack_folder(
 def _pack_entry(
     archive: tarfile.TarFile, folder: int, name: str, path: str, pack_result: PackResult
 ) -> int | None:
-    """If it is a folder, it is given back open."""
+    """Returns the open descriptor if it is a folder."""
     state = os.stat(name, dir_fd=folder, follow_symlinks=False)
     entry = tarfile.TarInfo(PREFIX + path)
     entry.mode = stat.S_IMODE(state.st_mode) & 0o755
@@ -185,7 +185,7 @@ def _pack_file(
 
 
 class _HashingReader:
-    """A file that is hashed as it is read."""
+    """A file that is hashed while it is read."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -249,7 +249,7 @@ def _check_path(path: str) -> str:
 
 
 def _is_valid_path(path: str) -> bool:
-    """Whether this may be a path in a workspace that moves: asked by both sides."""
+    """Whether a path is valid in a moved workspace: both sides check it."""
     parts = path.split("/")
     return (
         _is_text(path)
@@ -266,7 +266,7 @@ def _is_text(path: str) -> bool:
 
 
 def _is_own_folder(name: str) -> bool:
-    """Also as file systems see it that know no case, or skip characters nobody sees."""
+    """Also as seen by file systems that ignore case or invisible characters."""
     if not name.isascii():
         seen = unicodedata.normalize("NFKC", name)
         name = "".join(item for item in seen if unicodedata.category(item) != "Cf")
@@ -274,8 +274,8 @@ def _is_own_folder(name: str) -> bool:
 
 
 def _stays_inside(path: str, target: str) -> bool:
-    """Whether a link leads to something below the workspace, by its text alone: up first, then down
-    only, since a name on the way may be another link."""
+    """Whether a link stays below the workspace, judged by its text alone: it may go up first and
+    then only down, since a name on its way may be another link."""
     if not target or target.startswith("/") or not _is_text(target):
         return False
     above, is_down = len(PurePosixPath(path).parts) - 1, False

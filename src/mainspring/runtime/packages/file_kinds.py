@@ -1,4 +1,4 @@
-"""What a file of a skill is: run, read, or neither. By its name and how it begins."""
+"""The kind of a file: code, text, or neither, by its name and first bytes."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def kind_of(path: str, content: bytes, *, is_executable: bool) -> FileKind:
 
 
 def language_of(path: str, content: bytes) -> str:
-    """What a script is written in; empty if it is none."""
+    """The language of a script; empty if it is not one."""
     if found := _SHEBANG.match(content):
         return found[1].decode()
     name = PurePosixPath(path).name.lower()
@@ -89,7 +89,7 @@ def language_of(path: str, content: bytes) -> str:
 
 
 def is_disguised(path: str, content: bytes, file_kind: FileKind) -> bool:
-    """Whether it can be run, and its name says that it is something to read or to look at."""
+    """Whether it can be run although its name claims that it is a text or an image."""
     named = PurePosixPath(path).suffix.lower()
     looks_harmless = named in (_PROSE - {""}) | _OFFICE | _VIEWED_ENDINGS
     is_run = file_kind == "program" or _SHEBANG.match(content) is not None
@@ -112,7 +112,7 @@ _VIEWED_ENDINGS = {
 
 
 def text_of(content: bytes) -> str:
-    """Its text, with the line ends that we count by; what is no text becomes a sign of it."""
+    """Its text with normalized line ends; undecodable bytes are replaced."""
     encoding = next((name for mark, name in _WIDE.items() if content.startswith(mark)), "utf-8")
     text = content.decode(encoding, "replace")
     return text.replace("\r\n", "\n").replace("\r", "\n")

@@ -1,4 +1,4 @@
-"""Characters that a model reads and a person does not see: found, made visible, taken away."""
+"""Characters that a model reads and a person does not see: found, made visible, removed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MIXED_NAME = re.compile(
 
 
 def make_visible(text: str) -> str:
-    """A short piece of foreign text in one line, fit to be shown: nothing in it steers or hides."""
+    """A short excerpt of foreign text on one line, safe to show."""
     flat = " ".join(text[: 4 * _MAX_EXCERPT].split(" ")).strip()
     shown = "".join(
         item if item.isprintable() and not _UNSEEN.match(item) else _escaped(item) for item in flat
@@ -47,8 +47,8 @@ def _escaped(character: str) -> str:
 
 
 def reveal_text(text: str) -> str:
-    """The text as a model takes it: without what is not seen, letters as what they look like.
-    Its lines are the same."""
+    """The text as a model reads it: without invisible characters, and with lookalike letters
+    replaced. The lines stay the same."""
     text = _STEERING.sub("", text)
     if text.isascii():
         return text
@@ -60,7 +60,7 @@ def has_mixed_letters(name: str) -> bool:
 
 
 def find_hidden_text(text: str, *, is_script: bool) -> Iterator[ScanMatch]:
-    """What is there and not seen; the mark at the very start of a file is usual."""
+    """The invisible characters in a text; a byte order mark at the start is normal."""
     for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
         if control := _CONTROLS.search(line):
             rule = "control-characters"
@@ -101,7 +101,7 @@ def _around(line: str, found: re.Match[str]) -> str:
 
 def _tags(line: str, run: re.Match[str]) -> _Judgement | None:
     tags = [item for item in run[0] if "\U000e0000" <= item <= "\U000e007f"]
-    # Flags of regions are written with a few of them: a black flag, five letters, an end.
+    # Regional flags use a few of them: a black flag, five letters, an end mark.
     is_flag = len(run[0]) <= 7 and line[max(0, run.start() - 1) : run.start()] == "\U0001f3f4"
     if not tags or is_flag:
         return None
@@ -131,7 +131,7 @@ def _zero_width(line: str, run: re.Match[str]) -> _Judgement | None:
         return None
     beside = line[max(0, run.start() - 1) : run.start()] + line[run.end() : run.end() + 1]
     is_long = len(run[0]) >= 8
-    # Between signs of emoji and in the scripts that need them, they are usual.
+    # They are normal between emoji and in the scripts that need them.
     if not is_long and not any(item.isascii() and item.isalnum() for item in beside):
         return None
     return "zero-width", "danger" if is_long else "caution", _around(line, run)

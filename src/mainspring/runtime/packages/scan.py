@@ -1,5 +1,8 @@
-"""What a person should know of a skill before they trust it. A scan is not a proof: it finds what
-is written plainly or hidden in known ways; whether a skill is honest, only reading it tells."""
+"""Scans a package: what a person should know before trusting it.
+
+A scan is not a proof. It finds what is written plainly or hidden in known ways; whether a package
+is honest, only reading it tells.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ _STEERING_FILES = {
 
 
 def find_permission_requests(text: str) -> Iterator[ScanMatch]:
-    """Of the text of a SKILL.md or of a command."""
+    """For the text of a SKILL.md or of a command."""
     fields = Fields(read_frontmatter(text), "")
 
     def ask(rule: str, severity: Severity, key: str, what: str, why: str) -> ScanMatch:
@@ -76,7 +79,7 @@ def find_permission_requests(text: str) -> Iterator[ScanMatch]:
 
 
 def hook_commands(text: str) -> list[tuple[int, str]]:
-    """Whatever stands in the hooks of a head, each text with the line of those hooks."""
+    """Every string in the hooks of the frontmatter, with the line of the hooks."""
     fields = Fields(read_frontmatter(text), "")
     line = fields.line("hooks") or 1
     return [(line, said) for said in _texts(fields.value("hooks"))]
@@ -115,7 +118,7 @@ def _judge_tool(tool: str) -> tuple[str, Severity, str]:
 SEVERITIES: tuple[Severity, ...] = ("danger", "caution", "note")
 """Worst first."""
 MAX_SCANNED_BYTES = 1_000_000
-"""Of one file. The hash covers all of it."""
+"""The most bytes of one file that are scanned. The hash covers all of it."""
 _MAX_HITS = 300
 _MAX_ALIKE = 5
 _MAX_HOSTS = 100
@@ -129,11 +132,11 @@ class ScanHit(Struct, frozen=True, kw_only=True, omit_defaults=True):
     file: str
     line: int | None = None
     excerpt: str = ""
-    """From the file, made visible and cut: fit to be shown."""
+    """An excerpt that is safe to show: hidden characters made visible, and truncated."""
     why: str
     """Why it matters."""
     more: int = 0
-    """How often the same is in this file besides."""
+    """How many further hits of the same rule the file has."""
 
 
 class ScannedFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -146,18 +149,18 @@ class ScannedFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class ScanReport(Struct, frozen=True, kw_only=True):
     hash: str
-    """Of everything that was looked at: what is vouched for, if somebody does."""
+    """The hash of everything that was scanned: this is what a person trusts."""
     files: tuple[ScannedFile, ...]
     hits: tuple[ScanHit, ...]
     """Worst first."""
     left_off: int
-    """Hits beyond those; none of them is worse than the last one here."""
+    """Further hits; none is worse than the last one here."""
     hosts: tuple[str, ...]
-    """Whom its text names on the network."""
+    """The hosts that its text names."""
 
     @property
     def severity(self) -> Severity | None:
-        """The worst there is; `None`: nothing was found, which is not to say that it is safe."""
+        """The highest severity; `None`: no hits, which does not mean that it is safe."""
         return self.hits[0].severity if self.hits else None
 
     def of(self, severity: Severity) -> list[ScanHit]:
@@ -165,11 +168,10 @@ class ScanReport(Struct, frozen=True, kw_only=True):
 
 
 def scan(place: Path) -> ScanReport:
-    """Look into a skill's folder, or a single file. Blocks while it reads.
+    """Scan a package's folder, or a single file. Blocks while it reads.
 
-    Raises:
-        InvalidInput: it is not there or cannot be read.
-        TooLarge: more than a skill may be.
+    Raises: InvalidInput: it does not exist or cannot be read. TooLarge: it exceeds the limits of a
+    package.
     """
     items = read_contents(place)
     files: list[ScannedFile] = []
@@ -282,7 +284,7 @@ def _kind_matches(content_item: ContentItem, file_kind: FileKind) -> Iterator[Sc
 
 
 def _limit_hits(path: str, scan_match: Iterable[ScanMatch]) -> Iterator[ScanHit]:
-    """Of what says the same, the first few; with the last one of them, how many there are."""
+    """The first few hits of each rule; the last one of them carries the number of the others."""
     kept: dict[tuple[str, Severity], list[ScanMatch]] = {}
     beyond: Counter[tuple[str, Severity]] = Counter()
     for entry in scan_match:

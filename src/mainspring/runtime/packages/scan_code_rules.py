@@ -1,4 +1,4 @@
-"""What a scan looks for in what a skill runs: the network, secrets, code that is not its own."""
+"""Scan rules for code: the network, secrets, and code from elsewhere."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ KNOWN_INSTALLERS = compile_pattern(
     r"|raw\.githubusercontent\.com/(?:Homebrew/install|nvm-sh/nvm|helm/helm)"
     r"|claude\.ai|install\.duckdb\.org|fly\.io|foundry\.paradigm\.xyz)(?:[/\s\"'|)]|$)"
 )
-"""Installers of tools that many use: still somebody else's code, but what people expect."""
+"""Installers of popular tools: still somebody else's code, but expected."""
 
 NETWORK = ScanRule(
     "network-use",
@@ -294,7 +294,7 @@ PAIR_RULES: tuple[tuple[ScanRule, RegexPattern], ...] = (
         _DECODING,
     ),
 )
-"""What is worse if the second is in the same script."""
+"""Rules that are worse if the second one matches in the same script."""
 
 BLOB = ScanRule(
     "encoded-blob",

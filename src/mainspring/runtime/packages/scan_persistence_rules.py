@@ -1,4 +1,4 @@
-"""What a scan looks for in what a skill runs: harm that stays when the skill is gone."""
+"""Scan rules for code: harm that remains after the skill is removed."""
 
 from __future__ import annotations
 

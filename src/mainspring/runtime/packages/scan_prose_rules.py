@@ -1,4 +1,4 @@
-"""What a scan looks for in what a model reads: one table. How it is applied, `scan` knows."""
+"""Scan rules for text that a model reads. `scan` applies them."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ IMPERATIVE = compile_pattern(
     r"\b(?:assistant|agents?|claude|model|ai)\b|\binstructions?\b",
     r"\b(?:execute|secretly|exfiltrate|curl|wget)\b|\brun\s+(?:the|this|these|`)|\bwhen\s+asked\b",
 )
-"""What a comment for people rarely has, and one for the model does."""
+"""Words that comments for people rarely have, and comments for the model often do."""
 AT_ONCE = ScanRule(
     "runs-when-read",
     "permissions",

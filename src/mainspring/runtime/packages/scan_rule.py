@@ -1,4 +1,4 @@
-"""One thing that a scan looks for in the text of a skill, and what it means."""
+"""A rule of the scan: a pattern, and what a match means."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _OPTIONS.case_sensitive = False
 
 
 def compile_pattern(*alternatives: str) -> RegexPattern:
-    """Linear in the text. Keep to `*` rather than large counts: those make it slow."""
+    """Matches in linear time. Prefer `*` to large counts, which are slow."""
     joined = "|".join(f"(?:{alternative})" for alternative in alternatives)
     return cast("RegexPattern", re2.compile(joined.encode(), _OPTIONS))  # pyright: ignore[reportUnknownMemberType]
 
@@ -53,22 +53,22 @@ class ScanRule:
     name: str
     topic: Topic
     script: Severity | None
-    """What it means in what a machine runs; `None`: nothing."""
+    """The severity in code; `None`: none."""
     prose: Severity | None
-    """What it means in what a model or a person reads."""
+    """The severity in text that a model or a person reads."""
     why: str
     regex_pattern: RegexPattern
 
 
 @dataclass(frozen=True, slots=True)
 class ScanMatch:
-    """Something in one file."""
+    """A match in one file."""
 
     rule: str
     topic: Topic
     severity: Severity
     line: int | None
     excerpt: str
-    """Made visible and cut: fit to be shown."""
+    """Safe to show: hidden characters made visible, and truncated."""
     why: str
     """Why it matters."""

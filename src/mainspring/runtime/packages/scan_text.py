@@ -1,4 +1,4 @@
-"""The rules of a scan, applied to the text of one file. Linear in the text, whatever it is."""
+"""Applies the scan rules to the text of one file, in linear time."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ from mainspring.runtime.packages.scan_rule import (
 
 _RULES = (*CODE_RULES, *PERSISTENCE_RULES)
 _UNMARKED = bytes.maketrans(b"*`", b"  ")
-"""Words in bold or in code are words."""
+"""Bold and code markup is ignored."""
 _MAX_MATCHES = 1000
-"""Times that one thing is looked for in one file."""
+"""The most matches of one rule in one file."""
 _LONG_LINE = 5000
 _LONG_BLOB = 400
 _MAX_DECODED = 100_000
@@ -61,23 +61,23 @@ _HEX = re.compile(rb"(?:[0-9a-fA-F]{2})+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScannedText:
-    """A text as a model takes it, in UTF-8."""
+    """A text as a model reads it, in UTF-8."""
 
     path: str
     text: bytes
     is_script: bool
     is_prose: bool = False
     written: bytes = b""
-    """The same text with its marks, if they were taken out; byte for byte as long."""
+    """The same text with its markup, if that was removed; of equal length in bytes."""
     told: str = ""
-    """What an excerpt of it begins with."""
+    """The prefix of its excerpts."""
     numbers: Sequence[int] = ()
-    """Which lines of the file its own are; without them, the same ones."""
+    """The line numbers in the file; without them, its own."""
     _starts: list[int] = field(default_factory=list[int])
     _fences: list[int] = field(default_factory=list[int])
 
     def is_code(self, offset: int) -> bool:
-        """Whether it stands in a block of code, which is shown as it is written."""
+        """Whether it is in a code block, which is displayed literally."""
         if not self._fences:
             self._fences.extend([-1, *(match.start() for match in _FENCE.finditer(self.text))])
         return bisect_right(self._fences, offset) % 2 == 0
@@ -124,7 +124,7 @@ def find_matches(page: ScannedText) -> Iterator[ScanMatch]:
 
 
 def find_command_matches(path: str, commands: Sequence[tuple[int, str]]) -> Iterator[ScanMatch]:
-    """Commands that the text of a file has run, each with its line: judged as scripts are."""
+    """The commands in the text of a file, each with its line: scanned like scripts."""
     lines = [(number, line) for number, text in commands for line in text.split("\n")]
     plain = reveal_text("\n".join(line for _, line in lines)).encode("utf-8", "replace")
     inner = ScannedText(
@@ -148,7 +148,7 @@ def _rule_matches(
         if full is None:
             continue
         for count, match in enumerate(rule.regex_pattern.finditer(page.text), 1):
-            # Past that many nobody looks whether each is one of the harmless ones.
+            # Beyond that many, harmless ones are not filtered out any more.
             is_last = count > _MAX_MATCHES
             yield page.match(
                 rule, full if is_last else _severity(page, rule, full, match), match.span()
@@ -175,19 +175,20 @@ def _severity(
 
 
 def _is_seen(page: ScannedText, start: int) -> bool:
-    """Whether people see it all the same: as code, or as white on a color of its own."""
+    """Whether people see it anyway: as code, or as white text on a colored background."""
     return b"background" in page.text[start : page.text.find(b">", start)] or page.is_code(start)
 
 
 def _is_filter(text: bytes, end: int) -> bool:
-    """Whether the interpreter's program is on the command line: what was fetched is its input."""
+    """Whether the interpreter gets its program on the command line: the fetched data is only its
+    input."""
     line_end = text.find(b"\n", end)
     rest = text[end : len(text) if line_end < 0 else line_end]
     return _INLINE_PROGRAM.match(rest) is not None and _RUNS_INPUT.search(rest) is None
 
 
 def _is_mention(text: bytes, start: int, end: int) -> bool:
-    """Whether such words are quoted or describe something ("jobs that fail without ...")."""
+    """Whether such words are quoted or part of a description ("jobs that fail without ...")."""
     return _is_quoted(text, start, end) or (
         text[start : start + 7].lower() == b"without"
         and _RELATIVE.search(text[text.rfind(b"\n", 0, start) + 1 : start]) is not None
@@ -200,7 +201,7 @@ def _is_comment(text: bytes, at: int) -> bool:
 
 
 def _is_quoted(text: bytes, start: int, end: int) -> bool:
-    """Whether it stands between backticks or quotation marks, in one line."""
+    """Whether it is between backticks or quotation marks on one line."""
     before = text[text.rfind(b"\n", 0, start) + 1 : start]
     line_end = text.find(b"\n", end)
     after = text[end : len(text) if line_end < 0 else line_end]
@@ -208,7 +209,7 @@ def _is_quoted(text: bytes, start: int, end: int) -> bool:
 
 
 def _pairs(page: ScannedText) -> Iterator[ScanMatch]:
-    """What is worse together than each half of it; in one script only."""
+    """Pairs that are worse together than alone; only within one script."""
     for rule, second in PAIR_RULES if page.is_script else ():
         match = rule.regex_pattern.search(page.text)
         if match is not None and second.search(page.text) is not None:
@@ -216,7 +217,7 @@ def _pairs(page: ScannedText) -> Iterator[ScanMatch]:
 
 
 def _blobs(page: ScannedText) -> Iterator[ScanMatch]:
-    """Encoded text is read too; one level deep."""
+    """Decode encoded text, one level deep."""
     for match in islice(BLOB.regex_pattern.finditer(page.text), _MAX_MATCHES):
         start, end = match.span()
         said = _decode(page.text[start : min(end, start + _MAX_DECODED)])
@@ -234,7 +235,7 @@ def _blobs(page: ScannedText) -> Iterator[ScanMatch]:
 
 
 def _decode(blob: bytes) -> str | None:
-    """`None`: it is no text."""
+    """`None` if it is not text."""
     blob = blob.replace(b"\n", b"")
     try:
         if _HEX.fullmatch(blob):
@@ -261,7 +262,7 @@ def _long_lines(page: ScannedText) -> Iterator[ScanMatch]:
 
 
 def _comments(page: ScannedText) -> Iterator[ScanMatch]:
-    """Those that read as if they were for the model; what rules find in them counts anyway."""
+    """The comments that seem to address the model; rules apply to all comments anyway."""
     spans = [
         match.span() for match in islice(COMMENT.regex_pattern.finditer(page.text), _MAX_MATCHES)
     ]

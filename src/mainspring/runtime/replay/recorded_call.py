@@ -1,4 +1,4 @@
-"""One tool call of a recorded session: what was asked for, and what became of it."""
+"""One tool call of a recorded session: its input and its outcomes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mainspring.harness.authorizer import Decision
 from mainspring.harness.crash_recovery import INTERRUPTED_TEXT
 
 CallEnding: TypeAlias = Literal["settled", "crashed", "interrupted"]
-"""What became of one attempt at a call."""
+"""The outcome of one attempt at a call."""
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
@@ -28,13 +28,14 @@ class RecordedCall:
     is_custom: bool
     decision: Decision | None = None
     ran_input: dict[str, object] | None = None
-    """What a gate has made of the input."""
+    """The input as changed by the authorizer."""
     forbidden: Decision | None = None
-    """What a rule said to it that was made while it waited for a person, who then approved it."""
+    """The decision of a rule that was added while the call waited for a person, who then approved
+    it."""
     voids: int = 0
-    """How often what it would do had changed when a person approved it."""
+    """How often its effect had changed when a person approved it."""
     loaded: tuple[facts.ToolsLoaded, ...] = ()
-    """What it gave the model besides its result."""
+    """What the model got besides the result."""
     call_endings: list[CallEnding] = field(default_factory=list[CallEnding])
     policy: InDoubtPolicy | None = None
     is_parallel: bool = False
@@ -59,13 +60,14 @@ class RecordedCall:
         return key_of(self.name, self.input)
 
     def is_like(self, name: str, given: Mapping[str, object]) -> bool:
-        """Whether this is what was asked for, or what a gate has made of it."""
+        """Whether this is the requested input, or the input as changed by the authorizer."""
         ran = self.input if self.ran_input is None else self.ran_input
         return key_of(name, given) in (self.key, key_of(self.name, ran))
 
     @property
     def is_refused(self) -> bool:
-        """Settled without having been judged or run: its input was wrong, or out of place."""
+        """Settled without being authorized or run: its input was wrong, or the call was out of
+        place."""
         is_untouched = self.decision is None and not self.call_endings and self.policy is None
         is_dropped = self.content is not None and plain_text(self.content) == INTERRUPTED_TEXT
         return is_untouched and self.content is not None and not is_dropped

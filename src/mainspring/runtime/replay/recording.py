@@ -1,4 +1,4 @@
-"""A session's log, read as a script: who said and decided what, and when. Plays nothing itself."""
+"""A session's log as a script: who said and decided what, and when. It plays nothing itself."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ _NON_MODEL_ERRORS = frozenset({SNAPSHOT_FAILED, LOOP_ERROR})
 
 
 class ReplayProgress(NamedTuple):
-    """How far a run has come, in what all runs of the same session share."""
+    """The progress of a run, in units that all runs of the same session share."""
 
     ended: int = 0
-    """Calls of a model."""
+    """Model calls."""
     settled: int = 0
-    """Calls of tools."""
+    """Tool calls."""
     idle: int = 0
     """Runs."""
 
@@ -57,32 +57,32 @@ class ReplayProgress(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalInput:
-    """What was put into the session from outside, and when."""
+    """An input from outside, and when it came."""
 
     payload: AnyPayload
     due: ReplayProgress
     stops: bool
-    """An interrupt that stopped a call under way: whoever plays that call sends it."""
+    """An interrupt that stopped a running call: the double of that call sends it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookContext:
-    """What a hook wanted the model to know, and when."""
+    """Context that a hook added for the model, and when."""
 
     payload: facts.ContextAdded
     due: ReplayProgress
     heard: int
-    """How many messages had come from the user."""
+    """The number of user messages so far."""
 
     @property
     def event(self) -> str:
-        """What the hook was told."""
+        """The event that the hook got."""
         return self.payload.source.removesuffix(" hook")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideCall:
-    """A call of the model beside the conversation."""
+    """A model call outside the conversation."""
 
     end: events.ModelRequestEnded | None
     summary: str | None
@@ -107,13 +107,13 @@ class Recording:
     messages: list[str] = field(default_factory=list[str])
     """Ids of the user's, in order."""
     withheld: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
-    """Ids of those that hooks kept from the model, and why."""
+    """The ids of messages that hooks withheld from the model, and why."""
     switches: dict[int, list[FailedOver]] = field(default_factory=dict[int, list[FailedOver]])
     """By the number of the call."""
     errors: dict[int, str] = field(default_factory=dict[int, str])
 
     def call_number(self, call_id: str) -> int | None:
-        """Which call it was, counted from 0."""
+        """The index of the call, from 0."""
         return self.places.get(call_id)
 
     def add(self, call: RecordedCall) -> None:
@@ -121,12 +121,12 @@ class Recording:
         self.calls.append(call)
 
     def specs(self) -> list[ToolSpec]:
-        """Definitions that the model had at any time; of each tool the last one."""
+        """All tool definitions that the model had at any time; the last one of each tool."""
         named = {spec.name: spec for shot in self.model_calls for spec in shot.request.tools}
         return list(named.values())
 
     def reply(self, model_call: ModelCall) -> Reply:
-        """What to say again; nothing, if there was no reply or it was thrown away."""
+        """The reply to repeat; nothing if there was none, or it was discarded."""
         if model_call.reply is not None:
             return model_call.reply
         end = model_call.end
@@ -141,7 +141,7 @@ class Recording:
 def read_recording(
     log: Sequence[Event], *, thread_id: str, model_calls: Sequence[ModelCall]
 ) -> Recording:
-    """Pure. Events of other threads are left out."""
+    """Pure. Events of other threads are ignored."""
     recording = Recording(model_calls)
     own = [event for event in log if event.thread_id == thread_id]
     progress = ReplayProgress()
@@ -235,7 +235,7 @@ def _read_step(
 ) -> None:
     match payload:
         case facts.ToolCallAuthorized(gate="person"):
-            pass  # follows from the answer, which is a cue
+            pass  # follows from the answer, which is an input itself
         case facts.ToolCallAuthorized(decision="ask", reason=reason) if (
             reason == APPROVAL_VOID_REASON
         ):
@@ -270,13 +270,13 @@ def _call(recording: Recording, call_id: str) -> RecordedCall | None:
 
 
 def _turns(log: Sequence[Event], at: int) -> int:
-    """How many calls of the model, beside none, were begun."""
+    """The number of model calls of the conversation that were started."""
     return sum(is_turn(event.payload) for event in log[:at])
 
 
 def is_turn(payload: AnyPayload) -> bool:
-    """Whether it begins a call of the model that can be made again: one that was imported cannot,
-    as nobody knows what it was given."""
+    """Whether it starts a model call that can be repeated. Imported calls cannot, since their
+    requests are unknown."""
     return (
         isinstance(payload, events.ModelRequestStarted)
         and payload.purpose is None
@@ -285,7 +285,7 @@ def is_turn(payload: AnyPayload) -> bool:
 
 
 def _stops(log: Sequence[Event], at: int) -> bool:
-    """Whether a call of the model or of a tool ended because of this interrupt."""
+    """Whether this interrupt ended a model call or a tool call."""
     for event in reversed(log[:at]):
         match event.payload:
             case events.ModelRequestEnded(stop_reason=reason, purpose=purpose):
@@ -314,7 +314,7 @@ def _fate(log: Sequence[Event], at: int, call_id: str) -> CallEnding:
 
 
 def _loaded(log: Sequence[Event], at: int) -> tuple[facts.ToolsLoaded, ...]:
-    """Written right before the result, with whatever else the call did."""
+    """Written just before the result, with all other facts of the call."""
     found: list[facts.ToolsLoaded] = []
     for event in reversed(log[:at]):
         if isinstance(event.payload, (*RESULT_EVENTS, facts.ToolCallStarted)):
@@ -325,7 +325,7 @@ def _loaded(log: Sequence[Event], at: int) -> tuple[facts.ToolsLoaded, ...]:
 
 
 def _is_parallel(log: Sequence[Event], at: int) -> bool:
-    """Whether its neighbour was started before either had ended."""
+    """Whether two neighbouring calls ran at the same time."""
     beside = [log[index].payload for index in (at - 1, at + 1) if 0 <= index < len(log)]
     return any(isinstance(payload, facts.ToolCallStarted) for payload in beside)
 

@@ -1,6 +1,4 @@
-"""The position of a run in a recording: what comes next, and where the run has left the
-recording.
-"""
+"""The position of a run in a recording: what comes next, and where the run has diverged."""
 
 from __future__ import annotations
 
@@ -34,15 +32,15 @@ _DIFF_LINES = 16
 
 
 class RecordedCrash(BaseException):
-    """Here the recorded process died: nothing that a tool could have raised."""
+    """The recorded process died here: not an error that a tool could raise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Divergence:
-    """Where a run left the recording, and how."""
+    """Where and how a run diverged from the recording."""
 
     call: int
-    """Of the model, counted from 1."""
+    """The model call, counted from 1."""
     what: str
     diff: tuple[str, ...] = ()
 
@@ -52,33 +50,33 @@ class Divergence:
 
 @dataclass(slots=True, kw_only=True)
 class ReplayCursor:
-    """The recording, and where in it the run is. Everything is counted from the run's own log."""
+    """The recording and the position in it, which is derived from the run's own log."""
 
     recording: Recording
     interrupt: Callable[[], Awaitable[object]]
-    """Sends an interrupt to the session that is played."""
+    """Interrupts the session that is replayed."""
     tells_status: bool
-    """The recorded words on the budget are given again; else the limits are the agent's own."""
+    """Whether recorded budget decisions are repeated; otherwise the agent's own limits apply."""
     replay_progress: ReplayProgress = field(default_factory=ReplayProgress)
     begun: int = 0
     sides: int = 0
     inputs_sent: int = 0
     is_beside: bool = False
-    """The call of the model under way is none of the conversation."""
+    """The running model call is outside the conversation."""
     calls: dict[str, int] = field(default_factory=dict[str, int])
-    """Ids of this run's calls, and which recorded one each is."""
+    """The ids of this run's calls, with the recorded call of each."""
     open: list[str] = field(default_factory=list[str])
-    """Ids of those that have no result yet."""
+    """The ids of calls without a result yet."""
     answers: dict[str, int] = field(default_factory=dict[str, int])
     """How often a person has answered each call."""
     added: int = 0
     prompts: int = 0
-    """Messages of the user's that hooks were told of."""
+    """The user messages that hooks have seen."""
     attempts: dict[str, int] = field(default_factory=dict[str, int])
     divergence: Divergence | None = None
 
     def restart(self, log: Iterable[Event]) -> None:
-        """As if all that happened so far were in this log only."""
+        """As if this log contained everything so far."""
         self.replay_progress, self.begun, self.sides, self.inputs_sent, self.added = (
             ReplayProgress(),
             0,
@@ -120,7 +118,7 @@ class ReplayCursor:
             self.answers[payload.tool_use_id] = self.answers.get(payload.tool_use_id, 0) + 1
 
     def due(self) -> list[KnownPayload]:
-        """What comes from outside now."""
+        """The inputs from outside that are due now."""
         cues = [
             cue
             for cue in self.recording.inputs
@@ -134,7 +132,8 @@ class ReplayCursor:
         return found
 
     def late(self) -> list[facts.ContextAdded]:
-        """What hooks added to what this run has behind it, so that none is told of it again."""
+        """The context that hooks added before the current position, so that it is not added
+        again."""
         found: list[facts.ContextAdded] = []
         for added in self.recording.hook_context[self.added :]:
             is_ahead = not self.replay_progress.has_reached(added.due) or (
@@ -151,7 +150,7 @@ class ReplayCursor:
         return hook_context.event == "PostCompact"
 
     def context(self, hook_event: HookEvent) -> tuple[str, ...]:
-        """What hooks wanted the model to know when they were told this."""
+        """The context that hooks added for this event."""
         found: list[str] = []
         for added in self.recording.hook_context[self.added :]:
             if (added.due, added.event) != (self.replay_progress, hook_event.event):
@@ -160,7 +159,7 @@ class ReplayCursor:
         return tuple(found)
 
     def prompt(self, hook_event: HookEvent) -> HookResult:
-        """What hooks said to the next of the user's messages."""
+        """The verdict of hooks on the next user message."""
         messages, withheld = self.recording.messages, self.recording.withheld
         event_id = messages[self.prompts] if self.prompts < len(messages) else None
         self.prompts += 1
@@ -179,10 +178,10 @@ class ReplayCursor:
         shots = self.recording.model_calls
         return shots[self.begun - 1] if 0 < self.begun <= len(shots) else None
 
-    def matching_call(self, name: str, given: Mapping[str, object]) -> RecordedCall | None:
-        """The first call under way that was recorded with this input."""
+    def matching_call(self, name: str, tool_input: Mapping[str, object]) -> RecordedCall | None:
+        """The first running call that was recorded with this input."""
         under_way = (self.recorded(call_id) for call_id in self.open)
-        return next((item for item in under_way if item and item.is_like(name, given)), None)
+        return next((item for item in under_way if item and item.is_like(name, tool_input)), None)
 
     def recorded(self, call_id: str | None) -> RecordedCall | None:
         at = self.calls.get(call_id or "")
@@ -211,7 +210,7 @@ class ReplayCursor:
         return what
 
     def _renamed(self, payload: object) -> object:
-        """Answers to calls are given to this run's calls."""
+        """Answers to calls go to this run's calls."""
         match payload:
             case (
                 events.UserToolConfirmation(tool_use_id=call_id)
