@@ -70,7 +70,7 @@ def test_every_key_that_occurs_in_the_wild_is_understood(scopes: Scopes):
         description="All of it",
         file=".mcp.json",
     )
-    assert "Two words (http): switched off" in str(found.findings[-1])
+    assert "Two words (http): disabled" in str(found.findings[-1])
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_local_beats_project_beats_user_and_the_whole_entry_wins(scopes: Scopes)
     }
     assert next(server for server in found.servers if server.name == "a").env == {}
     shadowed = [str(finding) for finding in found.findings if "taken instead" in finding.what]
-    assert ".mcp.json: MCP server a: that of ~/.claude.json (local) is taken instead" in shadowed
+    assert ".mcp.json: MCP server a: the one in ~/.claude.json (local) is used instead" in shadowed
 
 
 def test_each_server_is_said_to_be_described_and_not_connected(scopes: Scopes):

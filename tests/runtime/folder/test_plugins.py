@@ -254,7 +254,7 @@ def test_installed_plugins_are_seen_by_scopes_and_the_users_come_first(tmp_path:
         "acme.reports:archive",
     ]
     told = "\n".join(map(str, found.findings))
-    assert "deploy-tools is taken from ~/.mainspring/plugins/deploy-tools instead" in told
+    assert "deploy-tools in ~/.mainspring/plugins/deploy-tools is used instead" in told
     assert ".mainspring/plugins/linked: a link that leads out of the project" in told
 
 

@@ -147,29 +147,33 @@ def expand_server(
 def expand(text: str, values: Mapping[str, str]) -> tuple[str, list[str]]:
     """Replace every `${NAME}` and `${NAME:-default}` once; names without a value stay and are
     returned."""
-    left: list[str] = []
+    unresolved: list[str] = []
 
-    def value(found: re.Match[str]) -> str:
-        said = _VARIABLE.fullmatch(found[1])
-        known = None if said is None else values.get(said[1], said[2])
-        if known is None:
-            left.append(found[1])
-            return found[0]
-        return known
+    def value(match: re.Match[str]) -> str:
+        variable = _VARIABLE.fullmatch(match[1])
+        replacement = None if variable is None else values.get(variable[1], variable[2])
+        if replacement is None:
+            unresolved.append(match[1])
+            return match[0]
+        return replacement
 
-    return _PLACEHOLDER.sub(value, text), left
+    return _PLACEHOLDER.sub(value, text), unresolved
 
 
-def read_table(found: ServerTable, start: McpServer) -> tuple[list[McpServer], list[Finding]]:
+def read_table(
+    server_table: ServerTable, start: McpServer
+) -> tuple[list[McpServer], list[Finding]]:
     """The servers of a table: each is `start` plus its entry. Invalid ones are reported and
     skipped."""
-    entries = as_object(found.entries)
+    entries = as_object(server_table.entries)
     if entries is None:
-        return [], [found.file.finding("error", "servers must be an object", *found.keys)]
+        return [], [
+            server_table.file.finding("error", "servers must be an object", *server_table.keys)
+        ]
     servers: list[McpServer] = []
     findings: list[Finding] = []
     for name, entry in entries.items():
-        reader = _ServerEntry(found, name, findings)
+        reader = _ServerEntry(server_table, name, findings)
         server = reader.server(entry, start)
         if server is not None:
             servers.append(server)
@@ -180,15 +184,15 @@ def table_of(file: JsonFile) -> tuple[ServerTable, list[Finding]]:
     """The table of servers in a file: under `mcpServers` or, as in many plugins, at the top
     level."""
     if SERVERS in file.fields:
-        odd = [
+        findings = [
             file.finding("warning", f"{key} is unknown and has no effect", key)
             for key in file.fields
             if key not in _NON_SERVER_KEYS
         ]
-        return ServerTable(file, (SERVERS,), file.fields[SERVERS]), odd
+        return ServerTable(file, (SERVERS,), file.fields[SERVERS]), findings
     bare = {key: value for key, value in file.fields.items() if key not in _NON_SERVER_KEYS}
-    odd = [file.finding("note", f"there is no {SERVERS}: all of it is read as servers")]
-    return ServerTable(file, (), bare), odd if bare else []
+    findings = [file.finding("note", f"there is no {SERVERS}: every key is read as a server")]
+    return ServerTable(file, (), bare), findings if bare else []
 
 
 def _sources(scopes: Scopes) -> Iterator[tuple[Iterable[McpServer], Iterable[Finding]]]:
@@ -213,13 +217,13 @@ def _read_file(
     scopes: Scopes, file: Path, scope: ServerScope
 ) -> tuple[list[McpServer], list[Finding]]:
     within = scopes.folder if scope == "project" else None
-    found = read_object(file, scopes.display_path(file), within=within)
-    if not isinstance(found, JsonFile):
-        return [], [] if found is None else [found]
-    where, odd = table_of(found)
-    start = McpServer(name="", transport="stdio", scope=scope, file=found.shown)
-    servers, findings = read_table(where, start)
-    return servers, [*odd, *findings]
+    json_file = read_object(file, scopes.display_path(file), within=within)
+    if not isinstance(json_file, JsonFile):
+        return [], [] if json_file is None else [json_file]
+    server_table, table_findings = table_of(json_file)
+    start = McpServer(name="", transport="stdio", scope=scope, file=json_file.shown)
+    servers, findings = read_table(server_table, start)
+    return servers, [*table_findings, *findings]
 
 
 def _claude_file(scopes: Scopes) -> JsonFile | Finding | None:
@@ -244,7 +248,7 @@ def _of_claude(
 
 @dataclass(frozen=True, slots=True)
 class _ServerEntry:
-    found: ServerTable
+    table: ServerTable
     name: str
     findings: list[Finding]
 
@@ -259,22 +263,22 @@ class _ServerEntry:
         if not isinstance(fields.get(needed), str) or not fields[needed]:
             return self.warn("error", f"a server by {transport} needs a {needed}")
         name = self.name if start.plugin is None else f"{start.plugin}:{self.name}"
-        said = dict(self.fields(fields))
+        values = dict(self.fields(fields))
         extra = {key: value for key, value in fields.items() if key not in _KNOWN}
         for key in extra:
             self.warn("warning", f"{key} is unknown and has no effect", key)
         return msgspec.structs.replace(
-            start, name=name, transport=transport, extra=extra, **_normalized_fields(said)
+            start, name=name, transport=transport, extra=extra, **_normalized_fields(values)
         )
 
     def transport(self, fields: JsonObject) -> Transport | None:
-        given = fields.get("type")
-        if given is None:
+        name = fields.get("type")
+        if name is None:
             return "http" if "url" in fields and "command" not in fields else "stdio"
-        known = _TRANSPORTS.get(given) if isinstance(given, str) else None
-        if known is None:
+        transport = _TRANSPORTS.get(name) if isinstance(name, str) else None
+        if transport is None:
             self.warn("error", f"type must be one of {', '.join(get_args(Transport))}", "type")
-        return known
+        return transport
 
     def fields(self, fields: JsonObject) -> Iterator[tuple[str, object]]:
         for key, value in fields.items():
@@ -283,12 +287,12 @@ class _ServerEntry:
             try:
                 yield key, _READERS[key](value)
             except JsonValueError as error:
-                self.warn("warning", f"{key} {error}, and is left out", key)
+                self.warn("warning", f"{key} {error}: it is ignored", key)
 
     def warn(self, level: Literal["error", "warning"], what: str, *keys: str) -> None:
-        path = (*self.found.keys, self.name, *keys)
+        path = (*self.table.keys, self.name, *keys)
         self.findings.append(
-            self.found.file.finding(level, f"MCP server {self.name}: {what}", *path)
+            self.table.file.finding(level, f"MCP server {self.name}: {what}", *path)
         )
 
 
@@ -318,34 +322,34 @@ _READERS: dict[str, ValueReader] = {
 _KNOWN = {"type", *_READERS}
 
 
-def _normalized_fields(said: dict[str, object]) -> dict[str, object]:
+def _normalized_fields(values: dict[str, object]) -> dict[str, object]:
     """The fields under our names. If two keys mean the same, the plainer one counts."""
     names = {
         "headersHelper": "headers_helper",
         "disabledTools": "disabled_tools",
         "alwaysLoad": "always_load",
     }
-    enabled, disabled = said.pop("enabled", True), said.pop("disabled", False)
-    timeout, timeout_ms = said.pop("timeout", None), said.pop("timeout_ms", None)
+    enabled, disabled = values.pop("enabled", True), values.pop("disabled", False)
+    timeout, timeout_ms = values.pop("timeout", None), values.pop("timeout_ms", None)
     return {
-        **{names.get(key, key): value for key, value in said.items()},
+        **{names.get(key, key): value for key, value in values.items()},
         "is_enabled": enabled and not disabled,
         "timeout_ms": timeout_ms or timeout,
     }
 
 
 def _replace_placeholders(server: McpServer, replace: Callable[[str], str]) -> McpServer:
-    done = msgspec.structs.replace(
+    replaced = msgspec.structs.replace(
         server,
         args=tuple(replace(arg) for arg in server.args),
         env={name: replace(value) for name, value in server.env.items()},
         cwd=None if server.cwd is None else replace(server.cwd),
     )
     if server.is_portable:
-        return done
+        return replaced
     helper = server.headers_helper
     return msgspec.structs.replace(
-        done,
+        replaced,
         command=replace(server.command),
         url=replace(server.url),
         headers={name: replace(value) for name, value in server.headers.items()},
@@ -354,22 +358,22 @@ def _replace_placeholders(server: McpServer, replace: Callable[[str], str]) -> M
 
 
 def _unresolved_finding(server: McpServer, name: str) -> Finding:
-    said = _VARIABLE.fullmatch(name)
-    why = "is not set" if said else "is nothing that can be replaced here"
+    variable = _VARIABLE.fullmatch(name)
+    why = "is not set" if variable else "cannot be replaced here"
     return Finding(
         level="warning",
         file=server.file,
-        what=f"MCP server {server.name}: ${{{name}}} {why}, and stays as it is",
-        fix=f"set {said[1]}, or write ${{{said[1]}:-...}}" if said else None,
+        what=f"MCP server {server.name}: ${{{name}}} {why} and is left unchanged",
+        fix=f"set {variable[1]}, or write ${{{variable[1]}:-...}}" if variable else None,
     )
 
 
 def _shadowed_finding(server: McpServer, *, by: McpServer) -> Finding:
-    what = f"MCP server {server.name}: that of {by.file} ({by.scope}) is taken instead"
+    what = f"MCP server {server.name}: the one in {by.file} ({by.scope}) is used instead"
     return Finding(level="note", file=server.file, what=what)
 
 
 def _description_finding(server: McpServer) -> Finding:
-    state = "described, not connected in this version" if server.is_enabled else "switched off"
+    state = "described, not connected in this version" if server.is_enabled else "disabled"
     what = f"MCP server {server.name} ({server.transport}): {state}"
     return Finding(level="note", file=server.file, what=what)

@@ -95,7 +95,7 @@ def installed_plugins(
                 continue
             findings += plugin.findings
             if plugin.name in by_name:
-                what = f"{plugin.name} is taken from {by_name[plugin.name].shown} instead"
+                what = f"{plugin.name} in {by_name[plugin.name].shown} is used instead"
                 findings.append(Finding(level="note", file=plugin.shown, what=what))
             else:
                 by_name[plugin.name] = plugin

@@ -122,8 +122,8 @@ class FolderReport:
     @property
     def problems(self) -> list[Finding]:
         """Errors first, then warnings; notes are not problems."""
-        every = [finding for part in self.parts for finding in part.findings]
-        return [*_with_level(every, "error"), *_with_level(every, "warning")]
+        findings = [finding for part in self.parts for finding in part.findings]
+        return [*_with_level(findings, "error"), *_with_level(findings, "warning")]
 
     @property
     def errors(self) -> int:
@@ -139,27 +139,27 @@ PLANNED = "schedule and outcome"
 
 def check_folder(
     folder: Path,
-    found: AgentFolder,
+    loaded: AgentFolder,
     *,
     plugins: InstalledPlugins,
     servers: McpServers,
     is_pinned: IsPinned,
 ) -> list[PartReport]:
     """All parts except permissions and hooks."""
-    skills = [skill for skill in found.agent.skills if skill.kind == "skill"]
-    commands = [skill for skill in found.agent.skills if skill.kind == "command"]
-    of_commands = [item for item in found.findings_by_source["skills"] if "commands/" in item.file]
-    of_skills = [item for item in found.findings_by_source["skills"] if item not in of_commands]
+    skills = [skill for skill in loaded.agent.skills if skill.kind == "skill"]
+    commands = [skill for skill in loaded.agent.skills if skill.kind == "command"]
+    of_commands = [item for item in loaded.findings_by_source["skills"] if "commands/" in item.file]
+    of_skills = [item for item in loaded.findings_by_source["skills"] if item not in of_commands]
     return [
-        _manifest(folder, found),
-        _instructions(found),
+        _manifest(folder, loaded),
+        _instructions(loaded),
         _skills("skills", skills, of_skills),
         _skills("commands", commands, of_commands),
-        _subagents(found, plugins),
+        _subagents(loaded, plugins),
         _styles(folder),
         _servers(servers),
-        _plugins(plugins, found.agent, is_pinned),
-        _service_only(found.agent_manifest),
+        _plugins(plugins, loaded.agent, is_pinned),
+        _service_only(loaded.agent_manifest),
         _marketplace(folder, skills),
         PartReport(name="other files", ignored=tuple(_unread_files(folder))),
     ]
@@ -169,59 +169,62 @@ def _with_level(findings: Iterable[Finding], level: str) -> list[Finding]:
     return [finding for finding in findings if finding.level == level]
 
 
-def _manifest(folder: Path, found: AgentFolder) -> PartReport:
-    agent, said = found.agent, found.agent_manifest
-    honoured: list[str] = []
+def _manifest(folder: Path, loaded: AgentFolder) -> PartReport:
+    agent, settings = loaded.agent, loaded.agent_manifest
+    supported: list[str] = []
     if (folder / manifest.FILE).is_file():
-        model = said.model or "whichever there is"
-        tools = "all" if "*" in said.tools else ", ".join(said.tools) or "none"
-        honoured = [f"name {agent.name}", f"model {model}", f"tools {tools}"]
-        honoured += [f"{len(said.rules)} rules that always hold"] if said.rules else []
-        honoured += ["it only coordinates others"] if said.is_coordinator else []
+        model = settings.model or "whichever there is"
+        tools = "all" if "*" in settings.tools else ", ".join(settings.tools) or "none"
+        supported = [f"name {agent.name}", f"model {model}", f"tools {tools}"]
+        supported += [f"{len(settings.rules)} rules that always apply"] if settings.rules else []
+        supported += ["it only coordinates subagents"] if settings.is_coordinator else []
     return PartReport(
-        name="agent", supported=tuple(honoured), findings=found.findings_by_source["manifest"]
+        name="agent", supported=tuple(supported), findings=loaded.findings_by_source["manifest"]
     )
 
 
-def _instructions(found: AgentFolder) -> PartReport:
-    told = found.instructions.instructions
-    sections = [f"{section.source} ({section.scope})" for section in told.sections]
-    rules = [f"{item.source}: for {', '.join(item.globs)}" for item in told.scoped]
+def _instructions(loaded: AgentFolder) -> PartReport:
+    instructions = loaded.instructions.instructions
+    sections = [f"{section.source} ({section.scope})" for section in instructions.sections]
+    rules = [f"{item.source}: for {', '.join(item.globs)}" for item in instructions.scoped]
     return PartReport(
         name="instructions",
         supported=(*dict.fromkeys((*sections, *rules)),),
-        findings=(*found.findings_by_source["instructions"], *check_instructions(told.sections)),
+        findings=(
+            *loaded.findings_by_source["instructions"],
+            *check_instructions(instructions.sections),
+        ),
     )
 
 
 def _skills(name: str, skills: Iterable[Skill], findings: Iterable[Finding]) -> PartReport:
-    known = list(skills)
+    items = list(skills)
     return PartReport(
         name=name,
-        supported=tuple(_label(item.name, item.description) for item in known),
-        ignored=tuple(ignored for item in known for ignored in _untrusted_fields(item)),
+        supported=tuple(_label(item.name, item.description) for item in items),
+        ignored=tuple(ignored for item in items for ignored in _untrusted_fields(item)),
         findings=tuple(findings),
     )
 
 
 def _untrusted_fields(skill: Skill) -> Iterator[IgnoredItem]:
     powers = {"allowed-tools": skill.allowed_tools, "hooks": skill.hooks}
-    for name, said in powers.items():
-        if said and not skill.is_trusted:
+    for name, value in powers.items():
+        if value and not skill.is_trusted:
             yield IgnoredItem(f"{skill.name}: {name}", _UNTRUSTED.format(skill.name))
 
 
-def _subagents(found: AgentFolder, plugins: InstalledPlugins) -> PartReport:
-    callable_ = [subagent for subagent in found.agent.subagents if subagent.file]
-    built_in = [subagent.name for subagent in found.agent.subagents if not subagent.file]
-    own = (f"built in: {', '.join(built_in)}",) if built_in else ()
+def _subagents(loaded: AgentFolder, plugins: InstalledPlugins) -> PartReport:
+    callable_ = [subagent for subagent in loaded.agent.subagents if subagent.file]
+    built_in = [subagent.name for subagent in loaded.agent.subagents if not subagent.file]
+    built_in_line = (f"built in: {', '.join(built_in)}",) if built_in else ()
     return PartReport(
         name="subagents",
-        supported=(*(_label(item.name, item.description) for item in callable_), *own),
+        supported=(*(_label(item.name, item.description) for item in callable_), *built_in_line),
         ignored=tuple(
             ignored for item in callable_ for ignored in _unsupported_fields(item, plugins)
         ),
-        findings=found.findings_by_source["subagents"],
+        findings=loaded.findings_by_source["subagents"],
     )
 
 
@@ -233,7 +236,7 @@ def _unsupported_fields(subagent: Subagent, plugins: InstalledPlugins) -> Iterat
         yield IgnoredItem(f"{subagent.name}: mcpServers", "MCP servers are not connected yet")
     if subagent.hooks and is_plugins:
         yield IgnoredItem(
-            f"{subagent.name}: hooks", "hooks of a plugin stand in its hooks/hooks.json"
+            f"{subagent.name}: hooks", "hooks of a plugin belong in its hooks/hooks.json"
         )
 
 
@@ -245,12 +248,12 @@ def _styles(folder: Path) -> PartReport:
     return PartReport(name="output styles", supported=names)
 
 
-def _servers(found: McpServers) -> PartReport:
+def _servers(servers: McpServers) -> PartReport:
     why = "it is read; MCP servers are not connected yet"
     return PartReport(
         name="MCP servers",
-        ignored=tuple(IgnoredItem(_server(server), why) for server in found.servers),
-        findings=tuple(finding for finding in found.findings if finding.level != "note"),
+        ignored=tuple(IgnoredItem(_server(server), why) for server in servers.servers),
+        findings=tuple(finding for finding in servers.findings if finding.level != "note"),
     )
 
 
@@ -259,8 +262,8 @@ def _server(server: McpServer) -> str:
     return f"{server.name} ({server.transport}, {server.file})"
 
 
-def _plugins(found: InstalledPlugins, agent: Agent, is_pinned: IsPinned) -> PartReport:
-    used = [plugin for plugin in found.plugins if not plugin.is_rejected]
+def _plugins(installed: InstalledPlugins, agent: Agent, is_pinned: IsPinned) -> PartReport:
+    used = [plugin for plugin in installed.plugins if not plugin.is_rejected]
     idle = [item for item in used if item.hooks and not is_pinned(item.root)]
     return PartReport(
         name="plugins",
@@ -268,7 +271,7 @@ def _plugins(found: InstalledPlugins, agent: Agent, is_pinned: IsPinned) -> Part
         ignored=tuple(
             IgnoredItem(f"{item.name}: hooks", _UNTRUSTED.format(item.root)) for item in idle
         ),
-        findings=found.findings,
+        findings=installed.findings,
     )
 
 
@@ -289,16 +292,20 @@ def _plugin(plugin: Plugin, agent: Agent) -> str:
     return f"{plugin.name} {plugin.version or ''}".strip() + f": {brings or 'nothing'}"
 
 
-def _service_only(said: manifest.AgentManifest) -> PartReport:
+def _service_only(agent_manifest: manifest.AgentManifest) -> PartReport:
     """Keys that only the service uses, and keys that are not supported yet."""
-    honoured: tuple[str, ...] = ()
-    waiting: tuple[IgnoredItem, ...] = ()
-    if said.schedule is not None:
+    supported: tuple[str, ...] = ()
+    ignored: tuple[IgnoredItem, ...] = ()
+    if agent_manifest.schedule is not None:
         where = "runs in `mainspring serve` from here, once this folder is trusted"
-        honoured = (f"schedule {said.schedule.cron} {said.schedule.timezone}: {where}",)
-    if said.outcome is not None:
-        waiting = (IgnoredItem(f"outcome {_cut(said.outcome.description)}", _NOT_YET_SUPPORTED),)
-    return PartReport(name=PLANNED, supported=honoured, ignored=waiting)
+        supported = (
+            f"schedule {agent_manifest.schedule.cron} {agent_manifest.schedule.timezone}: {where}",
+        )
+    if agent_manifest.outcome is not None:
+        ignored = (
+            IgnoredItem(f"outcome {_cut(agent_manifest.outcome.description)}", _NOT_YET_SUPPORTED),
+        )
+    return PartReport(name=PLANNED, supported=supported, ignored=ignored)
 
 
 def _marketplace(folder: Path, skills: Iterable[Skill]) -> PartReport:
@@ -313,11 +320,11 @@ def _marketplace(folder: Path, skills: Iterable[Skill]) -> PartReport:
             offers.append(f"a marketplace of {number} ({names}): {how}")
     except InvalidInput as error:
         findings.append(Finding(level="error", file=marketplace.FILE, what=str(error)))
-    own = {os.path.realpath(skill.file) for skill in skills}
+    own_files = {os.path.realpath(skill.file) for skill in skills}
     walk = PartWalk(Scopes(folder=folder))
     files = walk.files(PartLocation(folder, "project"), select_manifests)
-    # A skill may be linked into several folders: it is one all the same.
-    if unused := {os.path.realpath(file) for file in files} - own:
+    # A skill that is linked into several folders counts once.
+    if unused := {os.path.realpath(file) for file in files} - own_files:
         how = "`mainspring skill install . --all` installs them, `skill check` looks at them"
         verb = "is" if len(unused) == 1 else "are"
         offers.append(f"{len(unused)} SKILL.md that {verb} not part of this agent: {how}")
