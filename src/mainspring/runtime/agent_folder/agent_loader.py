@@ -72,8 +72,8 @@ class AgentFolder:
         return (*(str(item) for item in warnings), *(summary if count else ()))
 
     def _skill_warnings(self, *sources: FindingSource) -> list[Finding]:
-        every = (finding for source in sources for finding in self.findings_by_source[source])
-        return [finding for finding in every if finding.level != "note"]
+        findings = (finding for source in sources for finding in self.findings_by_source[source])
+        return [finding for finding in findings if finding.level != "note"]
 
 
 def read_agent(

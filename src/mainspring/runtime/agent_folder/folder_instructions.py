@@ -127,14 +127,14 @@ class PathInstructions:
     async def for_path(self, path: str, *, thread_id: str = "") -> list[Section]:
         """The sections for a file that a thread has not seen yet, the most general first."""
         sections = await to_thread.run_sync(self._sections, path)
-        shown = self._shown.setdefault(thread_id, set())
+        seen = self._shown.setdefault(thread_id, set())
         new: list[Section] = []
         room = MAX_PATH_INSTRUCTION_CHARS
         for section in sections:
-            if section.source in shown or (new and len(section.text) > room):
+            if section.source in seen or (new and len(section.text) > room):
                 continue
             room -= len(section.text)
-            shown.add(section.source)
+            seen.add(section.source)
             new.append(section)
         return new
 
@@ -169,16 +169,16 @@ def with_path_instructions(tool: AnyTool, path_instructions: PathInstructions) -
     """Wrap a tool with the input `file_path`: its results carry the instructions for that file."""
 
     async def run(call: Call) -> ToolResult:
-        outcome = await tool.run(call)
+        result = await tool.run(call)
         path = call.input.get("file_path")
-        if not outcome.ok or not isinstance(path, str):
-            return outcome
+        if not result.ok or not isinstance(path, str):
+            return result
         sections = await path_instructions.for_path(path, thread_id=call.thread_id)
         blocks = tuple(TextBlock(render_section(section)) for section in sections)
-        return replace(outcome, content=(*outcome.content, *blocks)) if blocks else outcome
+        return replace(result, content=(*result.content, *blocks)) if blocks else result
 
     def traits(tool_input: Mapping[str, object]) -> Traits:
-        own = tool.traits(tool_input)
-        return replace(own, max_chars=own.max_chars + _RESULT_MAX_CHARS)
+        tool_traits = tool.traits(tool_input)
+        return replace(tool_traits, max_chars=tool_traits.max_chars + _RESULT_MAX_CHARS)
 
     return replace(tool, run=run, traits=traits)

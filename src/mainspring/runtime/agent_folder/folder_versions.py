@@ -115,17 +115,17 @@ def record_version(folder: Path, clock: Clock) -> Version:
         return Version(number=0, hash=content_hash(folder), time=now)
     with open_folder(folder) as root:
         listing = _current_listing(root, folder, now)
-        unkept = Version(number=0, hash=listing_hash(listing), time=now)
+        unrecorded = Version(number=0, hash=listing_hash(listing), time=now)
         if not listing:
-            return unkept
-        known = _versions(root)
-        if known and known[-1].hash == unkept.hash:
-            return known[-1]
+            return unrecorded
+        versions = _versions(root)
+        if versions and versions[-1].hash == unrecorded.hash:
+            return versions[-1]
         try:
             with _locked(root):
                 return _record(root, folder, now)
         except OSError:  # the folder of an agent may be read-only
-            return unkept
+            return unrecorded
 
 
 def diff_versions(folder: Path, before: int | None, after: int | None = None) -> list[FileDiff]:
@@ -153,16 +153,16 @@ def rollback(folder: Path, number: int, clock: Clock) -> Version:
     """
     try:
         with open_folder(folder) as root:
-            wanted = _DiffSide.of(root, folder, number)
-            wanted.check(folder)
+            target = _DiffSide.of(root, folder, number)
+            target.check(folder)
             with _locked(root):
                 _record(root, folder, clock())
-                now = _current_listing(root, folder, clock())
-                for path in now.keys() - wanted.listing.keys():
+                current = _current_listing(root, folder, clock())
+                for path in current.keys() - target.listing.keys():
                     remove_file(root, path)
-                for path, name in wanted.listing.items():
-                    if now.get(path) != name:
-                        write_file(root, path, wanted.content(path))
+                for path, name in target.listing.items():
+                    if current.get(path) != name:
+                        write_file(root, path, target.content(path))
                 return _record(root, folder, clock())
     except OSError as error:
         raise InvalidInput(f"{error.filename or folder}: {error.strerror or error}") from error
@@ -172,35 +172,37 @@ def _record(root: int, folder: Path, now: datetime) -> Version:
     """Call it with the lock held: contents first, then the listing, the index last."""
     listing: Listing = {}
     for path, name in _current_listing(root, folder, now).items():
-        is_kept = read_file(root, _object_path(name)) is not None
-        listing[path] = name if is_kept else _store_content(root, read_file(root, path) or b"")
-    known = _versions(root)
-    if known and known[-1].hash == listing_hash(listing):
-        return known[-1]
-    number = known[-1].number + 1 if known else 1
+        is_stored = read_file(root, _object_path(name)) is not None
+        listing[path] = name if is_stored else _store_content(root, read_file(root, path) or b"")
+    versions = _versions(root)
+    if versions and versions[-1].hash == listing_hash(listing):
+        return versions[-1]
+    number = versions[-1].number + 1 if versions else 1
     version = Version(number=number, hash=_store_content(root, encode_listing(listing)), time=now)
-    write_file(root, _INDEX_FILE, msgspec.json.encode(_Index((*known, version)[-_MAX_VERSIONS:])))
+    write_file(
+        root, _INDEX_FILE, msgspec.json.encode(_Index((*versions, version)[-_MAX_VERSIONS:]))
+    )
     return version
 
 
 def _current_listing(root: int, folder: Path, now: datetime) -> Listing:
     """The current files. Files whose status is unchanged are not read again."""
-    seen = _read_stamps(root)
-    found: dict[str, _FileStamp] = {}
+    cached = _read_stamps(root)
+    stamps: dict[str, _FileStamp] = {}
     for path, state in files_of(folder).items():
-        known = seen.get(path)
-        stands = (state.st_mtime_ns, state.st_ctime_ns, state.st_size)
-        if known is not None and (known.modified, known.changed, known.size) == stands:
-            found[path] = known
+        stamp = cached.get(path)
+        status = (state.st_mtime_ns, state.st_ctime_ns, state.st_size)
+        if stamp is not None and (stamp.modified, stamp.changed, stamp.size) == status:
+            stamps[path] = stamp
         else:
-            found[path] = _FileStamp(*stands, _hash(read_file(root, path) or b""))
+            stamps[path] = _FileStamp(*status, _hash(read_file(root, path) or b""))
     # a file this new may still change without a new time
     oldest_fresh = to_micros(now) * 1000 - _FRESH_NANOSECONDS
-    lasting = {path: each for path, each in found.items() if each.changed < oldest_fresh}
-    if lasting != seen and (folder / FOLDER).is_dir():
+    lasting = {path: stamp for path, stamp in stamps.items() if stamp.changed < oldest_fresh}
+    if lasting != cached and (folder / FOLDER).is_dir():
         with suppress(InvalidInput, OSError):  # only a cache
             write_file(root, _STAMPS_FILE, msgspec.json.encode(lasting))
-    return {path: each.hash for path, each in found.items()}
+    return {path: stamp.hash for path, stamp in stamps.items()}
 
 
 def _read_stamps(root: int) -> dict[str, _FileStamp]:
@@ -224,11 +226,11 @@ class _DiffSide:
         if number is None:
             listing = {path: _hash(read_file(root, path) or b"") for path in files_of(folder)}
             return cls(name="now", root=root, listing=listing, is_kept=False)
-        known = {version.number: version for version in _versions(root)}
-        if number not in known:
-            have = f"{min(known)} to {max(known)}" if known else "none yet"
-            raise InvalidInput(f"there is no version {number}; there are {have}")
-        content = _content(root, known[number].hash)
+        versions = {version.number: version for version in _versions(root)}
+        if number not in versions:
+            available = f"{min(versions)} to {max(versions)}" if versions else "none yet"
+            raise InvalidInput(f"there is no version {number}; there are {available}")
+        content = _content(root, versions[number].hash)
         try:
             listing = msgspec.json.decode(content, type=Listing)
         except (msgspec.MsgspecError, UnicodeError) as error:
@@ -245,7 +247,7 @@ class _DiffSide:
         """Check before writing that all contents exist and no link is in the way."""
         for path, name in self.listing.items():
             if not is_part(path):
-                raise InvalidInput(f"{self.name} has {path}, which is no file of an agent")
+                raise InvalidInput(f"{self.name} has {path}, which is not a file of an agent")
             if passes_through_link(folder, path):
                 raise InvalidInput(f"{path}: a link is in the way")
             _content(self.root, name)
@@ -274,7 +276,7 @@ def _lines(before: list[str], after: list[str], names: tuple[str, str]) -> Itera
 def _object_path(name: str) -> str:
     """The file with the contents of this hash."""
     if len(name) != 64 or not _HEX.issuperset(name):
-        raise InvalidInput(f"{FOLDER} is damaged: {name!r} is no hash")
+        raise InvalidInput(f"{FOLDER} is damaged: {name!r} is not a hash")
     return f"{FOLDER}/objects/{name[:2]}/{name[2:]}"
 
 
@@ -283,7 +285,7 @@ def _content(root: int, name: str) -> bytes:
     if content is None:
         raise InvalidInput(f"{FOLDER} has lost {name}")
     if _hash(content) != name:
-        raise InvalidInput(f"{FOLDER} is damaged: {name} is not what it was")
+        raise InvalidInput(f"{FOLDER} is damaged: {name} has changed")
     return content
 
 

@@ -119,9 +119,9 @@ def read_manifest(file: Path, *, shown: str = FILE) -> AgentManifest:
             values = reader.fields(node, _readers(reader))
         except YamlValueError as error:
             reader.note("error", error.node, str(error), "write it as `name: value`")
-    named = {_FIELDS.get(key, key): value for key, value in values.items()}
+    fields = {_FIELDS.get(key, key): value for key, value in values.items()}
     lines = {} if node is None else reader.lines(node)
-    return AgentManifest(**named, findings=tuple(reader.findings), lines=lines)  # pyright: ignore[reportArgumentType] (each reader gives what its field holds)
+    return AgentManifest(**fields, findings=tuple(reader.findings), lines=lines)  # pyright: ignore[reportArgumentType] (each reader gives what its field holds)
 
 
 def settings_in(file: Path) -> dict[str, object]:

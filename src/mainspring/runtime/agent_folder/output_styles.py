@@ -54,9 +54,9 @@ def find_style(scopes: Scopes, name: str | None) -> OutputStyle | None:
     """The style with this name; `None` if there is none or it is the default. Blocks."""
     if name is None or name.lower() == "default":
         return None
-    wanted = name.lower()
+    key = name.lower()
     return next(
-        (style for style in output_styles(scopes) if style.name.lower() == wanted),
+        (style for style in output_styles(scopes) if style.name.lower() == key),
         None,
     )
 

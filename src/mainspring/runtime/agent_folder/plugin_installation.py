@@ -195,10 +195,12 @@ def trusted_parts(plugin: Plugin) -> Iterator[str]:
 def _scan(root: Path, parts: list[str]) -> ScanReport:
     """Skills and commands are scanned as such, and everything else as plain files."""
     whole = scan(root)
-    own = [part for part in parts if part != "."]
-    inside = tuple(f"{part}/" for part in own)
-    hits = [hit for hit in whole.hits if hit.file not in own and not hit.file.startswith(inside)]
-    for part in own:
+    inner_parts = [part for part in parts if part != "."]
+    inside = tuple(f"{part}/" for part in inner_parts)
+    hits = [
+        hit for hit in whole.hits if hit.file not in inner_parts and not hit.file.startswith(inside)
+    ]
+    for part in inner_parts:
         is_file = (root / part).is_file()
         for hit in scan(root / part).hits:
             file = part if is_file else posixpath.join(part, hit.file)

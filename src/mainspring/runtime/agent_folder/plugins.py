@@ -114,16 +114,16 @@ class _PluginReader:
     findings: list[Finding] = field(default_factory=list[Finding])
 
     def read(self) -> Plugin:
-        own = self.json(PORTABLE)
-        if isinstance(own, JsonFile) and agent_plugins_spec.is_portable(own):
-            return self.portable(own)
+        portable = self.json(PORTABLE)
+        if isinstance(portable, JsonFile) and agent_plugins_spec.is_portable(portable):
+            return self.portable(portable)
         manifests = {path: self.json(path) for path in VENDOR_MANIFESTS}
         path = next((path for path, file in manifests.items() if file is not None), PORTABLE)
-        if isinstance(own, Finding):
+        if isinstance(portable, Finding):
             if path == PORTABLE:
-                return self.rejected(own)
-            self.findings.append(own)
-        manifest = manifests.get(path, own)
+                return self.rejected(portable)
+            self.findings.append(portable)
+        manifest = manifests.get(path, portable)
         if isinstance(manifest, Finding):  # the parts can be found without it
             self.findings.append(manifest)
             manifest = None

@@ -149,11 +149,11 @@ def _description(fields: Fields) -> str:
 def _tools(fields: Fields) -> tuple[str, ...] | None:
     """Some files write `allowedTools`; `*` means all tools of the parent."""
     key = "allowedTools" if fields.value("tools") is None else "tools"
-    wanted = fields.words(key)
-    if wanted is None and fields.value(key) is not None:
+    names = fields.words(key)
+    if names is None and fields.value(key) is not None:
         fields.warn("it has no tools at all, as it was to have some only", key)
         return ()
-    return None if wanted is None or "*" in wanted else _renamed(wanted)
+    return None if names is None or "*" in names else _renamed(names)
 
 
 def _renamed(tools: Sequence[str]) -> tuple[str, ...]:

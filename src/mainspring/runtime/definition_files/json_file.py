@@ -32,10 +32,10 @@ class JsonFile:
     def _line(self, keys: tuple[str, ...]) -> int | None:
         at = 0
         for key in keys:
-            found = re.compile(rf'"{re.escape(key)}"\s*:').search(self.text, at)
-            if found is None:
+            match = re.compile(rf'"{re.escape(key)}"\s*:').search(self.text, at)
+            if match is None:
                 return None
-            at = found.start() if key == keys[-1] else found.end()
+            at = match.start() if key == keys[-1] else match.end()
         return self.text.count("\n", 0, at) + 1 if keys else None
 
 
@@ -119,7 +119,7 @@ def strings(value: object) -> tuple[str, ...]:
 
 
 def string_table(value: object) -> dict[str, str]:
-    return {key: scalar(each) for key, each in table(value).items()}
+    return {key: scalar(item) for key, item in table(value).items()}
 
 
 def table(value: object) -> JsonObject:

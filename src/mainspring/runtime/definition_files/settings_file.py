@@ -128,7 +128,7 @@ def merge_preferences(files: Iterable[tuple[Scope, SettingsFile]]) -> Preference
             output_style=settings.output_style or merged.output_style,
         )
     strict = managed.strict_plugin_only_customization
-    every: tuple[CustomizationKind, ...] = get_args(CustomizationKind)
+    kinds: tuple[CustomizationKind, ...] = get_args(CustomizationKind)
     return Preferences(
         env=env,
         own_env=own_env,
@@ -141,7 +141,7 @@ def merge_preferences(files: Iterable[tuple[Scope, SettingsFile]]) -> Preference
         ),
         is_without_hooks=is_without_hooks,
         managed_hooks_only=managed.allow_managed_hooks_only,
-        plugins_only=frozenset((every if strict else ()) if isinstance(strict, bool) else strict),
+        plugins_only=frozenset((kinds if strict else ()) if isinstance(strict, bool) else strict),
     )
 
 

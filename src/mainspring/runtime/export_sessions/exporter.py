@@ -62,8 +62,8 @@ async def _document(
             entries.append(entry)
             if form == "html":
                 media |= await media_of(log, getattr(entry, "content", ()))
-    about = await summarize_session(log, session)
-    title, facts = about.title or f"Session {session.id}", summary_facts(about)
+    summary = await summarize_session(log, session)
+    title, facts = summary.title or f"Session {session.id}", summary_facts(summary)
     if form == "html":
         page = HtmlPage(entries, conversation, media)
         pieces = page.write(title, facts, session.thread_id, version)

@@ -149,10 +149,10 @@ class HtmlPage:
         return _format_text(describe_block(block))
 
     def _image(self, block: Block) -> Markup | None:
-        found = image_of(block, self._media)
-        if found is None or found[0] not in _SHOWN_IMAGES or not _BASE64.fullmatch(found[1]):
+        media = image_of(block, self._media)
+        if media is None or media[0] not in _SHOWN_IMAGES or not _BASE64.fullmatch(media[1]):
             return None
-        return Markup(f'<p><img alt="image" src="data:{found[0]};base64,{found[1]}"></p>')
+        return Markup(f'<p><img alt="image" src="data:{media[0]};base64,{media[1]}"></p>')
 
 
 def _article(kind: str, name: str, exported_entry: ExportedEntry, body: Markup) -> Markup:
@@ -217,11 +217,11 @@ def _inline(line: str) -> Markup:
         return Markup(f"<b>{escape(heading[1])}</b>")
     parts: list[Markup] = []
     end = 0
-    for found in _CODE.finditer(line):
-        parts.append(escape(line[end : found.start()]))
-        tag, words = ("code", found[1]) if found[1] is not None else ("b", found[2])
+    for match in _CODE.finditer(line):
+        parts.append(escape(line[end : match.start()]))
+        tag, words = ("code", match[1]) if match[1] is not None else ("b", match[2])
         parts.append(Markup(f"<{tag}>{escape(words)}</{tag}>"))
-        end = found.end()
+        end = match.end()
     return join_markup([*parts, escape(line[end:])])
 
 

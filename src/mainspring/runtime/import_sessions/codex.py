@@ -236,11 +236,11 @@ class _CodexReader:
     def _roll_back(self, turns: int) -> None:
         """The user undid their last turns."""
         items = self.session.main.items
-        asked = [
+        prompts = [
             i for i, each in enumerate(items) if isinstance(each, SourcePrompt) and each.is_person
         ]
-        if turns and asked:
-            at = asked[-min(turns, len(asked))]
+        if turns and prompts:
+            at = prompts[-min(turns, len(prompts))]
             self.session.left_out["rolled back"] += len(items) - at
             del items[at:]
         self.source_reply = self.last = None

@@ -77,8 +77,8 @@ def storable_json(value: object, depth: int = 0) -> object:
         return "[nested too deeply]"
     if isinstance(value, dict):
         return {
-            key: storable_json(each, depth + 1)
-            for key, each in mapping(cast("object", value)).items()
+            key: storable_json(item, depth + 1)
+            for key, item in mapping(cast("object", value)).items()
         }
     if isinstance(value, list):
         return [storable_json(item, depth + 1) for item in sequence(cast("object", value))]

@@ -74,12 +74,12 @@ def find_candidates(path: Path, form: Format | None = None) -> Iterator[ImportCa
     if path.is_dir():
         yield from _candidates_in(path, form)
         return
-    found = _file_candidate(path, form)
-    if found is None:
+    candidate = _file_candidate(path, form)
+    if candidate is None:
         unknown = InvalidInput(f"{path} is not a session file of a tool that is known")
         unknown.add_note("--from claude-code|codex|pi|openhands reads it as one of these")
         raise unknown
-    yield found
+    yield candidate
 
 
 def _candidates_in(folder: Path, form: Format | None) -> Iterator[ImportCandidate]:

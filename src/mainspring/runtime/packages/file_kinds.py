@@ -82,8 +82,8 @@ def kind_of(path: str, content: bytes, *, is_executable: bool) -> FileKind:
 
 def language_of(path: str, content: bytes) -> str:
     """The language of a script; empty if it is not one."""
-    if found := _SHEBANG.match(content):
-        return found[1].decode()
+    if match := _SHEBANG.match(content):
+        return match[1].decode()
     name = PurePosixPath(path).name.lower()
     return _LANGUAGES.get(PurePosixPath(name).suffix) or _BY_NAME.get(name, "")
 

@@ -36,10 +36,10 @@ _MIXED_NAME = re.compile(
 def make_visible(text: str) -> str:
     """A short excerpt of foreign text on one line, safe to show."""
     flat = " ".join(text[: 4 * _MAX_EXCERPT].split(" ")).strip()
-    shown = "".join(
+    visible = "".join(
         item if item.isprintable() and not _UNSEEN.match(item) else _escaped(item) for item in flat
     )
-    return shown if len(shown) <= _MAX_EXCERPT else f"{shown[: _MAX_EXCERPT - 1]}…"
+    return visible if len(visible) <= _MAX_EXCERPT else f"{visible[: _MAX_EXCERPT - 1]}…"
 
 
 def _escaped(character: str) -> str:
@@ -68,14 +68,14 @@ def find_hidden_text(text: str, *, is_script: bool) -> Iterator[ScanMatch]:
         if line.isascii():
             continue
         for run in _UNSEEN.finditer(line):
-            found = (
+            matches = (
                 _tags(line, run)
                 or _selectors(run)
                 or _bidi(line, run, is_script=is_script)
                 or _zero_width(line, run)
             )
-            if found is not None:
-                rule, severity, excerpt = found
+            if matches is not None:
+                rule, severity, excerpt = matches
                 yield ScanMatch(rule, "hidden", severity, number, excerpt, _WHY[rule])
         if pair := _MIXED.search(line):
             excerpt = _around(line, pair)

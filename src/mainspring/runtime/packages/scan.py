@@ -182,8 +182,8 @@ def scan(place: Path) -> ScanReport:
         files.append(file)
         page = _scanned_text(item, file.kind)
         hosts.update(find_hosts(page) if page else ())
-        found = _file_matches(item, file, page, is_command=len(items) == 1)
-        hits.extend(_limit_hits(file.path, found))
+        matches = _file_matches(item, file, page, is_command=len(items) == 1)
+        hits.extend(_limit_hits(file.path, matches))
     hits.sort(key=lambda hit: (SEVERITIES.index(hit.severity), hit.file, hit.line or 0))
     return ScanReport(
         hash=contents_hash(items),

@@ -28,8 +28,8 @@ class SkillFacts:
 
 def substitute_arguments(body: str, arguments: str, skill: Skill, skill_facts: SkillFacts) -> str:
     """Arguments without a placeholder in the text are appended."""
-    filling = SkillSubstitution(arguments, skill, skill_facts)
-    return filling.fill(body) + filling.rest()
+    substitution = SkillSubstitution(arguments, skill, skill_facts)
+    return substitution.fill(body) + substitution.rest()
 
 
 def substitute_facts(text: str, skill: Skill, skill_facts: SkillFacts) -> str:
