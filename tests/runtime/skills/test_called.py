@@ -79,7 +79,7 @@ async def test_a_command_that_is_not_there_is_told_with_those_that_nearly_are(tm
     skills = found(tmp_path)
     with pytest.raises(InvalidInput, match=r"no command /deplyo; did you mean /deploy\?"):
         await expand_command("/deplyo staging", skills=skills, skill_facts=FACTS)
-    with pytest.raises(InvalidInput, match="for the agent to use by itself"):
+    with pytest.raises(InvalidInput, match="only the agent can use"):
         await expand_command("/legacy", skills=skills, skill_facts=FACTS)
 
 

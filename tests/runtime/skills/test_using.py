@@ -51,7 +51,7 @@ async def test_a_long_text_is_cut_and_says_where_the_rest_is(tmp_path: Path):
         session = await played.played(agent(found(tmp_path)), "go")
         [text] = results(await session.events())
     assert text.count("x") < MAX_CHARS + 100
-    assert f"the rest stands in {place / 'SKILL.md'}" in text
+    assert f"the rest is in {place / 'SKILL.md'}" in text
 
 
 async def test_a_skill_that_has_changed_is_not_used(tmp_path: Path):
