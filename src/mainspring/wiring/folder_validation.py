@@ -16,7 +16,7 @@ from mainspring.core.lazy_module import LazyModule
 from mainspring.harness.permissions.policy import parse_mode
 from mainspring.harness.permissions.rule import parse_rule
 from mainspring.runtime.agent_folder import manifest
-from mainspring.runtime.agent_folder.agent_loader import inspect_agent
+from mainspring.runtime.agent_folder.agent_loader import read_agent
 from mainspring.runtime.agent_folder.mcp_file import read_mcp
 from mainspring.runtime.agent_folder.plugins import installed_plugins
 from mainspring.runtime.agent_folder.validation import (
@@ -75,7 +75,7 @@ def validate(settings: Settings, folder: str | None = None) -> FolderReport:
     """
     scopes = scopes_of(settings, folder)
     is_pinned = pins_of(settings)
-    found = inspect_agent(scopes, is_pinned=is_pinned)
+    found = read_agent(scopes, is_pinned=is_pinned, allows_errors=True)
     disabled = disabled_plugins(scopes.folder, Path(settings.home))
     plugins = installed_plugins(scopes.folder, scopes.home, disabled=disabled)
     servers = read_mcp(scopes, settings.environment, plugins=plugins.servers)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mainspring.runtime.agent_folder.agent_loader import inspect_agent
+from mainspring.runtime.agent_folder.agent_loader import read_agent
 from mainspring.runtime.agent_folder.mcp_file import read_mcp
 from mainspring.runtime.agent_folder.plugins import installed_plugins
 from mainspring.runtime.agent_folder.validation import FolderReport, PartReport, check_folder
@@ -20,7 +20,7 @@ def parts(folder: Path) -> dict[str, PartReport]:
     plugins = installed_plugins(folder, None)
     scopes = Scopes(folder=folder, plugins=plugins.places)
     servers = read_mcp(scopes, {}, plugins=plugins.servers)
-    found = inspect_agent(scopes)
+    found = read_agent(scopes, allows_errors=True)
     checked = check_folder(
         folder, found, plugins=plugins, servers=servers, is_pinned=lambda _: None
     )

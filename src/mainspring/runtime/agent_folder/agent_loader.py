@@ -83,43 +83,22 @@ def read_agent(
     skill_file_cache: SkillFileCache | None = None,
     instruction_files: InstructionFiles | None = None,
     limits_for: LimitsFor = _default_limits,
+    allows_errors: bool = False,
 ) -> AgentFolder:
     """Read a folder and what wider scopes add to it. `instruction_files` are the files that
     instructions may be in and may import; by default all files on disk. `limits_for` gives the
-    length limits of instructions for the model in the manifest, which may be empty.
+    length limits of instructions for the model in the manifest, which may be empty. With
+    `allows_errors`, errors in the manifest are only reported: for display, not for running.
 
     Raises:
         InvalidInput: there is no such folder, or its `agent.yaml` is wrong; it says in which line.
-    """
-    loaded = inspect_agent(
-        scopes,
-        is_pinned=is_pinned,
-        skill_file_cache=skill_file_cache,
-        instruction_files=instruction_files,
-        limits_for=limits_for,
-    )
-    if (error := loaded.agent_manifest.error) is not None:
-        raise error_table.BAD_AGENT_FILE.error(InvalidInput, finding=error)
-    return loaded
-
-
-def inspect_agent(
-    scopes: Scopes,
-    *,
-    is_pinned: IsPinned = _never_pinned,
-    skill_file_cache: SkillFileCache | None = None,
-    instruction_files: InstructionFiles | None = None,
-    limits_for: LimitsFor = _default_limits,
-) -> AgentFolder:
-    """As `read_agent`, but errors are only reported: for display, not for running.
-
-    Raises:
-        InvalidInput: there is no such folder.
     """
     folder = scopes.folder
     if not folder.is_dir():
         raise error_table.NO_AGENT_FOLDER.error(InvalidInput, folder=folder)
     manifest = read_manifest(folder / FILE)
+    if manifest.error is not None and not allows_errors:
+        raise error_table.BAD_AGENT_FILE.error(InvalidInput, finding=manifest.error)
     instructions = read_instructions(
         scopes, instruction_files=instruction_files, instruction_limits=limits_for(manifest.model)
     )

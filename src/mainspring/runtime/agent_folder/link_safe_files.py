@@ -13,6 +13,7 @@ from pathlib import Path
 from mainspring.core.errors import InvalidInput
 from mainspring.core.openat import open_beneath
 from mainspring.runtime.agent_folder.definition_listing import MAX_BYTES, UNFINISHED
+from mainspring.runtime.definition_files.atomic_file import read_within, regular_file
 
 _LINKS = (errno.ELOOP, errno.ENOTDIR)
 """The errors of opening a link, or a file in place of a folder."""
@@ -35,13 +36,7 @@ def read_file(root: int, path: str) -> bytes | None:
         return None
     except OSError as error:
         raise blocked_path_error(path, error) from error
-    with os.fdopen(descriptor, "rb") as opened:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise InvalidInput(f"{path}: not a file")
-        content = opened.read(MAX_BYTES + 1)
-    if len(content) > MAX_BYTES:
-        raise InvalidInput(f"{path}: longer than {MAX_BYTES} bytes")
-    return content
+    return read_within(regular_file(descriptor, path), path, MAX_BYTES)
 
 
 def write_file(root: int, path: str, content: bytes) -> None:

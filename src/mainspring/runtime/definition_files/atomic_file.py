@@ -8,12 +8,17 @@ import stat
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 from mainspring.core.errors import InvalidInput
 
 MAX_BYTES = 1_000_000
-_OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
-"""Never blocks: a pipe may have replaced the file."""
+_OPEN = (
+    os.O_RDONLY
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_NOCTTY", 0)
+    | getattr(os, "O_BINARY", 0)
+)
 
 
 def read_bounded(file: Path, *, max_bytes: int = MAX_BYTES) -> bytes | None:
@@ -22,20 +27,38 @@ def read_bounded(file: Path, *, max_bytes: int = MAX_BYTES) -> bytes | None:
     Raises: InvalidInput: it cannot be read, is not a regular file, or is too long.
     """
     try:
-        descriptor = os.open(file, _OPEN)
-        try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise InvalidInput(f"{file}: not a file")
-            with open(descriptor, "rb", closefd=False) as opened:
-                content = opened.read(max_bytes + 1)
-        finally:
-            os.close(descriptor)
+        return read_within(open_regular(file), str(file), max_bytes)
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
             return None
         raise InvalidInput(f"{file}: {error.strerror or error}") from error
+
+
+def open_regular(file: Path, *, follows_links: bool = True) -> IO[bytes]:
+    """Open a file for reading. Never blocks: a pipe may have replaced it.
+
+    Raises:
+        InvalidInput: it is not a regular file.
+        OSError.
+    """
+    no_follow = 0 if follows_links else getattr(os, "O_NOFOLLOW", 0)
+    return regular_file(os.open(file, _OPEN | no_follow), str(file))
+
+
+def regular_file(descriptor: int, name: str) -> IO[bytes]:
+    """Raises: InvalidInput: it is not a regular file."""
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise InvalidInput(f"{name}: not a file")
+    return os.fdopen(descriptor, "rb")
+
+
+def read_within(file: IO[bytes], name: str, max_bytes: int) -> bytes:
+    """Read and close a file. Raises: InvalidInput: it is too long."""
+    with file:
+        content = file.read(max_bytes + 1)
     if len(content) > max_bytes:
-        raise InvalidInput(f"{file}: longer than {max_bytes} bytes")
+        raise InvalidInput(f"{name}: longer than {max_bytes} bytes")
     return content
 
 

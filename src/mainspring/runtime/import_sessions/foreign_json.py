@@ -6,7 +6,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,6 +16,7 @@ import msgspec
 
 from mainspring.core.content import Base64Source, Block, ImageBlock, TextBlock, UrlSource
 from mainspring.core.errors import InvalidInput
+from mainspring.runtime.definition_files.atomic_file import open_regular
 from mainspring.runtime.import_sessions.source_session import (
     ImportFinding,
     SourceCall,
@@ -141,22 +141,19 @@ class JsonLine:
     value: dict[str, object]
 
 
-def open_regular(path: Path) -> IO[bytes]:
+def _open(path: Path) -> IO[bytes]:
     """
     Raises:
-        InvalidInput: it is no ordinary file, or larger than `MAX_FILE_BYTES`.
-        OSError
+        InvalidInput: it is not a regular file, or larger than `MAX_FILE_BYTES`.
+        OSError.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    state = os.fstat(descriptor)
-    if not stat.S_ISREG(state.st_mode):
-        os.close(descriptor)
-        raise InvalidInput(f"{path} is not an ordinary file")
-    if state.st_size > MAX_FILE_BYTES:
-        os.close(descriptor)
+    file = open_regular(path)
+    size = os.fstat(file.fileno()).st_size
+    if size > MAX_FILE_BYTES:
+        file.close()
         limit = MAX_FILE_BYTES >> 20
-        raise InvalidInput(f"{path} has {state.st_size >> 20} MiB; at most {limit} MiB are read")
-    return os.fdopen(descriptor, "rb")
+        raise InvalidInput(f"{path} has {size >> 20} MiB; at most {limit} MiB are read")
+    return file
 
 
 class TreeEntry(Protocol):
@@ -179,7 +176,7 @@ class JsonLines:
 
     def __iter__(self) -> Iterator[JsonLine]:
         """Raises: InvalidInput, OSError."""
-        with open_regular(self.path) as file:
+        with _open(self.path) as file:
             number = 0
             while raw := file.readline(MAX_LINE_BYTES):
                 number += 1
@@ -246,14 +243,14 @@ def head_lines(path: Path, most: int = 20) -> list[dict[str, object]]:
 
     Raises: InvalidInput, OSError.
     """
-    with open_regular(path) as file:
+    with _open(path) as file:
         rows = file.read(HEAD_BYTES).split(b"\n")[:most]
     return [value for raw in rows if raw.strip() and (value := decode_object(raw)) is not None]
 
 
 def read_whole(path: Path) -> bytes:
     """Raises: InvalidInput, OSError."""
-    with open_regular(path) as file:
+    with _open(path) as file:
         content = file.read(MAX_FILE_BYTES + 1)
     if len(content) > MAX_FILE_BYTES:
         raise InvalidInput(f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB")

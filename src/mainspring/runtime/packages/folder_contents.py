@@ -12,16 +12,10 @@ from pathlib import Path
 import msgspec
 
 from mainspring.core.errors import InvalidInput, TooLarge
+from mainspring.runtime.definition_files.atomic_file import open_regular
 from mainspring.runtime.packages.upload import DISK_LIMITS, PackageLimits
 
 _MAX_DEPTH = 32
-# A link that replaced a file is not followed, and a pipe does not block.
-_OPEN_FLAGS = (
-    os.O_RDONLY
-    | getattr(os, "O_NOFOLLOW", 0)
-    | getattr(os, "O_NONBLOCK", 0)
-    | getattr(os, "O_BINARY", 0)
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,9 +88,7 @@ def _read(path: Path, name: str, max_bytes: int) -> ContentItem:
         return ContentItem(path=name, link=os.readlink(path))
     if not stat.S_ISREG(mode):
         return ContentItem(path=name, is_special=True)
-    with os.fdopen(os.open(path, _OPEN_FLAGS), "rb") as opened:
+    with open_regular(path, follows_links=False) as opened:
         mode = os.fstat(opened.fileno()).st_mode
-        if not stat.S_ISREG(mode):
-            raise InvalidInput(f"{path}: changed while it was read")
         content = opened.read(max_bytes + 1)
     return ContentItem(path=name, content=content, is_executable=bool(mode & 0o111))
