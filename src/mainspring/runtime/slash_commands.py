@@ -1,7 +1,8 @@
-"""Slash commands that mean the same to every client: their names, and what each reads or asks for.
+"""Slash commands that mean the same for every client: their names, and what each one reads or
+submits.
 
-A command is a function over a session's log; what comes of it is a value, and showing that is the
-client's. What only a client can do (leave, begin anew) is named here and done there.
+A command is a function over a session's log that returns a value, which the client displays.
+Commands that only a client can carry out (leave, start over) are listed here and implemented there.
 """
 
 from __future__ import annotations
@@ -157,7 +158,8 @@ async def run_command(
 ) -> SlashCommandResult | None:
     """Run a built-in command; `None` if there is none of that name, or if the client must run it.
 
-    Raises: InvalidInput: the arguments are not valid; nothing was done.
+    Raises:
+        InvalidInput: the arguments are not valid; nothing was done.
     """
     act = _HANDLERS.get(name)
     return None if act is None else await act(command_context, arguments.strip())

@@ -209,7 +209,7 @@ def test_local_beats_project_beats_user_and_the_whole_entry_wins(scopes: Scopes)
         "kit:a": "p",
     }
     assert next(server for server in found.servers if server.name == "a").env == {}
-    shadowed = [str(finding) for finding in found.findings if "taken instead" in finding.what]
+    shadowed = [str(finding) for finding in found.findings if "used instead" in finding.what]
     assert ".mcp.json: MCP server a: the one in ~/.claude.json (local) is used instead" in shadowed
 
 

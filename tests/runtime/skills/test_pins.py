@@ -129,5 +129,5 @@ def test_what_another_process_has_pinned_is_seen(pins: TrustPins, skill: Path, t
 def test_a_broken_file_is_told_and_nothing_is_trusted(pins: TrustPins, skill: Path, tmp_path: Path):
     trusted(pins, skill)
     (tmp_path / "home" / ".mainspring" / "skills.json").write_text('{"a": 1}')
-    with pytest.raises(InvalidInput, match=r"skills\.json: .*remove it to begin anew"):
+    with pytest.raises(InvalidInput, match=r"skills\.json: .*remove it to start over"):
         pins.is_pinned(skill)

@@ -27,7 +27,7 @@ from mainspring.runtime.subagent import BUILT_IN_SUBAGENTS, Subagent
 
 MAX_SUBAGENT_DEPTH = 5
 MAX_PARALLEL_SUBAGENTS = 100
-"""These limits hold whatever a folder says."""
+"""Upper bounds, whatever a folder says."""
 
 LimitsFor: TypeAlias = Callable[[str], InstructionLimits]
 FindingSource: TypeAlias = Literal["manifest", "instructions", "skills", "subagents"]

@@ -1,7 +1,8 @@
-"""Versions of an agent's folder: what it was whenever a session began, to compare and go back to.
+"""Versions of an agent's folder, one for each state in which a session began: to compare and to
+restore.
 
-They are kept in the folder itself: contents and listings of them by their hash, and an index that
-is written last. Whoever is killed meanwhile leaves the versions as they were.
+They are stored in the folder itself: contents and listings under their hashes, and an index that is
+written last. A process that is killed meanwhile leaves the existing versions intact.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def _versions(root: int) -> tuple[Version, ...]:
     try:
         return () if content is None else msgspec.json.decode(content, type=_Index).versions
     except msgspec.MsgspecError as error:
-        raise InvalidInput(f"{_INDEX_FILE}: {error}; remove {FOLDER} to begin anew") from error
+        raise InvalidInput(f"{_INDEX_FILE}: {error}; remove {FOLDER} to start over") from error
 
 
 def record_version(folder: Path, clock: Clock) -> Version:

@@ -128,7 +128,8 @@ def settings_in(file: Path) -> dict[str, object]:
     """The keys of a manifest that correspond to a settings file, in the shape of one; empty if
     there are none.
 
-    Raises: InvalidInput: one of them is wrong. Ignoring it would permit what it forbids.
+    Raises:
+        InvalidInput: one of them is wrong. Ignoring it would permit what it forbids.
     """
     reader = YamlReader(str(file))
     node = _own_root(reader, _text(file))

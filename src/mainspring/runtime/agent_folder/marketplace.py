@@ -83,7 +83,7 @@ def offer_folder(root: Path, offer: PluginOffer) -> Path:
     """
     path = root / offer.path
     if not is_inside(path, root) or not path.is_dir():
-        raise InvalidInput(f"{offer.name}: {offer.path} is no folder of what was fetched")
+        raise InvalidInput(f"{offer.name}: {offer.path} is not a folder in what was fetched")
     return path
 
 

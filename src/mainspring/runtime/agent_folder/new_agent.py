@@ -41,7 +41,8 @@ class NewAgent:
 def write_agent(folder: Path, new_agent: NewAgent) -> list[Path]:
     """Write the missing files and return them. Existing files are not changed.
 
-    Raises: InvalidInput: there is an agent already, or the folder is not writable.
+    Raises:
+        InvalidInput: there is an agent already, or the folder is not writable.
     """
     check_no_agent(folder)
     texts = {manifest.FILE: manifest_text(new_agent)}

@@ -24,7 +24,8 @@ _OPEN = (
 def read_bounded(file: Path, *, max_bytes: int = MAX_BYTES) -> bytes | None:
     """The content of a small file; `None` if it does not exist.
 
-    Raises: InvalidInput: it cannot be read, is not a regular file, or is too long.
+    Raises:
+        InvalidInput: it cannot be read, is not a regular file, or is too long.
     """
     try:
         return read_within(open_regular(file), str(file), max_bytes)

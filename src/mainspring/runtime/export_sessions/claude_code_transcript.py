@@ -1,8 +1,8 @@
-"""Entries as lines of a Claude Code transcript (`~/.claude/projects/*/*.jsonl`).
+"""Writes entries as lines of a Claude Code transcript (`~/.claude/projects/*/*.jsonl`).
 
-The lines of one file form a chain by `uuid` and `parentUuid`. A subagent's lines are a chain of
-their own with `isSidechain` and `agentId`. All ids are derived from the log's, so the same log
-always gives the same bytes.
+The lines of one file form a chain by `uuid` and `parentUuid`. A subagent's lines form a chain of
+their own with `isSidechain` and `agentId`. All ids are derived from the log, so the same log always
+gives the same bytes.
 """
 
 from __future__ import annotations

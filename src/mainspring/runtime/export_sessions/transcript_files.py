@@ -1,9 +1,9 @@
 """The transcript of a session as files for its hooks, kept up to date while the session runs.
 
-`SESSION.jsonl` has the main thread, `SESSION/subagents/agent-THREAD.jsonl` each subagent. What they
-hold follows from the log alone. So a new process compares them with the log once, keeps what is
-there, and goes on where they end; a line that a crash cut in half is written anew. Bytes have a
-fixed place in the file: two processes that write the same session write the same.
+`SESSION.jsonl` has the main thread, `SESSION/subagents/agent-THREAD.jsonl` each subagent. The files
+are derived from the log alone. A new process therefore compares them with the log once, keeps what
+matches and continues at their end; a line that a crash truncated is rewritten. Every byte has a
+fixed position: two processes that write the same session write the same bytes.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,120}")
 
 @dataclass(slots=True)
 class _FileProgress:
-    """How much of a file is known to be as the log says."""
+    """How much of a file is known to match the log."""
 
     size: int = 0
     is_compared: bool = False
-    """Whether all that an earlier process wrote has been compared."""
+    """Whether everything that an earlier process wrote has been compared."""
 
 
 class TranscriptFiles:
@@ -70,14 +70,14 @@ class TranscriptFiles:
         self._files: dict[str, _FileProgress] = {}
 
     def path(self, thread_id: str) -> str:
-        """Where a thread's lines are; empty if they could not be written."""
+        """The file of a thread; empty if it could not be written."""
         if self._is_broken:
             return ""
         return str(self._folder.joinpath(*self._place(thread_id)))
 
     async def update(self, staged: Sequence[Event] = ()) -> None:
-        """Write what the log has that the files do not. `staged`: events that are about to be
-        appended to it; if they are not, their lines are replaced."""
+        """Write what the log has and the files lack. `staged` are events that are about to be
+        appended to the log; if they are not, their lines are replaced."""
         async with self._lock:
             try:
                 await self._read_log()
@@ -103,7 +103,7 @@ class TranscriptFiles:
 
     @asynccontextmanager
     async def keep_updated(self) -> AsyncGenerator[None, None]:
-        """Keep the files up to date while the block runs, whether or not a hook does."""
+        """Keep the files up to date while the block runs, whether or not a hook runs."""
         async with run_in_background(self._follow):
             yield
         await self.update()
@@ -141,7 +141,7 @@ class TranscriptFiles:
                     written.size, more = written.size + count, more[count:]
 
     def _compare_rest(self) -> None:
-        """What an earlier process wrote beyond what the log says is not the log's."""
+        """Drop what an earlier process wrote beyond the log."""
         for thread_id, written in self._files.items():
             if not written.is_compared:
                 with self._open(thread_id) as file:
@@ -156,7 +156,7 @@ class TranscriptFiles:
 
     @contextmanager
     def _open(self, thread_id: str) -> Generator[int, None, None]:
-        """A file of ours alone, through no link.
+        """Open a file that only we own, through no link.
 
         Raises: OSError.
         """
@@ -179,7 +179,7 @@ class TranscriptFiles:
 
 
 def _inner_folder(at: int, name: str) -> int:
-    """The folder below an open one, which is closed; it is made if it is not there."""
+    """Open a folder below an open one, which is closed; it is created if it does not exist."""
     try:
         with suppress(FileExistsError):
             os.mkdir(name, 0o700, dir_fd=at)
@@ -195,11 +195,11 @@ def _inner_folder(at: int, name: str) -> int:
 
 
 def _check_ownership(opened: int, *, is_folder: bool) -> None:
-    """Raises: OSError: others own it or could have put it there."""
+    """Raises: OSError: another user owns it or could have created it."""
     state = os.fstat(opened)
     is_right = stat.S_ISDIR(state.st_mode) if is_folder else stat.S_ISREG(state.st_mode)
     is_single = is_folder or state.st_nlink == 1
     if not (is_right and is_single and state.st_uid == os.geteuid()):
-        raise OSError(errno.EPERM, "is not a file or folder of ours alone")
+        raise OSError(errno.EPERM, "is not a file or folder that only we own")
     if state.st_mode & 0o077:
         os.fchmod(opened, 0o700 if is_folder else 0o600)

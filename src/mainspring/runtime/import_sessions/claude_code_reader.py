@@ -1,8 +1,9 @@
-"""Claude Code's session files: `projects/<folder>/<session>.jsonl`, with those of subagents beside.
+"""Reads Claude Code's session files: `projects/<folder>/<session>.jsonl`, with subagents' files
+beside them.
 
-Entries form a tree by `parentUuid`; what Claude Code goes on with is the branch of the last entry.
-A reply with several blocks is several lines of one `message.id`. Calls that ran at once make small
-branches of their own, which belong to the conversation all the same.
+Entries form a tree by `parentUuid`; the conversation is the branch of the last entry. A reply with
+several blocks is several lines with one `message.id`. Calls that ran at the same time form small
+branches, which also belong to the conversation.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Codex's session files: `sessions/YYYY/MM/DD/rollout-<time>-<id>.jsonl`.
+"""Reads Codex's session files: `sessions/YYYY/MM/DD/rollout-<time>-<id>.jsonl`.
 
-Each line is `{timestamp, type, payload}`; the first versions wrote the payload alone. Calls and
+Each line is `{timestamp, type, payload}`; the first versions wrote only the payload. Calls and
 their outputs are matched by `call_id`.
 """
 

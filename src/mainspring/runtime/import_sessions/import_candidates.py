@@ -69,7 +69,9 @@ def find_candidates(path: Path, form: Format | None = None) -> Iterator[ImportCa
     """What can be imported from a path: the file itself, or everything in a folder. `form`
     overrides the detected format.
 
-    Raises: InvalidInput: the named file does not exist, or its format is unknown. OSError.
+    Raises:
+        InvalidInput: the named file does not exist, or its format is unknown.
+        OSError.
     """
     if path.is_dir():
         yield from _candidates_in(path, form)

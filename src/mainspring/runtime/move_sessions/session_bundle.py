@@ -151,8 +151,9 @@ class SessionBundle:
         """Verify the log and return the number of its last event, which records the move by this
         transfer.
 
-        Raises: InvalidInput: it is not what was sent, has other sessions or events after the move,
-        or has unread messages.
+        Raises:
+            InvalidInput: it is not what was sent, has other sessions or events after the move, or
+                has unread messages.
         """
         digest, count = hashlib.sha256(), 0
         last: EventLine | None = None

@@ -1,8 +1,8 @@
-"""Sealing a session where it is, and taking it up where it goes.
+"""Seals a session at its origin and resumes it at its destination.
 
-The log says which copy goes on: after `session.moved` none does, after `session.received` the one
-that has it. The transfer's id is chosen by the receiver before it asks, so a transfer that was cut
-off anywhere is repeated under the same id, and nobody else can take the session up.
+The log says which copy continues: after `session.moved` neither, after `session.received` the one
+that has that event. The receiver chooses the transfer's id before it asks, so an interrupted
+transfer is repeated under the same id, and nobody else can resume the session.
 """
 
 from __future__ import annotations
@@ -37,8 +37,11 @@ _MOVABLE_STATUSES = ("new", "idle", "requires_action")
 async def seal(log: SessionLog, session_id: str, transfer_id: str) -> None:
     """End the session here for this transfer. Idempotent.
 
-    Raises: SessionGone: another transfer moved it. StaleVersion: it is running, or has unread
-    messages. InvalidInput: it is a fork. LeaseHeld.
+    Raises:
+        SessionGone: another transfer moved it.
+        StaleVersion: it is running, or has unread messages.
+        InvalidInput: it is a fork.
+        LeaseHeld.
     """
     [last] = await log.tail(session_id, 1)
     if isinstance(last.payload, SessionMoved):
@@ -57,7 +60,11 @@ async def seal(log: SessionLog, session_id: str, transfer_id: str) -> None:
 
 
 async def check_can_move(log: SessionLog, session_id: str) -> None:
-    """Raises: StaleVersion: it is running, or has unread messages. InvalidInput: it is a fork."""
+    """
+    Raises:
+        StaleVersion: it is running, or has unread messages.
+        InvalidInput: it is a fork.
+    """
     session = await log.session(session_id)
     if session.parent_id is not None:
         raise InvalidInput(f"session {session_id} is a fork; only sessions of their own can move")
@@ -77,14 +84,15 @@ async def receive(
     workspace: Path,
     hidden: Collection[str] = (),
 ) -> tuple[str, ...]:
-    """Store what has arrived, and go on with the session here. Doing it again changes nothing.
-    Gives back the paths that the sender has left out. `hidden`: names at the top of a workspace
-    that are never its own.
+    """Store a received bundle and continue the session here. Idempotent. Returns the paths that the
+    sender left out.
 
-    The workspace is put there whole or not at all; one that is there is this transfer's. The log
-    comes last and is received at once: until then its rules and hooks are those of the sender.
+    `hidden` are names at the top of a workspace that never belong to it. The workspace is stored
+    whole or not at all; an existing one belongs to this transfer. The log comes last and is
+    received at once: until then the sender's rules and hooks apply.
 
-    Raises: InvalidInput, TooLarge: it is not what was sent; nothing goes on here.
+    Raises:
+        InvalidInput, TooLarge: it is not what was sent; nothing continues here.
     """
     try:
         with open_checked(file, _LIMITS) as archive:

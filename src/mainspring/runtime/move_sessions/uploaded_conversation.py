@@ -1,8 +1,8 @@
-"""The conversation in a log that a client has sent, as the import of sessions takes it.
+"""The conversation in a log that a client sent, in the form that the import takes.
 
-Such a log may be forged as a whole. So nothing of it is stored as it is: messages, replies, calls,
-results and summaries of the main thread are read out of it, and the server writes a log of its own
-from them. Rules, hooks, grants, approvals, answers, costs, senders and ids stay behind.
+The whole log may be forged, so nothing in it is stored directly: messages, replies, calls, results
+and summaries of the main thread are extracted, and the server writes its own log from them. Rules,
+hooks, grants, approvals, answers, costs, senders and ids are dropped.
 """
 
 from __future__ import annotations

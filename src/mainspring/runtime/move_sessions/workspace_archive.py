@@ -1,7 +1,8 @@
-"""A workspace in a tar archive: folders, plain files and links that stay inside.
+"""A workspace in a tar archive: folders, regular files and links that stay inside.
 
-Both ways go by descriptors, through no link. What is read may be hostile: names, kinds and sizes
-are checked before anything is made, links are made last, and modes lose what is dangerous.
+Packing and unpacking use descriptors and follow no link. An archive may be hostile: names, kinds
+and sizes are checked before anything is created, links are created last, and dangerous mode bits
+are removed.
 """
 
 from __future__ import annotations
@@ -64,14 +65,14 @@ class _Total:
 
 @dataclass(slots=True)
 class PackResult:
-    """What was put into an archive."""
+    """The contents of an archive."""
 
     files: dict[str, str] = field(default_factory=dict[str, str])
     """Hashes by path; for a link, the hash of its target."""
     left_out: list[str] = field(default_factory=list[str])
-    """What cannot move: links that lead out, devices, sockets and pipes; names that are no text,
-    too long or ours; what cannot be read, or has become too much since `check_size`. The first
-    ones, if they are many."""
+    """What cannot be moved: links that lead out, devices, sockets and pipes; names that are not
+    text, too long or reserved; unreadable files, and what exceeds the limits since `check_size`.
+    Only the first ones, if there are many."""
     total: _Total = field(default_factory=_Total)
 
     def leave_out(self, path: str) -> None:
@@ -101,9 +102,10 @@ def check_size(workspace: Path, *, hidden: Collection[str]) -> int:
 
 
 def pack(archive: tarfile.TarFile, workspace: Path, *, hidden: Collection[str]) -> PackResult:
-    """What cannot be packed is left out: the session has been ended, and there is no way back.
+    """Pack a workspace. What cannot be packed is left out, since the session has already ended.
 
-    Raises: OSError: something changed meanwhile; it can be tried again.
+    Raises:
+        OSError: something changed meanwhile; try again.
     """
     packed = PackResult()
     root = open_absolute(str(workspace), _FOLDER)
@@ -200,10 +202,12 @@ class _HashingReader:
 def unpack(
     archive: tarfile.TarFile, folder: Path, known: dict[str, str], *, hidden: Collection[str] = ()
 ) -> None:
-    """Into a new folder. `known`: the hashes that files and links must have, all of them. `hidden`:
-    names at the top of a workspace that are never its own.
+    """Unpack into a new folder. `known` are the hashes that all files and links must have. `hidden`
+    are names at the top of a workspace that never belong to it.
 
-    Raises: InvalidInput, TooLarge: the archive is not as it should be. OSError.
+    Raises:
+        InvalidInput, TooLarge: the archive is not valid.
+        OSError.
     """
     folder.mkdir(mode=0o700)
     root = open_absolute(str(folder), _FOLDER)

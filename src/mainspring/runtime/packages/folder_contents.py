@@ -34,8 +34,9 @@ def read_contents(place: Path, limits: PackageLimits = DISK_LIMITS) -> tuple[Con
     """Everything in a folder, sorted by path; links are not followed. A single file is a package of
     one.
 
-    Raises: InvalidInput: it does not exist or cannot be read. TooLarge: it exceeds the limits; a
-    part that was not read cannot be trusted.
+    Raises:
+        InvalidInput: it does not exist or cannot be read.
+        TooLarge: it exceeds the limits; a part that was not read cannot be trusted.
     """
     root = Path(os.path.realpath(place))
     items: list[ContentItem] = []

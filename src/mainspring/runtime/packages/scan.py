@@ -170,8 +170,9 @@ class ScanReport(Struct, frozen=True, kw_only=True):
 def scan(place: Path) -> ScanReport:
     """Scan a package's folder, or a single file. Blocks while it reads.
 
-    Raises: InvalidInput: it does not exist or cannot be read. TooLarge: it exceeds the limits of a
-    package.
+    Raises:
+        InvalidInput: it does not exist or cannot be read.
+        TooLarge: it exceeds the limits of a package.
     """
     items = read_contents(place)
     files: list[ScannedFile] = []

@@ -111,7 +111,7 @@ class TrustPins:
         try:
             return {} if content is None else msgspec.json.decode(content, type=dict[str, TrustPin])
         except (msgspec.MsgspecError, UnicodeError) as error:
-            raise InvalidInput(f"{self._file}: {error}; remove it to begin anew") from error
+            raise InvalidInput(f"{self._file}: {error}; remove it to start over") from error
 
     def _save(self, pins: dict[str, TrustPin]) -> None:
         content = msgspec.json.format(msgspec.json.encode(pins, order="sorted"), indent=2)

@@ -90,7 +90,7 @@ def check_files(uploads: Sequence[UploadedFile], limits: PackageLimits) -> dict[
         # As file systems that ignore case or normalise see it.
         place = unicodedata.normalize("NFC", upload.path).casefold()
         if place in taken:
-            raise InvalidInput(f"{upload.path}: is there already, as {taken[place]}")
+            raise InvalidInput(f"{upload.path}: the path exists already, as {taken[place]}")
         taken[place] = upload.path
     _check_no_file_is_folder(taken)
     return {

@@ -34,7 +34,8 @@ async def expand_command(
     """Turn a user's `/name arguments` into what the model gets, and the fact to record; `None` if
     the text is not a command.
 
-    Raises: InvalidInput: there is no such command, it is not for users, or its file has changed.
+    Raises:
+        InvalidInput: there is no such command, it is not for users, or its file has changed.
     """
     match = _match_skill(text, skills)
     if match is None:
@@ -86,7 +87,8 @@ def skill_used_fact(
 def _match_skill(text: str, skills: Iterable[Skill]) -> tuple[Skill, str] | None:
     """The skill with the longest name that the text starts with, and its arguments.
 
-    Raises: InvalidInput: it looks like a command, but there is none.
+    Raises:
+        InvalidInput: it looks like a command, but there is none.
     """
     message = text.strip()
     if not message.startswith("/"):
