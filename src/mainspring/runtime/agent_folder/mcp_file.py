@@ -105,19 +105,19 @@ def read_mcp(
     """All servers for a folder, with findings. Unlike for other parts of an agent, and as in Claude
     Code, local wins over project and project over user, entry by entry. Only the operator's servers
     come before those."""
-    taken: dict[str, McpServer] = {}
+    by_name: dict[str, McpServer] = {}
     findings: list[Finding] = []
     for found, odd in (*_sources(scopes), (tuple(plugins), ())):
         findings += odd
         for server in found:
-            if server.name in taken:
-                findings.append(_shadowed_finding(server, by=taken[server.name]))
+            if server.name in by_name:
+                findings.append(_shadowed_finding(server, by=by_name[server.name]))
             else:
-                taken[server.name] = server
-    known = {"CLAUDE_PROJECT_DIR": scopes.folder.as_posix(), **environment}
-    for server in taken.values():
-        findings += [*expand_server(server, known)[1], _description_finding(server)]
-    return McpServers(tuple(taken.values()), tuple(findings))
+                by_name[server.name] = server
+    values = {"CLAUDE_PROJECT_DIR": scopes.folder.as_posix(), **environment}
+    for server in by_name.values():
+        findings += [*expand_server(server, values)[1], _description_finding(server)]
+    return McpServers(tuple(by_name.values()), tuple(findings))
 
 
 def expand_server(
@@ -136,8 +136,8 @@ def expand_server(
     unknown: dict[str, None] = {}
 
     def replace(text: str) -> str:
-        new, left = expand(text, values)
-        unknown.update(dict.fromkeys(left))
+        new, unresolved = expand(text, values)
+        unknown.update(dict.fromkeys(unresolved))
         return new
 
     done = _replace_placeholders(server, replace)

@@ -112,8 +112,8 @@ def _quote(text: str) -> str:
     return "".join(f"> {line}".rstrip() + "\n" for line in lines)
 
 
-def _escape(found: re.Match[str]) -> str:
-    return _ESCAPED.get(found[0], found[0] * 2)
+def _escape(match: re.Match[str]) -> str:
+    return _ESCAPED.get(match[0], match[0] * 2)
 
 
 def _parts(text: str) -> Generator[tuple[bool, list[str]], None, None]:

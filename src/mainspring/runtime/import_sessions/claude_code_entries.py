@@ -171,8 +171,8 @@ def _add_user(
 def _prompt(claude_code_entry: ClaudeCodeEntry, content: tuple[Block, ...]) -> SourcePrompt:
     text = plain_text(content)
     if command := _COMMAND.search(text):
-        given = _COMMAND_ARGUMENTS.search(text)
-        content = text_block(f"/{command[1]} {given[1] if given else ''}".strip())
+        arguments = _COMMAND_ARGUMENTS.search(text)
+        content = text_block(f"/{command[1]} {arguments[1] if arguments else ''}".strip())
         text = ""
     is_tool = claude_code_entry.value.get("isMeta") is True or text.startswith(_TOOL_TEXT_PREFIXES)
     return SourcePrompt(

@@ -106,10 +106,10 @@ class ClaudeCodeReader:
             return {}
         if not entries:
             return {}
-        known = _metadata(path.with_suffix(".meta.json"))
+        metadata = _metadata(path.with_suffix(".meta.json"))
         agent_id = path.stem.removeprefix(_AGENT_FILE)
-        name = string(known.get("agentType"))
-        description = string(known.get("description")) or None
+        name = string(metadata.get("agentType"))
+        description = string(metadata.get("description")) or None
         session.source_subagents.append(
             SourceSubagent(
                 id=agent_id,
@@ -127,21 +127,21 @@ class ClaudeCodeReader:
         beside = self._beside.get(path.parent)
         if beside is None:
             beside = self._beside[path.parent] = _by_session(path.parent)
-        found = [item for item in inside if item.is_file() and not item.is_symlink()]
-        return sorted([*found, *beside.get(session_id, ())])
+        files = [item for item in inside if item.is_file() and not item.is_symlink()]
+        return sorted([*files, *beside.get(session_id, ())])
 
 
 def _by_session(folder: Path) -> dict[str, list[Path]]:
     """The files of subagents beside their sessions, as older versions wrote them."""
-    found: dict[str, list[Path]] = defaultdict(list)
+    files: dict[str, list[Path]] = defaultdict(list)
     for path in sorted(folder.glob("agent-*.jsonl")):
         try:
             head = [] if path.is_symlink() else head_lines(path, 1)
         except (InvalidInput, OSError):
             continue
         for item in head:
-            found[string(item.get("sessionId"))].append(path)
-    return found
+            files[string(item.get("sessionId"))].append(path)
+    return files
 
 
 def _metadata(path: Path) -> dict[str, object]:

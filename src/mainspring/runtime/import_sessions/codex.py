@@ -105,9 +105,9 @@ class _CodexReader:
     def end(self) -> None:
         """Codex adds instructions before the first typed message, in the user's name."""
         items = self.session.main.items
-        asked = [i for i, each in enumerate(items) if isinstance(each, SourcePrompt)]
-        first = next((i for i in asked if _text(items[i]) in self.typed), 0)
-        for i in asked:
+        prompts = [i for i, item in enumerate(items) if isinstance(item, SourcePrompt)]
+        first = next((i for i in prompts if _text(items[i]) in self.typed), 0)
+        for i in prompts:
             if i < first and isinstance(prompt := items[i], SourcePrompt):
                 items[i] = replace(prompt, is_person=False)
 
@@ -146,12 +146,12 @@ class _CodexReader:
             return  # a fork repeats the beginning of its parent
         self.session.id = string(meta.get("id"))
         self.session.started = timestamp(meta.get("timestamp")) or time
-        found = {
+        metadata = {
             "cwd": string(meta.get("cwd")),
             "version": string(meta.get("cli_version")),
             "git_branch": string(mapping(meta.get("git")).get("branch")),
         }
-        self.session.metadata.update({key: each for key, each in found.items() if each})
+        self.session.metadata.update({key: value for key, value in metadata.items() if value})
 
     def _item(self, item: dict[str, object], number: int, time: datetime | None) -> None:
         kind = string(item.get("type"))
@@ -194,13 +194,13 @@ class _CodexReader:
         match item.get("type"):
             case "function_call":
                 raw = string(item.get("arguments"))
-                given = decode_object(raw.encode("utf-8", "replace")) or {"arguments": raw}
+                tool_input = decode_object(raw.encode("utf-8", "replace")) or {"arguments": raw}
             case "custom_tool_call":
-                given = {"input": string(item.get("input"))}
+                tool_input = {"input": string(item.get("input"))}
             case _:
-                given = mapping(item.get("action"))
+                tool_input = mapping(item.get("action"))
         name = string(item.get("name")) or "local_shell"
-        self._say(number, time, SourceCall(id=call_id, name=name, input=arguments(given)))
+        self._say(number, time, SourceCall(id=call_id, name=name, input=arguments(tool_input)))
 
     def _result(self, item: dict[str, object], number: int, time: datetime | None) -> None:
         self.source_reply = None

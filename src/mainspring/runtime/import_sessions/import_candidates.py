@@ -88,8 +88,8 @@ def _candidates_in(folder: Path, form: Format | None) -> Iterator[ImportCandidat
     count = 0
     for place, folders, names in os.walk(folder):
         here = Path(place)
-        if form in (None, "openhands") and (found := _folder_candidate(here)) is not None:
-            yield found
+        if form in (None, "openhands") and (candidate := _folder_candidate(here)) is not None:
+            yield candidate
             folders[:] = []
             continue
         folders.sort()
@@ -102,11 +102,11 @@ def _candidates_in(folder: Path, form: Format | None) -> Iterator[ImportCandidat
             path = here / name
             if path.suffix in (".jsonl", ".json") and not is_subagent_file(path):
                 try:
-                    found = None if path.is_symlink() else _file_candidate(path, None)
+                    candidate = None if path.is_symlink() else _file_candidate(path, None)
                 except (InvalidInput, OSError):
                     continue
-                if found is not None and form in (None, found.format):
-                    yield found
+                if candidate is not None and form in (None, candidate.format):
+                    yield candidate
 
 
 def _folder_candidate(folder: Path) -> ImportCandidate | None:

@@ -272,10 +272,10 @@ class _ThreadPlanner:
             self._add(item.id, item.time, ContextAdded(text=text, source="import"))
             return
         if not self._is_main:
-            said = ThreadMessageReceived(
+            message = ThreadMessageReceived(
                 from_session_thread_id=self._planner.planned.thread_id, content=item.content
             )
-            self._add(item.id, item.time, said)
+            self._add(item.id, item.time, message)
             self._last = item.id
             self._is_running = self._is_owed = True
             return
@@ -302,14 +302,14 @@ class _ThreadPlanner:
 
     def _reply(self, item: SourceReply) -> None:
         calls = [part for part in item.parts if isinstance(part, SourceCall)]
-        said = [part for part in item.parts if isinstance(part, SourceCall) or part.text]
-        if not said:
+        parts = [part for part in item.parts if isinstance(part, SourceCall) or part.text]
+        if not parts:
             return
         self._last, self._has_reply = item.id, True
         self._start_run(item.id, item.time)
         started = self._add(f"request:{item.id}", item.time, ModelRequestStarted())
         made: dict[str, str] = {}
-        for index, part in enumerate(said):
+        for index, part in enumerate(parts):
             key = f"{item.id}:{index}"
             match part:
                 case SourceText(text=text):
@@ -328,7 +328,7 @@ class _ThreadPlanner:
             model=item.model,
             stop_reason="tool_use" if calls else "end_turn",
         )
-        self._add(f"replied:{item.id}:{len(said)}", None, ended)
+        self._add(f"replied:{item.id}:{len(parts)}", None, ended)
         self._is_owed = self._lacks_result = False
         self._settle(made)
 
@@ -336,24 +336,24 @@ class _ThreadPlanner:
         for call_id, event_id in made.items():
             for subagent in self._planner.by_call.get(call_id, ()):
                 self._planner.subagent(subagent, self._id, event_id)
-            found = self._thread.results.get(call_id)
-            if found is None and call_id in self._thread.open_calls:
+            result = self._thread.results.get(call_id)
+            if result is None and call_id in self._thread.open_calls:
                 self._has_open_calls = True
-            elif found is None:
+            elif result is None:
                 self._lacks_result = True
                 self._add(f"unknown:{call_id}", None, _unknown_result(event_id))
             else:
-                self._result(f"result:{call_id}", event_id, found)
+                self._result(f"result:{call_id}", event_id, result)
             self._is_owed = True
 
-    def _result(self, key: str, event_id: str, found: SourceCallResult) -> None:
-        result = AgentToolResult(
+    def _result(self, key: str, event_id: str, result: SourceCallResult) -> None:
+        event = AgentToolResult(
             tool_use_id=event_id,
-            content=self._planner.capped(found.content),
-            is_error=found.is_error,
-            error="failed" if found.is_error else None,
+            content=self._planner.capped(result.content),
+            is_error=result.is_error,
+            error="failed" if result.is_error else None,
         )
-        self._add(key, found.time, result)
+        self._add(key, result.time, event)
 
     def _compaction(self, item: SourceCompaction) -> None:
         if not item.summary:

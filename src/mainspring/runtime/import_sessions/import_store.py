@@ -92,11 +92,11 @@ class _ImportWriter:
         rest = self.planned.events[same:]
         if not rest:
             return ImportResult(session_id=existing.id, import_status="unchanged", events=0)
-        known = dict(seqs[:same])
+        stored = dict(seqs[:same])
         if same == len(seqs):
-            await self._append(existing, rest, known)
+            await self._append(existing, rest, stored)
             return ImportResult(session_id=existing.id, import_status="grown", events=len(rest) + 1)
-        return await self._fork(existing, rest, known, at=seqs[same - 1][1] if same else 0)
+        return await self._fork(existing, rest, stored, at=seqs[same - 1][1] if same else 0)
 
     async def _append(
         self, existing: SessionRow, rest: Sequence[PlannedEvent], known: Mapping[str, int]

@@ -163,8 +163,8 @@ def _add_finding(session: SourceSession, path: str, number: int, what: str) -> N
 
 
 def _number(name: str) -> int:
-    found = _NUMBER.search(name)
-    return int(found[1][:18]) if found else 0
+    match = _NUMBER.search(name)
+    return int(match[1][:18]) if match else 0
 
 
 @dataclass(slots=True)

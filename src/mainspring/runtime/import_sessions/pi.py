@@ -80,12 +80,12 @@ def read(path: Path) -> SourceSession:
 def _describe(session: SourceSession, header: dict[str, object]) -> None:
     session.id = string(header.get("id")) or session.id
     session.started = timestamp(header.get("timestamp"))
-    found = {
+    metadata = {
         "cwd": string(header.get("cwd")),
         "version": str(integer(header.get("version")) or 1),
         "parent_session": string(header.get("parentSession")),
     }
-    session.metadata.update({key: each for key, each in found.items() if each})
+    session.metadata.update({key: value for key, value in metadata.items() if value})
 
 
 def _entry(json_line: JsonLine, before: list[_Entry]) -> _Entry:
@@ -116,9 +116,11 @@ def _take(session: SourceSession, entry: _Entry) -> None:
             _add(session, entry, text_block(string(value.get("summary"))))
         case "compaction":
             summary = string(value.get("summary"))
-            kept = string(value.get("firstKeptEntryId")) or None
+            first_kept = string(value.get("firstKeptEntryId")) or None
             items.append(
-                SourceCompaction(id=entry.id, time=entry.time, summary=summary, first_kept_id=kept)
+                SourceCompaction(
+                    id=entry.id, time=entry.time, summary=summary, first_kept_id=first_kept
+                )
             )
         case "session_info":
             session.title = string(value.get("name")) or session.title

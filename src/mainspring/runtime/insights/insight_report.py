@@ -62,14 +62,14 @@ class FailureDetector:
         group.add(event.session_id, event.seq)
 
     def insights(self) -> list[Insight]:
-        found = [
+        insights = [
             _failure_insight(
                 group, "failing_command", f"this command fails: {key}", _COMMAND_ACTION
             )
             for key, group in self.commands.by_key.items()
             if _is_repeated(group)
         ]
-        return found + [
+        return insights + [
             _failure_insight(group, "failing_tool", f"this tool fails: {key}", _TOOL_ACTION)
             for key, group in self.tools.by_key.items()
             if _is_repeated(group)
@@ -280,7 +280,7 @@ class _InsightCollector:
             self.failures.result(call, event, settled.content, settled.error)
 
     async def report(self, log: SessionLog) -> InsightReport:
-        found = [
+        insights = [
             *self.waste.insights(),
             *self.failures.insights(),
             *self.rules.insights(),
@@ -295,7 +295,7 @@ class _InsightCollector:
             prompt_tokens=totals.prompt_tokens,
             output_tokens=totals.output_tokens,
             cost_usd=str(totals.cost_usd),
-            insights=tuple(sorted(found, key=_rank)),
+            insights=tuple(sorted(insights, key=_rank)),
         )
 
 

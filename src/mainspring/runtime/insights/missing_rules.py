@@ -87,9 +87,9 @@ class RuleDetector:
             if at is None or at in seen:
                 continue
             seen.add(at)
-            found = self.corrections[at]
-            found.insight_group.add(event.session_id, event.seq)
-            found.text = min(found.text or sentence, sentence, key=len)
+            correction = self.corrections[at]
+            correction.insight_group.add(event.session_id, event.seq)
+            correction.text = min(correction.text or sentence, sentence, key=len)
 
     def _alike(self, words: frozenset[str]) -> int | None:
         """The group of similar corrections; a new one if there is none and the limit allows it."""

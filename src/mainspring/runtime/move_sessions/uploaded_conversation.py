@@ -169,9 +169,9 @@ class _Reader:
         last_seq: int | None = None,
     ) -> None:
         if isinstance(item, SourceCompaction) and last_seq is not None:
-            kept = next((id_ for seq, id_ in self.seqs if seq > last_seq), None)
+            first_kept = next((id_ for seq, id_ in self.seqs if seq > last_seq), None)
             item = SourceCompaction(
-                id=item.id, time=item.time, summary=item.summary, first_kept_id=kept
+                id=item.id, time=item.time, summary=item.summary, first_kept_id=first_kept
             )
         self.seqs.append((event.seq, item.id))
         self.source.main.items.append(item)

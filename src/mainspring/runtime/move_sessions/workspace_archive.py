@@ -213,7 +213,7 @@ def unpack(
     root = open_absolute(str(folder), _FOLDER)
     links: list[tuple[str, str]] = []
     modes: list[tuple[str, int]] = []
-    found: dict[str, str] = {}
+    hashes: dict[str, str] = {}
     total = _Total()
     try:
         for entry in _entries(archive, hidden):
@@ -225,14 +225,14 @@ def unpack(
             elif entry.issym():
                 links.append((path, entry.linkname))
             else:
-                found[path] = _unpack_file(archive, entry, root, path)
+                hashes[path] = _unpack_file(archive, entry, root, path)
         for path, target in links:  # last: no file is written through one
-            found[path] = _link(root, path, target)
+            hashes[path] = _link(root, path, target)
         for path, mode in reversed(modes):
             _set_mode(root, path, mode)
     finally:
         os.close(root)
-    if found != known:
+    if hashes != known:
         raise InvalidInput("the files of the workspace are not those that were sent")
 
 

@@ -105,8 +105,8 @@ def _tags(line: str, run: re.Match[str]) -> _Judgement | None:
     is_flag = len(run[0]) <= 7 and line[max(0, run.start() - 1) : run.start()] == "\U0001f3f4"
     if not tags or is_flag:
         return None
-    said = "".join(chr(ord(tag) - 0xE0000) for tag in tags if ord(tag) > 0xE001F)
-    return "tag-characters", "danger", f"hidden text: {make_visible(said)}"
+    text = "".join(chr(ord(tag) - 0xE0000) for tag in tags if ord(tag) > 0xE001F)
+    return "tag-characters", "danger", f"hidden text: {make_visible(text)}"
 
 
 def _selectors(run: re.Match[str]) -> _Judgement | None:

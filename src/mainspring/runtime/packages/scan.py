@@ -82,7 +82,7 @@ def hook_commands(text: str) -> list[tuple[int, str]]:
     """Every string in the hooks of the frontmatter, with the line of the hooks."""
     fields = Fields(read_frontmatter(text), "")
     line = fields.line("hooks") or 1
-    return [(line, said) for said in _texts(fields.value("hooks"))]
+    return [(line, command) for command in _texts(fields.value("hooks"))]
 
 
 def _texts(value: object) -> Iterator[str]:
@@ -286,17 +286,17 @@ def _kind_matches(content_item: ContentItem, file_kind: FileKind) -> Iterator[Sc
 
 def _limit_hits(path: str, scan_match: Iterable[ScanMatch]) -> Iterator[ScanHit]:
     """The first few hits of each rule; the last one of them carries the number of the others."""
-    kept: dict[tuple[str, Severity], list[ScanMatch]] = {}
+    groups: dict[tuple[str, Severity], list[ScanMatch]] = {}
     beyond: Counter[tuple[str, Severity]] = Counter()
     for entry in scan_match:
-        alike = kept.setdefault((entry.rule, entry.severity), [])
+        alike = groups.setdefault((entry.rule, entry.severity), [])
         if any(entry.line == other.line for other in alike):
             continue
         if len(alike) < _MAX_ALIKE:
             alike.append(entry)
         else:
             beyond[entry.rule, entry.severity] += 1
-    for key, alike in kept.items():
+    for key, alike in groups.items():
         for item in alike:
             yield ScanHit(
                 severity=item.severity,

@@ -220,9 +220,9 @@ def _blobs(page: ScannedText) -> Iterator[ScanMatch]:
     """Decode encoded text, one level deep."""
     for match in islice(BLOB.regex_pattern.finditer(page.text), _MAX_MATCHES):
         start, end = match.span()
-        said = _decode(page.text[start : min(end, start + _MAX_DECODED)])
-        if said is not None:
-            plain = reveal_text(said).encode("utf-8", "replace")
+        decoded = _decode(page.text[start : min(end, start + _MAX_DECODED)])
+        if decoded is not None:
+            plain = reveal_text(decoded).encode("utf-8", "replace")
             lines = [page.line(start)] * (plain.count(b"\n") + 1)
             inner = ScannedText(
                 path=page.path, text=plain, is_script=True, told="encoded: ", numbers=lines
@@ -239,15 +239,15 @@ def _decode(blob: bytes) -> str | None:
     blob = blob.replace(b"\n", b"")
     try:
         if _HEX.fullmatch(blob):
-            said = bytes.fromhex(blob.decode()).decode()
+            text = bytes.fromhex(blob.decode()).decode()
         else:
             whole = blob.rstrip(b"=")
             whole = whole[: len(whole) - (len(whole) % 4 == 1)]
-            said = base64.b64decode(whole + b"=" * (-len(whole) % 4)).decode()
+            text = base64.b64decode(whole + b"=" * (-len(whole) % 4)).decode()
     except (ValueError, binascii.Error):
         return None
-    seen = sum(item.isprintable() or item in "\n\t" for item in said)
-    return said if seen >= 0.9 * len(said) else None
+    seen = sum(item.isprintable() or item in "\n\t" for item in text)
+    return text if seen >= 0.9 * len(text) else None
 
 
 def _long_lines(page: ScannedText) -> Iterator[ScanMatch]:

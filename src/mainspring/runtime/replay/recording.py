@@ -315,13 +315,13 @@ def _fate(log: Sequence[Event], at: int, call_id: str) -> CallEnding:
 
 def _loaded(log: Sequence[Event], at: int) -> tuple[facts.ToolsLoaded, ...]:
     """Written just before the result, with all other facts of the call."""
-    found: list[facts.ToolsLoaded] = []
+    loaded: list[facts.ToolsLoaded] = []
     for event in reversed(log[:at]):
         if isinstance(event.payload, (*RESULT_EVENTS, facts.ToolCallStarted)):
             break
         if isinstance(event.payload, facts.ToolsLoaded):
-            found.insert(0, event.payload)
-    return tuple(found)
+            loaded.insert(0, event.payload)
+    return tuple(loaded)
 
 
 def _is_parallel(log: Sequence[Event], at: int) -> bool:
@@ -342,12 +342,12 @@ def _side(log: Sequence[Event], at: int) -> SideCall:
     )
     if end is None or end.stop_reason == "abandoned":
         return SideCall(end=None, summary=None)
-    told = (
+    summaries = (
         event.payload.summary
         for event in log[at + 1 :]
         if isinstance(event.payload, events.ContextCompacted) and event.payload.layer == "auto"
     )
-    summary = None if end.is_error else next(told, None)
+    summary = None if end.is_error else next(summaries, None)
     return SideCall(end=end, summary=summary and summary.removeprefix(DIGEST_HEADING))
 
 

@@ -124,25 +124,25 @@ class ReplayCursor:
             for cue in self.recording.inputs
             if self.tells_status or not isinstance(cue.payload, facts.ContextStatus)
         ]
-        found: list[KnownPayload] = []
+        payloads: list[KnownPayload] = []
         for cue in cues[self.inputs_sent :]:
             if cue.stops or not self.replay_progress.has_reached(cue.due):
                 break
-            found.append(self._renamed(cue.payload))  # pyright: ignore[reportArgumentType] (never Unknown)
-        return found
+            payloads.append(self._renamed(cue.payload))  # pyright: ignore[reportArgumentType] (never Unknown)
+        return payloads
 
     def late(self) -> list[facts.ContextAdded]:
         """The context that hooks added before the current position, so that it is not added
         again."""
-        found: list[facts.ContextAdded] = []
+        contexts: list[facts.ContextAdded] = []
         for added in self.recording.hook_context[self.added :]:
             is_ahead = not self.replay_progress.has_reached(added.due) or (
                 self.replay_progress == added.due and self._will_be_told(added)
             )
             if is_ahead:
                 break
-            found.append(added.payload)
-        return found
+            contexts.append(added.payload)
+        return contexts
 
     def _will_be_told(self, hook_context: HookContext) -> bool:
         if hook_context.event == "UserPromptSubmit":
@@ -151,12 +151,12 @@ class ReplayCursor:
 
     def context(self, hook_event: HookEvent) -> tuple[str, ...]:
         """The context that hooks added for this event."""
-        found: list[str] = []
+        texts: list[str] = []
         for added in self.recording.hook_context[self.added :]:
             if (added.due, added.event) != (self.replay_progress, hook_event.event):
                 break
-            found.append(added.payload.text)
-        return tuple(found)
+            texts.append(added.payload.text)
+        return tuple(texts)
 
     def prompt(self, hook_event: HookEvent) -> HookResult:
         """The verdict of hooks on the next user message."""

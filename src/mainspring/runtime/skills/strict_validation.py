@@ -131,13 +131,15 @@ class _Check:
     pairs: list[Pair]
 
     def all(self) -> Iterator[Finding]:
-        given: Mapping[str, Node] = {str(key.value): value for key, value in self.pairs}
-        for key in sorted(set(given) - set(FIELDS)):
-            yield self._wrong(given[key], f"`{key}` is not of Agent Skills", "put it in `metadata`")
+        values: Mapping[str, Node] = {str(key.value): value for key, value in self.pairs}
+        for key in sorted(set(values) - set(FIELDS)):
+            yield self._wrong(
+                values[key], f"`{key}` is not of Agent Skills", "put it in `metadata`"
+            )
         for key in ("name", "description"):
-            if key not in given:
+            if key not in values:
                 yield Finding(level="error", file=self.file, line=1, what=f"`{key}` is missing")
-        for key, node in given.items():
+        for key, node in values.items():
             for what in self._problems(key, _text(node)):
                 yield self._wrong(node, what)
 
