@@ -5,13 +5,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring.runtime.skills.skill import Skill
-from mainspring.runtime.skills.substitution import (
-    SkillFacts,
-    substitute_arguments,
-    substitute_facts,
-)
+from mainspring.runtime.skills.substitution import SkillFacts, SkillSubstitution, substitute_facts
 
 FACTS = SkillFacts(session_id="sesn_1", project="/work/shop", effort="high")
+
+
+def substitute_arguments(body: str, arguments: str, skill: Skill, facts: SkillFacts) -> str:
+    substitution = SkillSubstitution(arguments, skill, facts)
+    return substitution.fill(body) + substitution.rest()
 
 
 def skill(*arguments: str) -> Skill:

@@ -26,12 +26,6 @@ class SkillFacts:
     effort: str = "none"
 
 
-def substitute_arguments(body: str, arguments: str, skill: Skill, skill_facts: SkillFacts) -> str:
-    """Arguments without a placeholder in the text are appended."""
-    substitution = SkillSubstitution(arguments, skill, skill_facts)
-    return substitution.fill(body) + substitution.rest()
-
-
 def substitute_facts(text: str, skill: Skill, skill_facts: SkillFacts) -> str:
     """For texts that take no arguments, such as permission rules."""
     return SkillSubstitution("", skill, skill_facts).only_facts(text)
