@@ -263,7 +263,7 @@ def test_urls_and_headers_are_replaced_and_an_input_nobody_asks_for_is_said(scop
     assert done.headers == {"Authorization": "Bearer ${input:key}"}
     assert done.headers_helper == "/p/h.sh"
     [problem] = problems(found.findings)
-    assert "${input:key} is nothing that can be replaced here" in problem
+    assert "${input:key} cannot be replaced here" in problem
 
 
 def test_a_plugins_server_knows_where_its_plugin_is():
