@@ -76,7 +76,7 @@ class RuleDetector:
         if text.startswith(_DENIED_ELSEWHERE):
             self.answered(call, event, is_allowed=False)
 
-    def said(self, event: Event, payload: UserMessage) -> None:
+    def add_message(self, event: Event, payload: UserMessage) -> None:
         """A message is checked sentence by sentence; each one counts once."""
         seen: set[int] = set()
         for sentence in _SENTENCE.split(plain_text(payload.content)[:_MAX_TEXT]):
