@@ -72,7 +72,7 @@ def test_commands_tell_change_and_leave(chat: Chat, upstream: Upstream):
         terminal.expect("there is no /modle")
         terminal.expect("did you mean /mode or /model?")
         terminal.type("/model nonsense\r")
-        terminal.expect("no model 'nonsense'")
+        terminal.expect("unknown model 'nonsense'")
         terminal.type("/model ollama:other\r")
         terminal.expect("ollama:other answers from here on")
         terminal.type("hello\r")

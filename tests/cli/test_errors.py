@@ -25,14 +25,18 @@ def test_each_says_what_to_do(mainspring: Run, place: Path):
     newer.chmod(0o600)
     for arguments, what, fix in (
         (("run", "x", "-m", "sonnet"), "ANTHROPIC_API_KEY is not set", "--model scripted:demo"),
-        (("run", "x", "-m", "sonet"), "no model 'sonet'; did you mean", "`mainspring models ls`"),
+        (
+            ("run", "x", "-m", "sonet"),
+            "unknown model 'sonet'; did you mean",
+            "`mainspring models ls`",
+        ),
         (("run", "x", "-m", "acme:m"), "", "models ls"),
         (("run", "x", "-m", "scripted:no.yaml"), "there is no such script", "scripted:demo"),
         (("run", "x", "--agent", "bad"), "agent.yaml:", "`mainspring validate`"),
         (("run", "x", "--agent", "no"), "there is no such folder", "--agent DIR"),
         (("run", "x", "--store", str(newer)), "written by a newer Mainspring", "upgrade"),
         (("run", "--resume", "x"), "no session", "`mainspring log ls`"),
-        (("run",), "nothing was asked", "mainspring run 'what to do'"),
+        (("run",), "no prompt: standard", "mainspring run 'your prompt'"),
     ):
         ended = mainspring(*arguments)
         first, *hints = [
@@ -65,7 +69,7 @@ def test_a_session_of_a_model_in_python_says_so_and_goes_on_with_another(
     for session, model in ((first.session_id, "default"), (own.session_id, "mine")):
         ended = mainspring("run", "more", "--resume", session)
         assert ended.returncode == 1
-        assert f"run with a model that a Python program had made, '{model}'" in ended.stderr
+        assert f"used a model object from a Python program, '{model}'" in ended.stderr
         assert f"runtime.models.put('{model}', model)" in ended.stderr
     again = mainspring("run", "more", "--resume", own.session_id, "--model", "scripted:demo")
     assert again.returncode == 0, again.stderr

@@ -65,7 +65,7 @@ def test_a_price_that_has_ended_is_shown_and_told_once(
         mainspring("run", "hi", **{**upstream.variables, "MAINSPRING_MODEL": name}).stderr
         for name in ("ollama:old", "ollama:old", "ollama:new")
     ]
-    warning = "warning: ollama:old: the price in the catalogue held until 2020-01-31"
+    warning = "warning: ollama:old: the catalogue price expired on 2020-01-31"
     assert [warning in item for item in told] == [True, False, False]
     assert "write today's price into .mainspring/models.toml" in told[0]
 

@@ -97,7 +97,7 @@ def test_json_is_every_event_and_then_the_result(mainspring: Run):
 
 
 def test_nothing_asked_is_an_error(mainspring: Run):
-    assert "nothing was asked" in mainspring("run").stderr
+    assert "no prompt: standard input" in mainspring("run").stderr
     assert mainspring("run").returncode == 1
     assert sessions(mainspring) == []
 

@@ -36,7 +36,7 @@ def test_a_start_that_fails_takes_no_key_along(mainspring: Run, store: Path):
     [
         (("--metrics", "127.0.0.1:99999"), "--metrics 127.0.0.1:99999"),
         (("--trusted-proxy", "gateway"), "--trusted-proxy gateway: give its IP address"),
-        (("--model", "nonesuch"), "no model 'nonesuch'"),
+        (("--model", "nonesuch"), "unknown model 'nonesuch'"),
         (("--host", "nowhere.invalid"), "nowhere.invalid:0: cannot listen there"),
     ],
 )
@@ -68,4 +68,4 @@ def test_a_store_that_is_there_already_is_served_with_a_warning(
         "serve", "--port", "0", "--model", "nonesuch", MAINSPRING_WORKSPACES=str(store.parent)
     )
     assert f"warning: {store} is below {store.parent}" in told.stderr.replace("\n", " ")
-    assert "no model 'nonesuch'" in told.stderr  # it came as far as it would have without
+    assert "unknown model 'nonesuch'" in told.stderr  # it came as far as it would have without

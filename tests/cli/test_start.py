@@ -186,7 +186,7 @@ def test_somebody_else_s_database_is_refused_and_left_alone(mainspring: Run, tmp
     before = other.read_bytes()
     result = mainspring("log", "ls", "--store", str(other))
     assert result.returncode == 1
-    assert "not one of Mainspring's" in result.stderr
+    assert "does not belong to Mainspring" in result.stderr
     assert other.read_bytes() == before
 
 

@@ -124,7 +124,7 @@ async def test_models_and_tools_that_there_are_not_are_told(
     put(project, "agents/other.md", "---\ndescription: Acts.\nmodel: inherit\n---\nAct.")
     _, report = await checked(settings, capsys)
     [wrong] = part(report, "agent")["findings"]
-    assert (wrong["level"], wrong["line"], wrong["what"]) == ("error", 2, "no model 'opuss'")
+    assert (wrong["level"], wrong["line"], wrong["what"]) == ("error", 2, "unknown model 'opuss'")
     assert wrong["fix"].startswith("did you mean opus?")
     why = not_honoured(report, "subagents")
     assert why["reader: tool WebSerch"] == "there is none here; did you mean WebSearch?"

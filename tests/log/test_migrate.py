@@ -178,7 +178,7 @@ async def test_a_newer_file_is_refused_and_nothing_is_changed(tmp_path: Path):
     await aged(path)
     prepare(path, MOODY).close()
     before = path.read_bytes()
-    versions = f"tables {NEWEST + 2}, this one knows {NEWEST}"
+    versions = f"schema {NEWEST + 2}; this version supports {NEWEST}"
     with pytest.raises(StoreMismatch, match=rf"newer Mainspring \({versions}\)"):
         await aged(path)
     with pytest.raises(StoreMismatch, match="newer Mainspring"):
@@ -225,11 +225,11 @@ async def test_a_foreign_database_is_refused_and_untouched(
             raw.execute(statement)
         raw.commit()
     before = path.read_bytes()
-    with pytest.raises(StoreMismatch, match="not one of Mainspring's"):
+    with pytest.raises(StoreMismatch, match="does not belong to Mainspring"):
         await aged(path)
-    with pytest.raises(StoreMismatch, match="not one of Mainspring's"):
+    with pytest.raises(StoreMismatch, match="does not belong to Mainspring"):
         migrate(path, 0)
-    with pytest.raises(StoreMismatch, match="not one of Mainspring's"):
+    with pytest.raises(StoreMismatch, match="does not belong to Mainspring"):
         standing(path)
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["log.db"]

@@ -273,7 +273,7 @@ async def test_somebody_elses_database_is_left_alone(tmp_path: Path, statement: 
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(statement)
     before = path.read_bytes()
-    with pytest.raises(StoreMismatch, match="not one of Mainspring's"):
+    with pytest.raises(StoreMismatch, match="does not belong to Mainspring"):
         async with opened(path):
             pass
     assert path.read_bytes() == before

@@ -1,7 +1,6 @@
 """The tool `grep`, with ripgrep and without: the same."""
 
 import os
-import shutil
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -12,9 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.tools.desk import FileDesk, desk_over
 
+from mainspring.capabilities.tools.file_search import find_ripgreps
 from mainspring.core.content import plain_text
 
-RIPGREP = shutil.which("rg")
+RIPGREP = next(iter(find_ripgreps()), None)
 needs_ripgrep = pytest.mark.skipif(RIPGREP is None, reason="there is no ripgrep here")
 ENGINES = [pytest.param(None, id="ours"), pytest.param(RIPGREP, id="ripgrep", marks=needs_ripgrep)]
 

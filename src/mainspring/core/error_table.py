@@ -1,8 +1,7 @@
-"""The errors that people meet: message, cause and fix of each, in one table.
+"""The errors that users see: message, cause and fix of each, in one table.
 
-An error raised from an entry has its message. The command line shows its `fix`; a caller in Python
-reads what to do there in the traceback. `docs/errors.md` is made from this table
-(`python tools/errors_page.py`).
+An error raised from an entry carries its message. The command line shows `fix`; in Python the
+traceback shows `in_python` as notes. `make errors-page` writes `docs/errors.md` from this table.
 """
 
 from __future__ import annotations
@@ -20,23 +19,23 @@ else:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorEntry:
-    """One error. Words in braces are filled in where it is raised."""
+    """One error. The raising code fills in the words in braces."""
 
     message: str
     """What is wrong, and why."""
     cause: str
-    """Why it happens, for the page."""
+    """Why it happens; only `docs/errors.md` shows it."""
     fix: tuple[str, ...]
-    """What to do about it at the command line."""
+    """How to fix it at the command line."""
     in_python: tuple[str, ...] = ()
-    """What to do about it in Python, if that differs."""
+    """How to fix it in Python, if that differs."""
 
     def error(self, kind: type[E], /, **values: object) -> E:
-        """An error of this kind with the entry's message and what to do about it."""
+        """An error of this kind with the entry's message and fixes."""
         return self.explain(kind(self.message.format(**values)), **values)
 
     def explain(self, error: E, /, **values: object) -> E:
-        """The same error, with what to do about it."""
+        """Add the fixes to an error and return it."""
         error.entry = self
         error.fix = tuple(entry.format(**values) for entry in self.fix)
         error.fix_in_python = tuple(entry.format(**values) for entry in self.in_python or self.fix)
@@ -47,11 +46,11 @@ class ErrorEntry:
 
 NO_KEY = ErrorEntry(
     message="{model}: {variable} is not set",
-    cause="The provider of the model needs a key, and the environment variable for it is empty.",
+    cause="The model's provider needs an API key, and its environment variable is empty.",
     fix=(
-        "export {variable}=... with a key of the provider's",
-        "without a key: --model ollama:NAME for a model on this machine, or --model scripted:demo"
-        " for a demonstration",
+        "export {variable}=... with an API key from the provider",
+        "without a key: --model ollama:NAME for a local model, or --model scripted:demo for a"
+        " demonstration",
     ),
     in_python=(
         "set {variable} in the environment before open_runtime() or run(), or pass"
@@ -59,227 +58,230 @@ NO_KEY = ErrorEntry(
     ),
 )
 UNKNOWN_MODEL = ErrorEntry(
-    message="no model {name!r}; {near}",
-    cause="No alias and no model of the catalogue has this name, and no provider stands before it.",
+    message="unknown model {name!r}; {near}",
+    cause="No alias or model in the catalogue has this name, and the name has no provider prefix.",
     fix=("`mainspring models ls` lists the models; .mainspring/models.toml adds others",),
 )
 NO_SCRIPT = ErrorEntry(
     message="{path}: there is no such script in {folder}",
-    cause="`scripted:FILE` names a file in the agent's folder, and it is not there.",
-    fix=("name a file of the agent's folder, or --model scripted:demo",),
-    in_python=("name a file of the agent's folder, or put a model of your own: models.put()",),
+    cause="`scripted:FILE` names a file in the agent's folder, and that file does not exist.",
+    fix=("name a file in the agent's folder, or use --model scripted:demo",),
+    in_python=("name a file in the agent's folder, or register your own model: models.put()",),
 )
 UNKNOWN_PROVIDER = ErrorEntry(
-    message="{model}: no provider {provider!r}; there are {providers}",
-    cause="What stands before the colon of a model's name is not a provider that Mainspring knows.",
-    fix=("write provider:name with one of these; openrouter: reaches most other models",),
+    message="{model}: unknown provider {provider!r}; the providers are {providers}",
+    cause="The part of the model name before the colon is not a provider that Mainspring knows.",
+    fix=("write provider:name with one of these; openrouter: offers most other models",),
 )
 MODEL_FROM_PYTHON = ErrorEntry(
-    message="session {session} was run with a model that a Python program had made, {model!r}: it"
-    " cannot be opened by name",
-    cause="The session was begun with `run(..., model=...)` or `runtime.models.put(...)`. The log"
-    " has the model's name; the object is gone with its program.",
+    message="session {session} used a model object from a Python program, {model!r}, which cannot"
+    " be opened by name",
+    cause="The session was started with `run(..., model=...)` or `runtime.models.put(...)`. The log"
+    " stores only the model's name; the object ended with its program.",
     fix=(
-        "go on with another model: --model NAME",
-        "or go on in Python: runtime.models.put({model!r}, model), then runtime.resume(agent,"
+        "continue with another model: --model NAME",
+        "or continue in Python: runtime.models.put({model!r}, model), then runtime.resume(agent,"
         " {session!r})",
     ),
     in_python=("runtime.models.put({model!r}, model) before runtime.resume(agent, {session!r})",),
 )
 PRICE_EXPIRED = ErrorEntry(
-    message="{model}: the price in the catalogue held until {date}; costs that are shown may be"
-    " wrong",
-    cause="The price of the model has an end that has passed: the provider may ask another by now.",
-    fix=("update Mainspring, or write today's price into .mainspring/models.toml",),
+    message="{model}: the catalogue price expired on {date}; displayed costs may be wrong",
+    cause="The model's price was valid until a date that has passed; the provider may charge another.",
+    fix=("update Mainspring, or set the current price in .mainspring/models.toml",),
 )
 PROVIDER_UNREACHABLE = ErrorEntry(
     message="{provider}: {what}",
     cause="The provider's address does not answer (`cannot connect to ...`): no network, a proxy"
-    " that is not set, a local server that does not run, or another certificate authority.",
+    " that is not configured, a local server that is not running, or an unknown certificate"
+    " authority.",
     fix=(
         "check the network; HTTPS_PROXY, NO_PROXY and SSL_CERT_FILE are honoured",
-        "`mainspring models test NAME` asks a model",
+        "`mainspring models test NAME` sends a model a test request",
     ),
     in_python=("check the network; HTTPS_PROXY, NO_PROXY and SSL_CERT_FILE are honoured",),
 )
 KEY_REFUSED = ErrorEntry(
     message="{provider}: {what}",
-    cause="The provider does not accept the key (HTTP 401, 403): it is wrong, revoked, or not for"
+    cause="The provider rejected the key (HTTP 401 or 403): it is wrong, revoked, or not valid for"
     " this model.",
-    fix=("check the key in the environment; `mainspring models ls` says which variable it is",),
+    fix=("check the key in the environment; `mainspring models ls` names the variable",),
     in_python=("check the key in the environment of this process",),
 )
 MODEL_REFUSED = ErrorEntry(
     message="{provider}: {what}",
-    cause="The provider has no such model (HTTP 404), or not for this account.",
-    fix=("`mainspring models ls` lists what is known; a local server must have the model loaded",),
+    cause="The provider has no such model (HTTP 404), or this account may not use it.",
+    fix=("`mainspring models ls` lists the models; a local server must have the model loaded",),
 )
 NO_CREDIT = ErrorEntry(
     message="{provider}: {what}",
     cause="The account at the provider has no credit left (HTTP 402).",
-    fix=("add credit at the provider, or name another model with --model",),
-    in_python=("add credit at the provider, or name another model: Agent(model=...)",),
+    fix=("add credit at the provider, or choose another model with --model",),
+    in_python=("add credit at the provider, or choose another model: Agent(model=...)",),
 )
 PROVIDER_BUSY = ErrorEntry(
     message="{provider}: {what}",
-    cause="The provider is overloaded, failed, or limits how much this account may ask (HTTP 429,"
-    " 500 and above). It was asked several times.",
-    fix=("try again later, or give a second model that stands in: --model sonnet,gpt",),
-    in_python=('try again later, or give a second model: Agent(model="sonnet,gpt")',),
+    cause="The provider is overloaded, failed, or limits this account's requests (HTTP 429, 500 and"
+    " above). Mainspring has retried several times.",
+    fix=("try again later, or give a second model as a fallback: --model sonnet,gpt",),
+    in_python=('try again later, or give a fallback model: Agent(model="sonnet,gpt")',),
 )
 PROMPT_TOO_LONG = ErrorEntry(
     message="{provider}: {what}",
-    cause="What the model would be sent is longer than its window, after everything was shortened.",
-    fix=("take a model with a larger window, or begin a new session",),
+    cause="The request is longer than the model's context window, even after compaction.",
+    fix=("use a model with a larger context window, or start a new session",),
 )
 REQUEST_REFUSED = ErrorEntry(
     message="{provider}: {what}",
-    cause="The provider does not understand the request, or refuses it. Asking again is no help.",
-    fix=("`mainspring models test NAME` asks the model something small",),
-    in_python=("ask the model something small to see whether it answers at all",),
+    cause="The provider does not understand the request, or rejects it. A retry does not help.",
+    fix=("`mainspring models test NAME` sends the model a small request",),
+    in_python=("send the model a small request to see whether it answers at all",),
 )
 SCRIPT_ENDED = ErrorEntry(
     message="{provider}: {what}",
-    cause="A scripted model or a recording has no answer to what it was asked.",
-    fix=("ask what the script is for, or name another model with --model",),
+    cause="A scripted model or a recording has no reply for this request.",
+    fix=("send a prompt that the script covers, or choose another model with --model",),
     in_python=("give Scripted(...) another step, or `otherwise=`",),
 )
 ROOT_REFUSED = ErrorEntry(
-    message="the service does not run as root: an agent's program that got out of its sandbox would"
-    " have the whole machine",
+    message="the service does not run as root: a program that escaped an agent's sandbox would"
+    " control the whole machine",
     cause="`mainspring serve` or `mainspring worker` was started by root.",
     fix=(
-        "start it as a user of its own, or with --user NAME, which root becomes",
-        "--allow-root (MAINSPRING_ALLOW_ROOT=1) if this is a container of its own",
+        "start it as a dedicated user, or with --user NAME to switch to that user",
+        "--allow-root (MAINSPRING_ALLOW_ROOT=1) if this is a dedicated container",
     ),
-    in_python=("start the program as a user of its own, or pass user=NAME or allow_root=True",),
+    in_python=("start the program as a dedicated user, or pass user=NAME or allow_root=True",),
 )
 NO_SANDBOX = ErrorEntry(
     message="{reasons}",
-    cause="None of the sandboxes works on this machine, so no command is run.",
+    cause="No sandbox works on this machine, so no command is run.",
     fix=(
         "`mainspring doctor` shows what this machine can do; docs/sandbox.md says how to change it",
-        "--dangerously-run-unsandboxed runs commands with all that you may do",
+        "--dangerously-run-unsandboxed runs commands with all your permissions",
     ),
-    in_python=("do what the message says, or give the agent no tools that run programs",),
+    in_python=("follow the message, or give the agent no tools that run programs",),
 )
 SESSION_HELD = ErrorEntry(
     message="session {session} is held by {owner} for another {seconds:.1f} s",
-    cause="Another process runs the session. One at a time may; a process that died is replaced"
-    " when its lease ends.",
-    fix=("`mainspring log follow` shows what it does, `mainspring sessions cancel` interrupts it",),
-    in_python=("wait until it is done, or interrupt it: session.interrupt()",),
+    cause="Another process is running the session, and only one may at a time. If that process has"
+    " died, its lease expires and the session becomes available.",
+    fix=("`mainspring log follow` shows its progress, `mainspring sessions cancel` interrupts it",),
+    in_python=("wait until it has finished, or interrupt it: session.interrupt()",),
 )
 UNKNOWN_SESSION = ErrorEntry(
     message="no session {session}",
-    cause="The store has no session with this id or part of an id. Each folder has a store of its"
-    " own unless --store names one.",
+    cause="The store has no session whose id is or starts with this. Each folder has its own store"
+    " unless --store names one.",
     fix=("`mainspring log ls` lists the sessions",),
     in_python=("await runtime.log.sessions() lists them; open_runtime(store=...) names a store",),
 )
 NO_STORE = ErrorEntry(
     message="there are no sessions yet: {store} does not exist",
-    cause="Nothing was run here. A store is made by the first session of a folder.",
+    cause="No session has run here. The first session in a folder creates its store.",
     fix=("--store or MAINSPRING_STORE names another store",),
     in_python=("open_runtime(store=...) names another store",),
 )
 SESSION_HAS_FORKS = ErrorEntry(
-    message="session {session} is the beginning of {forks}; delete those first",
+    message="session {session} was forked into {forks}; delete those first",
     cause="Sessions were forked from this one, and its events are their history.",
-    fix=("--cascade deletes those too",),
+    fix=("--cascade deletes the forks as well",),
     in_python=("delete the forks first",),
 )
 LIMIT_REACHED = ErrorEntry(
     message="{reason}: {detail}",
-    cause="The session has used up its turns, its time, its tokens or its money, by agent.yaml or"
-    " by --max-turns and --max-cost.",
-    fix=("raise it and go on: --resume {session} with a higher --max-cost or --max-turns",),
-    in_python=("go on with an Agent of higher limits: Agent(limits=Limits(...))",),
+    cause="The session has used up its turns, time, tokens or money, as limited by agent.yaml or by"
+    " --max-turns and --max-cost.",
+    fix=(
+        "raise the limit and continue: --resume {session} with a higher --max-cost or --max-turns",
+    ),
+    in_python=("continue with an Agent that has higher limits: Agent(limits=Limits(...))",),
 )
 UNTRUSTED_FOLDER = ErrorEntry(
-    message="{file}: this folder is not trusted, so only what it forbids holds; `mainspring policy"
-    " trust` lets all of it hold",
-    cause="A settings file of a project gives permissions, and nobody has said that they have read"
-    " it; or it has changed since.",
+    message="{file}: this folder is not trusted, so only its deny rules apply; `mainspring policy"
+    " trust` applies all of it",
+    cause="A project's settings file grants permissions, and nobody has confirmed that they have read"
+    " it, or it has changed since.",
     fix=("read the file, then `mainspring policy trust`",),
 )
 BAD_AGENT_FILE = ErrorEntry(
     message="{finding}",
-    cause="agent.yaml has a field or a value that is not understood.",
-    fix=("`mainspring validate` shows all that is wrong, with file and line",),
-    in_python=("docs/agents.md says what each field takes",),
+    cause="agent.yaml has an unknown field or an invalid value.",
+    fix=("`mainspring validate` lists every problem with its file and line",),
+    in_python=("docs/agents.md describes every field",),
 )
 NO_AGENT_FOLDER = ErrorEntry(
     message="{folder}: there is no such folder",
     cause="--agent names a folder that does not exist, or a session's agent was moved.",
-    fix=("name the folder with --agent DIR; `mainspring init` begins a new one",),
+    fix=("name the folder with --agent DIR; `mainspring init` creates a new one",),
     in_python=("give the path of a folder that exists",),
 )
 NO_WORKSPACE = ErrorEntry(
-    message="{folder}: there is no such folder to work in",
-    cause="The folder that the agent is to work in does not exist.",
-    fix=("make it, or name another with --workspace DIR",),
-    in_python=("make it, or give Wish(workspace=...) another",),
+    message="{folder}: the workspace folder does not exist",
+    cause="The folder that the agent should work in does not exist.",
+    fix=("create it, or name another with --workspace DIR",),
+    in_python=("create it, or pass another as RunOptions(workspace=...)",),
 )
 NOT_A_PROJECT = ErrorEntry(
-    message="{folder} is not a project: an agent would have all of it",
-    cause="The folder is your home folder or one above it: an agent there could change everything"
-    " that is yours.",
-    fix=("go to the folder to work in, or name it with --workspace",),
-    in_python=("go to the folder to work in, or name it: Wish(workspace=...)",),
+    message="{folder} is not a project folder: an agent could change everything in it",
+    cause="The folder is your home folder or one above it: an agent there could change all your"
+    " files.",
+    fix=("change to your project's folder, or name it with --workspace",),
+    in_python=("change to your project's folder, or name it: RunOptions(workspace=...)",),
 )
 PORT_IN_USE = ErrorEntry(
     message="{host}:{port}: the port is in use by another program",
-    cause="Another program listens there, perhaps another `mainspring serve`.",
-    fix=("stop that one, or take another port: --port {other}; --port 0 takes any free one",),
-    in_python=("take another port; 0 is any free one",),
+    cause="Another program listens on this port, perhaps another `mainspring serve`.",
+    fix=("stop that program, or use another port: --port {other}; --port 0 picks a free one",),
+    in_python=("use another port; 0 picks a free one",),
 )
 STORE_LOCKED = ErrorEntry(
     message="{path}: another process kept it locked for {seconds:.0f} s",
-    cause="A backup or a migration holds the SQLite file, or a program that is not ours.",
-    fix=("try again; `mainspring doctor` looks closer",),
-    in_python=("try again when the other process is done",),
+    cause="A backup, a migration or another program has locked the SQLite file.",
+    fix=("try again; `mainspring doctor` checks the store",),
+    in_python=("try again when the other process has finished",),
 )
 STORE_NEWER = ErrorEntry(
-    message="{place}: was written by a newer Mainspring (tables {current}, this one knows"
-    " {newest}); upgrade Mainspring, nothing was changed",
-    cause="The store was used with a later version, which has changed its tables.",
+    message="{place}: written by a newer Mainspring (schema {current}; this version supports"
+    " {newest}); upgrade Mainspring; nothing was changed",
+    cause="A later version has used the store and changed its tables.",
     fix=(
-        "upgrade Mainspring, or let the newer one go back: `mainspring migrate --to {newest}`",
+        "upgrade Mainspring, or downgrade the store with the newer version: `mainspring migrate"
+        " --to {newest}`",
         "--store or MAINSPRING_STORE names another store",
     ),
     in_python=("upgrade Mainspring, or name another store: open_runtime(store=...)",),
 )
 STORE_FOREIGN = ErrorEntry(
-    message="{path}: is a SQLite database, but not one of Mainspring's",
-    cause="--store or MAINSPRING_STORE names a database of another program.",
+    message="{path}: this SQLite database does not belong to Mainspring",
+    cause="--store or MAINSPRING_STORE names another program's database.",
     fix=("--store or MAINSPRING_STORE names another store",),
     in_python=("name another store: open_runtime(store=...)",),
 )
 STORE_UNWRITABLE = ErrorEntry(
     message="{path}: {what} cannot be written ({error})",
     cause="The file or its folder belongs to another user, or the disk is mounted read-only.",
-    fix=("`mainspring doctor` says who may write where",),
-    in_python=("change who owns it, or name another store: open_runtime(store=...)",),
+    fix=("`mainspring doctor` shows owners and permissions",),
+    in_python=("change its owner, or name another store: open_runtime(store=...)",),
 )
 STORE_FULL = ErrorEntry(
     message="{path}: the disk is full; nothing was written ({error})",
-    cause="There is no room where the store is. What was acknowledged before is there.",
-    fix=("make room, then go on; `mainspring sessions rm` deletes sessions",),
-    in_python=("make room, then go on",),
+    cause="The store's disk has no free space. Everything acknowledged earlier is still there.",
+    fix=("free some space, then continue; `mainspring sessions rm` deletes sessions",),
+    in_python=("free some space, then continue",),
 )
 STORE_DAMAGED = ErrorEntry(
-    message="{path}: is damaged ({error}); see docs/log.md, 'When a file is damaged'",
-    cause="The disk failed, or another program has written into the file.",
-    fix=("copy the file before anything else; docs/log.md says how to save what is in it",),
+    message="{path}: the file is damaged ({error}); see docs/log.md, 'When a file is damaged'",
+    cause="The disk failed, or another program has written to the file.",
+    fix=("copy the file before anything else; docs/log.md explains how to recover its contents",),
 )
 NO_POSTGRES_DRIVER = ErrorEntry(
     message="the PostgreSQL driver is not installed",
-    cause="A PostgreSQL store needs an extra that a plain installation does not have.",
+    cause="A PostgreSQL store needs an extra that the default installation does not include.",
     fix=("pip install 'mainspring[postgres]'",),
 )
 NOTHING_ASKED = ErrorEntry(
-    message="nothing was asked: standard input is empty",
-    cause="`mainspring run` was given no prompt and nothing was piped into it.",
-    fix=("mainspring run 'what to do'",),
+    message="no prompt: standard input is empty",
+    cause="`mainspring run` received no prompt, neither as an argument nor on standard input.",
+    fix=("mainspring run 'your prompt'",),
 )

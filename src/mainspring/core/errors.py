@@ -1,45 +1,45 @@
-"""Every error that Mainspring raises on purpose.
+"""Every error that Mainspring raises deliberately.
 
 MainspringError
-├── InvalidInput            what was asked for cannot be: bad event, bad file, bad setting
+├── InvalidInput            the request is invalid: a bad event, file or setting
 │   ├── MalformedEvent      an event's JSON does not have the shape of its type
-│   └── EventIdTaken        a client's id for an event is that of another one
+│   └── EventIdTaken        the client used this event id for another event
 ├── ServiceError            the service refused a request
-│   ├── NotFound            there is no such thing, or it is another tenant's
-│   ├── AlreadyThere        an id or a name that is taken
-│   │   └── PathTaken       a memory's, by that of another
-│   ├── Stale               it has changed since it was read, or is not what was expected
+│   ├── NotFound            no such object, or it belongs to another tenant
+│   ├── AlreadyExists       the id or name is taken
+│   │   └── PathTaken       another memory has this path
+│   ├── StaleVersion        it has changed since it was read, or is not what was expected
 │   │   ├── PreconditionFailed
-│   │   │   └── HeartbeatRefused  the work is another's by now
-│   │   └── MemoryChanged   its content is not the one that was expected
-│   ├── Unauthenticated     no key, or one that does not hold
-│   ├── Forbidden           a key that holds, but not for this
-│   ├── RateLimited         too much at once; says when to come back
+│   │   │   └── HeartbeatRefused  another worker holds the job by now
+│   │   └── MemoryChanged   its content is not what was expected
+│   ├── Unauthenticated     no key, or an invalid one
+│   ├── Forbidden           a valid key without permission for this
+│   ├── RateLimited         too many requests; says when to retry
 │   └── TooLarge
-├── LogError                the log refused, and wrote nothing
+├── LogError                the log refused and wrote nothing
 │   ├── SessionNotFound
 │   ├── SessionExists
-│   ├── SessionHasForks     deleting it would take the history of others
-│   ├── SessionGone         it was moved to another store and goes on there
-│   ├── Conflict            the log has grown since the writer last looked
-│   ├── Fenced              the writer's lease was taken over
-│   ├── LeaseHeld           another worker has the session
+│   ├── SessionHasForks     deleting it would delete history that its forks need
+│   ├── SessionGone         it was moved to another store and continues there
+│   ├── Conflict            the log has grown since the writer last read it
+│   ├── Fenced              another writer has taken over the lease
+│   ├── LeaseHeld           another worker holds the session
 │   └── BlobNotFound
-├── HandsError              the workspace or the sandbox refused, and did nothing
-│   ├── OutsideWorkspace    a path that the session may not touch
-│   ├── FileChanged         it is not what it was when it was read
+├── ToolEnvironmentError    the workspace or the sandbox refused and did nothing
+│   ├── OutsideWorkspace    the session may not access this path
+│   ├── FileChanged         the file has changed since it was read
 │   ├── FileMissing
-│   ├── FileRefused         too large, a device, no permission: nothing to be read or written
+│   ├── FileRefused         too large, a device, or no permission to read or write
 │   │   └── IsFolder
-│   ├── NetworkRefused      a host that the session may not reach, or that does not answer
-│   └── SandboxFailed       no isolation, so nothing was run; it says what to do about it
-├── ProviderFailed          a model did not answer; `kind` says why, `retryable` if it may yet
-└── StoreFailed             the database did; `retryable` says whether waiting can help
+│   ├── NetworkRefused      the session may not reach this host, or it does not answer
+│   └── SandboxFailed       no isolation, so nothing was run; the message says how to fix it
+├── ProviderFailed          a model did not answer; `kind` says why, `retryable` if it may later
+└── StoreFailed             the database failed; `retryable` says whether waiting may help
     ├── StoreFull
     ├── StoreReadOnly
     ├── StoreCorrupt
     ├── StoreUnavailable    locked, unreachable or restarting
-    └── StoreMismatch       not ours, or written by a newer Mainspring
+    └── StoreMismatch       not a Mainspring store, or written by a newer version
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ from mainspring.core.error_table import ErrorEntry
 
 
 class MainspringError(Exception):
-    """The root: everything below it is expected and carries its own explanation."""
+    """The root: every error below it is expected and explains itself."""
 
     fix: tuple[str, ...] = ()
-    """What to do about it at the command line."""
+    """How to fix it at the command line."""
     fix_in_python: tuple[str, ...] = ()
-    """What to do about it in Python; a traceback shows it as notes."""
+    """How to fix it in Python; a traceback shows these as notes."""
     entry: ErrorEntry | None = None
-    """Where it stands in the table."""
+    """Its entry in the error table."""
 
 
 class InvalidInput(MainspringError):
@@ -71,7 +71,7 @@ class MalformedEvent(InvalidInput):
 
 class EventIdTaken(InvalidInput):
     def __init__(self, client_id: str) -> None:
-        super().__init__(f"client event id {client_id} was used for another event")
+        super().__init__(f"client event id {client_id} was already used for another event")
         self.client_id = client_id
 
 
@@ -92,8 +92,8 @@ class AlreadyExists(ServiceError):
 class PathTaken(AlreadyExists):
     def __init__(self, path: str, *, memory_id: str, taken: str) -> None:
         super().__init__(
-            f"path: {path} cannot be beside {taken}, the path of {memory_id};"
-            " move or delete that one first"
+            f"path: {path} conflicts with {taken}, the path of {memory_id};"
+            " move or delete that memory first"
         )
         self.memory_id = memory_id
         self.taken = taken
@@ -108,12 +108,14 @@ class PreconditionFailed(StaleVersion):
 
 
 class HeartbeatRefused(PreconditionFailed):
-    """With the lease as it is."""
+    """Carries the current lease."""
 
     def __init__(
         self, work_id: str, *, state: str, last_heartbeat: str | None, ttl_seconds: int
     ) -> None:
-        super().__init__(f"work {work_id}: that is not its last heartbeat; another may hold it")
+        super().__init__(
+            f"work {work_id}: this is not its last heartbeat; another worker may hold it"
+        )
         self.state = state
         self.last_heartbeat = last_heartbeat
         self.ttl_seconds = ttl_seconds
@@ -155,13 +157,13 @@ class SessionNotFound(LogError):
 
 class SessionExists(LogError):
     def __init__(self, session_id: str) -> None:
-        super().__init__(f"session {session_id} exists already")
+        super().__init__(f"session {session_id} already exists")
         self.session_id = session_id
 
 
 class SessionGone(LogError):
     def __init__(self, session_id: str) -> None:
-        super().__init__(f"session {session_id} was moved, and goes on where it was moved to")
+        super().__init__(f"session {session_id} was moved to another store and continues there")
 
 
 class SessionHasForks(LogError):
@@ -176,7 +178,8 @@ class SessionHasForks(LogError):
 class Conflict(LogError):
     def __init__(self, session_id: str, *, expected: int, actual: int) -> None:
         super().__init__(
-            f"session {session_id} ends at {actual}, not at {expected}: read on, then append again"
+            f"session {session_id} ends at event {actual}, not {expected}: read the new events, then"
+            " append again"
         )
         self.session_id = session_id
         self.expected = expected
@@ -186,7 +189,7 @@ class Conflict(LogError):
 class Fenced(LogError):
     def __init__(self, session_id: str, *, epoch: int, current: int) -> None:
         super().__init__(
-            f"lease {epoch} on session {session_id} is void: lease {current} has replaced it"
+            f"lease {epoch} on session {session_id} is no longer valid: lease {current} replaced it"
         )
         self.session_id = session_id
         self.epoch = epoch
@@ -206,7 +209,7 @@ class LeaseHeld(LogError):
 
 class BlobNotFound(LogError):
     def __init__(self, digest: str) -> None:
-        super().__init__(f"no blob {digest}")
+        super().__init__(f"there is no blob {digest}")
         self.digest = digest
 
 
@@ -249,14 +252,14 @@ ProviderFailure: TypeAlias = Literal[
     "stalled",  # the stream went silent
     "connection",
     "server",  # other 5xx
-    "malformed",  # the answer is not what the API promises
+    "malformed",  # the response does not follow the API
     "unauthorized",  # 401: no key, or a wrong one
-    "forbidden",  # 403: revoked, or not for this model
+    "forbidden",  # 403: revoked, or not valid for this model
     "not_found",  # 404: no such model
     "billing",  # 402, or the account is out of credit
     "prompt_too_long",
     "media_too_large",
-    "invalid_request",  # any other 4xx: asking again will not help
+    "invalid_request",  # any other 4xx: a retry does not help
     "exhausted",  # a script or a recording has no more replies
 ]
 
@@ -301,7 +304,7 @@ _TRANSIENT = frozenset[ProviderFailure](
 
 
 class StoreFailed(MainspringError):
-    """The database failed. What was being written is either wholly there or not at all."""
+    """The database failed. The write happened either completely or not at all."""
 
     retryable = False
 

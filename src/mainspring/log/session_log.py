@@ -1,8 +1,9 @@
-"""The session log: create, fork, read, follow, submit, delete. Appending is a `Writer`'s."""
+"""The session log: create, fork, read, follow, submit, delete. A `Writer` appends."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import NamedTuple
@@ -35,19 +36,27 @@ from mainspring.log.writer import RECEIVED, Writer, require_not_moved
 ENDLESS = 2**62
 _PAGE = 1000
 _THREAD_CREATED = str(ThreadCreated.__struct_config__.tag)
-_LINEAGES_KEPT = 10_000
+_CACHED_LINEAGES = 10_000
 
 
 class Segment(NamedTuple):
-    """A stretch of a session's history and the session whose own it is."""
+    """A range of a session's history and the session that owns its events."""
 
     session_id: str
     after: int
     upto: int
 
+    def page(self, after: int, limit: int) -> EventRange:
+        return EventRange(
+            session_id=self.session_id,
+            after=max(after, self.after),
+            upto=self.upto,
+            limit=limit,
+        )
+
 
 class SessionLog:
-    """All sessions of one store. Cheap to make; holds nothing that the store does not."""
+    """All sessions of one store. Cheap to create; all its state is in the store."""
 
     def __init__(
         self,
@@ -65,7 +74,7 @@ class SessionLog:
 
     @property
     def scrub(self) -> Scrub:
-        """What takes secrets out of all that is written."""
+        """Removes secrets from everything that is written."""
         return self._scrub
 
     async def create(
@@ -75,7 +84,7 @@ class SessionLog:
         session_id: str | None = None,
         sender: Sender | None = None,
     ) -> SessionRow:
-        """A new session; with an id of the caller's own, so that doing it again makes no second.
+        """Create a session. With `session_id` a retry does not create a second one.
 
         Raises: SessionExists.
         """
@@ -97,8 +106,8 @@ class SessionLog:
         fork_id: str | None = None,
         sender: Sender | None = None,
     ) -> SessionRow:
-        """A new session that begins with this one's events up to `at`, by reference; `fork_id` is
-        an id of the caller's own.
+        """Create a session that starts with this one's events up to `at`, by reference. With
+        `fork_id` a retry does not create a second one.
 
         Raises:
             InvalidInput: there is no event `at`.
@@ -112,12 +121,12 @@ class SessionLog:
         [last] = await self.read(session_id, after=at - 1, limit=1)
         later = await self.read(session_id, after=at, types=[RECEIVED])
         received = [item.payload for item in later if isinstance(item.payload, SessionReceived)]
-        return await self._begin(  # rules from before it was received are those of somewhere else
+        return await self._begin(  # rules from before a move are another machine's
             SessionForked(parent_session_id=session_id, parent_seq=at, title=title),
             *received[-1:],
             thread_id=parent.thread_id,
             base=Head(at, last.digest()),
-            parent_id=last.session_id,  # whose own event it is: chains of forks stay short
+            parent_id=last.session_id,  # the owner of the event: chains of forks stay short
             session_id=fork_id,
             sender=sender,
         )
@@ -163,7 +172,7 @@ class SessionLog:
     async def sessions(
         self, *, before: SessionRow | None = None, limit: int = 100
     ) -> list[SessionRow]:
-        """Newest first; `before` is the last one seen."""
+        """Newest first; `before` is the last session of the previous page."""
         return await self.store.sessions(before=before, limit=limit)
 
     async def hold(
@@ -175,12 +184,13 @@ class SessionLog:
         instead_of: tuple[str, int] | None = None,
         is_receiving: bool = False,
     ) -> Writer:
-        """Take the session's lease and with it the right to append.
+        """Acquire the session's lease, and with it the right to append.
 
-        `instead_of`: the owner and epoch of a `LeaseHeld` whose holder is known to be gone.
+        `instead_of`: the owner and epoch of a `LeaseHeld` whose holder is known to have ended.
 
         Raises:
-            LeaseHeld: somebody has it, be it under the same name. SessionGone: it was moved.
+            LeaseHeld: another holder has it, perhaps under the same name.
+            SessionGone: it was moved to another store.
         """
         lease = await self.store.acquire(
             session_id, owner=owner, seconds=seconds, instead_of=instead_of
@@ -198,10 +208,10 @@ class SessionLog:
         )
 
     async def delete(self, session_id: str, *, cascade: bool = False) -> None:
-        """Remove a session for good, with its blobs that nobody else uses.
+        """Delete a session and the blobs that no other session uses.
 
         Raises:
-            SessionHasForks: others begin with its events and `cascade` was not asked for.
+            SessionHasForks: forks need its events, and `cascade` is false.
         """
         try:
             await self.store.delete(session_id)
@@ -214,24 +224,24 @@ class SessionLog:
         self._lineages.pop(session_id, None)
 
     async def expire(self, *, updated_before: datetime) -> list[str]:
-        """Retention: delete what nobody holds and nothing has touched since; returns the ids.
+        """Retention: delete sessions without a lease that have not changed since; returns the ids.
 
-        What waits in an inbox keeps its session, and so do forks that stay.
+        Sessions with a pending inbox, and parents of forks that remain, are kept.
         """
         expired: list[str] = []
-        kept: set[str] = set()
+        skipped: set[str] = set()
+        before = to_micros(updated_before)
         while True:
-            stale = await self.store.stale(
-                updated_before=to_micros(updated_before), limit=100 + len(kept)
-            )
-            stale = [session_id for session_id in stale if session_id not in kept]
+            stale = await self.store.stale(updated_before=before, limit=100 + len(skipped))
+            stale = [session_id for session_id in stale if session_id not in skipped]
             if not stale:
                 return expired
-            gone = await self.store.expire(stale, updated_before=to_micros(updated_before))
-            for session_id in gone:
+            deleted = await self.store.expire(stale, updated_before=before)
+            for session_id in deleted:
                 self._lineages.pop(session_id, None)
-            expired += gone
-            kept = set() if gone else kept.union(stale)  # the parents of those gone may go now
+            expired += deleted
+            # parents of the deleted sessions may expire now
+            skipped = set() if deleted else skipped.union(stale)
 
     async def read(
         self,
@@ -242,50 +252,35 @@ class SessionLog:
         threads: Iterable[str] | None = None,
         limit: int | None = None,
     ) -> list[Event]:
-        """Events with `seq > after`, in order, inherited ones included; all of them by default.
+        """Events with `seq > after`, in order, including inherited ones; all by default.
 
         Raises:
             SessionNotFound
         """
         events: list[Event] = []
-        kinds = None if types is None else frozenset(types)
-        wanted = None if threads is None else frozenset(threads)
+        type_set = None if types is None else frozenset(types)
+        thread_set = None if threads is None else frozenset(threads)
         for segment in await self.lineage(session_id):
             while after < segment.upto and (limit is None or len(events) < limit):
-                room = _PAGE if limit is None else min(_PAGE, limit - len(events))
-                rows = await self.store.read(
-                    EventRange(
-                        session_id=segment.session_id,
-                        after=max(after, segment.after),
-                        upto=segment.upto,
-                        types=kinds,
-                        threads=wanted,
-                        limit=room,
-                    )
-                )
+                page_size = _PAGE if limit is None else min(_PAGE, limit - len(events))
+                page = segment.page(after, page_size)
+                rows = await self.store.read(replace(page, types=type_set, threads=thread_set))
                 events += [to_event(segment.session_id, row) for row in rows]
-                if len(rows) < room:
+                if len(rows) < page_size:
                     break
                 after = rows[-1].seq
         if not events:
-            await self.store.session(session_id)  # nothing to read, or nothing there at all?
+            await self.store.session(session_id)  # raises if there is no such session
         return events
 
     async def tail(self, session_id: str, count: int) -> list[Event]:
-        """The last `count` events, in order; costs the same whatever the log's length."""
+        """The last `count` events, in order; the cost does not depend on the log's length."""
         events: list[Event] = []
         for segment in reversed(await self.lineage(session_id)):
             if len(events) >= count:
                 break
-            rows = await self.store.read(
-                EventRange(
-                    session_id=segment.session_id,
-                    after=segment.after,
-                    upto=segment.upto,
-                    limit=count - len(events),
-                    backwards=True,
-                )
-            )
+            page = segment.page(segment.after, count - len(events))
+            rows = await self.store.read(replace(page, backwards=True))
             events += [to_event(segment.session_id, row) for row in rows]
         events.reverse()
         if not events:
@@ -303,16 +298,16 @@ class SessionLog:
         """Events with `seq > after`, then new ones as they are appended, each exactly once.
 
         Raises:
-            SessionNotFound: there is no such session, or it was deleted meanwhile.
+            SessionNotFound: there is no such session, or it was deleted in the meantime.
         """
-        kinds = None if types is None else frozenset(types)
-        wanted = None if threads is None else frozenset(threads)
+        type_set = None if types is None else frozenset(types)
+        thread_set = None if threads is None else frozenset(threads)
         watch = self.store.watch(session_id)
         for segment in await self.lineage(session_id):
             while after < segment.upto:
-                rows = await retry_unavailable(partial(self._page, segment, after))
-                for row in rows:  # filtered here, so that the cursor moves past what is skipped
-                    if _matches(row, kinds, wanted):
+                rows = await retry_unavailable(partial(self.store.read, segment.page(after, _PAGE)))
+                for row in rows:  # filtered here, so that the cursor moves past skipped events
+                    if _matches(row, type_set, thread_set):
                         yield to_event(segment.session_id, row)
                 if rows:
                     after = rows[-1].seq
@@ -320,20 +315,10 @@ class SessionLog:
                     await retry_unavailable(partial(self.store.session, session_id))
                     await watch.wait()
 
-    async def _page(self, segment: Segment, after: int) -> list[Row]:
-        return await self.store.read(
-            EventRange(
-                session_id=segment.session_id,
-                after=max(after, segment.after),
-                upto=segment.upto,
-                limit=_PAGE,
-            )
-        )
-
     async def lineage(self, session_id: str) -> tuple[Segment, ...]:
-        """The session's history from its beginning: ancestors' stretches, then its own."""
-        if known := self._lineages.get(session_id):
-            return known
+        """The session's history from the start: its ancestors' segments, then its own."""
+        if cached := self._lineages.get(session_id):
+            return cached
         segments: list[Segment] = []
         upto = ENDLESS
         owner: str | None = session_id
@@ -342,7 +327,7 @@ class SessionLog:
             segments.append(Segment(session.id, session.parent_seq, upto))
             owner, upto = session.parent_id, session.parent_seq
         lineage = tuple(reversed(segments))
-        if len(self._lineages) >= _LINEAGES_KEPT:
+        if len(self._lineages) >= _CACHED_LINEAGES:
             self._lineages.clear()
         self._lineages[session_id] = lineage
         return lineage
@@ -356,15 +341,15 @@ class SessionLog:
         client_id: str | None = None,
         thread_id: str | None = None,
     ) -> InboxItem:
-        """Put a client's event into the inbox; needs no lease. Safe to repeat with `client_id`.
+        """Put a client's event into the inbox; needs no lease. With `client_id` it is safe to retry.
 
         Raises:
-            InvalidInput: not an event that clients may send, or there is no such thread.
-            EventIdTaken: `client_id` was another event's.
+            InvalidInput: clients may not send this event, or there is no such thread.
+            EventIdTaken: the client used `client_id` for another event.
         """
         kind = payload_type(payload)
         if kind not in CLIENT_TYPES:
-            raise InvalidInput(f"clients cannot send {kind}; they can: {sorted(CLIENT_TYPES)}")
+            raise InvalidInput(f"clients cannot send {kind}; they can send {sorted(CLIENT_TYPES)}")
         main = (await self.store.session(session_id)).thread_id
         await require_not_moved(self.store, session_id)
         if thread_id not in (None, main):
@@ -381,23 +366,23 @@ class SessionLog:
             body=body.decode(),
             sender=encode_sender(sender),
         )
-        await anyio.lowlevel.checkpoint_if_cancelled()  # now or not at all
-        kept = await self.store.submit(session_id, item)
-        if (kept.type, kept.body) != (item.type, item.body):
+        await anyio.lowlevel.checkpoint_if_cancelled()  # past this point it is stored
+        stored = await self.store.submit(session_id, item)
+        if (stored.type, stored.body) != (item.type, item.body):
             raise EventIdTaken(item.client_id)
-        return kept
+        return stored
 
     async def _check_thread(self, session_id: str, thread_id: str) -> None:
         created = await self.read(session_id, types=[_THREAD_CREATED])
         payloads = (event.payload for event in created)
-        known = {
+        thread_ids = {
             payload.session_thread_id for payload in payloads if isinstance(payload, ThreadCreated)
         }
-        if thread_id not in known:
+        if thread_id not in thread_ids:
             raise InvalidInput(f"session {session_id} has no thread {thread_id}")
 
     async def put_blob(self, session_id: str, content: bytes, *, media_type: str) -> BlobSource:
-        """Keep large content beside the log, once, for as long as a session refers to it."""
+        """Store large content beside the log, once, for as long as a session refers to it."""
         return await blobs.store_blob(
             self.store, self._scrub, session_id, content, media_type=media_type
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from mainspring.capabilities.monty.python_tool import CodeInterpreter, python
 from mainspring.capabilities.tools.artifact import artifact
+from mainspring.capabilities.tools.file_search import find_ripgreps
 from mainspring.capabilities.tools.file_tools import file_tools
 from mainspring.capabilities.tools.service_tools import service_tools
 from mainspring.capabilities.tools.shell import bash
@@ -57,10 +57,11 @@ def classify_command(command: str) -> tuple[bool, bool]:
 def workspace_tools(workspace: Workspace, earlier: Mapping[str, int]) -> list[Tool]:
     """They know what the session has read, so they last as long as it does in this process.
     `earlier`: see `SessionFiles`."""
-    found = shutil.which("rg")
-    # one that the session could have put there itself is not run
-    is_foreign = found is not None and Path(found).resolve().is_relative_to(workspace.root)
-    return file_tools(workspace, ripgrep=None if is_foreign else found, earlier=earlier)
+    # a program inside the workspace is never run: the session itself could have put it there
+    outside = (
+        path for path in find_ripgreps() if not Path(path).resolve().is_relative_to(workspace.root)
+    )
+    return file_tools(workspace, ripgrep=next(outside, None), earlier=earlier)
 
 
 def built_in_tools(

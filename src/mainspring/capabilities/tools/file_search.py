@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import codecs
 import os
+import shutil
 import subprocess
+import sysconfig
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -54,6 +56,14 @@ class OpenSource:
 
 SearchHits: TypeAlias = dict[str, list[MatchedLine]]
 """By the path of a file, for those that have any; in the order of the files, and of their lines."""
+
+
+def find_ripgreps() -> list[str]:
+    """The system's own, then the one in the `ripgrep` wheel."""
+    schemes = (sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user"))
+    folders = [sysconfig.get_path("scripts", scheme) for scheme in schemes]
+    paths = [shutil.which("rg"), *(shutil.which("rg", path=folder) for folder in folders)]
+    return list(dict.fromkeys(path for path in paths if path is not None))
 
 
 def is_searchable(opened: int) -> bool:

@@ -21,6 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from mainspring import __version__
+from mainspring.capabilities.tools.file_search import find_ripgreps
 from mainspring.config import API_KEY_VARIABLES, Settings, is_postgres
 from mainspring.core.errors import MainspringError
 from mainspring.edges.cli.printing import Screen, byte_size, pad, plural
@@ -164,14 +165,14 @@ def check_machine(settings: Settings) -> list[CheckResult]:
         *_check_disk(settings),
         _check_program(
             "ripgrep",
-            "rg",
+            next(iter(find_ripgreps()), None),
             consequence="agents search files fast",
-            without="agents search files with the slower search of our own",
+            without="agents search files with the slower built-in search",
             fix="install ripgrep from your system's packages",
         ),
         _check_program(
             "git",
-            "git",
+            shutil.which("git"),
             consequence="agents see a repository's state and history",
             without="agents cannot see a repository's state and history",
             fix="install git from your system's packages",
@@ -224,9 +225,8 @@ def nearest_folder(path: Path) -> Path:
 
 
 def _check_program(
-    name: str, command: str, *, consequence: str, without: str, fix: str
+    name: str, path: str | None, *, consequence: str, without: str, fix: str
 ) -> CheckResult:
-    path = shutil.which(command)
     if path is None:
         return CheckResult(
             name=name, status="warn", found="not found", consequence=without, fix=fix
