@@ -142,7 +142,7 @@ def edit_tool(files: SessionFiles) -> Tool:
         edit,
         objection=partial(files.objection, plan_change=plan),
         preview=partial(files.preview, plan_change=plan),
-        normalize_input=partial(files.judged, field="file_path"),
+        normalize_input=partial(files.normalize_input, field="file_path"),
     )
 
 

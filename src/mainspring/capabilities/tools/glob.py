@@ -107,8 +107,8 @@ def glob_tool(files: SessionFiles) -> Tool:
     async def objection(call: Call) -> str | None:
         return files.unreachable(str(call.input.get("path", ".")))
 
-    judged = partial(files.judged, field="path")
-    return replace(glob, invalid=invalid, objection=objection, normalize_input=judged)
+    normalize = partial(files.normalize_input, field="path")
+    return replace(glob, invalid=invalid, objection=objection, normalize_input=normalize)
 
 
 def glob_error(glob: object) -> str | None:

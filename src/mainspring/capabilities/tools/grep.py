@@ -98,8 +98,8 @@ def grep_tool(files: SessionFiles, ripgrep: str | None) -> Tool:
     async def objection(call: Call) -> str | None:
         return files.unreachable(str(call.input.get("path", ".")))
 
-    judged = partial(files.judged, field="path")
-    return replace(grep, invalid=invalid, objection=objection, normalize_input=judged)
+    normalize = partial(files.normalize_input, field="path")
+    return replace(grep, invalid=invalid, objection=objection, normalize_input=normalize)
 
 
 def _input_error(given: Mapping[str, object]) -> str | None:

@@ -138,7 +138,7 @@ def read_tool(files: SessionFiles) -> Tool:
         return files.unreachable(str(call.input["file_path"]))
 
     return replace(
-        read, objection=objection, normalize_input=partial(files.judged, field="file_path")
+        read, objection=objection, normalize_input=partial(files.normalize_input, field="file_path")
     )
 
 

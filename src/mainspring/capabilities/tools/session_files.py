@@ -157,7 +157,7 @@ class SessionFiles:
             return failure_text(error)
         return None
 
-    def judged(self, given: Mapping[str, object], field: str) -> Mapping[str, object]:
+    def normalize_input(self, given: Mapping[str, object], field: str) -> Mapping[str, object]:
         """The input with an absolute path, as it was named: rules are held against a link and
         against what it leads to. With `..` behind a link it is not what it looks like, so then it
         is the path that is meant."""

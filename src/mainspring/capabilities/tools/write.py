@@ -68,7 +68,7 @@ def write_tool(files: SessionFiles) -> Tool:
         write,
         objection=partial(files.objection, plan_change=plan),
         preview=partial(files.preview, plan_change=plan),
-        normalize_input=partial(files.judged, field="file_path"),
+        normalize_input=partial(files.normalize_input, field="file_path"),
     )
 
 
