@@ -87,7 +87,7 @@ MODEL_FROM_PYTHON = ErrorEntry(
 )
 PRICE_EXPIRED = ErrorEntry(
     message="{model}: the catalogue price expired on {date}; displayed costs may be wrong",
-    cause="The model's price was valid until a date that has passed; the provider may charge another.",
+    cause="The model's price was valid until a date that has passed; it may have changed.",
     fix=("update Mainspring, or set the current price in .mainspring/models.toml",),
 )
 PROVIDER_UNREACHABLE = ErrorEntry(
@@ -200,8 +200,8 @@ LIMIT_REACHED = ErrorEntry(
 UNTRUSTED_FOLDER = ErrorEntry(
     message="{file}: this folder is not trusted, so only its deny rules apply; `mainspring policy"
     " trust` applies all of it",
-    cause="A project's settings file grants permissions, and nobody has confirmed that they have read"
-    " it, or it has changed since.",
+    cause="A project's settings file grants permissions, and nobody has confirmed having read it, or"
+    " it has changed since.",
     fix=("read the file, then `mainspring policy trust`",),
 )
 BAD_AGENT_FILE = ErrorEntry(

@@ -178,7 +178,7 @@ class SessionHasForks(LogError):
 class Conflict(LogError):
     def __init__(self, session_id: str, *, expected: int, actual: int) -> None:
         super().__init__(
-            f"session {session_id} ends at event {actual}, not {expected}: read the new events, then"
+            f"session {session_id} ends at event {actual}, not {expected}: read the new events and"
             " append again"
         )
         self.session_id = session_id

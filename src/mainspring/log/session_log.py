@@ -341,7 +341,7 @@ class SessionLog:
         client_id: str | None = None,
         thread_id: str | None = None,
     ) -> InboxItem:
-        """Put a client's event into the inbox; needs no lease. With `client_id` it is safe to retry.
+        """Put a client's event into the inbox; needs no lease. A retry with `client_id` is safe.
 
         Raises:
             InvalidInput: clients may not send this event, or there is no such thread.
