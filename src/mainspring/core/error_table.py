@@ -200,8 +200,8 @@ LIMIT_REACHED = ErrorEntry(
 UNTRUSTED_FOLDER = ErrorEntry(
     message="{file}: this folder is not trusted, so only its deny rules apply; `mainspring policy"
     " trust` applies all of it",
-    cause="A project's settings file grants permissions, and nobody has confirmed having read it, or"
-    " it has changed since.",
+    cause="A project's settings file grants permissions, and nobody has confirmed having read it,"
+    " or it has changed since.",
     fix=("read the file, then `mainspring policy trust`",),
 )
 BAD_AGENT_FILE = ErrorEntry(
