@@ -185,7 +185,7 @@ async def test_a_mode_is_set_by_name_and_plan_takes_its_task_along(tmp_path: Pat
         assert await mode_of(session.log, session.id) == "plan"
         result = await session.run()
         assert result is not None
-        assert "The permission mode is plan" in result.text
+        assert "The permission mode is now plan" in result.text
         assert "end your turn with the plan" in result.text
         assert "mend it" in result.text
         await run_command(at, "mode", "acceptEdits")

@@ -1,6 +1,6 @@
-"""May a call run? A pure function of the call, the rules, the mode and what people have granted.
+"""Whether a call may run: a pure function of the call, the rules, the mode and people's grants.
 
-The order is `_STEPS`, at the end of this file. What no step decides is asked about.
+`_STEPS`, at the end of this file, has the order. If no step decides, a person is asked.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mainspring.harness.permissions.tool_names import (
 )
 
 PROTECTED = "protected path"
-"""The `rule` of decisions about those."""
+"""The `rule` of decisions about protected paths."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,35 +47,33 @@ class _Case:
     @property
     def folders(self) -> tuple[str, ...]:
         added = (*self.policy.directories, *self.grants.directories)
-        left = self.grants.left_directories
-        return (self.policy.workspace, *(item for item in added if item not in left))
+        removed = self.grants.left_directories
+        return (self.policy.workspace, *(item for item in added if item not in removed))
 
     def rules(self, behavior: Permission) -> list[PolicyRule]:
-        held = (*self.policy.rules, *self.grants.rules)
-        gone = self.grants.revoked if behavior == "allow" else frozenset[str]()
-        return [rule for rule in held if rule.behavior == behavior and rule.text not in gone]
+        rules = (*self.policy.rules, *self.grants.rules)
+        revoked = self.grants.revoked if behavior == "allow" else frozenset[str]()
+        return [rule for rule in rules if rule.behavior == behavior and rule.text not in revoked]
 
     @property
     def is_read_only(self) -> bool:
-        judged = self.call
-        if judged.analysis is not None:
-            is_held = self.is_sandboxed and not self.has_secrets
-            only_reads = judged.analysis.read_only or (
-                self.is_sandboxed and judged.analysis.read_only_in_sandbox
-            )
-            return only_reads and (is_held or not judged.analysis.opaque)
-        if judged.tool.startswith("mcp__"):
-            return False  # that it is read-only is only the word of whoever runs the server
-        if judged.tool in READ_ANYTHING and self.has_secrets:
+        call, analysis = self.call, self.call.analysis
+        if analysis is not None:
+            is_confined = self.is_sandboxed and not self.has_secrets
+            only_reads = analysis.read_only or (self.is_sandboxed and analysis.read_only_in_sandbox)
+            return only_reads and (is_confined or not analysis.opaque)
+        if call.tool.startswith("mcp__"):
+            return False  # only the server's operator says that it is read-only
+        if call.tool in READ_ANYTHING and self.has_secrets:
             return False
-        is_inward = judged.tool in INTERNAL_TOOLS and not judged.paths  # a merge is an edit
-        return judged.traits.read_only or is_inward
+        is_internal = call.tool in INTERNAL_TOOLS and not call.paths  # a merge is an edit
+        return call.traits.read_only or is_internal
 
     @property
     def has_secrets(self) -> bool:
-        """Whether something in the workspace may not be read, or not without asking."""
-        held = map(rule_of, (*self.rules("deny"), *self.rules("ask")))
-        return any(rule and rule.tool in READ_TOOLS and rule.specifier for rule in held)
+        """Whether a rule denies reading some file in the workspace, or asks about it."""
+        rules = map(rule_of, (*self.rules("deny"), *self.rules("ask")))
+        return any(rule and rule.tool in READ_TOOLS and rule.specifier for rule in rules)
 
     def is_inside(self, path_access: PathAccess) -> bool:
         return all(is_inside(path, self.folders) for path in path_access.both)
@@ -93,7 +91,7 @@ def decide(
     now: datetime,
     is_sandboxed: bool,
 ) -> Decision:
-    """Never raises: what cannot be judged is asked about."""
+    """Never raises: if a call cannot be analyzed, a person is asked."""
     case = _Case(
         call=analyzed_call, policy=policy, grants=grants, now=now, is_sandboxed=is_sandboxed
     )
@@ -107,11 +105,11 @@ def decide(
 
 
 def with_ask_target(decision: Decision, mode: Mode) -> Decision:
-    """Whom to ask in a mode, if anybody; for what others than rules want to ask, too."""
+    """Whom to ask in this mode, if anybody; also for questions that do not come from a rule."""
     if decision.decision != "ask":
         return decision
     if mode == "dontAsk":
-        why = f"{decision.reason or 'it would be asked about'}; in the mode dontAsk nobody is asked"
+        why = f"{decision.reason or 'it needs approval'}; in the mode dontAsk nobody is asked"
         gate = "mode" if decision.rule is None else decision.gate
         rule = decision.rule or "dontAsk"
         return replace(decision, decision="deny", gate=gate, rule=rule, reason=why)
@@ -127,48 +125,49 @@ def _ask_rules(case: _Case) -> Decision | None:
 
 
 def _forbidding_rule(case: _Case, behavior: Permission) -> Decision | None:
-    for held in case.rules(behavior):
-        rule = rule_of(held)
-        if rule is not None and forbids(rule, case.call, case.policy.roots(held), behavior):
-            does = "denies it" if behavior == "deny" else "wants a person to be asked"
-            reason = f"the {held.scope} rule {held.text} {does}"
-            return Decision(decision=behavior, gate="rule", rule=held.text, reason=reason)
+    for policy_rule in case.rules(behavior):
+        rule, roots = rule_of(policy_rule), case.policy.roots(policy_rule)
+        if rule is not None and forbids(rule, case.call, roots, behavior):
+            effect = "denies it" if behavior == "deny" else "requires a person's approval"
+            reason = f"the {policy_rule.scope} rule {policy_rule.text} {effect}"
+            return Decision(decision=behavior, gate="rule", rule=policy_rule.text, reason=reason)
     return None
 
 
 def _unreadable_rule(case: _Case) -> Decision | None:
-    """A rule that was meant to forbid something, and nobody knows what."""
-    for held in (*case.rules("deny"), *case.rules("ask")):
-        if rule_of(held) is None:
-            reason = f"the {held.behavior} rule {held.text!r} cannot be read: it may be about this"
-            return Decision(decision="ask", gate="rule", rule=held.text, reason=reason)
+    """An invalid rule was meant to forbid something, and nobody knows what."""
+    for policy_rule in (*case.rules("deny"), *case.rules("ask")):
+        if rule_of(policy_rule) is None:
+            text = policy_rule.text
+            reason = f"the {policy_rule.behavior} rule {text!r} is invalid and may concern this"
+            return Decision(decision="ask", gate="rule", rule=text, reason=reason)
     return None
 
 
 def _plan_mode(case: _Case) -> Decision | None:
     tool = case.call.tool
-    is_fine = case.is_read_only or tool in NEEDS_A_PERSON or _is_declared_reading(case)
-    if case.mode != "plan" or is_fine:
+    is_permitted = case.is_read_only or tool in NEEDS_A_PERSON or _is_declared_reading(case)
+    if case.mode != "plan" or is_permitted:
         return None
-    reason = f"in the mode plan nothing is changed, and {_describe(case)} may change something"
+    reason = f"the mode plan allows no changes, and {_describe(case)} may change something"
     return Decision(decision="deny", gate="mode", rule="plan", reason=reason)
 
 
 def _is_declared_reading(case: _Case) -> bool:
-    """An MCP tool that says so may be asked about, where others are refused."""
+    """Of an MCP tool that declares itself read-only a person may be asked; others are denied."""
     return case.call.analysis is None and case.call.traits.read_only
 
 
 def _person_required(case: _Case) -> Decision | None:
     if case.call.tool in NEEDS_A_PERSON:
-        reason = "it needs a person's answer"
+        reason = "it needs an answer from a person"
         return Decision(decision="ask", gate="guardrail", rule="a person", reason=reason)
     if case.call.traits.needs_person:
-        reason = "the tool wants a person to agree to it"
+        reason = "the tool requires a person's approval"
         return Decision(decision="ask", gate="guardrail", rule="needs a person", reason=reason)
     verdict = case.call.analysis
     if verdict is not None and verdict.critical:
-        why = "it may remove a home, the workspace or what the machine needs"
+        why = "it may delete a home folder, the workspace or files that the system needs"
         return Decision(decision="ask", gate="guardrail", rule="critical path", reason=why)
     return None
 
@@ -179,33 +178,30 @@ def _bypass_mode(case: _Case) -> Decision | None:
     bypass = case.policy.bypass or "sandboxed"
     if bypass == "never" or (bypass == "sandboxed" and not case.is_sandboxed):
         return None
-    reason = "the mode bypassPermissions lets it pass"
+    reason = "the mode bypassPermissions allows it"
     return Decision(decision="allow", gate="mode", rule="bypassPermissions", reason=reason)
 
 
 def _protected_paths(case: _Case) -> Decision | None:
-    """In every mode, whatever allows it: on purpose stricter than Claude Code."""
-    for touched in _possible_writes(case):
-        if _is_guarded(case, touched):
-            reason = f"{touched.link} is protected: what is in it may run later, or steer what runs"
+    """In every mode, even if a rule allows it: deliberately stricter than Claude Code."""
+    for path in _possible_writes(case):
+        if _is_guarded(case, path):
+            reason = f"{path.link} is protected: its contents may run later or control what runs"
             return Decision(decision="ask", gate="guardrail", rule=PROTECTED, reason=reason)
     return None
 
 
 def _possible_writes(case: _Case) -> tuple[PathAccess, ...]:
-    judged = case.call
-    if judged.analysis is not None and judged.analysis.read_only:
+    call = case.call
+    if call.analysis is not None and call.analysis.read_only:
         return ()
-    if judged.analysis is not None and not case.is_sandboxed:
-        # a command that writes may first go to a folder that it only names
-        return (*judged.paths, *judged.surely_written)
-    # a sandbox keeps programs from changing what they only name
-    named = (
-        judged.surely_written
-        if judged.tool not in INTERNAL_TOOLS | NETWORK_TOOLS | NEEDS_A_PERSON
-        else ()
-    )
-    written = () if judged.analysis else (path for path in judged.paths if path.access == "write")
+    if call.analysis is not None and not case.is_sandboxed:
+        # a command that writes may first change to a folder that it only names
+        return (*call.paths, *call.surely_written)
+    # a sandbox prevents programs from changing files that they only name
+    writes_no_files = call.tool in INTERNAL_TOOLS | NETWORK_TOOLS | NEEDS_A_PERSON
+    named = () if writes_no_files else call.surely_written
+    written = () if call.analysis else (path for path in call.paths if path.access == "write")
     return (*written, *named)
 
 
@@ -217,7 +213,7 @@ def _is_guarded(case: _Case, path_access: PathAccess) -> bool:
 
 
 def _accept_edits(case: _Case) -> Decision | None:
-    """Edits in the workspace, where the mode lets them pass."""
+    """Edits in the workspace, in the modes that allow them."""
     if case.mode not in ("acceptEdits", "auto") or not case.call.paths or case.outside:
         return None
     verdict = case.call.analysis
@@ -227,14 +223,17 @@ def _accept_edits(case: _Case) -> Decision | None:
         is_edit = verdict.edits and not verdict.opaque
     if not is_edit:
         return None
-    reason = f"the mode {case.mode} lets edits in the workspace pass"
+    reason = f"the mode {case.mode} allows edits in the workspace"
     return Decision(decision="allow", gate="mode", rule=case.mode, reason=reason)
 
 
 def _possible_rules(case: _Case) -> Decision | None:
-    """A rule may forbid what the command turns out to do."""
-    held = [(rule, rule_of(rule)) for rule in (*case.rules("deny"), *case.rules("ask"))]
-    rules = [(rule, case.policy.roots(each)) for each, rule in held if rule is not None]
+    """A rule may forbid what the command actually does when it runs."""
+    rules = [
+        (rule, case.policy.roots(policy_rule))
+        for policy_rule in (*case.rules("deny"), *case.rules("ask"))
+        if (rule := rule_of(policy_rule)) is not None
+    ]
     for doubt in possible_matches(case.call, rules, is_sandboxed=case.is_sandboxed):
         if not doubt.is_program or not _is_vouched_for(case):
             return _ask_by_default(case, doubt.text)
@@ -242,52 +241,52 @@ def _possible_rules(case: _Case) -> Decision | None:
 
 
 def _is_vouched_for(case: _Case) -> bool:
-    """Somebody has allowed this very program, or has the sandbox answer for all."""
+    """A rule allows exactly this program, or the sandbox allows all commands."""
     if case.is_sandboxed and case.policy.sandbox_allows_bash:
         return True
     live = [grant for grant in case.grants.grants.values() if grant.is_live(case.now)]
     rules = [*case.rules("allow"), *(rule for grant in live for rule in grant.rules)]
-    named = [held for held in rules if (rule := rule_of(held)) and rule.specifier is not None]
-    return _matching_rules(case, named) is not None
+    specific = [item for item in rules if (rule := rule_of(item)) and rule.specifier is not None]
+    return _matching_rules(case, specific) is not None
 
 
 def _allow_rules(case: _Case) -> Decision | None:
     rules = case.rules("allow")
-    if found := _matching_rules(case, rules):
-        reason = f"{found} allows it"
-        return Decision(decision="allow", gate="rule", rule=found, reason=reason)
+    if texts := _matching_rules(case, rules):
+        reason = f"{texts} allows it"
+        return Decision(decision="allow", gate="rule", rule=texts, reason=reason)
     for grant in case.grants.grants.values():
         if grant.is_live(case.now) and _matching_rules(case, [*rules, *grant.rules]):
             texts = ", ".join(rule.text for rule in grant.rules)
-            reason = f"a person has granted {texts}"
+            reason = f"a person granted {texts}"
             return Decision(decision="allow", gate="grant", rule=grant.id, reason=reason)
     return None
 
 
 def _matching_rules(case: _Case, rules: Sequence[PolicyRule]) -> str | None:
-    """The rule, or the rules together, that allow the whole of a call."""
-    readable = [(held, rule) for held in rules if (rule := rule_of(held)) is not None]
-    for held, rule in readable:
+    """The rule, or the rules together, that allow the whole call."""
+    valid = [(item, rule) for item in rules if (rule := rule_of(item)) is not None]
+    for policy_rule, rule in valid:
         if permits(rule, case.call):
-            return held.text
+            return policy_rule.text
     if case.call.command is not None:
-        return _matching_command_rules(case, case.call.command, readable)
-    return _matching_path_rules(case, readable)
+        return _matching_command_rules(case, case.call.command, valid)
+    return _matching_path_rules(case, valid)
 
 
 def _matching_command_rules(
-    case: _Case, command: str, readable: Sequence[tuple[PolicyRule, Rule]]
+    case: _Case, command: str, rules: Sequence[tuple[PolicyRule, Rule]]
 ) -> str | None:
     patterns = {
-        held.text: rule.specifier
-        for held, rule in readable
+        policy_rule.text: rule.specifier
+        for policy_rule, rule in rules
         if rule.tool == "bash" and rule.specifier is not None
     }
     is_foreign = case.call.analysis is None or case.call.analysis.foreign_git
-    if _writes_afar(case) or not bash.is_covered(
+    if _writes_outside(case) or not bash.is_covered(
         list(patterns.values()), command, foreign_git=is_foreign
     ):
-        return None  # a rule on a command is not one on where its output may go
+        return None  # a rule for a command does not cover where its output goes
     for text, pattern in patterns.items():
         if bash.rule_matches(pattern, command, behavior="allow"):
             return text
@@ -297,33 +296,34 @@ def _matching_command_rules(
     return ", ".join(text for text, pattern in patterns.items() if pattern in needed)
 
 
-def _smallest_cover(command: str, given: list[str], among: list[str]) -> list[str]:
-    """The fewest of `among` that cover a command together with what is given, by halving."""
-    if given and bash.is_covered(given, command):
+def _smallest_cover(command: str, chosen: list[str], candidates: list[str]) -> list[str]:
+    """The fewest `candidates` that together with `chosen` cover a command, by halving."""
+    if chosen and bash.is_covered(chosen, command):
         return []
-    if len(among) == 1:
-        return among
-    left, right = among[: len(among) // 2], among[len(among) // 2 :]
-    from_right = _smallest_cover(command, [*given, *left], right)
-    from_left = _smallest_cover(command, [*given, *from_right], left)
+    if len(candidates) == 1:
+        return candidates
+    middle = len(candidates) // 2
+    left, right = candidates[:middle], candidates[middle:]
+    from_right = _smallest_cover(command, [*chosen, *left], right)
+    from_left = _smallest_cover(command, [*chosen, *from_right], left)
     return [*from_left, *from_right]
 
 
-def _writes_afar(case: _Case) -> bool:
+def _writes_outside(case: _Case) -> bool:
     has_writes = any(path.access == "write" for path in case.call.paths)
     is_opaque = case.call.analysis is None or case.call.analysis.opaque
     return has_writes and (is_opaque or case.outside is not None)
 
 
-def _matching_path_rules(case: _Case, readable: Sequence[tuple[PolicyRule, Rule]]) -> str | None:
+def _matching_path_rules(case: _Case, rules: Sequence[tuple[PolicyRule, Rule]]) -> str | None:
     used: dict[str, None] = {}
-    for touched in case.call.paths:
-        for held, rule in readable:
+    for path in case.call.paths:
+        for policy_rule, rule in rules:
             is_named = rule.tool in FILE_TOOLS and is_about(rule, case.call.tool)
             if not is_named or rule.specifier is None:
                 continue
-            if permits_path(rule.specifier, touched, case.policy.roots(held)):
-                used[held.text] = None
+            if permits_path(rule.specifier, path, case.policy.roots(policy_rule)):
+                used[policy_rule.text] = None
                 break
         else:
             return None
@@ -343,7 +343,7 @@ def _sandboxed_call(case: _Case) -> Decision | None:
     if not case.policy.sandbox_allows_bash:
         return None
     rule = "sandbox.autoAllowBashIfSandboxed"
-    reason = "it runs in the sandbox, which holds it"
+    reason = "it runs in the sandbox, which confines it"
     return Decision(decision="allow", gate="default", rule=rule, reason=reason)
 
 
@@ -353,7 +353,7 @@ def _ask_by_default(case: _Case, why: str = "") -> Decision:
             decision="ask",
             gate="mode",
             rule=CLASSIFIER,
-            reason=why or f"no rule is about it: {_ask_reason(case)}",
+            reason=why or f"no rule covers it: {_ask_reason(case)}",
             asks="classifier",
         )
     return Decision(
@@ -366,13 +366,13 @@ def _ask_by_default(case: _Case, why: str = "") -> Decision:
 def _ask_reason(case: _Case) -> str:
     verdict = case.call.analysis
     if case.mode == "bypassPermissions":
-        return "the mode bypassPermissions holds only in a sandbox, or where it is set explicitly"
+        return "the mode bypassPermissions applies only in a sandbox, or if it is set explicitly"
     if case.mode == "auto" and case.grants.is_mistrusted:
-        return "the classifier has said no too often"
+        return "the classifier has denied too many calls"
     if case.outside is not None:
-        return f"{case.outside.link} is outside of the workspace"
+        return f"{case.outside.link} is outside the workspace"
     if verdict is not None and verdict.read_only:
-        return "which files it reads cannot be told before it runs"
+        return "the files that it reads are not known before it runs"
     if verdict is not None:
         return verdict.reason or f"{_describe(case)} may change something"
     return f"{_describe(case)} is not known to be harmless"

@@ -25,11 +25,11 @@ from mainspring.harness.state.thread import Thread
 from mainspring.harness.stop_reasons import Continue, Ended
 
 NOBODY_TO_ASK = (
-    "Nobody is there to allow it: leave it as it is, go on with the rest, and tell the user what to"
-    " change there (or to run this again with --allow-protected and that path)"
+    "Nobody is available to approve it: leave the file unchanged, continue with the rest, and tell"
+    " the user what to change there (or to run this again with --allow-protected and that path)"
 )
 Classifier: TypeAlias = Callable[[str, str], Awaitable[tuple[str, tuple[KnownPayload, ...]]]]
-"""A system prompt and a question, to a model's answer and what the log has to know of it."""
+"""From a system prompt and a question to a model's answer and the events to record."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class PermissionEngine:
     thread: Thread
     policy: Policy
     location: Callable[[], CallLocation]
-    """Where a call would run, as things stand."""
+    """Where a call would run now."""
     clock: Clock
     is_sandboxed: bool
     hooks: Hooks = field(default_factory=NoHooks)
@@ -45,18 +45,18 @@ class PermissionEngine:
     is_headless: bool = False
     """Nobody can be asked: changes to protected paths are denied at once."""
     ceiling: Mode | None = None
-    """The freest mode that may hold: a subagent's own, whatever the session's is."""
+    """The most permissive mode that may apply: a subagent's own, whatever the session's is."""
     on_compaction: Callable[[], None] = lambda: None
-    """What was shown to the model may soon be gone."""
+    """Called before compaction removes content that the model has seen."""
     _grant_state: GrantState = field(default_factory=GrantState, init=False)
     _seen: int = field(default=0, init=False)
 
     @property
     def grant_state(self) -> GrantState:
-        """What has been granted, revoked and counted in this session, up to now; for a subagent,
-        with the mode that holds for it."""
-        standing = self._fold_grants()
-        return standing if self.ceiling is None else replace(standing, mode=self.mode)
+        """What has been granted, revoked and counted in this session so far; for a subagent, with
+        the mode that applies to it."""
+        grants = self._fold_grants()
+        return grants if self.ceiling is None else replace(grants, mode=self.mode)
 
     def _fold_grants(self) -> GrantState:
         events = self.thread.session_state.permissions
@@ -73,7 +73,7 @@ class PermissionEngine:
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
         hook_result = await self.hooks.run(hook_events.before_tool(call))
         if hook_result.permission == "deny" or hook_result.blocked:
-            reason = hook_result.reason or "a hook said no"
+            reason = hook_result.reason or "a hook denied it"
             return _with_hook_output(
                 hook_result, Decision(decision="deny", gate="hook", reason=reason)
             )
@@ -100,10 +100,9 @@ class PermissionEngine:
         return decision if decision.decision == "deny" else None
 
     def _decide(self, call: Call, traits: Traits) -> Decision:
-        place = location_after(self.thread.session_state.commands, self.location())
-        judged = analyze_call(call.name, call.input, traits, place)
+        location = location_after(self.thread.session_state.commands, self.location())
         return decide(
-            judged,
+            analyze_call(call.name, call.input, traits, location),
             self._policy_for(call),
             self.grant_state,
             now=self.clock(),
@@ -111,22 +110,22 @@ class PermissionEngine:
         )
 
     def _policy_for(self, call: Call) -> Policy:
-        """With what skills say that the thread uses in this run; they speak for no other."""
+        """With the rules of the skills in use in this run; they apply to their own thread only."""
         used = self.thread.session_state.skills if call.thread_id == self.thread.id else ()
         return with_skill_rules(self.policy, used)
 
     async def _ask(self, call: Call, tool: Tool, decision: Decision) -> Decision:
-        """Before a person is asked: the classifier, where the mode says so, and hooks."""
+        """Before a person: the classifier, if the mode says so, and hooks."""
         if decision.asks == "classifier" and self.classifier is not None:
             return await self._classify(call, self.classifier)
         hook_result = await self.hooks.run(hook_events.permission_requested(call, decision.reason))
-        said = decision
+        answer = decision
         if hook_result.permission == "deny" or hook_result.blocked:
-            reason = hook_result.reason or "a hook said no"
-            said = Decision(decision="deny", gate="hook", reason=reason)
+            reason = hook_result.reason or "a hook denied it"
+            answer = Decision(decision="deny", gate="hook", reason=reason)
         elif hook_result.permission == "allow":
             changed = hook_result.updated_input
-            if changed is not None:  # what it has made of the call is judged like the call
+            if changed is not None:  # the rules apply to the changed call too
                 call = replace(call, input=tool.normalize_input(changed))
                 decision = self._with_ask_target(self._decide(call, tool.traits(changed)))
             allowed = Decision(decision="allow", gate="hook", reason=hook_result.reason)
@@ -134,21 +133,21 @@ class PermissionEngine:
                 "rule",
                 "guardrail",
             )
-            said = replace(allowed if is_open else decision, updated_input=changed)
-        return _with_hook_output(replace(hook_result, updated_input=None), said)
+            answer = replace(allowed if is_open else decision, updated_input=changed)
+        return _with_hook_output(replace(hook_result, updated_input=None), answer)
 
     async def _classify(self, call: Call, classifier: Classifier) -> Decision:
-        asking = self.thread.round.get(call.id)
+        pending = self.thread.round.get(call.id)
         done = [
             classify.ProposedCall(name, given)
             for name, given in self.thread.session_state.calls
-            if asking is None or given is not asking.input
+            if pending is None or given is not pending.input
         ]
-        asked = classify.classifier_prompt(
+        question = classify.classifier_prompt(
             self.thread.session_state.prompts, done, classify.ProposedCall(call.name, call.input)
         )
-        said, facts = await classifier(classify.SYSTEM, asked)
-        answer = classify.parse_answer(said)
+        text, facts = await classifier(classify.SYSTEM, question)
+        answer = classify.parse_answer(text)
         return Decision(
             facts=facts,
             decision="allow" if answer.is_allowed else "deny",
@@ -171,7 +170,7 @@ class PermissionEngine:
 
 
 def _apply_hook_permission(result: HookResult, decision: Decision) -> Decision:
-    """A hook may be stricter than the rules; it is laxer only where no rule says anything."""
+    """A hook may be stricter than the rules; it may be laxer only where no rule applies."""
     if decision.decision == "deny":
         return decision
     is_settled = decision.decision == "ask" and decision.gate in ("rule", "guardrail")
@@ -183,7 +182,7 @@ def _apply_hook_permission(result: HookResult, decision: Decision) -> Decision:
 
 
 def _with_hook_output(result: HookResult, decision: Decision) -> Decision:
-    """The decision, and all that hooks said on the way to it."""
+    """The decision, with the output of the hooks that ran for it."""
     facts: list[KnownPayload] = [*result.hook_runs]
     if result.updates and _are_valid_updates(result.updates):
         facts.append(PermissionUpdated(updates=result.updates, by="hook"))
@@ -201,5 +200,5 @@ def _are_valid_updates(updates: tuple[PermissionUpdate, ...]) -> bool:
     try:
         check_updates(updates)
     except InvalidInput:
-        return False  # what cannot be understood gives no leave
+        return False  # an invalid update grants nothing
     return True

@@ -9,32 +9,32 @@ from mainspring.harness.permissions.rule import FILE_TOOLS, Rule
 from mainspring.harness.permissions.tool_names import READ_TOOLS, claude_code_name, tool_family
 
 MODE_DESCRIPTIONS: Mapping[Mode, str] = {
-    "default": "reading in the workspace passes, all else that no rule allows is asked about",
-    "acceptEdits": "as default, and edits in the workspace pass",
-    "plan": "nothing is changed: what does more than read is denied",
-    "auto": "as acceptEdits, and a model decides on the rest",
-    "dontAsk": "nobody is asked: what would be asked about is denied",
-    "bypassPermissions": "all passes that no rule denies or asks about, in a sandbox",
-    "bubble": "as default, and the parent session is asked",
+    "default": "reads in the workspace are allowed; anything else needs a rule or approval",
+    "acceptEdits": "like default, and edits in the workspace are allowed",
+    "plan": "no changes: everything but reading is denied",
+    "auto": "like acceptEdits, and a model decides the rest",
+    "dontAsk": "nobody is asked: calls that need approval are denied",
+    "bypassPermissions": "in a sandbox, everything is allowed that no rule denies or asks about",
+    "bubble": "like default, and the parent session is asked",
 }
 _PLANNING = (
-    " Read what you need to know. When the plan is complete, present it: what is to be done, in"
-    " which order, and how it will be checked. Use the tool exit_plan_mode for that if you have it;"
-    " otherwise end your turn with the plan. The user then approves it, or says what to change."
+    " Read what you need to know. When the plan is complete, present it: what to do, in which"
+    " order, and how to check it. Use the tool exit_plan_mode for that if you have it; otherwise"
+    " end your turn with the plan. The user then approves it or asks for changes."
 )
 _VERBS = {"allow": "allows", "ask": "asks about", "deny": "denies"}
 
 
 def mode_notice(mode: Mode) -> str:
-    """What the model is told when a session comes into a mode."""
+    """The message to the model when a session's mode changes."""
     more = _PLANNING if mode == "plan" else ""
-    return f"The permission mode is {mode} from here on: {MODE_DESCRIPTIONS[mode]}.{more}"
+    return f"The permission mode is now {mode}: {MODE_DESCRIPTIONS[mode]}.{more}"
 
 
 def describe_rule(held: PolicyRule) -> str:
     rule = rule_of(held)
     if rule is None:
-        return "cannot be read"
+        return "invalid rule"
     return f"{_VERBS[held.behavior]} {_subject(rule, held)}"
 
 
@@ -43,10 +43,9 @@ def _subject(rule: Rule, held: PolicyRule) -> str:
     if specifier is None:
         return _any_call(rule)
     if rule.tool == "bash":
-        each = (
-            "commands that are all" if held.behavior == "allow" else "any command in which one is"
-        )
-        return f"{each} `{specifier}`"
+        is_allow = held.behavior == "allow"
+        subject = "commands whose parts all match" if is_allow else "commands with a part matching"
+        return f"{subject} `{specifier}`"
     if rule.tool in FILE_TOOLS:
         does = "reading" if rule.tool in READ_TOOLS else "changing"
         return f"{does} {specifier} {_describe_path(specifier, held)}".rstrip()
@@ -72,4 +71,4 @@ def _describe_path(specifier: str, held: PolicyRule) -> str:
         return ""
     if specifier.startswith("/"):
         return f"in {held.folder}"
-    return "where the work is done"
+    return "in the workspace"
