@@ -93,7 +93,7 @@ def test_a_check_that_makes_no_sense_is_refused(
 @pytest.mark.usefixtures("settings")
 def test_explain_lists_rules_in_the_order_they_are_asked(mainspring: Run):
     first, head, *rows = mainspring("policy", "explain").stdout.splitlines()
-    assert first.startswith("mode default: reading in the workspace passes")
+    assert first.startswith("mode default: reads in the workspace are allowed")
     assert head.split() == ["ORDER", "DOES", "RULE", "SCOPE", "FILE", "MEANING"]
     assert [row.split()[:3] for row in rows] == [
         ["1", "deny", "Read(.env)"],

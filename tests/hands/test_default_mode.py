@@ -202,7 +202,7 @@ async def test_plan_changes_nothing_and_shows_what_it_would_do(scene: Scene):
         _, edit, bash = await play.results()
         assert "It would do this" in edit
         assert "-a = 1\n+a = 2" in edit
-        assert "Not allowed: in the mode plan" in bash
+        assert "Not allowed: the mode plan" in bash
         assert scene.read("app.py") == "a = 1\n"
         assert not (scene.workspace / "x").exists()
 
@@ -248,7 +248,7 @@ async def test_auto_asks_a_model_and_after_three_refusals_a_person(scene: Scene)
     ) as play:
         result = await play.run()
         assert result.reason == "requires_action"
-        assert "said no too often" in ((await play.asked()).reason or "")
+        assert "denied too many calls" in ((await play.asked()).reason or "")
         assert [path.name for path in scene.workspace.glob("f*")] == ["f0"]
         questions = [request for request in play.model.requests if judged(request)]
         assert len(questions) == 4

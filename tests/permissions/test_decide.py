@@ -290,7 +290,7 @@ def test_auto_asks_a_person_when_the_classifier_says_no_too_often():
     for standing in (GrantState(blocks_in_a_row=3), GrantState(blocks=20)):
         decision = decided(call("bash", command="npm install x"), in_mode("auto"), standing)
         assert (decision.decision, decision.asks) == ("ask", "person")
-        assert "too often" in (decision.reason or "")
+        assert "too many" in (decision.reason or "")
 
 
 def test_dont_ask_denies_instead():

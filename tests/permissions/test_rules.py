@@ -41,16 +41,16 @@ def test_any_text_is_a_rule_that_can_be_printed_or_is_refused(text: str):
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "names no tool"),
-        ("rm -rf", "names no tool"),
-        ("(x)", "names no tool"),
-        ("Bash(ls", "not closed"),
-        ("Bash(ls) x", "not closed"),
-        ("Bash()", "nothing stands"),
+        ("", "is not a tool name"),
+        ("rm -rf", "is not a tool name"),
+        ("(x)", "is not a tool name"),
+        ("Bash(ls", "closing parenthesis"),
+        ("Bash(ls) x", "closing parenthesis"),
+        ("Bash()", "parentheses are empty"),
         ("Read(!x)", "take something out"),
         ("Read([a)", "without its ]"),
         ("WebFetch(x.com)", "domain:host"),
-        ("WebFetch(domain:x/*)", "comes a host"),
+        ("WebFetch(domain:x/*)", "followed by a host"),
         ("deploy(prod)", "parameter:value"),
     ],
 )

@@ -23,7 +23,7 @@ CLASSIFIER = "auto"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """Leave that a person has given for a while."""
+    """A permission that a person has granted for a limited time."""
 
     id: str
     rules: tuple[PolicyRule, ...]
@@ -39,45 +39,44 @@ class Grant:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrantState:
     mode: Mode | None = None
-    """The one that was set last; the policy's, if none was."""
+    """The mode that was set last; `None`: the policy's."""
     rules: tuple[PolicyRule, ...] = ()
     grants: Mapping[str, Grant] = field(default_factory=dict[str, Grant])
     revoked: frozenset[str] = frozenset()
-    """Allow rules, also of the policy, that do not hold any more."""
+    """Allow rules, including the policy's, that no longer apply."""
     directories: tuple[str, ...] = ()
     left_directories: frozenset[str] = frozenset()
-    """Folders, also of the policy, that may not be worked in any more."""
+    """Folders, including the policy's, that are no longer part of the workspace."""
     allowed_protected: frozenset[str] = frozenset()
     """Protected paths that the operator lets file tools change."""
     blocks_in_a_row: int = 0
     blocks: int = 0
-    """How often the classifier has said no."""
+    """How many calls the classifier has denied."""
 
     @property
     def is_mistrusted(self) -> bool:
-        """The classifier says no so often that a person should look."""
+        """The classifier has denied so many calls that a person should look."""
         return self.blocks_in_a_row >= MAX_BLOCKS_IN_A_ROW or self.blocks >= MAX_BLOCKS
 
 
 def check_updates(updates: tuple[PermissionUpdate, ...]) -> None:
-    """Raises: InvalidInput: something in them could not be done; to be asked before they are
-    written to the log."""
+    """Raises: InvalidInput: an update cannot be applied. Call it before writing them to the log."""
     for update in updates:
         for rule in update.rules:
             is_removed = update.type == "removeRules"
             parse_rule(rule_text(rule), behavior=None if is_removed else update.behavior)
         if update.type in ("addRules", "replaceRules") and update.behavior is None:
-            raise InvalidInput(f"{update.type} must say what its rules do: allow, ask or deny")
+            raise InvalidInput(f"{update.type} must have a behavior: allow, ask or deny")
         if update.type == "setMode":
             parse_mode(update.mode or "")
         if update.type == "allowProtected":
-            raise InvalidInput("only --allow-protected lets protected paths be changed")
+            raise InvalidInput("only --allow-protected permits changes to protected paths")
         if update.expires_at is not None and _parse_time(update.expires_at) == _LONG_AGO:
             raise InvalidInput(f"{update.expires_at!r} is not a time")
 
 
 def apply(grants: GrantState, payload: AnyPayload) -> GrantState:
-    """Take one event in. What cannot be understood gives no leave."""
+    """Apply one event. An update that cannot be understood grants nothing."""
     match payload:
         case PermissionUpdated(updates=updates, by=by):
             for update in updates:
@@ -91,9 +90,9 @@ def apply(grants: GrantState, payload: AnyPayload) -> GrantState:
         case ToolCallAuthorized():
             return _count_decision(grants, payload)
         case SessionReceived():
-            return GrantState()  # all of it was said to another installation
+            return GrantState()  # the grants were made on another installation
         case SessionForked():
-            # leave was given to the other session
+            # the grants were made to the other session
             return replace(grants, grants={}, allowed_protected=frozenset())
         case _:
             return grants
@@ -147,7 +146,7 @@ def _replace(grants: GrantState, update: PermissionUpdate) -> GrantState:
 
 
 def _remove(grant_state: GrantState, update: PermissionUpdate) -> GrantState:
-    """By the id of a grant, or by the rules' words."""
+    """By the grant's id, or by the text of its rules."""
     texts = {rule_text(item) for item in update.rules}
     behavior = update.behavior or "allow"
     grants = {
@@ -202,7 +201,7 @@ _LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
 
 
 def _parse_time(text: str) -> datetime:
-    """What is no time is long past."""
+    """An invalid time counts as long past."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

@@ -12,21 +12,21 @@ from mainspring.harness.permissions.gitignore import compile_pattern
 Access: TypeAlias = Literal["read", "write"]
 
 _ANYTHING_IN_IT = "/\N{WORD JOINER}"
-"""Stands for whatever is in a folder: only a pattern that would take any name takes this one."""
+"""Represents any file in a folder: only a pattern that matches every name matches this one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathAccess:
-    """A path as a call names it, and as it is once links are followed; both absolute."""
+    """A path as a call names it, and with links resolved; both absolute."""
 
     link: str
     target: str
-    """Empty if nobody can tell."""
+    """Empty if it cannot be resolved."""
     access: Access
     is_folder: bool = False
-    """It is what is inside that is touched."""
+    """The call accesses the folder's contents."""
     alias: str = ""
-    """The path as the call has it, if another name of the workspace is in it."""
+    """The path as the call has it, if it uses another name of the workspace."""
 
     @property
     def both(self) -> tuple[str, str]:
@@ -34,36 +34,36 @@ class PathAccess:
 
     @property
     def every(self) -> tuple[str, ...]:
-        """All names of it: what is forbidden by one of them is forbidden."""
+        """All its names: if one of them is forbidden, the path is forbidden."""
         return tuple(dict.fromkeys((*self.both, *((self.alias,) if self.alias else ()))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatternRoots:
-    """What a pattern may be relative to."""
+    """The folders that a pattern may be relative to."""
 
     folder: str
-    """Of the settings file that the rule stands in: for `/x`."""
+    """The folder of the rule's settings file: for `/x`."""
     cwd: str
-    """Where the work is done: for `x` and `./x`."""
+    """The workspace: for `x` and `./x`."""
     home: str
 
 
 def absolute_path(path: str, *, cwd: str, home: str) -> str:
-    """The path that is meant, by its words alone; no link is followed."""
+    """The absolute path, from its text alone; no link is resolved."""
     joined = posixpath.normpath(joined_path(path, cwd=cwd, home=home))
     return f"/{joined.lstrip('/')}" if joined.startswith("//") else joined
 
 
 def joined_path(path: str, *, cwd: str, home: str) -> str:
-    """The same with its `..`, which lead elsewhere behind a link."""
+    """The same with its `..` kept: after a link they lead elsewhere."""
     if path == "~" or path.startswith("~/"):
         path = home + path[1:]
     return posixpath.join(cwd, path)
 
 
 def without_alias(path: str, aliases: Iterable[str], workspace: str) -> str:
-    """The path below the workspace that an absolute path means, if it begins with an alias."""
+    """The path in the workspace, if an absolute path starts with one of its aliases."""
     for alias in aliases:
         if is_inside(path, (alias,)):
             return workspace + path[len(alias) :]
@@ -80,15 +80,15 @@ def check_pattern(specifier: str) -> None:
 
 
 def permits_path(specifier: str, path_access: PathAccess, pattern_roots: PatternRoots) -> bool:
-    """Whether a rule that permits speaks for a path: for the link and for what it leads to."""
+    """Whether an allow rule covers a path: both the link and its target."""
     base, pattern = _locate_pattern(specifier, pattern_roots)
     inside = _ANYTHING_IN_IT if path_access.is_folder else ""
     return all(_is_match(pattern, base, path + inside) for path in path_access.both)
 
 
 def forbids_path(specifier: str, path_access: PathAccess, pattern_roots: PatternRoots) -> bool:
-    """Whether a rule that forbids speaks for a path, read as widely as can be: the link or what
-    it leads to, in any case of letters, be it a file or a folder."""
+    """Whether a deny or ask rule covers a path, in the widest sense: the link or its target, in
+    upper or lower case, as a file or as a folder."""
     base, pattern = (text.casefold() for text in _locate_pattern(specifier, pattern_roots))
     return any(
         _is_match(pattern, base, path.casefold() + inside, is_folder=True)
@@ -98,7 +98,7 @@ def forbids_path(specifier: str, path_access: PathAccess, pattern_roots: Pattern
 
 
 def may_forbid_below(specifier: str, folder: PathAccess, pattern_roots: PatternRoots) -> bool:
-    """Whether something that a rule forbids may be in a folder, at any depth."""
+    """Whether a folder may contain, at any depth, something that a rule forbids."""
     base, pattern = (text.casefold() for text in _locate_pattern(specifier, pattern_roots))
     return any(_may_be_below(pattern, base, path.casefold()) for path in folder.every)
 
@@ -119,7 +119,7 @@ def _is_match(pattern: str, base: str, path: str, *, is_folder: bool = False) ->
 
 
 def _locate_pattern(specifier: str, pattern_roots: PatternRoots) -> tuple[str, str]:
-    """The folder that a pattern is relative to, and the pattern in it."""
+    """The folder that a pattern is relative to, and the pattern below it."""
     if specifier.startswith("//"):
         base, pattern = "/", specifier[1:]
     elif specifier.startswith("~/"):

@@ -40,42 +40,42 @@ _MODES_BY_FREEDOM: tuple[Mode, ...] = (
     "auto",
     "bypassPermissions",
 )
-"""From the one that lets the least pass to the one that lets the most pass."""
+"""From the strictest to the most permissive."""
 T = TypeVar("T")
 
 
 class PolicyRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A rule with what it does and where it comes from."""
+    """A rule with its behavior and its source."""
 
     text: str
     behavior: Permission
     scope: Scope = "session"
     folder: str = ""
-    """What `/x` in it is relative to; where the work is done, unless given."""
+    """What `/x` in it is relative to; the workspace by default."""
     source: str = ""
-    """The file that it stands in."""
+    """The file that contains it."""
 
 
 class Policy(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`None` is what nobody has said anything about."""
+    """`None` means not set."""
 
     workspace: str = "/"
-    """Where the work is done, links followed."""
+    """The workspace folder, links resolved."""
     home: str = "/"
     rules: tuple[PolicyRule, ...] = ()
-    """From the widest scope to the narrowest. A deny holds wherever it stands."""
+    """From the widest scope to the narrowest. A deny rule applies in any position."""
     mode: Mode | None = None
     directories: tuple[str, ...] = ()
-    """Folders beside the workspace that may be worked in; absolute."""
+    """Further folders that the agent may work in; absolute."""
     protected: tuple[str, ...] = ()
-    """Paths, absolute, that are protected here besides those that are everywhere: what the git
-    configuration names and what trusted hooks run, each with what is in it."""
+    """Absolute paths that are protected here in addition to the general list: paths that the git
+    configuration names and that trusted hooks run, including their contents."""
     sandbox_allows_bash: bool | None = None
-    """Commands that a sandbox holds need no asking."""
+    """Commands in a sandbox need no approval."""
     bypass: Bypass | None = None
-    """Where the mode bypassPermissions may be what it says: in a real sandbox, unless given."""
+    """Where the mode bypassPermissions may take effect: in a real sandbox by default."""
     hooks_fail_open: bool | None = None
-    """A gate that breaks lets calls pass, as in Claude Code; ours stop them."""
+    """A failing hook allows the call, as in Claude Code; by default it denies the call."""
 
     def roots(self, rule: PolicyRule) -> PatternRoots:
         return PatternRoots(
@@ -103,16 +103,16 @@ def parse_mode(text: str) -> Mode:
         if text == mode:
             return mode
     chosen = ", ".join(mode for mode in MODES if mode != "bubble")  # which nobody chooses
-    raise InvalidInput(f"{text!r} is not a mode; there are {chosen}")
+    raise InvalidInput(f"{text!r} is not a mode; the modes are {chosen}")
 
 
 def stricter_mode(one: Mode, other: Mode) -> Mode:
-    """The one that lets less pass; of two that let the same pass, the first."""
+    """The stricter of two modes."""
     return one if _MODES_BY_FREEDOM.index(one) <= _MODES_BY_FREEDOM.index(other) else other
 
 
 def merge_policies(under: Policy, over: Policy) -> Policy:
-    """Both together: all rules and folders; of what only one can say, the word of `over`."""
+    """All rules and folders of both; for single values, `over` wins."""
     return Policy(
         workspace=over.workspace,
         home=over.home,
@@ -131,7 +131,7 @@ def _override(under: T | None, over: T | None) -> T | None:
 
 
 def remove_denied(tools: Mapping[str, T], policy: Policy) -> dict[str, T]:
-    """The tools that the model is told of: none that is denied whatever its input."""
+    """The tools that the model sees: without those that a rule denies for every input."""
     denying = [rule_of(held) for held in policy.rules if held.behavior == "deny"]
     bare = [rule for rule in denying if rule is not None and rule.specifier is None]
     return {
@@ -140,7 +140,7 @@ def remove_denied(tools: Mapping[str, T], policy: Policy) -> dict[str, T]:
 
 
 def rule_of(held: PolicyRule) -> Rule | None:
-    """`None` if it cannot be read: whoever forbids by it must then assume the worst."""
+    """`None` if it is invalid: if it was meant to forbid, the caller must assume the worst."""
     try:
         return parse_rule(held.text, behavior=held.behavior)
     except InvalidInput:
@@ -148,7 +148,7 @@ def rule_of(held: PolicyRule) -> Rule | None:
 
 
 def relocate_policy(policy: Policy, workspace: str) -> Policy:
-    """For work in a copy of the workspace: what holds for a file holds for the copy of it."""
+    """For work in a copy of the workspace: a file's rules apply to its copy."""
     rules = (item for held in policy.rules for item in _relocate_rule(held, policy, workspace))
     copies = (
         f"{workspace}{path.removeprefix(policy.workspace)}"
@@ -162,7 +162,7 @@ def relocate_policy(policy: Policy, workspace: str) -> Policy:
 
 
 def _relocate_rule(held: PolicyRule, policy: Policy, workspace: str) -> list[PolicyRule]:
-    """A rule whose paths are those of the workspace; one that names it in full holds in both."""
+    """A rule for the copy; one with the workspace's absolute path applies to both."""
     within = f"{held.folder}/".removeprefix(f"{policy.workspace}/")
     if held.folder and within != f"{held.folder}/":
         held = msgspec.structs.replace(held, folder=f"{workspace}/{within}".rstrip("/"))
@@ -172,20 +172,20 @@ def _relocate_rule(held: PolicyRule, policy: Policy, workspace: str) -> list[Pol
 
 
 def is_guarded(policy: Policy, path: str) -> bool:
-    """Whether a change to a path, absolute, is asked about whatever the mode and the rules say."""
-    # as seen from the workspace: where that itself stands says nothing about what is in it
+    """Whether changing an absolute path needs approval, whatever the mode and the rules."""
+    # relative to the workspace: the folder that contains the workspace does not matter
     seen = path.removeprefix(policy.workspace) if is_inside(path, (policy.workspace,)) else path
     return is_protected(seen) or is_inside(fold_path(path), map(fold_path, policy.protected))
 
 
 def is_hidden(policy: Policy, link: str, target: str) -> bool:
-    """Whether a path may never be read: for tools that look through folders."""
+    """Whether a path may never be read: for tools that search folders."""
     touched = PathAccess(link=link, target=target, access="read")
     return _is_denied(policy, touched, frozenset(("read",)))
 
 
 def is_unchangeable(policy: Policy, link: str, target: str) -> bool:
-    """Whether a path may never be written, by whatever tool."""
+    """Whether a path may never be written by any tool."""
     return _is_denied(policy, PathAccess(link=link, target=target, access="write"), EDIT_TOOLS)
 
 
@@ -200,7 +200,7 @@ def _is_denied(policy: Policy, path_access: PathAccess, tools: frozenset[str]) -
 
 
 def with_skill_rules(policy: Policy, used: Sequence[SkillUsed]) -> Policy:
-    """What anybody else denies, or wants to be asked about, still goes before what they allow."""
+    """Other deny and ask rules still take precedence over what the skills allow."""
     if not used:
         return policy
     return replace(

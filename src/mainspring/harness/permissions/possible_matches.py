@@ -17,7 +17,7 @@ from mainspring.harness.permissions.tool_names import READ_TOOLS
 class PossibleMatch:
     text: str
     is_program: bool = False
-    """About what a program may do: a rule that allows this very program settles it."""
+    """It concerns what a program may do: a rule that allows exactly this program settles it."""
 
 
 def possible_matches(
@@ -43,7 +43,7 @@ def possible_matches(
     for rule, _ in rules:
         host = (rule.specifier or "").removeprefix("domain:").removeprefix("*.")
         if rule.tool == "web_fetch" and host.casefold() in command.casefold() and host:
-            yield PossibleMatch(f"it names {host}, which the rule {rule} is about")
+            yield PossibleMatch(f"it names {host}, which the rule {rule} covers")
 
 
 def _about_programs(
@@ -51,11 +51,11 @@ def _about_programs(
 ) -> Iterator[PossibleMatch]:
     if command_analysis.unclear:
         yield PossibleMatch(
-            f"what it runs cannot be told, and rules forbid some: {command_analysis.reason}"
+            f"rules forbid some commands, and it is unclear what runs: {command_analysis.reason}"
         )
     for pattern in patterns:
         if bash.might_match(pattern, command):
-            yield PossibleMatch(f"once it is expanded, the rule Bash({pattern}) may be about it")
+            yield PossibleMatch(f"after expansion, the rule Bash({pattern}) may cover it")
     if command_analysis.runs:
         yield PossibleMatch(
             f"rules forbid some programs, and {command_analysis.runs}", is_program=True
@@ -80,4 +80,4 @@ def _about_files(
                 yield PossibleMatch(f"it reads all of {folder.link}, where {specifier} may be")
         for file in analyzed_call.guesses:
             if forbids_path(specifier, file, roots):
-                yield PossibleMatch(f"it may read {file.link}, which a rule is about")
+                yield PossibleMatch(f"it may read {file.link}, which a rule covers")

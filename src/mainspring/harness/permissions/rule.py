@@ -37,14 +37,14 @@ _NAME_PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "agent": ("subagent_type", "agent", "name"),
     "skill": ("skill", "name", "command"),
 }
-"""Fields that say which agent or skill a call is about."""
+"""Fields that name the agent or skill of a call."""
 FILE_TOOLS = READ_TOOLS | EDIT_TOOLS
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     tool: str
-    """By our name; may have `*` in it."""
+    """Mainspring's name for it; may contain `*`."""
     specifier: str | None = None
     text: str = field(default="", compare=False)
     """As it was written."""
@@ -65,14 +65,18 @@ def parse_rule(text: str, *, behavior: Behavior | None = None) -> Rule:
     """
     name, opening, rest = text.strip().partition("(")
     if not _NAME.fullmatch(name):
-        raise InvalidInput(f"{text!r}: a rule is Tool or Tool(what), and {name!r} names no tool")
+        raise InvalidInput(
+            f"{text!r}: a rule is Tool or Tool(specifier), and {name!r} is not a tool name"
+        )
     if not opening:
         return _check_rule(Rule(canonical_name(name), None, text), behavior)
     if not rest.endswith(")"):
-        raise InvalidInput(f"{text!r}: the parenthesis is not closed at the end")
+        raise InvalidInput(f"{text!r}: the closing parenthesis is missing at the end")
     specifier = rest[:-1].strip()
     if not specifier:
-        raise InvalidInput(f"{text!r}: nothing stands in the parentheses; {name} alone means any")
+        raise InvalidInput(
+            f"{text!r}: the parentheses are empty; write {name} alone for every call"
+        )
     tool = canonical_name(name)
     is_any = specifier == "*" and tool not in FILE_TOOLS
     return _check_rule(Rule(tool, None if is_any else specifier, text), behavior)
@@ -87,7 +91,7 @@ def rule_text(rule: RuleText) -> str:
 
 def _check_rule(rule: Rule, behavior: Behavior | None) -> Rule:
     if "*" in rule.tool and behavior == "allow" and not _LITERAL_SERVER.fullmatch(rule.tool):
-        raise InvalidInput(f"{rule.text!r}: in allow, * may only stand after mcp__server__")
+        raise InvalidInput(f"{rule.text!r}: an allow rule may have * only after mcp__server__")
     if rule.specifier is None:
         return rule
     try:
@@ -104,16 +108,16 @@ def _check_specifier(rule: Rule, specifier: str, behavior: Behavior | None) -> N
         return
     elif rule.tool == "web_fetch" and specifier.startswith("domain:"):
         if not _HOST.fullmatch(specifier.removeprefix("domain:")):
-            raise InvalidInput("after domain: comes a host, x.com or *.x.com")
+            raise InvalidInput("domain: must be followed by a host, such as x.com or *.x.com")
     elif not _PARAMETER.fullmatch(specifier):
         kind = "domain:host" if rule.tool == "web_fetch" else "parameter:value"
-        raise InvalidInput(f"what is in the parentheses must be {kind}")
+        raise InvalidInput(f"the parentheses must contain {kind}")
     elif behavior == "allow":
-        raise InvalidInput("parameter:value can only deny or ask")
+        raise InvalidInput("a parameter:value rule can only deny or ask")
 
 
 def is_about(rule: Rule, tool: str) -> bool:
-    """Whether a rule names a tool, whatever it says about its calls."""
+    """Whether a rule names a tool, whatever its specifier."""
     if "*" in rule.tool:
         return fnmatchcase(tool, rule.tool)
     if rule.tool.startswith("mcp__") and "__" not in rule.tool.removeprefix("mcp__"):
@@ -124,7 +128,7 @@ def is_about(rule: Rule, tool: str) -> bool:
 def forbids(
     rule: Rule, analyzed_call: AnalyzedCall, pattern_roots: PatternRoots, behavior: Behavior
 ) -> bool:
-    """Whether a rule that denies or asks speaks for any part of a call."""
+    """Whether a deny or ask rule covers any part of a call."""
     specifier = rule.specifier
     if specifier is None:
         return is_about(rule, analyzed_call.tool)
@@ -142,15 +146,15 @@ def forbids(
 
 
 def permits(rule: Rule, analyzed_call: AnalyzedCall) -> bool:
-    """Whether a rule that allows speaks for the whole of a call. Rules on files and on commands
-    are read together, so not here."""
+    """Whether an allow rule covers the whole call. Rules for files and commands apply together, so
+    `decide` combines them."""
     if rule.specifier is None:
         return is_about(rule, analyzed_call.tool)
     return is_about(rule, analyzed_call.tool) and _matches_name(rule, rule.specifier, analyzed_call)
 
 
 def _relevant_paths(rule: Rule, analyzed_call: AnalyzedCall) -> list[PathAccess]:
-    """The paths of a call that a rule on files has a say in."""
+    """The paths of a call that a file rule covers."""
     if analyzed_call.tool in tool_family(rule.tool) or (
         analyzed_call.tool == "artifact" and rule.tool in READ_TOOLS
     ):
@@ -158,7 +162,7 @@ def _relevant_paths(rule: Rule, analyzed_call: AnalyzedCall) -> list[PathAccess]
     if analyzed_call.command is None:
         return []
     if rule.tool in READ_TOOLS:
-        return list(analyzed_call.paths)  # what a command changes it may show, too: `cp .env b`
+        return list(analyzed_call.paths)  # a command may also show what it changes: `cp .env b`
     return [touched for touched in analyzed_call.paths if touched.access == "write"]
 
 
@@ -207,7 +211,7 @@ def _has_parameter(specifier: str, analyzed_call: AnalyzedCall) -> bool:
 
 
 def _matches_wildcards(text: str, pattern: str) -> bool:
-    """`*` stands for anything; nothing else is special."""
+    """`*` matches anything; no other character is special."""
     first, *rest = pattern.split("*")
     if not rest:
         return text == first

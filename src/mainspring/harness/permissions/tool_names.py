@@ -26,12 +26,12 @@ ALIASES: Mapping[str, str] = MappingProxyType(
         "Write": "write",
     }
 )
-"""What a tool of ours is called elsewhere -> what it is called here."""
+"""The names of our tools elsewhere -> their names here."""
 
 READ_TOOLS = frozenset(("read", "glob", "grep"))
 EDIT_TOOLS = frozenset(("edit", "write", "notebook_edit", "close_worktree"))
 SHELL_TOOLS = frozenset(("bash", "service_start"))
-"""Tools whose `command` is run by a shell."""
+"""Tools that run their `command` in a shell."""
 NEEDS_A_PERSON = frozenset(("ask_user", "exit_plan_mode"))
 INTERNAL_TOOLS = frozenset(
     (
@@ -48,14 +48,14 @@ INTERNAL_TOOLS = frozenset(
         "tool_search",
     )
 )
-"""Tools that change nothing but the session itself; what a subagent does is judged on its own."""
+"""Tools that change only the session itself; a subagent's calls are authorized separately."""
 NETWORK_TOOLS = frozenset(("web_fetch", "web_search"))
-"""They only read, but to ask is to tell."""
+"""They only read, but the request itself sends data out."""
 READ_ANYTHING = frozenset(("python",))
-"""They only read, and nobody can tell beforehand what."""
+"""They only read, but which files is not known in advance."""
 _CLAUDE_CODE_NAMES = {ours: theirs for theirs, ours in ALIASES.items() if theirs != "Task"}
 _FAMILIES = {"read": READ_TOOLS, "edit": EDIT_TOOLS, "bash": SHELL_TOOLS}
-"""A rule for one of these is a rule for all that do the same."""
+"""A rule for one of these covers the whole family."""
 
 
 def canonical_name(name: str) -> str:
@@ -63,10 +63,10 @@ def canonical_name(name: str) -> str:
 
 
 def claude_code_name(name: str) -> str:
-    """As rules are written; hooks and settings of Claude Code know a tool by this."""
+    """The tool's name in rules, and in Claude Code's hooks and settings."""
     return _CLAUDE_CODE_NAMES.get(name, name)
 
 
 def tool_family(name: str) -> frozenset[str]:
-    """The tools that a rule which names this one is about."""
+    """The tools that a rule with this name covers."""
     return _FAMILIES.get(name, frozenset((name,)))

@@ -138,7 +138,7 @@ def analyze_command(
         writes=tuple(dict.fromkeys(effects.writes)) if reason else (),
         opaque=is_unclear or effects.opaque,
         network=any(map(uses_network, commands)),
-        reason=reason or ("" if is_anywhere else "files of the workspace have a say in what runs"),
+        reason=reason or ("" if is_anywhere else "files in the workspace influence what runs"),
         trees=tuple(effects.trees),
         guesses=tuple(effects.guesses),
         hides_reads=is_unclear or effects.hides_reads or _makes_links(commands),
@@ -154,11 +154,11 @@ def analyze_command(
 def _reason(commands: Sequence[Command], more: Sequence[Command], is_foreign: bool) -> str:
     """More: those that do not only look."""
     if more:
-        return f"`{basename(more[0]) or more[0].text}` may do more than look"
+        return f"`{basename(more[0]) or more[0].text}` may do more than read"
     if any(_writes_or_connects(redirect) for command in commands for redirect in command.redirects):
-        return "writes to a file or connects by a redirection"
+        return "redirects output to a file or a network connection"
     if is_foreign:
-        return "runs git where another repository may be, whose settings name programs"
+        return "runs git where another repository may be, whose settings can run programs"
     return ""
 
 

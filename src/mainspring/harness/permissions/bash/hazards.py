@@ -81,9 +81,9 @@ def hazard(command: Command) -> str | None:
         return None
     head = command.words[0]
     if head.value is None:
-        return "what is run is only known once it runs"
+        return "the program is not known before it runs"
     if not head.value.isascii() or not head.value or any(map(str.isspace, head.value)):
-        return "the command's name is not what it looks like"
+        return "the command's name is misleading"
     return _builtin_hazard(head.value, command.words[1:])
 
 
@@ -132,7 +132,7 @@ def _test_hazard(arguments: tuple[Word, ...]) -> str | None:
     if literal & {"-v", "-R"} or any(item.many for item in unknown):
         return "`test -v` can run commands"
     if unknown and (literal & {"-a", "-o", "("} or (len(words) == 2 and words[0] in unknown)):
-        return "`test` whose operators are only known once it runs"
+        return "the operators of `test` are not known before it runs"
     return None
 
 
@@ -147,7 +147,7 @@ def _declaration_hazard(name: str, arguments: Iterable[Word]) -> str | None:
         variable, _, given = word.source.partition("=")
         variable = variable.removesuffix("+")
         if word.pathlike.partition("=")[2].startswith("(") and not given.startswith("("):
-            return f"`{name}` of a text that may be read as an array"
+            return f"`{name}` with a value that may be parsed as an array"
         if not _IDENTIFIER.fullmatch(variable) or changes_meaning(variable):
             return f"`{name}` on something that changes what other commands do"
     return None

@@ -88,7 +88,7 @@ def _transparent(command: Command, name: str) -> WrappedCommands:
         return WrappedCommands(unclear=f"`{name}` with unusual options")
     skipped = 1 if name == "timeout" else 0
     if skipped and line.operands and line.operands[0].many:
-        return WrappedCommands(unclear="`timeout` of an unknown time")
+        return WrappedCommands(unclear="`timeout` with an unknown duration")
     if name == "time":  # a keyword: what follows may begin with assignments of its own
         wrapped = _with_assignments(command, line.operands)
         return replace(wrapped, transparent=bool(wrapped.commands))
@@ -151,7 +151,7 @@ def _env(command: Command) -> WrappedCommands:
         (at for at, word in enumerate(line.operands) if not _assignment(word)), len(line.operands)
     )
     if any(word.many for word in line.operands[: count + 1]):
-        return WrappedCommands(unclear="what `env` runs is only known once it runs")
+        return WrappedCommands(unclear="the program that `env` runs is not known before it runs")
     return _with_assignments(command, line.operands)
 
 
@@ -174,7 +174,7 @@ def _exec(command: Command) -> WrappedCommands:
 def _eval(command: Command) -> WrappedCommands:
     values = [word.value for word in command.words[1:]]
     if None in values:
-        return WrappedCommands(unclear="what `eval` runs is only known once it runs")
+        return WrappedCommands(unclear="the commands that `eval` runs are not known before it runs")
     return WrappedCommands(texts=(" ".join(value or "" for value in values),))
 
 
@@ -205,7 +205,7 @@ def _find(command: Command) -> WrappedCommands:
                 inner.append(Command(run, wrappers=wrapper))
     moves = any(word.value in {"-execdir", "-okdir"} for word in words)
     return WrappedCommands(
-        commands=tuple(inner), unclear="`find` in folders of its own" if moves else ""
+        commands=tuple(inner), unclear="`find` runs commands in other folders" if moves else ""
     )
 
 
@@ -214,7 +214,7 @@ def _shell(command: Command) -> WrappedCommands:
     for at, word in enumerate(arguments):
         value = word.value
         if value is None or (value.startswith("--") and value not in _SHELL_FLAGS):
-            return WrappedCommands(unclear="a shell whose script is only known once it runs")
+            return WrappedCommands(unclear="a shell whose script is not known before it runs")
         if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", value):
             rest = [argument for argument in arguments[at + 1 :] if argument.value != "--"]
             return _inline(command.name.rsplit("/", 1)[-1], rest)
@@ -236,12 +236,10 @@ _SHELL_FLAGS = frozenset({"--version", "--help", "--norc", "--noprofile", "--pos
 def _inline(shell: str, rest: Sequence[Word]) -> WrappedCommands:
     text = rest[0].value if rest else None
     if text is None or text.startswith(("-", "+")):
-        return WrappedCommands(unclear="a shell whose script is only known once it runs")
+        return WrappedCommands(unclear="a shell whose script is not known before it runs")
     if shell == "bash" or (shell in _POSIX and not _BASHISMS.search(text)):
         return WrappedCommands(texts=(text,))
-    return WrappedCommands(
-        guesses=(text,), unclear=f"{shell} may read this in another way than bash"
-    )
+    return WrappedCommands(guesses=(text,), unclear=f"{shell} may parse this differently from bash")
 
 
 def _unwrap_opaque(command: Command) -> WrappedCommands:
