@@ -73,7 +73,7 @@ def test_a_claude_code_project_runs_unchanged(run_project: list[dict[str, Any]],
     described = json.dumps(main[0]["tools"])
     assert "Reviews a change for bugs and style" in described
     assert "Cents, one product a line." in last  # a rule for the path that was read
-    assert ".env is not for this session" in last
+    assert ".env is not accessible to this session" in last
     assert "hidden" not in last
     assert "Run `scripts/collect.sh`" in last
     assert "No bugs found." in last

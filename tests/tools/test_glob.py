@@ -43,7 +43,7 @@ def context(tmp_path: Path) -> FileDesk:
 )
 async def test_files_are_found_newest_first(context: FileDesk, pattern: str, found: str):
     told = await context.do("glob", pattern=pattern)
-    assert told == ("\n".join(found.split()) or "No file has such a name.")
+    assert told == ("\n".join(found.split()) or "No file matches.")
 
 
 async def test_a_search_begins_where_it_is_told(context: FileDesk):

@@ -127,9 +127,9 @@ async def test_a_folder_is_listed_and_an_empty_file_said_to_be_empty(context: Fi
     (context.root / "d/l").symlink_to("a")
     (context.root / ".mainspring").mkdir()
     told = await context.do("read", file_path="d")
-    assert told == "d is a folder with:\na (3 bytes)\n'b\\nc' (0 bytes)\nl (a link)\nsub/"
-    assert await context.do("read", file_path=".") == ". is a folder with:\nd/"
-    assert await context.do("read", file_path="d/sub") == "d/sub is a folder, and empty"
+    assert told == "d is a folder that contains:\na (3 bytes)\n'b\\nc' (0 bytes)\nl (a link)\nsub/"
+    assert await context.do("read", file_path=".") == ". is a folder that contains:\nd/"
+    assert await context.do("read", file_path="d/sub") == "d/sub is an empty folder"
     assert await context.do("read", file_path="d/b\nc") == "(d/b\nc is empty)"
 
 

@@ -169,7 +169,7 @@ async def test_a_folder_that_is_gone_is_told(session: Session):
 
 async def test_a_restart_forgets_everything(session: Session):
     await session.text("export A=1; f() { :; }; mkdir -p s; cd s")
-    assert await session.text("", restart=True) == "(the shell was started anew)"
+    assert await session.text("", restart=True) == "(the shell was restarted)"
     assert await session.text('echo "${A-none}"; pwd; type f 2>/dev/null') == (
         f"none\n{session.root}\n[exit status 1]"
     )

@@ -79,14 +79,14 @@ async def resolve_allowed(
     try:
         found = [_parse_address(item) for item in await resolver(host)]
     except OSError as error:
-        raise NetworkRefused(f"{host}: the name is not known") from error
+        raise NetworkRefused(f"{host}: unknown host name") from error
     allowed = [
         str(item)
         for item in found
         if item is not None and (is_public(item) or any(item in network for network in besides))
     ]
     if not allowed:
-        raise NetworkRefused(f"{host} is at no public address, and no rule names the one it has")
+        raise NetworkRefused(f"{host} has no public address, and no rule allows the address it has")
     return tuple(allowed)
 
 

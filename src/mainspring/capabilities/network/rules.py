@@ -134,13 +134,13 @@ def _parse_rule(listed: str | _Host) -> EgressRule:
     given = _Host(host=listed) if isinstance(listed, str) else listed
     for method in given.methods:
         if not _METHOD.fullmatch(method) or method in _NEVER:
-            raise InvalidInput(f"{given.host}: {method!r} is no method that can be allowed")
+            raise InvalidInput(f"{given.host}: {method!r} is not a method that can be allowed")
     for path in given.paths:
         if not path.startswith("/"):
-            raise InvalidInput(f"{given.host}: {path!r}: a path begins with /")
+            raise InvalidInput(f"{given.host}: {path!r}: a path must start with /")
     for port in given.ports:
         if not 0 < port < 65536:
-            raise InvalidInput(f"{given.host}: {port} is no port")
+            raise InvalidInput(f"{given.host}: {port} is not a valid port")
     return EgressRule(
         host=_parse_host(given.host),
         methods=frozenset(given.methods),
@@ -155,7 +155,7 @@ def _parse_host(written: str) -> str:
     wildcard = "*." if written.startswith("*.") else ""
     host = host_name(written[len(wildcard) :])
     if host is None:
-        wrong = InvalidInput(f"allowed_hosts: {written!r} is no name of a host")
+        wrong = InvalidInput(f"allowed_hosts: {written!r} is not a host name")
         wrong.add_note("api.example.com, or *.example.com for all below it; no address, no URL")
         raise wrong
     return wildcard + host

@@ -68,7 +68,7 @@ class WebFetch:
             if host_name(_split(onward).hostname or "") != hop.egress_request.host:
                 return _redirect_page(page, onward)
             hop = self._allowed(onward)
-        raise NetworkRefused(f"{url} leads on and on: more than {_MOST_HOPS} times")
+        raise NetworkRefused(f"{url} redirects more than {_MOST_HOPS} times")
 
     def _allowed(self, url: str) -> _Hop:
         options = _egress_request(url)
@@ -178,22 +178,22 @@ def _split(url: str) -> SplitResult:
     try:
         return urlsplit(url)
     except ValueError as error:
-        raise NetworkRefused(f"this is no URL: {error}") from error
+        raise NetworkRefused(f"not a valid URL: {error}") from error
 
 
 def _egress_request(url: str) -> EgressRequest:
     if len(url) > _LONGEST_URL or not url.isprintable() or " " in url:
-        raise NetworkRefused("this is no URL")
+        raise NetworkRefused("not a valid URL")
     parts = _split(url)
     schemes: dict[str, Scheme] = {"https": "https", "http": "http"}
     scheme = schemes.get(parts.scheme)
     if scheme is None:
-        raise NetworkRefused("a URL begins with https://")
+        raise NetworkRefused("a URL must start with https://")
     if "@" in parts.netloc:
-        raise NetworkRefused("a URL with a name or password in it is not fetched")
+        raise NetworkRefused("a URL must not contain a user name or password")
     host = host_name(parts.hostname or "")
     if host is None:
-        raise NetworkRefused(f"{parts.hostname}: a host is called by its name, not by an address")
+        raise NetworkRefused(f"{parts.hostname}: use a host name, not an IP address")
     try:
         port = parts.port or PORTS[scheme]
     except ValueError as error:

@@ -100,7 +100,7 @@ async def _try_backend(
 ) -> Backend | BackendRefusal:
     if name in settings.disabled:
         return BackendRefusal(
-            name, "disabled by the operator", f"take {name} off the disabled backends"
+            name, "disabled by the operator", f"remove {name} from the disabled backends"
         )
     if name == "none":
         return _unsandboxed(settings, clock)

@@ -65,7 +65,7 @@ class SandboxServices:
         if known == key:
             return
         if known is not None:
-            raise SandboxFailed(f"there is a service {name!r} already: stop it first")
+            raise SandboxFailed(f"a service named {name!r} already exists: stop it first")
         if len(list(self._folder.glob("*/key"))) >= _MOST:
             raise SandboxFailed(f"no more than {_MOST} services at a time: stop one first")
         place = self._place(name)

@@ -162,7 +162,7 @@ def start_keeper(
         why = said.decode("utf-8", "replace") or _keeper_log(spec.state)
         raise SandboxFailed(
             f"the sandbox did not start, so nothing was run: {why}."
-            " `mainspring doctor` says what this machine lacks."
+            " `mainspring doctor` shows what this machine lacks."
         )
 
 

@@ -29,7 +29,7 @@ def open_readonly_mount(session_id: str) -> Path:
         found = folder.lstat()
         is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == user
         if not is_ours or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise SandboxFailed(f"{folder} is not ours alone to write: remove it")
+            raise SandboxFailed(f"{folder} is writable by other users: remove it")
     return share
 
 

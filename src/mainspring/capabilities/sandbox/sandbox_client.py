@@ -99,7 +99,9 @@ class KeeperSandbox:
                 record = await to_thread.run_sync(self._kept, name)
             if record is not None:
                 return _parse_result(record)
-        raise SandboxFailed("not run: each sandbox that was started died before it could be")
+        raise SandboxFailed(
+            "not run: every sandbox that was started ended before the command began"
+        )
 
     async def find_result(self, key: str) -> ExecResult | None:
         name = _name(key)
@@ -126,7 +128,7 @@ class KeeperSandbox:
         async with await self._visit() as talk:
             message = self._message(name, wanted) + frame(b"peek", name.encode())
             if (await talk.exchange(message)).record is None:
-                raise SandboxFailed("not run: the sandbox died before it could be")
+                raise SandboxFailed("not run: the sandbox ended before the command began")
 
     async def progress(self, key: str) -> ExecutionProgress | None:
         """How far a program is; `None` if it was never started."""

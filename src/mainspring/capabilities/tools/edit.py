@@ -97,7 +97,7 @@ def edit_tool(files: SessionFiles) -> Tool:
         wanted = msgspec.convert(dict(call.input), _Input)
         found = await files.read_if_present(wanted.file_path)
         if found is None:
-            raise FileMissing(f"{wanted.file_path}: there is no such file; write makes new ones")
+            raise FileMissing(f"{wanted.file_path}: there is no such file; use write to create it")
         source = decode_text(found.content)
         if source is None:
             raise ToolError(f"{wanted.file_path} is not text, so it cannot be edited")
@@ -155,7 +155,7 @@ def _is_applied(text: str, wanted: _Input) -> bool:
 def _apply_edit(source: DecodedText, wanted: _Input) -> str:
     """Raises ToolError: there is nothing to replace, or too much."""
     if not wanted.old:
-        raise ToolError("old_string is empty: to make a file or to rewrite it, use write")
+        raise ToolError("old_string is empty: to create or rewrite a file, use write")
     if wanted.old == wanted.new:
         raise ToolError("old_string and new_string are the same: nothing would change")
     text = source.plain
@@ -173,8 +173,8 @@ def _ambiguous(text: str, places: list[int]) -> str:
     shown = ", ".join(map(str, lines))
     more = " and more" if len(places) > _SHOWN_PLACES else ""
     return (
-        f"old_string is there more than once, at lines {shown}{more}: take in more of what is"
-        " around the one you mean, or set replace_all"
+        f"old_string occurs more than once, at lines {shown}{more}: include more of"
+        " the surrounding text, or set replace_all"
     )
 
 

@@ -29,7 +29,7 @@ def glob_matcher(glob: str) -> Callable[[str], bool]:
     if not glob or len(glob) > _MAX_CHARS:
         raise InvalidInput(f"a glob has 1 to {_MAX_CHARS} characters")
     if glob.startswith(("/", "~")) or ".." in glob.split("/"):
-        raise InvalidInput("a glob is relative: say with `path` where to begin")
+        raise InvalidInput("a glob is relative: use `path` for the start folder")
     bare = glob.removeprefix("./")
     anywhere = "" if "/" in bare.rstrip("/") else "**/"
     below = "**" if bare.endswith("/") else ""
@@ -143,8 +143,8 @@ def _listing(wanted: list[FileEntry], *, is_cut: bool) -> str:
     if len(wanted) > _MAX_RESULTS:
         lines.append(f"[the newest {_MAX_RESULTS:,} of {len(wanted):,}; narrow the pattern]")
     if is_cut:
-        lines.append(f"[only the first {MAX_WALKED:,} files were looked at; say a path]")
-    return "\n".join(lines) if wanted or is_cut else "No file has such a name."
+        lines.append(f"[only the first {MAX_WALKED:,} files were searched; give a path]")
+    return "\n".join(lines) if wanted or is_cut else "No file matches."
 
 
 def printable_path(path: str) -> str:

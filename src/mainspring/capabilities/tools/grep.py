@@ -105,7 +105,7 @@ def grep_tool(files: SessionFiles, ripgrep: str | None) -> Tool:
 def _input_error(given: Mapping[str, object]) -> str | None:
     expression = str(given["pattern"])
     if "\n" in expression or "\\n" in expression.replace("\\\\", ""):
-        return "the pattern has a line end in it, and lines are searched one by one"
+        return "the pattern contains a line break, but the search is line by line"
     try:
         compile_regex(expression)
     except InvalidInput as error:
@@ -181,7 +181,8 @@ class _Lines:
             lines.append(f"[more than {MAX_LINES:,} lines; narrow the pattern, path or glob]")
         if is_late:
             lines.append(
-                f"[stopped after {TIME_LIMIT_SECONDS:g} s, with files left; say a path or a glob]"
+                f"[stopped after {TIME_LIMIT_SECONDS:g} s, before all files were searched;"
+                " give a path or a glob]"
             )
         text = "\n".join(lines) or "No line matches."
         failed = is_late and not self._lines

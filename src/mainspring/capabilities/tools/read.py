@@ -101,7 +101,7 @@ def image_type(content: bytes) -> str | None:
 def describe_binary(content: bytes) -> str:
     """What a file that is no text may be."""
     known = (kind for start, kind in _OTHERS if content.startswith(start))
-    return next(known, "of a kind that is not known")
+    return next(known, "of an unknown type")
 
 
 MAX_BYTES = 80_000
@@ -180,7 +180,7 @@ def _number_lines(text: str, view_range: list[int] | None) -> str:
     end = first + len(shown) - 1
     if end < last:
         rest = f"view_range [{end + 1}, {last}]"
-        shown.append(f"[lines {first} to {end} of {len(lines):,}; to read on, {rest}]")
+        shown.append(f"[lines {first} to {end} of {len(lines):,}; to continue, {rest}]")
     return "\n".join(shown)
 
 
@@ -188,9 +188,9 @@ def _bounds(view_range: list[int] | None, lines: int) -> tuple[int, int]:
     first, last = view_range or [1, -1]
     last = lines if last == -1 else min(last, lines)
     if not 1 <= first <= lines:
-        raise ToolError(f"the file has lines 1 to {lines:,}: view_range cannot begin at {first}")
+        raise ToolError(f"the file has lines 1 to {lines:,}: view_range cannot start at {first}")
     if last < first:
-        raise ToolError(f"view_range ends before it begins: [{first}, {last}]")
+        raise ToolError(f"view_range ends before it starts: [{first}, {last}]")
     return first, last
 
 
@@ -204,10 +204,10 @@ async def _listing(files: SessionFiles, path: str) -> ToolResult:
         found = await files.workspace.walk(path, limit=_MAX_LISTED + 1, depth=1)
     except ToolEnvironmentError as error:
         return failed_result(error)
-    lines = [f"{path} is a folder with:", *map(_entry_line, found[:_MAX_LISTED])]
+    lines = [f"{path} is a folder that contains:", *map(_entry_line, found[:_MAX_LISTED])]
     if len(found) > _MAX_LISTED:
-        lines.append("[and more: glob finds what you look for]")
-    return ToolResult.text("\n".join(lines) if found else f"{path} is a folder, and empty")
+        lines.append("[and more: use glob to find files]")
+    return ToolResult.text("\n".join(lines) if found else f"{path} is an empty folder")
 
 
 def _entry_line(file_entry: FileEntry) -> str:

@@ -85,7 +85,7 @@ def _start_tool(
             await background_services.start(name, wanted)
         except SandboxFailed as error:
             return ToolResult.text(f"Not started: {error}", ok=False, error="unavailable")
-        return ToolResult.text(f"{name} is started; service_output shows how it does.")
+        return ToolResult.text(f"{name} has started; service_output shows its output.")
 
     def traits(given: Mapping[str, object]) -> Traits:
         # Under its key a service is started once, however often that is tried.

@@ -50,7 +50,7 @@ def diff_of(path: str, before: str, after: str) -> str:
     shown = "\n".join(
         _HUNK.sub(lambda hunk: _shift_hunk(hunk, first), line, count=1) for line in lines
     )
-    return shown or f"{path}: only line ends differ"
+    return shown or f"{path}: only line endings differ"
 
 
 def _common_lines(old: Sequence[str], new: Sequence[str]) -> int:
@@ -207,9 +207,9 @@ def failure_text(error: Exception) -> str:
 def _change_result(planned_change: PlannedChange) -> ToolResult:
     if planned_change.expected == "":
         lines = len(planned_change.after.splitlines())
-        return ToolResult((TextBlock(f"Made {planned_change.path} with {lines:,} lines."),))
+        return ToolResult((TextBlock(f"Created {planned_change.path} with {lines:,} lines."),))
     diff = planned_change.diff
-    shown = diff if len(diff) <= _MAX_SHOWN else f"{diff[:_MAX_SHOWN]}\n[the diff goes on]"
+    shown = diff if len(diff) <= _MAX_SHOWN else f"{diff[:_MAX_SHOWN]}\n[diff truncated]"
     return ToolResult(
         (TextBlock(f"Changed {planned_change.path}:\n{shown}"),), details={"diff": diff}
     )

@@ -81,10 +81,10 @@ _MAX_OUTPUT_BYTES = 200_000
 _EMPTY = CapturedOutput()
 _UNCHANGED = "the shell is as it was before this command"
 _STOPPED: Mapping[StopCause, str] = {
-    "memory": f"stopped: it used more memory than there is for it; {_UNCHANGED}",
-    "disk": f"stopped: it wrote more than there is room for; {_UNCHANGED}",
-    "output": f"stopped: it wrote more output than anyone can read; {_UNCHANGED}",
-    "cancelled": f"stopped before it was done; {_UNCHANGED}",
+    "memory": f"stopped: it exceeded the memory limit; {_UNCHANGED}",
+    "disk": f"stopped: it exceeded the disk limit; {_UNCHANGED}",
+    "output": f"stopped: it exceeded the output limit; {_UNCHANGED}",
+    "cancelled": f"stopped before it finished; {_UNCHANGED}",
     "lost": (
         "the system stopped while this ran. Whether it took effect, and how much of it, is not"
         " known: look before you do it again"
@@ -147,7 +147,7 @@ def bash(
 
     async def preview(call: Call) -> str | None:
         command = call.input.get("command")
-        return command if isinstance(command, str) and command else "(start the shell anew)"
+        return command if isinstance(command, str) and command else "(restart the shell)"
 
     made = replace(bash, traits=shell.traits, probe=shell.probe, preview=preview)
     return filtered(made, refusal)
@@ -278,7 +278,7 @@ def _command_result(exec_result: ExecResult, seconds: float, *, is_restart: bool
     elif exec_result.status != 0:
         notes.append(f"[exit status {exec_result.status}]")
     elif not output:
-        notes.append("(the shell was started anew)" if is_restart else "(no output)")
+        notes.append("(the shell was restarted)" if is_restart else "(no output)")
     ok = exec_result.stop_cause is None and exec_result.status == 0
     error = (
         None

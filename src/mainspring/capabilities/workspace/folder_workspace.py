@@ -92,7 +92,7 @@ class FolderWorkspace:
     ) -> FileState:
         if len(content) > MAX_WRITE_BYTES:
             raise FileRefused(
-                f"{printable_path(path)}: no more than {MAX_WRITE_BYTES:,} bytes are written"
+                f"{printable_path(path)}: at most {MAX_WRITE_BYTES:,} bytes can be written"
             )
         return await to_thread.run_sync(partial(self._write, path, content, expected, mode))
 
@@ -116,11 +116,11 @@ class FolderWorkspace:
     ) -> FileState:
         with resolve_path(self.bounds, path, make_folders=expected in (None, "")) as spot:
             if self.bounds.is_read_only(spot.path_parts):
-                raise FileRefused(f"{printable_path(path)} is in a folder that is only to be read")
+                raise FileRefused(f"{printable_path(path)} is in a read-only folder")
             if spot.is_linked:
                 check_not_guarded(self.bounds, spot.path_parts, path)
             if spot.folder is None:
-                raise FileChanged(f"{printable_path(path)} is not there any more")
+                raise FileChanged(f"{printable_path(path)} no longer exists")
             there, folder = _regular_file_state(spot), spot.folder
 
             def fill(opened: int) -> None:
@@ -159,8 +159,7 @@ def _read(resolved_path: ResolvedPath, path: str, max_bytes: int) -> FileState:
         content = b"" if state.st_size > max_bytes else file.read(max_bytes + 1)
     if (size := max(state.st_size, len(content))) > max_bytes:
         raise FileRefused(
-            f"{printable_path(path)} is too large: {size:,} bytes, and "
-            f"{max_bytes:,} are read at most"
+            f"{printable_path(path)} is too large: {size:,} bytes, and the limit is {max_bytes:,}"
         )
     return _state(content, state)
 

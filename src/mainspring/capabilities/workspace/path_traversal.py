@@ -179,9 +179,7 @@ class PathResolver:
     def _make(self, step: str) -> None:
         folder = self._folders[-1]
         if self._workspace_roots.is_read_only(self._parts):
-            raise FileRefused(
-                f"{printable_path(self._path)} is in a folder that is only to be read"
-            )
+            raise FileRefused(f"{printable_path(self._path)} is in a read-only folder")
         if self._links:
             check_not_guarded(self._workspace_roots, (*self._parts, step), self._path)
         with suppress(FileExistsError):
@@ -207,7 +205,7 @@ class PathResolver:
             raise self._is_hidden()
 
     def _is_hidden(self) -> OutsideWorkspace:
-        return OutsideWorkspace(f"{printable_path(self._path)} is not for this session")
+        return OutsideWorkspace(f"{printable_path(self._path)} is not accessible to this session")
 
 
 def check_not_guarded(workspace_roots: WorkspaceRoots, path_parts: PathParts, path: str) -> None:
@@ -216,7 +214,7 @@ def check_not_guarded(workspace_roots: WorkspaceRoots, path_parts: PathParts, pa
     if workspace_roots.is_guarded(meant):
         raise FileRefused(
             f"{printable_path(path)} leads to {printable_path(meant)}, which is "
-            "protected: name that"
+            "protected: use that path"
         )
 
 

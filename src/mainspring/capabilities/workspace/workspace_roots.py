@@ -84,7 +84,7 @@ class WorkspaceRoots:
         below = [path_parts(path) for path in hidden if not path.startswith("/")]
         named = [path_parts(path) for path in hidden if path.startswith("/")]
         if () in below or ".." in {step for path in below for step in path}:
-            raise InvalidInput("what is hidden is named by its path from the root")
+            raise InvalidInput("hidden paths are relative to the root")
         return [*named, *(root + path for root in self._roots for path in below)]
 
     @property
@@ -146,7 +146,7 @@ def absolute_path(parts: PathParts) -> str:
 
 def _check_path(path: str) -> None:
     if "\0" in path:
-        raise OutsideWorkspace("a path has no NUL in it")
+        raise OutsideWorkspace("a path must not contain NUL")
     if path.startswith("~"):
         raise OutsideWorkspace(
             f"{printable_path(path)}: ~ is not expanded here: write the path in full"
@@ -154,9 +154,9 @@ def _check_path(path: str) -> None:
     try:
         length = len(os.fsencode(path))
     except UnicodeEncodeError:
-        raise OutsideWorkspace(f"{printable_path(path)}: no file has a name like this") from None
+        raise OutsideWorkspace(f"{printable_path(path)}: not a valid file name") from None
     if length > MAX_PATH_BYTES:
-        raise OutsideWorkspace(f"a path has no more than {MAX_PATH_BYTES} bytes")
+        raise OutsideWorkspace(f"a path has at most {MAX_PATH_BYTES} bytes")
 
 
 def _folded_parts(parts: PathParts) -> PathParts:
