@@ -51,7 +51,7 @@ def test_in_bypass_with_nobody_there_writes_that_could_run_later_are_denied_with
     ended = mainspring("run", "change it", *FREE, **upstream.variables)
     assert ended.returncode == 0, ended.stderr
     *denied, fine = results(upstream)
-    assert "Made fine.txt" in fine
+    assert "Created fine.txt" in fine
     for item in denied:
         assert "protected" in item
         assert "--allow-protected" in item
@@ -75,14 +75,14 @@ def test_what_the_operator_allows_is_recorded_holds_after_a_resume_and_is_that_p
     ended = mainspring("run", "set up", *FREE, *allow, **upstream.variables)
     assert ended.returncode == 0, ended.stderr
     first, second = results(upstream)
-    assert "Made .vscode/settings.json" in first
+    assert "Created .vscode/settings.json" in first
     assert "protected" in second
     session = json.loads(mainspring("sessions", "ls", "--json").stdout)["id"]
     (place / ".vscode" / "settings.json").unlink()
     upstream.says(settings)
     again = mainspring("run", "again", "--resume", session, *FREE, **upstream.variables)
     assert again.returncode == 0, again.stderr
-    assert "Made .vscode/settings.json" in results(upstream)[-1]
+    assert "Created .vscode/settings.json" in results(upstream)[-1]
     said = [item.payload for item in anyio.run(events_of, store)]
     updates = [item for item in said if isinstance(item, PermissionUpdated)]
     paths = [(item.by, update.paths) for item in updates for update in item.updates if update.paths]

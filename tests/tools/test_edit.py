@@ -53,7 +53,7 @@ async def test_an_edit_of_nothing_is_refused(context: FileDesk):
     assert "nothing would change" in await context.fail("edit", **edit("x", "x"))
     assert "is empty" in await context.fail("edit", **edit("", "x"))
     gone = {"file_path": "gone", "old_string": "x", "new_string": "y"}
-    assert "write makes new ones" in await context.fail("edit", **gone)
+    assert "use write to create it" in await context.fail("edit", **gone)
 
 
 async def test_a_text_that_is_not_there_brings_what_is_near(context: FileDesk):

@@ -53,7 +53,9 @@ async def test_a_search_begins_where_it_is_told(context: FileDesk):
     assert await context.do("glob", pattern="*", path=".git") == ".git/config.py"
     assert "no such" in await context.fail("glob", pattern="*", path="nothing")
     assert "leads out" in await context.fail("glob", pattern="*", path="..")
-    assert "not for this session" in await context.fail("glob", pattern="*", path=".mainspring")
+    assert "not accessible to this session" in await context.fail(
+        "glob", pattern="*", path=".mainspring"
+    )
     root = context.root.resolve()
     assert context.tools["glob"].normalize_input({"pattern": "*"}) == {
         "pattern": "*",

@@ -48,7 +48,7 @@ async def test_a_long_file_is_shown_in_part_and_can_be_read_to_its_end(context: 
         shown.update(lines)
         first += len(lines)
     assert len(shown) == 3000
-    assert "to read on, view_range [" in await context.do("read", file_path="a")
+    assert "to continue, view_range [" in await context.do("read", file_path="a")
 
 
 async def test_long_lines_are_cut(context: FileDesk):
@@ -78,8 +78,8 @@ async def test_every_encoding_reads_the_same(context: FileDesk, content: bytes):
     [
         (b"%PDF-1.7\n\0\xff", "a PDF document"),
         (b"\x7fELF\0\0", "a Linux program"),
-        (b"\x01\x02\x03\xff\xfe" * 20, "not known"),
-        (b"\xff\xfe\x00\xd8", "not known"),
+        (b"\x01\x02\x03\xff\xfe" * 20, "unknown type"),
+        (b"\xff\xfe\x00\xd8", "unknown type"),
     ],
 )
 async def test_what_is_no_text_is_refused_with_what_it_is(
@@ -139,7 +139,7 @@ async def test_what_cannot_be_read_is_explained(context: FileDesk):
     assert "grep finds" in await context.fail("read", file_path="huge")
     assert "no such file" in await context.fail("read", file_path="nothing")
     assert "outside the workspace" in await context.fail("read", file_path="/etc/passwd")
-    assert "not for this session" in await context.fail("read", file_path=".mainspring/x")
+    assert "not accessible to this session" in await context.fail("read", file_path=".mainspring/x")
 
 
 async def test_gates_see_an_absolute_path_that_means_what_it_says(context: FileDesk):

@@ -14,7 +14,7 @@ def context(tmp_path: Path) -> FileDesk:
 async def test_a_new_file_is_made_with_its_folders(context: FileDesk):
     assert (
         await context.do("write", file_path="a/b.py", content="x\ny\n")
-        == "Made a/b.py with 2 lines."
+        == "Created a/b.py with 2 lines."
     )
     assert (context.root / "a/b.py").read_text() == "x\ny\n"
 

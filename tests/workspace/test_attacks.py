@@ -121,7 +121,7 @@ async def test_links_in_a_circle_end(tree: FolderWorkspace, root: Path):
 async def test_what_is_hidden_cannot_be_named(tree: FolderWorkspace, root: Path, path: str):
     (root / "link").symlink_to(".mainspring")
     (root / "to_key").symlink_to(root / ".mainspring/key")
-    with pytest.raises(OutsideWorkspace, match="not for this session"):
+    with pytest.raises(OutsideWorkspace, match="not accessible to this session"):
         await tree.read(path, max_bytes=LIMIT)
     with pytest.raises(OutsideWorkspace):
         await tree.write(path, b"")

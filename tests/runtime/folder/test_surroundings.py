@@ -157,7 +157,7 @@ async def test_a_result_is_followed_by_what_holds_for_its_file(project: Path):
     assert not missing.ok
     assert len(missing.content) == 1
     written = await tools["write"].run(call("write", file_path="app/new.txt", content="x"))
-    assert plain_text(written.content) == f"Made app/new.txt with 1 lines.\n{NESTED}"
+    assert plain_text(written.content) == f"Created app/new.txt with 1 lines.\n{NESTED}"
     first = await tools["read"].run(call("read", file_path="app/a.py"))
     assert plain_text(first.content).endswith("typed\n</instructions>")
     again = await tools["read"].run(call("read", file_path="app/a.py"))
