@@ -72,7 +72,7 @@ class Guarded:
     """The first administrator's key."""
 
     def client(self, key: str) -> AsyncAnthropic:
-        return AsyncAnthropic(api_key=key, base_url=self.url, max_retries=0, timeout=20)
+        return AsyncAnthropic(api_key=key, base_url=self.url, max_retries=0, timeout=60)
 
     @asynccontextmanager
     async def http(self, key: str | None = None, **headers: str) -> AsyncGenerator[Http, None]:

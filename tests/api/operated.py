@@ -67,7 +67,7 @@ class Operated:
 
     async def _get(self, url: str, key: str | None) -> Answer:
         headers = {} if key is None else {"x-api-key": key}
-        limit = aiohttp.ClientTimeout(total=20)
+        limit = aiohttp.ClientTimeout(total=60)
         async with (
             aiohttp.ClientSession(headers=headers, timeout=limit) as client,
             client.get(url) as response,

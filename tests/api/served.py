@@ -43,7 +43,7 @@ class Served:
     records: Records
 
     def client(self, key: str = "acme:admin") -> AsyncAnthropic:
-        return AsyncAnthropic(api_key=key, base_url=self.url, max_retries=0, timeout=20)
+        return AsyncAnthropic(api_key=key, base_url=self.url, max_retries=0, timeout=60)
 
 
 @asynccontextmanager

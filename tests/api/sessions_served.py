@@ -134,7 +134,7 @@ class Worker:
                 self.still.set()
 
     async def settled(self) -> None:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             while self.busy:
                 await self.still.wait()
 
@@ -148,11 +148,11 @@ class House:
     notices: list[Notification]
 
     def client(self, key: str = "acme:admin") -> AsyncAnthropic:
-        return AsyncAnthropic(api_key=key, base_url=self.url, max_retries=0, timeout=20)
+        return AsyncAnthropic(api_key=key, base_url=self.url, max_retries=0, timeout=60)
 
     async def until(self, session_id: str, kind: str) -> None:
         """Wait for an event of this kind."""
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             async for _ in self.log.follow(session_id, types=[kind]):
                 return
 

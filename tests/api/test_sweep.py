@@ -61,7 +61,7 @@ async def ask(api: Whole, route: Route, ids: Mapping[str, str], *, key: str | No
         body = skill_form()
     if route.method != "POST":
         body = None
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         return await api.ask(route.method, filled(route, ids), key=key, body=body)
 
 

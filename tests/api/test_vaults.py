@@ -217,7 +217,7 @@ async def test_a_vault_has_twenty_credentials_at_most_whoever_is_first(api: Serv
             except anthropic.BadRequestError as error:
                 refused.append(str(error))
 
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             async with anyio.create_task_group() as group:
                 for n in range(23):
                     group.start_soon(put, n)

@@ -133,7 +133,7 @@ async def whole(folder: Path, *, is_audited: bool = False) -> AsyncGenerator[Who
                     repeated=service.access.repeated,
                 ).application()
             ) as url,
-            aiohttp.ClientSession(url, timeout=aiohttp.ClientTimeout(total=20)) as http,
+            aiohttp.ClientSession(url, timeout=aiohttp.ClientTimeout(total=60)) as http,
         ):
             made = Whole(url, service, routes, keys, root, http)
             for tenant in TENANTS:

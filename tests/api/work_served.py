@@ -122,7 +122,7 @@ class Site:
 
     def client(self, key: str | None = None) -> AsyncAnthropic:
         return AsyncAnthropic(
-            api_key=key or self.root, base_url=self.url, max_retries=0, timeout=20
+            api_key=key or self.root, base_url=self.url, max_retries=0, timeout=60
         )
 
     async def environment_key(self, environment_id: str) -> str:
@@ -132,7 +132,7 @@ class Site:
 
     async def until(self, session_id: str, kind: str, times: int = 1) -> None:
         """Wait for so many events of this kind."""
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             async for _ in self.log.follow(session_id, types=[kind]):
                 times -= 1
                 if times == 0:
@@ -145,13 +145,13 @@ class Site:
         async def newest() -> str:
             return (await self.queue.page("default", environment_id, listing)).data[0].state
 
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             while await newest() != state:  # noqa: ASYNC110 (a record: nobody tells of its change)
                 await anyio.sleep(0.02)
 
     async def until_done(self, session_id: str) -> None:
         """Wait for an idle that ends the turn."""
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             async for event in self.log.follow(session_id, types=["session.status_idle"]):
                 if b"requires_action" not in event.body:
                     return

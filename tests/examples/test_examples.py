@@ -88,7 +88,7 @@ def called(events: Facts) -> list[str]:
 
 def unittests(project: Path) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-B", "-m", "unittest", "discover", "-t", ".", "-s", "tests"]
-    return subprocess.run(words, cwd=project, capture_output=True, text=True, timeout=30)
+    return subprocess.run(words, cwd=project, capture_output=True, text=True, timeout=60)
 
 
 def test_the_maintainer_mends_the_cause_and_its_report_has_what_was_measured(

@@ -78,7 +78,7 @@ class Fleet:
     async def end(self, worker: int, how: signal.Signals) -> None:
         self.workers.remove(worker)
         os.kill(worker, how)
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             while True:
                 try:
                     os.kill(worker, 0)
@@ -147,4 +147,4 @@ async def fleet(order: Order) -> AsyncGenerator[Fleet, None]:
         finally:
             for worker in made.workers:
                 os.kill(worker, signal.SIGKILL)
-            nursery.communicate(timeout=30)
+            nursery.communicate(timeout=60)

@@ -39,7 +39,7 @@ from mainspring.log.store import Append, InboxItem, Lease, Store
 from mainspring.testing.crash.stores import open_store, preload
 from mainspring.testing.senders import TESTER
 
-_LIFE_SECONDS = 30
+_LIFE_SECONDS = 60
 _KILLED = -signal.SIGKILL
 
 OrderT = TypeVar("OrderT", bound=Struct)

@@ -138,7 +138,7 @@ class World:
             context = await self._stage(Mortal(self.log.store, self, self.life)).context()
             ended: Ended | None = None
             try:
-                with anyio.fail_after(20):
+                with anyio.fail_after(60):
                     ended = await run(context)
             except* Killed:
                 assert self.life.is_dead

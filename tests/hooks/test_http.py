@@ -32,7 +32,7 @@ async def serving(serve: Serve) -> AsyncGenerator[str]:
 
 async def asked(project: Project, url: str, **more: object) -> HookResult:
     handler = {"type": "http", "url": url, **more}
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         return await project.runner(configured("PreToolUse", handler)).run(before(command="ls"))
 
 

@@ -20,7 +20,7 @@ from mainspring.service.webhooks.webhook_signing import signed_headers
 ROOT = Path(__file__).parents[2]
 CLIENTS = ROOT / "docs/clients.md"
 SCHEDULES = ROOT / "docs/schedules.md"
-_SECONDS = 30
+_SECONDS = 60
 
 ANSWERS: dict[str, tuple[dict[str, Any], str]] = {
     "Count the words": (

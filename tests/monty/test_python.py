@@ -28,7 +28,7 @@ def sandbox(tmp_path: Path) -> OpenSandbox:
 
 
 async def used(made: Tool, **given: object) -> ToolResult:
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         return await made.run(call(**given))
 
 

@@ -108,7 +108,7 @@ def request(text: str = "hello", **changes: object) -> Request:
 
 
 async def ask(model: Model, asked: Request | None = None) -> list[Delta | Reply]:
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with aclosing(model.stream(asked or request())) as items:
             return [item async for item in items]
 

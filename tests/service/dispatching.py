@@ -68,7 +68,7 @@ class Doing:
         self._tell()
 
     async def until(self, is_so: Callable[[], bool]) -> None:
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             while not is_so():
                 await self.changed.wait()
 

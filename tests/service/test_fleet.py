@@ -137,7 +137,7 @@ async def test_many_that_start_at_once_make_its_tables_once(url: str):
         async with open_fleet(url) as dispatcher:
             await dispatcher.put(job("a"))
 
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             for _ in range(5):
                 group.start_soon(start)

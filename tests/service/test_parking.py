@@ -82,7 +82,7 @@ class Scene:
     async def wakes(self) -> int:
         """Wake it until nobody wants to any more; how often it was run."""
         begun = self.runs
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await self.worker.sweep()
             await self.worker.work(anyio.Event())
         return self.runs - begun

@@ -131,7 +131,7 @@ async def test_the_wake_of_a_session_that_was_deleted_meanwhile_is_forgotten(tmp
         gone = (await at.log.create()).id  # and its record is not there any more
         async with at_work(at.worker) as closing:
             await at.dispatcher.put(Job(task="wake", key=gone, tenant=TENANT))
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 await tried.wait()
             closing.set()
         [failures] = await at.log.store.records.tally([(f"failed_wakes/{gone}/", 0)])

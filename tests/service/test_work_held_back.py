@@ -82,7 +82,7 @@ async def listed(
 async def told(stream: EventStream) -> list[StreamMessage]:
     """All that there is to tell now."""
     found: list[StreamMessage] = []
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         while more := await stream.next(seconds=0.02):
             found += more
     return found

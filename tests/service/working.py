@@ -60,7 +60,7 @@ class Shop:
         return [event.type for event in await self.log.read(session_id)]
 
     async def until(self, session_id: str, type_: str) -> None:
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             async for event in self.log.follow(session_id):
                 if event.type == type_:
                     return

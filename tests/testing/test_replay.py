@@ -32,7 +32,7 @@ from mainspring.testing.replay import ReplayResult, replay, replay_file
 
 
 async def again(play: Stage, **options: object) -> ReplayResult:
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         return await replay(
             play.log,
             play.session_id,

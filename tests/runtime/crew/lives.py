@@ -34,7 +34,7 @@ EFFECTS = {
     ASK_THE_CROWD: tuple(f"crowd-{number:02}" for number in range(CROWD)),
 }
 """What is done once, by the first message of a session."""
-_LIFE_SECONDS = 30
+_LIFE_SECONDS = 60
 _THREAD = re.compile(r"\[general (sthr_\w+):")
 
 

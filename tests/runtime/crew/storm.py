@@ -75,7 +75,7 @@ class Storm:
             session = await self.runtime.resume(self.agent, self.session_id)
             result: Result | None = None
             try:
-                with anyio.fail_after(20):
+                with anyio.fail_after(60):
                     result = await session.run()
             except* Killed:
                 assert self.life.is_dead

@@ -92,7 +92,7 @@ async def test_a_subagent_that_cannot_be_seated_ends_and_its_parent_hears_why(
     async with staged(tmp_path, troupe({"begin": lead})) as runtime:
         without_a_place(runtime)
         session = await runtime.start(LEAD, "begin")
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             result = await session.run()
         assert result is not None
         assert "no room for it here" in result.text
@@ -113,7 +113,7 @@ async def test_a_write_of_a_subagent_that_fails_ends_the_run_and_not_its_call(
         store = runtime.log.store
         session = await runtime.start(LEAD, "begin")
         runtime.log.store = cast("Store", Faulty(store, kind, StoreFull("no room")))
-        with anyio.fail_after(10), pytest.raises(StoreFull):
+        with anyio.fail_after(60), pytest.raises(StoreFull):
             await session.run()
         runtime.log.store = store
         result = await (await runtime.resume(LEAD, session.id)).run()
@@ -127,7 +127,7 @@ async def test_a_lease_that_is_lost_in_a_subagent_ends_the_run(tmp_path: Path):
         session = await runtime.start(LEAD, "begin")
         fenced = Fenced(session.id, epoch=1, current=2)
         runtime.log.store = cast("Store", Faulty(runtime.log.store, "agent.message", fenced))
-        with anyio.fail_after(10), pytest.raises(Fenced):
+        with anyio.fail_after(60), pytest.raises(Fenced):
             await session.run()
 
 
@@ -197,7 +197,7 @@ async def test_an_answer_for_a_thread_that_is_at_work_keeps_no_other_busy(tmp_pa
         store = Faulty(runtime.log.store, "", StoreFull())
         runtime.log.store = cast("Store", store)
         session = await runtime.start(lead, "begin")
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             async with anyio.create_task_group() as group:
                 group.start_soon(session.run)
                 await is_holding.wait()
@@ -239,7 +239,7 @@ async def test_who_stops_the_main_thread_alone_stops_those_that_it_waits_for(tmp
     async with staged(tmp_path, model) as runtime:
         session = await runtime.start(LEAD, "begin")
         main = (await session.events())[0].thread_id
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             async with anyio.create_task_group() as group:
                 group.start_soon(session.run)
                 await model.is_reached.wait()
@@ -267,7 +267,7 @@ async def test_who_is_stopped_is_stopped_with_those_that_it_has_called_beside_it
 
     async with staged(tmp_path, Endless(lead)) as runtime:
         session = await runtime.start(LEAD, "begin")
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             result = await session.run()
         events = await session.events()
     assert result is not None

@@ -34,7 +34,7 @@ from mainspring.runtime.session.toolbox import ClosedWorktree, SetupRequest, Too
 from mainspring.wiring.worktrees import GitWorktrees
 
 P = TypeVar("P")
-SECONDS = 30
+SECONDS = 60
 
 
 def saving(at: Path) -> Tool:

@@ -91,7 +91,7 @@ async def test_calls_at_the_same_time_show_a_section_once(project: Path):
     async def look(path: str) -> None:
         found.extend(await shown(surroundings, path))
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             for path in ("app/a.py", "app/x.py", "app/y.py"):
                 group.start_soon(look, path)

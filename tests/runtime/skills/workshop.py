@@ -82,7 +82,7 @@ class Site:
         session = await self.runtime.start(agent)
         for message in messages:
             await session.send(message)
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 await session.run()
         return session
 

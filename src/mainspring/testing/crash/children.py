@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from mainspring.testing.crash.wire import LINES, Dying, Line, Order, encoded
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 
 
 class Child:

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 _OWNERS = ("ada", "bob", "cyd")
 _LONG_SECONDS = 20.0
-_FOLLOW_SECONDS = 8.0
+_FOLLOW_SECONDS = 30.0
 
 
 @dataclass(slots=True)
