@@ -40,7 +40,7 @@ from mainspring.runtime.slash_commands import (
     similar_names,
     unescape_message,
 )
-from mainspring.testing.senders import TESTER
+from tests.senders import TESTER
 
 SKILLS = (
     Skill(name="review", description="Reviews.", file="", folder="", hash="", argument_hint="FILE"),

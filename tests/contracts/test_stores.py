@@ -7,7 +7,7 @@ import pytest
 
 from mainspring.log.postgres import open_postgres
 from mainspring.log.sqlite import open_sqlite
-from mainspring.testing import StoreCase, store_contract
+from tests.contracts.store_contract import StoreCase, store_contract
 
 
 @pytest.mark.parametrize("case", store_contract(), ids=str)

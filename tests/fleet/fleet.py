@@ -25,7 +25,7 @@ from mainspring.core.events import StatusIdle
 from mainspring.core.facts import SessionWoken
 from mainspring.log.session_log import SessionLog
 from mainspring.log.verify import verify
-from mainspring.testing.crash.stores import open_store
+from tests.crash.stores import open_store
 
 ROOT = Path(__file__).parents[2]
 

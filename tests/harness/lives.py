@@ -36,8 +36,8 @@ from mainspring.core.facts import ToolCallStarted
 from mainspring.core.model import Delta, Model, Reply, Request
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Append, InboxItem, Lease, Store
-from mainspring.testing.crash.stores import open_store, preload
-from mainspring.testing.senders import TESTER
+from tests.crash.stores import open_store, preload
+from tests.senders import TESTER
 
 _LIFE_SECONDS = 60
 _KILLED = -signal.SIGKILL
@@ -223,7 +223,7 @@ def serve(kind: type[OrderT], carry_out: Callable[[OrderT], int]) -> None:
 
 
 def main() -> None:
-    preload("postgresql://", "mainspring.testing.crash.stores:open_store")
+    preload("postgresql://", "tests.crash.stores:open_store")
     serve(Order, lambda order: ended(begin(_live, order)))
 
 

@@ -28,7 +28,7 @@ from mainspring.harness.stop_reasons import Ended
 from mainspring.harness.thread_context import ThreadContext
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
-from mainspring.testing.senders import TESTER
+from tests.senders import TESTER
 
 T = TypeVar("T")
 FACTS = ModelFacts(id="scripted:test", window=200_000, max_output=64_000)

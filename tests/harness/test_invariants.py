@@ -33,7 +33,7 @@ from mainspring.harness.stop_reasons import Ended
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.verify import verify
-from mainspring.testing.senders import TESTER
+from tests.senders import TESTER
 
 NAMES = st.sampled_from([*POLICIES, CUSTOM, "nowhere"])
 

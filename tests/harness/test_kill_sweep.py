@@ -33,8 +33,8 @@ from mainspring.core.model import Request
 from mainspring.harness.context import xray
 from mainspring.log.session_log import SessionLog
 from mainspring.log.verify import verify
-from mainspring.testing.crash.stores import open_store
-from mainspring.testing.senders import TESTER
+from tests.crash.stores import open_store
+from tests.senders import TESTER
 
 _MAX_LIVES = 40
 

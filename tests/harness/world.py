@@ -33,7 +33,7 @@ from mainspring.harness.state.thread import Thread
 from mainspring.harness.stop_reasons import Ended
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Append, Store
-from mainspring.testing.senders import TESTER
+from tests.senders import TESTER
 
 POLICIES: Mapping[str, InDoubtPolicy] = {
     "act": "report",

@@ -22,7 +22,7 @@ from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.store import Store
 from mainspring.log.verify import verify
-from mainspring.testing.senders import TESTER
+from tests.senders import TESTER
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 BIG = bytes(range(256)) * 10_000

@@ -1,12 +1,12 @@
-"""The log under kill -9. See `mainspring.testing.crash` for what is done and what is checked."""
+"""The log under kill -9. See `tests.crash` for what is done and what is checked."""
 
 from pathlib import Path
 
 import pytest
 
-from mainspring.testing import crash
+from tests import crash
 
-DEFECTS = "mainspring.testing.crash.defects"
+DEFECTS = "tests.crash.defects"
 
 
 def summary(report: crash.Report) -> str:

@@ -10,7 +10,7 @@ from tests.log.stories import asks, opened, says, texts
 from mainspring.core.errors import LeaseHeld, SessionNotFound
 from mainspring.log.group_commit import GroupCommit
 from mainspring.log.store import InboxItem
-from mainspring.testing.senders import TESTER
+from tests.senders import TESTER
 
 
 class Disk:

@@ -7,7 +7,7 @@ from mainspring.core.events import AgentMessage, UserMessage
 from mainspring.log.postgres import open_postgres
 from mainspring.log.search import search
 from mainspring.log.session_log import SessionLog
-from mainspring.testing.senders import TESTER
+from tests.senders import TESTER
 
 TABLES = ("session", "event", "inbox", "blob", "blob_use", "words")
 

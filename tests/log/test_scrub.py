@@ -16,7 +16,7 @@ from mainspring.log.blobs import digest_of
 from mainspring.log.event_chain import Scrub
 from mainspring.log.session_log import SessionLog
 from mainspring.log.verify import verify
-from mainspring.testing.senders import TESTER
+from tests.senders import TESTER
 
 SECRET = b"sk-verysecret"
 

@@ -13,7 +13,7 @@ from mainspring.core.facts import SessionCreated
 from mainspring.log.search import search
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import text_index
-from mainspring.testing.senders import TESTER
+from tests.senders import TESTER
 
 SAID = (
     "Grüße aus Zürich, 世界 🌍",

@@ -40,7 +40,7 @@ from mainspring.log.sqlite import open_sqlite
 from mainspring.log.store import Store
 from mainspring.log.verify import verify
 from mainspring.log.writer import Writer
-from mainspring.testing.senders import TESTER
+from tests.senders import TESTER
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ from mainspring.log.postgres import open_postgres
 from mainspring.log.session_log import SessionLog
 from mainspring.log.transfer import export_lines, import_lines
 from mainspring.log.verify import verify
-from mainspring.testing.senders import TESTER
+from tests.senders import TESTER
 
 Lines: TypeAlias = list[bytes]
 

@@ -10,7 +10,7 @@ from mainspring.core.errors import InvalidInput
 from mainspring.log.session_log import SessionLog
 from mainspring.log.transfer import import_lines
 from mainspring.log.verify import verify
-from mainspring.testing.senders import TESTER
+from tests.senders import TESTER
 
 
 async def fold(log: SessionLog, session_id: str) -> None:

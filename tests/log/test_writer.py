@@ -15,7 +15,7 @@ from mainspring.log.sqlite import SqliteStore, open_sqlite
 from mainspring.log.store import Append, Store
 from mainspring.log.verify import verify
 from mainspring.log.writer import Writer
-from mainspring.testing.senders import TESTER
+from tests.senders import TESTER
 
 Fault: TypeAlias = Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]
 

@@ -21,7 +21,7 @@ from mainspring.log.task_groups import run_in_background
 from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
 from mainspring.service.jobs.worker import Worker, WorkerSettings
 from mainspring.service.sessions.session_record import KIND
-from mainspring.testing.senders import TESTER
+from tests.senders import TESTER
 
 AGENT = Agent(name="clerk")
 

@@ -27,7 +27,7 @@ from mainspring.core.events import (
 from mainspring.core.model import Delta, Model, Reply, Request
 from mainspring.log.store import Append, Lease, Store
 from mainspring.runtime.session.session import Result
-from mainspring.testing.senders import TESTER
+from tests.senders import TESTER
 
 Happening: TypeAlias = Literal["say", "say to one", "stop all", "stop one", "allow", "deny", "die"]
 

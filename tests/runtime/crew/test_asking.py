@@ -27,7 +27,7 @@ from mainspring.capabilities.tools.wrap import renamed, with_approval
 from mainspring.core.events import ThreadStatusTerminated, UserInterrupt
 from mainspring.core.model import Delta, Reply, Request
 from mainspring.harness.state.thread_tree import ThreadTree
-from mainspring.testing.senders import TESTER
+from tests.senders import TESTER
 
 
 @tool

@@ -36,7 +36,7 @@ from mainspring.harness.authorizer import AllowAll
 from mainspring.log.store import Append, InboxItem, Store
 from mainspring.runtime.session.session import Runtime
 from mainspring.runtime.session.toolbox import SetupRequest, Toolbox
-from mainspring.testing.senders import TESTER
+from tests.senders import TESTER
 
 
 class Faulty:

@@ -32,8 +32,8 @@ from mainspring.core.events import (
 from mainspring.core.facts import SessionWoken
 from mainspring.log.session_log import SessionLog
 from mainspring.log.verify import verify
-from mainspring.testing.crash.stores import open_store
-from mainspring.testing.senders import TESTER
+from tests.crash.stores import open_store
+from tests.senders import TESTER
 
 _MAX_LIVES = 60
 

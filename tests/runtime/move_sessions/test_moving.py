@@ -27,7 +27,7 @@ from mainspring.runtime.move_sessions.session_bundle import (
 )
 from mainspring.runtime.move_sessions.session_handover import receive, seal
 from mainspring.runtime.move_sessions.workspace_archive import unpack
-from mainspring.testing.senders import TESTER
+from tests.senders import TESTER
 
 TRANSFER = "tran_" + "0" * 32
 

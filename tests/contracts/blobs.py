@@ -8,7 +8,7 @@ from mainspring.core.errors import BlobNotFound, SessionNotFound
 from mainspring.core.ids import SESSION, new_id
 from mainspring.log.blobs import digest_of
 from mainspring.log.session_log import SessionLog
-from mainspring.testing.contract.scene import StoreFactory, refused, scene
+from tests.contracts.scene import StoreFactory, refused, scene
 
 
 def _own(text: str) -> bytes:

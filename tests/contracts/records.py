@@ -19,7 +19,7 @@ from mainspring.log.records import (
     Remove,
     Replace,
 )
-from mainspring.testing.contract.scene import StoreFactory, refused
+from tests.contracts.scene import StoreFactory, refused
 
 
 def _fresh() -> Callable[..., RecordRow]:

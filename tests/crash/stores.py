@@ -14,7 +14,7 @@ from mainspring.log.store import Store
 
 Opener: TypeAlias = Callable[[str], AbstractAsyncContextManager[Store]]
 
-OPENER = "mainspring.testing.crash.stores:open_store"
+OPENER = "tests.crash.stores:open_store"
 
 _POSTGRES = "mainspring.log.postgres:open_postgres"
 

@@ -8,7 +8,7 @@ from mainspring.core.errors import SessionNotFound
 from mainspring.core.ids import SESSION, new_id
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import EventRange
-from mainspring.testing.contract.scene import (
+from tests.contracts.scene import (
     ENDLESS,
     Scene,
     StoreFactory,

@@ -6,8 +6,8 @@ from mainspring.core.errors import NotFound, SessionNotFound, StoreFailed
 from mainspring.core.ids import new_id
 from mainspring.log.records import Put, RecordRow
 from mainspring.log.session_log import SessionLog
-from mainspring.testing.contract.scene import StoreFactory, asks, refused, says, scene, texts
-from mainspring.testing.senders import TESTER
+from tests.contracts.scene import StoreFactory, asks, refused, says, scene, texts
+from tests.senders import TESTER
 
 
 def _record() -> RecordRow:

@@ -11,8 +11,8 @@ from mainspring.log.blobs import digest_of
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem, SessionRow
 from mainspring.log.verify import verify
-from mainspring.testing.crash.history import Client, Expected, History, Story, base_digest
-from mainspring.testing.crash.report import Kind, Violation
+from tests.crash.history import Client, Expected, History, Story, base_digest
+from tests.crash.report import Kind, Violation
 
 _CLOCK_SLACK = 5_000_000
 """Nanoseconds: databases keep lease times in milliseconds or so."""

@@ -12,7 +12,7 @@ from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput, LogError, StoreFailed
 from mainspring.log.store import InboxItem
 from mainspring.log.writer import Writer
-from mainspring.testing.crash.wire import (
+from tests.crash.wire import (
     Acked,
     Doing,
     Failed,

@@ -7,7 +7,7 @@ import anyio
 from mainspring.core.errors import Fenced
 from mainspring.log.session_log import SessionLog
 from mainspring.log.verify import verify
-from mainspring.testing.contract.scene import (
+from tests.contracts.scene import (
     StoreFactory,
     appending,
     asks,
@@ -18,7 +18,7 @@ from mainspring.testing.contract.scene import (
     take_over,
     texts,
 )
-from mainspring.testing.senders import TESTER
+from tests.senders import TESTER
 
 
 async def a_session_outlives_the_process_that_wrote_it(open_store: StoreFactory) -> None:

@@ -1,4 +1,4 @@
-"""`python -m mainspring.testing.crash`: a crash run from the command line."""
+"""`python -m tests.crash`: a crash run from the command line."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import sys
 import anyio
 import msgspec
 
-from mainspring.testing.crash.campaign import ROUND, Options, run
-from mainspring.testing.crash.report import Report, Tally
-from mainspring.testing.crash.stores import OPENER
+from tests.crash.campaign import ROUND, Options, run
+from tests.crash.report import Report, Tally
+from tests.crash.stores import OPENER
 
 _EVERY = 100
 
@@ -39,7 +39,7 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m mainspring.testing.crash",
+        prog="python -m tests.crash",
         description="Kill processes that write to a store and check that nothing was lost.",
     )
     add = parser.add_argument

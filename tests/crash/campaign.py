@@ -13,13 +13,13 @@ from msgspec.structs import replace
 
 from mainspring.core.ids import new_id
 from mainspring.log.session_log import SessionLog
-from mainspring.testing.crash import points as ways
-from mainspring.testing.crash.check import Check
-from mainspring.testing.crash.children import Zygote, zygote
-from mainspring.testing.crash.history import History
-from mainspring.testing.crash.points import Scene
-from mainspring.testing.crash.report import Report, Tally, Violation
-from mainspring.testing.crash.stores import OPENER, is_sqlite, named
+from tests.crash import points as ways
+from tests.crash.check import Check
+from tests.crash.children import Zygote, zygote
+from tests.crash.history import History
+from tests.crash.points import Scene
+from tests.crash.report import Report, Tally, Violation
+from tests.crash.stores import OPENER, is_sqlite, named
 
 ROUND = 40
 """Crashes that one database sees; a reproduction begins at a multiple of it."""

@@ -9,7 +9,7 @@ import anyio
 from mainspring.core.errors import InvalidInput
 from mainspring.core.ids import new_id
 from mainspring.log.records import Records
-from mainspring.testing.contract.scene import StoreFactory, refused
+from tests.contracts.scene import StoreFactory, refused
 
 
 async def counters_add_up(open_store: StoreFactory) -> None:

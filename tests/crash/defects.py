@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from mainspring.core.errors import LeaseHeld
 from mainspring.log.store import Append, InboxItem, Lease, Store
-from mainspring.testing.crash.stores import Opener, open_store
+from tests.crash.stores import Opener, open_store
 
 
 class _Broken:

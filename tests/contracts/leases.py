@@ -10,7 +10,7 @@ from mainspring.core.errors import Fenced, LeaseHeld, SessionNotFound
 from mainspring.core.ids import SESSION, new_id
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Lease, Store
-from mainspring.testing.contract.scene import (
+from tests.contracts.scene import (
     StoreFactory,
     appending,
     draft,

@@ -10,8 +10,8 @@ from mainspring.core.errors import SessionNotFound
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Store
 from mainspring.log.writer import Writer
-from mainspring.testing.contract.scene import StoreFactory, asks, refused, says, scene
-from mainspring.testing.senders import TESTER
+from tests.contracts.scene import StoreFactory, asks, refused, says, scene
+from tests.senders import TESTER
 
 
 async def _follow(store: Store, session_id: str, upto: int, after: int = 0) -> list[int]:

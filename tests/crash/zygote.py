@@ -15,9 +15,9 @@ import traceback
 
 import anyio
 
-from mainspring.testing.crash.lives import live
-from mainspring.testing.crash.stores import preload
-from mainspring.testing.crash.wire import ORDERS, Broke, Order, encoded
+from tests.crash.lives import live
+from tests.crash.stores import preload
+from tests.crash.wire import ORDERS, Broke, Order, encoded
 
 
 def serve(wire: socket.socket) -> None:

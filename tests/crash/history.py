@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from mainspring.core.envelope import GENESIS
-from mainspring.testing.crash import wire
-from mainspring.testing.crash.children import Child
-from mainspring.testing.crash.report import Tally
+from tests.crash import wire
+from tests.crash.children import Child
+from tests.crash.report import Tally
 
 
 @dataclass(slots=True)

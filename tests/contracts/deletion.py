@@ -6,7 +6,7 @@ from mainspring.core.errors import BlobNotFound, SessionHasForks, SessionNotFoun
 from mainspring.core.ids import EVENT, new_id
 from mainspring.log.search import search
 from mainspring.log.store import EventRange
-from mainspring.testing.contract.scene import (
+from tests.contracts.scene import (
     ENDLESS,
     StoreFactory,
     asks,
@@ -15,7 +15,7 @@ from mainspring.testing.contract.scene import (
     scene,
     texts,
 )
-from mainspring.testing.senders import TESTER
+from tests.senders import TESTER
 
 
 async def deleting_removes_events_inbox_blobs_and_words(open_store: StoreFactory) -> None:

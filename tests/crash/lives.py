@@ -12,10 +12,10 @@ import anyio
 
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Store
-from mainspring.testing.crash.reporter import Reporter
-from mainspring.testing.crash.stores import named
-from mainspring.testing.crash.wire import Dying, Order, Saw, Sleep, Stopping, Take, Watch, Work
-from mainspring.testing.crash.worker import Shared, Worker
+from tests.crash.reporter import Reporter
+from tests.crash.stores import named
+from tests.crash.wire import Dying, Order, Saw, Sleep, Stopping, Take, Watch, Work
+from tests.crash.worker import Shared, Worker
 
 _LONG_SECONDS = 20.0
 _AGAIN_SECONDS = 0.005

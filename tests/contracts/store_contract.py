@@ -6,7 +6,7 @@ With pytest and anyio's plugin, for a store of your own:
     async def test_my_store_keeps_the_contract(case, tmp_path):
         await case.run(lambda: open_my_store(tmp_path / "log"))
 
-`pytest.register_assert_rewrite("mainspring.testing")` before that makes failures readable.
+`pytest.register_assert_rewrite("tests.contracts")` before that makes failures readable.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from types import ModuleType
 
 import anyio
 
-from mainspring.testing.contract import (
+from tests.contracts import (
     append,
     blobs,
     counters,
@@ -33,7 +33,7 @@ from mainspring.testing.contract import (
     sessions,
     transactions,
 )
-from mainspring.testing.contract.scene import Check, StoreFactory
+from tests.contracts.scene import Check, StoreFactory
 
 _THEMES = (
     sessions,

@@ -13,7 +13,7 @@ from mainspring.log.blobs import digest_of
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import EventRange, Head, SessionRow, Store
 from mainspring.log.verify import verify
-from mainspring.testing.contract.scene import (
+from tests.contracts.scene import (
     ENDLESS,
     MOMENT,
     StoreFactory,
@@ -23,7 +23,7 @@ from mainspring.testing.contract.scene import (
     scene,
     texts,
 )
-from mainspring.testing.senders import TESTER
+from tests.senders import TESTER
 
 
 def _bare(session_id: str, *, created: int = 0, parent_id: str | None = None) -> SessionRow:

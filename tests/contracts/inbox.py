@@ -14,7 +14,7 @@ from mainspring.core.sender import Sender
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import FoldedItem, Head, InboxItem, Store
 from mainspring.log.verify import verify
-from mainspring.testing.contract.scene import (
+from tests.contracts.scene import (
     Scene,
     StoreFactory,
     appending,
@@ -26,7 +26,7 @@ from mainspring.testing.contract.scene import (
     take_over,
     texts,
 )
-from mainspring.testing.senders import TESTER
+from tests.senders import TESTER
 
 
 async def _waiting(at: Scene) -> list[str]:

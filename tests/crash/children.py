@@ -11,9 +11,10 @@ import sys
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TypeAlias
 
-from mainspring.testing.crash.wire import LINES, Dying, Line, Order, encoded
+from tests.crash.wire import LINES, Dying, Line, Order, encoded
 
 PATIENCE_SECONDS = 60.0
 
@@ -115,9 +116,11 @@ class Zygote:
 @contextmanager
 def zygote(url: str, openers: Sequence[str]) -> Generator[Zygote, None, None]:
     ours, theirs = socket.socketpair()
-    command = [sys.executable, "-m", "mainspring.testing.crash.zygote", str(theirs.fileno()), url]
+    command = [sys.executable, "-m", "tests.crash.zygote", str(theirs.fileno()), url]
     with theirs:
-        process = subprocess.Popen([*command, *openers], pass_fds=[theirs.fileno()])
+        process = subprocess.Popen(
+            [*command, *openers], cwd=Path(__file__).parents[2], pass_fds=[theirs.fileno()]
+        )
     parent = Zygote(process, ours)
     try:
         yield parent

@@ -8,7 +8,7 @@ from mainspring.core.errors import InvalidInput, SessionNotFound
 from mainspring.core.ids import EVENT, SESSION, new_id
 from mainspring.log.search import search
 from mainspring.log.store import EventRange, IndexedText
-from mainspring.testing.contract.scene import (
+from tests.contracts.scene import (
     ENDLESS,
     Scene,
     StoreFactory,
@@ -17,7 +17,7 @@ from mainspring.testing.contract.scene import (
     says,
     scene,
 )
-from mainspring.testing.senders import TESTER
+from tests.senders import TESTER
 
 
 async def _found(at: Scene, query: str, session_id: str | None = None) -> list[int]:

@@ -8,10 +8,10 @@ from random import Random
 
 from msgspec.structs import replace
 
-from mainspring.testing.crash import wire
-from mainspring.testing.crash.children import Child, Kill, Zygote, listen
-from mainspring.testing.crash.history import History
-from mainspring.testing.crash.report import Kind, Violation
+from tests.crash import wire
+from tests.crash.children import Child, Kill, Zygote, listen
+from tests.crash.history import History
+from tests.crash.report import Kind, Violation
 
 STATEMENTS = 150
 """Deaths before a statement sweep over the first so many of a life; opening takes about ten."""

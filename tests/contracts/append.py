@@ -12,7 +12,7 @@ from mainspring.core.ids import SESSION, new_id
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Append, EventRange, Head, Store
 from mainspring.log.verify import verify
-from mainspring.testing.contract.scene import (
+from tests.contracts.scene import (
     ENDLESS,
     MOMENT,
     Scene,

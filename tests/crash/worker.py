@@ -21,9 +21,9 @@ from mainspring.log.blobs import digest_of
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Store
 from mainspring.log.writer import Writer
-from mainspring.testing.crash import wire
-from mainspring.testing.crash.reporter import Reporter
-from mainspring.testing.senders import TESTER
+from tests.crash import wire
+from tests.crash.reporter import Reporter
+from tests.senders import TESTER
 
 T = TypeVar("T")
 
