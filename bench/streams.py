@@ -21,9 +21,8 @@ from msgspec import Struct
 from report import Measure, median, percentile
 
 from mainspring.core.content import TextBlock
-from mainspring.core.sender import Sender
 from mainspring.core.events import AgentMessage, UserMessage
-from mainspring.core.sender import Origin
+from mainspring.core.sender import Origin, Sender
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route import ApiCall, Empty, Route
 from mainspring.edges.api.routes.events import EventRoutes, StreamRoutes

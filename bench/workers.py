@@ -25,8 +25,8 @@ from mainspring.core import clock
 from mainspring.core.clock import to_micros
 from mainspring.core.content import TextBlock
 from mainspring.core.events import StatusIdle, UserMessage
-from mainspring.core.sender import Sender
 from mainspring.core.model import Assistant
+from mainspring.core.sender import Sender
 from mainspring.log.postgres import open_postgres
 from mainspring.log.records import Put, RecordRow
 from mainspring.log.session_log import SessionLog

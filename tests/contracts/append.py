@@ -5,13 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import anyio
-
-from mainspring.core.clock import to_micros
-from mainspring.core.errors import Conflict, Fenced, SessionNotFound
-from mainspring.core.ids import SESSION, new_id
-from mainspring.log.session_log import SessionLog
-from mainspring.log.store import Append, EventRange, Head, Store
-from mainspring.log.verify import verify
 from tests.contracts.scene import (
     ENDLESS,
     MOMENT,
@@ -26,6 +19,13 @@ from tests.contracts.scene import (
     take_over,
     texts,
 )
+
+from mainspring.core.clock import to_micros
+from mainspring.core.errors import Conflict, Fenced, SessionNotFound
+from mainspring.core.ids import SESSION, new_id
+from mainspring.log.session_log import SessionLog
+from mainspring.log.store import Append, EventRange, Head, Store
+from mainspring.log.verify import verify
 
 AWKWARD = (
     "naïve café, Ærøskøbing, Привет, 你好, مرحبا, हिन्दी",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import anyio
+from tests.contracts.scene import StoreFactory, refused, scene
 
 from mainspring.core.errors import BlobNotFound, SessionNotFound
 from mainspring.core.ids import SESSION, new_id
 from mainspring.log.blobs import digest_of
 from mainspring.log.session_log import SessionLog
-from tests.contracts.scene import StoreFactory, refused, scene
 
 
 def _own(text: str) -> bytes:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 
 import anyio
+from tests.contracts.scene import StoreFactory, refused
 
 from mainspring.core.errors import InvalidInput
 from mainspring.core.ids import new_id
 from mainspring.log.records import Records
-from tests.contracts.scene import StoreFactory, refused
 
 
 async def counters_add_up(open_store: StoreFactory) -> None:

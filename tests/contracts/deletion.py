@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from mainspring.core.errors import BlobNotFound, SessionHasForks, SessionNotFound
-from mainspring.core.ids import EVENT, new_id
-from mainspring.log.search import search
-from mainspring.log.store import EventRange
 from tests.contracts.scene import (
     ENDLESS,
     StoreFactory,
@@ -16,6 +12,11 @@ from tests.contracts.scene import (
     texts,
 )
 from tests.senders import TESTER
+
+from mainspring.core.errors import BlobNotFound, SessionHasForks, SessionNotFound
+from mainspring.core.ids import EVENT, new_id
+from mainspring.log.search import search
+from mainspring.log.store import EventRange
 
 
 async def deleting_removes_events_inbox_blobs_and_words(open_store: StoreFactory) -> None:

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import anyio
-
-from mainspring.core.errors import Fenced
-from mainspring.log.session_log import SessionLog
-from mainspring.log.verify import verify
 from tests.contracts.scene import (
     StoreFactory,
     appending,
@@ -19,6 +15,10 @@ from tests.contracts.scene import (
     texts,
 )
 from tests.senders import TESTER
+
+from mainspring.core.errors import Fenced
+from mainspring.log.session_log import SessionLog
+from mainspring.log.verify import verify
 
 
 async def a_session_outlives_the_process_that_wrote_it(open_store: StoreFactory) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from contextlib import aclosing
 
 import anyio
+from tests.contracts.scene import StoreFactory, asks, refused, says, scene
+from tests.senders import TESTER
 
 from mainspring.core.errors import SessionNotFound
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Store
 from mainspring.log.writer import Writer
-from tests.contracts.scene import StoreFactory, asks, refused, says, scene
-from tests.senders import TESTER
 
 
 async def _follow(store: Store, session_id: str, upto: int, after: int = 0) -> list[int]:

@@ -6,14 +6,6 @@ from dataclasses import replace
 
 import anyio
 from msgspec import structs
-
-from mainspring.core.errors import Conflict, Fenced, InvalidInput, SessionNotFound
-from mainspring.core.events import ThreadCreated, UserInterrupt
-from mainspring.core.ids import SESSION, new_id
-from mainspring.core.sender import Sender
-from mainspring.log.session_log import SessionLog
-from mainspring.log.store import FoldedItem, Head, InboxItem, Store
-from mainspring.log.verify import verify
 from tests.contracts.scene import (
     Scene,
     StoreFactory,
@@ -27,6 +19,14 @@ from tests.contracts.scene import (
     texts,
 )
 from tests.senders import TESTER
+
+from mainspring.core.errors import Conflict, Fenced, InvalidInput, SessionNotFound
+from mainspring.core.events import ThreadCreated, UserInterrupt
+from mainspring.core.ids import SESSION, new_id
+from mainspring.core.sender import Sender
+from mainspring.log.session_log import SessionLog
+from mainspring.log.store import FoldedItem, Head, InboxItem, Store
+from mainspring.log.verify import verify
 
 
 async def _waiting(at: Scene) -> list[str]:

@@ -5,11 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import anyio
-
-from mainspring.core.errors import Fenced, LeaseHeld, SessionNotFound
-from mainspring.core.ids import SESSION, new_id
-from mainspring.log.session_log import SessionLog
-from mainspring.log.store import Lease, Store
 from tests.contracts.scene import (
     StoreFactory,
     appending,
@@ -20,6 +15,11 @@ from tests.contracts.scene import (
     take_over,
     until,
 )
+
+from mainspring.core.errors import Fenced, LeaseHeld, SessionNotFound
+from mainspring.core.ids import SESSION, new_id
+from mainspring.log.session_log import SessionLog
+from mainspring.log.store import Lease, Store
 
 
 async def a_held_session_is_not_given_to_another(open_store: StoreFactory) -> None:

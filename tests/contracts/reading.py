@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mainspring.core.errors import SessionNotFound
-from mainspring.core.ids import SESSION, new_id
-from mainspring.log.session_log import SessionLog
-from mainspring.log.store import EventRange
 from tests.contracts.scene import (
     ENDLESS,
     Scene,
@@ -20,6 +16,11 @@ from tests.contracts.scene import (
     scene,
     texts,
 )
+
+from mainspring.core.errors import SessionNotFound
+from mainspring.core.ids import SESSION, new_id
+from mainspring.log.session_log import SessionLog
+from mainspring.log.store import EventRange
 
 
 async def _seqs(at: Scene, **asked: object) -> list[int]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import anyio
+from tests.contracts.scene import StoreFactory, refused
 
 from mainspring.core.errors import AlreadyExists, InvalidInput, NotFound, ServiceError, StaleVersion
 from mainspring.core.ids import new_id
@@ -19,7 +20,6 @@ from mainspring.log.records import (
     Remove,
     Replace,
 )
-from tests.contracts.scene import StoreFactory, refused
 
 
 def _fresh() -> Callable[..., RecordRow]:

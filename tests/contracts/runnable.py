@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from tests.contracts.scene import StoreFactory, asks, refused, says, scene, until
+from tests.senders import TESTER
+
 from mainspring.core.errors import LeaseHeld
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Store
-from tests.contracts.scene import StoreFactory, asks, refused, says, scene, until
-from tests.senders import TESTER
 
 
 async def _is_runnable(store: Store, session_id: str) -> bool:

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from mainspring.core.errors import InvalidInput, SessionNotFound
-from mainspring.core.ids import EVENT, SESSION, new_id
-from mainspring.log.search import search
-from mainspring.log.store import EventRange, IndexedText
 from tests.contracts.scene import (
     ENDLESS,
     Scene,
@@ -18,6 +14,11 @@ from tests.contracts.scene import (
     scene,
 )
 from tests.senders import TESTER
+
+from mainspring.core.errors import InvalidInput, SessionNotFound
+from mainspring.core.ids import EVENT, SESSION, new_id
+from mainspring.log.search import search
+from mainspring.log.store import EventRange, IndexedText
 
 
 async def _found(at: Scene, query: str, session_id: str | None = None) -> list[int]:

@@ -5,14 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from mainspring.core.clock import to_micros
-from mainspring.core.envelope import GENESIS
-from mainspring.core.errors import BlobNotFound, InvalidInput, SessionExists, SessionNotFound
-from mainspring.core.ids import EVENT, SESSION, new_id
-from mainspring.log.blobs import digest_of
-from mainspring.log.session_log import SessionLog
-from mainspring.log.store import EventRange, Head, SessionRow, Store
-from mainspring.log.verify import verify
 from tests.contracts.scene import (
     ENDLESS,
     MOMENT,
@@ -24,6 +16,15 @@ from tests.contracts.scene import (
     texts,
 )
 from tests.senders import TESTER
+
+from mainspring.core.clock import to_micros
+from mainspring.core.envelope import GENESIS
+from mainspring.core.errors import BlobNotFound, InvalidInput, SessionExists, SessionNotFound
+from mainspring.core.ids import EVENT, SESSION, new_id
+from mainspring.log.blobs import digest_of
+from mainspring.log.session_log import SessionLog
+from mainspring.log.store import EventRange, Head, SessionRow, Store
+from mainspring.log.verify import verify
 
 
 def _bare(session_id: str, *, created: int = 0, parent_id: str | None = None) -> SessionRow:

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from types import ModuleType
 
 import anyio
-
 from tests.contracts import (
     append,
     blobs,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from tests.contracts.scene import StoreFactory, asks, refused, says, scene, texts
+from tests.senders import TESTER
+
 from mainspring.core.errors import NotFound, SessionNotFound, StoreFailed
 from mainspring.core.ids import new_id
 from mainspring.log.records import Put, RecordRow
 from mainspring.log.session_log import SessionLog
-from tests.contracts.scene import StoreFactory, asks, refused, says, scene, texts
-from tests.senders import TESTER
 
 
 def _record() -> RecordRow:

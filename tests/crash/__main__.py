@@ -7,7 +7,6 @@ import sys
 
 import anyio
 import msgspec
-
 from tests.crash.campaign import ROUND, Options, run
 from tests.crash.report import Report, Tally
 from tests.crash.stores import OPENER

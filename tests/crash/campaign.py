@@ -10,9 +10,6 @@ from random import Random
 
 import anyio
 from msgspec.structs import replace
-
-from mainspring.core.ids import new_id
-from mainspring.log.session_log import SessionLog
 from tests.crash import points as ways
 from tests.crash.check import Check
 from tests.crash.children import Zygote, zygote
@@ -20,6 +17,9 @@ from tests.crash.history import History
 from tests.crash.points import Scene
 from tests.crash.report import Report, Tally, Violation
 from tests.crash.stores import OPENER, is_sqlite, named
+
+from mainspring.core.ids import new_id
+from mainspring.log.session_log import SessionLog
 
 ROUND = 40
 """Crashes that one database sees; a reproduction begins at a multiple of it."""

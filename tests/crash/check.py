@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
+from tests.crash.history import Client, Expected, History, Story, base_digest
+from tests.crash.report import Kind, Violation
+
 from mainspring.core.envelope import GENESIS, Event
 from mainspring.core.errors import BlobNotFound, SessionNotFound
 from mainspring.log.blobs import digest_of
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem, SessionRow
 from mainspring.log.verify import verify
-from tests.crash.history import Client, Expected, History, Story, base_digest
-from tests.crash.report import Kind, Violation
 
 _CLOCK_SLACK = 5_000_000
 """Nanoseconds: databases keep lease times in milliseconds or so."""

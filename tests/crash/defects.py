@@ -7,9 +7,10 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, cast
 
+from tests.crash.stores import Opener, open_store
+
 from mainspring.core.errors import LeaseHeld
 from mainspring.log.store import Append, InboxItem, Lease, Store
-from tests.crash.stores import Opener, open_store
 
 
 class _Broken:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mainspring.core.envelope import GENESIS
 from tests.crash import wire
 from tests.crash.children import Child
 from tests.crash.report import Tally
+
+from mainspring.core.envelope import GENESIS
 
 
 @dataclass(slots=True)

@@ -9,13 +9,13 @@ from random import Random
 from typing import Any
 
 import anyio
-
-from mainspring.log.session_log import SessionLog
-from mainspring.log.store import Store
 from tests.crash.reporter import Reporter
 from tests.crash.stores import named
 from tests.crash.wire import Dying, Order, Saw, Sleep, Stopping, Take, Watch, Work
 from tests.crash.worker import Shared, Worker
+
+from mainspring.log.session_log import SessionLog
+from mainspring.log.store import Store
 
 _LONG_SECONDS = 20.0
 _AGAIN_SECONDS = 0.005

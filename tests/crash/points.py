@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from random import Random
 
 from msgspec.structs import replace
-
 from tests.crash import wire
 from tests.crash.children import Child, Kill, Zygote, listen
 from tests.crash.history import History

@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import TypeVar, cast
 
+from tests.crash.wire import Acked, Doing, Failed, Line, Refused, Seen, Tried, encoded
+
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput, LogError, StoreFailed
 from mainspring.log.store import InboxItem

@@ -10,6 +10,9 @@ from random import Random
 from typing import TypeVar
 
 import anyio
+from tests.crash import wire
+from tests.crash.reporter import Reporter
+from tests.senders import TESTER
 
 from mainspring.core import ids
 from mainspring.core.content import TextBlock
@@ -21,9 +24,6 @@ from mainspring.log.blobs import digest_of
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Store
 from mainspring.log.writer import Writer
-from tests.crash import wire
-from tests.crash.reporter import Reporter
-from tests.senders import TESTER
 
 T = TypeVar("T")
 

@@ -14,7 +14,6 @@ import sys
 import traceback
 
 import anyio
-
 from tests.crash.lives import live
 from tests.crash.stores import preload
 from tests.crash.wire import ORDERS, Broke, Order, encoded

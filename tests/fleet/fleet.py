@@ -16,6 +16,7 @@ from random import Random
 
 import anyio
 import msgspec
+from tests.crash.stores import open_store
 from tests.fleet.effects import ledger_of, steps
 from tests.fleet.worker_main import Order
 from tests.service.working import known_session
@@ -25,7 +26,6 @@ from mainspring.core.events import StatusIdle
 from mainspring.core.facts import SessionWoken
 from mainspring.log.session_log import SessionLog
 from mainspring.log.verify import verify
-from tests.crash.stores import open_store
 
 ROOT = Path(__file__).parents[2]
 

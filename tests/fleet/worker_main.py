@@ -19,6 +19,7 @@ from pathlib import Path
 import anyio
 import msgspec
 from msgspec import Struct
+from tests.crash.stores import is_sqlite, preload
 from tests.fleet.effects import answering, clerk, steps
 
 from mainspring import Runtime, Scripted, open_runtime
@@ -28,7 +29,6 @@ from mainspring.service.jobs.dispatcher import Dispatcher
 from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
 from mainspring.service.jobs.postgres_dispatcher import open_fleet
 from mainspring.service.jobs.worker import Worker, WorkerSettings
-from tests.crash.stores import is_sqlite, preload
 
 
 class Order(Struct, frozen=True, kw_only=True):

@@ -21,8 +21,10 @@ from typing import Generic, TypeVar, cast
 import anyio
 import msgspec
 from msgspec import Struct
+from tests.crash.stores import open_store, preload
 from tests.harness.stage import Stage
 from tests.harness.standin import AsksFirst, Ledger, answer, tools
+from tests.senders import TESTER
 
 from mainspring.capabilities.providers.scripted import Scripted
 from mainspring.core.content import TextBlock
@@ -36,8 +38,6 @@ from mainspring.core.facts import ToolCallStarted
 from mainspring.core.model import Delta, Model, Reply, Request
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Append, InboxItem, Lease, Store
-from tests.crash.stores import open_store, preload
-from tests.senders import TESTER
 
 _LIFE_SECONDS = 60
 _KILLED = -signal.SIGKILL

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from tests.senders import TESTER
+
 from mainspring.core import ids
 from mainspring.core.content import TextBlock
 from mainspring.core.envelope import Event
@@ -28,7 +30,6 @@ from mainspring.harness.stop_reasons import Ended
 from mainspring.harness.thread_context import ThreadContext
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
-from tests.senders import TESTER
 
 T = TypeVar("T")
 FACTS = ModelFacts(id="scripted:test", window=200_000, max_output=64_000)

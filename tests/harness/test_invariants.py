@@ -14,6 +14,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.harness.world import CUSTOM, POLICIES, Happening, World
+from tests.senders import TESTER
 
 from mainspring.capabilities.providers.scripted import (
     ScriptAnswer,
@@ -33,7 +34,6 @@ from mainspring.harness.stop_reasons import Ended
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.verify import verify
-from tests.senders import TESTER
 
 NAMES = st.sampled_from([*POLICIES, CUSTOM, "nowhere"])
 

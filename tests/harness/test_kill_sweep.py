@@ -14,8 +14,10 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from tests.crash.stores import open_store
 from tests.harness.lives import Fuse, Lives, Order, live, lives
 from tests.harness.standin import EFFECTS, SECOND_OF_TWO, Deed, Ledger, told
+from tests.senders import TESTER
 
 from mainspring.core.content import TextBlock
 from mainspring.core.envelope import Event
@@ -33,8 +35,6 @@ from mainspring.core.model import Request
 from mainspring.harness.context import xray
 from mainspring.log.session_log import SessionLog
 from mainspring.log.verify import verify
-from tests.crash.stores import open_store
-from tests.senders import TESTER
 
 _MAX_LIVES = 40
 

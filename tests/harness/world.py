@@ -15,6 +15,7 @@ import anyio
 import anyio.lowlevel
 from anyio import CancelScope
 from tests.harness.stage import Stage
+from tests.senders import TESTER
 
 from mainspring.capabilities.providers.scripted import Scripted
 from mainspring.core.content import TextBlock
@@ -33,7 +34,6 @@ from mainspring.harness.state.thread import Thread
 from mainspring.harness.stop_reasons import Ended
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Append, Store
-from tests.senders import TESTER
 
 POLICIES: Mapping[str, InDoubtPolicy] = {
     "act": "report",

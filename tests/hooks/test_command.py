@@ -162,11 +162,11 @@ async def test_cancelling_kills_a_program_and_all_it_has_started(project: Projec
         async with anyio.create_task_group() as group:
             group.start_soon(run)
             with open_fifo(alive) as reading:
-                while not (line := reading.read()):
+                while not (line := reading.read()):  # noqa: ASYNC110 -- a fifo is no event
                     await anyio.sleep(0.01)
                 assert line == b"running\n"
                 running.cancel()
-                while (rest := reading.read()) is None:
+                while (rest := reading.read()) is None:  # noqa: ASYNC110
                     await anyio.sleep(0.01)
                 assert rest == b""
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.log.stories import asks, opened, says, texts
+from tests.senders import TESTER
 
 from mainspring.core.errors import LeaseHeld, SessionNotFound
 from mainspring.log.group_commit import GroupCommit
 from mainspring.log.store import InboxItem
-from tests.senders import TESTER
 
 
 class Disk:

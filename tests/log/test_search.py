@@ -6,6 +6,7 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.log.stories import asks, meddle, opened, says, tell, told
+from tests.senders import TESTER
 
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, SessionNotFound
@@ -13,7 +14,6 @@ from mainspring.core.facts import SessionCreated
 from mainspring.log.search import search
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import text_index
-from tests.senders import TESTER
 
 SAID = (
     "Grüße aus Zürich, 世界 🌍",

@@ -22,6 +22,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from tests.log.stories import asks, says
+from tests.senders import TESTER
 
 from mainspring.core.envelope import Event, message_text
 from mainspring.core.errors import (
@@ -40,7 +41,6 @@ from mainspring.log.sqlite import open_sqlite
 from mainspring.log.store import Store
 from mainspring.log.verify import verify
 from mainspring.log.writer import Writer
-from tests.senders import TESTER
 
 T = TypeVar("T")
 

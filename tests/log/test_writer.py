@@ -8,6 +8,7 @@ from typing import TypeAlias, cast
 import anyio
 import pytest
 from tests.log.stories import asks, says, texts
+from tests.senders import TESTER
 
 from mainspring.core.errors import Conflict, Fenced, StoreFull, StoreUnavailable
 from mainspring.log.session_log import SessionLog
@@ -15,7 +16,6 @@ from mainspring.log.sqlite import SqliteStore, open_sqlite
 from mainspring.log.store import Append, Store
 from mainspring.log.verify import verify
 from mainspring.log.writer import Writer
-from tests.senders import TESTER
 
 Fault: TypeAlias = Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]
 

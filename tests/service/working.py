@@ -9,6 +9,7 @@ from pathlib import Path
 
 import anyio
 from anyio import Event
+from tests.senders import TESTER
 
 from mainspring import Agent, Model, Runtime, open_runtime
 from mainspring.core import clock
@@ -21,7 +22,6 @@ from mainspring.log.task_groups import run_in_background
 from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
 from mainspring.service.jobs.worker import Worker, WorkerSettings
 from mainspring.service.sessions.session_record import KIND
-from tests.senders import TESTER
 
 AGENT = Agent(name="clerk")
 

@@ -13,6 +13,7 @@ import anyio
 from anyio import CancelScope
 from tests.harness.world import Killed, Life
 from tests.runtime.crew.live_ensemble import check_live, folded
+from tests.senders import TESTER
 
 from mainspring import Agent, Runtime
 from mainspring.core.content import TextBlock
@@ -27,7 +28,6 @@ from mainspring.core.events import (
 from mainspring.core.model import Delta, Model, Reply, Request
 from mainspring.log.store import Append, Lease, Store
 from mainspring.runtime.session.session import Result
-from tests.senders import TESTER
 
 Happening: TypeAlias = Literal["say", "say to one", "stop all", "stop one", "allow", "deny", "die"]
 

@@ -20,6 +20,7 @@ from tests.runtime.crew.troupe import (
     troupe,
     turn_of,
 )
+from tests.senders import TESTER
 
 from mainspring import calls, says, tool
 from mainspring.capabilities.providers.scripted import ScriptAnswer, Scripted
@@ -27,7 +28,6 @@ from mainspring.capabilities.tools.wrap import renamed, with_approval
 from mainspring.core.events import ThreadStatusTerminated, UserInterrupt
 from mainspring.core.model import Delta, Reply, Request
 from mainspring.harness.state.thread_tree import ThreadTree
-from tests.senders import TESTER
 
 
 @tool

@@ -25,6 +25,7 @@ from tests.runtime.crew.troupe import (
     troupe,
     turn_of,
 )
+from tests.senders import TESTER
 
 from mainspring import calls, says, tool
 from mainspring.capabilities.providers.scripted import ScriptAnswer, Scripted
@@ -36,7 +37,6 @@ from mainspring.harness.authorizer import AllowAll
 from mainspring.log.store import Append, InboxItem, Store
 from mainspring.runtime.session.session import Runtime
 from mainspring.runtime.session.toolbox import SetupRequest, Toolbox
-from tests.senders import TESTER
 
 
 class Faulty:

@@ -13,11 +13,13 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from tests.crash.stores import open_store
 from tests.harness.lives import Fuse, Lives, lives
 from tests.harness.standin import Ledger
 from tests.harness.test_kill_sweep import orphans
 from tests.runtime.crew.live_ensemble import folded
 from tests.runtime.crew.lives import ALL, ASK_THE_CROWD, CROWD, EFFECTS, Order, live
+from tests.senders import TESTER
 
 from mainspring.core.content import TextBlock
 from mainspring.core.envelope import Event
@@ -32,8 +34,6 @@ from mainspring.core.events import (
 from mainspring.core.facts import SessionWoken
 from mainspring.log.session_log import SessionLog
 from mainspring.log.verify import verify
-from tests.crash.stores import open_store
-from tests.senders import TESTER
 
 _MAX_LIVES = 60
 
