@@ -253,7 +253,7 @@ STORY = {
 }
 
 
-@settings(max_examples=60, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(max_examples=25, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(**STORY)
 async def test_the_invariants_hold_whatever_happens(
     folder: Path,
