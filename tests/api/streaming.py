@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 import anyio
 from anthropic import AsyncAnthropic, AsyncStream
-from tests.api.served import Tags
+from tests.api.api_server import Tags
 
 from mainspring import Agent, Model, Request, Runtime, open_runtime
 from mainspring.core.errors import NotFound

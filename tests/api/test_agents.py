@@ -10,8 +10,8 @@ import httpx2
 import pytest
 from anthropic import AsyncAnthropic
 from anthropic.types.beta import BetaManagedAgentsAgent
-from tests.api.agents_served import CUSTOM, MODEL, SEARCH, made, routes, served_agents
-from tests.api.served import Served
+from tests.api.agents_api import CUSTOM, MODEL, SEARCH, made, routes, served_agents
+from tests.api.api_server import Served
 
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route import Route

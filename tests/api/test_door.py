@@ -9,7 +9,7 @@ import anthropic
 import anyio
 import pytest
 from anthropic import AsyncAnthropic
-from tests.api.guarded import Guarded, add_record, guarded
+from tests.api.guarded_api import Guarded, add_record, guarded
 
 from mainspring.service.access.api_keys import CreateKey
 

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.api.served import Served, served
+from tests.api.api_server import Served, served
 
 from mainspring.edges.api.file_transfer import content_disposition
 from mainspring.edges.api.routes.files import FileRoutes

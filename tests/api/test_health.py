@@ -3,7 +3,7 @@ from pathlib import Path
 import anyio
 import anyio.lowlevel
 import pytest
-from tests.api.operated import operated
+from tests.api.operator_api import operated
 from tests.fixtures_postgres import Postgres
 
 from mainspring.core.errors import StoreUnavailable

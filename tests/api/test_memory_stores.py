@@ -4,8 +4,8 @@ from pathlib import Path
 import anthropic
 import anyio
 import pytest
+from tests.api.api_server import Served, served
 from tests.api.memory_api import digest, error_of, routes
-from tests.api.served import Served, served
 
 
 @pytest.fixture

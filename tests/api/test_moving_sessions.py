@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from anthropic import Anthropic, ConflictError
-from tests import nursery
+from tests import fork_server as nursery
 from tests.api.conftest import platform
 from tests.cli.upstream import serving
 from tests.environ import clean_environ

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from anthropic import Anthropic
-from tests import nursery
+from tests import fork_server as nursery
 from tests.cli.upstream import call, serving
 from tests.environ import clean_environ
 

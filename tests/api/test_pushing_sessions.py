@@ -16,7 +16,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 from anthropic import Anthropic, NotFoundError
-from tests import nursery
+from tests import fork_server as nursery
 from tests.api.conftest import Platform, platform
 from tests.api.forged_bundles import (
     FORGED,

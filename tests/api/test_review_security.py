@@ -15,8 +15,8 @@ import anthropic
 import anyio
 import pytest
 from tests.api.test_work_tokens import bearing, token_of
-from tests.api.whole import MANIFEST, Answer, Whole, whole
-from tests.api.work_served import hosted, site
+from tests.api.whole_api import MANIFEST, Answer, Whole, whole
+from tests.api.work_api import hosted, site
 from yarl import URL
 
 from mainspring import Scripted, says

@@ -9,8 +9,8 @@ import anthropic
 import anyio
 import pytest
 from anthropic import beta_async_tool
-from tests.api.sessions_served import session
-from tests.api.work_served import site
+from tests.api.sessions_api import session
+from tests.api.work_api import site
 
 from mainspring import Scripted, calls, says
 

@@ -21,8 +21,8 @@ from tests.api.streaming import (
     thread_workspace,
     until_idle,
 )
-from tests.harness.stage import echo
-from tests.log.stories import asks, opened, tell, texts, told
+from tests.harness.session_setup import echo
+from tests.log.sample_sessions import asks, opened, tell, texts, told
 
 from mainspring import Scripted, calls, says
 from mainspring.capabilities.providers.scripted import thinks

@@ -9,7 +9,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from tests.api.streaming import Station, frames, thread_workspace
-from tests.log.stories import asks, opened, says, tell, told
+from tests.log.sample_sessions import asks, opened, says, tell, told
 
 from mainspring.core.content import TextBlock
 from mainspring.core.events import StatusIdle, StopReason, UserMessage

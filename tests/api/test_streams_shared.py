@@ -8,8 +8,8 @@ from typing import Any
 import anyio
 from tests.api.streaming import CLERK, Held, frames, thread_workspace, until_idle
 from tests.fixtures_postgres import Postgres
-from tests.log.stories import says as says_it
-from tests.log.stories import told
+from tests.log.sample_sessions import says as says_it
+from tests.log.sample_sessions import told
 
 from mainspring import Scripted, open_runtime, says
 from mainspring.log.postgres import open_postgres

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import anyio
 from aiohttp import ClientResponse
 from tests.api.streaming import Frame, Station, eventually, frames, thread_workspace
-from tests.log.stories import opened, says, tell, told
+from tests.log.sample_sessions import opened, says, tell, told
 
 from mainspring.edges.api.sse import StreamTiming
 from mainspring.log.session_log import SessionLog

@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.api.whole import Answer, Whole, filled, parameters, skill_form, whole
+from tests.api.whole_api import Answer, Whole, filled, parameters, skill_form, whole
 
 from mainspring.edges.api.route import Route
 from mainspring.service.access.principal import ROLES

@@ -4,9 +4,9 @@ from pathlib import Path
 import anthropic
 import anyio
 import pytest
-from tests.api.sessions_served import House, message, service, session
+from tests.api.sessions_api import House, message, service, session
 from tests.api.streaming import thread_workspace
-from tests.log.stories import opened
+from tests.log.sample_sessions import opened
 
 from mainspring import Scripted, says
 from mainspring.core.content import TextBlock

@@ -5,7 +5,7 @@ from pathlib import Path
 import anthropic
 import anyio
 import pytest
-from tests.api.served import Served, served
+from tests.api.api_server import Served, served
 from tests.api.vault_api import LATER, NOTICES, oauth_auth, routes, static, variable
 from tests.service.token_server import Provider, provider
 

@@ -11,7 +11,7 @@ import anthropic
 import anyio
 import pytest
 from anthropic import AsyncAnthropic
-from tests.api.work_served import Site, hosted, site
+from tests.api.work_api import Site, hosted, site
 
 from mainspring import Scripted, calls, says
 

@@ -14,7 +14,7 @@ from anthropic import beta_async_tool
 from anthropic.lib.environments import BetaAnyRunnableTool
 from anthropic.lib.tools.agent_toolset import AgentToolContext, beta_agent_toolset_20260401
 from tests.api.streaming import eventually
-from tests.api.work_served import CAREFUL, hosted, site
+from tests.api.work_api import CAREFUL, hosted, site
 
 from mainspring import Scripted, calls, says
 from mainspring.service.self_hosted.work_item import LeaseTimes

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import anyio
 import pytest
-from tests import nursery
+from tests import fork_server as nursery
 from tests.cli.upstream import Upstream, serving
 from tests.environ import clean_environ
 

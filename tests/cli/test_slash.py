@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.runtime.crew.troupe import LEAD, newest, staged, troupe, turn_of
+from tests.runtime.subagents.scripted_threads import LEAD, newest, staged, troupe, turn_of
 from tests.senders import TESTER
 
 from mainspring import InvalidInput, Session, calls, says, tool

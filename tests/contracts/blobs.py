@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import anyio
-from tests.contracts.scene import StoreFactory, refused, scene
+from tests.contracts.store_setup import StoreFactory, refused, scene
 
 from mainspring.core.errors import BlobNotFound, SessionNotFound
 from mainspring.core.ids import SESSION, new_id

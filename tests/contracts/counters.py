@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 
 import anyio
-from tests.contracts.scene import StoreFactory, refused
+from tests.contracts.store_setup import StoreFactory, refused
 
 from mainspring.core.errors import InvalidInput
 from mainspring.core.ids import new_id

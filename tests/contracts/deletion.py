@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.contracts.scene import (
+from tests.contracts.store_setup import (
     ENDLESS,
     StoreFactory,
     asks,

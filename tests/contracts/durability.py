@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import anyio
-from tests.contracts.scene import (
+from tests.contracts.store_setup import (
     StoreFactory,
     appending,
     asks,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import aclosing
 
 import anyio
-from tests.contracts.scene import StoreFactory, asks, refused, says, scene
+from tests.contracts.store_setup import StoreFactory, asks, refused, says, scene
 from tests.senders import TESTER
 
 from mainspring.core.errors import SessionNotFound

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import anyio
 from msgspec import structs
-from tests.contracts.scene import (
+from tests.contracts.store_setup import (
     Scene,
     StoreFactory,
     appending,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import anyio
-from tests.contracts.scene import (
+from tests.contracts.store_setup import (
     StoreFactory,
     appending,
     draft,

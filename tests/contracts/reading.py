@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.contracts.scene import (
+from tests.contracts.store_setup import (
     ENDLESS,
     Scene,
     StoreFactory,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import anyio
-from tests.contracts.scene import StoreFactory, refused
+from tests.contracts.store_setup import StoreFactory, refused
 
 from mainspring.core.errors import AlreadyExists, InvalidInput, NotFound, ServiceError, StaleVersion
 from mainspring.core.ids import new_id

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.contracts.scene import StoreFactory, asks, refused, says, scene, until
+from tests.contracts.store_setup import StoreFactory, asks, refused, says, scene, until
 from tests.senders import TESTER
 
 from mainspring.core.errors import LeaseHeld

@@ -32,7 +32,7 @@ from tests.contracts import (
     sessions,
     transactions,
 )
-from tests.contracts.scene import Check, StoreFactory
+from tests.contracts.store_setup import Check, StoreFactory
 
 _THEMES = (
     sessions,

@@ -14,7 +14,7 @@ import sys
 import traceback
 
 import anyio
-from tests.crash.lives import live
+from tests.crash.child import live
 from tests.crash.stores import preload
 from tests.crash.wire import ORDERS, Broke, Order, encoded
 

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import pypdfium2  # pyright: ignore[reportMissingTypeStubs] (it has types, and they say little)
 import pytest
-from tests import nursery
+from tests import fork_server as nursery
 from tests.cli.conftest import environ
 
 from mainspring.runtime.skills.strict_validation import check_strict

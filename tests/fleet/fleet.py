@@ -19,7 +19,7 @@ import msgspec
 from tests.crash.stores import open_store
 from tests.fleet.effects import ledger_of, steps
 from tests.fleet.worker_main import Order
-from tests.service.working import known_session
+from tests.service.worker_setup import known_session
 
 from mainspring.core import clock
 from mainspring.core.events import StatusIdle

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import anyio
-from tests.harness.stage import always, echo, stage, texts
+from tests.harness.session_setup import always, echo, stage, texts
 
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import ProviderFailed

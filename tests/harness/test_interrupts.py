@@ -7,7 +7,7 @@ from pathlib import Path
 
 import anyio
 import msgspec
-from tests.harness.stage import stage, texts
+from tests.harness.session_setup import stage, texts
 
 from mainspring.capabilities.providers.scripted import Scripted, calls, says
 from mainspring.core.events import UserInterrupt

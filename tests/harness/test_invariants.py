@@ -13,7 +13,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.harness.world import CUSTOM, POLICIES, Happening, World
+from tests.harness.random_world import CUSTOM, POLICIES, Happening, World
 from tests.senders import TESTER
 
 from mainspring.capabilities.providers.scripted import (

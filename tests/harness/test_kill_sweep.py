@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 from tests.crash.stores import open_store
-from tests.harness.lives import Fuse, Lives, Order, live, lives
-from tests.harness.standin import EFFECTS, SECOND_OF_TWO, Deed, Ledger, told
+from tests.harness.fake_sandbox import EFFECTS, SECOND_OF_TWO, Deed, Ledger, told
+from tests.harness.killable_worker import Fuse, Lives, Order, live, lives
 from tests.senders import TESTER
 
 from mainspring.core.content import TextBlock
@@ -167,7 +167,7 @@ def orphans(events: list[Event]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def process() -> Iterator[Lives[Order]]:
-    with lives(Order, "tests.harness.lives") as started:
+    with lives(Order, "tests.harness.killable_worker") as started:
         yield started
 
 

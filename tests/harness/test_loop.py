@@ -10,7 +10,7 @@ import anyio
 import anyio.lowlevel
 import msgspec
 import pytest
-from tests.harness.stage import echo, stage, texts
+from tests.harness.session_setup import echo, stage, texts
 
 from mainspring.capabilities.providers.scripted import Scripted, calls, fails, says
 from mainspring.core.content import TextBlock

@@ -8,7 +8,7 @@ from typing import Literal, cast
 import anyio
 import anyio.lowlevel
 import pytest
-from tests.harness.stage import echo, stage, texts
+from tests.harness.session_setup import echo, stage, texts
 
 from mainspring.capabilities.providers.scripted import Scripted, calls, says
 from mainspring.core.errors import StoreFull

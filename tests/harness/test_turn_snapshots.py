@@ -7,7 +7,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.harness.stage import Stage, always, echo, stage
+from tests.harness.session_setup import Stage, always, echo, stage
 from tests.harness.test_pipeline import Counting
 from tests.testing.test_replay import Stop, killed
 

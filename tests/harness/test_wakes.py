@@ -8,7 +8,7 @@ from typing import cast
 
 import anyio
 import msgspec
-from tests.harness.stage import Stage, stage, texts
+from tests.harness.session_setup import Stage, stage, texts
 
 from mainspring.capabilities.providers.scripted import Scripted, calls, says
 from mainspring.core.content import TextBlock

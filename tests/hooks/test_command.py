@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.fifos import open_fifo
-from tests.hooks.stage import Project, at, before, command, configured
+from tests.hooks.hook_project import Project, at, before, command, configured
 
 from mainspring.capabilities.hooks import HandlerPorts, HookEnvironment
 from mainspring.core.hook import HookResult

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import anyio
 import pytest
-from tests.hooks.stage import Project, at, before, configured
+from tests.hooks.hook_project import Project, at, before, configured
 
 from mainspring.capabilities.hooks import HandlerPorts, PythonHook, on, parse_kiro
 from mainspring.capabilities.hooks.handlers import AskModel

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 from aiohttp import web
-from tests.hooks.stage import Project, at, before, configured
+from tests.hooks.hook_project import Project, at, before, configured
 
 from mainspring.core.hook import HookResult
 

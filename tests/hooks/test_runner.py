@@ -6,7 +6,7 @@ from typing import get_args
 
 import anyio
 import pytest
-from tests.hooks.stage import Project, at, before, command, configured
+from tests.hooks.hook_project import Project, at, before, command, configured
 
 from mainspring.capabilities.hooks import HookPolicy, HookRunner, HookSession, Scope
 from mainspring.capabilities.hooks.verdict import GATE_EVENTS

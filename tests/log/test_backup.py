@@ -10,7 +10,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.log.stories import asks, meddle, tell, texts, told
+from tests.log.sample_sessions import asks, meddle, tell, texts, told
 from tests.senders import TESTER
 
 from mainspring.core.errors import InvalidInput

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 from anyio.abc import Process
-from tests.log.stories import opened, says, tell, texts, told
+from tests.log.sample_sessions import opened, says, tell, texts, told
 
 from mainspring.core.envelope import Event
 from mainspring.core.errors import SessionNotFound
@@ -23,7 +23,14 @@ ROOT = Path(__file__).parents[2]
 @asynccontextmanager
 async def talking(path: Path, number: int, *session_ids: str) -> AsyncGenerator[Process, None]:
     """Another process appends `number` messages to each session meanwhile."""
-    command = [sys.executable, "-m", "tests.log.talker", str(path), str(number), *session_ids]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.log.appending_process",
+        str(path),
+        str(number),
+        *session_ids,
+    ]
     async with await anyio.open_process(command, cwd=ROOT, stdout=None, stderr=None) as process:
         yield process
         assert await process.wait() == 0

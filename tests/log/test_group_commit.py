@@ -5,7 +5,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.log.stories import asks, opened, says, texts
+from tests.log.sample_sessions import asks, opened, says, texts
 from tests.senders import TESTER
 
 from mainspring.core.errors import LeaseHeld, SessionNotFound

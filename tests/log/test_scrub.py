@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pytest
-from tests.log.stories import asks, opened, says, texts
+from tests.log.sample_sessions import asks, opened, says, texts
 from tests.senders import TESTER
 
 from mainspring.core.errors import MalformedEvent

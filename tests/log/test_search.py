@@ -5,7 +5,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.log.stories import asks, meddle, opened, says, tell, told
+from tests.log.sample_sessions import asks, meddle, opened, says, tell, told
 from tests.senders import TESTER
 
 from mainspring.core import clock

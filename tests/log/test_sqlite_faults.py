@@ -16,7 +16,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.log.stories import opened, says, texts, told
+from tests.log.sample_sessions import opened, says, texts, told
 
 from mainspring.core.errors import (
     StoreCorrupt,

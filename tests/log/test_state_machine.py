@@ -21,7 +21,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from tests.log.stories import asks, says
+from tests.log.sample_sessions import asks, says
 from tests.senders import TESTER
 
 from mainspring.core.envelope import Event, message_text

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.log.stories import asks, opened, says, tell, texts, told
+from tests.log.sample_sessions import asks, opened, says, tell, texts, told
 from tests.senders import TESTER
 
 from mainspring.core.content import BlobBlock

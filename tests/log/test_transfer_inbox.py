@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.log.stories import asks, opened, texts
+from tests.log.sample_sessions import asks, opened, texts
 from tests.log.test_transfer import each, exported
 from tests.senders import TESTER
 

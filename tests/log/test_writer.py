@@ -7,7 +7,7 @@ from typing import TypeAlias, cast
 
 import anyio
 import pytest
-from tests.log.stories import asks, says, texts
+from tests.log.sample_sessions import asks, says, texts
 from tests.senders import TESTER
 
 from mainspring.core.errors import Conflict, Fenced, StoreFull, StoreUnavailable

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests import nursery
+from tests import fork_server as nursery
 from tests.cli.conftest import environ
 from tests.providers.wire import asks, collect
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import anyio
 import pytest
-from tests.providers.fleet import (
+from tests.providers.fake_models import (
     Fake,
     Time,
     answer,

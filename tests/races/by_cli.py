@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from tests import nursery
+from tests import fork_server as nursery
 from tests.cli.upstream import Part, call, serving
 from tests.races.hostile import FILES, FOLDERS
-from tests.races.scene import Scene
+from tests.races.race_run import Scene
 
 
 async def race_cli(scene: Scene, until: float) -> None:

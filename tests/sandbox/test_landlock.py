@@ -10,7 +10,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.sandbox.attacks.scene import fresh_root
+from tests.sandbox.attacks.attack_targets import fresh_root
 
 from mainspring.capabilities.sandbox.backend import SandboxSpec
 from mainspring.capabilities.sandbox.landlock import Landlock

@@ -14,7 +14,7 @@ from pathlib import Path
 import anyio
 import msgspec
 import pytest
-from tests.service.times import Time
+from tests.service.fixed_clock import Time
 
 from mainspring.core.errors import StoreUnavailable
 from mainspring.edges.api.app import HandledRequest

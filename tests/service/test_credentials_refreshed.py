@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from aiohttp import web
 from tests.service.token_server import Provider, provider
-from tests.service.vault_desk import Desk, Method, oauth_of
+from tests.service.vault_setup import Desk, Method, oauth_of
 
 from mainspring.core.errors import NetworkRefused
 from mainspring.log.sqlite import open_sqlite

@@ -9,7 +9,7 @@ import anyio
 import msgspec
 import pytest
 from tests.service.receiver import Receiver, holds, receiving
-from tests.service.timed import LOOPBACK, START, TENANT, Works, works
+from tests.service.schedule_setup import LOOPBACK, START, TENANT, Works, works
 
 from mainspring.core.content import TextBlock
 from mainspring.core.envelope import KnownPayload

@@ -1,7 +1,7 @@
 """Schedules and webhooks on PostgreSQL, with several workers at once."""
 
 import anyio
-from tests.service.timed import TENANT, assembled, furnish
+from tests.service.schedule_setup import TENANT, assembled, furnish
 
 from mainspring.core.content import TextBlock
 from mainspring.core.events import StatusIdle, StatusRunning, StopReason

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.fixtures_postgres import Postgres
-from tests.service.dispatching import Doing, Open, at_work, embedded_in, fleet_at, job
+from tests.service.dispatcher_setup import Doing, Open, at_work, embedded_in, fleet_at, job
 
 from mainspring.core import clock
 from mainspring.core.errors import StoreUnavailable

@@ -10,7 +10,7 @@ import anyio
 import psycopg
 import pytest
 from tests.fixtures_postgres import Postgres
-from tests.service.dispatching import Doing, at_work, job
+from tests.service.dispatcher_setup import Doing, at_work, job
 
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput

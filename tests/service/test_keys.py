@@ -10,7 +10,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.service.times import NOON, Time, person
+from tests.service.fixed_clock import NOON, Time, person
 
 from mainspring.core.errors import Forbidden, InvalidInput, NotFound, Unauthenticated
 from mainspring.log.records import RecordQuery, Records

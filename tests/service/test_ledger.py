@@ -8,7 +8,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.service.times import Time, person
+from tests.service.fixed_clock import Time, person
 
 from mainspring import Agent, Model, Result, Scripted, open_runtime, says
 from mainspring.core.events import Usage

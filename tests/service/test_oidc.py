@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given
 from hypothesis import strategies as st
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
-from tests.service.times import Time
+from tests.service.fixed_clock import Time
 
 from mainspring.core import clock
 from mainspring.core.errors import Forbidden, InvalidInput, Unauthenticated

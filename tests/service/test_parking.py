@@ -9,7 +9,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.service.working import known_session, say
+from tests.service.worker_setup import known_session, say
 
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput, NotFound

@@ -11,10 +11,10 @@ from typing import cast
 
 import anyio
 import pytest
-from tests.service.dispatching import Doing, job
-from tests.service.dispatching import at_work as dispatching
-from tests.service.timed import TENANT, Crash, works
-from tests.service.working import at_work, shop
+from tests.service.dispatcher_setup import Doing, job
+from tests.service.dispatcher_setup import at_work as dispatching
+from tests.service.schedule_setup import TENANT, Crash, works
+from tests.service.worker_setup import at_work, shop
 
 from mainspring import Scripted, says
 from mainspring.config import read_settings

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import anyio
 import msgspec
 import pytest
-from tests.log.stories import asks, opened, says
+from tests.log.sample_sessions import asks, opened, says
 
 from mainspring.core.content import TextBlock
 from mainspring.core.envelope import KnownPayload

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import anyio
-from tests.service.working import AGENT, at_work, say, shop
+from tests.service.worker_setup import AGENT, at_work, say, shop
 
 from mainspring import Scripted, says
 from mainspring.core.errors import LeaseHeld, StoreUnavailable

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.harness.stage import FACTS, Stage, echo, stage
+from tests.harness.session_setup import FACTS, Stage, echo, stage
 from tests.harness.test_compact import GOAL, SMALL, TINY, Worker, is_summary, reader
 
 from mainspring.capabilities.providers.scripted import (

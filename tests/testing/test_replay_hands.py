@@ -9,7 +9,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.harness.stage import always, echo, stage, texts
+from tests.harness.session_setup import always, echo, stage, texts
 from tests.harness.test_early import Streaming, reading, use
 from tests.testing.test_replay import Stop, again, identical, killed
 

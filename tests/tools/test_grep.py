@@ -10,7 +10,7 @@ import anyio
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.tools.desk import FileDesk, desk_over
+from tests.tools.file_tools import FileDesk, desk_over
 
 from mainspring.core.content import plain_text
 

@@ -11,7 +11,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
-from tests.log.stories import asks, opened, says
+from tests.log.sample_sessions import asks, opened, says
 from tests.senders import TESTER
 
 from mainspring.core.errors import InvalidInput, SessionGone, StaleVersion

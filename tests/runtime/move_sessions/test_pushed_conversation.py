@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
-from tests.log.stories import asks, opened, says
+from tests.log.sample_sessions import asks, opened, says
 from tests.senders import TESTER
 
 from mainspring.core.content import BlobSource, ImageBlock, TextBlock, UrlSource, plain_text

@@ -9,8 +9,8 @@ import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.harness.stage import Stage, echo, stage
-from tests.runtime.skills.workshop import (
+from tests.harness.session_setup import Stage, echo, stage
+from tests.runtime.skills.skill_sessions import (
     FACTS,
     agent,
     decisions,

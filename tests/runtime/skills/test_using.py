@@ -6,7 +6,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.runtime.skills.workshop import (
+from tests.runtime.skills.skill_sessions import (
     agent,
     decisions,
     found,
