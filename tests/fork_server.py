@@ -1,8 +1,8 @@
 """The `mainspring` command in processes of its own that need not import everything first.
 
 `python -m tests.fork_server` has imported all of Mainspring and is single-threaded; for every order
-it forks a process that becomes the command: with its own arguments, folder, environment and streams.
-(That the command starts from nothing as well is what tests/cli/test_start.py is about.)
+it forks a process that becomes the command: with its own arguments, folder, environment and
+streams. (That the command starts from nothing as well is what tests/cli/test_start.py is about.)
 """
 
 from __future__ import annotations
@@ -94,14 +94,14 @@ def _text(file: IO[bytes]) -> str:
 
 @cache
 def _orders() -> socket.socket:
-    """Where the nursery of this process takes orders; there is one as long as this process."""
+    """Where the server of this process takes orders; there is one as long as this process."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         words = [sys.executable, "-m", __name__, str(theirs.fileno())]
-        nursery = subprocess.Popen(
+        server = subprocess.Popen(
             words, cwd=_ROOT, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
         )
-    atexit.register(nursery.wait, _SECONDS)
+    atexit.register(server.wait, _SECONDS)
     atexit.register(ours.close)  # which ends it, and comes first
     return ours
 

@@ -1,8 +1,8 @@
 """Lives of a worker that runs one session until it is done or killed: a process that forks them.
 
 `python -m tests.harness.killable_worker` has imported all it needs, is single-threaded, and answers
-every order on stdin with the exit status of the child that carried it out. `killable_sandbox_worker` does the same
-with a real runtime.
+every order on stdin with the exit status of the child that carried it out.
+`killable_sandbox_worker` does the same with a real runtime.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """kill -9 at every instant of a session that works in a real sandbox: each effect exactly once.
 
-`sandbox_lives.py` has the session and the processes that are killed.
+`killable_sandbox_worker.py` has the session and the processes that are killed.
 """
 
 from __future__ import annotations
