@@ -8,12 +8,6 @@ from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import TypeVar, cast
 
-from tests.crash.wire import Acked, Doing, Failed, Line, Refused, Seen, Tried, encoded
-
-from mainspring.core.envelope import Event
-from mainspring.core.errors import InvalidInput, LogError, StoreFailed
-from mainspring.log.store import InboxItem
-from mainspring.log.writer import Writer
 from tests.crash.wire import (
     Acked,
     Doing,
@@ -24,6 +18,11 @@ from tests.crash.wire import (
     Tried,
     encoded,
 )
+
+from mainspring.core.envelope import Event
+from mainspring.core.errors import InvalidInput, LogError, StoreFailed
+from mainspring.log.store import InboxItem
+from mainspring.log.writer import Writer
 
 T = TypeVar("T")
 
