@@ -78,7 +78,7 @@ test test-slow: export PYTHONDONTWRITEBYTECODE :=
 
 # Three at once on two cores: many tests wait for processes, leases and clocks.
 test: $(READY) ## run the tests, without the slow ones
-	$(PY) -m pytest -n 3 -m "not slow"
+	$(PY) -m pytest -n 3 -m "not slow" -o faulthandler_timeout=240
 
 test-slow: $(READY) $(WHEELS) ## run only the slow tests
 	$(PY) -m pytest -m slow

@@ -12,6 +12,7 @@ import early
 import events
 import follow
 import growth
+import monty
 import skills
 import snapshots
 import streams
@@ -20,7 +21,6 @@ import turns
 import workers
 from report import Measure, as_json, as_table, note
 
-import monty
 import providers
 import sandbox
 

@@ -22,7 +22,7 @@ from report import Measure, median, percentile
 
 from mainspring.core.content import TextBlock
 from mainspring.core.events import AgentMessage, UserMessage
-from mainspring.core.sender import Origin
+from mainspring.core.sender import Origin, Sender
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route import ApiCall, Empty, Route
 from mainspring.edges.api.routes.events import EventRoutes, StreamRoutes
@@ -39,11 +39,11 @@ from mainspring.service.sessions.event_streams import EventStreams
 from mainspring.service.sessions.preview_deltas import LocalDeltas
 from mainspring.service.sessions.resource_lookups import ResourceLookups
 from mainspring.service.sessions.sessions import CreateSession, Sessions
-from mainspring.testing.senders import TESTER
 
 BUSY, APPENDS, APPEND_SECONDS = 200, 15, 1.0
 IDLE, IDLE_SECONDS = 1000, 10.0
 SENDS = 300
+_TESTER = Sender(kind="person", id="tester")
 _WHO = Principal(tenant="bench", key_id="key_bench", role="admin")
 _STAMP = re.compile(rb'"text":"([0-9.]+)"')
 
@@ -213,7 +213,7 @@ async def _added(server: Server) -> Measure:
         payload = UserMessage(content=(TextBlock("hello"),))
 
         async def straight() -> None:
-            await log.submit(straight_id, payload, sender=TESTER)
+            await log.submit(straight_id, payload, sender=_TESTER)
 
         one, other = await _alternating(through_the_api, straight)
     added = (median(one) - median(other)) * 1000

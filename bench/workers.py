@@ -26,6 +26,7 @@ from mainspring.core.clock import to_micros
 from mainspring.core.content import TextBlock
 from mainspring.core.events import StatusIdle, UserMessage
 from mainspring.core.model import Assistant
+from mainspring.core.sender import Sender
 from mainspring.log.postgres import open_postgres
 from mainspring.log.records import Put, RecordRow
 from mainspring.log.session_log import SessionLog
@@ -35,11 +36,11 @@ from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
 from mainspring.service.jobs.postgres_dispatcher import open_fleet
 from mainspring.service.jobs.worker import Worker, WorkerSettings
 from mainspring.service.sessions.session_record import KIND
-from mainspring.testing.senders import TESTER
 
 LATENCY_SECONDS, CONCURRENCY = 0.2, 4
 TURNS, SESSIONS, MESSAGES = 5, 48, 50
 TENANT = "bench"
+_TESTER = Sender(kind="person", id="tester")
 QUICK = TextBlock("hello")
 
 
@@ -149,7 +150,7 @@ async def _all_idle(log: SessionLog, dispatcher: Dispatcher, sessions: list[str]
 
 
 async def _say(log: SessionLog, dispatcher: Dispatcher, session_id: str, words: TextBlock) -> None:
-    await log.submit(session_id, UserMessage(content=(words,)), sender=TESTER)
+    await log.submit(session_id, UserMessage(content=(words,)), sender=_TESTER)
     await dispatcher.remind([Job(task="wake", key=session_id, tenant=TENANT)])
 
 

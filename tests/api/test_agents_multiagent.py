@@ -4,8 +4,8 @@ from typing import Any
 
 import anthropic
 import pytest
-from tests.api.agents_served import MODEL, made, served_agents
-from tests.api.served import Served
+from tests.api.agents_api import MODEL, made, served_agents
+from tests.api.api_server import Served
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from typing import Any
 import anthropic
 import httpx2
 import pytest
-from tests.api.agents_served import CUSTOM, MODEL, SEARCH, made, served_agents
-from tests.api.served import Served
+from tests.api.agents_api import CUSTOM, MODEL, SEARCH, made, served_agents
+from tests.api.api_server import Served
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from typing import Any
 import anthropic
 import anyio
 import pytest
-from tests.api.approvals_served import PATH, Office, erasing, person, session_context
-from tests.api.sessions_served import agent_id, idles, message, waiting
+from tests.api.approvals_api import PATH, Office, erasing, person, session_context
+from tests.api.sessions_api import agent_id, idles, message, waiting
 
 from mainspring import Scripted, calls, says
 from mainspring.core.errors import MainspringError, StaleVersion

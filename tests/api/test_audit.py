@@ -7,7 +7,7 @@ from pathlib import Path
 
 import anthropic
 import pytest
-from tests.api.guarded import Guarded, guarded
+from tests.api.guarded_api import Guarded, guarded
 
 from mainspring.service.access.api_keys import CreateKey
 from mainspring.service.storage.repository import ListQuery

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.api.whole import Whole, whole
+from tests.api.whole_api import Whole, whole
 
 from mainspring.service.access.principal import Role
 

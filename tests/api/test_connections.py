@@ -10,7 +10,7 @@ import anyio
 import pytest
 from anyio.abc import SocketStream
 from msgspec import Struct
-from tests.api.served import Tags
+from tests.api.api_server import Tags
 
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.connections import ConnectionLimits

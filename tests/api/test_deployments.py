@@ -6,8 +6,8 @@ from pathlib import Path
 import anthropic
 import pytest
 from anthropic.types.beta import BetaManagedAgentsDeployment
-from tests.api.served import Served, Tags
-from tests.service.timed import Works, works
+from tests.api.api_server import Served, Tags
+from tests.service.schedule_setup import Works, works
 
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.routes.deployments import DeploymentRoutes, DeploymentRunRoutes

@@ -9,7 +9,7 @@ import anthropic
 import anyio
 import pytest
 from anthropic import AsyncAnthropic
-from tests.api.guarded import Guarded, add_record, guarded
+from tests.api.guarded_api import Guarded, add_record, guarded
 
 from mainspring.service.access.api_keys import CreateKey
 
@@ -25,7 +25,7 @@ async def api(tmp_path: Path) -> AsyncGenerator[Guarded, None]:
 async def test_the_client_comes_in_with_a_key_and_with_a_bearer_token(api: Guarded):
     async with api.client(api.root) as client:
         made = await client.beta.environments.create(name="ci")
-    bearer = AsyncAnthropic(auth_token=api.root, base_url=api.url, max_retries=0, timeout=20)
+    bearer = AsyncAnthropic(auth_token=api.root, base_url=api.url, max_retries=0, timeout=60)
     async with bearer:
         assert (await bearer.beta.environments.retrieve(made.id)).name == "ci"
 
@@ -117,7 +117,7 @@ async def test_odd_headers_are_refused(api: Guarded, headers: list[tuple[str, st
 async def test_bytes_that_are_no_headers_never_open_the_door(api: Guarded, sent: bytes):
     host, _, port = api.url.removeprefix("http://").partition(":")
     line = sent.replace(b"{key}", api.root.encode())
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         async with await anyio.connect_tcp(host, int(port)) as stream:
             request = b"GET /v1/environments HTTP/1.1\r\nhost: x\r\nconnection: close\r\n"
             try:

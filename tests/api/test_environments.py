@@ -3,7 +3,7 @@ from pathlib import Path
 
 import anthropic
 import pytest
-from tests.api.served import Served, served
+from tests.api.api_server import Served, served
 
 from mainspring.edges.api.routes.environments import EnvironmentRoutes
 from mainspring.service.resources.environments import Environments

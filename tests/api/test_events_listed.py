@@ -5,7 +5,7 @@ from typing import Any
 
 import anthropic
 import pytest
-from tests.api.sessions_served import House, kinds, message, service, session
+from tests.api.sessions_api import House, kinds, message, service, session
 
 from mainspring import Scripted, says
 from mainspring.core.events import AgentToolUse, ThreadCreated

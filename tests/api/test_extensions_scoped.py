@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
-from tests.api.whole import Whole, whole
+from tests.api.whole_api import Whole, whole
 
 from mainspring.core.facts import HookRan
 from mainspring.runtime.session.lease import hold_session

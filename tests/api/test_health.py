@@ -3,7 +3,7 @@ from pathlib import Path
 import anyio
 import anyio.lowlevel
 import pytest
-from tests.api.operated import operated
+from tests.api.operator_api import operated
 from tests.fixtures_postgres import Postgres
 
 from mainspring.core.errors import StoreUnavailable
@@ -140,7 +140,7 @@ async def test_a_worker_is_felt_while_it_works(tmp_path: Path):
     async with open_sqlite(tmp_path / "mainspring.db") as store:
         dispatcher = EmbeddedDispatcher(store.records)
         worker = Worker(dispatcher, SessionLog(store), run, beat=felt.set)
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             async with run_in_background(lambda: worker.work(closing)):
                 await felt.wait()
 
@@ -153,11 +153,11 @@ async def test_it_is_not_ready_while_postgresql_is_down_and_ready_again_after(
         assert (await health.ready()).is_ready
         await anyio.to_thread.run_sync(postgres.stop)
         try:
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 found = await health.ready()
         finally:
             await anyio.to_thread.run_sync(postgres.start)
         assert not found.is_ready
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             while not (await health.ready()).is_ready:
                 await anyio.lowlevel.checkpoint()

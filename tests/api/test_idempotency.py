@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 from tests.api.test_sweep import everything
-from tests.api.whole import Answer, skill_form, whole
+from tests.api.whole_api import Answer, skill_form, whole
 
 from mainspring.core import clock
 from mainspring.core.errors import Forbidden, StaleVersion

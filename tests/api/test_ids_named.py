@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.api.requests_made import Place, places, request
+from tests.api.generated_requests import Place, places, request
 from tests.api.test_sweep import everything, unknown
-from tests.api.whole import Answer, Whole, filled, parameters, whole
+from tests.api.whole_api import Answer, Whole, filled, parameters, whole
 
 from mainspring.service.access.api_keys import CreateKey, Keys
 from mainspring.service.access.principal import Principal

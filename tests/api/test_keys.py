@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.api.guarded import Guarded, guarded
+from tests.api.guarded_api import Guarded, guarded
 
 from mainspring.core import clock
 from mainspring.service.access.api_keys import CreateKey

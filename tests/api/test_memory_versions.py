@@ -4,8 +4,8 @@ from pathlib import Path
 
 import anthropic
 import pytest
+from tests.api.api_server import Served, served
 from tests.api.memory_api import digest, routes
-from tests.api.served import Served, served
 
 from mainspring.service.memory_stores.memories import Memories
 from mainspring.service.memory_stores.memory_records import SessionActor, UpdateMemory

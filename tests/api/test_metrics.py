@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.api.operated import Operated, operated
+from tests.api.operator_api import Operated, operated
 
 
 async def read(api: Operated) -> dict[tuple[str, ...], float]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from anthropic import Anthropic, ConflictError
-from tests import nursery
+from tests import fork_server
 from tests.api.conftest import platform
 from tests.cli.upstream import serving
 from tests.environ import clean_environ
@@ -33,7 +33,7 @@ class Laptop:
 
     def run(self, *arguments: str, **more: str) -> CompletedProcess[str]:
         env = {**clean_environ(), "HOME": str(self.folder.parent), **more}
-        return nursery.run(*arguments, cwd=self.folder, env=env)
+        return fork_server.run(*arguments, cwd=self.folder, env=env)
 
 
 def asked(client: Anthropic) -> tuple[str, str]:

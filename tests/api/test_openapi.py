@@ -10,7 +10,7 @@ import jsonschema_rs
 import msgspec
 import pytest
 from schemathesis.specs.openapi import definitions
-from tests.api.whole import Whole, whole
+from tests.api.whole_api import Whole, whole
 
 from mainspring.edges.api.openapi import EXTENSION_KEY, OPENAPI_PATH, document, encode_document
 from mainspring.edges.api.route import Empty

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from anthropic import Anthropic
-from tests import nursery
+from tests import fork_server
 from tests.cli.upstream import call, serving
 from tests.environ import clean_environ
 
@@ -80,8 +80,8 @@ def test_wherever_a_push_is_killed_one_copy_goes_on(tmp_path: Path):
     with serving() as model:
         model.says(call("write", file_path="later.txt", content="approved"))
         env = environ(tmp_path, **model.variables)
-        assert nursery.run("run", "make it", cwd=folder, env=env).returncode == 3
-    listed = nursery.run("sessions", "ls", "--json", cwd=folder, env=environ(tmp_path))
+        assert fork_server.run("run", "make it", cwd=folder, env=env).returncode == 3
+    listed = fork_server.run("sessions", "ls", "--json", cwd=folder, env=environ(tmp_path))
     session_id = json.loads(listed.stdout)["id"]
     with served(home, port) as (_, key), client_of(port, key) as client:
         agent = client.beta.agents.create(name="a", model="claude-sonnet-4-5").id
@@ -102,7 +102,7 @@ def test_wherever_a_push_is_killed_one_copy_goes_on(tmp_path: Path):
 
     def is_moved() -> bool:
         resume = ("run", "--resume", session_id, "--model", "demo", "more")
-        tried = nursery.run(*resume, cwd=folder, env=environ(tmp_path))
+        tried = fork_server.run(*resume, cwd=folder, env=environ(tmp_path))
         return tried.returncode == 1 and "was moved" in tried.stderr
 
     workspaces = home / ".mainspring" / "workspaces"
@@ -119,12 +119,14 @@ def test_wherever_a_push_is_killed_one_copy_goes_on(tmp_path: Path):
         assert is_moved()
     with served(home, port), client_of(port, key) as client:
         env = environ(tmp_path, MAINSPRING_API_KEY=key)
-        received = [json.loads(nursery.run(*push, cwd=folder, env=env).stdout) for _ in range(2)]
+        received = [
+            json.loads(fork_server.run(*push, cwd=folder, env=env).stdout) for _ in range(2)
+        ]
         [session] = client.beta.sessions.list().data
         assert received == [{"id": session_id, "received_as": session.id}] * 2
     assert is_moved()
     assert len(list((workspaces / session.id / "many").iterdir())) == FILES
-    verified = nursery.run("log", "verify", session.id, cwd=home, env=environ(home))
+    verified = fork_server.run("log", "verify", session.id, cwd=home, env=environ(home))
     assert verified.stdout.startswith("ok ")
 
 

@@ -16,7 +16,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 from anthropic import Anthropic, NotFoundError
-from tests import nursery
+from tests import fork_server
 from tests.api.conftest import Platform, platform
 from tests.api.forged_bundles import (
     FORGED,
@@ -44,7 +44,7 @@ class Laptop:
 
     def run(self, *arguments: str, **more: str) -> CompletedProcess[str]:
         env = {**clean_environ(), "HOME": str(self.folder.parent)}
-        return nursery.run(*arguments, cwd=self.folder, env={**env, **more})
+        return fork_server.run(*arguments, cwd=self.folder, env={**env, **more})
 
     def push(self, *arguments: str, key: str | None = None) -> CompletedProcess[str]:
         given = {"MAINSPRING_API_KEY": key or self.server.key}
@@ -129,7 +129,7 @@ class Place:
     def command(self, *arguments: str) -> str:
         """On the server's machine."""
         env = {**clean_environ(), "HOME": str(self.server.folder / "home")}
-        ran = nursery.run(*arguments, cwd=self.server.folder, env=env)
+        ran = fork_server.run(*arguments, cwd=self.server.folder, env=env)
         assert ran.returncode == 0, ran.stderr
         return ran.stdout
 

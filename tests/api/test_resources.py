@@ -3,7 +3,7 @@ from pathlib import Path
 
 import anthropic
 import pytest
-from tests.api.sessions_served import House, Mirror, service, session
+from tests.api.sessions_api import House, Mirror, service, session
 
 from mainspring import Scripted, says
 from mainspring.service.access.principal import Principal

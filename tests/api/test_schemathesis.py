@@ -22,7 +22,7 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
-from tests.api.whole import TENANTS, Whole, whole
+from tests.api.whole_api import TENANTS, Whole, whole
 
 from mainspring.edges.api.openapi import STREAM_MEDIA_TYPE, document
 

@@ -13,8 +13,8 @@ import anyio
 import pytest
 from anthropic import AsyncAnthropic
 from tests.api.test_work_tokens import bearing, token_of
-from tests.api.whole import Whole, whole
-from tests.api.work_served import Site, hosted, site
+from tests.api.whole_api import Whole, whole
+from tests.api.work_api import Site, hosted, site
 
 from mainspring import Scripted, calls, says
 from mainspring.core.sender import Origin, Sender

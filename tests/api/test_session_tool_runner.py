@@ -9,8 +9,8 @@ import anthropic
 import anyio
 import pytest
 from anthropic import beta_async_tool
-from tests.api.sessions_served import session
-from tests.api.work_served import site
+from tests.api.sessions_api import session
+from tests.api.work_api import site
 
 from mainspring import Scripted, calls, says
 
@@ -30,7 +30,7 @@ async def test_a_runner_does_the_custom_tools_of_a_cloud_session(tmp_path: Path)
         hello: Any = {"type": "user.message", "content": [{"type": "text", "text": "go"}]}
         await client.beta.sessions.events.send(made.id, events=[hello])
         done: list[Any] = []
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             runner = client.beta.sessions.events.tool_runner(
                 made.id, tools=[ask_owner], max_idle=0.2
             )
@@ -78,7 +78,7 @@ async def test_of_two_runners_that_do_the_same_call_one_counts(tmp_path: Path):
             )
             await runner.until_done()
 
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             async with anyio.create_task_group() as group:
                 group.start_soon(serve)
                 group.start_soon(serve)

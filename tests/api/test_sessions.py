@@ -10,8 +10,8 @@ from anthropic.types.beta.sessions import (
     BetaManagedAgentsSendSessionEvents,
     BetaManagedAgentsSessionThread,
 )
-from tests.api.agents_served import CUSTOM
-from tests.api.sessions_served import (
+from tests.api.agents_api import CUSTOM
+from tests.api.sessions_api import (
     House,
     agent_id,
     environment_id,

@@ -4,7 +4,7 @@ from typing import Any
 
 import anthropic
 import pytest
-from tests.api.sessions_served import (
+from tests.api.sessions_api import (
     House,
     agent_id,
     environment_id,

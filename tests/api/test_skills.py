@@ -10,7 +10,7 @@ from anthropic import AsyncAnthropic
 from anthropic.lib import files_from_dir
 from anthropic.lib.tools._skills import download_session_skills
 from anthropic.types.beta import BetaManagedAgentsSession, BetaSkill
-from tests.api.served import Served, served
+from tests.api.api_server import Served, served
 
 from mainspring.edges.api.routes.skills import SkillRoutes
 from mainspring.runtime.packages.upload import PackageLimits

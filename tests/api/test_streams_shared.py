@@ -8,8 +8,8 @@ from typing import Any
 import anyio
 from tests.api.streaming import CLERK, Held, frames, thread_workspace, until_idle
 from tests.fixtures_postgres import Postgres
-from tests.log.stories import says as says_it
-from tests.log.stories import told
+from tests.log.sample_sessions import says as says_it
+from tests.log.sample_sessions import told
 
 from mainspring import Scripted, open_runtime, says
 from mainspring.log.postgres import open_postgres
@@ -40,7 +40,7 @@ async def test_deltas_of_a_worker_reach_a_stream_of_the_api(postgres_url: str):
             ) as stream,
             anyio.create_task_group() as group,
         ):
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 await other.tuned()
             await session.send("go")
             row = await runtime.log.session(session.id)
@@ -70,7 +70,7 @@ async def test_a_stream_outlives_the_connections_of_the_database(
         session_id = await told(log, "one")
         async with there.raw(session_id, after="0") as response:
             shown = frames(response)
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 first = await anext(shown)
                 postgres.disconnect()
                 writer = await retry_unavailable(partial(log.hold, session_id, owner="other"))
@@ -84,7 +84,7 @@ async def test_a_stream_says_when_the_database_stays_away(postgres: Postgres, po
         session_id = await told(SessionLog(store), "one")
         async with there.raw(session_id, after="0") as response:
             shown = frames(response)
-            with anyio.fail_after(30):
+            with anyio.fail_after(60):
                 assert (await anext(shown)).name == "agent.message"
                 postgres.stop()
                 try:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import anyio
 from aiohttp import ClientResponse
 from tests.api.streaming import Frame, Station, eventually, frames, thread_workspace
-from tests.log.stories import opened, says, tell, told
+from tests.log.sample_sessions import opened, says, tell, told
 
 from mainspring.edges.api.sse import StreamTiming
 from mainspring.log.session_log import SessionLog
@@ -59,11 +59,11 @@ async def write_much(log: SessionLog, count: int) -> str:
 async def test_a_reader_that_does_not_read_is_cut_and_can_resume(tmp_path: Path):
     async with opened(tmp_path / "log.db") as log, thread_workspace(log, pace=IMPATIENT) as there:
         session_id = await write_much(log, 60)
-        with unread(there, session_id) as raw, anyio.fail_after(20):
+        with unread(there, session_id) as raw, anyio.fail_after(60):
             await eventually(lambda: there.streams.count == 1)
             await eventually(lambda: there.streams.count == 0)
             assert len(await rest(raw)) < 60 * len(LONG)  # it was not all kept for it
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             async with there.raw(session_id, last=1) as response:
                 seqs = [item.seq async for item in _first(response, 60)]
         assert seqs == list(range(2, 62))
@@ -72,7 +72,7 @@ async def test_a_reader_that_does_not_read_is_cut_and_can_resume(tmp_path: Path)
 async def test_a_reader_that_reads_again_in_time_is_told_how_to_resume(tmp_path: Path):
     async with opened(tmp_path / "log.db") as log, thread_workspace(log, pace=IMPATIENT) as there:
         session_id = await write_much(log, 60)
-        with unread(there, session_id) as raw, anyio.fail_after(20):
+        with unread(there, session_id) as raw, anyio.fail_after(60):
             await eventually(lambda: there.streams.count == 1)
             await anyio.sleep(5 * IMPATIENT.patience_seconds)  # the very thing under test
             received = await rest(raw)
@@ -86,7 +86,7 @@ async def test_nobody_waits_for_a_reader_that_does_not_read(tmp_path: Path):
     async with opened(tmp_path / "log.db") as log, thread_workspace(log) as there:
         large, small = await write_much(log, 60), await told(log, "hello")
         async with there.raw(small) as response:
-            with unread(there, large), anyio.fail_after(10):
+            with unread(there, large), anyio.fail_after(60):
                 await eventually(lambda: there.streams.count == 2)
                 for word in ("one", "two", "three"):
                     await tell(log, small, word)

@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.api.whole import Answer, Whole, filled, parameters, skill_form, whole
+from tests.api.whole_api import Answer, Whole, filled, parameters, skill_form, whole
 
 from mainspring.edges.api.route import Route
 from mainspring.service.access.principal import ROLES
@@ -61,7 +61,7 @@ async def ask(api: Whole, route: Route, ids: Mapping[str, str], *, key: str | No
         body = skill_form()
     if route.method != "POST":
         body = None
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         return await api.ask(route.method, filled(route, ids), key=key, body=body)
 
 

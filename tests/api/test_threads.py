@@ -4,9 +4,9 @@ from pathlib import Path
 import anthropic
 import anyio
 import pytest
-from tests.api.sessions_served import House, message, service, session
+from tests.api.sessions_api import House, message, service, session
 from tests.api.streaming import thread_workspace
-from tests.log.stories import opened
+from tests.log.sample_sessions import opened
 
 from mainspring import Scripted, says
 from mainspring.core.content import TextBlock
@@ -146,7 +146,7 @@ async def test_how_a_thread_stands_is_told_on_its_stream_and_on_the_sessions(tmp
             said = AgentMessage(content=(TextBlock("Land."),))
             await writer.append(StatusRunning(), said, ENDED, thread_id="sthr_2")
             await writer.append(ENDED)
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 theirs = [await anext(own) for _ in range(3)]
                 ours = [await anext(whole) for _ in range(3)]
     assert [their.type for their in theirs] == [

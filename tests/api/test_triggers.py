@@ -7,8 +7,8 @@ from typing import Any, cast
 import aiohttp
 import anthropic
 import pytest
-from tests.api.served import Served, Tags
-from tests.service.timed import Works, works
+from tests.api.api_server import Served, Tags
+from tests.service.schedule_setup import Works, works
 
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.routes.triggers import TriggerRoutes

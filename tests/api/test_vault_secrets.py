@@ -7,7 +7,7 @@ import anthropic
 import pytest
 from anthropic import AsyncAnthropic
 from anthropic.types.beta.vaults.credential_create_params import Auth
-from tests.api.served import Served, served
+from tests.api.api_server import Served, served
 from tests.api.vault_api import NOTICES, oauth_auth, routes, static, variable
 from tests.service.token_server import Provider, provider
 

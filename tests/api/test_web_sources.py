@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from tests.api.work_served import MODEL, site
+from tests.api.work_api import MODEL, site
 
 from mainspring import Scripted, calls, says
 from mainspring.core.content import plain_text

@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import anthropic
 import pytest
-from tests.api.served import Served, Tags
+from tests.api.api_server import Served, Tags
 from tests.service.receiver import Receiver, holds, receiving
-from tests.service.timed import LOOPBACK, Works, works
+from tests.service.schedule_setup import LOOPBACK, Works, works
 
 from mainspring.core import clock
 from mainspring.edges.api.app import Api, http_server

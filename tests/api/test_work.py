@@ -7,7 +7,7 @@ from pathlib import Path
 import anthropic
 import pytest
 from anthropic.types.beta.environments import BetaHeartbeatPreconditionFailedError
-from tests.api.work_served import Site, hosted, site
+from tests.api.work_api import Site, hosted, site
 
 from mainspring import Scripted, calls, says
 from mainspring.service.access.api_keys import CreateKey, Keys

@@ -11,7 +11,7 @@ import anthropic
 import anyio
 import pytest
 from anthropic import AsyncAnthropic
-from tests.api.work_served import Site, hosted, site
+from tests.api.work_api import Site, hosted, site
 
 from mainspring import Scripted, calls, says
 
@@ -83,7 +83,7 @@ async def test_a_worker_needs_nothing_but_the_secret_of_its_item(tmp_path: Path)
         [item] = [entry async for entry in poller]
         async with here.client("no key of ours") as client:
             worker = client.beta.environments.work.worker(workdir=workdir, max_idle=0.2)
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 await worker.handle_item(
                     work_id=item.id,
                     environment_id=env,

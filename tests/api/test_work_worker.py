@@ -14,7 +14,7 @@ from anthropic import beta_async_tool
 from anthropic.lib.environments import BetaAnyRunnableTool
 from anthropic.lib.tools.agent_toolset import AgentToolContext, beta_agent_toolset_20260401
 from tests.api.streaming import eventually
-from tests.api.work_served import CAREFUL, hosted, site
+from tests.api.work_api import CAREFUL, hosted, site
 
 from mainspring import Scripted, calls, says
 from mainspring.service.self_hosted.work_item import LeaseTimes
@@ -153,7 +153,7 @@ async def test_a_worker_that_is_killed_is_replaced(tmp_path: Path):
         key = await here.environment_key(environment_id)
         worker = [sys.executable, "-c", WORKER, here.url, environment_id, key, str(workdir)]
         async with await anyio.open_process(worker, start_new_session=True) as process:
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 await eventually((workdir / "begun").exists)
             process.kill()
         [left] = (await client.beta.environments.work.list(environment_id)).data

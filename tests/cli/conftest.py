@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import anyio
 import pytest
-from tests import nursery
+from tests import fork_server
 from tests.cli.upstream import Upstream, serving
 from tests.environ import clean_environ
 
@@ -54,7 +54,7 @@ def mainspring(place: Path, environ: dict[str, str]) -> Run:
     def run(
         *arguments: str, cwd: Path = place, stdin: str = "", **variables: str
     ) -> "subprocess.CompletedProcess[str]":
-        return nursery.run(*arguments, cwd=cwd, env={**environ, **variables}, stdin=stdin)
+        return fork_server.run(*arguments, cwd=cwd, env={**environ, **variables}, stdin=stdin)
 
     return run
 

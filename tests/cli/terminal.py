@@ -13,9 +13,9 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.nursery import Child, Order
+from tests.fork_server import Child, Order
 
-_SECONDS = 30
+_SECONDS = 60
 _TOKEN = re.compile(r"\r?\n|\r\x1b\[2K|\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07|[\x01\x02]")
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import anyio
 import pytest
-from tests.api.sessions_served import service, session
+from tests.api.sessions_api import service, session
 from tests.cli.terminal import at_terminal
 
 from mainspring import Scripted

@@ -168,7 +168,7 @@ def test_what_was_typed_before_the_question_is_no_answer(
     held = threading.Event()
     upstream.says("Let me see.\n", held, call("bash", command="touch made.txt"))
     with begin("make it") as terminal:
-        assert upstream.asked.acquire(timeout=30)
+        assert upstream.asked.acquire(timeout=60)
         terminal.type_ahead("y\ry\ry\r")
         held.set()
         terminal.expect("[y/")

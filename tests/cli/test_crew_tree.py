@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.runtime.crew.troupe import LEAD, Play, newest, staged, troupe, turn_of
+from tests.runtime.subagents.scripted_threads import LEAD, Play, newest, staged, troupe, turn_of
 
 from mainspring import calls, says
 from mainspring.capabilities.providers.scripted import ScriptAnswer

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Awaitable
 from pathlib import Path
 
 import pytest
-from tests.service.timed import TENANT, Works, works
+from tests.service.schedule_setup import TENANT, Works, works
 
 from mainspring.config import Settings, read_settings
 from mainspring.core import clock

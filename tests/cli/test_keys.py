@@ -9,7 +9,7 @@ from subprocess import CompletedProcess
 from typing import TypeAlias
 
 import anyio
-from tests.api.guarded import add_record
+from tests.api.guarded_api import add_record
 
 from mainspring.log.sqlite import open_sqlite
 from mainspring.service.access.api_keys import Key, Keys, digest_of

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import pytest
 from tests.environ import UID, python_of_all
-from tests.sandbox.attacks.scene import fresh_root
+from tests.sandbox.attacks.attack_targets import fresh_root
 
 Run: TypeAlias = Callable[..., "CompletedProcess[str]"]
 

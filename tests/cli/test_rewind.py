@@ -42,7 +42,7 @@ async def _work(
             session = await runtime.resume(WORKER, session_id)
         for message in asked:
             await session.send(message)
-            with anyio.fail_after(30):
+            with anyio.fail_after(60):
                 result = await session.run()
             assert result is not None
             assert result.ok, result

@@ -254,7 +254,7 @@ def test_after_kill_9_in_the_middle_of_a_reply_resume_goes_on_at_once(
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
     ) as process:
-        assert upstream.asked.acquire(timeout=30)
+        assert upstream.asked.acquire(timeout=60)
         process.send_signal(signal.SIGKILL)
     held.set()
     [session] = sessions(mainspring)

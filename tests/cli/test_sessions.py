@@ -96,11 +96,11 @@ def test_cancel_interrupts_what_another_process_runs(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as process:
-        assert upstream.asked.acquire(timeout=30)
+        assert upstream.asked.acquire(timeout=60)
         [session] = listed(mainspring)
         assert session["status"] == "running"
         assert mainspring("sessions", "cancel", session["id"]).returncode == 0
-        assert process.wait(30) == 130
+        assert process.wait(60) == 130
         held.set()
     [session] = listed(mainspring)
     assert (session["status"], session["reason"]) == ("idle", "interrupted_streaming")
@@ -121,7 +121,7 @@ def test_cancel_ends_what_a_killed_process_left(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as process:
-        assert upstream.asked.acquire(timeout=30)
+        assert upstream.asked.acquire(timeout=60)
         process.send_signal(signal.SIGKILL)
     held.set()
     [session] = listed(mainspring)
@@ -163,7 +163,7 @@ async def _play(store: Path, session_id: str | None, *steps: ScriptLine) -> Resu
             session = await runtime.start(DEPLOYER, "ship it")
         else:
             session = await runtime.resume(DEPLOYER, session_id)
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             result = await session.run()
         assert result is not None
         return result

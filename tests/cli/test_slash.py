@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.runtime.crew.troupe import LEAD, newest, staged, troupe, turn_of
+from tests.runtime.subagents.scripted_threads import LEAD, newest, staged, troupe, turn_of
+from tests.senders import TESTER
 
 from mainspring import InvalidInput, Session, calls, says, tool
 from mainspring.capabilities.providers.scripted import ScriptAnswer
@@ -40,7 +41,6 @@ from mainspring.runtime.slash_commands import (
     similar_names,
     unescape_message,
 )
-from mainspring.testing.senders import TESTER
 
 SKILLS = (
     Skill(name="review", description="Reviews.", file="", folder="", hash="", argument_hint="FILE"),

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 import pytest
 from rich.cells import cell_len
-from tests.nursery import Child, Order
+from tests.fork_server import Child, Order
 
 
 class Seen(NamedTuple):

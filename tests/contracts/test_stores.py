@@ -4,10 +4,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.contracts.store_contract import StoreCase, store_contract
 
 from mainspring.log.postgres import open_postgres
 from mainspring.log.sqlite import open_sqlite
-from mainspring.testing import StoreCase, store_contract
 
 
 @pytest.mark.parametrize("case", store_contract(), ids=str)

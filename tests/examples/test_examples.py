@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import pypdfium2  # pyright: ignore[reportMissingTypeStubs] (it has types, and they say little)
 import pytest
-from tests import nursery
+from tests import fork_server
 from tests.cli.conftest import environ
 
 from mainspring.runtime.skills.strict_validation import check_strict
@@ -39,9 +39,9 @@ def play(tmp_path: Path, environ: dict[str, str]) -> Play:
     def run(name: str) -> tuple[Path, Facts]:
         folder = copied(name, tmp_path / name)
         trusting, running = offline_commands(name)
-        trusted = nursery.run(*trusting, cwd=folder, env=environ)
+        trusted = fork_server.run(*trusting, cwd=folder, env=environ)
         assert trusted.returncode == 0, trusted.stderr
-        ended = nursery.run(*running, "--json", cwd=folder, env=environ)
+        ended = fork_server.run(*running, "--json", cwd=folder, env=environ)
         *events, result = [json.loads(line) for line in ended.stdout.splitlines()]
         assert ended.returncode == 0, (ended.stderr, result)
         return folder, [event["payload"] for event in events]
@@ -88,7 +88,7 @@ def called(events: Facts) -> list[str]:
 
 def unittests(project: Path) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-B", "-m", "unittest", "discover", "-t", ".", "-s", "tests"]
-    return subprocess.run(words, cwd=project, capture_output=True, text=True, timeout=30)
+    return subprocess.run(words, cwd=project, capture_output=True, text=True, timeout=60)
 
 
 def test_the_maintainer_mends_the_cause_and_its_report_has_what_was_measured(
@@ -203,7 +203,7 @@ def rendered(file: Path) -> tuple[str, float]:
 def test_an_example_is_a_folder_that_validates_and_its_skills_are_well_formed(
     name: str, environ: dict[str, str]
 ):
-    ended = nursery.run("validate", cwd=EXAMPLES / name, env=environ)
+    ended = fork_server.run("validate", cwd=EXAMPLES / name, env=environ)
     assert (ended.returncode, "0 errors, 0 warnings" in ended.stdout) == (0, True), ended.stdout
     for skill in (EXAMPLES / name / "skills").iterdir():
         assert check_strict(skill) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.harness.standin import Ledger, told, tools
+from tests.harness.fake_sandbox import Ledger, told, tools
 
 from mainspring import Agent
 from mainspring.capabilities.providers.scripted import ScriptLine, calls, says

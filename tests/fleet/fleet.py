@@ -16,16 +16,16 @@ from random import Random
 
 import anyio
 import msgspec
+from tests.crash.stores import open_store
 from tests.fleet.effects import ledger_of, steps
 from tests.fleet.worker_main import Order
-from tests.service.working import known_session
+from tests.service.worker_setup import known_session
 
 from mainspring.core import clock
 from mainspring.core.events import StatusIdle
 from mainspring.core.facts import SessionWoken
 from mainspring.log.session_log import SessionLog
 from mainspring.log.verify import verify
-from mainspring.testing.crash.stores import open_store
 
 ROOT = Path(__file__).parents[2]
 
@@ -78,7 +78,7 @@ class Fleet:
     async def end(self, worker: int, how: signal.Signals) -> None:
         self.workers.remove(worker)
         os.kill(worker, how)
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             while True:
                 try:
                     os.kill(worker, 0)
@@ -147,4 +147,4 @@ async def fleet(order: Order) -> AsyncGenerator[Fleet, None]:
         finally:
             for worker in made.workers:
                 os.kill(worker, signal.SIGKILL)
-            nursery.communicate(timeout=30)
+            nursery.communicate(timeout=60)

@@ -19,6 +19,7 @@ from pathlib import Path
 import anyio
 import msgspec
 from msgspec import Struct
+from tests.crash.stores import is_sqlite, preload
 from tests.fleet.effects import answering, clerk, steps
 
 from mainspring import Runtime, Scripted, open_runtime
@@ -28,7 +29,6 @@ from mainspring.service.jobs.dispatcher import Dispatcher
 from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
 from mainspring.service.jobs.postgres_dispatcher import open_fleet
 from mainspring.service.jobs.worker import Worker, WorkerSettings
-from mainspring.testing.crash.stores import is_sqlite, preload
 
 
 class Order(Struct, frozen=True, kw_only=True):
@@ -87,7 +87,7 @@ async def main(order: Order) -> None:
 
 def serve() -> None:
     anyio.run(anyio.sleep, 0)  # loads the backend
-    preload("postgresql://", "mainspring.testing.crash.stores:open_store")
+    preload("postgresql://", "tests.crash.stores:open_store")
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody has to bury them
     for line in sys.stdin.buffer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
-from tests.harness.stage import echo, stage
+from tests.harness.session_setup import echo, stage
 from tests.harness.test_pipeline import Watchful
 
 from mainspring.capabilities.providers.scripted import Scripted, calls, says

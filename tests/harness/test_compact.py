@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.harness.stage import Stage, stage
+from tests.harness.session_setup import Stage, stage
 
 from mainspring.capabilities.providers.scripted import (
     ScriptAnswer,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.harness.stage import stage
+from tests.harness.session_setup import stage
 
 from mainspring.capabilities.providers.scripted import Scripted, calls, fails, says
 from mainspring.core.events import (

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import anyio
-from tests.harness.stage import always, echo, stage, texts
+from tests.harness.session_setup import always, echo, stage, texts
 
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import ProviderFailed
@@ -61,7 +61,7 @@ async def test_reads_begin_before_the_reply_has_ended_and_run_once(tmp_path: Pat
     go_on = anyio.Event()
     model = Streaming(use("read", 1), use("read", 2), use("read", 3), go_on=go_on)
     async with stage(tmp_path, model, reading(ran, go_on, after=3)) as play:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             assert await play.play("go") == Ended("completed")
         assert sorted(ran) == ["1", "2", "3"]
         assert sorted(texts(await play.events(), "agent.tool_result")) == [
@@ -85,7 +85,7 @@ async def test_nothing_begins_early_behind_a_call_that_must_run_alone(tmp_path: 
     writing = replace(echo("write"), run=write, traits=always(Traits()))
     model = Streaming(use("write", 1), use("read", 2), go_on=go_on)
     async with stage(tmp_path, model, reading(ran, go_on), writing) as play:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await play.play("go")
         assert ran == ["write", "2"]
 
@@ -105,7 +105,7 @@ async def test_a_call_that_is_not_allowed_does_not_begin(tmp_path: Path):
     async with stage(
         tmp_path, Streaming(use("read", 1), go_on=go_on), reading(ran, go_on), authorizer=authorizer
     ) as play:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await play.play("go")
         assert (ran, authorizer.asked) == ([], 1)
         assert texts(await play.events(), "agent.tool_result") == ["Not allowed: no."]
@@ -116,7 +116,7 @@ async def test_what_a_broken_reply_had_begun_is_forgotten(tmp_path: Path):
     go_on = anyio.Event()
     model = Streaming(use("read", 1), go_on=go_on, fails=True)
     async with stage(tmp_path, model, reading(ran, go_on)) as play:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             ended = await play.play("go")
         assert ended is not None
         assert ended.reason == "model_error"
@@ -140,7 +140,7 @@ async def test_a_reply_that_says_something_else_in_the_end_counts(tmp_path: Path
                     yield delta
 
     async with stage(tmp_path, Fickle(use("read", 1), go_on=go_on), reading(ran, go_on)) as play:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await play.play("go")
         assert texts(await play.events(), "agent.tool_result") == ["read 9"]
 
@@ -150,6 +150,6 @@ async def test_a_read_that_was_asked_for_by_another_name_runs_once(tmp_path: Pat
     go_on = anyio.Event()
     model = Streaming(use("Read", 1), go_on=go_on)
     async with stage(tmp_path, model, reading(ran, go_on), aliases={"Read": "read"}) as play:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             assert await play.play("go") == Ended("completed")
     assert ran == ["1"]

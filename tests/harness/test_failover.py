@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.harness.stage import Stage, echo, stage
-from tests.providers.fleet import Time
+from tests.harness.session_setup import Stage, echo, stage
+from tests.providers.fake_models import Time
 
 from mainspring.capabilities.providers.router import Router
 from mainspring.capabilities.providers.routing_rules import ModelCandidate, Routing

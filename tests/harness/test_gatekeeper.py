@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 import pytest
-from tests.harness.stage import echo
+from tests.harness.session_setup import echo
 
 from mainspring.core.hook import HookEvent, HookResult
 from mainspring.core.tool import Call, Traits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.log.stories import opened, told
+from tests.log.sample_sessions import opened, told
 
 from mainspring.core.tool import Call, Tool, ToolResult
 from mainspring.harness.context.history_tools import history_search

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.harness.stage import Stage, stage
+from tests.harness.session_setup import Stage, stage
 
 from mainspring.capabilities.providers.scripted import Scripted, says
 from mainspring.core.facts import ContextAdded

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.harness.world import CUSTOM, POLICIES, Happening, World
+from tests.harness.random_world import CUSTOM, POLICIES, Happening, World
+from tests.senders import TESTER
 
 from mainspring.capabilities.providers.scripted import (
     ScriptAnswer,
@@ -33,7 +34,6 @@ from mainspring.harness.stop_reasons import Ended
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.verify import verify
-from mainspring.testing.senders import TESTER
 
 NAMES = st.sampled_from([*POLICIES, CUSTOM, "nowhere"])
 
@@ -253,7 +253,7 @@ STORY = {
 }
 
 
-@settings(max_examples=60, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(max_examples=25, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(**STORY)
 async def test_the_invariants_hold_whatever_happens(
     folder: Path,

@@ -10,7 +10,7 @@ import anyio
 import anyio.lowlevel
 import msgspec
 import pytest
-from tests.harness.stage import echo, stage, texts
+from tests.harness.session_setup import echo, stage, texts
 
 from mainspring.capabilities.providers.scripted import Scripted, calls, fails, says
 from mainspring.core.content import TextBlock
@@ -77,7 +77,7 @@ async def test_results_stand_in_the_order_asked_whatever_finishes_first(tmp_path
     )
     model = Scripted(calls("act", x="slow") + calls("act", x="quick"), says("done"))
     async with stage(tmp_path, model, tool) as play:
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             await play.play("go")
         assert texts(await play.events(), "agent.tool_result") == ["did quick", "did slow"]
         sent = msgspec.json.encode(model.requests[1].messages[-1])

@@ -8,7 +8,7 @@ from typing import Literal, cast
 import anyio
 import anyio.lowlevel
 import pytest
-from tests.harness.stage import echo, stage, texts
+from tests.harness.session_setup import echo, stage, texts
 
 from mainspring.capabilities.providers.scripted import Scripted, calls, says
 from mainspring.core.errors import StoreFull
@@ -44,7 +44,7 @@ async def test_a_full_store_is_named_as_the_reason_also_when_several_calls_were_
     async with stage(tmp_path, Scripted(line, says("Done.")), echo(traits=traits)) as play:
         log = play.log
         play.log = SessionLog(cast("Store", FullAtAResult(log.store)))
-        with anyio.fail_after(10), pytest.raises(StoreFull):
+        with anyio.fail_after(60), pytest.raises(StoreFull):
             await play.play("three at once")
         play.log = log
         assert await play.play() == Ended("completed")

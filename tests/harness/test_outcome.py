@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.harness.stage import stage
+from tests.harness.session_setup import stage
 
 from mainspring.capabilities.providers.scripted import Scripted, calls, says
 from mainspring.core.events import FileRubric, TextRubric, UserDefineOutcome

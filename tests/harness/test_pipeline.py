@@ -8,7 +8,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.harness.stage import always, echo, stage, texts
+from tests.harness.session_setup import always, echo, stage, texts
 
 from mainspring.capabilities.providers.scripted import Scripted, calls, says
 from mainspring.capabilities.tools.wrap import with_approval
@@ -314,7 +314,7 @@ async def test_a_failing_call_cancels_later_ones_of_its_tool_and_no_others(
         calls("bash", x="bad") + calls("bash", x="next") + calls("other", x="1"), says("ok")
     )
     async with stage(tmp_path, model, tool, other) as play:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await play.play("go")
         results = [e.payload for e in await play.events() if e.type == "agent.tool_result"]
         found = {r.tool_use_id: r.error for r in results if isinstance(r, events.AgentToolResult)}

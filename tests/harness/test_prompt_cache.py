@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
-from tests.harness.stage import Stage, echo, stage
+from tests.harness.session_setup import Stage, echo, stage
 
 from mainspring.capabilities.providers.anthropic.request import encode
 from mainspring.capabilities.providers.quirks import Quirks

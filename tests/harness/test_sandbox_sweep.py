@@ -1,6 +1,6 @@
 """kill -9 at every instant of a session that works in a real sandbox: each effect exactly once.
 
-`sandbox_lives.py` has the session and the processes that are killed.
+`killable_sandbox_worker.py` has the session and the processes that are killed.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from random import Random
 
 import pytest
 from msgspec.structs import replace
-from tests.harness.lives import Fuse, Lives, lives
-from tests.harness.sandbox_lives import (
+from tests.harness.killable_sandbox_worker import (
     AGENT,
     LINES,
     MILLISECONDS,
@@ -30,6 +29,7 @@ from tests.harness.sandbox_lives import (
     live,
     settings_of,
 )
+from tests.harness.killable_worker import Fuse, Lives, lives
 from tests.harness.test_kill_sweep import orphans
 
 from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
@@ -156,7 +156,7 @@ def check(ending: Ending, *, keeper_died: bool = False) -> None:
 
 @pytest.fixture(scope="module")
 def process() -> Iterator[Lives[Order]]:
-    with lives(Order, "tests.harness.sandbox_lives") as started:
+    with lives(Order, "tests.harness.killable_sandbox_worker") as started:
         yield started
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.harness.stage import echo, stage, texts
+from tests.harness.session_setup import echo, stage, texts
 
 from mainspring.capabilities.providers.scripted import Scripted, calls, says
 from mainspring.core.content import TextBlock
@@ -28,7 +28,7 @@ from mainspring.harness.stop_reasons import Continue, Ended
 async def test_a_model_that_pauses_for_ever_is_stopped(tmp_path: Path):
     model = Scripted(otherwise=says("wait", reason="pause_turn"))
     async with stage(tmp_path, model) as play:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             assert await play.play("go") == Ended("output_truncated")
         assert len(model.requests) == 4
 
@@ -40,7 +40,7 @@ async def test_a_gate_that_is_never_content_gives_in(tmp_path: Path):
 
     model = Scripted(otherwise=says("done"))
     async with stage(tmp_path, model, authorizer=Never()) as play:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             assert await play.play("go") == Ended("completed")
         assert len(model.requests) == 4
 
@@ -51,7 +51,7 @@ async def test_a_model_that_ends_without_a_reply_has_failed(tmp_path: Path):
             yield TextDelta("I was going to s")
 
     async with stage(tmp_path, Mute()) as play:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             ended = await play.play("go")
         assert ended is not None
         assert ended.reason == "model_error"
@@ -64,7 +64,7 @@ async def test_a_confirmation_is_no_result_of_a_clients_own_tool(tmp_path: Path)
         waiting = await play.play("go")
         assert waiting is not None
         [call_id] = waiting.waiting_for
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             assert (
                 await play.play(UserToolConfirmation(tool_use_id=call_id, result="allow")) is None
             )
@@ -146,7 +146,7 @@ async def test_an_interrupt_for_another_thread_stops_nothing_here(tmp_path: Path
     model = Scripted(calls("act"), says("done"))
     tool = Tool(spec=echo("act").spec, run=answer)
     async with stage(tmp_path, model, tool) as play:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             assert await play.play("go") == Ended("completed")
         assert len(runs) == 1
 
@@ -164,7 +164,7 @@ async def test_a_fork_in_the_middle_of_a_run_owes_nothing_of_its_parents(tmp_pat
         assert not context.thread.running
         assert context.thread.open_reservation is None
         await context.writer.release()
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             ended = await play.play(UserMessage(content=(TextBlock("and here?"),)))
         assert ended == Ended("completed")
         started = [e for e in await play.events() if e.type == "tool_call.started"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.harness.stage import Stage, always, echo, stage
+from tests.harness.session_setup import Stage, always, echo, stage
 from tests.harness.test_pipeline import Counting
 from tests.testing.test_replay import Stop, killed
 
@@ -62,6 +62,6 @@ async def test_an_interrupted_turn_has_a_snapshot_of_what_it_has_done(tmp_path: 
 
     tool = replace(echo("hang"), run=hang)
     async with stage(tmp_path, Scripted(calls("hang")), tool, snapshots=Counting()) as play:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             assert await play.play("go") == Ended("interrupted_tools")
         assert len(await snapshots(play)) == 2

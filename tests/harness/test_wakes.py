@@ -8,7 +8,7 @@ from typing import cast
 
 import anyio
 import msgspec
-from tests.harness.stage import Stage, stage, texts
+from tests.harness.session_setup import Stage, stage, texts
 
 from mainspring.capabilities.providers.scripted import Scripted, calls, says
 from mainspring.core.content import TextBlock
@@ -102,7 +102,7 @@ async def test_an_interrupt_with_a_message_turns_the_agent_to_the_message(tmp_pa
             await anyio.sleep_forever()
 
     async with stage(tmp_path, Slow()) as play:
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             assert await play.play("go") == Ended("completed")
         assert texts(await play.events(), "agent.message") == ["I do as", "something else then"]
         assert await play.continued() == ["inbox_message"]
@@ -116,7 +116,7 @@ async def test_an_interrupt_with_a_message_settles_the_calls_that_run(tmp_path: 
 
     model = Scripted(calls("act") + calls("act"), says("something else then"))
     async with stage(tmp_path, model, acting(hang)) as play:
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             assert await play.play("go") == Ended("completed")
         sent = msgspec.json.encode(model.requests[1].messages[-1])
         assert sent.count(b"Interrupted by the user") == 2
@@ -170,7 +170,7 @@ async def test_an_interrupt_takes_back_the_messages_before_it(tmp_path: Path):
         return ToolResult.text("never")
 
     async with stage(tmp_path, Scripted(calls("act"), says("well")), acting(hang)) as play:
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             assert await play.play("go") == Ended("interrupted_tools")
         assert await play.play() is None  # the user took back all that was asked before
         assert await play.play("go on") == Ended("completed")
@@ -198,7 +198,7 @@ async def test_a_commit_is_not_lost_when_what_waits_for_it_is_cancelled(tmp_path
         busy = Busy(play.log.store)
         writer = await SessionLog(cast("Store", busy)).hold(play.session_id, owner="worker")
         [event] = writer.stage(UserMessage(content=(TextBlock("kept"),)))
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             async with anyio.create_task_group() as group:
                 group.start_soon(writer.commit)
                 await busy.is_waiting.wait()

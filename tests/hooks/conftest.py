@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from tests.hooks.stage import Project
+from tests.hooks.hook_project import Project
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.hooks.stage import Project, at, before, command, configured
+from tests.fifos import open_fifo
+from tests.hooks.hook_project import Project, at, before, command, configured
 
 from mainspring.capabilities.hooks import HandlerPorts, HookEnvironment
 from mainspring.core.hook import HookResult
@@ -15,7 +16,7 @@ from mainspring.core.hook import HookResult
 
 async def gate(project: Project, text: str, **more: object) -> HookResult:
     runner = project.runner(configured("PreToolUse", command(text, **more)))
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         return await runner.run(before())
 
 
@@ -128,7 +129,7 @@ async def test_a_folder_that_is_gone_is_a_failure(project: Project):
 
 async def test_a_program_that_never_reads_is_not_waited_for(project: Project):
     runner = project.runner(configured("PreToolUse", command("exit 0")))
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         hook_result = await runner.run(before(content="x" * 5_000_000))
     assert hook_result.blocked is False
 
@@ -157,13 +158,17 @@ async def test_cancelling_kills_a_program_and_all_it_has_started(project: Projec
         with running:
             await runner.run(before())
 
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             group.start_soon(run)
-            async with await anyio.open_file(alive) as reading:
-                assert await reading.readline() == "running\n"
+            with open_fifo(alive) as reading:
+                while not (line := reading.read()):  # noqa: ASYNC110 -- a fifo is no event
+                    await anyio.sleep(0.01)
+                assert line == b"running\n"
                 running.cancel()
-                assert await reading.read() == ""
+                while (rest := reading.read()) is None:  # noqa: ASYNC110
+                    await anyio.sleep(0.01)
+                assert rest == b""
 
 
 async def test_hooks_leave_no_open_files(project: Project):

@@ -2,7 +2,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.hooks.stage import command, configured
+from tests.hooks.hook_project import command, configured
 
 from mainspring.capabilities.hooks import HookConfig, parse_hooks, parse_kiro
 from mainspring.capabilities.hooks.config import CommandHook, HttpHook, ReminderHook, sort_by_scope

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import anyio
 import pytest
-from tests.hooks.stage import Project, at, before, configured
+from tests.hooks.hook_project import Project, at, before, configured
 
 from mainspring.capabilities.hooks import HandlerPorts, PythonHook, on, parse_kiro
 from mainspring.capabilities.hooks.handlers import AskModel
@@ -130,7 +130,7 @@ async def saying_nonsense(_: HookEvent) -> HookResult | None:
 @pytest.mark.parametrize("function", [raising, hanging, saying_true, saying_nonsense])
 async def test_a_function_that_fails_closes_the_gate(project: Project, function: object):
     hook = PythonHook(event="PreToolUse", hook_function=function, timeout_seconds=0.1)  # pyright: ignore[reportArgumentType] (parametrized)
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         hook_result = await project.runner(python=[hook]).run(before())
     assert hook_result.permission == "deny"
     assert "secret" not in repr(hook_result)

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 from aiohttp import web
-from tests.hooks.stage import Project, at, before, configured
+from tests.hooks.hook_project import Project, at, before, configured
 
 from mainspring.core.hook import HookResult
 
@@ -32,7 +32,7 @@ async def serving(serve: Serve) -> AsyncGenerator[str]:
 
 async def asked(project: Project, url: str, **more: object) -> HookResult:
     handler = {"type": "http", "url": url, **more}
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         return await project.runner(configured("PreToolUse", handler)).run(before(command="ls"))
 
 

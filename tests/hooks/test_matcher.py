@@ -3,7 +3,7 @@ import re
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.hooks.stage import ALIASES
+from tests.hooks.hook_project import ALIASES
 
 from mainspring.capabilities.hooks.matcher import compile_matcher, names_with_aliases
 from mainspring.core.errors import InvalidInput

@@ -3,7 +3,7 @@
 import shutil
 
 import pytest
-from tests.hooks.stage import ALIASES, Project, at, before
+from tests.hooks.hook_project import ALIASES, Project, at, before
 
 from mainspring.capabilities.hooks import HookPolicy
 from mainspring.core.hook import EMPTY_HOOK_RESULT, HookEvent

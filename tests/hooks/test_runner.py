@@ -6,7 +6,7 @@ from typing import get_args
 
 import anyio
 import pytest
-from tests.hooks.stage import Project, at, before, command, configured
+from tests.hooks.hook_project import Project, at, before, command, configured
 
 from mainspring.capabilities.hooks import HookPolicy, HookRunner, HookSession, Scope
 from mainspring.capabilities.hooks.verdict import GATE_EVENTS
@@ -83,7 +83,7 @@ async def test_hooks_run_at_the_same_time(project: Project):
     first = command(meet + "echo 1 > a; read x < b")
     second = command(meet + "read x < a; echo 1 > b")
     runner = project.runner(configured("PostToolUse", first, second))
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         hook_result = await runner.run(at("PostToolUse", "bash"))
     assert [fact.outcome for fact in hook_result.hook_runs] == ["ok", "ok"]
 
@@ -186,7 +186,7 @@ async def test_no_handler_takes_longer_than_the_ceiling(project: Project):
     runner = project.runner(
         configured("PreToolUse", command("sleep 60", timeout=50)), policy=policy
     )
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         assert (await runner.run(before())).hook_runs[0].outcome == "timed_out"
 
 
@@ -206,7 +206,7 @@ async def test_a_hook_cannot_be_told_another_event_by_its_fields(project: Projec
 
 async def later(runner: HookRunner, hook_event: HookEvent) -> HookResult:
     """What comes of hooks in the background, asked for as a session does: by going on."""
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         while True:
             hook_result = await runner.run(hook_event)
             if any("async" in fact.handler for fact in hook_result.hook_runs):
@@ -251,7 +251,7 @@ async def test_a_no_from_the_background_wakes_the_session(project: Project, even
     session = HookSession(told=project.told, wake=wake)
     async with project.runner(config, session=session) as runner:
         assert (await runner.run(at(event, "bash"))).blocked is False
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             await awake.wait()
     assert woken == ["failed"]
 
@@ -270,7 +270,7 @@ async def test_without_anyone_to_wake_it_is_read_when_the_session_goes_on(projec
 async def test_hooks_in_the_background_are_bounded_and_end_with_the_runner(project: Project):
     config = configured("Notification", command("# async\nsleep 600", **{"async": True}))
     facts: list[HookRan] = []
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with project.runner(config) as runner:
             for _ in range(18):
                 facts.extend((await runner.run(at("Notification"))).hook_runs)

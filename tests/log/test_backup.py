@@ -10,7 +10,8 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.log.stories import asks, meddle, tell, texts, told
+from tests.log.sample_sessions import asks, meddle, tell, texts, told
+from tests.senders import TESTER
 
 from mainspring.core.errors import InvalidInput
 from mainspring.log import transfer
@@ -22,7 +23,6 @@ from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.store import Store
 from mainspring.log.verify import verify
-from mainspring.testing.senders import TESTER
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 BIG = bytes(range(256)) * 10_000

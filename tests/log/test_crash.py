@@ -1,12 +1,11 @@
-"""The log under kill -9. See `mainspring.testing.crash` for what is done and what is checked."""
+"""The log under kill -9. See `tests.crash` for what is done and what is checked."""
 
 from pathlib import Path
 
 import pytest
+from tests import crash
 
-from mainspring.testing import crash
-
-DEFECTS = "mainspring.testing.crash.defects"
+DEFECTS = "tests.crash.defects"
 
 
 def summary(report: crash.Report) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 from anyio.abc import Process
-from tests.log.stories import opened, says, tell, texts, told
+from tests.log.sample_sessions import opened, says, tell, texts, told
 
 from mainspring.core.envelope import Event
 from mainspring.core.errors import SessionNotFound
@@ -23,7 +23,14 @@ ROOT = Path(__file__).parents[2]
 @asynccontextmanager
 async def talking(path: Path, number: int, *session_ids: str) -> AsyncGenerator[Process, None]:
     """Another process appends `number` messages to each session meanwhile."""
-    command = [sys.executable, "-m", "tests.log.talker", str(path), str(number), *session_ids]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.log.appending_process",
+        str(path),
+        str(number),
+        *session_ids,
+    ]
     async with await anyio.open_process(command, cwd=ROOT, stdout=None, stderr=None) as process:
         yield process
         assert await process.wait() == 0
@@ -80,7 +87,7 @@ async def test_a_follower_of_a_fork_sees_inherited_events_then_its_own(tmp_path:
         fork = await log.fork(parent, at=3)
         await tell(log, parent, "not for the fork")
         await tell(log, fork.id, "mine")
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             events = await first(log, fork.id, 5)
     assert texts(events) == ["one", "two", "mine"]
 
@@ -90,7 +97,7 @@ async def test_filters_pass_over_events_without_standing_still(tmp_path: Path):
         session_id = (await log.create()).id
         writer = await log.hold(session_id, owner="teller")
         followed = log.follow(session_id, types=["agent.message"], threads=["sthr_2"])
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             async with aclosing(followed):
                 await writer.append(*(says("main") for _ in range(1500)))
                 await writer.append(says("aside"), thread_id="sthr_2")
@@ -106,7 +113,7 @@ async def test_a_follower_that_leaves_mid_way_leaves_nothing(tmp_path: Path, how
     async with opened(path) as log:
         session_id = await told(log, "one", "two")
         signals = getattr(log.store, "signals")  # noqa: B009 (SQLite's own)
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             match how:
                 case "closed":
                     assert len(await first(log, session_id, 2)) == 2
@@ -140,7 +147,7 @@ async def test_following_a_session_that_is_deleted_ends_with_session_not_found(
         session_id = await told(log, "one")
         followed = log.follow(session_id)
         async with aclosing(followed):
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 assert [(await anext(followed)).seq for _ in range(2)] == [1, 2]
                 async with anyio.create_task_group() as group:
                     group.start_soon((other if elsewhere else log).delete, session_id)
@@ -150,14 +157,14 @@ async def test_following_a_session_that_is_deleted_ends_with_session_not_found(
 
 async def test_following_what_never_was_ends_with_session_not_found(tmp_path: Path):
     async with opened(tmp_path / "log.db") as log:
-        with anyio.fail_after(5), pytest.raises(SessionNotFound):
+        with anyio.fail_after(60), pytest.raises(SessionNotFound):
             await anext(log.follow("sesn_none"))
 
 
 async def test_all_who_wait_for_a_follower_are_told_of_the_first():
     signals = Signals()
     watches: list[Watch] = []
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         for _ in range(2):
             async with anyio.create_task_group() as group:
                 for _ in range(3):

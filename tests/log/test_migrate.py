@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.log.stories import meddle, opened, texts, told
+from tests.log.sample_sessions import meddle, opened, texts, told
 
 from mainspring.core.errors import InvalidInput, StoreMismatch
 from mainspring.log.migrate import Migration, SchemaStatus

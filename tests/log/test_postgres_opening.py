@@ -185,7 +185,7 @@ async def test_durability_does_not_depend_on_the_databases_settings(
     ],
 )
 async def test_no_error_while_connecting_shows_the_password(url: str, kind: type[MainspringError]):
-    with anyio.fail_after(30), pytest.raises(kind) as raised:
+    with anyio.fail_after(60), pytest.raises(kind) as raised:
         async with open_postgres(url):
             pass
     assert PASSWORD not in "".join(traceback.format_exception(raised.value))

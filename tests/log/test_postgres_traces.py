@@ -1,13 +1,13 @@
 """What only a look into the tables can tell."""
 
 import psycopg
+from tests.senders import TESTER
 
 from mainspring.core.content import TextBlock
 from mainspring.core.events import AgentMessage, UserMessage
 from mainspring.log.postgres import open_postgres
 from mainspring.log.search import search
 from mainspring.log.session_log import SessionLog
-from mainspring.testing.senders import TESTER
 
 TABLES = ("session", "event", "inbox", "blob", "blob_use", "words")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.log.stories import says
+from tests.log.sample_sessions import says
 
 from mainspring.core.errors import InvalidInput, StaleVersion
 from mainspring.log.records import Put, RecordQuery, RecordRow, Replace

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pytest
-from tests.log.stories import asks, opened, says, texts
+from tests.log.sample_sessions import asks, opened, says, texts
+from tests.senders import TESTER
 
 from mainspring.core.errors import MalformedEvent
 from mainspring.core.events import AgentMessage, AgentToolUse
@@ -16,7 +17,6 @@ from mainspring.log.blobs import digest_of
 from mainspring.log.event_chain import Scrub
 from mainspring.log.session_log import SessionLog
 from mainspring.log.verify import verify
-from mainspring.testing.senders import TESTER
 
 SECRET = b"sk-verysecret"
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.log.stories import asks, meddle, opened, says, tell, told
+from tests.log.sample_sessions import asks, meddle, opened, says, tell, told
+from tests.senders import TESTER
 
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, SessionNotFound
@@ -13,7 +14,6 @@ from mainspring.core.facts import SessionCreated
 from mainspring.log.search import search
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import text_index
-from mainspring.testing.senders import TESTER
 
 SAID = (
     "Grüße aus Zürich, 世界 🌍",
@@ -153,7 +153,7 @@ async def test_searching_while_sessions_are_deleted_finds_the_rest(tmp_path: Pat
                 hits = await search(log, "alpha")
                 assert kept in {hit.session_id for hit in hits}
 
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             async with anyio.create_task_group() as group:
                 group.start_soon(come_and_go)
                 group.start_soon(look)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.log.stories import opened, says, texts, told
+from tests.log.sample_sessions import opened, says, texts, told
 
 from mainspring.core.errors import (
     StoreCorrupt,
@@ -102,7 +102,7 @@ def locked(path: Path) -> Generator[None, None, None]:
     try:
         yield
     finally:
-        holder.communicate(timeout=30)
+        holder.communicate(timeout=60)
 
 
 async def write_until_it_fails(writer: Writer) -> tuple[list[str], StoreFailed]:
@@ -301,7 +301,7 @@ async def test_a_file_locked_for_too_long_is_told_and_goes_on_when_it_is_free(
         session_id = await told(log, "hello")
         writer = await log.hold(session_id, owner="w")
         with locked(path):
-            with anyio.fail_after(10), pytest.raises(StoreUnavailable, match="locked") as caught:
+            with anyio.fail_after(60), pytest.raises(StoreUnavailable, match="locked") as caught:
                 await writer.append(says("too early"))
             assert caught.value.retryable
             assert texts(await log.read(session_id)) == ["hello"]
@@ -314,7 +314,7 @@ async def test_a_file_locked_for_a_while_is_waited_for(tmp_path: Path):
     async with opened(path) as log:
         session_id = await told(log, "hello")
         writer = await log.hold(session_id, owner="w")
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             async with anyio.create_task_group() as group:
                 with locked(path):
                     group.start_soon(writer.append, says("patience"))
@@ -330,7 +330,7 @@ async def test_a_new_file_that_another_process_is_making_is_waited_for(tmp_path:
         async with opened(path) as log:
             await told(log, "hello")
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             with locked(path):
                 group.start_soon(open_and_tell)
@@ -342,7 +342,7 @@ async def test_a_new_file_that_another_process_keeps_making_is_not_waited_for_fo
 ):
     monkeypatch.setattr("mainspring.log.sqlite.connect.BUSY_SECONDS", 0.05)
     path = tmp_path / "log.db"
-    with locked(path), anyio.fail_after(10), pytest.raises(StoreUnavailable, match="locked"):
+    with locked(path), anyio.fail_after(60), pytest.raises(StoreUnavailable, match="locked"):
         async with open_sqlite(path):
             pass
     async with opened(path) as log:

@@ -21,7 +21,8 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from tests.log.stories import asks, says
+from tests.log.sample_sessions import asks, says
+from tests.senders import TESTER
 
 from mainspring.core.envelope import Event, message_text
 from mainspring.core.errors import (
@@ -40,7 +41,6 @@ from mainspring.log.sqlite import open_sqlite
 from mainspring.log.store import Store
 from mainspring.log.verify import verify
 from mainspring.log.writer import Writer
-from mainspring.testing.senders import TESTER
 
 T = TypeVar("T")
 

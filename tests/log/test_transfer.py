@@ -8,7 +8,8 @@ from typing import TypeAlias
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.log.stories import asks, opened, says, tell, texts, told
+from tests.log.sample_sessions import asks, opened, says, tell, texts, told
+from tests.senders import TESTER
 
 from mainspring.core.content import BlobBlock
 from mainspring.core.errors import InvalidInput, LeaseHeld
@@ -17,7 +18,6 @@ from mainspring.log.postgres import open_postgres
 from mainspring.log.session_log import SessionLog
 from mainspring.log.transfer import export_lines, import_lines
 from mainspring.log.verify import verify
-from mainspring.testing.senders import TESTER
 
 Lines: TypeAlias = list[bytes]
 

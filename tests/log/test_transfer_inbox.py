@@ -3,14 +3,14 @@
 from pathlib import Path
 
 import pytest
-from tests.log.stories import asks, opened, texts
+from tests.log.sample_sessions import asks, opened, texts
 from tests.log.test_transfer import each, exported
+from tests.senders import TESTER
 
 from mainspring.core.errors import InvalidInput
 from mainspring.log.session_log import SessionLog
 from mainspring.log.transfer import import_lines
 from mainspring.log.verify import verify
-from mainspring.testing.senders import TESTER
 
 
 async def fold(log: SessionLog, session_id: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.log.stories import meddle, opened, tell, told
+from tests.log.sample_sessions import meddle, opened, tell, told
 
 from mainspring.core.content import BlobBlock
 from mainspring.core.envelope import GENESIS, Event, UnknownPayload

@@ -104,14 +104,14 @@ class Internet:
 
     async def raw(self, content: bytes) -> bytes:
         """What the proxy says to bytes as they are."""
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             async with await anyio.connect_tcp("127.0.0.1", self.port) as stream:
                 await stream.send(content)
                 return await _rest(stream)
 
     @asynccontextmanager
     async def tunnel(self, host: str, port: int | None = None) -> AsyncGenerator[TLSStream, None]:
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             async with await anyio.connect_tcp("127.0.0.1", self.port) as stream:
                 authority = f"{host}:{port or self.secure.port}"
                 await stream.send(

@@ -268,7 +268,7 @@ async def test_a_tunnel_that_nobody_uses_is_told_of_too():
     async with internet() as net:
         async with net.tunnel("api.test"):
             pass
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             while not net.audit:
                 await anyio.lowlevel.checkpoint()
         assert [(fact.method, fact.decision) for fact in net.audit] == [("CONNECT", "allow")]
@@ -290,7 +290,7 @@ async def test_an_ordinary_program_needs_nothing_but_its_variables(tmp_path: Pat
             ["TOKEN", "UNKNOWN"], address=f"127.0.0.1:{net.port}", bundle=bundle
         )
         url = f"https://api.test:{net.secure.port}/"
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             ran = await anyio.run_process(
                 [sys.executable, "-I", "-c", CLIENT], env={**variables, "URL": url}
             )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests import nursery
+from tests import fork_server
 from tests.cli.conftest import environ
 from tests.providers.wire import asks, collect
 
@@ -132,9 +132,9 @@ def test_a_folder_s_own_script_answers_and_again_when_it_is_resumed(
     agent.mkdir()
     (agent / "agent.yaml").write_text("model: scripted:play.yaml\n")
     (agent / "play.yaml").write_text("[{when: two, steps: [{says: Two}]}, {steps: [{says: One}]}]")
-    first = nursery.run("run", "one", "--agent", "agent", cwd=tmp_path, env=environ)
+    first = fork_server.run("run", "one", "--agent", "agent", cwd=tmp_path, env=environ)
     assert (first.stdout, first.returncode) == ("One\n", 0)
     assert "scripted:play.yaml answers, a script" in first.stderr
     session = first.stderr.split()[-1]
-    second = nursery.run("run", "two", "--resume", session, cwd=tmp_path, env=environ)
+    second = fork_server.run("run", "two", "--resume", session, cwd=tmp_path, env=environ)
     assert (second.stdout, second.returncode) == ("Two\n", 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.providers.fleet import Fake, answer, fails, fleet, request, says
+from tests.providers.fake_models import Fake, answer, fails, fleet, request, says
 
 from mainspring.capabilities.providers.router import Router
 from mainspring.capabilities.providers.routing_rules import (

@@ -59,7 +59,7 @@ async def drain(
 ) -> tuple[list[Delta], Reply | None]:
     deltas: list[Delta] = []
     reply: Reply | None = None
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async for part in stream:
             assert reply is None, "something came after the reply"
             if isinstance(part, Reply):

@@ -19,8 +19,8 @@ from tests.races.by_api import race_api
 from tests.races.by_cli import race_cli
 from tests.races.by_runtime import race_runtime
 from tests.races.by_worktrees import race_worktrees
-from tests.races.scene import Sandbox, Scene, open_scene
-from tests.races.starting import run_as
+from tests.races.other_uid import run_as
+from tests.races.race_run import Sandbox, Scene, open_scene
 
 _PARTS = {"runtime": race_runtime, "cli": race_cli, "api": race_api, "worktrees": race_worktrees}
 

@@ -11,8 +11,8 @@ from typing import Any
 import anyio
 from anthropic import APIError, AsyncAnthropic
 from tests.races.hostile import FOLDERS
-from tests.races.scene import SECONDS, Scene
-from tests.service_e2e.staging import TOOLS, Served, Stage, bash, message, staged
+from tests.races.race_run import SECONDS, Scene
+from tests.service_e2e.service_processes import TOOLS, Served, Stage, bash, message, staged
 
 _SKILL = b"---\nname: one\ndescription: A skill.\n---\nRead more.txt.\n"
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from tests import nursery
+from tests import fork_server
 from tests.cli.upstream import Part, call, serving
 from tests.races.hostile import FILES, FOLDERS
-from tests.races.scene import Scene
+from tests.races.race_run import Scene
 
 
 async def race_cli(scene: Scene, until: float) -> None:
@@ -58,7 +58,7 @@ async def _command(scene: Scene, at: Path, variables: dict[str, str], *words: st
         for name, value in os.environ.items()  # noqa: TID251 (for the process under test)
         if name in ("PATH", "PYTHONPATH", "LANG")
     }
-    run = partial(nursery.run, *words, cwd=at, env={**kept, **variables})
+    run = partial(fork_server.run, *words, cwd=at, env={**kept, **variables})
     try:
         done = await anyio.to_thread.run_sync(run)
     except TimeoutError:

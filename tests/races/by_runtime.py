@@ -10,7 +10,7 @@ from pathlib import Path
 
 import anyio
 from tests.races.hostile import FILES, FOLDERS
-from tests.races.scene import SECONDS, Scene
+from tests.races.race_run import SECONDS, Scene
 
 from mainspring import Agent, calls, open_runtime, says
 from mainspring.capabilities.providers.scripted import ScriptAnswer, Scripted, ScriptLine

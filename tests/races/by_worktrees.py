@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import anyio
-from tests.races.scene import SECONDS, Scene
+from tests.races.race_run import SECONDS, Scene
 
 from mainspring.core.errors import MainspringError
 from mainspring.wiring.worktrees import GitWorktrees

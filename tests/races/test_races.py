@@ -14,8 +14,8 @@ from collections.abc import Mapping
 import pytest
 from tests.races.by_runtime import race_runtime
 from tests.races.canaries import Canaries
-from tests.races.scene import Sandbox, open_scene
-from tests.races.starting import ROOT
+from tests.races.other_uid import ROOT
+from tests.races.race_run import Sandbox, open_scene
 
 from mainspring.capabilities.sandbox.landlock_rules import ENOUGH_ABI, landlock_abi
 

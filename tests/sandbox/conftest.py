@@ -43,9 +43,9 @@ def limited(site: SandboxSpec, limits: SandboxLimits) -> SandboxSpec:
     return replace(site, sandbox_limits=limits)
 
 
-async def sh(sandbox: KeeperSandbox, script: str, *, wall_seconds: float = 20.0) -> ExecResult:
+async def sh(sandbox: KeeperSandbox, script: str, *, wall_seconds: float = 60.0) -> ExecResult:
     """Run a script under a key of its own."""
-    with anyio.fail_after(60):
+    with anyio.fail_after(90):
         key = f"sh-{next(_KEYS)}"
         return await sandbox.run(
             ExecRequest(key=key, argv=("/bin/sh", "-c", script), wall_seconds=wall_seconds)

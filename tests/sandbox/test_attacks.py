@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.sandbox.attacks.attack import PRELUDE
-from tests.sandbox.attacks.siege import ATTACKS, Outcome
+from tests.sandbox.attacks.attack_run import ATTACKS, Outcome
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="attacks on Linux sandboxes")
 
@@ -25,7 +25,7 @@ def besiege(
     backend: str, python: str = sys.executable, uid: int | None = None, only: str = ""
 ) -> Outcome:
     done = subprocess.run(
-        [python, "-m", "tests.sandbox.attacks.siege", backend, PLANTED, only],
+        [python, "-m", "tests.sandbox.attacks.attack_run", backend, PLANTED, only],
         env=environment(),
         cwd=ROOT,
         capture_output=True,
@@ -46,7 +46,7 @@ def environment() -> dict[str, str]:
 def python_for(uid: int) -> str:
     """One that somebody else may run: ours may be in a home folder."""
     for python in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
-        command = [python, "-c", "import tests.sandbox.attacks.siege"]
+        command = [python, "-c", "import tests.sandbox.attacks.attack_run"]
         try:
             subprocess.run(
                 command,

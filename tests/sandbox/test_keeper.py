@@ -8,7 +8,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from anyio import to_thread
+from tests.fifos import read_fifo, release_fifo
 from tests.sandbox.conftest import sh
 
 from mainspring.capabilities.sandbox.backend import SandboxSpec
@@ -69,18 +69,16 @@ def authorizer(site: SandboxSpec) -> None:
 
 async def passed(site: SandboxSpec, name: str) -> None:
     """When a program has written to this fifo."""
-    with anyio.fail_after(20):
-        await to_thread.run_sync((site.workspace / name).read_bytes)
+    await read_fifo(site.workspace / name)
 
 
 async def opened(site: SandboxSpec) -> None:
     """Let the program go on that reads the gate."""
-    with anyio.fail_after(20):
-        await to_thread.run_sync((site.workspace / "gate").write_bytes, b"")
+    await release_fifo(site.workspace / "gate")
 
 
 async def gone(is_gone: Callable[[], bool]) -> None:
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while not is_gone():  # noqa: ASYNC110 -- of other processes there is no event
             await anyio.sleep(0.01)
 
@@ -119,7 +117,7 @@ async def test_who_asks_for_a_running_program_joins_it(sandbox: KeeperSandbox, s
         ran = await sandbox.run(wanted)
         statuses.append((ran.status, ran.stdout.head))
 
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             group.start_soon(run)
             await passed(site, "begun")
@@ -140,7 +138,7 @@ async def test_programs_that_are_asked_for_together_run_one_after_the_other(sand
 async def test_output_is_heard_while_the_program_runs(sandbox: KeeperSandbox, site: SandboxSpec):
     authorizer(site)
     heard: list[bytes] = []
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             wanted = ExecRequest(key="k", argv=("sh", "-c", ONCE))
             group.start_soon(sandbox.run, wanted, heard.append)
@@ -154,7 +152,7 @@ async def test_cancelling_kills_the_program_and_is_on_record(
     sandbox: KeeperSandbox, site: SandboxSpec
 ):
     authorizer(site)
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             group.start_soon(sandbox.run, ExecRequest(key="k", argv=("sh", "-c", ONCE)))
             await passed(site, "begun")
@@ -183,7 +181,7 @@ async def test_a_harness_that_is_killed_loses_nothing_and_repeats_nothing(
         await sandbox.close()
         collected.append(await sandbox.find_result("effect"))  # from its files alone
 
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             group.start_soon(collect)
             await opened(site)
@@ -203,7 +201,7 @@ async def test_a_program_whose_keeper_is_killed_is_lost_and_not_run_again(
     async def run():
         assert (await sandbox.run(wanted)).stop_cause == "lost"
 
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             group.start_soon(run)
             await passed(site, "begun")
@@ -221,7 +219,7 @@ async def test_a_program_whose_sandbox_dies_is_lost_and_the_next_one_gets_anothe
     sandbox: KeeperSandbox, site: SandboxSpec
 ):
     authorizer(site)
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
 
             async def run():
@@ -315,7 +313,7 @@ async def test_a_service_goes_on_beside_the_session_until_it_is_stopped(
     authorizer(site)
     services = SandboxServices(site, bubblewrap)
     wanted = ExecRequest(key="s", argv=("sh", "-c", ONCE), wall_seconds=600)
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         await services.start("web", wanted)
         await passed(site, "begun")
         await services.start("web", wanted)  # a second attempt at the same call
@@ -338,7 +336,7 @@ async def test_a_service_goes_on_beside_the_session_until_it_is_stopped(
 
 async def test_services_are_few_and_end_with_the_session(site: SandboxSpec, bubblewrap: Bubblewrap):
     services = SandboxServices(site, bubblewrap)
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         for number in range(4):
             wanted = ExecRequest(key=str(number), argv=("sleep", "8644"))
             await services.start(f"service {number}", wanted)

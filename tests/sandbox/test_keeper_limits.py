@@ -24,7 +24,7 @@ TAKE = "import sys; block = bytearray(b'x') * (int(sys.argv[1]) << 20); input()"
 
 
 async def held(
-    site: SandboxSpec, bubblewrap: Bubblewrap, script: str, wall_seconds: float = 20
+    site: SandboxSpec, bubblewrap: Bubblewrap, script: str, wall_seconds: float = 60
 ) -> ExecResult:
     async with KeeperSandbox(limited(site, TIGHT), bubblewrap) as sandbox:
         ran = await sh(sandbox, script, wall_seconds=wall_seconds)

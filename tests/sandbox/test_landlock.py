@@ -10,7 +10,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.sandbox.attacks.scene import fresh_root
+from tests.sandbox.attacks.attack_targets import fresh_root
 
 from mainspring.capabilities.sandbox.backend import SandboxSpec
 from mainspring.capabilities.sandbox.landlock import Landlock
@@ -99,7 +99,7 @@ async def test_its_temporary_folder_goes_with_it(site: SandboxSpec):
         ran = await bash(sandbox, "mktemp -d; echo $TMPDIR")
         tmp = Path(ran.stdout.head.decode().splitlines()[-1])
         assert tmp.is_dir()
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         while tmp.exists():  # noqa: ASYNC110 -- whoever tidies up is another process
             await anyio.sleep(0.02)
 

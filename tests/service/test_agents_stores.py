@@ -41,7 +41,7 @@ async def test_changes_at_once_are_all_there_and_every_version_is_whole(records:
                 continue
             return
 
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             for index in range(10):
                 group.start_soon(note, index)
@@ -64,7 +64,7 @@ async def test_one_of_two_who_expect_the_same_version_is_told(records: Records):
         except StaleVersion:
             refused.append(name)
 
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             for name in ("b", "c", "d"):
                 group.start_soon(rename, name)
@@ -92,7 +92,7 @@ async def test_skill_versions_that_come_at_once_are_all_kept_and_go_together(rec
             "acme", skill.id, [UploadedFile(path="pdf/SKILL.md", content=content)]
         )
 
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             for index in range(3):
                 group.start_soon(add, index)

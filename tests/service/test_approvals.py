@@ -2,9 +2,9 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.api.approvals_served import Office, erasing, person, session_context
-from tests.api.sessions_served import session, waiting
-from tests.service.timed import Crash
+from tests.api.approvals_api import Office, erasing, person, session_context
+from tests.api.sessions_api import session, waiting
+from tests.service.schedule_setup import Crash
 
 from mainspring import Scripted, calls, says
 from mainspring.core.errors import Forbidden, StaleVersion

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 import anyio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.api.approvals_served import Office, erasing, person, session_context
+from tests.api.approvals_api import Office, erasing, person, session_context
 
 from mainspring.core.errors import MainspringError
 from mainspring.core.events import AgentToolResult, UserToolConfirmation

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from tests.api.agents_served import MODEL
+from tests.api.agents_api import MODEL
 
 from mainspring import Agent
 from mainspring.core.model import ToolSpec

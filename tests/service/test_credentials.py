@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.service.vault_desk import Desk, bearer, variable
+from tests.service.vault_setup import Desk, bearer, variable
 
 from mainspring.config import read_settings
 from mainspring.core.errors import InvalidInput, NotFound, StoreCorrupt

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from aiohttp import web
 from tests.service.token_server import Provider, provider
-from tests.service.vault_desk import Desk, Method, oauth_of
+from tests.service.vault_setup import Desk, Method, oauth_of
 
 from mainspring.core.errors import NetworkRefused
 from mainspring.log.sqlite import open_sqlite
@@ -67,7 +67,7 @@ async def test_many_who_ask_at_once_make_one_exchange(context: Desk, oauth: Prov
     async def ask() -> None:
         tokens.append((await context.token(vault)).token)
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             for _ in range(10):
                 group.start_soon(ask)
@@ -87,7 +87,7 @@ async def test_processes_that_ask_at_once_make_one_exchange(context: Desk, oauth
         )
         tokens.append((await other.refresh(stale)).unsealed_credential.secrets.value)
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             for _ in range(5):
                 group.start_soon(ask)
@@ -101,7 +101,7 @@ async def test_an_exchange_whose_process_died_is_taken_over(context: Desk, oauth
     opened = await context.credentials.unseal("acme", vault, usable.credential_id)
     await context.credentials.claim(opened, context.time.now + timedelta(seconds=30))
     context.time.now += timedelta(hours=2)
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         assert (await context.token(vault)).token == "access-token-number-1"
 
 

@@ -9,7 +9,7 @@ import anyio
 import msgspec
 import pytest
 from tests.service.receiver import Receiver, holds, receiving
-from tests.service.timed import LOOPBACK, START, TENANT, Works, works
+from tests.service.schedule_setup import LOOPBACK, START, TENANT, Works, works
 
 from mainspring.core.content import TextBlock
 from mainspring.core.envelope import KnownPayload
@@ -78,7 +78,7 @@ async def told(sending: Sending) -> list[tuple[str, str]]:
 
 async def test_what_happens_is_told_once_and_signed(sending: Sending):
     await sending.happens()
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         await sending.works.deliver_due()
     [(headers, body)] = sending.receiver.got
     assert holds(sending.webhook.secret, headers, body)
@@ -132,7 +132,7 @@ async def test_sending_again_ends_also_if_all_of_it_dies_at_once(sending: Sendin
     deliveries = Deliveries(
         made.records, made.webhooks, post=HttpPoster(), put=die, clock=made.clock
     )
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         assert await deliveries.resend_dead(TENANT, webhook.id) == 1
     [delivery] = await sending.deliveries()
     assert delivery.status == "dead"

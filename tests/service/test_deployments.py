@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from tests.service.timed import TENANT, Crash, Works, works
+from tests.service.schedule_setup import TENANT, Crash, Works, works
 
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import (

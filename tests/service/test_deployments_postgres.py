@@ -1,7 +1,7 @@
 """Schedules and webhooks on PostgreSQL, with several workers at once."""
 
 import anyio
-from tests.service.timed import TENANT, assembled, furnish
+from tests.service.schedule_setup import TENANT, assembled, furnish
 
 from mainspring.core.content import TextBlock
 from mainspring.core.events import StatusIdle, StatusRunning, StopReason
@@ -43,7 +43,7 @@ async def test_workers_that_do_the_same_job_at_once_start_one_session_and_tell_o
         )
         made.clock.pass_by(minutes=1)
         job = Job(task="fire", key=deployment.id, tenant=TENANT)
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             async with anyio.create_task_group() as group:
                 for _ in range(5):
                     group.start_soon(made.firing.fire, job)
@@ -53,7 +53,7 @@ async def test_workers_that_do_the_same_job_at_once_start_one_session_and_tell_o
         session = await log.create()
         writer = await log.hold(session.id, owner="w")
         await writer.append(StatusRunning(), StatusIdle(stop_reason=StopReason(type="end_turn")))
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             async with anyio.create_task_group() as group:
                 for _ in range(5):
                     group.start_soon(made.news.catch_up, TENANT, session.id)

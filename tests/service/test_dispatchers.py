@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.fixtures_postgres import Postgres
-from tests.service.dispatching import Doing, Open, at_work, embedded_in, fleet_at, job
+from tests.service.dispatcher_setup import Doing, Open, at_work, embedded_in, fleet_at, job
 
 from mainspring.core import clock
 from mainspring.core.errors import StoreUnavailable
@@ -169,7 +169,7 @@ async def test_of_two_processes_one_does_it(dispatchers: Open):
         for key in keys:
             await here.put(job(key))
         async with at_work(here, one), at_work(there, two):
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 while len(one.done) + len(two.done) < len(keys):
                     await anyio.wait_all_tasks_blocked()
                     await anyio.sleep(0.01)
@@ -185,7 +185,7 @@ async def test_closing_lets_what_runs_finish_and_takes_nothing_more(dispatchers:
     doing = Doing(act)
     async with dispatchers() as dispatcher:
         closing = anyio.Event()
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             async with anyio.create_task_group() as group:
                 await dispatcher.put(job("a"))
 

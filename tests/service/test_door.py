@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.service.times import NOON, Time, person
+from tests.service.fixed_clock import NOON, Time, person
 
 from mainspring.core.errors import (
     Forbidden,

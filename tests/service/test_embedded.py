@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from tests.service.dispatching import Doing, at_work, job
+from tests.service.dispatcher_setup import Doing, at_work, job
 
 from mainspring.core import clock
 from mainspring.log.sqlite import open_sqlite

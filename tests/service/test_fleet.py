@@ -10,7 +10,7 @@ import anyio
 import psycopg
 import pytest
 from tests.fixtures_postgres import Postgres
-from tests.service.dispatching import Doing, at_work, job
+from tests.service.dispatcher_setup import Doing, at_work, job
 
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput
@@ -137,7 +137,7 @@ async def test_many_that_start_at_once_make_its_tables_once(url: str):
         async with open_fleet(url) as dispatcher:
             await dispatcher.put(job("a"))
 
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             for _ in range(5):
                 group.start_soon(start)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.service.times import Time, person
+from tests.service.fixed_clock import Time, person
 
 from mainspring.core.errors import Forbidden, NotFound
 from mainspring.log.records import Records

@@ -285,7 +285,7 @@ async def crowd(records: Records) -> None:
         memory = await memories.create("acme", made.id, asked, actor)
         await memories.update("acme", made.id, memory.id, UpdateMemory(content="2"), actor)
 
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             for n in range(20):
                 group.start_soon(write, n)

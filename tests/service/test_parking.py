@@ -9,7 +9,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.service.working import known_session, say
+from tests.service.worker_setup import known_session, say
 
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput, NotFound
@@ -82,7 +82,7 @@ class Scene:
     async def wakes(self) -> int:
         """Wake it until nobody wants to any more; how often it was run."""
         begun = self.runs
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await self.worker.sweep()
             await self.worker.work(anyio.Event())
         return self.runs - begun

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.service.times import Time
+from tests.service.fixed_clock import Time
 
 from mainspring.service.access.rate_limits import Rate, TokenBuckets
 

@@ -11,10 +11,10 @@ from typing import cast
 
 import anyio
 import pytest
-from tests.service.dispatching import Doing, job
-from tests.service.dispatching import at_work as dispatching
-from tests.service.timed import TENANT, Crash, works
-from tests.service.working import at_work, shop
+from tests.service.dispatcher_setup import Doing, job
+from tests.service.dispatcher_setup import at_work as dispatching
+from tests.service.schedule_setup import TENANT, Crash, works
+from tests.service.worker_setup import at_work, shop
 
 from mainspring import Scripted, says
 from mainspring.config import read_settings
@@ -131,7 +131,7 @@ async def test_the_wake_of_a_session_that_was_deleted_meanwhile_is_forgotten(tmp
         gone = (await at.log.create()).id  # and its record is not there any more
         async with at_work(at.worker) as closing:
             await at.dispatcher.put(Job(task="wake", key=gone, tenant=TENANT))
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 await tried.wait()
             closing.set()
         [failures] = await at.log.store.records.tally([(f"failed_wakes/{gone}/", 0)])

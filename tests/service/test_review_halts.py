@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.service.times import person
+from tests.service.fixed_clock import person
 
 from mainspring.core import clock
 from mainspring.log.records import Put, RecordRow

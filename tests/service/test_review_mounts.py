@@ -72,7 +72,7 @@ def hosted(folder: Path) -> Generator[Host]:
             yield host
         finally:
             server.shutdown()
-            thread.join(10)
+            thread.join(60)
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("clone", "--quiet", "--bare", str(work), str(folder / "tool.git")),
         ("-C", str(folder / "tool.git"), "update-server-info"),
     ):
-        subprocess.run(["git", *arguments], check=True, timeout=30)
+        subprocess.run(["git", *arguments], check=True, timeout=60)
     return folder
 
 

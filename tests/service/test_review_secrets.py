@@ -23,7 +23,7 @@ def ask(running: Platform, path: str, body: object = None) -> str:
         data=None if body is None else json.dumps(body).encode(),
         headers={"x-api-key": running.key, "content-type": "application/json"},
     )
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         return answer.read().decode()
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+from tests.service.schedule_setup import works
 from tests.service.test_triggers import delivery, told, trigger
-from tests.service.timed import works
 
 from mainspring.core.ids import stable_id
 

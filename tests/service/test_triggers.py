@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.service.timed import TENANT, Works, works
+from tests.service.schedule_setup import TENANT, Works, works
 
 from mainspring.core.errors import InvalidInput, NotFound, TooLarge, Unauthenticated
 from mainspring.service.schedules.trigger_types import (

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from tests.service.receiver import Receiver, receiving
-from tests.service.timed import LOOPBACK, TENANT, Works, works
+from tests.service.schedule_setup import LOOPBACK, TENANT, Works, works
 
 from mainspring.core.errors import InvalidInput
 from mainspring.service.storage.notifications import Notification

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import anyio
 import msgspec
 import pytest
-from tests.log.stories import asks, opened, says
+from tests.log.sample_sessions import asks, opened, says
 
 from mainspring.core.content import TextBlock
 from mainspring.core.envelope import KnownPayload
@@ -82,7 +82,7 @@ async def listed(
 async def told(stream: EventStream) -> list[StreamMessage]:
     """All that there is to tell now."""
     found: list[StreamMessage] = []
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         while more := await stream.next(seconds=0.02):
             found += more
     return found

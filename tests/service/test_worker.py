@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import anyio
-from tests.service.working import AGENT, at_work, say, shop
+from tests.service.worker_setup import AGENT, at_work, say, shop
 
 from mainspring import Scripted, says
 from mainspring.core.errors import LeaseHeld, StoreUnavailable
@@ -58,7 +58,7 @@ async def test_a_message_that_comes_as_the_run_ends_is_not_left_behind(tmp_path:
         session_id = await at.session("hi")
         watch = at.log.store.watch(session_id)
         await at.dispatcher.remind([wake(session_id)])
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             while (await at.kinds(session_id)).count("session.status_idle") < 2:
                 await watch.wait()
 
@@ -79,7 +79,7 @@ async def test_a_session_that_another_holds_is_run_when_that_lets_go(tmp_path: P
         async with at_work(at.worker):
             async with hold_session(at.log, session_id):
                 await at.dispatcher.put(wake(session_id))
-                with anyio.fail_after(10):
+                with anyio.fail_after(60):
                     await tried.wait()
             await at.until(session_id, "session.status_idle")
         [failures] = await at.log.store.records.tally([(f"failed_wakes/{session_id}/", 0)])
@@ -97,7 +97,7 @@ async def test_a_run_that_is_cut_off_is_found_by_the_next_worker(tmp_path: Path)
     pace = WorkerSettings(drain_seconds=0, sweep_seconds=0.05)
     async with shop(tmp_path, Scripted(), run=hang, pace=pace) as at:
         session_id = await at.session("hi")
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             async with at_work(at.worker) as closing:
                 await begun.wait()
                 closing.set()
@@ -117,7 +117,7 @@ async def test_a_closing_worker_lets_a_run_end(tmp_path: Path):
     async with shop(tmp_path, Scripted(says("hello")), run=run) as at:
         session_id = await at.session("hi")
         closing = anyio.Event()
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             async with anyio.create_task_group() as group:
                 group.start_soon(at.worker.work, closing)
                 await begun.wait()
@@ -138,7 +138,7 @@ async def test_other_tasks_are_done_by_whom_they_are_registered_for(tmp_path: Pa
         at.worker.register("deliver", deliver)
         async with at_work(at.worker):
             await at.dispatcher.put(Job(task="deliver", key="whd_1", tenant="acme"))
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 await is_done.wait()
     assert done == ["whd_1"]
 

@@ -6,7 +6,7 @@ import os
 from datetime import timedelta
 from pathlib import Path
 
-from tests.service.times import person
+from tests.service.fixed_clock import person
 
 from mainspring.capabilities.sandbox.session_uids import available_uids, session_uid, session_uids
 from mainspring.config import Settings, read_settings

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.fixtures_postgres import Postgres
-from tests.service_e2e.staging import Stage, staged
+from tests.service_e2e.service_processes import Stage, staged
 
 
 @pytest.fixture

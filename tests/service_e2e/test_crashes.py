@@ -15,7 +15,7 @@ import anyio
 import pytest
 from anthropic import AsyncAnthropic
 from tests.fixtures_postgres import Postgres
-from tests.service_e2e.staging import (
+from tests.service_e2e.service_processes import (
     SECONDS,
     Served,
     Stage,

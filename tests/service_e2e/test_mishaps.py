@@ -10,7 +10,7 @@ import anyio
 import pytest
 from anthropic import AsyncAnthropic
 from tests.fixtures_postgres import Postgres
-from tests.service_e2e.staging import TOOLS, Stage, bash, begun_in, upto_idle
+from tests.service_e2e.service_processes import TOOLS, Stage, bash, begun_in, upto_idle
 
 _SESSIONS = 30
 _STEPS = 6

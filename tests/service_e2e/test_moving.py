@@ -5,7 +5,16 @@ from __future__ import annotations
 import signal
 from dataclasses import replace
 
-from tests.service_e2e.staging import Stage, bash, begun, eventually, said, told, upto_idle, waiting
+from tests.service_e2e.service_processes import (
+    Stage,
+    bash,
+    begun,
+    eventually,
+    said,
+    told,
+    upto_idle,
+    waiting,
+)
 
 
 async def test_a_backup_made_at_work_is_served_from_postgresql(stage: Stage, shared_store: str):

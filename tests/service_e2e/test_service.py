@@ -13,7 +13,7 @@ import anyio
 import pytest
 from anthropic import AsyncAnthropic
 from tests.service.receiver import receiving
-from tests.service_e2e.staging import (
+from tests.service_e2e.service_processes import (
     SECONDS,
     TOOLS,
     Served,

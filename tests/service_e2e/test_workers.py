@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 from anthropic import AsyncAnthropic, AsyncStream
 from anyio.abc import Process
-from tests.service_e2e.staging import (
+from tests.service_e2e.service_processes import (
     SECONDS,
     Stage,
     bash,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.harness.stage import echo, texts
+from tests.harness.session_setup import echo, texts
 
 from mainspring.capabilities.providers.scripted import Scripted, calls, says
 from mainspring.core.content import TextBlock
@@ -71,7 +71,7 @@ async def runtime(tmp_path: Path) -> AsyncGenerator[Runtime, None]:
 
 
 async def test_another_model_that_says_the_same_is_given_the_same(runtime: Runtime):
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         session, before = await recorded(runtime)
         now = Scripted(*ROUNDS)
         runtime.models.put("scripted:now", now)
@@ -92,7 +92,7 @@ async def test_another_model_that_says_the_same_is_given_the_same(runtime: Runti
 
 
 async def test_other_words_have_nothing_added_to_them(runtime: Runtime):
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         session, _ = await recorded(runtime)
         now = Scripted(says("well"))
         runtime.models.put("scripted:now", now)

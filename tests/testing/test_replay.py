@@ -7,7 +7,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.harness.stage import FACTS, Stage, echo, stage
+from tests.harness.session_setup import FACTS, Stage, echo, stage
 from tests.harness.test_compact import GOAL, SMALL, TINY, Worker, is_summary, reader
 
 from mainspring.capabilities.providers.scripted import (
@@ -32,7 +32,7 @@ from mainspring.testing.replay import ReplayResult, replay, replay_file
 
 
 async def again(play: Stage, **options: object) -> ReplayResult:
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         return await replay(
             play.log,
             play.session_id,

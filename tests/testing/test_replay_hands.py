@@ -9,7 +9,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.harness.stage import always, echo, stage, texts
+from tests.harness.session_setup import always, echo, stage, texts
 from tests.harness.test_early import Streaming, reading, use
 from tests.testing.test_replay import Stop, again, identical, killed
 
@@ -310,7 +310,7 @@ async def test_reads_that_began_early_are_identical(tmp_path: Path):
     go_on = anyio.Event()
     model = Streaming(use("read", 1), use("read", 2), use("write", 3), go_on=go_on)
     async with stage(tmp_path, model, reading(ran, go_on, after=2), echo("write")) as play:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             assert await play.play("go") == Ended("completed")
         await identical(play, calls=2)
 

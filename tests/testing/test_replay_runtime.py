@@ -8,7 +8,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.harness.sandbox_lives import AGENT, settings_of
+from tests.harness.killable_sandbox_worker import AGENT, settings_of
 
 from mainspring.capabilities.providers.scripted import Scripted, calls, says
 from mainspring.testing.replay import replay

@@ -61,14 +61,14 @@ def call(**arguments: object) -> Call:
 
 
 async def text_of(made: Tool, **arguments: object) -> str:
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         outcome = await made.run(call(**arguments))
     assert outcome.ok, outcome
     return plain_text(outcome.content)
 
 
 async def failure_of(made: Tool, **arguments: object) -> str:
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         outcome = await made.run(call(**arguments))
     assert not outcome.ok
     return plain_text(outcome.content)

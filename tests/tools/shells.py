@@ -37,7 +37,7 @@ class Session:
         )
 
     async def outcome(self, command: str, **given: object) -> ToolResult:
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             return await self.tool.run(self.call(command=command, **given))
 
     async def text(self, command: str, **given: object) -> str:

@@ -39,7 +39,7 @@ class Shop:
         path.write_bytes(content)
 
     async def publish(self, **given: object) -> ToolResult:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             return await self.tool.run(call(**given))
 
     async def names(self, **given: object) -> list[str]:

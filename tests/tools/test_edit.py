@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tools.desk import FileDesk, desk_over
+from tests.tools.file_tools import FileDesk, desk_over
 
 from mainspring.capabilities.tools.edit import nearest_match_hint
 from mainspring.capabilities.tools.session_files import (

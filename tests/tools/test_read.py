@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.tools.desk import FileDesk, desk_over
+from tests.tools.file_tools import FileDesk, desk_over
 
 from mainspring.core.content import Base64Source, ImageBlock
 

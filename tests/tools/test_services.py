@@ -31,12 +31,12 @@ async def opened(folder: Path) -> AsyncGenerator[dict[str, Tool]]:
     try:
         yield {tool.spec.name: tool for tool in tools}
     finally:
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             await services.close()
 
 
 async def used(made: Tool, **given: object) -> ToolResult:
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         return await made.run(call(**given))
 
 
@@ -45,7 +45,7 @@ async def text(made: Tool, **given: object) -> str:
 
 
 async def shown_with(word: str, made: Tool, name: str) -> str:
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while word not in (shown := await text(made, name=name)):
             continue
     return shown

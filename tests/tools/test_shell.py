@@ -254,7 +254,7 @@ async def test_reads_can_run_beside_each_other(session: Session):
     async def read(number: int) -> None:
         shown.append(await session.text(f"echo {number}"))
 
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             for number in range(5):
                 group.start_soon(read, number)
@@ -274,7 +274,7 @@ async def test_cancelling_a_call_ends_what_it_runs(session: Session):
     async def run() -> None:
         await session.tool.run(call)
 
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             group.start_soon(run)
             await begun.wait()

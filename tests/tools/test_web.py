@@ -65,7 +65,7 @@ class Web:
 
 
 async def fetched(web: Web, max_bytes: int = 100_000, **more: object) -> ToolResult:
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         return await web_fetch(web, max_bytes=max_bytes).run(
             call(url="https://example.org/a/b", **more)
         )

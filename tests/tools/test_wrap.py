@@ -69,7 +69,7 @@ async def test_a_call_over_its_time_limit_fails_in_words():
         await anyio.sleep_forever()
         return ToolResult.text("never")
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         outcome = await with_timeout(replace(echo, run=run), 0.01).run(CALL)
     assert not outcome.ok
     assert plain_text(outcome.content).startswith("echo was stopped: it took longer than 0.01 s")

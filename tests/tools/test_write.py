@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.tools.desk import FileDesk, desk_over
+from tests.tools.file_tools import FileDesk, desk_over
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 from tests.cli.conftest import Run, environ, mainspring, place, upstream
 from tests.cli.upstream import Upstream
-from tests.harness.stage import Stage
+from tests.harness.session_setup import Stage
 from tests.vault.planted import planted
 
 from mainspring.capabilities.providers.scripted import Scripted, calls, says

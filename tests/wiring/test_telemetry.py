@@ -257,7 +257,7 @@ async def watched(folder: Path, environment: dict[str, str], *tools: Tool) -> No
 async def test_spans_and_metrics_reach_a_collector_before_the_process_ends(tmp_path: Path):
     received = Received()
     async with collector(received) as url:
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             await watched(tmp_path, {"OTEL_EXPORTER_OTLP_ENDPOINT": url}, look)
     assert {(path, kind) for path, kind, _ in received.requests} == {
         ("/v1/traces", "application/x-protobuf"),
@@ -269,7 +269,7 @@ async def test_spans_and_metrics_reach_a_collector_before_the_process_ends(tmp_p
 async def test_a_collector_that_is_not_there_holds_up_nobody_for_long(tmp_path: Path):
     async with collector(Received()) as url:
         pass
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         await watched(tmp_path, {"OTEL_EXPORTER_OTLP_ENDPOINT": url}, look)
 
 

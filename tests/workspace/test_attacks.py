@@ -169,7 +169,7 @@ async def test_pipes_sockets_and_devices_are_neither_opened_nor_waited_for(
         os.mknod(root / "device", 0o600 | 0o020000, os.makedev(1, 5))  # /dev/zero
         paths.append("device")
     for path in paths:
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             with pytest.raises(FileRefused, match="not a plain file"):
                 await tree.read(path, max_bytes=LIMIT)
             with pytest.raises(FileRefused):

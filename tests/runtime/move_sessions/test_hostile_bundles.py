@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.log.stories import asks, opened, says
+from tests.log.sample_sessions import asks, opened, says
 
 from mainspring.core.envelope import KnownPayload
 from mainspring.core.errors import InvalidInput, MainspringError, SessionNotFound, TooLarge

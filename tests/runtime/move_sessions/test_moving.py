@@ -11,7 +11,8 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
-from tests.log.stories import asks, opened, says
+from tests.log.sample_sessions import asks, opened, says
+from tests.senders import TESTER
 
 from mainspring.core.errors import InvalidInput, SessionGone, StaleVersion
 from mainspring.core.events import PermissionUpdate, PermissionUpdated
@@ -27,7 +28,6 @@ from mainspring.runtime.move_sessions.session_bundle import (
 )
 from mainspring.runtime.move_sessions.session_handover import receive, seal
 from mainspring.runtime.move_sessions.workspace_archive import unpack
-from mainspring.testing.senders import TESTER
 
 TRANSFER = "tran_" + "0" * 32
 

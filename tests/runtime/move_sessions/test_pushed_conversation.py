@@ -8,7 +8,8 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
-from tests.log.stories import asks, opened, says
+from tests.log.sample_sessions import asks, opened, says
+from tests.senders import TESTER
 
 from mainspring.core.content import BlobSource, ImageBlock, TextBlock, UrlSource, plain_text
 from mainspring.core.envelope import KnownPayload
@@ -34,7 +35,6 @@ from mainspring.runtime.import_sessions.import_store import store_new_session
 from mainspring.runtime.import_sessions.source_session import SourcePrompt, SourceSession
 from mainspring.runtime.move_sessions.session_bundle import UploadLimits, check_headers
 from mainspring.runtime.move_sessions.uploaded_conversation import read_conversation
-from mainspring.testing.senders import TESTER
 
 NEW = f"sesn_{'1' * 32}"
 WAITING = StatusIdle(stop_reason=StopReason(type="requires_action"), reason="requires_action")

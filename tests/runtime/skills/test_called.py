@@ -9,8 +9,8 @@ import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.harness.stage import Stage, echo, stage
-from tests.runtime.skills.workshop import (
+from tests.harness.session_setup import Stage, echo, stage
+from tests.runtime.skills.skill_sessions import (
     FACTS,
     agent,
     decisions,
@@ -101,7 +101,7 @@ async def test_a_user_has_a_subagent_do_what_only_users_may_call(tmp_path: Path)
         assert expanded is not None
         session = await played.runtime.start(lead)
         await session.send(expanded[0], skill=expanded[1].name)
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await session.run()
         assert "All well." in results(await session.events())[-1]
 
@@ -166,7 +166,7 @@ async def test_a_skill_in_use_comes_back_after_a_compaction(tmp_path: Path):
     steps = [calls("echo", x=f"{at} {'word ' * 1500}") for at in range(12)]
     model = Scripted(calls("skill", name="style"), *steps, otherwise=says("done"))
     async with stage(tmp_path, model, echo(), bringing(text), facts=small) as played:
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             await played.play("go")
         events = await played.events()
         await _is_seen(played, text)

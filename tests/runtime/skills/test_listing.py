@@ -4,7 +4,7 @@ from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.runtime.skills.workshop import results, site
+from tests.runtime.skills.skill_sessions import results, site
 
 from mainspring import Scripted, calls, says
 from mainspring.core.model import Request

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.runtime.skills.workshop import (
+from tests.runtime.skills.skill_sessions import (
     agent,
     decisions,
     found,
@@ -138,7 +138,7 @@ async def test_waiting_for_a_person_does_not_end_the_run(tmp_path: Path):
             1:
         ]
         await session.answer(asked, "allow")
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             result = await session.run()
     assert result is not None
     assert result.reason == "completed"

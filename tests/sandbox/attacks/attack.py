@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tests.sandbox.attacks.scene import Scene
+from tests.sandbox.attacks.attack_targets import Scene
 
 from mainspring.core.ports import ExecRequest, ExecResult
 

@@ -4,7 +4,7 @@ They are run under the limits of `siege.LIMITS`, and take several times what tho
 """
 
 from tests.sandbox.attacks.attack import Attack, filled, says_so, silenced, survived
-from tests.sandbox.attacks.scene import Scene
+from tests.sandbox.attacks.attack_targets import Scene
 
 from mainspring.core.ports import ExecResult
 

@@ -1,6 +1,0 @@
-"""Kill processes that write to a store, thousands of times, and check what the log promised."""
-
-from mainspring.testing.crash.campaign import ROUND, Options, run
-from mainspring.testing.crash.report import Report, Tally, Violation
-
-__all__ = ["ROUND", "Options", "Report", "Tally", "Violation", "run"]

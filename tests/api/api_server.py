@@ -1,0 +1,56 @@
+"""An API on loopback with the routes under test, and the official client pointed at it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from anthropic import AsyncAnthropic
+
+from mainspring.core.errors import Unauthenticated
+from mainspring.edges.api.app import Api, http_server
+from mainspring.edges.api.route import Route
+from mainspring.log.records import Records
+from mainspring.log.sqlite import open_sqlite
+from mainspring.service.access.authentication import AuthenticationResult, RequestCredentials
+from mainspring.service.access.principal import ROLES, Principal
+
+
+class Tags:
+    """A doorkeeper for tests: the key says who it is, as `tenant:role`."""
+
+    async def admit(self, credentials: RequestCredentials, route: Route) -> AuthenticationResult:
+        if route.is_open:
+            return AuthenticationResult(who=Principal(tenant="", key_id="", role="viewer"))
+        bearer = credentials.headers.get("authorization", "").removeprefix("Bearer ")
+        tenant, _, role = (credentials.headers.get("x-api-key") or bearer).partition(":")
+        if role not in ROLES:
+            raise Unauthenticated("no such key")
+        known = ROLES[ROLES.index(role)]
+        principal = Principal(tenant=tenant, key_id="key_test", role=known, name=tenant)
+        principal.require(route.role)
+        return AuthenticationResult(who=principal)
+
+    async def check_named(self, *_: object) -> None:
+        pass
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    url: str
+    records: Records
+
+    def client(self, key: str = "acme:admin") -> AsyncAnthropic:
+        return AsyncAnthropic(api_key=key, base_url=self.url, max_retries=0, timeout=60)
+
+
+@asynccontextmanager
+async def served(
+    folder: Path, routes: Callable[[Records], Sequence[Route]]
+) -> AsyncGenerator[Served, None]:
+    async with open_sqlite(folder / "mainspring.db") as store:
+        api = Api(routes(store.records), access_control=Tags())
+        async with http_server(api.application()) as url:
+            yield Served(url, store.records)

@@ -1,0 +1,139 @@
+"""The programs of docs/clients.md and of the README do what is said there, at a real service."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from anthropic import Anthropic
+from tests.api.conftest import Platform, platform
+from tests.cli.upstream import Part, call
+
+from mainspring.core import clock
+from mainspring.service.webhooks.webhook_signing import signed_headers
+
+ROOT = Path(__file__).parents[2]
+CLIENTS = ROOT / "docs/clients.md"
+SCHEDULES = ROOT / "docs/schedules.md"
+_SECONDS = 60
+
+ANSWERS: dict[str, tuple[dict[str, Any], str]] = {
+    "Count the words": (
+        call("bash", command="echo 'to be or not to be' | wc -w"),
+        "There are six words.",
+    ),
+    "Write 'milk'": (call("write", file_path="list.txt", content="milk"), "It is on the list."),
+    "What is tea": (call("price", article="tea"), "Tea is 4.20."),
+    "Where are you": (call("bash", command="pwd > here.txt"), "Here."),
+}
+"""What the model calls, and what it says then, when it is asked something that begins so."""
+
+
+def clerk(request: dict[str, Any]) -> tuple[Part, ...]:
+    messages = request["messages"]
+    last = max(at for at, each in enumerate(messages) if each["role"] == "user")
+    content = messages[last]["content"]
+    asked = content if isinstance(content, str) else "\n".join(item["text"] for item in content)
+    has_called = any(message["role"] == "assistant" for message in messages[last:])
+    for words, (tool_call, reply) in ANSWERS.items():
+        if words in asked:
+            return (reply,) if has_called else (tool_call,)
+    return ("Good night, and sleep well.",)
+
+
+def programs(document: Path) -> Iterator[tuple[str, str | None]]:
+    """Each with what it prints, where the document says that."""
+    text = document.read_text(encoding="utf-8")
+    pattern = r"```python\n(.*?)```(?:\n\nIt prints:\n\n```text\n(.*?)```)?"
+    for program, printed in re.findall(pattern, text, re.DOTALL):
+        yield program, printed or None
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Generator[Platform]:
+    with platform(tmp_path_factory.mktemp("service"), answer=clerk) as started:
+        yield started
+
+
+def addressed(program: str, running: Platform) -> str:
+    return program.replace("http://127.0.0.1:8700", running.url).replace("msk_...", running.key)
+
+
+def test_the_programs_do_what_the_document_says(
+    running: Platform, capsys: pytest.CaptureFixture[str]
+):
+    names: dict[str, Any] = {}
+    for program, printed in (*programs(CLIENTS), *programs(SCHEDULES)):
+        if "# worker.py" in program:
+            continue
+        exec(compile(addressed(program, running), "clients.md", "exec"), names)  # noqa: S102 (ours)
+        shown = capsys.readouterr().out
+        assert printed is None or shown == printed, program
+    names["client"].close()
+
+
+def test_a_webhook_is_checked_as_the_document_says(
+    running: Platform, capsys: pytest.CaptureFixture[str]
+):
+    program = next(each for each, _ in programs(CLIENTS) if "def receive" in each)
+    with Anthropic(base_url=running.url, api_key=running.key) as client:
+        names: dict[str, Any] = {"client": client}
+        exec(program, names)  # noqa: S102 (ours)
+        body = '{"type": "event", "id": "whe_1", "data": {"type": "session.idled", "id": "sesn_1"}}'
+        secrets = [names["endpoint"]["secret"]]
+        names["receive"](
+            body, signed_headers("whe_1", body.encode(), secrets=secrets, now=clock.now())
+        )
+    assert capsys.readouterr().out == "session.idled sesn_1\n"
+
+
+def test_the_worker_of_the_document_does_the_work(running: Platform, tmp_path: Path):
+    program = next(each for each, _ in programs(CLIENTS) if "# worker.py" in each)
+    (tmp_path / "worker.py").write_text(addressed(program, running), encoding="utf-8")
+    with Anthropic(base_url=running.url, api_key=running.key, timeout=_SECONDS) as client:
+        agent = client.beta.agents.create(
+            name="guest", model="sonnet", tools=[{"type": "agent_toolset_20260401"}]
+        )
+        environment = client.beta.environments.create(name="own", config={"type": "self_hosted"})
+        key: Any = client.post(
+            "/v1/mainspring/keys",
+            cast_to=object,
+            body={"name": "own", "environment_id": environment.id},
+        )
+        session = client.beta.sessions.create(agent=agent.id, environment_id=environment.id)
+        worker = subprocess.Popen(
+            [sys.executable, "worker.py"],
+            cwd=tmp_path,
+            env={"ENVIRONMENT": environment.id, "WORKER_KEY": key["key"]},
+        )
+        try:
+            with client.beta.sessions.events.stream(session.id) as stream:
+                client.beta.sessions.events.send(
+                    session.id,
+                    events=[
+                        {
+                            "type": "user.message",
+                            "content": [{"type": "text", "text": "Where are you?"}],
+                        }
+                    ],
+                )
+                for event in stream:
+                    if event.type == "session.status_idle" and event.stop_reason.type == "end_turn":
+                        break
+        finally:
+            worker.terminate()
+            worker.wait(_SECONDS)
+    assert (tmp_path / "here.txt").read_text().strip() == str(tmp_path)
+
+
+def test_the_program_of_the_readme_runs(running: Platform, capsys: pytest.CaptureFixture[str]):
+    program = next(
+        each for each, _ in programs(ROOT / "README.md") if "from anthropic import" in each
+    )
+    exec(addressed(program, running), {})  # noqa: S102 (ours)
+    assert "Good night" in capsys.readouterr().out

@@ -1,0 +1,217 @@
+"""What holds for a file comes with the call that touches it: once, and again after a compaction."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePosixPath
+
+import anyio
+import pytest
+from tests.harness.session_setup import stage
+
+from mainspring.capabilities.providers.scripted import (
+    ScriptAnswer,
+    Scripted,
+    ScriptLine,
+    calls,
+    says,
+)
+from mainspring.capabilities.tools.file_tools import file_tools
+from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
+from mainspring.core.content import TextBlock, plain_text
+from mainspring.core.events import ContextCompacted
+from mainspring.core.model import Message, Request, ToolResultBlock, User
+from mainspring.core.model_facts import ModelFacts
+from mainspring.core.tool import Call, Tool, ToolResult
+from mainspring.harness.context.instruction_files import DiskInstructionFiles
+from mainspring.harness.context.instructions import InstructionRoots, Section, load, render
+from mainspring.harness.context.prompts import system_prompt
+from mainspring.harness.context.request_builder import PromptPrefix, build_request
+from mainspring.harness.state.thread import fold
+from mainspring.runtime.agent_folder.folder_instructions import (
+    PathInstructions,
+    with_path_instructions,
+)
+
+SMALL = ModelFacts(id="scripted:small", window=32_000, max_output=4_000)
+NESTED = '<instructions source="app/AGENTS.md" scope="project">\nnested\n</instructions>'
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    for place, text in {
+        "AGENTS.md": "root",
+        "rules/py.md": "---\npaths: ['**/*.py']\n---\ntyped",
+        "app/AGENTS.md": "nested",
+        "app/.claude/rules/web.md": "---\npaths: ['web/**']\n---\npretty",
+        "app/a.py": "a",
+        "app/web/b.py": "b",
+        "c.txt": "c",
+    }.items():
+        path = root / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def around(root: Path, **more: object) -> PathInstructions:
+    at = PurePosixPath(root)
+    places = InstructionRoots(project=at, cwd=at, agent=at)
+    return PathInstructions(places, load(DiskInstructionFiles(), places), **more)  # pyright: ignore[reportArgumentType] (keywords of it, by name)
+
+
+async def shown(surroundings: PathInstructions, path: str, thread_id: str = "") -> list[str]:
+    return [item.source for item in await surroundings.for_path(path, thread_id=thread_id)]
+
+
+async def test_nested_files_and_scoped_rules_hold_for_a_file_below_them(project: Path):
+    surroundings = around(project)
+    assert await shown(surroundings, "c.txt") == []
+    assert await shown(surroundings, "app/a.py") == ["app/AGENTS.md", "rules/py.md"]
+    deeper = (project / "app/web/b.py").as_posix()
+    assert await shown(surroundings, deeper) == ["app/.claude/rules/web.md"]
+
+
+async def test_a_section_is_shown_once_to_each_thread_until_it_forgets(project: Path):
+    surroundings = around(project)
+    both = ["app/AGENTS.md", "rules/py.md"]
+    assert await shown(surroundings, "app/a.py", "one") == both
+    assert await shown(surroundings, "app/a.py", "one") == []
+    assert await shown(surroundings, "app/a.py", "two") == both
+    surroundings.forget("one")
+    assert await shown(surroundings, "app/a.py", "one") == both
+    assert await shown(surroundings, "app/a.py", "two") == []
+    surroundings.forget()
+    assert await shown(surroundings, "app/a.py", "two") == both
+
+
+async def test_calls_at_the_same_time_show_a_section_once(project: Path):
+    surroundings = around(project)
+    found: list[str] = []
+
+    async def look(path: str) -> None:
+        found.extend(await shown(surroundings, path))
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as group:
+            for path in ("app/a.py", "app/x.py", "app/y.py"):
+                group.start_soon(look, path)
+    assert sorted(found) == ["app/AGENTS.md", "rules/py.md"]
+
+
+async def test_what_is_outside_has_no_surroundings(project: Path, tmp_path: Path):
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x/AGENTS.md").write_text("foreign")
+    (project / "out").symlink_to(tmp_path / "x")
+    for path in ("../x/a.py", (tmp_path / "x/a.py").as_posix(), "out/a.py"):
+        assert await shown(around(project), path) == []
+
+
+async def test_an_instruction_file_does_not_come_with_itself(project: Path):
+    surroundings = around(project)
+    assert await shown(surroundings, "app/AGENTS.md") == []
+    assert await shown(surroundings, "app/b.txt") == ["app/AGENTS.md"]
+
+
+async def test_others_may_bring_what_holds_for_a_path(project: Path):
+    def bring(path: str) -> Iterable[Section]:
+        return [Section("skill:text", "write well")] if path.endswith(".txt") else []
+
+    surroundings = around(project, also=[bring])
+    assert await shown(surroundings, "c.txt") == ["skill:text"]
+    assert await shown(surroundings, "c.txt") == []
+
+
+async def test_what_is_too_much_at_once_comes_with_the_next_call(project: Path):
+    for name in ("x", "y"):
+        (project / f"app/.claude/rules/{name}.md").write_text("word " * 5000)
+    surroundings = around(project)
+    first = await shown(surroundings, "app/b.txt")
+    assert first == ["app/AGENTS.md", "app/.claude/rules/x.md"]
+    assert await shown(surroundings, "app/b.txt") == ["app/.claude/rules/y.md"]
+
+
+async def test_a_nested_file_cannot_bring_in_what_is_hidden_from_the_session(project: Path):
+    (project / ".env").write_text("secret")
+    (project / "app/CLAUDE.md").write_text("x @../.env")
+    hidden = DiskInstructionFiles(is_hidden=lambda path: path.name == ".env")
+    found = await around(project, instruction_files=hidden).for_path("app/b.txt")
+    assert [item.source for item in found] == ["app/AGENTS.md", "app/CLAUDE.md"]
+
+
+def tools_on(project: Path, surroundings: PathInstructions) -> dict[str, Tool]:
+    tools = file_tools(FolderWorkspace(project))
+    return {tool.spec.name: with_path_instructions(tool, surroundings) for tool in tools}
+
+
+def call(name: str, **given: object) -> Call:
+    return Call(id="1", name=name, input=given, idempotency_key="1", session_id="s", thread_id="t")
+
+
+async def test_a_result_is_followed_by_what_holds_for_its_file(project: Path):
+    tools = tools_on(project, around(project))
+    assert (
+        tools["read"].traits({}).max_chars
+        > file_tools(FolderWorkspace(project))[3].traits({}).max_chars
+    )
+    missing = await tools["read"].run(call("read", file_path="app/gone.py"))
+    assert not missing.ok
+    assert len(missing.content) == 1
+    written = await tools["write"].run(call("write", file_path="app/new.txt", content="x"))
+    assert plain_text(written.content) == f"Created app/new.txt with 1 lines.\n{NESTED}"
+    first = await tools["read"].run(call("read", file_path="app/a.py"))
+    assert plain_text(first.content).endswith("typed\n</instructions>")
+    again = await tools["read"].run(call("read", file_path="app/a.py"))
+    assert again.content == first.content[:1]
+    found: ToolResult = await tools["glob"].run(call("glob", pattern="**/*.py"))
+    assert len(found.content) == 1
+
+
+def results_of(messages: Iterable[Message]) -> str:
+    return "\n".join(
+        plain_text(part.content)
+        for message in messages
+        if isinstance(message, User)
+        for part in message.content
+        if isinstance(part, ToolResultBlock)
+    )
+
+
+class Reader:
+    """Reads so many files, then is done; summarizes when it is asked to."""
+
+    def __init__(self, files: int) -> None:
+        self._steps = self._work(files)
+
+    def __call__(self, request: Request) -> ScriptAnswer:
+        first = request.messages[0].content[0]
+        is_summary = isinstance(first, TextBlock) and "<conversation>" in first.text
+        return says("They were read.") if is_summary else next(self._steps)
+
+    def _work(self, files: int) -> Iterator[ScriptLine]:
+        for number in range(files):
+            yield calls("read", file_path=f"app/{number}.txt")
+        yield says("Done.")
+
+
+async def test_after_a_compaction_the_root_still_holds_and_what_was_nested_comes_again(
+    project: Path, tmp_path: Path
+):
+    for number in range(40):
+        (project / f"app/{number}.txt").write_text(f"{number} " * 3000)
+    surroundings = around(project)
+    tools = tools_on(project, surroundings)
+    at, model = PurePosixPath(project), Scripted(otherwise=Reader(40))
+    instructions = render(load(DiskInstructionFiles(), InstructionRoots(project=at, cwd=at)))
+    async with stage(tmp_path, model, *tools.values(), facts=SMALL) as play:
+        await play.play("Read them all.")
+        log = await play.events()
+    assert NESTED in results_of(model.requests[1].messages)
+    assert any(isinstance(event.payload, ContextCompacted) for event in log)
+    thread = fold(log, thread_id=log[0].thread_id)
+    prefix = PromptPrefix(model=SMALL.id, system=system_prompt(instructions=instructions), tools=())
+    seen = build_request(thread, prefix, max_tokens=1)
+    assert '<instructions source="AGENTS.md" scope="project">\nroot\n' in seen.system[0]
+    assert NESTED not in results_of(seen.messages)
+    surroundings.forget()
+    again = await tools["read"].run(call("read", file_path="app/1.txt"))
+    assert plain_text(again.content).endswith(NESTED)

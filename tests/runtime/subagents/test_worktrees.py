@@ -1,0 +1,400 @@
+"""Subagents in worktrees of their own, with real git: merged, kept, discarded, asked about."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+import pytest
+from tests.repositories import git, repository
+from tests.runtime.subagents.scripted_threads import LEAD, newest, staged, troupe, turn_of
+
+from mainspring import Runtime, calls, says, tool
+from mainspring.capabilities.providers.scripted import ScriptAnswer, Scripted, ScriptLine
+from mainspring.core import clock
+from mainspring.core.content import plain_text
+from mainspring.core.envelope import Event
+from mainspring.core.events import AgentToolResult, ThreadCreated
+from mainspring.core.events import ThreadMessageReceived as Received
+from mainspring.core.facts import ToolCallAuthorized, WorktreeClosed, WorktreeOpened
+from mainspring.core.model import Request
+from mainspring.core.tool import Tool
+from mainspring.harness.permissions.call_analysis import CallLocation
+from mainspring.harness.permissions.engine import PermissionEngine
+from mainspring.harness.permissions.policy import Mode, Policy, PolicyRule
+from mainspring.harness.state.thread_tree import ThreadTree
+from mainspring.runtime.session import toolbox as setup
+from mainspring.runtime.session.session import Session
+from mainspring.runtime.session.toolbox import ClosedWorktree, SetupRequest, Toolbox, Worktree
+from mainspring.wiring.worktrees import GitWorktrees
+
+P = TypeVar("P")
+SECONDS = 60
+
+
+def saving(at: Path) -> Tool:
+    @tool
+    def save(name: str, text: str) -> str:
+        """Write a file."""
+        (at / name).write_text(text)
+        return f"saved in {at.name}"
+
+    return save
+
+
+@dataclass
+class Scene:
+    """A repository, and sessions in it."""
+
+    folder: Path
+    mode: Mode = "acceptEdits"
+    rules: tuple[PolicyRule, ...] = ()
+    worktrees: setup.Worktrees = field(init=False)
+
+    def __post_init__(self) -> None:
+        repository(self.workspace)
+        self.worktrees = GitWorktrees(self.workspace, self.folder / "place")
+
+    @property
+    def workspace(self) -> Path:
+        return self.folder / "work"
+
+    @property
+    def text(self) -> str:
+        return (self.workspace / "a.txt").read_text()
+
+    @property
+    def branches(self) -> list[str]:
+        listed = git(self.workspace, "branch", "--format=%(refname:short)")
+        return [item for item in listed.split() if item != "main"]
+
+    @asynccontextmanager
+    async def opened(self, model: Scripted) -> AsyncGenerator[Runtime, None]:
+        async with staged(self.folder, model) as runtime:
+            runtime.toolbox_factory = self.toolbox_factory
+            yield runtime
+
+    @asynccontextmanager
+    async def toolbox_factory(self, opening: SetupRequest) -> AsyncGenerator[Toolbox, None]:
+        at = opening.workspace or self.workspace
+        allowed = PolicyRule(text="save", behavior="allow")
+        mode = self.mode if opening.subagent is None else "acceptEdits"
+        policy = Policy(workspace=str(at), rules=(allowed, *self.rules), mode=mode)
+        place = CallLocation(workspace=str(at), cwd=str(at), home="/", resolve=os.path.realpath)
+        authorizer = PermissionEngine(
+            thread=opening.thread,
+            policy=policy,
+            location=lambda: place,
+            clock=clock.now,
+            is_sandboxed=False,
+        )
+        yield Toolbox(
+            authorizer=authorizer,
+            tools=[saving(at)],
+            worktrees=self.worktrees,
+            for_thread=self.toolbox_factory,
+        )
+
+    async def played(self, model: Scripted) -> list[Event]:
+        async with self.opened(model) as runtime:
+            session = await runtime.start(LEAD, "begin")
+            await run(session)
+            return await session.events()
+
+
+async def run(session: Session) -> None:
+    with anyio.fail_after(SECONDS):
+        await session.run()
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+def of(events: list[Event], kind: type[P]) -> list[P]:
+    return [event.payload for event in events if isinstance(event.payload, kind)]
+
+
+def results(events: list[Event]) -> list[str]:
+    """Of the main thread's calls, in the order they were settled."""
+    main = events[0].thread_id
+    return [
+        plain_text(event.payload.content)
+        for event in events
+        if isinstance(event.payload, AgentToolResult) and event.thread_id == main
+    ]
+
+
+def ask(task: str, **more: object) -> ScriptLine:
+    return calls(
+        "agent", description=task, prompt=f"task {task}", **{"isolation": "worktree", **more}
+    )
+
+
+def close(to: str, action: str) -> ScriptLine:
+    return calls("close_worktree", to=to, action=action)
+
+
+def writes(text: str) -> Callable[[Request], ScriptAnswer]:
+    def play(request: Request) -> ScriptAnswer:
+        return says("wrote it") if turn_of(request) else calls("save", name="a.txt", text=text)
+
+    return play
+
+
+def in_turn(
+    *answers: ScriptAnswer | Callable[[Request], ScriptAnswer],
+) -> Callable[[Request], ScriptAnswer]:
+    def play(request: Request) -> ScriptAnswer:
+        answer = answers[min(turn_of(request), len(answers) - 1)]
+        return answer(request) if callable(answer) else answer
+
+    return play
+
+
+async def test_two_edit_the_same_file_at_once_and_the_second_merge_conflicts(scene: Scene):
+    known: list[str] = []
+
+    def first(request: Request) -> ScriptAnswer:
+        known[:] = [word.rstrip(":") for word in newest(request).split() if "sthr_" in word]
+        return close(known[0], "merge")
+
+    model = troupe(
+        {
+            "begin": in_turn(
+                ask("uno") + ask("due"), first, lambda _: close(known[1], "merge"), says("so be it")
+            ),
+            "task uno": writes("uno\n"),
+            "task due": writes("due\n"),
+        }
+    )
+    events = await scene.played(model)
+    _, _, merged, kept = results(events)
+    assert merged.startswith("Merged into the workspace")
+    assert "conflicts with the workspace in a.txt" in kept
+    [branch] = scene.branches
+    assert branch in kept
+    assert scene.text in ("uno\n", "due\n")
+    assert {scene.text.strip(), git(scene.workspace, "show", f"{branch}:a.txt")} == {"uno", "due"}
+    assert [item.outcome for item in of(events, WorktreeClosed)] == ["merged", "kept"]
+    for report in results(events)[:2]:
+        assert "1 file changed: a.txt. close_worktree merges or discards it.]" in report
+
+
+async def test_a_worktree_in_which_nothing_was_changed_is_not_kept(scene: Scene):
+    model = troupe(
+        {
+            "begin": in_turn(ask("look"), close("general", "merge"), says("ok")),
+            "task look": in_turn(says("seen")),
+        }
+    )
+    events = await scene.played(model)
+    report, closed = results(events)
+    assert "worktree" not in report
+    assert "has no worktree that is open" in closed
+    [opened], [fact] = of(events, WorktreeOpened), of(events, WorktreeClosed)
+    assert (fact.outcome, fact.path) == ("discarded", opened.path)
+    assert scene.branches == []
+    own = [event.type for event in events if event.thread_id != events[0].thread_id]
+    assert own[:2] == ["worktree.opened", "agent.thread_message_received"]
+
+
+async def test_what_is_discarded_never_reaches_the_workspace(scene: Scene):
+    model = troupe(
+        {
+            "begin": in_turn(ask("write"), close("general", "discard"), says("ok")),
+            "task write": writes("nonsense\n"),
+        }
+    )
+    events = await scene.played(model)
+    assert results(events)[1] == "Discarded."
+    assert (scene.text, scene.branches) == ("one\n", [])
+
+
+async def test_where_there_is_no_repository_the_call_fails_and_nobody_is_born(scene: Scene):
+    git(scene.workspace, "update-ref", "-d", "HEAD")
+    model = troupe({"begin": in_turn(ask("write"), says("ok")), "task": writes("x")})
+    events = await scene.played(model)
+    assert "has no commit yet" in results(events)[0]
+    assert of(events, ThreadCreated) == []
+
+
+async def test_one_in_the_background_reports_its_worktree_and_goes_on_in_another(scene: Scene):
+    """After a merge, a message wakes it in a worktree of what has become of the workspace."""
+
+    def again(request: Request) -> ScriptAnswer:
+        return calls("save", name="c.txt", text="more\n") if "more" in newest(request) else says("")
+
+    model = troupe(
+        {
+            "begin": in_turn(
+                ask("write", run_in_background=True),
+                says("I wait."),
+                close("general", "merge"),
+                calls("send_message", to="general", message="do more"),
+                says("I wait again."),
+                close("general", "merge"),
+                says("ok"),
+            ),
+            "task write": in_turn(
+                calls("save", name="a.txt", text="changed\n"),
+                says("done"),
+                again,
+                says("done again"),
+            ),
+        }
+    )
+    events = await scene.played(model)
+    heard = [plain_text(item.content) for item in of(events, Received)]
+    assert any("1 file changed: a.txt." in item for item in heard)
+    assert any("1 file changed: c.txt." in item for item in heard)
+    assert [item.outcome for item in of(events, WorktreeClosed)] == ["merged", "merged"]
+    first, second = of(events, WorktreeOpened)
+    assert first.commit != second.commit
+    assert (scene.text, (scene.workspace / "c.txt").read_text()) == ("changed\n", "more\n")
+    assert scene.branches == []
+
+
+async def test_whom_somebody_in_a_worktree_calls_works_there_too(scene: Scene):
+    model = troupe(
+        {
+            "begin": in_turn(ask("outer"), close("general", "merge"), says("ok")),
+            "task outer": in_turn(
+                ask("inner"),
+                ask("inner", isolation="shared"),
+                lambda request: says(newest(request)),
+            ),
+            "task inner": writes("from within\n"),
+        }
+    )
+    events = await scene.played(model)
+    refusals = [plain_text(item.content) for item in of(events, AgentToolResult)]
+    assert any("You work in a worktree yourself" in refusal for refusal in refusals)
+    assert len(of(events, WorktreeOpened)) == 1
+    assert scene.text == "from within\n"
+
+
+MERGING = {
+    "begin": in_turn(ask("write"), close("general", "merge"), says("ok")),
+    "task write": writes("changed\n"),
+}
+
+
+async def test_to_merge_is_to_edit_and_is_asked_about_with_what_would_change(scene: Scene):
+    scene.mode = "default"
+    async with scene.opened(troupe(MERGING)) as runtime:
+        session = await runtime.start(LEAD, "begin")
+        with anyio.fail_after(SECONDS):
+            result = await session.run()
+        assert result is not None
+        [waiting] = result.waiting_for
+        asked = of(await session.events(), ToolCallAuthorized)[-1]
+        assert asked.preview == "Merge into the workspace: a.txt"
+        assert scene.text == "one\n"
+        await session.answer(waiting, "allow")
+        await run(session)
+    assert scene.text == "changed\n"
+
+
+@pytest.mark.parametrize(
+    ("mode", "rule", "why"),
+    [
+        ("plan", "Edit(/c.txt)", "in the mode plan nothing is changed"),
+        ("acceptEdits", "Edit(/a.txt)", "Edit(/a.txt) denies it"),
+        ("bypassPermissions", "Edit(/a.txt)", "Edit(/a.txt) denies it"),
+    ],
+)
+async def test_what_may_not_be_edited_is_not_merged_either(
+    scene: Scene, mode: Mode, rule: str, why: str
+):
+    scene.mode = mode
+    scene.rules = (PolicyRule(text=rule, behavior="deny"),)
+    events = await scene.played(troupe(MERGING))
+    assert why in results(events)[1]
+    assert scene.text == "one\n"
+
+
+async def test_what_is_thrown_away_changes_nothing_and_is_not_asked_about(scene: Scene):
+    scene.mode = "plan"
+    parts = {**MERGING, "begin": in_turn(ask("write"), close("general", "discard"), says("ok"))}
+    assert results(await scene.played(troupe(parts)))[1] == "Discarded."
+
+
+class Killed(BaseException):
+    pass
+
+
+@dataclass
+class Mortal:
+    """Dies once, right after it has done one of these."""
+
+    inner: setup.Worktrees
+    last: str
+
+    def live(self, act: str) -> None:
+        if act == self.last:
+            self.last = ""
+            raise Killed
+
+    async def open(self, name: str) -> Worktree:
+        opened = await self.inner.open(name)
+        self.live("open")
+        return opened
+
+    async def close(self, worktree: Worktree, *, merge: bool, message: str) -> ClosedWorktree:
+        closed = await self.inner.close(worktree, merge=merge, message=message)
+        self.live("close")
+        return closed
+
+    async def changes(self, worktree: Worktree) -> list[str]:
+        changed = await self.inner.changes(worktree)
+        self.live("changes")
+        return changed
+
+
+@pytest.mark.parametrize(
+    ("last", "is_background"),
+    [("open", False), ("changes", False), ("changes", True), ("close", False)],
+)
+async def test_whatever_is_killed_right_after_git_did_it_the_work_arrives_once(
+    scene: Scene, last: str, is_background: bool
+):
+    def lead(request: Request) -> ScriptAnswer:
+        if turn_of(request) == 0:
+            return ask("write", run_in_background=is_background)
+        if "is at work" in newest(request):
+            return says("I wait.")
+        return close("general", "merge") if scene.text == "one\n" else says("ok")
+
+    scene.worktrees = Mortal(scene.worktrees, last)
+    async with scene.opened(troupe({**MERGING, "begin": lead})) as runtime:
+        session = await runtime.start(LEAD, "begin")
+        with pytest.raises(Killed):
+            await run(session)
+        session = await runtime.resume(LEAD, session.id)
+        await run(session)
+        events = await session.events()
+    assert (scene.text, scene.branches) == ("changed\n", [])
+    assert len(git(scene.workspace, "log", "--merges", "--format=%h").split()) == 1
+    assert [item.outcome for item in of(events, WorktreeClosed)] == ["merged"]
+    told = [*results(events), *(plain_text(item.content) for item in of(events, Received))]
+    assert sum("1 file changed: a.txt." in item for item in told) == 1
+
+
+async def test_a_fork_of_the_session_has_worktrees_of_its_own(scene: Scene):
+    model = troupe({**MERGING, "begin": in_turn(ask("write"), says("later"))})
+    async with scene.opened(model) as runtime:
+        session = await runtime.start(LEAD, "begin")
+        await run(session)
+        forked = await session.fork()
+        await forked.send("go on")
+        await run(forked)
+        main = ThreadTree.of(await forked.events(), (await forked.events())[0].thread_id)
+    assert [node.worktree for node in main.nodes.values()] == [None, None]
+    assert len(scene.branches) == 1

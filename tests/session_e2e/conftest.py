@@ -1,0 +1,39 @@
+"""A user's home and a project of theirs, for sessions with everything that a real one has."""
+
+import shutil
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from tests.session_e2e.session_setup import Scene
+
+from mainspring.capabilities.sandbox.bwrap import find_bubblewrap
+
+
+@pytest.fixture(autouse=True)
+def _isolation_is_to_be_had() -> None:
+    if find_bubblewrap() is None:
+        pytest.skip("no bubblewrap here")
+
+
+@pytest.fixture(scope="session")
+def probed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is known about this machine's sandboxes is found out once."""
+    return tmp_path_factory.mktemp("probed") / "sandboxes.json"
+
+
+@pytest.fixture
+def scene(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, probed: Path
+) -> Generator[Scene, None, None]:
+    home, workspace = tmp_path / "home", tmp_path / "project"
+    for folder in (home, workspace):
+        folder.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    cache = workspace / ".mainspring/hands/sandboxes.json"
+    if probed.exists():
+        cache.parent.mkdir(parents=True)
+        shutil.copy(probed, cache)
+    yield Scene(home=home, workspace=workspace, outside=tmp_path)
+    if not probed.exists() and cache.exists():
+        shutil.copy(cache, probed)

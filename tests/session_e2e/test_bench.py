@@ -1,0 +1,132 @@
+"""How long sandboxes are kept for sessions that do not run."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.session_e2e.session_setup import Scene, begin
+
+from mainspring.capabilities.providers.scripted import calls
+from mainspring.capabilities.sandbox.keeper_connection import connect_to_keeper
+from mainspring.config import Settings, read_settings
+from mainspring.core.ports import ExecRequest
+from mainspring.wiring.sandbox_environment import SessionPaths, read_environment, session_paths
+from mainspring.wiring.sandbox_pool import MAX_IDLE, SandboxPool, SandboxSession
+
+SECONDS = 60
+NETWORKED = {"networking": {"type": "limited", "allowed_hosts": ["example.com"]}}
+
+
+@pytest.fixture
+def settings(scene: Scene) -> Settings:
+    environ = {"HOME": str(scene.home), "PATH": "/usr/local/bin:/usr/bin:/bin"}
+    return read_settings(folder=scene.workspace, environ=environ)
+
+
+@pytest.fixture
+async def sandbox_pool(settings: Settings) -> AsyncGenerator[SandboxPool]:
+    with anyio.fail_after(SECONDS):
+        async with SandboxPool(settings, most_idle=1) as opened:
+            yield opened
+
+
+class Sessions:
+    def __init__(self, settings: Settings, sandbox_pool: SandboxPool) -> None:
+        self.settings = settings
+        self.sandbox_pool = sandbox_pool
+
+    def places(self, name: str) -> SessionPaths:
+        return session_paths(self.settings, Path(self.settings.folder), name)
+
+    async def work(self, name: str, **sandbox: object) -> SandboxSession:
+        """The hands of a session, after they have done something."""
+        sandbox_session = await self.sandbox_pool.open_session(
+            name, self.places(name), read_environment(sandbox)
+        )
+        ran = await sandbox_session.run(ExecRequest(key=f"{name}-work", argv=("true",)))
+        assert ran.status == 0
+        return sandbox_session
+
+    async def is_kept(self, name: str) -> bool:
+        talk = await connect_to_keeper(self.places(name).state)
+        if talk is not None:
+            await talk.aclose()
+        return talk is not None
+
+
+@pytest.fixture
+def sessions(settings: Settings, sandbox_pool: SandboxPool) -> Sessions:
+    return Sessions(settings, sandbox_pool)
+
+
+async def only(sessions: Sessions, *names: str, gone: tuple[str, ...] = ()) -> bool:
+    """Whether these have their sandboxes, once those of the others have ended."""
+    for name in gone:
+        while await sessions.is_kept(name):  # noqa: ASYNC110 -- it is another process
+            await anyio.sleep(0.01)
+    return all([await sessions.is_kept(name) for name in names])
+
+
+async def test_of_idle_sandboxes_the_newest_is_kept_and_used_again(sessions: Sessions):
+    for name in ("a", "b"):
+        await sessions.work(name)
+    assert await only(sessions, "a", "b")
+    await sessions.sandbox_pool.release("b")
+    await sessions.sandbox_pool.release("a")
+    assert await only(sessions, "a", gone=("b",))
+    first = await sessions.work("a")
+    await sessions.sandbox_pool.release("a")
+    assert await sessions.work("a") is first
+
+
+async def test_a_sandbox_at_work_is_kept_however_many_rest(sessions: Sessions):
+    await sessions.work("busy")
+    for name in ("a", "b"):
+        await sessions.work(name)
+        await sessions.sandbox_pool.release(name)
+    assert await only(sessions, "busy", "b", gone=("a",))
+
+
+async def test_a_session_whose_sandbox_is_gone_gets_another(sessions: Sessions):
+    first = await sessions.work("a", **NETWORKED)
+    for name in ("a", "b"):
+        await sessions.work(name)
+        await sessions.sandbox_pool.release(name)
+    assert await only(sessions, "b", gone=("a",))
+    again = await sessions.work("a", **NETWORKED)
+    assert again is not first
+    ran = await again.run(ExecRequest(key="more", argv=("echo", "here")))
+    assert ran.stdout.head == b"here\n"
+
+
+async def test_services_end_with_the_sandbox_of_their_session(sessions: Sessions):
+    sandbox_session = await sessions.work("a")
+    await sandbox_session.sandbox_services.start(
+        "web", ExecRequest(key="web", argv=("sleep", "600"))
+    )
+    for name in ("a", "b"):
+        await sessions.work(name)
+        await sessions.sandbox_pool.release(name)
+    assert await sandbox_session.sandbox_services.output("web") is None
+
+
+async def test_a_runtime_keeps_few_sandboxes_however_many_sessions_it_serves(
+    scene: Scene, sessions: Sessions
+):
+    async with scene.runtime() as runtime:
+        ids: list[str] = []
+        for _ in range(MAX_IDLE + 1):
+            play = await begin(runtime, calls("bash", command="ls"))
+            ids.append((await play.run()).session_id)
+        assert await only(sessions, *ids[1:], gone=(ids[0],))
+
+
+async def test_nothing_is_kept_when_the_bench_is_left(settings: Settings):
+    with anyio.fail_after(SECONDS):
+        async with SandboxPool(settings) as sandbox_pool:
+            sessions = Sessions(settings, sandbox_pool)
+            for name in ("a", "b"):
+                await sessions.work(name)
+            await sandbox_pool.release("a")
+        assert await only(sessions, gone=("a", "b"))

@@ -1,0 +1,60 @@
+"""Many tools: the model is told the names, and loads what it wants to call."""
+
+from tests.session_e2e.session_setup import Scene, leave
+
+from mainspring.capabilities.providers.scripted import calls
+from mainspring.capabilities.tools.define import tool
+from mainspring.core.facts import ToolsLoaded
+from mainspring.core.tool import Tool
+
+
+def numbered(number: int, *, server: str = "") -> Tool:
+    @tool(name=f"{server}tool_{number}")
+    async def made(size: int) -> str:
+        """Measure the thing. Then say how large it is."""
+        return f"{number} is {size} large"
+
+    return made
+
+
+async def test_tools_of_servers_are_loaded_before_they_are_called(scene: Scene):
+    own = [numbered(number) for number in range(5)]
+    theirs = [numbered(number, server="mcp__zoo__") for number in range(40)]
+    async with scene.play(
+        calls("mcp__zoo__tool_7", width=1),
+        calls("tool_search", query="select:mcp__zoo__tool_7"),
+        calls("mcp__zoo__tool_7", size=3),
+        tools=[*own, *theirs],
+    ) as play:
+        await play.session.permit(leave("mcp__zoo"))
+        assert (await play.run()).ok
+        first, *_, last = play.model.requests
+        offered = {spec.name: spec for spec in first.tools}
+        assert {"tool_0", "tool_4", "bash", "tool_search"} <= offered.keys()
+        assert not any(name.startswith("mcp__") for name in offered)
+        assert "- mcp__zoo__tool_7: Measure the thing\n" in offered["tool_search"].description
+        wrong, _, measured = await play.results()
+        assert "select:mcp__zoo__tool_7" in wrong
+        assert measured == "7 is 3 large"
+        assert [spec.name for spec in last.tools][-1] == "mcp__zoo__tool_7"
+        assert last.tools[: len(first.tools)] == first.tools
+        assert [event.names for event in await play.events(ToolsLoaded)] == [("mcp__zoo__tool_7",)]
+    async with scene.play(go_on=play.session.id, tools=[*own, *theirs]) as play:
+        await play.run("and now?")
+        assert "mcp__zoo__tool_7" in {spec.name for spec in play.model.requests[0].tools}
+
+
+async def test_few_tools_are_told_of_in_full(scene: Scene):
+    async with scene.play(tools=[numbered(number) for number in range(40)]) as play:
+        await play.run()
+        offered = {spec.name for spec in play.model.requests[0].tools}
+        assert "tool_39" in offered
+        assert "tool_search" not in offered
+
+
+async def test_of_very_many_own_tools_the_first_are_told_of_in_full(scene: Scene):
+    async with scene.play(tools=[numbered(number) for number in range(60)]) as play:
+        await play.run()
+        offered = {spec.name for spec in play.model.requests[0].tools}
+        assert "tool_39" in offered
+        assert "tool_40" not in offered

@@ -1,0 +1,59 @@
+"""What programs leave behind must not run on the host, when a person next uses git there."""
+
+import subprocess
+from pathlib import Path
+
+from tests.session_e2e.session_setup import Scene
+
+from mainspring.capabilities.providers.scripted import calls
+
+
+def git(folder: Path, *arguments: str) -> str:
+    return subprocess.run(
+        ["git", "-c", "user.name=x", "-c", "user.email=x@y", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+
+async def test_another_config_cannot_be_slipped_in_under_git(scene: Scene):
+    scene.user(permissions={"allow": ["Bash"]})
+    git(scene.workspace, "init", "-q")
+    touched = scene.outside / "ran-on-the-host"
+    scene.write(
+        "test.sh",
+        "mkdir evil && cp -r .git/objects .git/refs .git/config evil/"
+        f" && git config -f evil/config core.fsmonitor 'touch {touched}; false'"
+        " && echo ../evil > .git/commondir",
+    )
+    async with scene.play(calls("bash", command="sh test.sh")) as play:
+        assert (await play.run()).reason == "completed"
+        assert (scene.workspace / "evil/config").exists()
+        git(scene.workspace, "status")
+    assert not touched.exists()
+    assert not (scene.workspace / ".git/commondir").exists()
+
+
+async def test_where_the_repository_of_a_worktree_is_cannot_be_changed(scene: Scene):
+    scene.user(permissions={"allow": ["Bash"]})
+    pointer = scene.write(".git", "gitdir: /elsewhere\n")
+    async with scene.play(
+        calls("bash", command="echo 'gitdir: evil' > .git")
+        + calls("bash", command="mv .git away")
+        + calls("bash", command="rm -f .git")
+    ) as play:
+        await play.run()
+    assert pointer.read_text() == "gitdir: /elsewhere\n"
+
+
+async def test_a_shell_that_stands_in_a_protected_folder_is_judged_there(scene: Scene):
+    git(scene.workspace, "init", "-q")
+    async with scene.play(
+        calls("bash", command='c""d .git'),
+        calls("bash", command="echo ../evil > commondir"),
+        mode="acceptEdits",
+    ) as play:
+        assert (await play.run()).reason == "requires_action"
+        assert (await play.asked()).rule == "protected path"
