@@ -21,9 +21,9 @@ from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route import Route
 from mainspring.edges.api.routes.approvals import ApprovalRoutes
 from mainspring.log.records import Put, RecordChange, RecordRow
-from mainspring.service.access.authentication import AuthenticationResult, RequestCredentials
 from mainspring.service.access.principal import Principal, Role
 from mainspring.service.approvals.approvals import Approvals
+from mainspring.service.authorization.authentication import AuthenticationResult, RequestCredentials
 from mainspring.service.storage.notifications import Notification
 
 PATH = "/v1/mainspring/approvals"

@@ -25,10 +25,10 @@ from mainspring.log.records import Put, RecordRow, Records
 from mainspring.log.sqlite import open_sqlite
 from mainspring.service.access.api_keys import CreateKey, Keys, NewKey, ensure_first_key
 from mainspring.service.access.audit import Audit
-from mainspring.service.access.authentication import Authenticator
 from mainspring.service.access.kill_switch import Halts
 from mainspring.service.access.principal import Principal
 from mainspring.service.access.tenants import CreateTenant, Tenants
+from mainspring.service.authorization.authentication import Authenticator
 from mainspring.service.resources.environments import Environments
 
 

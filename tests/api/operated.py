@@ -19,7 +19,7 @@ from mainspring.edges.api.routes.environments import EnvironmentRoutes
 from mainspring.edges.api.routes.health import HealthRoutes, MetricsRoutes, operations_application
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.store import Store
-from mainspring.service.access.authentication import (
+from mainspring.service.authorization.authentication import (
     ANONYMOUS,
     AuthenticationResult,
     RequestCredentials,

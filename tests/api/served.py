@@ -14,8 +14,8 @@ from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route import Route
 from mainspring.log.records import Records
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.access.authentication import AuthenticationResult, RequestCredentials
 from mainspring.service.access.principal import ROLES, Principal
+from mainspring.service.authorization.authentication import AuthenticationResult, RequestCredentials
 
 
 class Tags:

@@ -31,7 +31,8 @@ from mainspring.edges.api.routes.sessions import SessionRoutes
 from mainspring.edges.api.routes.threads import ThreadRoutes
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.session.session import Session
-from mainspring.service.access.authentication import AuthenticationResult, RequestCredentials
+from mainspring.service.approvals.answer_permission import AnswerPermission
+from mainspring.service.authorization.authentication import AuthenticationResult, RequestCredentials
 from mainspring.service.resources.agents import Agents
 from mainspring.service.resources.environments import Environments
 from mainspring.service.sessions.dependencies import SessionDependencies
@@ -163,7 +164,9 @@ def routes(log: SessionLog, sessions: Sessions, agents: Agents) -> tuple[Route, 
         *AgentRoutes(agents).routes(),
         *EnvironmentRoutes(sessions.dependencies.environments).routes(),
         *SessionRoutes(sessions).routes(),
-        *EventRoutes(sessions, EventSender(sessions), pages).routes(),
+        *EventRoutes(
+            sessions, EventSender(sessions, AnswerPermission(log.store.records)), pages
+        ).routes(),
         *ThreadRoutes(sessions, Threads(sessions), pages).routes(),
         *ResourceRoutes(SessionResources(sessions)).routes(),
     )

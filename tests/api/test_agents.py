@@ -15,8 +15,8 @@ from tests.api.served import Served
 
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route import Route
-from mainspring.service.access.authentication import AuthenticationResult, RequestCredentials
 from mainspring.service.access.principal import Principal
+from mainspring.service.authorization.authentication import AuthenticationResult, RequestCredentials
 
 
 @pytest.fixture

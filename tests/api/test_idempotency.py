@@ -20,7 +20,6 @@ from mainspring.edges.api.idempotency import fingerprint
 from mainspring.edges.api.route import Empty
 from mainspring.log.sqlite import open_sqlite
 from mainspring.service.access.api_keys import CreateKey
-from mainspring.service.access.authentication import Authenticator
 from mainspring.service.access.idempotency import (
     ABANDONED_AFTER,
     KIND,
@@ -28,6 +27,7 @@ from mainspring.service.access.idempotency import (
     IdempotentRequests,
 )
 from mainspring.service.access.principal import Principal
+from mainspring.service.authorization.authentication import Authenticator
 from mainspring.wiring.aes_seal import AesSeal
 
 

@@ -24,9 +24,9 @@ from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.routes.events import StreamRoutes
 from mainspring.edges.api.sse import StreamTiming
 from mainspring.service.access.api_keys import CreateKey, Keys
-from mainspring.service.access.authentication import KEY_CACHE_SECONDS, Authenticator
 from mainspring.service.access.principal import Principal
 from mainspring.service.access.tenants import Tenants
+from mainspring.service.authorization.authentication import KEY_CACHE_SECONDS, Authenticator
 from mainspring.service.sessions.event_content import MAX_FILE_BYTES
 from mainspring.service.storage.pagination import encode_cursor
 from mainspring.service.webhooks.webhook_signing import signed_headers

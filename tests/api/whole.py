@@ -21,11 +21,11 @@ from mainspring.edges.api.route_table import all_routes
 from mainspring.edges.api.routes.health import HealthRoutes, MetricsRoutes
 from mainspring.service.access.api_keys import CreateKey, Keys, ensure_first_key
 from mainspring.service.access.audit import Audit
-from mainspring.service.access.authentication import Authenticator, RateLimits
 from mainspring.service.access.principal import ROLES, Principal, Role
 from mainspring.service.access.rate_limits import Rate
 from mainspring.service.access.tenants import CreateTenant, Tenants
 from mainspring.service.approvals.approval_record import Approval, MayAnswer
+from mainspring.service.authorization.authentication import Authenticator, RateLimits
 from mainspring.service.jobs.parking import KIND as PARKED
 from mainspring.service.jobs.parking import ParkedSession
 from mainspring.service.storage.repository import Repository

@@ -23,7 +23,11 @@ from mainspring.core.errors import (
 from mainspring.log.records import Records
 from mainspring.log.sqlite import open_sqlite
 from mainspring.service.access.api_keys import CreateKey, Keys, NewKey
-from mainspring.service.access.authentication import (
+from mainspring.service.access.kill_switch import HALT_CACHE_SECONDS, CreateHalt, Halts
+from mainspring.service.access.principal import Principal, Role
+from mainspring.service.access.rate_limits import Rate
+from mainspring.service.access.tenants import CreateTenant, Tenants, UpdateTenant
+from mainspring.service.authorization.authentication import (
     ACTING_AGENT_HEADER,
     KEY_CACHE_SECONDS,
     AuthenticationResult,
@@ -34,12 +38,7 @@ from mainspring.service.access.authentication import (
     join_headers,
     presented_secret,
 )
-from mainspring.service.access.kill_switch import HALT_CACHE_SECONDS, CreateHalt, Halts
-from mainspring.service.access.principal import Principal, Role
-from mainspring.service.access.rate_limits import Rate
-from mainspring.service.access.tenants import CreateTenant, Tenants, UpdateTenant
-from mainspring.service.resources.agent_model import ModelConfig
-from mainspring.service.resources.agents import ServiceAccount
+from mainspring.service.resources.agents import ModelConfig, ServiceAccount
 from mainspring.service.resources.environments import SelfHostedConfig
 from mainspring.service.sessions.session_agent import SessionAgent
 from mainspring.service.sessions.session_record import SessionCreator, SessionRecord

@@ -19,7 +19,7 @@ from mainspring.log.sqlite import open_sqlite
 from mainspring.service.jobs.dispatcher import Job
 from mainspring.service.resources.agents import CreateAgent
 from mainspring.service.resources.environments import CreateEnvironment
-from mainspring.service.sessions.sessions import CreateSession
+from mainspring.service.sessions.session_params import CreateSession
 from mainspring.service.sessions.workspace_expiry import WorkspaceExpiry
 from mainspring.service.storage.notifications import Notification
 from mainspring.wiring.sandbox_environment import SERVED_STATE_FOLDER

@@ -29,15 +29,15 @@ from mainspring.edges.api.errors import error_body, error_details, error_type_of
 from mainspring.edges.api.idempotency import Idempotency, Operation, fingerprint
 from mainspring.edges.api.request_decoding import MAX_BODY_BYTES, read_body, read_query
 from mainspring.edges.api.route import ApiCall, Route
-from mainspring.service.access.authentication import (
+from mainspring.service.access.idempotency import IdempotentRequests
+from mainspring.service.access.principal import Principal
+from mainspring.service.authorization.authentication import (
     AuthenticationResult,
     DecodedPart,
     RequestCredentials,
     client_address,
     join_headers,
 )
-from mainspring.service.access.idempotency import IdempotentRequests
-from mainspring.service.access.principal import Principal
 from mainspring.service.telemetry.log_context import log_context
 
 _LOG = logging.getLogger("mainspring.api")

@@ -26,12 +26,7 @@ from mainspring.core.sender import Sender
 from mainspring.harness.permissions.always_allow import always_allow_rule, rule_update
 from mainspring.log.session_log import SessionLog
 from mainspring.service.access.principal import Principal
-from mainspring.service.approvals.answer_permission import (
-    ANSWERED_BY_EXPIRY,
-    AnswerPermission,
-    answer_client_id,
-    answered_by,
-)
+from mainspring.service.approvals.answer_permission import ANSWERED_BY_EXPIRY, AnswerPermission
 from mainspring.service.approvals.approval_record import KIND, Approval, ApprovalResult
 from mainspring.service.approvals.pending_calls import read_questions
 from mainspring.service.approvals.reconciliation import (
@@ -41,6 +36,7 @@ from mainspring.service.approvals.reconciliation import (
 )
 from mainspring.service.jobs.dispatcher import Job, PutJob, no_enqueue
 from mainspring.service.sessions.dependencies import WakeSession
+from mainspring.service.sessions.earlier_answers import answer_client_id, answered_by
 from mainspring.service.sessions.session_digest import Digests
 from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.storage.notifications import Notification
@@ -93,7 +89,7 @@ class Approvals:
         self._wake_session = wake_session
         self._clock = clock
         self._repository = self.keeper.repository
-        self._leave = AnswerPermission(log.store.records, clock=clock)
+        self._permission = AnswerPermission(log.store.records, clock=clock)
 
     async def page(self, who: Principal, list_query: ListQuery) -> Page[Approval]:
         """What waits; with archived ones, what did too."""
@@ -128,7 +124,7 @@ class Approvals:
         rule = await self._rule(who, approval, asked) if asked.for_session else None
         if approval.status == "waiting":
             session = await self.keeper.sessions.get(who.tenant, approval.session_id)
-            await self._leave.check(who, session, {approval.tool_use_id: approval.asked})
+            await self._permission.check(who, session, {approval.tool_use_id: approval.asked})
             if await self._submit(session, approval, said, who.sender, rule):
                 await self._wake_session(who.tenant, session.id)
             await self.keeper.catch_up(who.tenant, session.id)

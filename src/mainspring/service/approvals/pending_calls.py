@@ -12,7 +12,7 @@ from mainspring.core.clock import from_micros
 from mainspring.core.envelope import Event
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem
-from mainspring.service.approvals.answer_permission import pending_answers
+from mainspring.log.upcast import read_payload
 from mainspring.service.sessions.session_digest import Digests
 from mainspring.service.sessions.session_record import SessionRecord
 
@@ -55,11 +55,23 @@ class ApprovalState:
     """Answers by call that are not in the log yet."""
 
 
+async def _pending_answers(
+    log: SessionLog, session_id: str
+) -> dict[str, tuple[InboxItem, events.UserToolConfirmation]]:
+    """Answers by call that are in the inbox and not in the log yet."""
+    answers: dict[str, tuple[InboxItem, events.UserToolConfirmation]] = {}
+    for item in await log.store.pending(session_id, types=frozenset({_CONFIRMATION})):
+        payload = read_payload(item.type, item.body, item.version)
+        if isinstance(payload, events.UserToolConfirmation):
+            answers.setdefault(payload.tool_use_id, (item, payload))
+    return answers
+
+
 async def read_approval_state(
     log: SessionLog, digests: Digests, session: SessionRecord
 ) -> ApprovalState:
     """Raises: SessionNotFound."""
-    pending = await pending_answers(log, session.id)  # first: what leaves it then is in the log
+    pending = await _pending_answers(log, session.id)  # first: what leaves it then is in the log
     row = await log.session(session.id)
     digest = await digests.of(row)
     is_open = session.archived_at is None and digest.status != "terminated"

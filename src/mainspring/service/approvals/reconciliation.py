@@ -38,11 +38,10 @@ from mainspring.service.approvals.pending_calls import (
     read_questions,
 )
 from mainspring.service.jobs.dispatcher import Job, PutJob, no_enqueue
-from mainspring.service.sessions import session_record
 from mainspring.service.sessions.session_digest import Digests
 from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.storage.notifications import Notification
-from mainspring.service.storage.repository import Repository, delete_children
+from mainspring.service.storage.repository import SESSION_KIND, Repository, delete_children
 
 TASK = "approval"
 _TRIES = 8
@@ -84,7 +83,7 @@ class ApprovalReconciler:
         self.log = log
         self.digests = digests or Digests(log)
         self.repository = approval_repository(records, clock)
-        self.sessions = Repository(records, session_record.KIND, SessionRecord, clock=clock)
+        self.sessions = Repository(records, SESSION_KIND, SessionRecord, clock=clock)
         self.policies = ApprovalPolicies(records, clock=clock)
         self._records = records
         self._put = put
@@ -208,7 +207,7 @@ class ApprovalReconciler:
 
     async def _reconcile_row(self, row: SessionRow) -> None:
         with suppress(NotFound):  # of the command line
-            record = await self._records.get(session_record.KIND, row.id)
+            record = await self._records.get(SESSION_KIND, row.id)
             await self.catch_up(record.tenant, row.id)
         self._patrolled[row.id] = row.head.seq
 

@@ -27,7 +27,7 @@ from mainspring.log.session_log import SessionLog
 from mainspring.log.task_groups import run_in_background
 from mainspring.service.jobs.dispatcher import Dispatcher, FailureHandler, Job, JobHandler
 from mainspring.service.jobs.parking import WAKE_TASK, AfterParking, Parking, reason_of
-from mainspring.service.sessions import session_record
+from mainspring.service.storage import repository
 
 RunSession: TypeAlias = Callable[[str], Awaitable[None]]
 """Builds a session's agent and runs it until nothing is left to do; raises `LeaseHeld` if another
@@ -203,7 +203,7 @@ class Worker:
                 await self._dispatcher.put(job, at=self._clock() + timedelta(seconds=seconds))
             case Fenced():
                 _LOG.info("session %s was taken over", job.key)
-            case SessionNotFound() | NotFound(kind=session_record.KIND):
+            case SessionNotFound() | NotFound(kind=repository.SESSION_KIND):
                 await self.parking.forget(job)
             case _:
                 _LOG.warning("session %s: its run failed: %s", job.key, reason_of(error))
@@ -226,7 +226,7 @@ class Worker:
         if self._foreign.get(session_id, 0.0) > anyio.current_time():
             return None
         try:
-            record = await self._log.store.records.get(session_record.KIND, session_id)
+            record = await self._log.store.records.get(repository.SESSION_KIND, session_id)
         except NotFound:
             self._foreign[session_id] = anyio.current_time() + _FOREIGN_CACHE_SECONDS
             return None

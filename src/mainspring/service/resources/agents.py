@@ -15,9 +15,7 @@ from mainspring.core import clock as clocks
 from mainspring.core import ids
 from mainspring.core.clock import Clock, from_micros
 from mainspring.core.errors import AlreadyExists, InvalidInput, NotFound, StaleVersion
-from mainspring.core.ids import ExternalId, SkillId
 from mainspring.log.records import Records
-from mainspring.service.resources.agent_model import ModelConfig, ModelParams, resolve_model
 from mainspring.service.resources.agent_multiagent import (
     AgentReference,
     Multiagent,
@@ -35,7 +33,7 @@ from mainspring.service.resources.agent_tools import (
     UrlMcpServer,
     resolve_tools,
 )
-from mainspring.service.resources.skill_resources import LATEST, Skills
+from mainspring.service.resources.skill_resources import AgentSkill, Skills, SkillsParams
 from mainspring.service.storage.metadata import Metadata, MetadataPatch, patch_metadata
 from mainspring.service.storage.pagination import Page
 from mainspring.service.storage.repository import IndexColumns, ListQuery, Repository
@@ -57,33 +55,6 @@ class AwsRole(Struct, frozen=True, kw_only=True, tag_field="type", tag="aws_role
 
 
 ExecutionIdentity: TypeAlias = ServiceAccount | AwsRole
-
-
-class AnthropicSkill(Struct, frozen=True, kw_only=True, tag_field="type", tag="anthropic"):
-    skill_id: str
-    version: str
-
-
-class CustomSkill(Struct, frozen=True, kw_only=True, tag_field="type", tag="custom"):
-    skill_id: str
-    version: str
-
-
-AgentSkill: TypeAlias = AnthropicSkill | CustomSkill
-
-
-class AnthropicSkillParams(Struct, frozen=True, kw_only=True, tag_field="type", tag="anthropic"):
-    skill_id: Annotated[ExternalId, Meta(min_length=1, max_length=64)]
-    version: str | None = None
-
-
-class CustomSkillParams(Struct, frozen=True, kw_only=True, tag_field="type", tag="custom"):
-    skill_id: SkillId
-    version: str | None = None
-
-
-SkillParams: TypeAlias = AnthropicSkillParams | CustomSkillParams
-SkillsParams = Annotated[tuple[SkillParams, ...], Meta(max_length=20)]
 
 
 class AgentObject(Struct, frozen=True, kw_only=True):
@@ -277,46 +248,16 @@ class Agents:
             model=model,
             mcp_servers=servers,
             tools=tools,
-            skills=await self._resolved_skills(tenant, asked.skills, known.skills),
+            skills=known.skills
+            if isinstance(asked.skills, UnsetType)
+            else await self._skills.resolve(tenant, asked.skills or ()),
             multiagent=await self._resolved_multiagent(tenant, known, asked.multiagent),
         )
 
     async def with_pinned_skills(self, tenant: str, agent: AgentObject) -> AgentObject:
-        """With those versions of its skills that are the latest now."""
-        return replace(agent, skills=tuple([await self._pin(tenant, one) for one in agent.skills]))
-
-    async def _pin(self, tenant: str, skill: AgentSkill) -> AgentSkill:
-        if isinstance(skill, AnthropicSkill) or skill.version != LATEST:
-            return skill
-        try:
-            latest = await self._skills.version(tenant, skill.skill_id, LATEST)
-        except NotFound:  # deleted since; sessions go without it
-            return skill
-        return replace(skill, version=latest.id)
-
-    async def _resolved_skills(
-        self,
-        tenant: str,
-        asked: tuple[SkillParams, ...] | UnsetType | None,
-        known: tuple[AgentSkill, ...],
-    ) -> tuple[AgentSkill, ...]:
-        if isinstance(asked, UnsetType):
-            return known
-        found: list[AgentSkill] = []
-        for index, skill in enumerate(asked or ()):
-            where = f"skills[{index}]"
-            version = skill.version or LATEST
-            if any(skill.skill_id == item.skill_id for item in found):
-                raise InvalidInput(f"{where}: {skill.skill_id} is there already")
-            if isinstance(skill, AnthropicSkillParams):
-                found.append(AnthropicSkill(skill_id=skill.skill_id, version=version))
-                continue
-            try:
-                await self._skills.version(tenant, skill.skill_id, version)
-            except NotFound as error:
-                raise InvalidInput(f"{where}: {error}") from error
-            found.append(CustomSkill(skill_id=skill.skill_id, version=version))
-        return tuple(found)
+        """With the versions of its skills that are the latest now."""
+        skills = [await self._skills.pin(tenant, skill) for skill in agent.skills]
+        return replace(agent, skills=tuple(skills))
 
     async def _resolved_multiagent(
         self, tenant: str, known: AgentObject, asked: MultiagentParams | UnsetType | None
@@ -406,3 +347,48 @@ def _agent_index_columns(agent: AgentObject) -> IndexColumns:
 
 def _version_index_columns(version: AgentVersion) -> IndexColumns:
     return IndexColumns(parent=version.agent.id, name=_sortable_version(version.agent.version))
+
+
+ModelId = Annotated[ids.ModelId, Meta(min_length=1, max_length=256)]
+EffortLevel: TypeAlias = Literal["low", "medium", "high", "xhigh", "max"]
+Speed: TypeAlias = Literal["standard", "fast"]
+Geo = Annotated[str, Meta(min_length=1, max_length=64)]
+
+
+class Effort(Struct, frozen=True, kw_only=True):
+    type: EffortLevel
+
+
+class ModelConfig(Struct, frozen=True, kw_only=True):
+    id: str
+    effort: Effort | None = None
+    """`None`: the model's own."""
+    inference_geo: str | None = None
+    speed: Speed | None = None
+
+
+class ModelConfigParams(Struct, frozen=True, kw_only=True):
+    id: ModelId
+    effort: EffortLevel | Effort | UnsetType | None = UNSET
+    inference_geo: Geo | None = None
+    speed: Speed | None = None
+
+
+ModelParams: TypeAlias = ModelId | ModelConfigParams
+
+
+def resolve_model(asked: ModelParams, known: ModelConfig | None = None) -> ModelConfig:
+    """All of it is replaced, but for an effort that is not named: that stays as it was."""
+    if isinstance(asked, str):
+        asked = ModelConfigParams(id=asked)
+    effort = asked.effort
+    if isinstance(effort, UnsetType):
+        effort = None if known is None else known.effort
+    elif isinstance(effort, str):
+        effort = Effort(type=effort)
+    return ModelConfig(
+        id=asked.id,
+        effort=effort,
+        inference_geo=asked.inference_geo,
+        speed=asked.speed or "standard",
+    )

@@ -16,8 +16,9 @@ from mainspring.service.schedules.deployment_types import InitialEvent
 from mainspring.service.sessions.event_params import SendMessage
 from mainspring.service.sessions.event_sender import EventSender
 from mainspring.service.sessions.resource_types import ResourceParams
+from mainspring.service.sessions.session_params import CreateSession
 from mainspring.service.sessions.session_record import ListCostBudget
-from mainspring.service.sessions.sessions import CreateSession, Sessions
+from mainspring.service.sessions.sessions import Sessions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

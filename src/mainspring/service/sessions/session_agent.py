@@ -13,7 +13,6 @@ from mainspring.core.ids import AgentId
 from mainspring.runtime.subagent import GENERAL
 from mainspring.runtime.subagents.thread_factory import FORK
 from mainspring.service.access.principal import Principal
-from mainspring.service.resources.agent_model import ModelConfig, ModelParams
 from mainspring.service.resources.agent_multiagent import (
     Advisor,
     AdvisorEnabled,
@@ -37,12 +36,13 @@ from mainspring.service.resources.agent_tools import (
 )
 from mainspring.service.resources.agents import (
     AgentObject,
-    AgentSkill,
     ExecutionIdentity,
-    SkillsParams,
+    ModelConfig,
+    ModelParams,
     SystemPrompt,
     UpdateAgent,
 )
+from mainspring.service.resources.skill_resources import AgentSkill, SkillsParams
 
 
 class AgentLookup(Protocol):

@@ -18,9 +18,10 @@ from mainspring.log.records import RecordQuery, RecordRow, Records
 from mainspring.log.session_log import ENDLESS
 from mainspring.service.sessions.resource_types import StoreResource
 from mainspring.service.sessions.session_digest import SessionStatus
-from mainspring.service.sessions.session_record import KIND, SessionRecord
+from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.session_view import LoadedSession
 from mainspring.service.storage.pagination import Limit, decode_cursor, encode_cursor
+from mainspring.service.storage.repository import SESSION_KIND
 
 T = TypeVar("T")
 
@@ -142,7 +143,7 @@ def _records_query(tenant: str, asked: ListSessions, page_position: PagePosition
     is_ascending = (asked.order == "asc") is not page_position.is_back
     is_filtered = asked.statuses or asked.memory_store_id or asked.agent_version or asked.origin
     return RecordQuery(
-        kind=KIND,
+        kind=SESSION_KIND,
         tenant=tenant,
         label=asked.agent_id,
         parent=asked.deployment_id,
@@ -171,7 +172,7 @@ def _decode_position(tenant: str, cursor: str) -> PagePosition:
     match decode_cursor(cursor):
         case ["next" | "prev" as way, int(created), str(id_)] if abs(created) <= ENDLESS:
             after = RecordRow(
-                tenant=tenant, kind=KIND, id=id_, created=created, updated=created, body=b""
+                tenant=tenant, kind=SESSION_KIND, id=id_, created=created, updated=created, body=b""
             )
             return PagePosition(way == "prev", after)
         case _:

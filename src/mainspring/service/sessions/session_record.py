@@ -15,7 +15,6 @@ from mainspring.service.sessions.session_agent import SessionAgent
 from mainspring.service.storage.metadata import Metadata
 from mainspring.service.storage.repository import IndexColumns
 
-KIND = "session"
 ACCEPTED_KIND = "accepted_request"
 Title = Annotated[str, Meta(max_length=512)]
 

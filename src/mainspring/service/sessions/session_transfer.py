@@ -46,9 +46,10 @@ from mainspring.runtime.move_sessions.uploaded_conversation import read_conversa
 from mainspring.runtime.move_sessions.workspace_archive import check_size
 from mainspring.service.access.principal import Principal
 from mainspring.service.resources.environments import SelfHostedConfig
+from mainspring.service.sessions.session_params import CreateSession
 from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.session_view import SessionObject
-from mainspring.service.sessions.sessions import CreateSession, Sessions
+from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.storage.notifications import Notification
 
 _BAD_PATH_ERRNOS = frozenset(

@@ -20,6 +20,8 @@ from mainspring.service.storage.pagination import Page, decode_cursor, encode_cu
 
 _LOG = logging.getLogger("mainspring.records")
 _TRIES = 8
+SESSION_KIND = "session"
+"""The kind of session records: jobs find the tenant of a session by it."""
 
 
 class Entity(Protocol):

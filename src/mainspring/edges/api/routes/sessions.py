@@ -12,9 +12,9 @@ from mainspring.edges.api.route import ApiCall, Empty, Route
 from mainspring.runtime.slash_commands import SlashCommand
 from mainspring.service.sessions.session_commands import CommandResult, RunCommand, SessionCommands
 from mainspring.service.sessions.session_listing import ListSessions, TwoWayPage
-from mainspring.service.sessions.session_update import UpdateSession
+from mainspring.service.sessions.session_params import CreateSession, ForkSession, UpdateSession
 from mainspring.service.sessions.session_view import SessionObject
-from mainspring.service.sessions.sessions import CreateSession, ForkSession, Sessions
+from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.storage.pagination import Page
 
 

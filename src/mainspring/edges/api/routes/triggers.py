@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from mainspring.core.errors import TooLarge
 from mainspring.edges.api.route import ApiCall, Empty, Route
-from mainspring.service.access.authentication import join_headers
+from mainspring.service.authorization.authentication import join_headers
 from mainspring.service.schedules.trigger_intake import MAX_PAYLOAD_BYTES, TriggerIntake
 from mainspring.service.schedules.trigger_types import (
     CreateTrigger,

@@ -23,9 +23,8 @@ from mainspring.service.schedules.deployment_store import DEPLOYMENT_KIND as DEP
 from mainspring.service.schedules.deployment_store import StoredDeployment as KeptDeployment
 from mainspring.service.sessions.resource_types import FileResource, StoreResource
 from mainspring.service.sessions.session_agent import skills_of
-from mainspring.service.sessions.session_record import KIND as SESSION
 from mainspring.service.sessions.session_record import SessionRecord
-from mainspring.service.storage.repository import Repository
+from mainspring.service.storage.repository import SESSION_KIND, Repository
 
 _WITHIN_SESSION = ("thread", "tool_use", "session_resource")
 """Looked up in the session of the path, which has been checked."""
@@ -49,7 +48,7 @@ _IdRule: TypeAlias = Callable[[Principal, str], Awaitable[None]]
 
 class KeyScope:
     def __init__(self, records: Records) -> None:
-        self._sessions = Repository(records, SESSION, SessionRecord)
+        self._sessions = Repository(records, SESSION_KIND, SessionRecord)
         self._agents = Repository(records, "agent", AgentObject)
         self._environments = Repository(records, "environment", Environment)
         self._files = Repository(records, "file", File)

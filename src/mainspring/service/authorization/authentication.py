@@ -22,12 +22,12 @@ from mainspring.core.errors import (
 )
 from mainspring.log.records import Records
 from mainspring.service.access.api_keys import MAX_SECRET, Key, Keys, digest_of
-from mainspring.service.access.key_scope import KeyScope
 from mainspring.service.access.kill_switch import Halts
 from mainspring.service.access.principal import Principal, Role
 from mainspring.service.access.rate_limits import Rate, RateLimitStatus, TokenBuckets
 from mainspring.service.access.request_ids import check_ids_exist, ids_in
 from mainspring.service.access.tenants import Tenant, Tenants
+from mainspring.service.authorization.key_scope import KeyScope
 from mainspring.service.storage.ttl_cache import TtlCache
 
 _FORWARDED = "x-forwarded-for"
