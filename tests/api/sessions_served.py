@@ -24,7 +24,7 @@ from mainspring.core.tool import Traits
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route import Route
 from mainspring.edges.api.routes.agents import AgentRoutes
-from mainspring.edges.api.routes.environments import EnvironmentRoutes
+from mainspring.edges.api.routes.environments import environment_routes
 from mainspring.edges.api.routes.events import EventRoutes
 from mainspring.edges.api.routes.resources import ResourceRoutes
 from mainspring.edges.api.routes.sessions import SessionRoutes
@@ -162,7 +162,7 @@ def routes(log: SessionLog, sessions: Sessions, agents: Agents) -> tuple[Route, 
     pages = EventPages(log)
     return (
         *AgentRoutes(agents).routes(),
-        *EnvironmentRoutes(sessions.dependencies.environments).routes(),
+        *environment_routes(sessions.dependencies.environments),
         *SessionRoutes(sessions).routes(),
         *EventRoutes(
             sessions, EventSender(sessions, AnswerPermission(log.store.records)), pages

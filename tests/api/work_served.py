@@ -24,7 +24,7 @@ from mainspring.config import read_settings
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route import Route
 from mainspring.edges.api.routes.agents import AgentRoutes
-from mainspring.edges.api.routes.environments import EnvironmentRoutes
+from mainspring.edges.api.routes.environments import environment_routes
 from mainspring.edges.api.routes.events import EventRoutes, StreamRoutes
 from mainspring.edges.api.routes.sessions import SessionRoutes
 from mainspring.edges.api.routes.skills import SkillRoutes
@@ -185,7 +185,7 @@ def routes(
 ) -> tuple[Route, ...]:
     return (
         *AgentRoutes(agents).routes(),
-        *EnvironmentRoutes(sessions.dependencies.environments).routes(),
+        *environment_routes(sessions.dependencies.environments),
         *SessionRoutes(sessions).routes(),
         *EventRoutes(
             sessions, EventSender(sessions, AnswerPermission(log.store.records)), EventPages(log)

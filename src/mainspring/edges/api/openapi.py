@@ -280,7 +280,7 @@ class OpenApiRoutes:
                 method="GET",
                 path=OPENAPI_PATH,
                 handle=self.read,
-                summary="Read this document",
+                summary="Get this document",
                 response_type=dict[str, object],
                 is_open=True,
                 is_extension=True,

@@ -9,11 +9,11 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from mainspring.edges.api.resource import list_query
 from mainspring.edges.api.route import ApiCall, Empty, Route
 from mainspring.service.resources.agent_multiagent import Version
 from mainspring.service.resources.agents import AgentObject, Agents, CreateAgent, UpdateAgent
 from mainspring.service.storage.pagination import Page
-from mainspring.service.storage.repository import ListQuery
 
 AgentLimit = Annotated[int, Meta(ge=1, le=100)]
 Timestamp = Annotated[datetime, Meta(tz=True)]
@@ -53,7 +53,7 @@ class AgentRoutes:
                 method="POST",
                 path="/v1/agents",
                 handle=self.create,
-                summary="Make an agent",
+                summary="Create an agent",
                 body=CreateAgent,
                 response_type=AgentObject,
                 role="operator",
@@ -71,7 +71,7 @@ class AgentRoutes:
                 method="GET",
                 path=one,
                 handle=self.get,
-                summary="Look at an agent, as it is or as it was at a version",
+                summary="Get an agent, as it is now or at a version",
                 query=GetAgent,
                 response_type=AgentObject,
             ),
@@ -79,7 +79,7 @@ class AgentRoutes:
                 method="POST",
                 path=one,
                 handle=self.update,
-                summary="Change an agent, which makes a new version of it",
+                summary="Update an agent, which creates a new version of it",
                 body=UpdateAgent,
                 response_type=AgentObject,
                 role="operator",
@@ -88,7 +88,7 @@ class AgentRoutes:
                 method="POST",
                 path=f"{one}/archive",
                 handle=self.archive,
-                summary="Have no new sessions with an agent",
+                summary="Archive an agent: no new session can use it",
                 response_type=AgentObject,
                 role="operator",
             ),
@@ -107,19 +107,9 @@ class AgentRoutes:
         return await self.agents.create(api_call.tenant, api_call.body)
 
     async def list(self, api_call: ApiCall[ListAgents, Empty]) -> Page[AgentObject]:
-        query = api_call.query
         if api_call.who.agent_id is not None:  # the key is for that one only
             return Page(data=[await self.agents.get(api_call.tenant, api_call.who.agent_id)])
-        return await self.agents.page(
-            api_call.tenant,
-            ListQuery(
-                limit=query.limit,
-                page=query.page,
-                include_archived=query.include_archived,
-                created_from=query.created_at_gte,
-                created_upto=query.created_at_lte,
-            ),
-        )
+        return await self.agents.page(api_call.tenant, list_query(api_call.query))
 
     async def get(self, api_call: ApiCall[GetAgent, Empty]) -> AgentObject:
         return await self.agents.get(api_call.tenant, api_call["agent_id"], api_call.query.version)

@@ -69,7 +69,7 @@ class FileRoutes:
                 method="GET",
                 path=one,
                 handle=self.get,
-                summary="Look at what a file is",
+                summary="Get the metadata of a file",
                 response_type=File,
                 for_agent_keys=True,
             ),

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from mainspring.edges.api.resource import Resource
 from mainspring.edges.api.route import ApiCall, Empty, Route
 from mainspring.service.memory_stores.memories import Memories, MemoryListing
 from mainspring.service.memory_stores.memory_records import (
@@ -28,10 +29,8 @@ from mainspring.service.memory_stores.memory_stores import (
 )
 from mainspring.service.memory_stores.memory_versions import MemoryVersions, VersionListing
 from mainspring.service.storage.pagination import Page
-from mainspring.service.storage.repository import ListQuery
 
-_STORES = "/v1/memory_stores"
-_STORE = f"{_STORES}/{{memory_store_id}}"
+_STORE = "/v1/memory_stores/{memory_store_id}"
 _MEMORIES = f"{_STORE}/memories"
 _MEMORY = f"{_MEMORIES}/{{memory_id}}"
 _VERSIONS = f"{_STORE}/memory_versions"
@@ -70,91 +69,24 @@ class DeletedMemory(Struct, frozen=True, kw_only=True):
     type: Literal["memory_deleted"] = "memory_deleted"
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryStoreRoutes:
-    stores: MemoryStores
-
-    def routes(self) -> tuple[Route, ...]:
-        return (
-            Route(
-                method="POST",
-                path=_STORES,
-                handle=self.create,
-                summary="Make a memory store",
-                body=CreateMemoryStore,
-                response_type=MemoryStore,
-                role="operator",
-            ),
-            Route(
-                method="GET",
-                path=_STORES,
-                handle=self.list,
-                summary="List memory stores",
-                query=ListMemoryStores,
-                response_type=Page[MemoryStore],
-            ),
-            Route(
-                method="GET",
-                path=_STORE,
-                handle=self.get,
-                summary="Look at a memory store",
-                response_type=MemoryStore,
-            ),
-            Route(
-                method="POST",
-                path=_STORE,
-                handle=self.update,
-                summary="Change a memory store",
-                body=UpdateMemoryStore,
-                response_type=MemoryStore,
-                role="operator",
-            ),
-            Route(
-                method="POST",
-                path=f"{_STORE}/archive",
-                handle=self.archive,
-                summary="Make a memory store read-only for good",
-                response_type=MemoryStore,
-                role="operator",
-            ),
-            Route(
-                method="DELETE",
-                path=_STORE,
-                handle=self.delete,
-                summary="Delete a memory store with its memories and their versions",
-                response_type=DeletedMemoryStore,
-                role="operator",
-            ),
-        )
-
-    async def create(self, api_call: ApiCall[Empty, CreateMemoryStore]) -> MemoryStore:
-        return await self.stores.create(api_call.tenant, api_call.body)
-
-    async def list(self, api_call: ApiCall[ListMemoryStores, Empty]) -> Page[MemoryStore]:
-        query = api_call.query
-        return await self.stores.page(
-            api_call.tenant,
-            ListQuery(
-                limit=query.limit,
-                page=query.page,
-                include_archived=query.include_archived,
-                created_from=query.created_at_gte,
-                created_upto=query.created_at_lte,
-            ),
-        )
-
-    async def get(self, api_call: ApiCall[Empty, Empty]) -> MemoryStore:
-        return await self.stores.get(api_call.tenant, api_call["memory_store_id"])
-
-    async def update(self, api_call: ApiCall[Empty, UpdateMemoryStore]) -> MemoryStore:
-        return await self.stores.update(api_call.tenant, api_call["memory_store_id"], api_call.body)
-
-    async def archive(self, api_call: ApiCall[Empty, Empty]) -> MemoryStore:
-        return await self.stores.archive(api_call.tenant, api_call["memory_store_id"])
-
-    async def delete(self, api_call: ApiCall[Empty, Empty]) -> DeletedMemoryStore:
-        await self.stores.delete(api_call.tenant, api_call["memory_store_id"])
-        return DeletedMemoryStore(id=api_call["memory_store_id"])
+def memory_store_routes(stores: MemoryStores) -> tuple[Route, ...]:
+    return Resource(
+        path=_STORE,
+        service=stores,
+        item=MemoryStore,
+        create=CreateMemoryStore,
+        update=UpdateMemoryStore,
+        query=ListMemoryStores,
+        deleted=DeletedMemoryStore,
+        summaries={
+            "create": "Create a memory store",
+            "list": "List memory stores",
+            "get": "Get a memory store",
+            "update": "Update a memory store",
+            "archive": "Archive a memory store: it becomes read-only",
+            "delete": "Delete a memory store with its memories and their versions",
+        },
+    ).routes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +103,7 @@ class MemoryRoutes:
                 method="POST",
                 path=_MEMORIES,
                 handle=self.create,
-                summary="Make a memory",
+                summary="Create a memory",
                 query=BasicView,
                 body=CreateMemory,
                 response_type=MemoryObject,
@@ -182,7 +114,7 @@ class MemoryRoutes:
                 method="GET",
                 path=_MEMORIES,
                 handle=self.list,
-                summary="List memories, and folders of those that are deeper than asked for",
+                summary="List memories, and prefixes for those below the requested depth",
                 query=MemoryListing,
                 response_type=Page[MemoryObject | MemoryPrefix],
                 for_worker_keys=True,
@@ -191,7 +123,7 @@ class MemoryRoutes:
                 method="GET",
                 path=_MEMORY,
                 handle=self.get,
-                summary="Read a memory",
+                summary="Get a memory",
                 query=FullView,
                 response_type=MemoryObject,
                 for_worker_keys=True,
@@ -200,7 +132,7 @@ class MemoryRoutes:
                 method="POST",
                 path=_MEMORY,
                 handle=self.update,
-                summary="Change the content or the path of a memory",
+                summary="Update the content or the path of a memory",
                 query=BasicView,
                 body=UpdateMemory,
                 response_type=MemoryObject,
@@ -233,7 +165,7 @@ class MemoryRoutes:
                 method="GET",
                 path=_VERSION,
                 handle=self.get_version,
-                summary="Look at a change of a memory",
+                summary="Get a version of a memory",
                 query=FullView,
                 response_type=MemoryVersion,
             ),
@@ -241,7 +173,7 @@ class MemoryRoutes:
                 method="POST",
                 path=f"{_VERSION}/redact",
                 handle=self.redact,
-                summary="Forget the content of a past version for good",
+                summary="Permanently remove the content of a past version",
                 response_type=MemoryVersion,
                 role="operator",
             ),

@@ -87,7 +87,7 @@ class SkillRoutes:
                 method="GET",
                 path=one,
                 handle=self.get,
-                summary="Look at a skill",
+                summary="Get a skill",
                 response_type=SkillObject,
             ),
             Route(
@@ -126,7 +126,7 @@ class SkillRoutes:
                 method="GET",
                 path=one,
                 handle=self.get_version,
-                summary="Look at a version of a skill, or at the `latest`",
+                summary="Get a version of a skill, or the `latest`",
                 response_type=SkillVersion,
                 for_worker_keys=True,
             ),
