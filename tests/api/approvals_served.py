@@ -91,8 +91,8 @@ class Notices:
             changes.append(Put(record_row=record))
         return changes
 
-    async def enqueue_deliveries(self, record_changes: Any) -> None:  # noqa: ANN401 (any changes)
-        self.told_of += [self._written[change.record_row.id] for change in record_changes]
+    async def enqueue_deliveries(self, changes: Any) -> None:  # noqa: ANN401 (any changes)
+        self.told_of += [self._written[change.record_row.id] for change in changes]
 
 
 @dataclass(frozen=True, slots=True)

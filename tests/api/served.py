@@ -28,8 +28,8 @@ class Tags:
         tenant, _, role = (credentials.headers.get("x-api-key") or bearer).partition(":")
         if role not in ROLES:
             raise Unauthenticated("no such key")
-        known = ROLES[ROLES.index(role)]
-        principal = Principal(tenant=tenant, key_id="key_test", role=known, name=tenant)
+        current = ROLES[ROLES.index(role)]
+        principal = Principal(tenant=tenant, key_id="key_test", role=current, name=tenant)
         principal.require(route.role)
         return AuthenticationResult(who=principal)
 

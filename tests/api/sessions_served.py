@@ -187,7 +187,7 @@ async def service(folder: Path, model: Model) -> AsyncGenerator[House, None]:
             notices.append(notice)
 
         agents = Agents(records)
-        around = ResourceLookups(
+        lookups = ResourceLookups(
             seal=Mirror(),
             file_content=_file,
             check_file=_file,
@@ -198,7 +198,7 @@ async def service(folder: Path, model: Model) -> AsyncGenerator[House, None]:
         dependencies = SessionDependencies(
             agents=agents,
             environments=Environments(records),
-            lookups=around,
+            lookups=lookups,
             wake_session=worker.wake,
             notify=notify,
         )

@@ -347,8 +347,8 @@ class Only:
 
 
 @asynccontextmanager
-async def client_of(api: Served, who: Principal) -> AsyncGenerator[AsyncAnthropic, None]:
-    app = Api(routes(api.records), access_control=Only(who)).application()
+async def client_of(api: Served, principal: Principal) -> AsyncGenerator[AsyncAnthropic, None]:
+    app = Api(routes(api.records), access_control=Only(principal)).application()
     async with (
         http_server(app) as url,
         AsyncAnthropic(api_key="any", base_url=url, max_retries=0) as client,

@@ -180,8 +180,10 @@ async def test_an_outcome_becomes_work_with_its_rubric(tmp_path: Path):
         shown = str(model.requests[0].messages)
         assert "A report on rates" in shown
         assert "Rows and rows." in shown
-        known = (await client.beta.sessions.retrieve(made.id)).outcome_evaluations
-        assert [(item.outcome_id, item.result) for item in known] == [(echo.outcome_id, "running")]
+        current = (await client.beta.sessions.retrieve(made.id)).outcome_evaluations
+        assert [(item.outcome_id, item.result) for item in current] == [
+            (echo.outcome_id, "running")
+        ]
 
 
 async def test_files_and_pictures_reach_the_log_whole(home: House):

@@ -172,8 +172,8 @@ async def test_a_request_that_was_abandoned_is_done_again_and_answers_expire(tmp
         taken = await requests.begin(who, "POST /v1/agents", "k", "print")
         assert taken.attempt_id == begun.attempt_id
         await requests.finish("acme", taken, b"{}")
-        known = await requests.begin(who, "POST /v1/agents", "k", "print")
-        assert requests.answer(known) == b"{}"
+        current = await requests.begin(who, "POST /v1/agents", "k", "print")
+        assert requests.answer(current) == b"{}"
         now += LIFETIME + timedelta(seconds=1)
         assert await requests.remove_expired() == 1
         anew = await requests.begin(who, "POST /v1/agents", "k", "another")

@@ -374,8 +374,8 @@ async def test_the_token_of_a_work_item_opens_only_the_skills_of_its_session(tmp
     async with site(tmp_path, Scripted(otherwise=says("Hi."))) as here, here.client() as admin:
         files = [("pdf-forms/SKILL.md", MANIFEST)]
         skill = await admin.beta.skills.create(files=files)
-        known = {"type": "custom", "skill_id": skill.id, "version": "latest"}
-        without, having = await hosted(admin, "go"), await hosted(admin, "go", skills=[known])
+        current = {"type": "custom", "skill_id": skill.id, "version": "latest"}
+        without, having = await hosted(admin, "go"), await hosted(admin, "go", skills=[current])
         for session, is_let_in in ((without, False), (having, True)):
             _, token = await token_of(admin, session.environment_id)
             async with bearing(here, token) as client:

@@ -88,9 +88,9 @@ def parameters(route: Route) -> list[str]:
     return _PARAMETER.findall(route.path)
 
 
-def filled(route: Route, known: Mapping[str, str]) -> str:
+def filled(route: Route, current: Mapping[str, str]) -> str:
     """Its path with these ids; a name that nobody has made a thing for is a `KeyError`."""
-    return _PARAMETER.sub(lambda found: known[found[1]], route.path)
+    return _PARAMETER.sub(lambda found: current[found[1]], route.path)
 
 
 def skill_form() -> aiohttp.FormData:

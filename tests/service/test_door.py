@@ -341,8 +341,8 @@ async def test_refused_requests_count_against_the_rate_too(service: House):
 
 async def test_who_tries_many_keys_is_slowed_down_but_not_those_beside_them(tmp_path: Path):
     async with house_in(tmp_path, RateLimits(failures=Rate(30))) as service:
-        known, unseen = await service.key(), await service.key()
-        assert (await service.credentials(known.key)).refusal is None
+        current, unseen = await service.key(), await service.key()
+        assert (await service.credentials(current.key)).refusal is None
         for number in range(5):
             with pytest.raises(Unauthenticated):
                 await service.credentials(f"guess {number}")
@@ -351,7 +351,7 @@ async def test_who_tries_many_keys_is_slowed_down_but_not_those_beside_them(tmp_
         with pytest.raises(RateLimited):  # even the right one, so that nothing is learnt
             await service.credentials(unseen.key)
         service.time.pass_(KEY_CACHE_SECONDS - 2)
-        assert (await service.credentials(known.key)).refusal is None
+        assert (await service.credentials(current.key)).refusal is None
         assert (await service.credentials(unseen.key, address="192.0.2.77")).refusal is None
         service.time.pass_(2)
         with pytest.raises(Unauthenticated):

@@ -45,7 +45,7 @@ from mainspring.wiring.transfer_client import build_moving, build_receiving
 
 
 def all_routes(service: Service, *more: Route) -> tuple[Route, ...]:
-    """With the document that tells of all of them, `more` included."""
+    """All routes, `more` included, with the OpenAPI document that describes them."""
     routes = (
         *_resource_routes(service.resources, service.schedules),
         *_session_routes(service.sessions),
@@ -77,12 +77,10 @@ def _insight_routes(service: Service) -> tuple[Route, ...]:
 
 
 def _resource_routes(
-    resource_services: ResourceServices, schedule_services: ScheduleServices
+    resource_services: ResourceServices, schedules: ScheduleServices
 ) -> tuple[Route, ...]:
     return (
-        *AgentRoutes(
-            resource_services.agents, schedule_services.deployments.archive_for_agent
-        ).routes(),
+        *AgentRoutes(resource_services.agents, schedules.deployments.archive_for_agent).routes(),
         *environment_routes(resource_services.environments),
         *SkillRoutes(resource_services.skills).routes(),
         *FileRoutes(resource_services.files).routes(),
@@ -117,13 +115,11 @@ def _memory_routes(memory_services: MemoryServices) -> tuple[Route, ...]:
     )
 
 
-def _schedule_routes(schedule_services: ScheduleServices) -> tuple[Route, ...]:
+def _schedule_routes(schedules: ScheduleServices) -> tuple[Route, ...]:
     return (
-        *DeploymentRoutes(
-            schedule_services.deployments, schedule_services.deployment_runner
-        ).routes(),
-        *DeploymentRunRoutes(schedule_services.runs).routes(),
-        *TriggerRoutes(schedule_services.triggers, schedule_services.trigger_intake).routes(),
+        *DeploymentRoutes(schedules.deployments, schedules.deployment_runner).routes(),
+        *DeploymentRunRoutes(schedules.runs).routes(),
+        *TriggerRoutes(schedules.triggers, schedules.trigger_intake).routes(),
     )
 
 

@@ -46,38 +46,38 @@ class AnswerPermission:
         self._approvals = approval_repository(records, clock)
 
     async def check(
-        self, who: Principal, session: SessionRecord, askings: Mapping[str, int]
+        self, principal: Principal, session: SessionRecord, askings: Mapping[str, int]
     ) -> None:
         """`askings`: the calls, and where in the log each was asked.
 
         Raises: Forbidden.
         """
-        who.require_human()
-        policy = await self._policies.of(who.tenant, session.agent.id)
-        is_escalated = await self._is_escalated(policy, who.tenant, session.id, askings)
-        who.require(policy.needed_role(is_escalated=is_escalated))
-        if policy.four_eyes and await self._has_spoken(who, session):
+        principal.require_human()
+        policy = await self._policies.of(principal.tenant, session.agent.id)
+        is_escalated = await self._is_escalated(policy, principal.tenant, session.id, askings)
+        principal.require(policy.needed_role(is_escalated=is_escalated))
+        if policy.four_eyes and await self._has_spoken(principal, session):
             raise Forbidden(
-                f"four eyes: {who.name or who.key_id} made this session or spoke in it;"
+                f"four eyes: {principal.name or principal.key_id} made this session or spoke in it;"
                 " somebody else has to answer"
             )
 
-    async def note_speaker(self, who: Principal, session: SessionRecord) -> None:
+    async def note_speaker(self, principal: Principal, session: SessionRecord) -> None:
         """Record that somebody spoke in a session: with four eyes, they may not approve its calls.
         The creator of the session need not be recorded."""
-        if await self._has_spoken(who, session):
+        if await self._has_spoken(principal, session):
             return
-        id_ = _speaker_id(session.id, who.key_id)
+        id_ = _speaker_id(session.id, principal.key_id)
         with suppress(AlreadyExists):  # two messages of theirs at once
             await self._speakers.put(
-                who.tenant, _Speaker(id=id_, session_id=session.id, key_id=who.key_id)
+                principal.tenant, _Speaker(id=id_, session_id=session.id, key_id=principal.key_id)
             )
 
-    async def _has_spoken(self, who: Principal, session: SessionRecord) -> bool:
-        if who.key_id == session.created_by.key_id:
+    async def _has_spoken(self, principal: Principal, session: SessionRecord) -> bool:
+        if principal.key_id == session.created_by.key_id:
             return True
         try:
-            await self._speakers.get(who.tenant, _speaker_id(session.id, who.key_id))
+            await self._speakers.get(principal.tenant, _speaker_id(session.id, principal.key_id))
         except NotFound:
             return False
         return True
@@ -91,7 +91,7 @@ class AnswerPermission:
             try:
                 found = await self._approvals.get(tenant, approval_id(session_id, call_id, asked))
             except NotFound:
-                continue  # asked so lately that nobody has looked yet
+                continue  # too new: no record exists yet
             if found.escalated_at is not None:
                 return True
         return False

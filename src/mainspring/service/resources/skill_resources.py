@@ -144,11 +144,11 @@ class Skills:
         self, tenant: str, skill_id: str, uploads: Sequence[UploadedFile]
     ) -> SkillVersion:
         """Raises: NotFound, InvalidInput: the name is another one, TooLarge."""
-        known = await self.version(tenant, skill_id, LATEST)
+        current = await self.version(tenant, skill_id, LATEST)
         bundle, archive = await self._read(uploads)
-        if bundle.name != known.name:
+        if bundle.name != current.name:
             raise InvalidInput(
-                f"SKILL.md: name: the skill is called {known.name}, and keeps that name;"
+                f"SKILL.md: name: the skill is called {current.name}, and keeps that name;"
                 f" make a new skill for {bundle.name}"
             )
         version = self._version(skill_id, bundle)
@@ -247,14 +247,14 @@ class Skills:
 
         return await to_thread.run_sync(read)
 
-    def _version(self, skill_id: str, skill_bundle: SkillBundle) -> SkillVersion:
+    def _version(self, skill_id: str, bundle: SkillBundle) -> SkillVersion:
         return SkillVersion(
             id=self._new_id("skver"),
             created_at=self._clock(),
-            description=skill_bundle.description,
-            name=skill_bundle.name,
+            description=bundle.description,
+            name=bundle.name,
             skill_id=skill_id,
-            content_hash=skill_bundle.content_hash,
+            content_hash=bundle.content_hash,
         )
 
     async def _all_versions(self, tenant: str, skill_id: str) -> list[RecordRow]:

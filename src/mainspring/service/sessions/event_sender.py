@@ -59,12 +59,12 @@ class AnswerCheck(Protocol):
     """Who may answer calls of a session, and who has spoken in it."""
 
     async def check(
-        self, who: Principal, session: SessionRecord, askings: Mapping[str, int]
+        self, principal: Principal, session: SessionRecord, askings: Mapping[str, int]
     ) -> None:
         """Raises: Forbidden."""
         ...
 
-    async def note_speaker(self, who: Principal, session: SessionRecord) -> None: ...
+    async def note_speaker(self, principal: Principal, session: SessionRecord) -> None: ...
 
 
 class EventSender:
@@ -83,9 +83,9 @@ class EventSender:
 
     async def send(
         self,
-        who: Principal,
+        principal: Principal,
         session_id: str,
-        asked: Sequence[SentEvent],
+        sent: Sequence[SentEvent],
         *,
         key: str | None = None,
     ) -> list[WireEvent]:
@@ -95,51 +95,51 @@ class EventSender:
         Raises: NotFound, InvalidInput, Forbidden: they may not send this, or approve what they
             would. Stale: a call has been answered already, with another answer.
         """
-        _check_sender(who, asked)
-        session = await self._sessions.find(who, session_id)
-        await self._check_answer_permission(who, session, asked)
-        around = with_shared_file_limit(self._sessions.dependencies.lookups)
+        _check_sender(principal, sent)
+        session = await self._sessions.find(principal, session_id)
+        await self._check_answer_permission(principal, session, sent)
+        lookups = with_shared_file_limit(self._sessions.dependencies.lookups)
         payloads = [
-            await self._payload(who, session, around, each, f"events[{index}]")
-            for index, each in enumerate(asked)
+            await self._payload(principal, session, lookups, each, f"events[{index}]")
+            for index, each in enumerate(sent)
         ]
         repeated = await self._repeated(session, payloads)
         if len(repeated) < len(payloads):
             check_open(session)
         accepted = await self._accept(
-            who.tenant, session, payloads, key=key, repeated=frozenset(repeated)
+            principal.tenant, session, payloads, key=key, repeated=frozenset(repeated)
         )
         if accepted.about != tuple(map(_fingerprint, payloads)):
             raise InvalidInput(_KEY_REUSED)
         if any(isinstance(payload, _SPEECH) for payload in payloads):
-            await self._answer_check.note_speaker(who, session.record)
-        items = await self._submit(who, session, payloads, accepted, repeated)
+            await self._answer_check.note_speaker(principal, session.record)
+        items = await self._submit(principal, session, payloads, accepted, repeated)
         main = session.row.thread_id
         return [await self._wire.pending(item, main_thread_id=main) for item in items]
 
     async def _payload(
         self,
-        who: Principal,
+        principal: Principal,
         session: LoadedSession,
-        around: ResourceLookups,
-        asked: SentEvent,
+        lookups: ResourceLookups,
+        sent: SentEvent,
         where: str,
     ) -> ClientPayload:
-        payload = await to_payload(around, who.tenant, asked, where=where)
+        payload = await to_payload(lookups, principal.tenant, sent, where=where)
         dependencies = self._sessions.dependencies
         return _with_sender(
-            await expand_skill_command(dependencies, who.tenant, session.record, payload),
-            who,
+            await expand_skill_command(dependencies, principal.tenant, session.record, payload),
+            principal,
         )
 
     async def _check_answer_permission(
-        self, who: Principal, session: LoadedSession, asked: Sequence[SentEvent]
+        self, principal: Principal, session: LoadedSession, sent: Sequence[SentEvent]
     ) -> None:
-        calls = [item.tool_use_id for item in asked if isinstance(item, SendConfirmation)]
+        calls = [item.tool_use_id for item in sent if isinstance(item, SendConfirmation)]
         if calls:
             found = {call_id: session.digest.call(call_id) for call_id in calls}
             askings = {call_id: call[1].asked for call_id, call in found.items() if call}
-            await self._answer_check.check(who, session.record, askings)
+            await self._answer_check.check(principal, session.record, askings)
 
     async def _repeated(
         self, session: LoadedSession, payloads: Sequence[ClientPayload]
@@ -198,19 +198,19 @@ class EventSender:
 
     async def _submit(
         self,
-        who: Principal,
+        principal: Principal,
         session: LoadedSession,
         payloads: Sequence[ClientPayload],
-        accepted_request: AcceptedRequest,
+        accepted: AcceptedRequest,
         repeated: Mapping[int, InboxItem],
     ) -> list[InboxItem]:
         new = [index for index in range(len(payloads)) if index not in repeated]
         try:
             items = await self._sessions.submit(
-                who,
+                principal,
                 session.record.id,
                 *(payloads[index] for index in new),
-                client_ids=[accepted_request.client_ids[index] for index in new],
+                client_ids=[accepted.client_ids[index] for index in new],
                 thread_ids=[_target_thread(session.digest, payloads[index]) for index in new],
             )
         except EventIdTaken as error:
@@ -222,23 +222,23 @@ class EventSender:
         return [submitted[index] for index in range(len(payloads))]
 
 
-def _check_sender(who: Principal, asked: Sequence[SentEvent]) -> None:
+def _check_sender(principal: Principal, sent: Sequence[SentEvent]) -> None:
     """A worker gives the results of calls that were handed to it; it is nobody who asks, steers or
     approves.
 
     Raises: Forbidden.
     """
-    if who.environment_id is None:
+    if principal.environment_id is None:
         return
-    for index, each in enumerate(asked):
+    for index, each in enumerate(sent):
         if not isinstance(each, SendResult | SendCustomResult):
             type_ = each.__struct_config__.tag
             raise Forbidden(f"events[{index}]: a worker sends results of its calls, not {type_}")
 
 
-def _with_sender(payload: ClientPayload, who: Principal) -> ClientPayload:
+def _with_sender(payload: ClientPayload, principal: Principal) -> ClientPayload:
     if isinstance(payload, UserToolConfirmation):
-        return replace(payload, answered_by=answered_by(who))
+        return replace(payload, answered_by=answered_by(principal))
     return payload
 
 

@@ -60,11 +60,11 @@ def check_models_priced(agent: SessionAgent, is_priced: Callable[[str], bool]) -
 
 
 def apply_update(
-    who: Principal, current: SessionRecord, request: UpdateSession, spent_cents: int
+    principal: Principal, current: SessionRecord, request: UpdateSession, spent_cents: int
 ) -> SessionRecord:
     """Raises: InvalidInput, Forbidden: an agent may not change its own tools or budget."""
     if not (isinstance(request.agent, UnsetType) and isinstance(request.budget, UnsetType)):
-        who.require_human()
+        principal.require_human()
     agent = current.agent
     if not isinstance(request.agent, UnsetType):
         agent = update_session_agent(agent, request.agent)

@@ -108,7 +108,7 @@ class Sessions:
 
     async def create(
         self,
-        who: Principal,
+        principal: Principal,
         request: CreateSession,
         *,
         origin: Origin,
@@ -120,24 +120,28 @@ class Sessions:
         Raises: NotFound, InvalidInput.
         """
         record = replace(
-            await self.new_record(who, request), deployment_id=deployment_id, origin=origin
+            await self.new_record(principal, request), deployment_id=deployment_id, origin=origin
         )
         lookups = with_shared_file_limit(self.dependencies.lookups)
         payloads = [
-            await to_payload(lookups, who.tenant, event, where=f"initial_events[{index}]")
+            await to_payload(lookups, principal.tenant, event, where=f"initial_events[{index}]")
             for index, event in enumerate(request.initial_events)
         ]
-        record = await self._begin(who, record, key)
+        record = await self._begin(principal, record, key)
         for index, payload in enumerate(payloads):
             client_id = None if key is None else f"{key}.{index}"
-            payload = await expand_skill_command(self.dependencies, who.tenant, record, payload)
-            await self.log.submit(record.id, payload, sender=who.sender, client_id=client_id)
+            payload = await expand_skill_command(
+                self.dependencies, principal.tenant, record, payload
+            )
+            await self.log.submit(record.id, payload, sender=principal.sender, client_id=client_id)
         if payloads:
-            await self.dependencies.wake_session(who.tenant, record.id)
+            await self.dependencies.wake_session(principal.tenant, record.id)
         return session_object(await self._load(record), self.clock())
 
-    async def _begin(self, who: Principal, record: SessionRecord, key: str | None) -> SessionRecord:
-        tenant = who.tenant
+    async def _begin(
+        self, principal: Principal, record: SessionRecord, key: str | None
+    ) -> SessionRecord:
+        tenant = principal.tenant
         session_id = self.new_id(ids.SESSION) if key is None else keyed_session_id(tenant, key)
         record = replace(record, id=session_id)
         created = SessionCreated(
@@ -148,7 +152,7 @@ class Sessions:
             origin=record.origin,
         )
         with suppress(SessionExists):  # an earlier request stopped half-way
-            await self.log.create(created, session_id=session_id, sender=who.sender)
+            await self.log.create(created, session_id=session_id, sender=principal.sender)
         try:
             await self.repository.put(tenant, record)
         except AlreadyExists:
@@ -156,16 +160,16 @@ class Sessions:
         await self._notify(tenant, "created", session_id)
         return record
 
-    async def get(self, who: Principal, session_id: str) -> SessionObject:
+    async def get(self, principal: Principal, session_id: str) -> SessionObject:
         """Raises: NotFound."""
-        return session_object(await self.find(who, session_id), self.clock())
+        return session_object(await self.find(principal, session_id), self.clock())
 
-    async def page(self, who: Principal, request: ListSessions) -> TwoWayPage[SessionObject]:
-        if who.agent_id is not None:
-            if request.agent_id not in (None, who.agent_id):
+    async def page(self, principal: Principal, request: ListSessions) -> TwoWayPage[SessionObject]:
+        if principal.agent_id is not None:
+            if request.agent_id not in (None, principal.agent_id):
                 return TwoWayPage(data=[])
-            request = replace(request, agent_id=who.agent_id)
-        page = await self._list.page(who.tenant, request)
+            request = replace(request, agent_id=principal.agent_id)
+        page = await self._list.page(principal.tenant, request)
         now = self.clock()
         return TwoWayPage(
             data=[session_object(item, now) for item in page.data],
@@ -174,14 +178,14 @@ class Sessions:
         )
 
     async def update(
-        self, who: Principal, session_id: str, request: UpdateSession
+        self, principal: Principal, session_id: str, request: UpdateSession
     ) -> SessionObject:
         """The record changes at once and applies from the next turn. The log gets the change
         through the inbox: only the worker that runs the session appends directly.
 
         Raises: NotFound, InvalidInput, StaleVersion: the agent cannot change while it runs.
         """
-        session = await self.find(who, session_id)
+        session = await self.find(principal, session_id)
         if session.status == "terminated":
             raise InvalidInput(f"session {session_id} has ended and cannot be changed")
         if not isinstance(request.vault_ids, UnsetType):
@@ -191,42 +195,44 @@ class Sessions:
                 f"session {session_id} is running: interrupt it, then change its agent"
             )
         if not isinstance(request.agent, UnsetType):
-            await self.dependencies.check_override(who, session.record.agent.id)
+            await self.dependencies.check_override(principal, session.record.agent.id)
         spent = cents(session.digest.spent.cost_usd)
         before = session.record
 
         def change(current: SessionRecord) -> SessionRecord:
             nonlocal before
             before = current
-            after = apply_update(who, current, request, spent)
+            after = apply_update(principal, current, request, spent)
             if after.budget not in (None, current.budget):
                 check_models_priced(after.agent, self.dependencies.lookups.is_priced)
             return replace(after, updated_at=self.clock())
 
-        after = await self.repository.update(who.tenant, session_id, change)
+        after = await self.repository.update(principal.tenant, session_id, change)
         if (event := session_updated_event(before, after)) is not None:
-            await self.submit(who, session_id, event)
-            await self._notify(who.tenant, "updated", session_id)
-        return await self.get(who, session_id)
+            await self.submit(principal, session_id, event)
+            await self._notify(principal.tenant, "updated", session_id)
+        return await self.get(principal, session_id)
 
-    async def archive(self, who: Principal, session_id: str) -> SessionObject:
+    async def archive(self, principal: Principal, session_id: str) -> SessionObject:
         """It accepts no more events. Raises: NotFound, StaleVersion: it is running."""
-        session = await self.find(who, session_id)
+        session = await self.find(principal, session_id)
         if session.record.archived_at is None:
             _check_not_running(session, "archive")
             now = self.clock()
             await self.repository.update(
-                who.tenant,
+                principal.tenant,
                 session_id,
                 lambda record: replace(record, archived_at=now, updated_at=now),
             )
-            await self.dependencies.on_session_end(who.tenant, session.record, is_deleted=False)
-            await self._notify(who.tenant, "archived", session_id)
-        return await self.get(who, session_id)
+            await self.dependencies.on_session_end(
+                principal.tenant, session.record, is_deleted=False
+            )
+            await self._notify(principal.tenant, "archived", session_id)
+        return await self.get(principal, session_id)
 
-    async def delete(self, who: Principal, session_id: str) -> None:
+    async def delete(self, principal: Principal, session_id: str) -> None:
         """With its log. Raises: NotFound, StaleVersion: it is running; SessionHasForks."""
-        record = await self.record(who, session_id)
+        record = await self.record(principal, session_id)
         try:
             _check_not_running(await self._load(record), "delete")
             await self.log.delete(session_id)
@@ -234,68 +240,70 @@ class Sessions:
             pass  # an earlier delete stopped half-way
         self.digests.forget(session_id)
         await delete_children(
-            self.repository.records, ACCEPTED_KIND, tenant=who.tenant, parent=session_id
+            self.repository.records, ACCEPTED_KIND, tenant=principal.tenant, parent=session_id
         )
-        await self.dependencies.on_session_end(who.tenant, record, is_deleted=True)
-        await self.repository.remove(who.tenant, session_id)
-        await self._notify(who.tenant, "deleted", session_id)
+        await self.dependencies.on_session_end(principal.tenant, record, is_deleted=True)
+        await self.repository.remove(principal.tenant, session_id)
+        await self._notify(principal.tenant, "deleted", session_id)
 
-    async def fork(self, who: Principal, session_id: str, request: ForkSession) -> SessionObject:
+    async def fork(
+        self, principal: Principal, session_id: str, request: ForkSession
+    ) -> SessionObject:
         """Another session with the same events, up to `at`.
 
         Raises: NotFound, InvalidInput: there is no such event.
         """
-        parent = await self.record(who, session_id)
+        parent = await self.record(principal, session_id)
         now = self.clock()
         record = replace(
             parent,
             id=self.new_id(ids.SESSION),
             created_at=now,
             updated_at=now,
-            created_by=SessionCreator.of(who),
+            created_by=SessionCreator.of(principal),
             title=parent.title if request.title is None else request.title,
             deployment_id=None,
-            origin=Origin(type="api", id=who.key_id),
+            origin=Origin(type="api", id=principal.key_id),
             archived_at=None,
         )
         # the record first: a fork that nobody can find or delete would keep its parent forever
-        await self.repository.put(who.tenant, record)
+        await self.repository.put(principal.tenant, record)
         try:
             await self.log.fork(
                 session_id,
                 at=request.at,
                 title=request.title,
                 fork_id=record.id,
-                sender=who.sender,
+                sender=principal.sender,
             )
         except MainspringError:
-            await self.repository.remove(who.tenant, record.id)
+            await self.repository.remove(principal.tenant, record.id)
             raise
-        await self._notify(who.tenant, "created", record.id)
+        await self._notify(principal.tenant, "created", record.id)
         return session_object(await self._load(record), now)
 
-    async def record(self, who: Principal, session_id: str) -> SessionRecord:
+    async def record(self, principal: Principal, session_id: str) -> SessionRecord:
         """Raises: NotFound, also for sessions of other tenants or outside the scope of the key."""
-        record = await self.repository.get(who.tenant, session_id)
-        is_agents = who.agent_id in (None, record.agent.id)
-        if not is_agents or who.environment_id not in (None, record.environment_id):
+        record = await self.repository.get(principal.tenant, session_id)
+        is_agents = principal.agent_id in (None, record.agent.id)
+        if not is_agents or principal.environment_id not in (None, record.environment_id):
             raise NotFound(SESSION_KIND, session_id)
         return record
 
-    async def find(self, who: Principal, session_id: str) -> LoadedSession:
+    async def find(self, principal: Principal, session_id: str) -> LoadedSession:
         """Raises: NotFound."""
         try:
-            return await self._load(await self.record(who, session_id))
+            return await self._load(await self.record(principal, session_id))
         except SessionNotFound:
             raise NotFound(SESSION_KIND, session_id) from None
 
-    async def row(self, who: Principal, session_id: str) -> SessionRow:
+    async def row(self, principal: Principal, session_id: str) -> SessionRow:
         """The row of its log, without reading events. Raises: NotFound, SessionNotFound."""
-        return await self.log.session((await self.record(who, session_id)).id)
+        return await self.log.session((await self.record(principal, session_id)).id)
 
     async def submit(
         self,
-        who: Principal,
+        principal: Principal,
         session_id: str,
         *payloads: ClientPayload,
         client_ids: Sequence[str | None] = (),
@@ -308,22 +316,22 @@ class Sessions:
                 await self.log.submit(
                     session_id,
                     payload,
-                    sender=who.sender,
+                    sender=principal.sender,
                     client_id=client_ids[index] if client_ids else None,
                     thread_id=thread_ids[index] if thread_ids else None,
                 )
             )
-        await self.dependencies.wake_session(who.tenant, session_id)
+        await self.dependencies.wake_session(principal.tenant, session_id)
         return items
 
-    async def new_record(self, who: Principal, request: CreateSession) -> SessionRecord:
+    async def new_record(self, principal: Principal, request: CreateSession) -> SessionRecord:
         """Without an id, and not stored. Raises: NotFound, InvalidInput, Forbidden."""
-        if who.agent_id not in (None, agent_id_of(request.agent)):
+        if principal.agent_id not in (None, agent_id_of(request.agent)):
             raise NotFound("agent", agent_id_of(request.agent))
-        tenant, lookups, now = who.tenant, self.dependencies.lookups, self.clock()
+        tenant, lookups, now = principal.tenant, self.dependencies.lookups, self.clock()
         if isinstance(request.agent, AgentWithOverrides) and request.agent.has_other_tools:
-            await self.dependencies.check_override(who, request.agent.id)
-        agent = await snapshot_agent(self.dependencies.agents, who, request.agent)
+            await self.dependencies.check_override(principal, request.agent.id)
+        agent = await snapshot_agent(self.dependencies.agents, principal, request.agent)
         if request.budget is not None:
             check_models_priced(agent, lookups.is_priced)
         environment = await self.dependencies.environments.get(tenant, request.environment_id)
@@ -345,7 +353,7 @@ class Sessions:
             environment=environment.config,
             created_at=now,
             updated_at=now,
-            created_by=SessionCreator.of(who),
+            created_by=SessionCreator.of(principal),
             title=request.title,
             metadata=request.metadata or {},
             vault_ids=request.vault_ids,

@@ -102,29 +102,29 @@ class AgentRoutes:
             ),
         )
 
-    async def create(self, api_call: ApiCall[Empty, CreateAgent]) -> AgentObject:
-        api_call.who.require_human()
-        return await self.agents.create(api_call.tenant, api_call.body)
+    async def create(self, call: ApiCall[Empty, CreateAgent]) -> AgentObject:
+        call.who.require_human()
+        return await self.agents.create(call.tenant, call.body)
 
-    async def list(self, api_call: ApiCall[ListAgents, Empty]) -> Page[AgentObject]:
-        if api_call.who.agent_id is not None:  # the key is for that one only
-            return Page(data=[await self.agents.get(api_call.tenant, api_call.who.agent_id)])
-        return await self.agents.page(api_call.tenant, list_query(api_call.query))
+    async def list(self, call: ApiCall[ListAgents, Empty]) -> Page[AgentObject]:
+        if call.who.agent_id is not None:  # the key is for that one only
+            return Page(data=[await self.agents.get(call.tenant, call.who.agent_id)])
+        return await self.agents.page(call.tenant, list_query(call.query))
 
-    async def get(self, api_call: ApiCall[GetAgent, Empty]) -> AgentObject:
-        return await self.agents.get(api_call.tenant, api_call["agent_id"], api_call.query.version)
+    async def get(self, call: ApiCall[GetAgent, Empty]) -> AgentObject:
+        return await self.agents.get(call.tenant, call["agent_id"], call.query.version)
 
-    async def update(self, api_call: ApiCall[Empty, UpdateAgent]) -> AgentObject:
-        api_call.who.require_human()
-        return await self.agents.update(api_call.tenant, api_call["agent_id"], api_call.body)
+    async def update(self, call: ApiCall[Empty, UpdateAgent]) -> AgentObject:
+        call.who.require_human()
+        return await self.agents.update(call.tenant, call["agent_id"], call.body)
 
-    async def archive(self, api_call: ApiCall[Empty, Empty]) -> AgentObject:
-        agent = await self.agents.archive(api_call.tenant, api_call["agent_id"])
-        await self.archived(api_call.tenant, agent.id)
+    async def archive(self, call: ApiCall[Empty, Empty]) -> AgentObject:
+        agent = await self.agents.archive(call.tenant, call["agent_id"])
+        await self.archived(call.tenant, agent.id)
         return agent
 
-    async def versions(self, api_call: ApiCall[ListVersions, Empty]) -> Page[AgentObject]:
-        query = api_call.query
+    async def versions(self, call: ApiCall[ListVersions, Empty]) -> Page[AgentObject]:
+        query = call.query
         return await self.agents.versions(
-            api_call.tenant, api_call["agent_id"], limit=query.limit, page=query.page
+            call.tenant, call["agent_id"], limit=query.limit, page=query.page
         )

@@ -139,8 +139,8 @@ class ApprovalRoutes:
             ),
         )
 
-    async def list(self, api_call: ApiCall[ListApprovals, Empty]) -> Page[Approval]:
-        query = api_call.query
+    async def list(self, call: ApiCall[ListApprovals, Empty]) -> Page[Approval]:
+        query = call.query
         listing = ListQuery(
             limit=query.limit,
             page=query.page,
@@ -151,25 +151,23 @@ class ApprovalRoutes:
             include_archived=query.include_closed,
             is_ascending=query.order == "asc",
         )
-        return await self.approvals.page(api_call.who, listing)
+        return await self.approvals.page(call.who, listing)
 
-    async def get(self, api_call: ApiCall[Empty, Empty]) -> Approval:
-        return await self.approvals.get(api_call.who, api_call["approval_id"])
+    async def get(self, call: ApiCall[Empty, Empty]) -> Approval:
+        return await self.approvals.get(call.who, call["approval_id"])
 
-    async def answer(self, api_call: ApiCall[Empty, ApprovalAnswer]) -> Approval:
-        return await self.approvals.answer(api_call.who, api_call["approval_id"], api_call.body)
+    async def answer(self, call: ApiCall[Empty, ApprovalAnswer]) -> Approval:
+        return await self.approvals.answer(call.who, call["approval_id"], call.body)
 
-    async def answer_several(self, api_call: ApiCall[Empty, AnswerSeveral]) -> AnsweredSeveral:
-        answered = await self.approvals.answer_all(
-            api_call.who, api_call.body.approval_ids, api_call.body
-        )
+    async def answer_several(self, call: ApiCall[Empty, AnswerSeveral]) -> AnsweredSeveral:
+        answered = await self.approvals.answer_all(call.who, call.body.approval_ids, call.body)
         return AnsweredSeveral(data=answered)
 
-    async def policy(self, api_call: ApiCall[WhosePolicy, Empty]) -> ApprovalPolicy:
-        return await self.approvals.policies.of(api_call.tenant, api_call.query.agent_id)
+    async def policy(self, call: ApiCall[WhosePolicy, Empty]) -> ApprovalPolicy:
+        return await self.approvals.policies.of(call.tenant, call.query.agent_id)
 
-    async def set_policy(self, api_call: ApiCall[Empty, SetApprovalPolicy]) -> ApprovalPolicy:
-        return await self.approvals.policies.set(api_call.who, api_call.body)
+    async def set_policy(self, call: ApiCall[Empty, SetApprovalPolicy]) -> ApprovalPolicy:
+        return await self.approvals.policies.set(call.who, call.body)
 
-    async def unset_policy(self, api_call: ApiCall[WhosePolicy, Empty]) -> ApprovalPolicy:
-        return await self.approvals.policies.unset(api_call.who, api_call.query.agent_id)
+    async def unset_policy(self, call: ApiCall[WhosePolicy, Empty]) -> ApprovalPolicy:
+        return await self.approvals.policies.unset(call.who, call.query.agent_id)

@@ -97,12 +97,12 @@ class DeploymentRoutes:
             ),
         )
 
-    async def list(self, api_call: ApiCall[ListDeployments, Empty]) -> Page[Deployment]:
-        query = api_call.query
+    async def list(self, call: ApiCall[ListDeployments, Empty]) -> Page[Deployment]:
+        query = call.query
         if query.status is not None and query.include_archived:
             raise InvalidInput("status: cannot be combined with include_archived")
         return await self.deployments.page(
-            api_call.tenant,
+            call.tenant,
             ListQuery(
                 limit=query.limit,
                 page=query.page,
@@ -151,12 +151,12 @@ class DeploymentRunRoutes:
             ),
         )
 
-    async def list(self, api_call: ApiCall[ListRuns, Empty]) -> Page[DeploymentRun]:
-        query = api_call.query
+    async def list(self, call: ApiCall[ListRuns, Empty]) -> Page[DeploymentRun]:
+        query = call.query
         lower = [query.created_at_gte, query.created_at_gt and just_after(query.created_at_gt)]
         upper = [query.created_at_lte, query.created_at_lt and just_before(query.created_at_lt)]
         return await self.runs.page(
-            api_call.tenant,
+            call.tenant,
             RunListing(
                 limit=query.limit,
                 page=query.page,

@@ -82,10 +82,10 @@ class MetricsRoutes:
             ),
         )
 
-    async def read(self, api_call: ApiCall[Empty, Empty]) -> web.Response:
-        if api_call.tenant != ROOT_TENANT or api_call.who.agent_id is not None:
+    async def read(self, call: ApiCall[Empty, Empty]) -> web.Response:
+        if call.tenant != ROOT_TENANT or call.who.agent_id is not None:
             raise Forbidden(f"the metrics are for operators of the tenant {ROOT_TENANT}")
-        return await _exposition(self.metrics, self.refresh_metrics, api_call.request)
+        return await _exposition(self.metrics, self.refresh_metrics, call.request)
 
 
 def operations_application(

@@ -65,19 +65,19 @@ class KeyRoutes:
             ),
         )
 
-    async def create(self, api_call: ApiCall[Empty, CreateKey]) -> NewKey:
-        return await self.keys.create(api_call.who, api_call.body)
+    async def create(self, call: ApiCall[Empty, CreateKey]) -> NewKey:
+        return await self.keys.create(call.who, call.body)
 
-    async def list(self, api_call: ApiCall[ListKeys, Empty]) -> Page[Key]:
-        query = api_call.query
+    async def list(self, call: ApiCall[ListKeys, Empty]) -> Page[Key]:
+        query = call.query
         return await self.keys.page(
-            api_call.tenant,
+            call.tenant,
             ListQuery(limit=query.limit, page=query.page, include_archived=query.include_revoked),
         )
 
-    async def get(self, api_call: ApiCall[Empty, Empty]) -> Key:
-        return await self.keys.get(api_call.tenant, api_call["key_id"])
+    async def get(self, call: ApiCall[Empty, Empty]) -> Key:
+        return await self.keys.get(call.tenant, call["key_id"])
 
-    async def revoke(self, api_call: ApiCall[Empty, Empty]) -> Key:
-        api_call.who.require_human()
-        return await self.keys.revoke(api_call.tenant, api_call["key_id"])
+    async def revoke(self, call: ApiCall[Empty, Empty]) -> Key:
+        call.who.require_human()
+        return await self.keys.revoke(call.tenant, call["key_id"])

@@ -179,67 +179,61 @@ class MemoryRoutes:
             ),
         )
 
-    async def create(self, api_call: ApiCall[BasicView, CreateMemory]) -> MemoryObject:
+    async def create(self, call: ApiCall[BasicView, CreateMemory]) -> MemoryObject:
         return await self.memories.create(
-            api_call.tenant,
-            api_call["memory_store_id"],
-            api_call.body,
-            actor_of(api_call.who),
-            memory_view=api_call.query.view,
+            call.tenant,
+            call["memory_store_id"],
+            call.body,
+            actor_of(call.who),
+            view=call.query.view,
         )
 
-    async def list(
-        self, api_call: ApiCall[MemoryListing, Empty]
-    ) -> Page[MemoryObject | MemoryPrefix]:
-        return await self.memories.page(
-            api_call.tenant, api_call["memory_store_id"], api_call.query
-        )
+    async def list(self, call: ApiCall[MemoryListing, Empty]) -> Page[MemoryObject | MemoryPrefix]:
+        return await self.memories.page(call.tenant, call["memory_store_id"], call.query)
 
-    async def get(self, api_call: ApiCall[FullView, Empty]) -> MemoryObject:
+    async def get(self, call: ApiCall[FullView, Empty]) -> MemoryObject:
         return await self.memories.get(
-            api_call.tenant,
-            api_call["memory_store_id"],
-            api_call["memory_id"],
-            memory_view=api_call.query.view,
+            call.tenant,
+            call["memory_store_id"],
+            call["memory_id"],
+            view=call.query.view,
         )
 
-    async def update(self, api_call: ApiCall[BasicView, UpdateMemory]) -> MemoryObject:
+    async def update(self, call: ApiCall[BasicView, UpdateMemory]) -> MemoryObject:
         return await self.memories.update(
-            api_call.tenant,
-            api_call["memory_store_id"],
-            api_call["memory_id"],
-            api_call.body,
-            actor_of(api_call.who),
-            memory_view=api_call.query.view,
+            call.tenant,
+            call["memory_store_id"],
+            call["memory_id"],
+            call.body,
+            actor_of(call.who),
+            view=call.query.view,
         )
 
-    async def delete(self, api_call: ApiCall[DeleteMemory, Empty]) -> DeletedMemory:
+    async def delete(self, call: ApiCall[DeleteMemory, Empty]) -> DeletedMemory:
         await self.memories.delete(
-            api_call.tenant,
-            api_call["memory_store_id"],
-            api_call["memory_id"],
-            actor_of(api_call.who),
-            expected_sha256=api_call.query.expected_content_sha256,
+            call.tenant,
+            call["memory_store_id"],
+            call["memory_id"],
+            actor_of(call.who),
+            expected_sha256=call.query.expected_content_sha256,
         )
-        return DeletedMemory(id=api_call["memory_id"])
+        return DeletedMemory(id=call["memory_id"])
 
-    async def list_versions(self, api_call: ApiCall[VersionListing, Empty]) -> Page[MemoryVersion]:
-        return await self.versions.page(
-            api_call.tenant, api_call["memory_store_id"], api_call.query
-        )
+    async def list_versions(self, call: ApiCall[VersionListing, Empty]) -> Page[MemoryVersion]:
+        return await self.versions.page(call.tenant, call["memory_store_id"], call.query)
 
-    async def get_version(self, api_call: ApiCall[FullView, Empty]) -> MemoryVersion:
+    async def get_version(self, call: ApiCall[FullView, Empty]) -> MemoryVersion:
         return await self.versions.get(
-            api_call.tenant,
-            api_call["memory_store_id"],
-            api_call["memory_version_id"],
-            memory_view=api_call.query.view,
+            call.tenant,
+            call["memory_store_id"],
+            call["memory_version_id"],
+            view=call.query.view,
         )
 
-    async def redact(self, api_call: ApiCall[Empty, Empty]) -> MemoryVersion:
+    async def redact(self, call: ApiCall[Empty, Empty]) -> MemoryVersion:
         return await self.versions.redact(
-            api_call.tenant,
-            api_call["memory_store_id"],
-            api_call["memory_version_id"],
-            actor_of(api_call.who),
+            call.tenant,
+            call["memory_store_id"],
+            call["memory_version_id"],
+            actor_of(call.who),
         )

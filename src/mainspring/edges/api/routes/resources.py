@@ -81,25 +81,23 @@ class ResourceRoutes:
             ),
         )
 
-    async def add(self, api_call: ApiCall[Empty, FileResourceParams]) -> SessionResource:
-        return await self.resources.add(api_call.who, api_call["session_id"], api_call.body)
+    async def add(self, call: ApiCall[Empty, FileResourceParams]) -> SessionResource:
+        return await self.resources.add(call.who, call["session_id"], call.body)
 
-    async def list(self, api_call: ApiCall[ListResources, Empty]) -> Page[SessionResource]:
-        query = api_call.query
+    async def list(self, call: ApiCall[ListResources, Empty]) -> Page[SessionResource]:
+        query = call.query
         return await self.resources.page(
-            api_call.who, api_call["session_id"], limit=query.limit, page=query.page
+            call.who, call["session_id"], limit=query.limit, page=query.page
         )
 
-    async def get(self, api_call: ApiCall[Empty, Empty]) -> SessionResource:
-        return await self.resources.get(
-            api_call.who, api_call["session_id"], api_call["resource_id"]
-        )
+    async def get(self, call: ApiCall[Empty, Empty]) -> SessionResource:
+        return await self.resources.get(call.who, call["session_id"], call["resource_id"])
 
-    async def update(self, api_call: ApiCall[Empty, UpdateResource]) -> SessionResource:
+    async def update(self, call: ApiCall[Empty, UpdateResource]) -> SessionResource:
         return await self.resources.update(
-            api_call.who, api_call["session_id"], api_call["resource_id"], api_call.body
+            call.who, call["session_id"], call["resource_id"], call.body
         )
 
-    async def delete(self, api_call: ApiCall[Empty, Empty]) -> DeletedResource:
-        await self.resources.delete(api_call.who, api_call["session_id"], api_call["resource_id"])
-        return DeletedResource(id=api_call["resource_id"])
+    async def delete(self, call: ApiCall[Empty, Empty]) -> DeletedResource:
+        await self.resources.delete(call.who, call["session_id"], call["resource_id"])
+        return DeletedResource(id=call["resource_id"])

@@ -85,23 +85,17 @@ class InsightRoutes:
             ),
         )
 
-    async def context(self, api_call: ApiCall[ContextParams, Empty]) -> Page[ShotView]:
-        return await self.session_reports.context(
-            api_call.who, api_call["session_id"], api_call.query
-        )
+    async def context(self, call: ApiCall[ContextParams, Empty]) -> Page[ShotView]:
+        return await self.session_reports.context(call.who, call["session_id"], call.query)
 
-    async def hooks(self, api_call: ApiCall[ListHookRuns, Empty]) -> Page[HookRun]:
-        return await self.session_reports.hook_runs(
-            api_call.who, api_call["session_id"], api_call.query
-        )
+    async def hooks(self, call: ApiCall[ListHookRuns, Empty]) -> Page[HookRun]:
+        return await self.session_reports.hook_runs(call.who, call["session_id"], call.query)
 
-    async def senders(self, api_call: ApiCall[ListSenders, Empty]) -> Page[ReceivedEvent]:
-        return await self.session_reports.senders(
-            api_call.who, api_call["session_id"], api_call.query
-        )
+    async def senders(self, call: ApiCall[ListSenders, Empty]) -> Page[ReceivedEvent]:
+        return await self.session_reports.senders(call.who, call["session_id"], call.query)
 
-    async def replay(self, api_call: ApiCall[Empty, AskReplay]) -> ReplayReport:
-        return await self.replays.replay(api_call.who, api_call["session_id"], api_call.body)
+    async def replay(self, call: ApiCall[Empty, AskReplay]) -> ReplayReport:
+        return await self.replays.replay(call.who, call["session_id"], call.body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +125,11 @@ class CostRoutes:
             ),
         )
 
-    async def report(self, api_call: ApiCall[CostReportParams, Empty]) -> CostReport:
-        return await self.costs.report(api_call.who, api_call.query)
+    async def report(self, call: ApiCall[CostReportParams, Empty]) -> CostReport:
+        return await self.costs.report(call.who, call.query)
 
-    async def budget(self, api_call: ApiCall[Empty, Empty]) -> SessionBudget:
-        return await self.costs.budget(api_call.who, api_call["session_id"])
+    async def budget(self, call: ApiCall[Empty, Empty]) -> SessionBudget:
+        return await self.costs.budget(call.who, call["session_id"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +160,8 @@ class PolicyRoutes:
             ),
         )
 
-    async def judge(self, api_call: ApiCall[Empty, EvaluateRules]) -> PolicyVerdict:
-        return await self.trials.judge(api_call.body)
+    async def judge(self, call: ApiCall[Empty, EvaluateRules]) -> PolicyVerdict:
+        return await self.trials.judge(call.body)
 
-    async def retry(self, api_call: ApiCall[Empty, ReplayRules]) -> PolicyReplay:
-        return await self.trials.retry(api_call.who, api_call["session_id"], api_call.body)
+    async def retry(self, call: ApiCall[Empty, ReplayRules]) -> PolicyReplay:
+        return await self.trials.retry(call.who, call["session_id"], call.body)

@@ -99,32 +99,32 @@ class SessionRoutes:
             ),
         )
 
-    async def create(self, api_call: ApiCall[Empty, CreateSession]) -> SessionObject:
+    async def create(self, call: ApiCall[Empty, CreateSession]) -> SessionObject:
         return await self.sessions.create(
-            api_call.who,
-            api_call.body,
-            origin=Origin(type="api", id=api_call.who.key_id),
-            key=api_call.attempt_id,
+            call.who,
+            call.body,
+            origin=Origin(type="api", id=call.who.key_id),
+            key=call.attempt_id,
         )
 
-    async def list(self, api_call: ApiCall[ListSessions, Empty]) -> TwoWayPage[SessionObject]:
-        return await self.sessions.page(api_call.who, api_call.query)
+    async def list(self, call: ApiCall[ListSessions, Empty]) -> TwoWayPage[SessionObject]:
+        return await self.sessions.page(call.who, call.query)
 
-    async def get(self, api_call: ApiCall[Empty, Empty]) -> SessionObject:
-        return await self.sessions.get(api_call.who, api_call["session_id"])
+    async def get(self, call: ApiCall[Empty, Empty]) -> SessionObject:
+        return await self.sessions.get(call.who, call["session_id"])
 
-    async def update(self, api_call: ApiCall[Empty, UpdateSession]) -> SessionObject:
-        return await self.sessions.update(api_call.who, api_call["session_id"], api_call.body)
+    async def update(self, call: ApiCall[Empty, UpdateSession]) -> SessionObject:
+        return await self.sessions.update(call.who, call["session_id"], call.body)
 
-    async def archive(self, api_call: ApiCall[Empty, Empty]) -> SessionObject:
-        return await self.sessions.archive(api_call.who, api_call["session_id"])
+    async def archive(self, call: ApiCall[Empty, Empty]) -> SessionObject:
+        return await self.sessions.archive(call.who, call["session_id"])
 
-    async def fork(self, api_call: ApiCall[Empty, ForkSession]) -> SessionObject:
-        return await self.sessions.fork(api_call.who, api_call["session_id"], api_call.body)
+    async def fork(self, call: ApiCall[Empty, ForkSession]) -> SessionObject:
+        return await self.sessions.fork(call.who, call["session_id"], call.body)
 
-    async def delete(self, api_call: ApiCall[Empty, Empty]) -> DeletedSession:
-        await self.sessions.delete(api_call.who, api_call["session_id"])
-        return DeletedSession(id=api_call["session_id"])
+    async def delete(self, call: ApiCall[Empty, Empty]) -> DeletedSession:
+        await self.sessions.delete(call.who, call["session_id"])
+        return DeletedSession(id=call["session_id"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +156,8 @@ class CommandRoutes:
             ),
         )
 
-    async def list(self, api_call: ApiCall[Empty, Empty]) -> Page[SlashCommand]:
-        return await self.commands.page(api_call.who, api_call["session_id"])
+    async def list(self, call: ApiCall[Empty, Empty]) -> Page[SlashCommand]:
+        return await self.commands.page(call.who, call["session_id"])
 
-    async def give(self, api_call: ApiCall[Empty, RunCommand]) -> CommandResult:
-        return await self.commands.give(api_call.who, api_call["session_id"], api_call.body)
+    async def give(self, call: ApiCall[Empty, RunCommand]) -> CommandResult:
+        return await self.commands.give(call.who, call["session_id"], call.body)

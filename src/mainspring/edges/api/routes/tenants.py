@@ -89,28 +89,26 @@ class TenantRoutes:
             ),
         )
 
-    async def create(self, api_call: ApiCall[Empty, CreateTenant]) -> Tenant:
-        require_platform(api_call.who)
-        return await self.tenants.create(api_call.body)
+    async def create(self, call: ApiCall[Empty, CreateTenant]) -> Tenant:
+        require_platform(call.who)
+        return await self.tenants.create(call.body)
 
-    async def list(self, api_call: ApiCall[ListTenants, Empty]) -> Page[Tenant]:
-        require_platform(api_call.who)
-        return await self.tenants.page(
-            ListQuery(limit=api_call.query.limit, page=api_call.query.page)
-        )
+    async def list(self, call: ApiCall[ListTenants, Empty]) -> Page[Tenant]:
+        require_platform(call.who)
+        return await self.tenants.page(ListQuery(limit=call.query.limit, page=call.query.page))
 
-    async def get(self, api_call: ApiCall[Empty, Empty]) -> Tenant:
-        require_platform(api_call.who)
-        return await self.tenants.get(api_call["tenant_id"])
+    async def get(self, call: ApiCall[Empty, Empty]) -> Tenant:
+        require_platform(call.who)
+        return await self.tenants.get(call["tenant_id"])
 
-    async def update(self, api_call: ApiCall[Empty, UpdateTenant]) -> Tenant:
-        require_platform(api_call.who)
-        return await self.tenants.update(api_call["tenant_id"], api_call.body)
+    async def update(self, call: ApiCall[Empty, UpdateTenant]) -> Tenant:
+        require_platform(call.who)
+        return await self.tenants.update(call["tenant_id"], call.body)
 
-    async def disable(self, api_call: ApiCall[Empty, Empty]) -> Tenant:
-        require_platform(api_call.who)
-        return await self.tenants.disable(api_call["tenant_id"])
+    async def disable(self, call: ApiCall[Empty, Empty]) -> Tenant:
+        require_platform(call.who)
+        return await self.tenants.disable(call["tenant_id"])
 
-    async def enable(self, api_call: ApiCall[Empty, Empty]) -> Tenant:
-        require_platform(api_call.who)
-        return await self.tenants.enable(api_call["tenant_id"])
+    async def enable(self, call: ApiCall[Empty, Empty]) -> Tenant:
+        require_platform(call.who)
+        return await self.tenants.enable(call["tenant_id"])

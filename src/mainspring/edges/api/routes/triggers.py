@@ -71,10 +71,10 @@ class TriggerRoutes:
             ),
         )
 
-    async def fire(self, api_call: ApiCall[Empty, Empty]) -> TriggerResult:
-        body = await _read_raw_body(api_call.request, self.max_bytes)
-        delivered = SignedRequest(headers=join_headers(api_call.request.headers.items()), body=body)
-        return await self.trigger_intake.take(api_call["trigger_id"], delivered)
+    async def fire(self, call: ApiCall[Empty, Empty]) -> TriggerResult:
+        body = await _read_raw_body(call.request, self.max_bytes)
+        delivered = SignedRequest(headers=join_headers(call.request.headers.items()), body=body)
+        return await self.trigger_intake.take(call["trigger_id"], delivered)
 
 
 async def _read_raw_body(request: web.Request, max_bytes: int) -> bytes:

@@ -133,23 +133,21 @@ class WebhookRoutes:
             ),
         )
 
-    async def rotate(self, api_call: ApiCall[Empty, RotateSecret]) -> WebhookWithSecret:
-        old_for = timedelta(seconds=api_call.body.old_valid_seconds)
-        return await self.webhooks.rotate(api_call.tenant, api_call["webhook_id"], old_for=old_for)
+    async def rotate(self, call: ApiCall[Empty, RotateSecret]) -> WebhookWithSecret:
+        old_for = timedelta(seconds=call.body.old_valid_seconds)
+        return await self.webhooks.rotate(call.tenant, call["webhook_id"], old_for=old_for)
 
-    async def ping(self, api_call: ApiCall[Empty, Empty]) -> Delivery:
-        made = await self.outbox.ping(api_call.tenant, api_call["webhook_id"])
-        return await self.deliveries.attempt(api_call.tenant, made.id)
+    async def ping(self, call: ApiCall[Empty, Empty]) -> Delivery:
+        made = await self.outbox.ping(call.tenant, call["webhook_id"])
+        return await self.deliveries.attempt(call.tenant, made.id)
 
-    async def list_deliveries(self, api_call: ApiCall[ListDeliveries, Empty]) -> Page[Delivery]:
-        webhook = await self.webhooks.get(api_call.tenant, api_call["webhook_id"])
-        query = api_call.query
+    async def list_deliveries(self, call: ApiCall[ListDeliveries, Empty]) -> Page[Delivery]:
+        webhook = await self.webhooks.get(call.tenant, call["webhook_id"])
+        query = call.query
         return await self.deliveries.page(
-            api_call.tenant,
+            call.tenant,
             ListQuery(limit=query.limit, page=query.page, parent=webhook.id, label=query.status),
         )
 
-    async def resend_dead(self, api_call: ApiCall[Empty, Empty]) -> Resent:
-        return Resent(
-            resent=await self.deliveries.resend_dead(api_call.tenant, api_call["webhook_id"])
-        )
+    async def resend_dead(self, call: ApiCall[Empty, Empty]) -> Resent:
+        return Resent(resent=await self.deliveries.resend_dead(call.tenant, call["webhook_id"]))
