@@ -28,7 +28,7 @@ from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route_table import all_routes
 from mainspring.log.session_log import SessionLog
 from mainspring.service.access.api_keys import ensure_first_key
-from mainspring.service.access.authentication import Authenticator
+from mainspring.service.authorization.authentication import Authenticator
 from mainspring.wiring.service_assembly import open_service
 
 _EVENTS = 1000

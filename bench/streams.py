@@ -28,8 +28,9 @@ from mainspring.edges.api.route import ApiCall, Empty, Route
 from mainspring.edges.api.routes.events import EventRoutes, StreamRoutes
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.access.authentication import AuthenticationResult, RequestCredentials
 from mainspring.service.access.principal import Principal
+from mainspring.service.approvals.answer_permission import AnswerPermission
+from mainspring.service.authorization.authentication import AuthenticationResult, RequestCredentials
 from mainspring.service.resources.agents import Agents, CreateAgent
 from mainspring.service.resources.environments import CreateEnvironment, Environments
 from mainspring.service.sessions.dependencies import SessionDependencies
@@ -38,7 +39,8 @@ from mainspring.service.sessions.event_sender import EventSender
 from mainspring.service.sessions.event_streams import EventStreams
 from mainspring.service.sessions.preview_deltas import LocalDeltas
 from mainspring.service.sessions.resource_lookups import ResourceLookups
-from mainspring.service.sessions.sessions import CreateSession, Sessions
+from mainspring.service.sessions.session_params import CreateSession
+from mainspring.service.sessions.sessions import Sessions
 
 BUSY, APPENDS, APPEND_SECONDS = 200, 15, 1.0
 IDLE, IDLE_SECONDS = 1000, 10.0
@@ -330,7 +332,9 @@ async def _serve(folder: Path) -> None:
         routes = (
             *_Hosted(sessions, agent.id, place.id).routes(),
             *StreamRoutes(EventStreams(log, LocalDeltas()), sessions.record).routes(),
-            *EventRoutes(sessions, EventSender(sessions), EventPages(log)).routes(),
+            *EventRoutes(
+                sessions, EventSender(sessions, AnswerPermission(store.records)), EventPages(log)
+            ).routes(),
         )
         async with http_server(Api(routes, access_control=_Everybody()).application()) as url:
             print(url, flush=True)

@@ -35,7 +35,7 @@ from mainspring.service.jobs.dispatcher import Dispatcher, Job
 from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
 from mainspring.service.jobs.postgres_dispatcher import open_fleet
 from mainspring.service.jobs.worker import Worker, WorkerSettings
-from mainspring.service.sessions.session_record import KIND
+from mainspring.service.storage.repository import SESSION_KIND
 
 LATENCY_SECONDS, CONCURRENCY = 0.2, 4
 TURNS, SESSIONS, MESSAGES = 5, 48, 50
@@ -135,7 +135,12 @@ async def _sessions(log: SessionLog, count: int) -> list[str]:
     moment = to_micros(clock.now())
     for session_id in made:
         record = RecordRow(
-            tenant=TENANT, kind=KIND, id=session_id, created=moment, updated=moment, body=b"{}"
+            tenant=TENANT,
+            kind=SESSION_KIND,
+            id=session_id,
+            created=moment,
+            updated=moment,
+            body=b"{}",
         )
         await log.store.records.write(Put(record_row=record))
     return made

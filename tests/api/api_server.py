@@ -14,8 +14,8 @@ from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route import Route
 from mainspring.log.records import Records
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.access.authentication import AuthenticationResult, RequestCredentials
 from mainspring.service.access.principal import ROLES, Principal
+from mainspring.service.authorization.authentication import AuthenticationResult, RequestCredentials
 
 
 class Tags:
@@ -28,8 +28,8 @@ class Tags:
         tenant, _, role = (credentials.headers.get("x-api-key") or bearer).partition(":")
         if role not in ROLES:
             raise Unauthenticated("no such key")
-        known = ROLES[ROLES.index(role)]
-        principal = Principal(tenant=tenant, key_id="key_test", role=known, name=tenant)
+        current = ROLES[ROLES.index(role)]
+        principal = Principal(tenant=tenant, key_id="key_test", role=current, name=tenant)
         principal.require(route.role)
         return AuthenticationResult(who=principal)
 

@@ -21,9 +21,9 @@ from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route import Route
 from mainspring.edges.api.routes.approvals import ApprovalRoutes
 from mainspring.log.records import Put, RecordChange, RecordRow
-from mainspring.service.access.authentication import AuthenticationResult, RequestCredentials
 from mainspring.service.access.principal import Principal, Role
 from mainspring.service.approvals.approvals import Approvals
+from mainspring.service.authorization.authentication import AuthenticationResult, RequestCredentials
 from mainspring.service.storage.notifications import Notification
 
 PATH = "/v1/mainspring/approvals"
@@ -91,8 +91,8 @@ class Notices:
             changes.append(Put(record_row=record))
         return changes
 
-    async def enqueue_deliveries(self, record_changes: Any) -> None:  # noqa: ANN401 (any changes)
-        self.told_of += [self._written[change.record_row.id] for change in record_changes]
+    async def enqueue_deliveries(self, changes: Any) -> None:  # noqa: ANN401 (any changes)
+        self.told_of += [self._written[change.record_row.id] for change in changes]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from mainspring.core import clock
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.request_observers import AuditObserver
 from mainspring.edges.api.routes.audit import AuditRoutes
-from mainspring.edges.api.routes.environments import EnvironmentRoutes
+from mainspring.edges.api.routes.environments import environment_routes
 from mainspring.edges.api.routes.halts import HaltRoutes
 from mainspring.edges.api.routes.keys import KeyRoutes
 from mainspring.edges.api.routes.tenants import TenantRoutes
@@ -25,10 +25,10 @@ from mainspring.log.records import Put, RecordRow, Records
 from mainspring.log.sqlite import open_sqlite
 from mainspring.service.access.api_keys import CreateKey, Keys, NewKey, ensure_first_key
 from mainspring.service.access.audit import Audit
-from mainspring.service.access.authentication import Authenticator
 from mainspring.service.access.kill_switch import Halts
 from mainspring.service.access.principal import Principal
 from mainspring.service.access.tenants import CreateTenant, Tenants
+from mainspring.service.authorization.authentication import Authenticator
 from mainspring.service.resources.environments import Environments
 
 
@@ -105,7 +105,7 @@ async def guarded(folder: Path) -> AsyncGenerator[Guarded, None]:
         assert root is not None
         audit = Audit(records)
         routes = (
-            *EnvironmentRoutes(Environments(records)).routes(),
+            *environment_routes(Environments(records)),
             *KeyRoutes(Keys(records)).routes(),
             *TenantRoutes(Tenants(records)).routes(),
             *HaltRoutes(Halts(records)).routes(),

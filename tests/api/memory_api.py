@@ -5,7 +5,7 @@ from hashlib import sha256
 import anthropic
 import pytest
 
-from mainspring.edges.api.routes.memory_stores import MemoryRoutes, MemoryStoreRoutes
+from mainspring.edges.api.routes.memory_stores import MemoryRoutes, memory_store_routes
 from mainspring.log.records import Records
 from mainspring.service.memory_stores.memories import Memories
 from mainspring.service.memory_stores.memory_stores import MemoryStores
@@ -16,7 +16,7 @@ def routes(records: Records):
     stores = MemoryStores(records)
     memories = Memories(records, stores, max_memories=30)
     versions = MemoryVersions(records, stores)
-    return (*MemoryStoreRoutes(stores).routes(), *MemoryRoutes(memories, versions).routes())
+    return (*memory_store_routes(stores), *MemoryRoutes(memories, versions).routes())
 
 
 def digest(text: str) -> str:

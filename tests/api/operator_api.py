@@ -15,11 +15,11 @@ from tests.api.api_server import Tags
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.request_observers import MetricsObserver, access_log, combined_observer
 from mainspring.edges.api.route import Route
-from mainspring.edges.api.routes.environments import EnvironmentRoutes
+from mainspring.edges.api.routes.environments import environment_routes
 from mainspring.edges.api.routes.health import HealthRoutes, MetricsRoutes, operations_application
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.store import Store
-from mainspring.service.access.authentication import (
+from mainspring.service.authorization.authentication import (
     ANONYMOUS,
     AuthenticationResult,
     RequestCredentials,
@@ -88,7 +88,7 @@ async def operated(
 
         look = StoreGauges(metrics, sessions_parked=none_parked)
         routes = (
-            *EnvironmentRoutes(Environments(store.records)).routes(),
+            *environment_routes(Environments(store.records)),
             *HealthRoutes(health).routes(),
             *MetricsRoutes(metrics, look).routes(),
         )

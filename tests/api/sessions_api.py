@@ -24,14 +24,15 @@ from mainspring.core.tool import Traits
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route import Route
 from mainspring.edges.api.routes.agents import AgentRoutes
-from mainspring.edges.api.routes.environments import EnvironmentRoutes
+from mainspring.edges.api.routes.environments import environment_routes
 from mainspring.edges.api.routes.events import EventRoutes
 from mainspring.edges.api.routes.resources import ResourceRoutes
 from mainspring.edges.api.routes.sessions import SessionRoutes
 from mainspring.edges.api.routes.threads import ThreadRoutes
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.session.session import Session
-from mainspring.service.access.authentication import AuthenticationResult, RequestCredentials
+from mainspring.service.approvals.answer_permission import AnswerPermission
+from mainspring.service.authorization.authentication import AuthenticationResult, RequestCredentials
 from mainspring.service.resources.agents import Agents
 from mainspring.service.resources.environments import Environments
 from mainspring.service.sessions.dependencies import SessionDependencies
@@ -161,9 +162,11 @@ def routes(log: SessionLog, sessions: Sessions, agents: Agents) -> tuple[Route, 
     pages = EventPages(log)
     return (
         *AgentRoutes(agents).routes(),
-        *EnvironmentRoutes(sessions.dependencies.environments).routes(),
+        *environment_routes(sessions.dependencies.environments),
         *SessionRoutes(sessions).routes(),
-        *EventRoutes(sessions, EventSender(sessions), pages).routes(),
+        *EventRoutes(
+            sessions, EventSender(sessions, AnswerPermission(log.store.records)), pages
+        ).routes(),
         *ThreadRoutes(sessions, Threads(sessions), pages).routes(),
         *ResourceRoutes(SessionResources(sessions)).routes(),
     )
@@ -184,7 +187,7 @@ async def service(folder: Path, model: Model) -> AsyncGenerator[House, None]:
             notices.append(notice)
 
         agents = Agents(records)
-        around = ResourceLookups(
+        lookups = ResourceLookups(
             seal=Mirror(),
             file_content=_file,
             check_file=_file,
@@ -195,7 +198,7 @@ async def service(folder: Path, model: Model) -> AsyncGenerator[House, None]:
         dependencies = SessionDependencies(
             agents=agents,
             environments=Environments(records),
-            lookups=around,
+            lookups=lookups,
             wake_session=worker.wake,
             notify=notify,
         )

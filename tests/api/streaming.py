@@ -114,8 +114,8 @@ async def thread_workspace(
     deltas = deltas or LocalDeltas()
     streams = EventStreams(log, deltas, limits=limits or StreamLimits())
 
-    async def find(who: Principal, session_id: str) -> None:
-        if who.tenant != "acme":
+    async def find(principal: Principal, session_id: str) -> None:
+        if principal.tenant != "acme":
             raise NotFound("session", session_id)
         await log.session(session_id)
 

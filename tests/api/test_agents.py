@@ -15,8 +15,8 @@ from tests.api.api_server import Served
 
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route import Route
-from mainspring.service.access.authentication import AuthenticationResult, RequestCredentials
 from mainspring.service.access.principal import Principal
+from mainspring.service.authorization.authentication import AuthenticationResult, RequestCredentials
 
 
 @pytest.fixture
@@ -347,8 +347,8 @@ class Only:
 
 
 @asynccontextmanager
-async def client_of(api: Served, who: Principal) -> AsyncGenerator[AsyncAnthropic, None]:
-    app = Api(routes(api.records), access_control=Only(who)).application()
+async def client_of(api: Served, principal: Principal) -> AsyncGenerator[AsyncAnthropic, None]:
+    app = Api(routes(api.records), access_control=Only(principal)).application()
     async with (
         http_server(app) as url,
         AsyncAnthropic(api_key="any", base_url=url, max_retries=0) as client,

@@ -5,14 +5,14 @@ import anthropic
 import pytest
 from tests.api.api_server import Served, served
 
-from mainspring.edges.api.routes.environments import EnvironmentRoutes
+from mainspring.edges.api.routes.environments import environment_routes
 from mainspring.service.resources.environments import Environments
 
 
 @pytest.fixture
 async def api(tmp_path: Path) -> AsyncGenerator[Served, None]:
     async with served(
-        tmp_path, lambda records: EnvironmentRoutes(Environments(records)).routes()
+        tmp_path, lambda records: environment_routes(Environments(records))
     ) as running:
         yield running
 

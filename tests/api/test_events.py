@@ -21,6 +21,7 @@ from mainspring.core.content import ImageBlock, PlainTextSource, plain_text
 from mainspring.core.errors import Forbidden
 from mainspring.core.events import AgentToolUse, StatusRunning, UserMessage
 from mainspring.service.access.principal import Principal
+from mainspring.service.approvals.answer_permission import AnswerPermission
 from mainspring.service.sessions.event_params import SendConfirmation
 from mainspring.service.sessions.event_sender import EventSender
 
@@ -179,8 +180,10 @@ async def test_an_outcome_becomes_work_with_its_rubric(tmp_path: Path):
         shown = str(model.requests[0].messages)
         assert "A report on rates" in shown
         assert "Rows and rows." in shown
-        known = (await client.beta.sessions.retrieve(made.id)).outcome_evaluations
-        assert [(item.outcome_id, item.result) for item in known] == [(echo.outcome_id, "running")]
+        current = (await client.beta.sessions.retrieve(made.id)).outcome_evaluations
+        assert [(item.outcome_id, item.result) for item in current] == [
+            (echo.outcome_id, "running")
+        ]
 
 
 async def test_files_and_pictures_reach_the_log_whole(home: House):
@@ -338,4 +341,6 @@ async def test_an_agent_does_not_approve_what_agents_do(tmp_path: Path):
         agent = Principal(tenant="acme", key_id="k", role="admin", acting_agent="agent_1")
         allow = SendConfirmation(tool_use_id=call, result="allow")
         with pytest.raises(Forbidden, match="agent_1"):
-            await EventSender(home.sessions).send(agent, made.id, [allow])
+            await EventSender(home.sessions, AnswerPermission(home.log.store.records)).send(
+                agent, made.id, [allow]
+            )

@@ -90,11 +90,11 @@ def test_a_fork_at_an_event_has_the_files_of_then_and_its_parent_keeps_its_own(
 
 
 def test_a_fork_has_what_was_mounted_as_its_parent_left_it(client: Anthropic, session_id: str):
-    known = client.beta.sessions.retrieve(session_id)
+    current = client.beta.sessions.retrieve(session_id)
     file = client.beta.files.upload(file=("rows.csv", b"one\n", "text/csv"))
     session = client.beta.sessions.create(
-        agent=known.agent.id,
-        environment_id=known.environment_id,
+        agent=current.agent.id,
+        environment_id=current.environment_id,
         resources=[{"type": "file", "file_id": file.id, "mount_path": "/workspace/rows.csv"}],
     )
     said(client, session.id, 'call bash {"command": "echo two >> rows.csv"}\nsay Added.')

@@ -20,7 +20,6 @@ from mainspring.edges.api.idempotency import fingerprint
 from mainspring.edges.api.route import Empty
 from mainspring.log.sqlite import open_sqlite
 from mainspring.service.access.api_keys import CreateKey
-from mainspring.service.access.authentication import Authenticator
 from mainspring.service.access.idempotency import (
     ABANDONED_AFTER,
     KIND,
@@ -28,6 +27,7 @@ from mainspring.service.access.idempotency import (
     IdempotentRequests,
 )
 from mainspring.service.access.principal import Principal
+from mainspring.service.authorization.authentication import Authenticator
 from mainspring.wiring.aes_seal import AesSeal
 
 
@@ -172,8 +172,8 @@ async def test_a_request_that_was_abandoned_is_done_again_and_answers_expire(tmp
         taken = await requests.begin(who, "POST /v1/agents", "k", "print")
         assert taken.attempt_id == begun.attempt_id
         await requests.finish("acme", taken, b"{}")
-        known = await requests.begin(who, "POST /v1/agents", "k", "print")
-        assert requests.answer(known) == b"{}"
+        current = await requests.begin(who, "POST /v1/agents", "k", "print")
+        assert requests.answer(current) == b"{}"
         now += LIFETIME + timedelta(seconds=1)
         assert await requests.remove_expired() == 1
         anew = await requests.begin(who, "POST /v1/agents", "k", "another")

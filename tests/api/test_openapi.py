@@ -119,10 +119,10 @@ async def test_what_is_not_ours_is_the_official_clients_and_all_of_it(api: Whole
     }
     roots = {operation.split("/")[2] for operation in theirs}
     package = Path(anthropic.__file__).parent / "resources" / "beta"
-    known = {
+    current = {
         f"{method.removesuffix('_api_list')} {shape(path)}"
         for file in package.rglob("*.py")
         for method, path in _CALL.findall(file.read_text())
         if path.split("/")[2] in roots
     }
-    assert theirs == known
+    assert theirs == current

@@ -24,9 +24,9 @@ from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.routes.events import StreamRoutes
 from mainspring.edges.api.sse import StreamTiming
 from mainspring.service.access.api_keys import CreateKey, Keys
-from mainspring.service.access.authentication import KEY_CACHE_SECONDS, Authenticator
 from mainspring.service.access.principal import Principal
 from mainspring.service.access.tenants import Tenants
+from mainspring.service.authorization.authentication import KEY_CACHE_SECONDS, Authenticator
 from mainspring.service.sessions.event_content import MAX_FILE_BYTES
 from mainspring.service.storage.pagination import encode_cursor
 from mainspring.service.webhooks.webhook_signing import signed_headers
@@ -374,8 +374,8 @@ async def test_the_token_of_a_work_item_opens_only_the_skills_of_its_session(tmp
     async with site(tmp_path, Scripted(otherwise=says("Hi."))) as here, here.client() as admin:
         files = [("pdf-forms/SKILL.md", MANIFEST)]
         skill = await admin.beta.skills.create(files=files)
-        known = {"type": "custom", "skill_id": skill.id, "version": "latest"}
-        without, having = await hosted(admin, "go"), await hosted(admin, "go", skills=[known])
+        current = {"type": "custom", "skill_id": skill.id, "version": "latest"}
+        without, having = await hosted(admin, "go"), await hosted(admin, "go", skills=[current])
         for session, is_let_in in ((without, False), (having, True)):
             _, token = await token_of(admin, session.environment_id)
             async with bearing(here, token) as client:

@@ -117,8 +117,8 @@ class Fuzz:
 
 def about(body: dict[str, Any], ids: Mapping[str, str]) -> dict[str, Any]:
     """The same, with ids of things that there are."""
-    known = {**ids, "agent": ids["agent_id"], "vault_ids": [ids["vault_id"]]}
-    return {key: known.get(key, value) for key, value in body.items()}
+    current = {**ids, "agent": ids["agent_id"], "vault_ids": [ids["vault_id"]]}
+    return {key: current.get(key, value) for key, value in body.items()}
 
 
 @pytest.fixture

@@ -116,10 +116,10 @@ async def test_who_has_no_key_and_does_not_sign_learns_nothing_of_what_there_is(
     theirs, nobodys = api.ids[THEIRS], unknown(api.ids[THEIRS])
     for route in api.routes:
         if route.is_open and parameters(route):
-            known = await api.ask(route.method, filled(route, theirs), key=None, body={})
+            current = await api.ask(route.method, filled(route, theirs), key=None, body={})
             missing = await api.ask(route.method, filled(route, nobodys), key=None, body={})
-            assert known.status == 401
-            assert told(known, theirs) == told(missing, nobodys), route.operation
+            assert current.status == 401
+            assert told(current, theirs) == told(missing, nobodys), route.operation
 
 
 async def test_a_thing_of_anothers_is_not_found_under_a_thing_of_ones_own(api: Whole):

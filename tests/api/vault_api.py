@@ -12,7 +12,7 @@ from anthropic.types.beta.vaults import (
 from anthropic.types.beta.vaults.credential_create_params import Auth
 
 from mainspring.edges.api.route import Route
-from mainspring.edges.api.routes.vaults import CredentialRoutes, VaultRoutes
+from mainspring.edges.api.routes.vaults import credential_routes, vault_routes
 from mainspring.log.records import Records
 from mainspring.service.storage.notifications import Notification
 from mainspring.service.vaults.credential_validation import CredentialValidator
@@ -40,7 +40,7 @@ def routes(records: Records) -> Sequence[Route]:
     validator = CredentialValidator(
         credentials, probe=McpInitializeProbe(http_client), refresher=refresher
     )
-    return (*VaultRoutes(vaults).routes(), *CredentialRoutes(credentials, validator).routes())
+    return (*vault_routes(vaults), *credential_routes(credentials, validator))
 
 
 def static(url: str = "https://mcp.example.com/mcp", token: str = "a-bearer-token") -> Auth:

@@ -21,11 +21,11 @@ from mainspring.edges.api.route_table import all_routes
 from mainspring.edges.api.routes.health import HealthRoutes, MetricsRoutes
 from mainspring.service.access.api_keys import CreateKey, Keys, ensure_first_key
 from mainspring.service.access.audit import Audit
-from mainspring.service.access.authentication import Authenticator, RateLimits
 from mainspring.service.access.principal import ROLES, Principal, Role
 from mainspring.service.access.rate_limits import Rate
 from mainspring.service.access.tenants import CreateTenant, Tenants
 from mainspring.service.approvals.approval_record import Approval, MayAnswer
+from mainspring.service.authorization.authentication import Authenticator, RateLimits
 from mainspring.service.jobs.parking import KIND as PARKED
 from mainspring.service.jobs.parking import ParkedSession
 from mainspring.service.storage.repository import Repository
@@ -88,9 +88,9 @@ def parameters(route: Route) -> list[str]:
     return _PARAMETER.findall(route.path)
 
 
-def filled(route: Route, known: Mapping[str, str]) -> str:
+def filled(route: Route, current: Mapping[str, str]) -> str:
     """Its path with these ids; a name that nobody has made a thing for is a `KeyError`."""
-    return _PARAMETER.sub(lambda found: known[found[1]], route.path)
+    return _PARAMETER.sub(lambda found: current[found[1]], route.path)
 
 
 def skill_form() -> aiohttp.FormData:

@@ -24,7 +24,7 @@ from mainspring.config import read_settings
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route import Route
 from mainspring.edges.api.routes.agents import AgentRoutes
-from mainspring.edges.api.routes.environments import EnvironmentRoutes
+from mainspring.edges.api.routes.environments import environment_routes
 from mainspring.edges.api.routes.events import EventRoutes, StreamRoutes
 from mainspring.edges.api.routes.sessions import SessionRoutes
 from mainspring.edges.api.routes.skills import SkillRoutes
@@ -34,8 +34,9 @@ from mainspring.log.session_log import SessionLog
 from mainspring.runtime.session.session import Runtime, Session
 from mainspring.runtime.session.toolbox import SetupRequest
 from mainspring.service.access.api_keys import CreateKey, Keys, ensure_first_key
-from mainspring.service.access.authentication import Authenticator
 from mainspring.service.access.principal import Principal
+from mainspring.service.approvals.answer_permission import AnswerPermission
+from mainspring.service.authorization.authentication import Authenticator
 from mainspring.service.memory_stores.memory_stores import MemoryStores
 from mainspring.service.resources.agents import Agents
 from mainspring.service.resources.environments import Environments, SelfHostedConfig
@@ -49,9 +50,9 @@ from mainspring.service.sessions.event_sender import EventSender
 from mainspring.service.sessions.event_streams import EventStreams
 from mainspring.service.sessions.preview_deltas import LocalDeltas
 from mainspring.service.sessions.resource_lookups import MemoryStoreInfo, ResourceLookups
-from mainspring.service.sessions.session_record import KIND, SessionRecord
+from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.sessions import Sessions
-from mainspring.service.storage.repository import ListQuery
+from mainspring.service.storage.repository import SESSION_KIND, ListQuery
 from mainspring.wiring.aes_seal import AesSeal
 from mainspring.wiring.agent_mapper import SessionSpec, map_session
 from mainspring.wiring.run_options import RunOptions
@@ -108,7 +109,7 @@ class Runner:
             await self.queue.offer(tenant, record.environment_id, record.id)
 
     async def _record(self, session_id: str) -> SessionRecord:
-        found = await self.log.store.records.get(KIND, session_id)
+        found = await self.log.store.records.get(SESSION_KIND, session_id)
         return msgspec.json.decode(found.body, type=SessionRecord)
 
 
@@ -184,9 +185,11 @@ def routes(
 ) -> tuple[Route, ...]:
     return (
         *AgentRoutes(agents).routes(),
-        *EnvironmentRoutes(sessions.dependencies.environments).routes(),
+        *environment_routes(sessions.dependencies.environments),
         *SessionRoutes(sessions).routes(),
-        *EventRoutes(sessions, EventSender(sessions), EventPages(log)).routes(),
+        *EventRoutes(
+            sessions, EventSender(sessions, AnswerPermission(log.store.records)), EventPages(log)
+        ).routes(),
         *StreamRoutes(streams, sessions.find).routes(),
         *SkillRoutes(Skills(log.store.records)).routes(),
         *memory_api.routes(log.store.records),

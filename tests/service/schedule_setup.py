@@ -60,8 +60,8 @@ class Jobs:
     )
 
     async def put(self, job: Job, *, at: datetime | None = None) -> None:
-        known = self.waiting.get((job.task, job.key))
-        if known is not None and (known[1] is None or (at is not None and known[1] <= at)):
+        current = self.waiting.get((job.task, job.key))
+        if current is not None and (current[1] is None or (at is not None and current[1] <= at)):
             return
         self.waiting[job.task, job.key] = (job, at)
 
@@ -89,16 +89,16 @@ class CountedSessions:
     dies_before_start: bool = False
     dies_after_start: bool = False
 
-    async def start(self, tenant: str, session_start_request: SessionStartRequest) -> str:
+    async def start(self, tenant: str, request: SessionStartRequest) -> str:
         if self.refusal is not None:
             raise self.refusal
         if self.dies_before_start:
             raise Crash
         self.starts += 1
-        self.orders.setdefault(session_start_request.key, session_start_request)
+        self.orders.setdefault(request.key, request)
         if self.dies_after_start:
             raise Crash
-        return f"sesn_{tenant}_{list(self.orders).index(session_start_request.key)}"
+        return f"sesn_{tenant}_{list(self.orders).index(request.key)}"
 
     async def send(
         self, tenant: str, session_id: str, text: str, *, key: str, origin: Origin

@@ -17,6 +17,7 @@ from mainspring.core.events import (
 from mainspring.core.facts import ToolCallAuthorized
 from mainspring.log.records import RecordChange, RecordQuery
 from mainspring.log.task_groups import run_in_background
+from mainspring.service.approvals.answer_permission import AnswerPermission
 from mainspring.service.approvals.approval_policy import SetApprovalPolicy
 from mainspring.service.approvals.approval_record import MAX_INPUT_BYTES, Approval, shorten_input
 from mainspring.service.approvals.approvals import ApprovalAnswer, Approvals
@@ -25,7 +26,7 @@ from mainspring.service.jobs.dispatcher import Job
 from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
 from mainspring.service.sessions.event_params import SendConfirmation, SendInterrupt
 from mainspring.service.sessions.event_sender import EventSender
-from mainspring.service.sessions.sessions import ForkSession
+from mainspring.service.sessions.session_params import ForkSession
 from mainspring.service.storage.notifications import Notification
 from mainspring.service.storage.repository import ListQuery
 
@@ -127,7 +128,9 @@ async def test_after_a_while_others_are_told_and_it_takes_more_to_answer(tmp_pat
         assert (escalated.escalate_to, escalated.may_answer.role) == ("the night shift", "operator")
         with pytest.raises(Forbidden, match="role operator"):
             await context.approvals.answer(person(), approval.id, ALLOW)
-        sending = EventSender(context.home.sessions)
+        sending = EventSender(
+            context.home.sessions, AnswerPermission(context.home.log.store.records)
+        )
         confirm = SendConfirmation(tool_use_id=approval.tool_use_id, result="allow")
         with pytest.raises(Forbidden, match="role operator"):
             await sending.send(person(), session_id, [confirm])
@@ -210,7 +213,9 @@ async def test_an_interrupt_makes_void_what_waits(tmp_path: Path):
     ):
         session_id = await context.asked(client)
         first, second = await approvals_of(context)
-        await EventSender(context.home.sessions).send(BOSS, session_id, [SendInterrupt()])
+        await EventSender(
+            context.home.sessions, AnswerPermission(context.home.log.store.records)
+        ).send(BOSS, session_id, [SendInterrupt()])
         await context.settled(session_id)
         closed = await approvals_of(context, closed=True)
         assert [entry.status for entry in closed] == ["void", "void"]
@@ -242,9 +247,9 @@ async def test_a_fork_asks_for_itself(tmp_path: Path):
         assert [item.session_id for item in await approvals_of(context)] == [session_id]
         [call] = await waiting(client, forked.id)
         confirm = SendConfirmation(tool_use_id=call, result="allow")
-        await EventSender(context.home.sessions).send(
-            BOSS, forked.id, [confirm]
-        )  # of what it inherited
+        await EventSender(
+            context.home.sessions, AnswerPermission(context.home.log.store.records)
+        ).send(BOSS, forked.id, [confirm])  # of what it inherited
         await context.settled(forked.id)
         own = [item for item in await approvals_of(context) if item.session_id == forked.id]
         assert [item.tool_use_id for item in own] == [call]

@@ -15,6 +15,7 @@ from tests.api.approvals_api import Office, erasing, person, session_context
 from mainspring.core.errors import MainspringError
 from mainspring.core.events import AgentToolResult, UserToolConfirmation
 from mainspring.core.facts import ToolCallStarted
+from mainspring.service.approvals.answer_permission import AnswerPermission
 from mainspring.service.approvals.approval_policy import SetApprovalPolicy
 from mainspring.service.approvals.approval_record import Approval
 from mainspring.service.approvals.approvals import ApprovalAnswer
@@ -57,16 +58,20 @@ class Story:
                 self.accepted.append((approval.tool_use_id, deed, f"key_{name}:{name}"))
             case "send":
                 sent = SendConfirmation(tool_use_id=approval.tool_use_id, result="allow")
-                await EventSender(self.context.home.sessions).send(
-                    person(name), self.session_id, [sent]
-                )
+                await EventSender(
+                    self.context.home.sessions,
+                    AnswerPermission(self.context.home.log.store.records),
+                ).send(person(name), self.session_id, [sent])
                 self.accepted.append((approval.tool_use_id, "allow", f"key_{name}:{name}"))
             case "expire":
                 self.context.later.put_on(hours=1)
                 job = Job(task="approval", key=approval.id, tenant="acme")
                 await self.context.approvals.attend(job)
             case "interrupt":
-                sending = EventSender(self.context.home.sessions)
+                sending = EventSender(
+                    self.context.home.sessions,
+                    AnswerPermission(self.context.home.log.store.records),
+                )
                 await sending.send(person(name), self.session_id, [SendInterrupt()])
             case "run":
                 await self.run()

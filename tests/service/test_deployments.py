@@ -169,8 +169,8 @@ async def test_two_workers_with_one_job_make_one_run(works_: Works):
     await works_.keep.change(
         TENANT,
         made.id,
-        lambda known: type(known)(
-            deployment=known.deployment, decided_upto=kept.decided_upto, queue=kept.queue
+        lambda current: type(current)(
+            deployment=current.deployment, decided_upto=kept.decided_upto, queue=kept.queue
         ),
     )
     await works_.firing.fire(job)

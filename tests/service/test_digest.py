@@ -142,7 +142,7 @@ def test_an_outcome_goes_from_pending_to_its_verdict():
 async def test_a_digest_is_read_on_and_those_long_unused_are_forgotten(tmp_path: Path):
     async with open_sqlite(tmp_path / "log.db") as store:
         log = SessionLog(store)
-        digests = Digests(log, kept=1)
+        digests = Digests(log, max_cached=1)
         one, other = await log.create(), await log.create()
         writer = await log.hold(one.id, owner="w")
         await writer.append(events.StatusRunning())

@@ -23,7 +23,11 @@ from mainspring.core.errors import (
 from mainspring.log.records import Records
 from mainspring.log.sqlite import open_sqlite
 from mainspring.service.access.api_keys import CreateKey, Keys, NewKey
-from mainspring.service.access.authentication import (
+from mainspring.service.access.kill_switch import HALT_CACHE_SECONDS, CreateHalt, Halts
+from mainspring.service.access.principal import Principal, Role
+from mainspring.service.access.rate_limits import Rate
+from mainspring.service.access.tenants import CreateTenant, Tenants, UpdateTenant
+from mainspring.service.authorization.authentication import (
     ACTING_AGENT_HEADER,
     KEY_CACHE_SECONDS,
     AuthenticationResult,
@@ -34,12 +38,7 @@ from mainspring.service.access.authentication import (
     join_headers,
     presented_secret,
 )
-from mainspring.service.access.kill_switch import HALT_CACHE_SECONDS, CreateHalt, Halts
-from mainspring.service.access.principal import Principal, Role
-from mainspring.service.access.rate_limits import Rate
-from mainspring.service.access.tenants import CreateTenant, Tenants, UpdateTenant
-from mainspring.service.resources.agent_model import ModelConfig
-from mainspring.service.resources.agents import ServiceAccount
+from mainspring.service.resources.agents import ModelConfig, ServiceAccount
 from mainspring.service.resources.environments import SelfHostedConfig
 from mainspring.service.sessions.session_agent import SessionAgent
 from mainspring.service.sessions.session_record import SessionCreator, SessionRecord
@@ -342,8 +341,8 @@ async def test_refused_requests_count_against_the_rate_too(service: House):
 
 async def test_who_tries_many_keys_is_slowed_down_but_not_those_beside_them(tmp_path: Path):
     async with house_in(tmp_path, RateLimits(failures=Rate(30))) as service:
-        known, unseen = await service.key(), await service.key()
-        assert (await service.credentials(known.key)).refusal is None
+        current, unseen = await service.key(), await service.key()
+        assert (await service.credentials(current.key)).refusal is None
         for number in range(5):
             with pytest.raises(Unauthenticated):
                 await service.credentials(f"guess {number}")
@@ -352,7 +351,7 @@ async def test_who_tries_many_keys_is_slowed_down_but_not_those_beside_them(tmp_
         with pytest.raises(RateLimited):  # even the right one, so that nothing is learnt
             await service.credentials(unseen.key)
         service.time.pass_(KEY_CACHE_SECONDS - 2)
-        assert (await service.credentials(known.key)).refusal is None
+        assert (await service.credentials(current.key)).refusal is None
         assert (await service.credentials(unseen.key, address="192.0.2.77")).refusal is None
         service.time.pass_(2)
         with pytest.raises(Unauthenticated):

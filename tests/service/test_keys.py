@@ -114,9 +114,11 @@ async def test_a_key_that_expires_makes_only_keys_that_expire_no_later(records: 
     ],
     ids=["operator", "of an agent", "worker", "agent"],
 )
-async def test_only_administrators_that_are_people_make_keys(records: Records, who: Principal):
+async def test_only_administrators_that_are_people_make_keys(
+    records: Records, principal: Principal
+):
     with pytest.raises(Forbidden):
-        await Keys(records).create(who, CreateKey(name="more"))
+        await Keys(records).create(principal, CreateKey(name="more"))
 
 
 @pytest.mark.parametrize(

@@ -162,10 +162,10 @@ def test_labels_that_others_choose_are_bounded():
 
 def test_a_listener_that_fails_does_not_stop_a_run(caplog: pytest.LogCaptureFixture):
     class Broken:
-        def heard(self, run_subject: RunSubject, event: Event) -> None:
+        def heard(self, subject: RunSubject, event: Event) -> None:
             raise ZeroDivisionError
 
-        def finished(self, run_subject: RunSubject, trace_span: object) -> None: ...
+        def finished(self, subject: RunSubject, span: object) -> None: ...
 
     watcher = RunObserver(SUBJECT, SpanFold(), [Broken()])
     tell(watcher, events.StatusRunning())

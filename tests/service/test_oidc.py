@@ -27,11 +27,11 @@ from tests.service.fixed_clock import Time
 from mainspring.core import clock
 from mainspring.core.errors import Forbidden, InvalidInput, Unauthenticated
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.access.authentication import Authenticator, RequestCredentials
 from mainspring.service.access.oidc import FRESH_SECONDS, RETRY_SECONDS, STALE_SECONDS, IssuedTokens
 from mainspring.service.access.oidc_issuers import OidcIssuer
 from mainspring.service.access.principal import Role
 from mainspring.service.access.tenants import CreateTenant, Tenants
+from mainspring.service.authorization.authentication import Authenticator, RequestCredentials
 from mainspring.wiring.oidc_tokens import open_tokens
 
 RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)

@@ -40,8 +40,8 @@ class ByHand:
         self.jobs.append((job, at))
 
     async def remind(self, jobs: Sequence[Job]) -> None:
-        known = [self.running, *(job for job, _ in self.jobs)]
-        self.jobs += [(job, None) for job in jobs if job not in known]
+        current = [self.running, *(job for job, _ in self.jobs)]
+        self.jobs += [(job, None) for job in jobs if job not in current]
 
     async def cancel(self, task: str, key: str) -> None:
         raise NotImplementedError

@@ -36,9 +36,9 @@ from mainspring.service.resources.environments import CreateEnvironment
 from mainspring.service.sessions.event_params import SendMessage
 from mainspring.service.sessions.preview_deltas import SharedDeltas
 from mainspring.service.sessions.session_listing import ListSessions
-from mainspring.service.sessions.session_record import KIND as SESSION
-from mainspring.service.sessions.sessions import CreateSession, ForkSession, Sessions
-from mainspring.service.storage.repository import ListQuery
+from mainspring.service.sessions.session_params import CreateSession, ForkSession
+from mainspring.service.sessions.sessions import Sessions
+from mainspring.service.storage.repository import SESSION_KIND, ListQuery
 from mainspring.service.webhooks.webhook_endpoints import DELIVERY_KIND
 from mainspring.wiring.service_assembly import build_service, open_service
 from mainspring.wiring.service_parts import Service
@@ -123,7 +123,7 @@ async def test_the_wake_of_a_session_that_was_deleted_meanwhile_is_forgotten(tmp
 
     async def run(session_id: str) -> None:
         try:
-            await at.log.store.records.get(SESSION, session_id)
+            await at.log.store.records.get(SESSION_KIND, session_id)
         finally:
             tried.set()
 
@@ -217,7 +217,7 @@ async def test_a_fork_that_cannot_be_leaves_no_record(tmp_path: Path):
         session_id = await created(service)
         with pytest.raises(InvalidInput):
             await service.sessions.sessions.fork(WHO, session_id, ForkSession(at=99))
-        assert await service.infrastructure.store.records.count(RecordQuery(kind=SESSION)) == 1
+        assert await service.infrastructure.store.records.count(RecordQuery(kind=SESSION_KIND)) == 1
 
 
 class Away(Dispatcher):

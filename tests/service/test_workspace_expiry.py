@@ -19,7 +19,7 @@ from mainspring.log.sqlite import open_sqlite
 from mainspring.service.jobs.dispatcher import Job
 from mainspring.service.resources.agents import CreateAgent
 from mainspring.service.resources.environments import CreateEnvironment
-from mainspring.service.sessions.sessions import CreateSession
+from mainspring.service.sessions.session_params import CreateSession
 from mainspring.service.sessions.workspace_expiry import WorkspaceExpiry
 from mainspring.service.storage.notifications import Notification
 from mainspring.wiring.sandbox_environment import SERVED_STATE_FOLDER
@@ -104,8 +104,8 @@ async def test_a_workspace_is_removed_three_days_after_its_people_were_told(tmp_
         ]
         assert not (tmp_path / "workspaces" / f"{idle}.mounted.json").exists()
         assert (await sessions.get(person(), idle)).status == "idle"
-        known = await expiry.record("acme", idle)
-        assert getattr(known, "removed_at", None) == now
+        current = await expiry.record("acme", idle)
+        assert getattr(current, "removed_at", None) == now
         await sessions.delete(person(), idle)
         assert await expiry.record("acme", idle) is None
 

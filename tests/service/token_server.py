@@ -59,10 +59,10 @@ class Provider:
 
 @asynccontextmanager
 async def provider() -> AsyncGenerator[Provider, None]:
-    known = Provider()
+    current = Provider()
     app = web.Application()
-    app.router.add_post("/token", known.token)
-    app.router.add_post("/mcp", known.mcp)
+    app.router.add_post("/token", current.token)
+    app.router.add_post("/mcp", current.mcp)
     async with http_server(app) as url:
-        known.url = url
-        yield known
+        current.url = url
+        yield current

@@ -21,7 +21,7 @@ from mainspring.log.session_log import SessionLog
 from mainspring.log.task_groups import run_in_background
 from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
 from mainspring.service.jobs.worker import Worker, WorkerSettings
-from mainspring.service.sessions.session_record import KIND
+from mainspring.service.storage.repository import SESSION_KIND
 
 AGENT = Agent(name="clerk")
 
@@ -31,7 +31,7 @@ async def known_session(log: SessionLog, *, tenant: str = "acme", text: str | No
     session = await log.create()
     moment = to_micros(clock.now())
     record = RecordRow(
-        tenant=tenant, kind=KIND, id=session.id, created=moment, updated=moment, body=b"{}"
+        tenant=tenant, kind=SESSION_KIND, id=session.id, created=moment, updated=moment, body=b"{}"
     )
     await log.store.records.write(Put(record_row=record))
     if text is not None:

@@ -19,7 +19,6 @@ from mainspring.harness.permissions.tool_names import claude_code_name
 from mainspring.runtime.agent import Agent, reading_rules
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.subagent import GENERAL, StandaloneParts, Subagent
-from mainspring.service.resources.agent_model import ModelConfig
 from mainspring.service.resources.agent_tools import (
     BuiltinConfig,
     EffectiveToolset,
@@ -27,7 +26,7 @@ from mainspring.service.resources.agent_tools import (
     effective_toolset,
     merge_toolsets,
 )
-from mainspring.service.resources.agents import AgentSkill
+from mainspring.service.resources.agents import ModelConfig
 from mainspring.service.resources.environments import (
     CloudConfig,
     EnvironmentConfig,
@@ -35,6 +34,7 @@ from mainspring.service.resources.environments import (
     Packages,
     SelfHostedConfig,
 )
+from mainspring.service.resources.skill_resources import AgentSkill
 from mainspring.service.sessions.session_agent import (
     SessionAgent,
     ThreadAgent,

@@ -12,8 +12,8 @@ from mainspring.service.access.oidc_issuers import OidcIssuer
 from mainspring.service.access.principal import Principal
 
 if TYPE_CHECKING:
-    from mainspring.service.access.authentication import TokenVerifier
     from mainspring.service.access.oidc import FetchBytes
+    from mainspring.service.authorization.authentication import TokenVerifier
 
 
 _SECONDS = 10.0

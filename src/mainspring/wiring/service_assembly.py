@@ -20,6 +20,7 @@ from mainspring.service.access.budget_ledger import DailyBudgetLedger
 from mainspring.service.access.idempotency import IdempotentRequests
 from mainspring.service.access.kill_switch import Halts
 from mainspring.service.access.tenants import Tenants
+from mainspring.service.approvals.answer_permission import AnswerPermission
 from mainspring.service.approvals.approval_policy import ApprovalPolicies
 from mainspring.service.approvals.approvals import Approvals
 from mainspring.service.jobs.dispatcher import Dispatcher, Job
@@ -267,7 +268,9 @@ def _build_sessions(
         ),
     )
     tokens = WorkTokens(infrastructure.store.records, infrastructure.seal)
-    sending = EventSender(sessions)
+    sending = EventSender(
+        sessions, AnswerPermission(infrastructure.store.records, clock=sessions.clock)
+    )
     talk = SessionServices(
         sessions=sessions,
         event_sender=sending,

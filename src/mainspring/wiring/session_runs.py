@@ -33,8 +33,8 @@ from mainspring.service.jobs.worker import Postponed
 from mainspring.service.resources.environments import CloudConfig
 from mainspring.service.sessions.preview_deltas import Deltas, PreviewPublisher
 from mainspring.service.sessions.resource_types import token_context
-from mainspring.service.sessions.session_record import KIND, SessionRecord
-from mainspring.service.storage.repository import Seal
+from mainspring.service.sessions.session_record import SessionRecord
+from mainspring.service.storage.repository import SESSION_KIND, Seal
 from mainspring.service.telemetry.log_context import log_context
 from mainspring.service.telemetry.run_observers import RunObservers, RunSubject
 from mainspring.service.vaults.session_credentials import (
@@ -137,7 +137,7 @@ class SessionRuns:
             LeaseHeld: another worker has it. Postponed: somebody has stopped it, for now.
             InvalidInput: it cannot be run here, and why.
         """
-        record = await self._store.records.get(KIND, session_id)
+        record = await self._store.records.get(SESSION_KIND, session_id)
         with log_context(session_id=session_id, tenant=record.tenant):
             asked = msgspec.json.decode(record.body, type=SessionRecord)
             await self._run(record.tenant, asked)

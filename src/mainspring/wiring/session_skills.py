@@ -19,9 +19,8 @@ from mainspring.runtime.definition_files.scopes import PartLocation
 from mainspring.runtime.packages.upload import LIMITS, MANIFEST, check_files, unpack_archive
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.skill_file import read_skill
-from mainspring.service.resources.agents import AgentSkill, CustomSkill
 from mainspring.service.resources.environments import SelfHostedConfig
-from mainspring.service.resources.skill_resources import Skills
+from mainspring.service.resources.skill_resources import AgentSkill, CustomSkill, Skills
 from mainspring.service.sessions.dependencies import ResolvedAgent
 from mainspring.service.sessions.session_agent import skills_of
 from mainspring.service.sessions.session_record import SessionRecord

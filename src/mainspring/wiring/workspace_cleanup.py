@@ -24,8 +24,8 @@ from mainspring.log.records import Records
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
 from mainspring.service.jobs.dispatcher import Job
-from mainspring.service.sessions.session_record import KIND
 from mainspring.service.sessions.workspace_expiry import WorkspaceExpiry
+from mainspring.service.storage.repository import SESSION_KIND
 from mainspring.wiring.sandbox_environment import served_session_paths
 from mainspring.wiring.sandbox_pool import SandboxPool
 from mainspring.wiring.session_skills import skills_folder
@@ -58,7 +58,7 @@ class WorkspaceCleaner:
         Raises: Stale: it is still there; then it is tried again.
         """
         try:
-            await self._records.get(KIND, job.key)
+            await self._records.get(SESSION_KIND, job.key)
         except NotFound:
             await self._sandboxes.discard(job.key)
             await to_thread.run_sync(self._remove, job.key)
@@ -143,7 +143,7 @@ class ExpiredWorkspaceSweeper:
         return removed
 
     async def _look_after(self, session_id: str) -> bool:
-        tenant = (await self._log.store.records.get(KIND, session_id)).tenant
+        tenant = (await self._log.store.records.get(SESSION_KIND, session_id)).tenant
         row = await self._log.session(session_id)
         if await self._log.store.pending(session_id, limit=1):
             return False  # somebody has written to it

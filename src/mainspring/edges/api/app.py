@@ -29,15 +29,15 @@ from mainspring.edges.api.errors import error_body, error_details, error_type_of
 from mainspring.edges.api.idempotency import Idempotency, Operation, fingerprint
 from mainspring.edges.api.request_decoding import MAX_BODY_BYTES, read_body, read_query
 from mainspring.edges.api.route import ApiCall, Route
-from mainspring.service.access.authentication import (
+from mainspring.service.access.idempotency import IdempotentRequests
+from mainspring.service.access.principal import Principal
+from mainspring.service.authorization.authentication import (
     AuthenticationResult,
     DecodedPart,
     RequestCredentials,
     client_address,
     join_headers,
 )
-from mainspring.service.access.idempotency import IdempotentRequests
-from mainspring.service.access.principal import Principal
 from mainspring.service.telemetry.log_context import log_context
 
 _LOG = logging.getLogger("mainspring.api")
@@ -58,7 +58,12 @@ class AccessControl(Protocol):
         ...
 
     async def check_named(
-        self, who: Principal, path: Mapping[str, str], query: DecodedPart, body: DecodedPart, /
+        self,
+        principal: Principal,
+        path: Mapping[str, str],
+        query: DecodedPart,
+        body: DecodedPart,
+        /,
     ) -> None:
         """Whether it may name what it does in its query and body.
 
@@ -78,7 +83,7 @@ class HandledRequest:
     seconds: float
     request_id: str
     address: str = ""
-    """Of the client."""
+    """The address of the client."""
     made: str | None = None
     """The id of what the answer is about, if it says one."""
 
@@ -120,7 +125,7 @@ class Api:
         limits: ConnectionLimits | None = None,
         repeated: IdempotentRequests | None = None,
     ) -> None:
-        """`proxies` are the addresses of our own, whose `x-forwarded-for` is believed."""
+        """`proxies` are addresses of trusted proxies, whose `x-forwarded-for` is used."""
         self.routes = tuple(routes)
         self._access_control = access_control
         self._request_observer = request_observer
@@ -168,29 +173,25 @@ class Api:
         address = client_address(request.remote or "", headers, self._proxies)
         return RequestCredentials(headers=headers, path=request.match_info, address=address)
 
-    async def _respond_or_error(self, request_state: _RequestState) -> web.StreamResponse:
+    async def _respond_or_error(self, state: _RequestState) -> web.StreamResponse:
         try:
-            return await self._respond(request_state)
+            return await self._respond(state)
         except MainspringError as error:
-            return _error_response(error, request_state.request_id)
+            return _error_response(error, state.request_id)
         except web.HTTPException as error:  # aiohttp's own, while it reads a body
-            return _message_response(error.status, error.reason, request_state.request_id)
-        except (ConnectionError, TimeoutError):  # the client has gone: nobody reads this
-            return _message_response(
-                499, "the client closed the connection", request_state.request_id
-            )
+            return _message_response(error.status, error.reason, state.request_id)
+        except (ConnectionError, TimeoutError):  # the client has disconnected
+            return _message_response(499, "the client closed the connection", state.request_id)
         except Exception:  # noqa: BLE001 (the HTTP error handler)
-            _LOG.exception("request %s failed", request_state.request_id)
-            return _message_response(
-                500, "an internal error; the log has it", request_state.request_id
-            )
+            _LOG.exception("request %s failed", state.request_id)
+            return _message_response(500, "an internal error; the log has it", state.request_id)
 
-    async def _respond(self, request_state: _RequestState) -> web.StreamResponse:
-        request, route = request_state.request, request_state.route
+    async def _respond(self, state: _RequestState) -> web.StreamResponse:
+        request, route = state.request, state.route
         if route is None:
-            return self._no_route(request_state)
-        admission = await self._access_control.admit(request_state.credentials, route)
-        request_state.who, request_state.headers = admission.who, admission.headers
+            return self._no_route(state)
+        admission = await self._access_control.admit(state.credentials, route)
+        state.who, state.headers = admission.who, admission.headers
         if admission.refusal is not None:
             raise admission.refusal
         await _send_continue(request)
@@ -205,37 +206,35 @@ class Api:
             query=query,
             body=body,
             request=request,
-            recheck_access=partial(self._recheck_access, request_state.credentials, route),
-            once=lambda print_, act: self._run_once(request_state, print_, lambda _: act()),
+            recheck_access=partial(self._recheck_access, state.credentials, route),
+            once=lambda print_, act: self._run_once(state, print_, lambda _: act()),
         )
-        answer = await self._run_handler(request_state, call)
+        answer = await self._run_handler(state, call)
         if isinstance(answer, web.StreamResponse):
             return answer
-        request_state.made = getattr(answer, "id", None)
+        state.made = getattr(answer, "id", None)
         return web.Response(
             status=route.status,
             body=_ENCODER.encode(answer),
             content_type="application/json",
         )
 
-    async def _run_handler(self, request_state: _RequestState, api_call: ApiCall[Any, Any]) -> Any:  # noqa: ANN401 (any route's)
-        route = request_state.route
+    async def _run_handler(self, state: _RequestState, call: ApiCall[Any, Any]) -> Any:  # noqa: ANN401 (any route's)
+        route = state.route
         assert route is not None
-        if route.upload is not None or self._idempotency.key(route, request_state.request) is None:
-            return await route.handle(api_call)
+        if route.upload is not None or self._idempotency.key(route, state.request) is None:
+            return await route.handle(call)
         return await self._run_once(
-            request_state,
-            fingerprint(api_call.query, api_call.body),
-            lambda attempt_id: route.handle(replace(api_call, attempt_id=attempt_id)),
+            state,
+            fingerprint(call.query, call.body),
+            lambda attempt_id: route.handle(replace(call, attempt_id=attempt_id)),
         )
 
-    async def _run_once(
-        self, request_state: _RequestState, print_: str, operation: Operation
-    ) -> Any:  # noqa: ANN401 (any route's)
-        assert request_state.route is not None
-        assert request_state.who is not None
+    async def _run_once(self, state: _RequestState, print_: str, operation: Operation) -> Any:  # noqa: ANN401 (any route's)
+        assert state.route is not None
+        assert state.who is not None
         return await self._idempotency.once(
-            request_state.who, request_state.route, request_state.request, print_, operation
+            state.who, state.route, state.request, print_, operation
         )
 
     async def _recheck_access(self, credentials: RequestCredentials, route: Route) -> None:
@@ -243,24 +242,20 @@ class Api:
         if admission.refusal is not None:
             raise admission.refusal
 
-    def _no_route(self, request_state: _RequestState) -> web.Response:
-        request = request_state.request
+    def _no_route(self, state: _RequestState) -> web.Response:
+        request = state.request
         allowed = {route.method for route in self.routes if _matches(route.path, request.path)}
         if allowed:
             methods = ", ".join(sorted(allowed))
-            told = _message_response(
-                405, f"{request.path} takes {methods}", request_state.request_id
-            )
+            told = _message_response(405, f"{request.path} takes {methods}", state.request_id)
             told.headers["allow"] = methods
             return told
-        return _message_response(
-            404, f"there is nothing at {request.path}", request_state.request_id
-        )
+        return _message_response(404, f"there is nothing at {request.path}", state.request_id)
 
 
 async def _on_response_prepare(request: web.Request, response: web.StreamResponse) -> None:
     request[_STARTED_RESPONSE] = response
-    response.headers.popall("server", None)  # what we are made of is nobody's business
+    response.headers.popall("server", None)  # does not disclose the software
     for name, value in _DEFAULT_HEADERS.items():
         response.headers.setdefault(name, value)
     if (exchange := request.get(_STATE_KEY)) is not None:
@@ -269,18 +264,18 @@ async def _on_response_prepare(request: web.Request, response: web.StreamRespons
 
 
 async def _defer_continue(_request: web.Request) -> None:
-    """Nobody is told to send a body before we know who it is."""
+    """Do not send `100 Continue` before the client is authenticated."""
 
 
 async def _send_continue(request: web.Request) -> None:
-    """Who waits to be told to send the body is told so; what else is expected is nothing to us."""
+    """Send `100 Continue` if the client expects it; ignore other expectations."""
     if request.headers.get("expect", "").lower() == "100-continue":
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0
 
 
 def _started_response_or(response: web.StreamResponse, request: web.Request) -> web.StreamResponse:
-    """An answer that was begun and broke off cannot be followed by another: the connection ends."""
+    """Close the connection: no other response can follow one that broke off."""
     begun = request.get(_STARTED_RESPONSE)
     if begun is None or begun is response:
         return response
@@ -298,7 +293,7 @@ def _error_response(error: MainspringError, request_id: str) -> web.Response:
     status = http_status(error)
     if status >= 500:
         _LOG.error("request %s failed: %s", request_id, error)
-    message = str(error) if status < 500 else _UNAVAILABLE  # ours is nobody's business outside
+    message = str(error) if status < 500 else _UNAVAILABLE  # internal details are not disclosed
     told = _json_response(
         status,
         error_body(

@@ -25,9 +25,9 @@ _LOG = logging.getLogger("mainspring.api")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
     head_seconds: float = 10.0
-    """For the head of a request to arrive, from the connection or from its own first byte."""
+    """How long the head of a request may take, from the connection or its first byte."""
     idle_seconds: float = 75.0
-    """Of a connection between two requests."""
+    """How long a connection may be idle between two requests."""
     unread_bytes: int = 256 * 1024
     """Of a body that nobody reads: this much of it is thrown away after the answer, so that who
     sends a little more than was wanted can read why; then the connection ends."""
@@ -37,7 +37,7 @@ class ConnectionLimits:
 async def discard_unread_body(
     request: web.Request, response: web.StreamResponse, limits: ConnectionLimits
 ) -> None:
-    """Answer before the body has been read; of the rest no more is taken than is allowed."""
+    """Respond before the body has been read; discard only a limited part of the rest."""
     if request.transport is None or request.content.is_eof():
         return
     length = request.content_length
@@ -45,7 +45,9 @@ async def discard_unread_body(
         response.force_close()
     left = limits.unread_bytes
     with (
-        suppress(OSError, web.RequestPayloadError, HttpProcessingError),  # the client has gone
+        suppress(
+            OSError, web.RequestPayloadError, HttpProcessingError
+        ),  # the client has disconnected
         anyio.move_on_after(limits.unread_seconds),
     ):
         await response.prepare(request)
@@ -87,7 +89,7 @@ class _Connection(web.RequestHandler):
             self._await_head()
 
     def log_exception(self, *args: Any, **more: Any) -> None:  # noqa: ANN401 (aiohttp's own)
-        """What is not HTTP is not repeated in the log: it may be long, and have a key in it."""
+        """Malformed requests are not logged: they may be long or contain a key."""
         error = more.get("exc_info")
         if isinstance(error, HttpProcessingError):
             _LOG.info("a request that is not HTTP: %s", type(error).__name__)
@@ -128,7 +130,7 @@ class _Runner(web.AppRunner):
 
 
 async def bind_sockets(host: str, port: int) -> list[socket.socket]:
-    """One for each address of the host. The caller closes them.
+    """One socket for each address of the host. The caller closes them.
 
     Raises: InvalidInput: nobody can listen there.
     """

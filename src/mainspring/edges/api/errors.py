@@ -1,4 +1,4 @@
-"""Errors as the API tells them: a status, a type and a message; never a traceback."""
+"""Errors of the API: a status, a type and a message; never a traceback."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _TYPE_BY_ERROR: tuple[tuple[type[errors.MainspringError], str], ...] = (
     (errors.MemoryChanged, "memory_precondition_failed_error"),
     (errors.PathTaken, "memory_path_conflict_error"),
 )
-"""Those that have a type of their own, whatever others of their status are called."""
+"""Errors with a type of their own, different from the type of their status."""
 
 
 def http_status(error: errors.MainspringError) -> int:
@@ -65,7 +65,7 @@ def error_type_of(error: errors.MainspringError) -> str:
 
 
 def error_details(error: errors.MainspringError) -> Mapping[str, object]:
-    """What else the client is told about it, beside the message."""
+    """Details that are sent beside the message."""
     if isinstance(error, errors.HeartbeatRefused):
         lease = {
             "state": error.state,
@@ -88,7 +88,7 @@ def error_body(
     type_: str | None = None,
     details: Mapping[str, object] | None = None,
 ) -> bytes:
-    """What the message repeats of a request may be a secret: it is redacted, and not long."""
+    """Messages may quote secrets of the request, so they are redacted and truncated."""
     told = {
         "type": type_ or error_type_of_status(status),
         "message": _redacted(message),

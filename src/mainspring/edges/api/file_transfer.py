@@ -21,9 +21,9 @@ MULTIPART = "multipart/form-data"
 
 _CHUNK_BYTES = 1 << 18
 _MAX_FIELD_BYTES = 65_536
-"""Of the lines around a part, and of a part that is no file."""
+"""Limit for the headers of a part, and for a part that is no file."""
 _UPLOAD_SECONDS = 600.0
-"""For all of it to arrive."""
+"""How long the whole upload may take."""
 _PLAIN_ENCODINGS = ("binary", "8bit", "7bit")
 
 
@@ -49,7 +49,7 @@ class Form:
 
     @property
     def fingerprint(self) -> str:
-        """Of what was sent; how it was parted differs from one try to the next."""
+        """Hash of the content; multipart boundaries differ between attempts."""
         digest = hashlib.sha256()
         for part in self.parts:
             content = hashlib.sha256(part.content).hexdigest()
@@ -62,7 +62,7 @@ class Form:
         return [part for part in self.parts if part.name == name]
 
     def field(self, name: str) -> str | None:
-        """Raises: InvalidInput: it is there twice, or no text."""
+        """Raises: InvalidInput: it is repeated, or not text."""
         found = self.files(name)
         if len(found) > 1:
             raise InvalidInput(f"{name}: must be there once only")
@@ -84,7 +84,7 @@ class UploadLimiter:
 
 
 async def read_form(request: web.Request, *, max_bytes: int, max_parts: int) -> Form:
-    """`max_bytes` is that of all parts together.
+    """`max_bytes` applies to all parts together.
 
     Raises: InvalidInput, TooLarge.
     """
@@ -128,7 +128,7 @@ async def _read_parts(request: web.Request, max_bytes: int, max_parts: int) -> F
 
 
 async def _read_content(body: BodyPartReader, max_bytes: int) -> bytes | None:
-    """Nothing if it is more than that."""
+    """`None` if it is larger than the limit."""
     chunks: list[bytes] = []
     size = 0
     while not body.at_eof():
@@ -162,6 +162,6 @@ def attachment(content: bytes, *, filename: str, media_type: str) -> web.Respons
 
 
 def content_disposition(filename: str) -> str:
-    """The name twice: for those who know how other letters are written, and for the others."""
+    """The file name twice: encoded for clients that support it, and in ASCII for others."""
     plain = "".join(char if char in _SAFE_FILENAME_CHARS else "_" for char in filename)
     return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(filename, safe='')}"

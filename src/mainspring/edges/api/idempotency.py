@@ -1,4 +1,4 @@
-"""`Idempotency-Key` on any POST: the first request is done, its repetitions get the same answer."""
+"""`Idempotency-Key` on any POST: the first request is executed, repetitions get its response."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if the client chose a key."""
 
 
 def fingerprint(query: object, body: object) -> str:
-    """Of a request as it was understood, however it was written."""
+    """Fingerprint of the decoded request, independent of its formatting."""
     return hashlib.sha256(_ENCODER.encode([query, body])).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Idempotency:
     requests: IdempotentRequests | None
-    """`None`: keys are ignored."""
+    """`None` if keys are ignored."""
 
     def key(self, route: Route, request: web.Request) -> str | None:
-        """Raises: InvalidInput: there are two."""
+        """Raises: InvalidInput: the header is repeated."""
         keys = request.headers.getall(IDEMPOTENCY_KEY, [])
         if self.requests is None or not keys or route.method != "POST":
             return None
@@ -46,13 +46,18 @@ class Idempotency:
         return keys[0]
 
     async def once(
-        self, who: Principal, route: Route, request: web.Request, fingerprint: str, act: Operation
+        self,
+        principal: Principal,
+        route: Route,
+        request: web.Request,
+        fingerprint: str,
+        act: Operation,
     ) -> Any:  # noqa: ANN401 (what the route answers, or the response)
         key = self.key(route, request)
         if key is None or self.requests is None:
             return await act(None)
         operation = f"{request.method} {request.path}"
-        begun = await self.requests.begin(who, operation, key, fingerprint)
+        begun = await self.requests.begin(principal, operation, key, fingerprint)
         if (answer := self.requests.answer(begun)) is not None:
             headers = {REPLAYED_HEADER: "true"}
             return web.Response(
@@ -61,10 +66,10 @@ class Idempotency:
         try:
             result = await act(begun.attempt_id)
         except MainspringError:
-            await self.requests.release(who.tenant, begun)
+            await self.requests.release(principal.tenant, begun)
             raise
-        if isinstance(result, web.StreamResponse):  # nothing that could be kept
-            await self.requests.release(who.tenant, begun)
+        if isinstance(result, web.StreamResponse):  # a stream cannot be stored
+            await self.requests.release(principal.tenant, begun)
         else:
-            await self.requests.finish(who.tenant, begun, _ENCODER.encode(result))
+            await self.requests.finish(principal.tenant, begun, _ENCODER.encode(result))
         return result

@@ -57,7 +57,7 @@ class ErrorDetail(Struct, frozen=True, kw_only=True):
 
 
 class Error(Struct, frozen=True, kw_only=True):
-    """What is answered instead, if something cannot be done."""
+    """The response if a request fails."""
 
     error: ErrorDetail
     request_id: str
@@ -65,7 +65,7 @@ class Error(Struct, frozen=True, kw_only=True):
 
 
 def document(routes: Sequence[Route], *, version: str, title: str = "Mainspring") -> Document:
-    """The same routes make the same document, byte for byte, in whatever order they come."""
+    """The same routes give the same document, byte for byte, in any order."""
     ordered = sorted(routes, key=lambda route: (route.path, route.method))
     schemas = schemas_of([Error, *(type_ for route in ordered for type_ in _named_types(route))])
     paths: dict[str, dict[str, Any]] = {}
@@ -104,7 +104,7 @@ def _named_types(route: Route) -> Iterator[object]:
 
 
 def _inline_types(route: Route) -> Iterator[type[Struct]]:
-    """What stands where it is used, and nowhere else: queries are parameters, forms have files."""
+    """Types that are inlined where they are used: queries are parameters, forms have files."""
     if route.query is not Empty:
         yield route.query
     if route.upload is not None and route.body is not Empty:
@@ -118,7 +118,7 @@ def operation_id(route: Route) -> str:
 
 
 def _tag(route: Route) -> str:
-    """The first thing that its path names."""
+    """The first name in its path."""
     words = [word for word in route.path.split("/") if word not in ("", "v1", "mainspring")]
     return words[0].partition(".")[0] if words else "page"
 
@@ -205,7 +205,7 @@ def _request_body(route: Route, schemas: Schemas) -> Schema | None:
 
 
 def _is_body_required(body: Any) -> bool:  # noqa: ANN401 (a type)
-    """What may be all defaults may also be left out."""
+    """A body whose fields all have defaults may be omitted."""
     try:
         msgspec.convert({}, body)
     except msgspec.ValidationError:
@@ -214,7 +214,7 @@ def _is_body_required(body: Any) -> bool:  # noqa: ANN401 (a type)
 
 
 def _binary_field(schema: Schema) -> Schema:
-    """A file in a form is sent as it is."""
+    """Files in a form are sent as raw bytes."""
     if schema.get("contentEncoding") != "base64":
         return schema
     return {"type": "string", "format": "binary"}
@@ -268,7 +268,7 @@ OPENAPI_PATH = "/v1/mainspring/openapi.json"
 
 @dataclass(slots=True)
 class OpenApiRoutes:
-    """Made when it is first asked for: it takes a second, which no start needs to wait for."""
+    """Built on first request: it takes a second, which would delay every start."""
 
     others: Sequence[Route]
     version: str
@@ -280,7 +280,7 @@ class OpenApiRoutes:
                 method="GET",
                 path=OPENAPI_PATH,
                 handle=self.read,
-                summary="Read this document",
+                summary="Get this document",
                 response_type=dict[str, object],
                 is_open=True,
                 is_extension=True,

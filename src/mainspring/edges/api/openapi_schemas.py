@@ -36,7 +36,7 @@ class Schemas:
         return self.components[self.name(type_)]
 
     def name(self, type_: type[Struct]) -> str:
-        """Under which it is among the components."""
+        """Its name among the components."""
         return self.of(type_)["$ref"].removeprefix(REF_PREFIX)
 
 
@@ -61,7 +61,7 @@ def schemas_of(types: Sequence[object]) -> Schemas:
 
 
 def without_null(schema: Schema) -> Schema:
-    """For what can be left out but not be null: a part of a query."""
+    """For query fields, which can be omitted but not be null."""
     kept = [item for item in schema.get("anyOf", ()) if item != {"type": "null"}]
     if not kept:
         return {key: value for key, value in schema.items() if (key, value) != ("default", None)}
@@ -70,10 +70,10 @@ def without_null(schema: Schema) -> Schema:
 
 
 def map_schema(schema: Any, change: Callable[[Schema], Schema]) -> Any:  # noqa: ANN401 (any JSON)
-    """The schema with every object in it changed, the innermost first."""
+    """The schema with `change` applied to every object in it, innermost first."""
     if isinstance(schema, dict):
-        known = cast("Schema", schema)
-        return change({key: map_schema(value, change) for key, value in known.items()})
+        current = cast("Schema", schema)
+        return change({key: map_schema(value, change) for key, value in current.items()})
     if isinstance(schema, list):
         return [map_schema(item, change) for item in cast("list[Any]", schema)]
     return schema
@@ -116,7 +116,7 @@ def _component_name(name: str) -> str:
 
 
 def _structs(types: Sequence[object]) -> Iterator[type[Struct]]:
-    """All structs that the types are made of."""
+    """All structs that the types contain."""
     seen: set[int] = set()
     waiting: list[object] = list(msgspec.inspect.multi_type_info(types))
     while waiting:
@@ -145,7 +145,7 @@ def _qualified_name(struct: type[Struct]) -> str:
 
 
 def _add_descriptions(schema: Schema, struct: type[Struct]) -> None:
-    """Add what msgspec leaves out: what is written under a field, and that a text is a time."""
+    """Add what msgspec leaves out: field descriptions, and the format of timestamps."""
     properties: dict[str, Schema] = schema.get("properties", {})
     told = _field_docs(struct)
     for field in msgspec.structs.fields(struct):
@@ -170,7 +170,7 @@ def _mark_date_time(schema: Schema, type_: object) -> None:
 
 @cache
 def _field_docs(struct: type[Struct]) -> Mapping[str, str]:
-    """The strings under the fields of a class, which Python itself throws away."""
+    """The docstrings under the fields of a class, which Python discards."""
     told: dict[str, str] = {}
     for item in reversed(struct.__mro__):
         if issubclass(item, Struct) and item is not Struct and item.__module__ != "msgspec":

@@ -1,4 +1,4 @@
-"""Sessions of the API, replayed: what was recorded, run again, beside the requests of others."""
+"""Replays sessions of the API from their logs, beside other requests."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from mainspring.testing.replay import Facts, ReplayResult, catalog_facts, replay
 
 class AskReplay(Struct, frozen=True, kw_only=True):
     start: Annotated[int, Meta(ge=1)] | None = None
-    """Events up to this one are taken as given; absent: none."""
+    """Events up to this one are taken from the log; absent: none."""
 
 
 class ReplayReport(Struct, frozen=True, kw_only=True):
     session_id: str
     ok: bool
     calls: int
-    """Of the model, that were made again."""
+    """The number of model calls that were replayed."""
     call: int | None
-    """The first that differs."""
+    """The first difference."""
     what: str | None
     diff: tuple[str, ...]
 
 
 class Replays:
-    """No model is called and no tool is run: both say what they said then, from the log."""
+    """No model is called and no tool runs: both return what the log recorded."""
 
     def __init__(self, sessions: Sessions, *, facts: Facts = catalog_facts) -> None:
         """`facts` of models as they are known here; what is not known here is guessed."""
@@ -47,20 +47,22 @@ class Replays:
         self._facts = facts
         self._limiter = CapacityLimiter(1)
 
-    async def replay(self, who: Principal, session_id: str, asked: AskReplay) -> ReplayReport:
+    async def replay(
+        self, principal: Principal, session_id: str, request: AskReplay
+    ) -> ReplayReport:
         """In a thread with a loop of its own, one at a time: requests do not wait for it.
 
         Raises: NotFound, InvalidInput.
         """
-        session = await self._sessions.row(who, session_id)
+        session = await self._sessions.row(principal, session_id)
         require_readable_log(session_id, session.head.seq)
-        if asked.start is not None and asked.start > session.head.seq:
+        if request.start is not None and request.start > session.head.seq:
             raise InvalidInput(f"start: session {session_id} has {session.head.seq} events")
         async with self._limiter:
             with TemporaryDirectory(prefix="mainspring-replay-") as folder:
                 recording = Path(folder) / "session.jsonl"
                 await _export(self._sessions.log, session_id, recording)
-                run = partial(replay_file, recording, start=asked.start, facts=self._look_up)
+                run = partial(replay_file, recording, start=request.start, facts=self._look_up)
                 return _report(await to_thread.run_sync(run))
 
     def _look_up(self, name: str) -> ModelFacts:

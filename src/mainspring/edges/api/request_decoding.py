@@ -19,7 +19,7 @@ from mainspring.edges.api.route import Empty, Route
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
 _BODY_SECONDS = 300.0
-"""For a body to arrive."""
+"""How long a body may take to arrive."""
 
 
 async def read_body(route: Route, request: web.Request) -> object:
@@ -37,7 +37,7 @@ async def read_body(route: Route, request: web.Request) -> object:
 
 
 async def _read_bytes(request: web.Request) -> bytes:
-    """In place: a body that comes in many small pieces is not copied for each."""
+    """Appends in place: a body in many small chunks is not copied for each."""
     raw = bytearray()
     while len(raw) <= MAX_BODY_BYTES and (more := await request.content.read(1 << 20)):
         raw += more
@@ -45,7 +45,7 @@ async def _read_bytes(request: web.Request) -> bytes:
 
 
 def decode_body(raw: bytes, type_: object) -> object:
-    """Raises: InvalidInput: with where it is wrong, as `body.tools[0].name`."""
+    """Raises: InvalidInput, with the path of the mistake, such as `body.tools[0].name`."""
     try:
         return _decoder(type_).decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -18,17 +18,17 @@ from mainspring.service.webhooks.webhook_events import TYPES_BY_OPERATION
 
 ACCESS_LOG = logging.getLogger("mainspring.access")
 _NO_ROUTE = "(none)"
-"""The route of what leads nowhere; a path that anybody can make up is no label."""
+"""The route label of unknown paths: arbitrary paths must not become labels."""
 _STREAM_MEDIA_TYPE = "text/event-stream"
 _PROBE_PATHS = frozenset(("/healthz", "/readyz", "/metrics"))
 
 
 def combined_observer(*witnesses: RequestObserver) -> RequestObserver:
-    """Each in turn; they do not raise."""
+    """Calls each observer in turn; observers do not raise."""
 
-    async def all_of_them(handled_request: HandledRequest) -> None:
+    async def all_of_them(request: HandledRequest) -> None:
         for witness in witnesses:
-            await witness(handled_request)
+            await witness(request)
 
     return all_of_them
 
@@ -37,36 +37,36 @@ class MetricsObserver:
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
 
-    async def __call__(self, handled_request: HandledRequest) -> None:
-        route = handled_request.route
+    async def __call__(self, request: HandledRequest) -> None:
+        route = request.route
         path = _NO_ROUTE if route is None else route.path
         method = _NO_ROUTE if route is None else route.method
-        self._metrics.requests.labels(path, method, str(handled_request.status)).inc()
+        self._metrics.requests.labels(path, method, str(request.status)).inc()
         if route is None or route.media_type != _STREAM_MEDIA_TYPE:
-            self._metrics.request_seconds.labels(path, method).observe(handled_request.seconds)
-        if handled_request.status == 503 and path not in _PROBE_PATHS:
+            self._metrics.request_seconds.labels(path, method).observe(request.seconds)
+        if request.status == 503 and path not in _PROBE_PATHS:
             self._metrics.store_errors.labels("api").inc()
 
 
-async def access_log(handled_request: HandledRequest) -> None:
-    """A line for each request: who, what, and what came of it; no query, no body, no key."""
-    route, who = handled_request.route, handled_request.who
-    is_routine = route is not None and route.path in _PROBE_PATHS and handled_request.status < 400
+async def access_log(request: HandledRequest) -> None:
+    """Logs a line for each request: principal, route and status; no query, body or key."""
+    route, who = request.route, request.who
+    is_routine = route is not None and route.path in _PROBE_PATHS and request.status < 400
     ACCESS_LOG.log(
         logging.DEBUG if is_routine else logging.INFO,
         "%s %d %.1f ms",
         _NO_ROUTE if route is None else route.operation,
-        handled_request.status,
-        handled_request.seconds * 1000,
+        request.status,
+        request.seconds * 1000,
         extra={
             "subject": {
-                **{name: value[:128] for name, value in handled_request.path.items() if route},
-                "request_id": handled_request.request_id,
+                **{name: value[:128] for name, value in request.path.items() if route},
+                "request_id": request.request_id,
                 "tenant": "" if who is None else who.tenant,
                 "key_id": "" if who is None else who.key_id,
-                "address": handled_request.address,
-                "status": handled_request.status,
-                "seconds": round(handled_request.seconds, 6),
+                "address": request.address,
+                "status": request.status,
+                "seconds": round(request.seconds, 6),
             }
         },
     )
@@ -75,7 +75,7 @@ async def access_log(handled_request: HandledRequest) -> None:
 _AUDIT_LOG = logging.getLogger("mainspring.audit")
 _MAX_ID_CHARS = 256
 _UNAUTHENTICATED_RATE = Rate(120)
-"""Entries a minute about those whom nobody knows: they must not be able to fill a disk."""
+"""Entries per minute for unauthenticated requests, which must not fill the disk."""
 
 
 def _no_alarm() -> None:
@@ -83,7 +83,7 @@ def _no_alarm() -> None:
 
 
 class AuditObserver:
-    """A `Witness`. Notes all that is not a GET, and whatever was refused to somebody."""
+    """A `RequestObserver`. Records every request that is not a GET, and every refusal."""
 
     def __init__(
         self,
@@ -97,42 +97,42 @@ class AuditObserver:
         self._alarm = alarm
         self._buckets = TokenBuckets(monotonic=monotonic)
 
-    async def __call__(self, handled_request: HandledRequest) -> None:
-        if not _is_audited(handled_request) or not self._is_within_rate(handled_request):
+    async def __call__(self, request: HandledRequest) -> None:
+        if not _is_audited(request) or not self._is_within_rate(request):
             return
-        act = audit_act(handled_request)
+        act = audit_act(request)
         try:
-            await self._audit.note(_tenant(handled_request), act)
+            await self._audit.note(_tenant(request), act)
         except Exception as error:  # noqa: BLE001 (whatever it is, what was done stays done)
             _AUDIT_LOG.error("not in the audit: %s: %s", msgspec.json.encode(act).decode(), error)
             self._alarm()
 
-    def _is_within_rate(self, handled_request: HandledRequest) -> bool:
-        if _tenant(handled_request):
+    def _is_within_rate(self, request: HandledRequest) -> bool:
+        if _tenant(request):
             return True
         [standing] = self._buckets.take(("strangers", _UNAUTHENTICATED_RATE))
         return not standing.is_refused
 
 
-def audit_act(handled_request: HandledRequest) -> AuditAction:
-    assert handled_request.route is not None
+def audit_act(request: HandledRequest) -> AuditAction:
+    assert request.route is not None
     act = AuditAction(
-        operation=handled_request.route.operation,
-        status=handled_request.status,
-        targets={name: value[:_MAX_ID_CHARS] for name, value in handled_request.path.items()},
-        made=None if handled_request.made is None else handled_request.made[:_MAX_ID_CHARS],
-        request_id=handled_request.request_id,
-        address=handled_request.address[:_MAX_ID_CHARS],
+        operation=request.route.operation,
+        status=request.status,
+        targets={name: value[:_MAX_ID_CHARS] for name, value in request.path.items()},
+        made=None if request.made is None else request.made[:_MAX_ID_CHARS],
+        request_id=request.request_id,
+        address=request.address[:_MAX_ID_CHARS],
     )
-    return attribute_to(act, handled_request.who)
+    return attribute_to(act, request.who)
 
 
-def _tenant(handled_request: HandledRequest) -> str:
-    return "" if handled_request.who is None else handled_request.who.tenant
+def _tenant(request: HandledRequest) -> str:
+    return "" if request.who is None else request.who.tenant
 
 
-def _is_audited(handled_request: HandledRequest) -> bool:
-    route, who, status = handled_request.route, handled_request.who, handled_request.status
+def _is_audited(request: HandledRequest) -> bool:
+    route, who, status = request.route, request.who, request.status
     if route is None or status == 429:
         return False
     if status in (401, 403):
@@ -146,17 +146,17 @@ _LOG = logging.getLogger("mainspring.api")
 
 
 def webhook_observer(notify: Notify) -> RequestObserver:
-    async def tell(handled_request: HandledRequest) -> None:
-        route, who = handled_request.route, handled_request.who
-        if route is None or who is None or not 200 <= handled_request.status < 300:
+    async def tell(request: HandledRequest) -> None:
+        route, who = request.route, request.who
+        if route is None or who is None or not 200 <= request.status < 300:
             return
         type_ = TYPES_BY_OPERATION.get(route.operation)
-        id_ = handled_request.made or next(iter(handled_request.path.values()), None)
+        id_ = request.made or next(iter(request.path.values()), None)
         if type_ is None or id_ is None:
             return
         try:
             await notify(Notification(tenant=who.tenant, type=type_, id=id_))
-        except MainspringError as error:  # what was asked for is done
+        except MainspringError as error:  # the request itself succeeded
             _LOG.error("nobody was told of %s %s: %s", type_, id_, error)
 
     return tell

@@ -20,12 +20,12 @@ Method: TypeAlias = Literal["GET", "POST", "DELETE"]
 
 
 class Empty(Struct, frozen=True, kw_only=True):
-    """No query, or no body: what is sent all the same is left alone."""
+    """No query, or no body: anything that is sent is ignored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiCall(Generic[Q, B]):
-    """A request that was let in, with its parts understood."""
+    """An authenticated request, decoded."""
 
     who: Principal
     path: Mapping[str, str]
@@ -34,7 +34,7 @@ class ApiCall(Generic[Q, B]):
     request: web.Request
     """For what is not plain JSON: streams, uploads, headers."""
     recheck_access: Callable[[], Awaitable[None]]
-    """For who stays long. Raises: what refuses the request if it is made now."""
+    """For long-lived responses. Raises what would refuse the request now."""
 
     @property
     def tenant(self) -> str:
@@ -47,7 +47,7 @@ class ApiCall(Generic[Q, B]):
     """The same for every attempt at this request, if its client has chosen an `Idempotency-Key`."""
 
     def __getitem__(self, name: str) -> str:
-        """A part of the path."""
+        """A parameter of the path."""
         return self.path[name]
 
 
@@ -60,32 +60,32 @@ class Route:
     path: str
     """`/v1/agents/{agent_id}`."""
     handle: Handler
-    """Gives back the answer, or a `web.StreamResponse` that it has prepared itself."""
+    """Returns the response value, or a `web.StreamResponse` that it has prepared itself."""
     summary: str
     response_type: Any = None
-    """Type of the JSON that is answered; `None` if it is something else."""
+    """Type of the JSON response; `None` if the response is not JSON."""
     query: type[Struct] = Empty
     body: Any = Empty
     role: Role = "viewer"
-    """The least that may ask."""
+    """The minimum role."""
     is_open: bool = False
-    """Needs no key: it says nothing, or checks who asks itself."""
+    """Needs no key: it discloses nothing, or authenticates the caller itself."""
     for_agent_keys: bool = False
     """A key of one agent may ask it too: the handler asks `require_agent`. With the agent or the
     session in the path it need not say so; the doorkeeper looks."""
     for_worker_keys: bool = False
-    """The key of a self-hosted worker may ask it, for its environment and the sessions in it."""
+    """Keys of self-hosted workers may call it, for their environment and its sessions."""
     handles_idempotency_key: bool = False
-    """Its handler sees to `Idempotency-Key` itself."""
+    """Its handler handles `Idempotency-Key` itself."""
     is_extension: bool = False
-    """Ours; the Managed Agents API does not have it."""
+    """An extension that the Managed Agents API does not have."""
     media_type: str = "application/json"
-    """Of the answer."""
+    """Media type of the response."""
     upload: str | None = None
     """Media type of a request that its handler reads itself; `body` then only describes it."""
     status: int = 200
     other_responses: Mapping[int, Any] = field(default_factory=dict[int, Any])
-    """Types of the JSON that is answered with other statuses, where it is no error."""
+    """Types of JSON responses with other statuses that are not errors."""
 
     @property
     def operation(self) -> str:

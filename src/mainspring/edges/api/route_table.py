@@ -10,13 +10,13 @@ from mainspring.edges.api.routes.agents import AgentRoutes
 from mainspring.edges.api.routes.approvals import ApprovalRoutes
 from mainspring.edges.api.routes.audit import AuditRoutes
 from mainspring.edges.api.routes.deployments import DeploymentRoutes, DeploymentRunRoutes
-from mainspring.edges.api.routes.environments import EnvironmentRoutes
+from mainspring.edges.api.routes.environments import environment_routes
 from mainspring.edges.api.routes.events import EventRoutes, StreamRoutes
 from mainspring.edges.api.routes.files import FileRoutes
 from mainspring.edges.api.routes.front_page import FrontPageRoutes
 from mainspring.edges.api.routes.halts import HaltRoutes, ParkedRoutes
 from mainspring.edges.api.routes.keys import KeyRoutes
-from mainspring.edges.api.routes.memory_stores import MemoryRoutes, MemoryStoreRoutes
+from mainspring.edges.api.routes.memory_stores import MemoryRoutes, memory_store_routes
 from mainspring.edges.api.routes.resources import ResourceRoutes
 from mainspring.edges.api.routes.session_insights import CostRoutes, InsightRoutes, PolicyRoutes
 from mainspring.edges.api.routes.session_transfers import MoveRoutes
@@ -25,7 +25,7 @@ from mainspring.edges.api.routes.skills import SkillRoutes
 from mainspring.edges.api.routes.tenants import TenantRoutes
 from mainspring.edges.api.routes.threads import ThreadRoutes
 from mainspring.edges.api.routes.triggers import TriggerRoutes
-from mainspring.edges.api.routes.vaults import CredentialRoutes, VaultRoutes
+from mainspring.edges.api.routes.vaults import credential_routes, vault_routes
 from mainspring.edges.api.routes.webhooks import WebhookRoutes
 from mainspring.edges.api.routes.work import WorkRoutes
 from mainspring.service.sessions.cost_reports import Costs
@@ -45,7 +45,7 @@ from mainspring.wiring.transfer_client import build_moving, build_receiving
 
 
 def all_routes(service: Service, *more: Route) -> tuple[Route, ...]:
-    """With the document that tells of all of them, `more` included."""
+    """All routes, `more` included, with the OpenAPI document that describes them."""
     routes = (
         *_resource_routes(service.resources, service.schedules),
         *_session_routes(service.sessions),
@@ -77,13 +77,11 @@ def _insight_routes(service: Service) -> tuple[Route, ...]:
 
 
 def _resource_routes(
-    resource_services: ResourceServices, schedule_services: ScheduleServices
+    resource_services: ResourceServices, schedules: ScheduleServices
 ) -> tuple[Route, ...]:
     return (
-        *AgentRoutes(
-            resource_services.agents, schedule_services.deployments.archive_for_agent
-        ).routes(),
-        *EnvironmentRoutes(resource_services.environments).routes(),
+        *AgentRoutes(resource_services.agents, schedules.deployments.archive_for_agent).routes(),
+        *environment_routes(resource_services.environments),
         *SkillRoutes(resource_services.skills).routes(),
         *FileRoutes(resource_services.files).routes(),
     )
@@ -105,27 +103,23 @@ def _session_routes(session_services: SessionServices) -> tuple[Route, ...]:
 
 def _vault_routes(secret_services: SecretServices) -> tuple[Route, ...]:
     return (
-        *VaultRoutes(secret_services.vaults).routes(),
-        *CredentialRoutes(
-            secret_services.credentials, secret_services.credential_validator
-        ).routes(),
+        *vault_routes(secret_services.vaults),
+        *credential_routes(secret_services.credentials, secret_services.credential_validator),
     )
 
 
 def _memory_routes(memory_services: MemoryServices) -> tuple[Route, ...]:
     return (
-        *MemoryStoreRoutes(memory_services.stores).routes(),
+        *memory_store_routes(memory_services.stores),
         *MemoryRoutes(memory_services.memories, memory_services.versions).routes(),
     )
 
 
-def _schedule_routes(schedule_services: ScheduleServices) -> tuple[Route, ...]:
+def _schedule_routes(schedules: ScheduleServices) -> tuple[Route, ...]:
     return (
-        *DeploymentRoutes(
-            schedule_services.deployments, schedule_services.deployment_runner
-        ).routes(),
-        *DeploymentRunRoutes(schedule_services.runs).routes(),
-        *TriggerRoutes(schedule_services.triggers, schedule_services.trigger_intake).routes(),
+        *DeploymentRoutes(schedules.deployments, schedules.deployment_runner).routes(),
+        *DeploymentRunRoutes(schedules.runs).routes(),
+        *TriggerRoutes(schedules.triggers, schedules.trigger_intake).routes(),
     )
 
 

@@ -1,4 +1,4 @@
-"""Server-Sent Events on the wire: frames, heartbeats, and readers that do not read."""
+"""Server-Sent Events on the wire: frames, heartbeats, and slow readers."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ HEADERS = {
 }
 _CHUNK_BYTES = 64 * 1024
 _GRACE_SECONDS = 2.0
-"""For what is left to be read after a reader was given up."""
+"""How long the rest may take after a slow reader is dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamTiming:
     heartbeat_seconds: float = 15.0
-    """Silence after which a stream says that it is still there."""
+    """Idle time after which a heartbeat is sent."""
     patience_seconds: float = 30.0
-    """How long a reader may take nothing of what waits for it."""
+    """How long a reader may leave waiting data unread."""
 
 
 STREAM_TIMING = StreamTiming()
@@ -47,7 +47,7 @@ PING = frame("ping", b'{"type":"ping"}')
 
 async def send_stream(
     request: web.Request,
-    event_stream: EventStream,
+    stream: EventStream,
     stream_timing: StreamTiming,
     *,
     require_welcome: Callable[[], Awaitable[None]],
@@ -59,17 +59,17 @@ async def send_stream(
     try:
         await _write(
             response,
-            _AuthorizedStream(event_stream, stream_timing.heartbeat_seconds, require_welcome),
+            _AuthorizedStream(stream, stream_timing.heartbeat_seconds, require_welcome),
             stream_timing,
         )
-    except ConnectionError:  # the reader has gone
+    except ConnectionError:  # the reader has disconnected
         pass
     except TimeoutError:
         what = f"nothing was read for {stream_timing.patience_seconds:g} s"
         await _close_with_error(response, request, _error_frame(408, what))
     except MainspringError as error:
         status = http_status(error)
-        if status >= 500:  # what ails us is for our log
+        if status >= 500:  # internal errors go to the log only
             _LOG.error("a stream broke off: %s", error)
         what = str(error) if status < 500 else "the log cannot be read at the moment"
         await _close_with_error(response, request, _error_frame(status, what))
@@ -82,11 +82,11 @@ class _AuthorizedStream:
 
     def __init__(
         self,
-        event_stream: EventStream,
+        stream: EventStream,
         seconds: float,
         require_welcome: Callable[[], Awaitable[None]],
     ) -> None:
-        self._event_stream = event_stream
+        self._event_stream = stream
         self._seconds = seconds
         self._require_welcome = require_welcome
         self._looked = time.monotonic()
@@ -118,7 +118,7 @@ async def _write(
 
 
 def _chunks(stream_message: Iterable[StreamMessage]) -> Iterator[bytes]:
-    """Frames put together, as a write for each costs more than it carries."""
+    """Frames joined into one write; a write for each would be expensive."""
     chunk = bytearray()
     for item in stream_message:
         chunk += frame(item.name, item.data, item.seq)
@@ -137,7 +137,7 @@ def _error_frame(status: int, what: str) -> bytes:
 async def _close_with_error(
     response: web.StreamResponse, request: web.Request, last: bytes
 ) -> None:
-    """Say why, if that can still be heard; then close, whatever has not been read."""
+    """Send the reason if possible, then close without waiting for unread data."""
     is_heard = False
     with anyio.move_on_after(_GRACE_SECONDS):
         try:

@@ -38,9 +38,9 @@ from mainspring.log.event_chain import Scrub
 from mainspring.log.records import RecordQuery
 from mainspring.log.task_groups import run_in_background
 from mainspring.service.access.api_keys import ensure_first_key
-from mainspring.service.access.authentication import Authenticator
 from mainspring.service.access.oidc_issuers import OidcIssuer
 from mainspring.service.approvals import approval_record
+from mainspring.service.authorization.authentication import Authenticator
 from mainspring.service.jobs import parking
 from mainspring.service.jobs.worker import WorkerSettings
 from mainspring.service.telemetry.health import (

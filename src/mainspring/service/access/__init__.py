@@ -1,1 +1,1 @@
-"""Who may come in: tenants, keys, the door, limits, budgets, the kill switch, the audit."""
+"""Access: tenants, keys, rate limits, budgets, the kill switch, the audit log."""

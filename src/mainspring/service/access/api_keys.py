@@ -52,35 +52,35 @@ class Key(Struct, frozen=True, kw_only=True):
     role: Role
     created_at: datetime
     created_by: str
-    """The id of the key that made it, `cli`, or what else did."""
+    """The id of the key that created it, `cli`, or another creator."""
     agent_id: str | None = None
-    """The only agent that it is for."""
+    """The only agent that it may use."""
     grants: tuple[str, ...] = ()
     """With an agent: vaults, memory stores, files, skills and self-hosted environments that it may
     give to sessions, by their ids."""
     environment_id: str | None = None
-    """The only environment whose work it does: the key of a self-hosted worker."""
+    """The only environment whose work it may take: the key of a self-hosted worker."""
     lent_to: str | None = None
-    """The agent that has it: all that is asked with it counts as asked by an agent."""
+    """The agent that uses it: requests with it count as made by an agent."""
     requests_per_minute: int | None = None
     daily_budget_usd: Usd | None = None
-    """What the sessions that it makes may cost from midnight to midnight, UTC."""
+    """What the sessions that it creates may cost per day (UTC)."""
     expires_at: datetime | None = None
     last_used_at: datetime | None = None
-    """To the hour."""
+    """Accurate to the hour."""
     revoked_at: datetime | None = None
     type: Literal["api_key"] = "api_key"
 
     @property
     def is_narrow(self) -> bool:
-        """Whether it may do less than its role says."""
+        """Whether its scope is narrower than its role."""
         narrowed = (self.agent_id, self.environment_id, self.lent_to)
         limited = (self.requests_per_minute, self.daily_budget_usd)
         return any(item is not None for item in (*narrowed, *limited))
 
 
 class NewKey(Key, frozen=True, kw_only=True):
-    """The answer to whoever made it, and nobody else."""
+    """Returned once, to the creator of the key."""
 
     key: str
 
@@ -98,7 +98,7 @@ class CreateKey(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class _StoredKey(Struct, frozen=True, kw_only=True):
-    """As it is stored."""
+    """A key as it is stored."""
 
     key: Key
     digest: str
@@ -123,18 +123,18 @@ class Keys:
         self._clock = clock
         self._new_secret = new_secret
 
-    async def create(self, who: Principal, asked: CreateKey) -> NewKey:
-        """A key of the same tenant, for what whoever makes it may do itself and no more.
+    async def create(self, principal: Principal, request: CreateKey) -> NewKey:
+        """A key of the same tenant, with at most the permissions of its creator.
 
         Raises: Forbidden, InvalidInput.
         """
-        who.require_human()
-        who.require("admin")
-        await self._check_creator(who, asked)
-        self._check(asked)
+        principal.require_human()
+        principal.require("admin")
+        await self._check_creator(principal, request)
+        self._check(request)
         secret = self._new_secret()
-        kept = self._new_key(who.tenant, asked, secret, created_by=who.key_id)
-        await self._repository.put(who.tenant, kept)
+        kept = self._new_key(principal.tenant, request, secret, created_by=principal.key_id)
+        await self._repository.put(principal.tenant, kept)
         return NewKey(**asdict(kept.key), key=secret)
 
     async def get(self, tenant: str, key_id: str) -> Key:
@@ -146,7 +146,7 @@ class Keys:
         return Page(data=[kept.key for kept in found.data], next_page=found.next_page)
 
     async def revoke(self, tenant: str, key_id: str) -> Key:
-        """For good, within seconds on every machine. A key may revoke itself.
+        """Permanent; takes effect within seconds on every machine. A key may revoke itself.
 
         Raises: NotFound.
         """
@@ -167,7 +167,7 @@ class Keys:
         return self._repository.read(await self._repository.records.get(KIND, key_id)).key
 
     async def find(self, digest: str) -> Key:
-        """The key with a secret of this SHA-256, one that holds or did once.
+        """The key whose secret has this SHA-256, valid or not.
 
         Raises: Unauthenticated.
         """
@@ -181,7 +181,7 @@ class Keys:
         return kept.key
 
     async def note_use(self, key: Key) -> None:
-        """To the hour: a write for every request would cost more than anybody wants to know."""
+        """Accurate to the hour: a write for every request would be too expensive."""
         now = self._clock()
         if key.last_used_at is None or now - key.last_used_at >= LAST_USED_INTERVAL:
             await self._repository.update(
@@ -218,14 +218,14 @@ class Keys:
                 await self.revoke(ROOT_TENANT, former.id)
 
     async def has_any(self) -> bool:
-        """Whether there ever was a key."""
+        """Whether any key was ever created."""
         return await self._repository.records.count(RecordQuery(kind=KIND)) > 0
 
     def new_secret(self) -> str:
         return self._new_secret()
 
     def _new_key(
-        self, tenant: str, asked: CreateKey, secret: str, *, created_by: str
+        self, tenant: str, request: CreateKey, secret: str, *, created_by: str
     ) -> _StoredKey:
         digest = digest_of(secret)
         key = Key(
@@ -233,33 +233,33 @@ class Keys:
             tenant_id=tenant,
             created_at=self._clock(),
             created_by=created_by,
-            **asdict(asked),
+            **asdict(request),
         )
         return _StoredKey(key=key, digest=digest)
 
-    def _check(self, asked: CreateKey) -> None:
-        check_usd("daily_budget_usd", asked.daily_budget_usd)
-        expires = asked.expires_at
+    def _check(self, request: CreateKey) -> None:
+        check_usd("daily_budget_usd", request.daily_budget_usd)
+        expires = request.expires_at
         if expires is not None and expires <= self._clock():
             raise InvalidInput("expires_at: that has passed already")
-        if asked.environment_id is not None and asked.agent_id is not None:
+        if request.environment_id is not None and request.agent_id is not None:
             raise InvalidInput("agent_id: a key is for an agent or for an environment, not both")
-        if asked.grants and asked.agent_id is None:
+        if request.grants and request.agent_id is None:
             raise InvalidInput("grants: only a key for one agent needs them")
-        if asked.environment_id is not None and asked.role not in ("viewer", "user"):
+        if request.environment_id is not None and request.role not in ("viewer", "user"):
             raise InvalidInput("role: the key of a worker is a viewer's or a user's")
 
-    async def _check_creator(self, who: Principal, asked: CreateKey) -> None:
-        """Raises: Forbidden: it would be mightier than the one that makes it."""
-        if who.agent_id is not None or who.environment_id is not None:
+    async def _check_creator(self, principal: Principal, request: CreateKey) -> None:
+        """Raises: Forbidden: it would have more permissions than its creator."""
+        if principal.agent_id is not None or principal.environment_id is not None:
             raise Forbidden("a key for one agent or environment makes no others")
-        if not who.key_id.startswith(f"{_ID_PREFIX}_"):
-            return  # the operator of the machine, or a person that an issuer vouches for
-        maker = await self.get(who.tenant, who.key_id)
+        if not principal.key_id.startswith(f"{_ID_PREFIX}_"):
+            return  # the operator of the machine, or a subject of an OIDC issuer
+        maker = await self.get(principal.tenant, principal.key_id)
         if maker.is_narrow:
             raise Forbidden(f"the key {maker.name!r} is limited, so it makes no others")
         if maker.expires_at is not None and (
-            asked.expires_at is None or asked.expires_at > maker.expires_at
+            request.expires_at is None or request.expires_at > maker.expires_at
         ):
             raise Forbidden(f"expires_at: at {maker.expires_at} at the latest, as the key itself")
 
@@ -282,7 +282,7 @@ async def ensure_first_key(
         return None
     secret = keys.new_secret()
     first = keys.first_key_change(secret)
-    try:  # in one, so that of two that start at once only one makes a key
+    try:  # one write: of two processes that start at once, only one creates a key
         await records.write(tenants.create_change(CreateTenant(id=ROOT_TENANT)), first)
     except AlreadyExists:
         if await keys.has_any():

@@ -206,19 +206,19 @@ class Audit:
             gone += len(found)
         return gone
 
-    async def _commit(self, chain: _Chain, pending_entries: Sequence[_PendingEntry]) -> None:
+    async def _commit(self, chain: _Chain, entries: Sequence[_PendingEntry]) -> None:
         try:
-            await self._extend(chain, pending_entries)
+            await self._extend(chain, entries)
         except MainspringError as error:
             chain.chain_end = None
-            for job in pending_entries:
+            for job in entries:
                 job.error = error
 
-    async def _extend(self, chain: _Chain, pending_entries: Sequence[_PendingEntry]) -> None:
+    async def _extend(self, chain: _Chain, entries: Sequence[_PendingEntry]) -> None:
         for _ in range(_TRIES):
             end = chain.chain_end or await self._read_end(chain.tenant)
             puts: list[Put] = []
-            for job in pending_entries:
+            for job in entries:
                 put, end = self._link(chain.tenant, job, end)
                 puts.append(put)
             try:
@@ -289,25 +289,25 @@ def attribute_to(audit_action: AuditAction, who: Principal | None) -> AuditActio
     )
 
 
-def _index_columns(audit_entry: AuditEntry) -> IndexColumns:
-    return IndexColumns(name=f"{audit_entry.seq:015d}", label=audit_entry.key_id)
+def _index_columns(entry: AuditEntry) -> IndexColumns:
+    return IndexColumns(name=f"{entry.seq:015d}", label=entry.key_id)
 
 
 def _anchor_id(tenant: str) -> str:
     return f"anchor_{tenant}"
 
 
-def _entry_hash(audit_entry: AuditEntry) -> str:
-    told = msgspec.json.encode(replace(audit_entry, hash=""), order="sorted")
+def _entry_hash(entry: AuditEntry) -> str:
+    told = msgspec.json.encode(replace(entry, hash=""), order="sorted")
     return hashlib.sha256(told).hexdigest()
 
 
-def _chain_problems(last: _ChainEnd, audit_entry: AuditEntry) -> list[str]:
+def _chain_problems(last: _ChainEnd, entry: AuditEntry) -> list[str]:
     found: list[str] = []
-    if audit_entry.seq != last.seq + 1:
-        found.append(f"entry {audit_entry.seq} follows {last.seq}: what was between is gone")
-    elif audit_entry.previous != last.hash:
-        found.append(f"entry {audit_entry.seq} does not go on from {last.seq}")
-    if audit_entry.hash != _entry_hash(audit_entry):
-        found.append(f"entry {audit_entry.seq} was changed")
+    if entry.seq != last.seq + 1:
+        found.append(f"entry {entry.seq} follows {last.seq}: what was between is gone")
+    elif entry.previous != last.hash:
+        found.append(f"entry {entry.seq} does not go on from {last.seq}")
+    if entry.hash != _entry_hash(entry):
+        found.append(f"entry {entry.seq} was changed")
     return found

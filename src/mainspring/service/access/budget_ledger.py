@@ -24,22 +24,22 @@ from mainspring.service.access.tenants import Tenants
 from mainspring.service.storage.ttl_cache import TtlCache
 
 LIMIT_SECONDS = 5.0
-"""How long a changed budget may not be known yet."""
+"""How long a changed budget may take to apply."""
 KEPT_DAYS = 90
 _MAX_OPEN = 100_000
-"""Calls under way; those that were cut off are never settled, and go in time."""
+"""Calls in progress. Interrupted calls are never settled; they are evicted in time."""
 _MICRO = Decimal(1_000_000)
 _ANY_NAME = "*"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OpenReservation:
-    """A call under way."""
+    """A model call in progress."""
 
     day: date
     charge: Charge
     micros: int
-    """Set aside; 0 if nobody who pays for it has a limit."""
+    """The reserved amount; 0 if no payer has a limit."""
 
 
 class DailyBudgetLedger:
@@ -60,7 +60,7 @@ class DailyBudgetLedger:
         self._open: LruCache[str, _OpenReservation] = LruCache(_MAX_OPEN)
 
     def budget(self, tenant: str, key_id: str, *, rate: SpendRate | None = None) -> Budget:
-        """For the sessions that this key has made: it pays, and so do its tenant and the agent."""
+        """For sessions that this key created: the key, its tenant and the agent pay."""
         return Budget(ledger=self, rate=rate, user=key_id, tenant=tenant)
 
     async def reserve(self, charge: Charge) -> str | None:
@@ -69,7 +69,7 @@ class DailyBudgetLedger:
         day = self._clock().date()
         tenant = charge.tenant or ""
         limits = [await self.limit_usd(tenant, payer, name) for payer, name in charge.payers()]
-        if all(limit is None for limit in limits):  # nothing to ask: counted when it is settled
+        if all(limit is None for limit in limits):  # nothing to reserve: counted when it is settled
             self._open.put(
                 charge.reservation_id, _OpenReservation(day=day, charge=charge, micros=0)
             )
@@ -91,16 +91,16 @@ class DailyBudgetLedger:
             await self._add(found.day, found.charge, change)
 
     async def spent_usd(self, tenant: str, payer: Payer, name: str) -> Decimal:
-        """Spent and set aside today."""
+        """The amount spent and reserved today."""
         [micros] = await self._records.tally([(_counter(self._today, tenant, payer, name), 0)])
         return micros / _MICRO
 
     async def limit_usd(self, tenant: str, payer: Payer, name: str) -> Decimal | None:
-        """Of a day; `None`: there is none."""
+        """The daily limit; `None` if there is none."""
         return await self._limits.get((tenant, payer, name))
 
     async def delete_expired(self) -> None:
-        """Forget what was spent long ago; to be done once a day, and no harm if it is not."""
+        """Delete counters of past days. Call it once a day; skipping it does no harm."""
         for days in range(KEPT_DAYS, KEPT_DAYS + 7):
             await self._records.forget_tallies(_day_prefix(self._today - timedelta(days=days)))
 
@@ -121,12 +121,12 @@ class DailyBudgetLedger:
         try:
             if kind == "user":
                 return (await self._keys.get(tenant, name)).daily_budget_usd
-            known = await self._tenants.get(tenant)
+            current = await self._tenants.get(tenant)
         except NotFound:  # a person of an issuer's, or no tenants at all: without a limit
             return None
         if kind == "tenant":
-            return known.daily_budget_usd
-        budgets = known.agent_daily_budgets_usd
+            return current.daily_budget_usd
+        budgets = current.agent_daily_budgets_usd
         return budgets.get(name, budgets.get(_ANY_NAME))
 
 

@@ -35,13 +35,13 @@ _IN_PROGRESS = "Idempotency-Key: the first request with it is still being handle
 class RequestRecord(Struct, frozen=True, kw_only=True):
     id: str
     attempt_id: str
-    """Another one for each request, however often it is repeated."""
+    """Unique for each request; repetitions have the same."""
     begun_at: datetime
     expires_at: datetime
     sealed_request: bytes = b""
     """What was asked, and with which rights, as `_Asked`: nothing else gets this answer."""
     sealed: bytes | None = None
-    """The answer; `None`: there is none yet."""
+    """The response; `None` if there is none yet."""
 
 
 class _SealedRequest(Struct, frozen=True, kw_only=True):
@@ -71,7 +71,7 @@ class IdempotentRequests:
         self._new_id = new_id
 
     async def begin(
-        self, who: Principal, operation: str, key: str, fingerprint: str
+        self, principal: Principal, operation: str, key: str, fingerprint: str
     ) -> RequestRecord:
         """The request as it stands: with the answer, or for the caller to do it now.
 
@@ -79,9 +79,9 @@ class IdempotentRequests:
         what the caller may do has changed since. Stale: somebody does it just now.
         """
         now = self._clock()
-        asked = _SealedRequest(fingerprint=fingerprint, rights=_rights(who))
+        asked = _SealedRequest(fingerprint=fingerprint, rights=_rights(principal))
         new = RequestRecord(
-            id=_request_id(who, operation, key),
+            id=_request_id(principal, operation, key),
             attempt_id=self._new_id("req"),
             begun_at=now,
             expires_at=now + LIFETIME,
@@ -89,42 +89,42 @@ class IdempotentRequests:
         sealed = self._seal.seal(msgspec.json.encode(asked), _request_context(new))
         new = replace(new, sealed_request=sealed)
         try:
-            return await self._repository.put(who.tenant, new)
+            return await self._repository.put(principal.tenant, new)
         except AlreadyExists:
-            known = await self._repository.get(who.tenant, new.id)
-            if self._take_over(known, new, asked) is known:
-                return known
+            current = await self._repository.get(principal.tenant, new.id)
+            if self._take_over(current, new, asked) is current:
+                return current
             return await self._repository.update(
-                who.tenant, new.id, lambda known: self._take_over(known, new, asked)
+                principal.tenant, new.id, lambda current: self._take_over(current, new, asked)
             )
 
     def _take_over(
-        self, known: RequestRecord, new: RequestRecord, sealed_request: _SealedRequest
+        self, current: RequestRecord, new: RequestRecord, sealed: _SealedRequest
     ) -> RequestRecord:
         now = new.begun_at
-        if known.expires_at <= now:
+        if current.expires_at <= now:
             return new
-        opened = self._seal.unseal(known.sealed_request, _request_context(known))
+        opened = self._seal.unseal(current.sealed_request, _request_context(current))
         before = msgspec.json.decode(opened, type=_SealedRequest)
-        if before.fingerprint != sealed_request.fingerprint:
+        if before.fingerprint != sealed.fingerprint:
             raise InvalidInput(_OTHER_BODY)
-        if before.rights != sealed_request.rights:
+        if before.rights != sealed.rights:
             raise Forbidden(_OTHER_RIGHTS)
-        if known.sealed is None and now - known.begun_at < ABANDONED_AFTER:
+        if current.sealed is None and now - current.begun_at < ABANDONED_AFTER:
             raise StaleVersion(_IN_PROGRESS)
-        return known if known.sealed is not None else replace(known, begun_at=now)
+        return current if current.sealed is not None else replace(current, begun_at=now)
 
     async def finish(self, tenant: str, request: RequestRecord, answer: bytes) -> None:
         sealed = self._seal.seal(answer, _context(request))
 
-        def change(known: RequestRecord) -> RequestRecord:
-            return replace(known, sealed=sealed)
+        def change(current: RequestRecord) -> RequestRecord:
+            return replace(current, sealed=sealed)
 
-        with suppress(NotFound):  # it has expired meanwhile
+        with suppress(NotFound):  # it has expired in the meantime
             await self._repository.update(tenant, request.id, change)
 
     async def release(self, tenant: str, request: RequestRecord) -> None:
-        """It was refused: the next request with the key is tried anew."""
+        """The request was refused: the next one with this key is executed again."""
         with suppress(NotFound):
             await self._repository.remove(tenant, request.id)
 
@@ -134,7 +134,7 @@ class IdempotentRequests:
         return self._seal.unseal(request.sealed, _context(request))
 
     async def remove_expired(self) -> int:
-        """Of all tenants; how many. Call it now and then."""
+        """Delete expired entries of all tenants and return how many. Call it periodically."""
         removed = 0
         for record, _ in await self._repository.due(self._clock()):
             with suppress(StaleVersion, NotFound):
@@ -143,18 +143,31 @@ class IdempotentRequests:
         return removed
 
 
-def _request_id(who: Principal, operation: str, key: str) -> str:
+def _request_id(principal: Principal, operation: str, key: str) -> str:
     if not 1 <= len(key) <= 255 or not key.isascii():
         raise InvalidInput("Idempotency-Key: from 1 to 255 characters of ASCII")
-    parts = [who.tenant, who.issuer, who.key_id, who.acting_agent, operation, key]
+    parts = [
+        principal.tenant,
+        principal.issuer,
+        principal.key_id,
+        principal.acting_agent,
+        operation,
+        key,
+    ]
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
 
 
-def _rights(who: Principal) -> list[str]:
+def _rights(principal: Principal) -> list[str]:
     """An answer is for the rights that it was given under: a key that may do less now, or other
     things, does not get it."""
-    bounds = (who.agent_id, who.environment_id, who.session_id, who.work_id, who.system)
-    return [who.role, *(bound or "" for bound in bounds), *sorted(who.grants)]
+    bounds = (
+        principal.agent_id,
+        principal.environment_id,
+        principal.session_id,
+        principal.work_id,
+        principal.system,
+    )
+    return [principal.role, *(bound or "" for bound in bounds), *sorted(principal.grants)]
 
 
 def _context(request: RequestRecord) -> str:

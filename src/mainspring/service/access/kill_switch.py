@@ -1,4 +1,4 @@
-"""The kill switch: an agent, a tenant or everything is stopped until somebody lifts it again."""
+"""The kill switch: stops an agent, a tenant or everything until somebody resumes it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mainspring.service.storage.repository import Repository
 from mainspring.service.storage.ttl_cache import TtlCache
 
 HALT_CACHE_SECONDS = 2.0
-"""How long a worker or an API process may not know of it yet."""
+"""How long a stop may take to reach every worker and API process."""
 ALL_TENANTS = ""
 """The tenant of the halt that stops all tenants."""
 _MAX_HALTS = 10_000
@@ -29,7 +29,7 @@ _MAX_HALTS = 10_000
 class Halt(Struct, frozen=True, kw_only=True):
     id: str
     tenant_id: str
-    """Empty: everything is stopped."""
+    """Empty if everything is stopped."""
     agent_id: str | None
     """`None`: all agents of the tenant."""
     reason: str
@@ -44,7 +44,7 @@ class CreateHalt(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Halts:
-    """Asked before a session is run, and now and then while it runs: the answer costs nothing."""
+    """Checked before a session runs and periodically while it runs; reads a cache."""
 
     def __init__(
         self,
@@ -58,37 +58,37 @@ class Halts:
         self._recent = TtlCache(self._find_reason, seconds=HALT_CACHE_SECONDS, monotonic=monotonic)
         self._tenants = Tenants(records, clock=clock)
 
-    async def halt(self, tenant: str, who: Principal, asked: CreateHalt) -> Halt:
-        """Stop one agent of a tenant, all of them, or everybody's; again says nothing new."""
+    async def halt(self, tenant: str, principal: Principal, request: CreateHalt) -> Halt:
+        """Stop one agent of a tenant, all its agents, or all tenants. Idempotent."""
         halt = Halt(
-            id=_id_of(tenant, asked.agent_id),
+            id=_id_of(tenant, request.agent_id),
             tenant_id=tenant,
-            agent_id=asked.agent_id,
-            reason=asked.reason,
-            created_by=who.name or who.key_id,
+            agent_id=request.agent_id,
+            reason=request.reason,
+            created_by=principal.name or principal.key_id,
             created_at=self._clock(),
         )
-        self._recent.forget((tenant, asked.agent_id))
+        self._recent.forget((tenant, request.agent_id))
         try:
             return await self._repository.put(tenant, halt)
         except AlreadyExists:
             return await self._repository.get(tenant, halt.id)
 
-    async def resume(self, tenant: str, who: Principal, agent_id: str | None = None) -> None:
+    async def resume(self, tenant: str, principal: Principal, agent_id: str | None = None) -> None:
         """Raises: NotFound: it was not stopped. Forbidden: an agent asks."""
-        who.require_human()
+        principal.require_human()
         self._recent.forget((tenant, agent_id))
         await self._repository.remove(tenant, _id_of(tenant, agent_id))
 
     async def of(self, tenant: str) -> list[Halt]:
-        """What is stopped of a tenant, as it stands now."""
+        """The active stops of a tenant."""
         return [*await self._list_halts(ALL_TENANTS), *await self._list_halts(tenant)]
 
     async def everything(self) -> list[Halt]:
         return await self._list_halts(None)
 
     async def why_stopped(self, tenant: str, agent_id: str | None = None) -> str | None:
-        """In words, if it is; `None` if it may run."""
+        """The reason why it is stopped; `None` if it may run."""
         for scope in ((ALL_TENANTS, None), (tenant, None), (tenant, agent_id)):
             if (why := await self._recent.get(scope)) is not None:
                 return why

@@ -16,15 +16,15 @@ from mainspring.service.access.oidc_issuers import OidcIssuer, check_issuers
 from mainspring.service.access.principal import ROLES, Principal, Role
 
 FetchBytes: TypeAlias = Callable[[str], Awaitable[bytes]]
-"""What stands at an address. Raises whatever it does when it cannot tell."""
+"""Fetches a URL. It may raise anything."""
 
 MAX_TOKEN = 16_384
 FRESH_SECONDS = 3600.0
-"""After this the keys are fetched anew."""
+"""After this time the keys are fetched again."""
 STALE_SECONDS = 24 * 3600.0
-"""For so long they are believed if the issuer does not answer."""
+"""How long old keys stay valid if the issuer does not answer."""
 RETRY_SECONDS = 30.0
-"""The least between two fetches: tokens with keys made up must not become requests."""
+"""The minimum between two fetches: tokens with made-up key ids must not cause requests."""
 _FETCH_SECONDS = 10.0
 _MAX_KEYS = 100
 _MAX_JWKS = 1_000_000
@@ -35,9 +35,9 @@ class IssuerKeySet:
     """The public keys of one issuer, fetched when they are needed."""
 
     def __init__(
-        self, oidc_issuer: OidcIssuer, fetch_bytes: FetchBytes, monotonic: Callable[[], float]
+        self, issuer: OidcIssuer, fetch_bytes: FetchBytes, monotonic: Callable[[], float]
     ) -> None:
-        self._oidc_issuer = oidc_issuer
+        self._oidc_issuer = issuer
         self._fetch_bytes = fetch_bytes
         self._monotonic = monotonic
         self._keys: Mapping[str, jwt.PyJWK] = {}
@@ -46,7 +46,7 @@ class IssuerKeySet:
         self._fetching = anyio.Lock()
 
     async def key(self, kid: str | None) -> jwt.PyJWK:
-        """Raises: Unauthenticated: there is none of that name, or none can be had."""
+        """Raises: Unauthenticated: no key has that id, or no keys are available."""
         if self._age() > FRESH_SECONDS or self._named(kid) is None:
             await self._refresh()
         if self._age() > STALE_SECONDS:
@@ -56,7 +56,7 @@ class IssuerKeySet:
         return found
 
     def _named(self, kid: str | None) -> jwt.PyJWK | None:
-        if kid is None:  # allowed if it can only be one
+        if kid is None:  # allowed if the issuer has only one key
             return next(iter(self._keys.values())) if len(self._keys) == 1 else None
         return self._keys.get(kid)
 
@@ -79,7 +79,7 @@ class IssuerKeySet:
 
 
 class IssuedTokens:
-    """The doorkeeper's `Tokens`."""
+    """The `TokenVerifier` of the authenticator."""
 
     def __init__(
         self,
@@ -90,24 +90,23 @@ class IssuedTokens:
     ) -> None:
         """Raises: InvalidInput."""
         check_issuers(oidc_issuers)
-        self._issuers = {oidc_issuer.issuer: oidc_issuer for oidc_issuer in oidc_issuers}
+        self._issuers = {issuer.issuer: issuer for issuer in oidc_issuers}
         self._keys = {
-            oidc_issuer.issuer: IssuerKeySet(oidc_issuer, fetch_bytes, monotonic)
-            for oidc_issuer in oidc_issuers
+            issuer.issuer: IssuerKeySet(issuer, fetch_bytes, monotonic) for issuer in oidc_issuers
         }
 
     def is_one(self, secret: str) -> bool:
         return secret.startswith("eyJ") and secret.count(".") == 2
 
     async def principal(self, token: str) -> Principal:
-        """Raises: Unauthenticated, Forbidden: it holds, but is mapped to nothing here."""
+        """Raises: Unauthenticated, Forbidden: the token is valid but maps to no role or tenant."""
         issuer, kid, algorithm = self._read(token)
         key = await self._keys[issuer.issuer].key(kid)
         try:
             claims = jwt.decode(
                 token,
                 key=key,
-                # the key's own and the token's must be one and the same, of those we allow
+                # the algorithms of key and token must be equal and allowed
                 algorithms=[algorithm] if key.algorithm_name == algorithm else [],
                 audience=issuer.audience,
                 issuer=issuer.issuer,
@@ -119,7 +118,7 @@ class IssuedTokens:
         return _principal(issuer, claims)
 
     def _read(self, token: str) -> tuple[OidcIssuer, str | None, str]:
-        """Which keys to try it with; nothing of it is believed yet."""
+        """The issuer whose keys verify the token; nothing in the token is trusted yet."""
         if len(token) > MAX_TOKEN or not token.isascii():
             raise Unauthenticated("the token does not hold: it is too long, or no token")
         try:
@@ -151,33 +150,33 @@ def _parse_jwks(raw: bytes) -> Mapping[str, jwt.PyJWK]:
     return keys
 
 
-def _principal(oidc_issuer: OidcIssuer, claims: Mapping[str, Any]) -> Principal:
+def _principal(issuer: OidcIssuer, claims: Mapping[str, Any]) -> Principal:
     subject = str(claims["sub"])[:256]
-    name = str(_claim(claims, oidc_issuer.name_claim) or subject)[:256]
+    name = str(_claim(claims, issuer.name_claim) or subject)[:256]
     return Principal(
-        tenant=_tenant(oidc_issuer, claims),
+        tenant=_tenant(issuer, claims),
         key_id=f"oidc:{subject}",
         issuer=str(claims["iss"]),
-        role=_role(oidc_issuer, claims),
+        role=_role(issuer, claims),
         name=name,
     )
 
 
-def _tenant(oidc_issuer: OidcIssuer, claims: Mapping[str, Any]) -> str:
-    if oidc_issuer.tenant is not None:
-        return oidc_issuer.tenant
-    said = _texts(_claim(claims, oidc_issuer.tenant_claim or ""))
-    meant = {oidc_issuer.tenants[item] for item in said if item in oidc_issuer.tenants}
+def _tenant(issuer: OidcIssuer, claims: Mapping[str, Any]) -> str:
+    if issuer.tenant is not None:
+        return issuer.tenant
+    said = _texts(_claim(claims, issuer.tenant_claim or ""))
+    meant = {issuer.tenants[item] for item in said if item in issuer.tenants}
     if len(meant) != 1:
-        raise Forbidden(f"the claim {oidc_issuer.tenant_claim} names no tenant here, or several")
+        raise Forbidden(f"the claim {issuer.tenant_claim} names no tenant here, or several")
     return meant.pop()
 
 
-def _role(oidc_issuer: OidcIssuer, claims: Mapping[str, Any]) -> Role:
-    said = _texts(_claim(claims, oidc_issuer.role_claim))
-    meant = [oidc_issuer.roles[item] for item in said if item in oidc_issuer.roles]
+def _role(issuer: OidcIssuer, claims: Mapping[str, Any]) -> Role:
+    said = _texts(_claim(claims, issuer.role_claim))
+    meant = [issuer.roles[item] for item in said if item in issuer.roles]
     if not meant:
-        raise Forbidden(f"the claim {oidc_issuer.role_claim} names no role here")
+        raise Forbidden(f"the claim {issuer.role_claim} names no role here")
     return ROLES[max(ROLES.index(item) for item in meant)]
 
 

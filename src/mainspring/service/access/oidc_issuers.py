@@ -1,4 +1,4 @@
-"""Issuers of tokens, as they are configured: whom we believe, and what their people may do here."""
+"""Configured OIDC issuers, and the roles and tenants that their claims map to."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from mainspring.core.errors import InvalidInput
 from mainspring.service.access.principal import Role
 
 SignatureAlgorithm: TypeAlias = Literal["RS256", "ES256", "EdDSA"]
-"""Only those with a public key: what can be made with what we know is no proof."""
+"""Only algorithms with a public key: a token that we could have made ourselves proves nothing."""
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class OidcIssuer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An OpenID Connect issuer. Whoever it vouches for but is mapped to nothing is refused."""
+    """An OpenID Connect issuer. A subject that maps to no role or tenant is refused."""
 
     issuer: Annotated[str, Meta(min_length=1)]
-    """Exactly as `iss` says it."""
+    """Exactly as in the claim `iss`."""
     audience: Annotated[str, Meta(min_length=1)]
     jwks_url: str
     roles: Annotated[dict[str, Role], Meta(min_length=1)]
-    """From what `role_claim` says to what it means here; of several, the highest."""
+    """Maps values of `role_claim` to roles; of several, the highest applies."""
     role_claim: str = "roles"
-    """Its value is a text or a list of them; dots go into objects: `realm_access.roles`."""
+    """A string or a list of strings; dots descend into objects: `realm_access.roles`."""
     tenant: str | None = None
-    """Everybody's, or else:"""
+    """The tenant of all subjects, unless `tenant_claim` is given."""
     tenant_claim: str | None = None
     tenants: dict[str, str] = {}
-    """From what `tenant_claim` says to a tenant's id."""
+    """Maps values of `tenant_claim` to tenant ids."""
     name_claim: str = "email"
     algorithms: Annotated[tuple[SignatureAlgorithm, ...], Meta(min_length=1)] = (
         "RS256",
@@ -48,11 +48,11 @@ class OidcIssuer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def check_issuers(oidc_issuers: tuple[OidcIssuer, ...]) -> None:
-    """Raises: InvalidInput: their keys would come over a line that anybody can change."""
-    for oidc_issuer in oidc_issuers:
-        parts = urlsplit(oidc_issuer.jwks_url)
+    """Raises: InvalidInput: the keys would be fetched over an unencrypted connection."""
+    for issuer in oidc_issuers:
+        parts = urlsplit(issuer.jwks_url)
         is_local = parts.scheme == "http" and parts.hostname in _LOOPBACK
         if not (parts.scheme == "https" and parts.hostname) and not is_local:
-            raise InvalidInput(f"jwks_url: {oidc_issuer.jwks_url} is no https:// address")
-    if len({oidc_issuer.issuer for oidc_issuer in oidc_issuers}) != len(oidc_issuers):
+            raise InvalidInput(f"jwks_url: {issuer.jwks_url} is no https:// address")
+    if len({issuer.issuer for issuer in oidc_issuers}) != len(oidc_issuers):
         raise InvalidInput("issuer: one is there twice")

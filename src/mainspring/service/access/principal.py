@@ -1,4 +1,4 @@
-"""Who makes a request: a tenant's key, what it may do, and whether an agent is behind it."""
+"""The principal of a request: the key of a tenant, its permissions, and the agent that uses it."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ class Principal:
     name: str = ""
     """As people call it: the key's name, the subject's e-mail address."""
     agent_id: str | None = None
-    """The only agent that it may have to do with."""
+    """The only agent that the key may use."""
     grants: frozenset[str] = frozenset()
-    """With an agent: the other things that it may name, by their ids."""
+    """For a key of one agent: ids of other resources that it may name."""
     environment_id: str | None = None
-    """The only environment whose work it may do: the key of a self-hosted worker."""
+    """The only environment whose work it may take: the key of a self-hosted worker."""
     session_id: str | None = None
-    """The only session in it: the token of an item of work."""
+    """The only session that it may use: the token of a work item."""
     work_id: str | None = None
     """That item."""
     acting_agent: str | None = None
-    """The agent that makes this request itself, with a key that was lent to it."""
+    """The agent that makes this request, with a key that was given to it."""
     system: str | None = None
-    """The deployment or trigger that acts, if nobody from outside does."""
+    """The deployment or trigger that acts, if the request comes from no client."""
 
     @property
     def sender(self) -> Sender:
-        """As events say who sent them."""
+        """The sender that events record."""
         if self.system is not None:
             return Sender(kind="system", id=self.system)
         if self.environment_id is not None:

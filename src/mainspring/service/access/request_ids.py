@@ -43,16 +43,16 @@ _LIST_TYPES = (inspect.ListType, inspect.VarTupleType, inspect.SetType, inspect.
 
 class NamedId(NamedTuple):
     kind: str
-    """What it is the id of."""
+    """The kind of resource that it identifies."""
     id: str
     where: str
     """As `resources[0].file_id`."""
     may_be_gone: bool = False
-    """It need not exist: it is named to undo something."""
+    """It need not exist: the request undoes something."""
 
 
 def ids_in_path(path: Mapping[str, str]) -> list[NamedId]:
-    """A name that is not known is a kind that no key of limited scope may name."""
+    """An unknown name is a kind that no key of limited scope may name."""
     return [
         NamedId(_KIND_BY_PATH_NAME.get(name, name), value, name)
         for name, value in path.items()
@@ -66,7 +66,7 @@ def ids_in(value: object, type_: object) -> list[NamedId]:
 
 
 def kind_of(info: inspect.Type) -> str | None:
-    """What a text of this type is the id of, if it is one."""
+    """The kind of resource that a string of this type identifies, if it is an id."""
     return _extra_schema(info).get(KIND)
 
 
@@ -95,7 +95,7 @@ def _children(
     value: Any,  # noqa: ANN401 (JSON)
     info: inspect.Type,
 ) -> Iterator[tuple[Any, inspect.Type, str]]:
-    """What it is made of: each part with its type, and where it is."""
+    """The parts of a value, each with its type and path."""
     if isinstance(info, inspect.StructType) and isinstance(value, _field_values(info.cls)):
         for field in info.fields:
             yield getattr(value, field.name), field.type, f".{field.encode_name}"
@@ -125,7 +125,7 @@ _GRANTABLE_KINDS = ("vault", "memory_store", "file", "skill", "environment")
 
 
 async def check_ids_exist(records: Records, tenant: str, named: Iterable[NamedId]) -> None:
-    """Raises: NotFound: the tenant has no such thing."""
+    """Raises: NotFound: the tenant has no such resource."""
     for fromkey in dict.fromkeys(named):
         if fromkey.may_be_gone:
             continue

@@ -67,13 +67,13 @@ class Tenants:
         self._repository = Repository(records, "tenant", Tenant, clock=clock)
         self._clock = clock
 
-    async def create(self, asked: CreateTenant) -> Tenant:
+    async def create(self, request: CreateTenant) -> Tenant:
         """Raises: AlreadyThere."""
-        return await self._repository.put(PLATFORM_TENANT, self._new_tenant(asked))
+        return await self._repository.put(PLATFORM_TENANT, self._new_tenant(request))
 
-    def create_change(self, asked: CreateTenant) -> Put:
+    def create_change(self, request: CreateTenant) -> Put:
         """The change that `create` makes, for several of them in one write."""
-        return self._repository.put_change(PLATFORM_TENANT, self._new_tenant(asked))
+        return self._repository.put_change(PLATFORM_TENANT, self._new_tenant(request))
 
     async def ensure_root(self) -> None:
         with suppress(AlreadyExists):
@@ -90,16 +90,16 @@ class Tenants:
         except NotFound:
             return False
 
-    async def update(self, tenant_id: str, asked: UpdateTenant) -> Tenant:
+    async def update(self, tenant_id: str, request: UpdateTenant) -> Tenant:
         """Raises: NotFound, InvalidInput."""
         given = {
             name: value
-            for name in asked.__struct_fields__
-            if (value := getattr(asked, name)) is not UNSET
+            for name in request.__struct_fields__
+            if (value := getattr(request, name)) is not UNSET
         }
 
-        def change(known: Tenant) -> Tenant:
-            return _check_tenant(replace(known, **given, updated_at=self._clock()))
+        def change(current: Tenant) -> Tenant:
+            return _check_tenant(replace(current, **given, updated_at=self._clock()))
 
         return await self._repository.update(PLATFORM_TENANT, tenant_id, change)
 
@@ -112,9 +112,9 @@ class Tenants:
         if tenant_id == ROOT_TENANT:
             raise InvalidInput(f"the tenant {ROOT_TENANT} is the platform's own and stays enabled")
 
-        def change(known: Tenant) -> Tenant:
+        def change(current: Tenant) -> Tenant:
             now = self._clock()
-            return replace(known, disabled_at=known.disabled_at or now, updated_at=now)
+            return replace(current, disabled_at=current.disabled_at or now, updated_at=now)
 
         return await self._repository.update(PLATFORM_TENANT, tenant_id, change)
 
@@ -122,32 +122,32 @@ class Tenants:
         return await self._repository.update(
             PLATFORM_TENANT,
             tenant_id,
-            lambda known: replace(known, disabled_at=None, updated_at=self._clock()),
+            lambda current: replace(current, disabled_at=None, updated_at=self._clock()),
         )
 
     async def page(self, list_query: ListQuery) -> Page[Tenant]:
         return await self._repository.page(PLATFORM_TENANT, list_query)
 
-    def _new_tenant(self, asked: CreateTenant) -> Tenant:
+    def _new_tenant(self, request: CreateTenant) -> Tenant:
         now = self._clock()
         return _check_tenant(
             Tenant(
-                id=asked.id,
-                name=asked.name or asked.id,
-                requests_per_minute=asked.requests_per_minute,
-                daily_budget_usd=asked.daily_budget_usd,
-                agent_daily_budgets_usd=asked.agent_daily_budgets_usd,
+                id=request.id,
+                name=request.name or request.id,
+                requests_per_minute=request.requests_per_minute,
+                daily_budget_usd=request.daily_budget_usd,
+                agent_daily_budgets_usd=request.agent_daily_budgets_usd,
                 created_at=now,
                 updated_at=now,
             )
         )
 
 
-def require_platform(who: Principal) -> None:
+def require_platform(principal: Principal) -> None:
     """Raises: Forbidden: only administrators of the root tenant manage tenants."""
-    who.require("admin")
-    who.require_human()
-    if who.tenant != ROOT_TENANT or who.agent_id is not None:
+    principal.require("admin")
+    principal.require_human()
+    if principal.tenant != ROOT_TENANT or principal.agent_id is not None:
         raise Forbidden(f"tenants are managed by administrators of the tenant {ROOT_TENANT}")
 
 

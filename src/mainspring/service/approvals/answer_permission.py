@@ -1,6 +1,4 @@
-"""Who may answer a call that waits for a person, and that only the first answer counts.
-Everything that answers goes through this.
-"""
+"""Who may answer a call that waits for a person. Every path that answers a call checks it here."""
 
 from __future__ import annotations
 
@@ -12,12 +10,8 @@ from msgspec import Struct
 from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock
 from mainspring.core.errors import AlreadyExists, Forbidden, NotFound
-from mainspring.core.events import UserToolConfirmation
 from mainspring.core.ids import stable_id
 from mainspring.log.records import Records
-from mainspring.log.session_log import SessionLog
-from mainspring.log.store import InboxItem
-from mainspring.log.upcast import read_payload
 from mainspring.service.access.principal import Principal
 from mainspring.service.approvals.approval_policy import ApprovalPolicies, ApprovalPolicy
 from mainspring.service.approvals.approval_record import approval_id, approval_repository
@@ -33,94 +27,60 @@ class _Speaker(Struct, frozen=True, kw_only=True):
     key_id: str
 
 
-class SessionSpeakers:
+ANSWERED_BY_EXPIRY = "expired"
+"""Recorded as the answerer if nobody answered in time. No key has this id: key ids are longer."""
+
+
+class AnswerPermission:
+    """Decides who may answer a call, by the policy of its agent."""
+
     def __init__(self, records: Records, *, clock: Clock = clocks.now) -> None:
-        self._repository = Repository(
+        self._policies = ApprovalPolicies(records, clock=clock)
+        self._speakers = Repository(
             records,
             SPEAKER_KIND,
             _Speaker,
             columns=lambda speaker: IndexColumns(parent=speaker.session_id),
             clock=clock,
         )
-
-    async def note(self, who: Principal, session: SessionRecord) -> None:
-        """Whoever made the session need not be noted."""
-        if await self.has(who, session):
-            return
-        id_ = _speaker_id(session.id, who.key_id)
-        with suppress(AlreadyExists):  # they said two things at once
-            await self._repository.put(
-                who.tenant, _Speaker(id=id_, session_id=session.id, key_id=who.key_id)
-            )
-
-    async def has(self, who: Principal, session: SessionRecord) -> bool:
-        if who.key_id == session.created_by.key_id:
-            return True
-        try:
-            await self._repository.get(who.tenant, _speaker_id(session.id, who.key_id))
-        except NotFound:
-            return False
-        return True
-
-
-def _speaker_id(session_id: str, key_id: str) -> str:
-    return stable_id("spkr", session_id, key_id)
-
-
-ANSWERED_BY_EXPIRY = "expired"
-"""Who has answered when nobody did in time. Nobody else is called so: keys have longer ids."""
-_CONFIRMATION = frozenset({"user.tool_confirmation"})
-
-
-def answered_by(who: Principal) -> str:
-    return f"{who.key_id}:{who.name}" if who.name else who.key_id
-
-
-def answer_client_id(call_id: str, asked: int) -> str:
-    """What an inbox takes once: of two answers to one question, only the first gets in."""
-    return f"answer:{call_id}:{asked}"
-
-
-def is_answer(client_id: str) -> bool:
-    return client_id.startswith("answer:")
-
-
-async def pending_answers(
-    log: SessionLog, session_id: str
-) -> dict[str, tuple[InboxItem, UserToolConfirmation]]:
-    """By call, those that were given and are not in the log yet."""
-    found: dict[str, tuple[InboxItem, UserToolConfirmation]] = {}
-    for item in await log.store.pending(session_id, types=_CONFIRMATION):
-        payload = read_payload(item.type, item.body, item.version)
-        if isinstance(payload, UserToolConfirmation):
-            found.setdefault(payload.tool_use_id, (item, payload))
-    return found
-
-
-class AnswerPermission:
-    """Who may answer."""
-
-    def __init__(self, records: Records, *, clock: Clock = clocks.now) -> None:
-        self._policies = ApprovalPolicies(records, clock=clock)
-        self._speakers = SessionSpeakers(records, clock=clock)
         self._approvals = approval_repository(records, clock)
 
     async def check(
-        self, who: Principal, session: SessionRecord, askings: Mapping[str, int]
+        self, principal: Principal, session: SessionRecord, askings: Mapping[str, int]
     ) -> None:
         """`askings`: the calls, and where in the log each was asked.
 
         Raises: Forbidden.
         """
-        who.require_human()
-        policy = await self._policies.of(who.tenant, session.agent.id)
-        is_escalated = await self._is_escalated(policy, who.tenant, session.id, askings)
-        who.require(policy.needed_role(is_escalated=is_escalated))
-        if policy.four_eyes and await self._speakers.has(who, session):
+        principal.require_human()
+        policy = await self._policies.of(principal.tenant, session.agent.id)
+        is_escalated = await self._is_escalated(policy, principal.tenant, session.id, askings)
+        principal.require(policy.needed_role(is_escalated=is_escalated))
+        if policy.four_eyes and await self._has_spoken(principal, session):
             raise Forbidden(
-                f"four eyes: {who.name or who.key_id} made this session or spoke in it;"
+                f"four eyes: {principal.name or principal.key_id} made this session or spoke in it;"
                 " somebody else has to answer"
             )
+
+    async def note_speaker(self, principal: Principal, session: SessionRecord) -> None:
+        """Record that somebody spoke in a session: with four eyes, they may not approve its calls.
+        The creator of the session need not be recorded."""
+        if await self._has_spoken(principal, session):
+            return
+        id_ = _speaker_id(session.id, principal.key_id)
+        with suppress(AlreadyExists):  # two messages of theirs at once
+            await self._speakers.put(
+                principal.tenant, _Speaker(id=id_, session_id=session.id, key_id=principal.key_id)
+            )
+
+    async def _has_spoken(self, principal: Principal, session: SessionRecord) -> bool:
+        if principal.key_id == session.created_by.key_id:
+            return True
+        try:
+            await self._speakers.get(principal.tenant, _speaker_id(session.id, principal.key_id))
+        except NotFound:
+            return False
+        return True
 
     async def _is_escalated(
         self, policy: ApprovalPolicy, tenant: str, session_id: str, askings: Mapping[str, int]
@@ -131,7 +91,11 @@ class AnswerPermission:
             try:
                 found = await self._approvals.get(tenant, approval_id(session_id, call_id, asked))
             except NotFound:
-                continue  # asked so lately that nobody has looked yet
+                continue  # too new: no record exists yet
             if found.escalated_at is not None:
                 return True
         return False
+
+
+def _speaker_id(session_id: str, key_id: str) -> str:
+    return stable_id("spkr", session_id, key_id)

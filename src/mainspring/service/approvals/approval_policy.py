@@ -1,4 +1,4 @@
-"""How a tenant, or one agent of it, wants approvals: who may answer, and what if nobody does."""
+"""Approval policies of tenants and agents: who may answer, and what happens if nobody does."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ Group = Annotated[str, Meta(min_length=1, max_length=256)]
 class ApprovalPolicy(Struct, frozen=True, kw_only=True):
     id: str
     agent_id: str | None = None
-    """Of this agent only; `None`: of all of the tenant's that have none of their own."""
+    """The agent; `None`: all agents of the tenant without a policy of their own."""
     role: AnswerRole = "user"
-    """The least that may answer."""
+    """The minimum role that may answer."""
     four_eyes: bool = False
-    """Who made the session or spoke in it may not answer."""
+    """Whoever created the session or spoke in it may not answer."""
     expires_after_seconds: int | None = None
     on_expiry: OnExpiry = "deny"
-    """`leave`: it is shown as overdue, and goes on waiting."""
+    """`leave`: it is shown as overdue and keeps waiting."""
     escalate_after_seconds: int | None = None
     escalate_to: str | None = None
-    """Who is told then, in the tenant's own words; the notice goes to webhooks."""
+    """Free text that names whom to notify; it is sent with the webhook."""
     escalated_role: AnswerRole | None = None
-    """The least that may answer from then on, if it is more."""
+    """The minimum role after escalation, if it is higher."""
     updated_at: datetime | None = None
-    """`None`: nobody has set it; it is what is built in."""
+    """`None` for the built-in policy, which nobody has set."""
     type: Literal["approval_policy"] = "approval_policy"
 
     def needed_role(self, *, is_escalated: bool) -> AnswerRole:
@@ -70,7 +70,7 @@ class ApprovalPolicies:
         self._clock = clock
 
     async def of(self, tenant: str, agent_id: str | None = None) -> ApprovalPolicy:
-        """What holds for an agent: its own, else the tenant's, else what is built in."""
+        """The policy of an agent: its own, else the tenant's, else the built-in one."""
         for owner in dict.fromkeys((agent_id, None)):
             try:
                 return await self._repository.get(tenant, _id(tenant, owner))
@@ -78,47 +78,49 @@ class ApprovalPolicies:
                 continue
         return ApprovalPolicy(id=_id(tenant, None))
 
-    async def require_overriding(self, who: Principal, agent_id: str) -> None:
-        """Whoever could not say yes may not see to it that nobody is asked.
+    async def require_overriding(self, principal: Principal, agent_id: str) -> None:
+        """Only those who may approve calls may weaken the policy.
 
         Raises: Forbidden.
         """
-        policy = await self.of(who.tenant, agent_id)
-        who.require("operator" if policy.four_eyes and policy.role == "user" else policy.role)
+        policy = await self.of(principal.tenant, agent_id)
+        principal.require("operator" if policy.four_eyes and policy.role == "user" else policy.role)
 
-    async def set(self, who: Principal, asked: SetApprovalPolicy) -> ApprovalPolicy:
-        """Who may answer changes at once; the deadlines of what waits already stay.
+    async def set(self, principal: Principal, request: SetApprovalPolicy) -> ApprovalPolicy:
+        """Who may answer changes at once; deadlines of waiting calls do not change.
 
         Raises: InvalidInput, Forbidden: an agent would set its own.
         """
-        who.require_human()
-        tenant = who.tenant
-        id_ = _id(tenant, asked.agent_id)
+        principal.require_human()
+        tenant = principal.tenant
+        id_ = _id(tenant, request.agent_id)
         given = {
             name: value
-            for name in asked.__struct_fields__
-            if (value := getattr(asked, name)) is not UNSET
+            for name in request.__struct_fields__
+            if (value := getattr(request, name)) is not UNSET
         }
 
-        def change(known: ApprovalPolicy) -> ApprovalPolicy:
-            return _check_policy(replace(known, **given, id=id_, updated_at=self._clock()))
+        def change(current: ApprovalPolicy) -> ApprovalPolicy:
+            return _check_policy(replace(current, **given, id=id_, updated_at=self._clock()))
 
         try:
             return await self._repository.update(tenant, id_, change)
         except NotFound:
             pass
         try:
-            return await self._repository.put(tenant, change(await self.of(tenant, asked.agent_id)))
-        except AlreadyExists:  # by another, just now
+            return await self._repository.put(
+                tenant, change(await self.of(tenant, request.agent_id))
+            )
+        except AlreadyExists:  # created by another request at the same time
             return await self._repository.update(tenant, id_, change)
 
-    async def unset(self, who: Principal, agent_id: str | None = None) -> ApprovalPolicy:
-        """What holds now.
+    async def unset(self, principal: Principal, agent_id: str | None = None) -> ApprovalPolicy:
+        """The policy that applies now.
 
         Raises: NotFound: there was none; Forbidden.
         """
-        who.require_human()
-        tenant = who.tenant
+        principal.require_human()
+        tenant = principal.tenant
         id_ = _id(tenant, agent_id)
         try:
             await self._repository.remove(tenant, id_)

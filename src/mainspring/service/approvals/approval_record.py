@@ -1,4 +1,4 @@
-"""An approval: a call that waits for a person, or did, as it is kept and shown."""
+"""An approval: a call that waits or waited for a person, as stored and as shown."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CUT_CHARS = 500
 _CUT_FIELDS = 50
 
 ApprovalStatus: TypeAlias = Literal["waiting", "answered", "void"]
-"""`void`: it waits no more and nobody has answered: it was interrupted, or its session ended."""
+"""`void`: closed without an answer because it was interrupted or its session ended."""
 ApprovalResult: TypeAlias = Literal["allow", "deny"]
 CallInput: TypeAlias = dict[str, Any]
 
@@ -40,21 +40,21 @@ class Approval(Struct, frozen=True, kw_only=True):
     agent_name: str
     tool_use_id: str
     name: str
-    """Of the tool."""
+    """The name of the tool."""
     input: CallInput
-    """As the log has it, without secrets."""
+    """As in the log, without secrets."""
     preview: str | None
-    """What it would do, as the tool says: a diff, a command."""
+    """The tool's preview of the effect: a diff, a command."""
     is_cut: bool
-    """The input or the preview is longer than what is shown; the session's events have all."""
+    """The input or preview is truncated; the session's events contain all of it."""
     reason: str | None
     """Why a person is asked."""
     asked: int
-    """Where in the session's log it was asked: a call that is asked about anew is another."""
+    """The log position of the question: asking again creates another approval."""
     asked_at: datetime
     may_answer: MayAnswer
     expires_at: datetime | None = None
-    """Denied by then, unless it is left: see `is_left`."""
+    """When it is denied, unless `is_left`."""
     is_left: bool = False
     escalates_at: datetime | None = None
     escalate_to: str | None = None
@@ -65,14 +65,14 @@ class Approval(Struct, frozen=True, kw_only=True):
     """`<key>:<name>`, `cli:<user>`, or `expired`."""
     message: str | None = None
     subagent: str | None = None
-    """Who wants to do it, if it is not the agent itself: `session_thread_id` is its thread."""
+    """The subagent that makes the call, if any; `session_thread_id` is its thread."""
     closed_at: datetime | None = None
-    """When it was answered, or seen to be void."""
+    """When it was answered or became void."""
     type: Literal["approval"] = "approval"
 
     @property
     def due(self) -> datetime | None:
-        """When something is to be done about it, if nobody answers."""
+        """When it is escalated or expires if nobody answers."""
         escalates = self.escalates_at if self.escalated_at is None else None
         expires = None if self.is_left else self.expires_at
         moments = [item for item in (escalates, expires) if item is not None]
@@ -80,7 +80,7 @@ class Approval(Struct, frozen=True, kw_only=True):
 
 
 def approval_id(session_id: str, call_id: str, asked: int) -> str:
-    """Those that were asked in one moment are in the order of their calls."""
+    """Questions asked at the same time keep the order of their calls."""
     _, _, digits = stable_id("", session_id, call_id, str(asked)).partition("_")
     return f"appr_{asked:06x}{digits[:26]}"
 

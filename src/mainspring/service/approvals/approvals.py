@@ -1,4 +1,4 @@
-"""Approvals of a tenant: what waits for a person in all of its sessions, and their answers."""
+"""Approvals of a tenant: calls of all its sessions that wait for a person, and the answers."""
 
 from __future__ import annotations
 
@@ -26,12 +26,7 @@ from mainspring.core.sender import Sender
 from mainspring.harness.permissions.always_allow import always_allow_rule, rule_update
 from mainspring.log.session_log import SessionLog
 from mainspring.service.access.principal import Principal
-from mainspring.service.approvals.answer_permission import (
-    ANSWERED_BY_EXPIRY,
-    AnswerPermission,
-    answer_client_id,
-    answered_by,
-)
+from mainspring.service.approvals.answer_permission import ANSWERED_BY_EXPIRY, AnswerPermission
 from mainspring.service.approvals.approval_record import KIND, Approval, ApprovalResult
 from mainspring.service.approvals.pending_calls import read_questions
 from mainspring.service.approvals.reconciliation import (
@@ -41,6 +36,7 @@ from mainspring.service.approvals.reconciliation import (
 )
 from mainspring.service.jobs.dispatcher import Job, PutJob, no_enqueue
 from mainspring.service.sessions.dependencies import WakeSession
+from mainspring.service.sessions.earlier_answers import answer_client_id, answered_by
 from mainspring.service.sessions.session_digest import Digests
 from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.storage.notifications import Notification
@@ -56,13 +52,13 @@ _EXPIRY_SENDER = Sender(kind="system", id="approval_expiry")
 class ApprovalAnswer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     result: ApprovalResult
     message: Annotated[str, Meta(min_length=1, max_length=MAX_MESSAGE_CHARS)] | None = None
-    """Why not: the agent reads it."""
+    """The reason for a denial, which the agent reads."""
     for_session: bool = False
-    """Allow the like of it in this session from now on, without asking; for operators."""
+    """Allow similar calls in this session from now on without asking; needs the role operator."""
 
 
 class AnswerResult(Struct, frozen=True, kw_only=True):
-    """What came of one of several answers."""
+    """The result of one of several answers."""
 
     id: str
     approval: Approval | None = None
@@ -70,7 +66,7 @@ class AnswerResult(Struct, frozen=True, kw_only=True):
 
 
 async def no_wake(_tenant: str, _session_id: str) -> None:
-    """A worker finds by looking what has come to an inbox."""
+    """No-op: workers find inbox items by polling."""
 
 
 class Approvals:
@@ -84,7 +80,7 @@ class Approvals:
         digests: Digests | None = None,
         clock: Clock = clocks.now,
     ) -> None:
-        """`digests`: those of `Sessions`, to fold each log once in a process."""
+        """`digests`: shared with `Sessions`, so that a process folds each log once."""
         self.keeper = ApprovalReconciler(
             log, put=put, notification_writer=notification_writer, digests=digests, clock=clock
         )
@@ -93,57 +89,61 @@ class Approvals:
         self._wake_session = wake_session
         self._clock = clock
         self._repository = self.keeper.repository
-        self._leave = AnswerPermission(log.store.records, clock=clock)
+        self._permission = AnswerPermission(log.store.records, clock=clock)
 
-    async def page(self, who: Principal, list_query: ListQuery) -> Page[Approval]:
-        """What waits; with archived ones, what did too."""
-        if who.agent_id is not None:
-            if list_query.label not in (None, who.agent_id):
+    async def page(self, principal: Principal, list_query: ListQuery) -> Page[Approval]:
+        """Waiting approvals; with `include_archived`, closed ones too."""
+        if principal.agent_id is not None:
+            if list_query.label not in (None, principal.agent_id):
                 return Page(data=[])
-            list_query = dataclasses.replace(list_query, label=who.agent_id)
-        found = await self._repository.page(who.tenant, list_query)
-        shown = [await self._with_policy(who.tenant, item) for item in found.data]
+            list_query = dataclasses.replace(list_query, label=principal.agent_id)
+        found = await self._repository.page(principal.tenant, list_query)
+        shown = [await self._with_policy(principal.tenant, item) for item in found.data]
         return Page(data=shown, next_page=found.next_page)
 
-    async def get(self, who: Principal, approval_id: str) -> Approval:
+    async def get(self, principal: Principal, approval_id: str) -> Approval:
         """Raises: NotFound."""
-        return await self._with_policy(who.tenant, await self._load(who, approval_id))
+        return await self._with_policy(principal.tenant, await self._load(principal, approval_id))
 
-    async def answer(self, who: Principal, approval_id: str, asked: ApprovalAnswer) -> Approval:
-        """Whoever says the same twice is told the same twice.
+    async def answer(
+        self, principal: Principal, approval_id: str, answer: ApprovalAnswer
+    ) -> Approval:
+        """Repeating the same answer returns the same approval.
 
         Raises: NotFound, InvalidInput, Forbidden: they may not; Stale: somebody else has answered
         already, or it waits no more.
         """
-        approval = await self._load(who, approval_id)
-        who.require_human()
+        approval = await self._load(principal, approval_id)
+        principal.require_human()
         said = UserToolConfirmation(
             tool_use_id=approval.tool_use_id,
-            result=asked.result,
-            deny_message=asked.message,
-            answered_by=answered_by(who),
+            result=answer.result,
+            deny_message=answer.message,
+            answered_by=answered_by(principal),
         )
-        if asked.message is not None and asked.result != "deny":
+        if answer.message is not None and answer.result != "deny":
             raise InvalidInput("message: only with the result deny")
-        rule = await self._rule(who, approval, asked) if asked.for_session else None
+        rule = await self._rule(principal, approval, answer) if answer.for_session else None
         if approval.status == "waiting":
-            session = await self.keeper.sessions.get(who.tenant, approval.session_id)
-            await self._leave.check(who, session, {approval.tool_use_id: approval.asked})
-            if await self._submit(session, approval, said, who.sender, rule):
-                await self._wake_session(who.tenant, session.id)
-            await self.keeper.catch_up(who.tenant, session.id)
-            approval = await self._load(who, approval_id)
+            session = await self.keeper.sessions.get(principal.tenant, approval.session_id)
+            await self._permission.check(principal, session, {approval.tool_use_id: approval.asked})
+            if await self._submit(session, approval, said, principal.sender, rule):
+                await self._wake_session(principal.tenant, session.id)
+            await self.keeper.catch_up(principal.tenant, session.id)
+            approval = await self._load(principal, approval_id)
         _check_same_answer(approval, said)
-        return await self._with_policy(who.tenant, approval)
+        return await self._with_policy(principal.tenant, approval)
 
     async def answer_all(
-        self, who: Principal, approval_ids: Sequence[str], asked: ApprovalAnswer
+        self, principal: Principal, approval_ids: Sequence[str], answer: ApprovalAnswer
     ) -> list[AnswerResult]:
-        """Each for itself: what is refused does not hold up the others."""
+        """Each answer is independent: a refused one does not affect the others."""
         answered: list[AnswerResult] = []
         for id_ in dict.fromkeys(approval_ids):
             try:
-                answered.append(AnswerResult(id=id_, approval=await self.answer(who, id_, asked)))
+                answered.append(
+                    AnswerResult(id=id_, approval=await self.answer(principal, id_, answer))
+                )
             except StoreFailed:
                 raise
             except MainspringError as error:
@@ -151,7 +151,7 @@ class Approvals:
         return answered
 
     async def attend(self, job: Job) -> None:
-        """What a worker does for a job `approval`: what is due about one."""
+        """Handle a job `approval`: escalate or expire an approval that is due."""
         tenant = job.tenant
         try:
             await self.keeper.catch_up(
@@ -168,7 +168,7 @@ class Approvals:
         notice = Notification(tenant=tenant, type="mainspring.approval_escalated", id=approval.id)
         escalated = replace(approval, escalated_at=now)
         if not await self.keeper.replace(tenant, record, escalated, [notice]):
-            await self.attend(job)  # somebody was quicker: is there anything left to do?
+            await self.attend(job)  # somebody changed it first: check again
 
     async def _expire(self, tenant: str, approval: Approval) -> None:
         assert approval.expires_at is not None
@@ -188,7 +188,7 @@ class Approvals:
         self,
         session: SessionRecord,
         approval: Approval,
-        said: UserToolConfirmation,
+        confirmation: UserToolConfirmation,
         sender: Sender,
         rule: RuleText | None = None,
     ) -> bool:
@@ -201,7 +201,7 @@ class Approvals:
         try:
             await self._log.submit(
                 session.id,
-                said,
+                confirmation,
                 sender=sender,
                 client_id=answer_client_id(call_id, asked),
                 thread_id=thread_id,
@@ -218,7 +218,7 @@ class Approvals:
         return True
 
     async def _is_asked(self, session: SessionRecord, approval: Approval) -> bool:
-        """As the log has it now, whatever the record says."""
+        """The approval as the log has it now; the record may be older."""
         try:
             digest = await self.keeper.digests.of(await self._log.session(session.id))
         except SessionNotFound:
@@ -227,25 +227,31 @@ class Approvals:
         is_open = session.archived_at is None and digest.status != "terminated"
         return is_open and found is not None and found[1].asked == approval.asked
 
-    async def _rule(self, who: Principal, approval: Approval, asked: ApprovalAnswer) -> RuleText:
-        who.require("operator")
-        if asked.result != "allow":
+    async def _rule(
+        self, principal: Principal, approval: Approval, answer: ApprovalAnswer
+    ) -> RuleText:
+        principal.require("operator")
+        if answer.result != "allow":
             raise InvalidInput("for_session: only with the result allow")
         call_id = approval.tool_use_id
-        known = await read_questions(self._log, approval.session_id, [call_id])
-        rule = always_allow_rule(approval.name, known[call_id].input) if call_id in known else None
+        questions = await read_questions(self._log, approval.session_id, [call_id])
+        rule = (
+            always_allow_rule(approval.name, questions[call_id].input)
+            if call_id in questions
+            else None
+        )
         if rule is None:
             raise InvalidInput("for_session: no rule would be narrow enough; allow it this once")
         return rule
 
-    async def _load(self, who: Principal, approval_id: str) -> Approval:
-        approval = await self._repository.get(who.tenant, approval_id)
-        if who.agent_id not in (None, approval.agent_id):
+    async def _load(self, principal: Principal, approval_id: str) -> Approval:
+        approval = await self._repository.get(principal.tenant, approval_id)
+        if principal.agent_id not in (None, approval.agent_id):
             raise NotFound(KIND, approval_id)
         return approval
 
     async def _with_policy(self, tenant: str, approval: Approval) -> Approval:
-        """With who may answer as it is now."""
+        """With the current role that may answer."""
         if approval.status != "waiting":
             return approval
         policy = await self.policies.of(tenant, approval.agent_id)
@@ -253,13 +259,13 @@ class Approvals:
         return replace(approval, may_answer=may_answer(policy, is_escalated=is_escalated))
 
 
-def _check_same_answer(approval: Approval, said: UserToolConfirmation) -> None:
-    """Raises: Stale: what was said is not what counts."""
+def _check_same_answer(approval: Approval, confirmation: UserToolConfirmation) -> None:
+    """Raises: StaleVersion: another answer came first."""
     if approval.status != "answered":
         raise StaleVersion(
             f"{approval.id} waits no more: it was interrupted, or its session has ended"
         )
-    if (approval.result, approval.answered_by) != (said.result, said.answered_by):
+    if (approval.result, approval.answered_by) != (confirmation.result, confirmation.answered_by):
         who = (
             "nobody in time" if approval.answered_by == ANSWERED_BY_EXPIRY else approval.answered_by
         )

@@ -12,7 +12,7 @@ from mainspring.core.clock import from_micros
 from mainspring.core.envelope import Event
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem
-from mainspring.service.approvals.answer_permission import pending_answers
+from mainspring.log.upcast import read_payload
 from mainspring.service.sessions.session_digest import Digests
 from mainspring.service.sessions.session_record import SessionRecord
 
@@ -27,18 +27,18 @@ IN_DOUBT_REASON = "it was begun, and whether it took effect is not known: may it
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingCall:
-    """A call that waits for a person, and where in the log they were asked."""
+    """A call that waits for a person, and the log position of the question."""
 
     call_id: str
     thread_id: str
     asked: int
     subagent: str | None = None
-    """Whose thread it is, if it is not the main one."""
+    """The subagent of the thread, unless it is the main thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenAnswer:
-    """An answer."""
+    """An answer from the log."""
 
     confirmation: events.UserToolConfirmation
     at: datetime
@@ -46,20 +46,34 @@ class GivenAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalState:
-    """A session at one moment, as far as approvals go."""
+    """The state of a session's approvals at one moment."""
 
     head: int
     pending_calls: tuple[PendingCall, ...]
-    """Those that nobody has answered yet."""
+    """Calls without an answer."""
     pending: Mapping[str, tuple[InboxItem, events.UserToolConfirmation]]
     """Answers by call that are not in the log yet."""
+
+
+async def _pending_answers(
+    log: SessionLog, session_id: str
+) -> dict[str, tuple[InboxItem, events.UserToolConfirmation]]:
+    """Answers by call that are in the inbox and not in the log yet."""
+    answers: dict[str, tuple[InboxItem, events.UserToolConfirmation]] = {}
+    for item in await log.store.pending(session_id, types=frozenset({_CONFIRMATION})):
+        payload = read_payload(item.type, item.body, item.version)
+        if isinstance(payload, events.UserToolConfirmation):
+            answers.setdefault(payload.tool_use_id, (item, payload))
+    return answers
 
 
 async def read_approval_state(
     log: SessionLog, digests: Digests, session: SessionRecord
 ) -> ApprovalState:
     """Raises: SessionNotFound."""
-    pending = await pending_answers(log, session.id)  # first: what leaves it then is in the log
+    pending = await _pending_answers(
+        log, session.id
+    )  # first: an item that leaves the inbox is in the log
     row = await log.session(session.id)
     digest = await digests.of(row)
     is_open = session.archived_at is None and digest.status != "terminated"
@@ -72,7 +86,7 @@ async def read_approval_state(
         )
         for thread in digest.threads.values()
         for call_id, call in thread.calls.items()
-        # what a fork has inherited its parent was asked; it will be asked itself once it runs
+        # inherited questions do not count: a fork asks again when it runs
         if is_open and call.asked > row.parent_seq and call_id not in pending
     )
     return ApprovalState(head=digest.seq, pending_calls=tuple(askings), pending=pending)
@@ -80,7 +94,7 @@ async def read_approval_state(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalQuestion:
-    """What a person is asked about."""
+    """The question that a person answers."""
 
     name: str = ""
     input: Mapping[str, object]
@@ -101,24 +115,24 @@ async def read_questions(
 
 
 def _collect_question(
-    found: dict[str, ApprovalQuestion], wanted: frozenset[str], event: Event
+    questions: dict[str, ApprovalQuestion], wanted: frozenset[str], event: Event
 ) -> None:
     match event.payload:
         case events.AgentToolUse() | events.AgentMcpToolUse() as use if event.id in wanted:
-            found[event.id] = ApprovalQuestion(name=use.name, input=use.input, at=event.time)
+            questions[event.id] = ApprovalQuestion(name=use.name, input=use.input, at=event.time)
         case facts.ToolCallAuthorized(tool_use_id=call_id, decision="ask") as said:
-            if known := found.get(call_id):
+            if question := questions.get(call_id):
                 changed = said.updated_input
-                found[call_id] = replace(
-                    known,
-                    input=known.input if changed is None else changed,
+                questions[call_id] = replace(
+                    question,
+                    input=question.input if changed is None else changed,
                     preview=said.preview,
                     reason=said.reason,
                     at=event.time,
                 )
         case facts.ToolCallInDoubt(tool_use_id=call_id, policy="ask"):
-            if known := found.get(call_id):
-                found[call_id] = replace(known, reason=IN_DOUBT_REASON, at=event.time)
+            if question := questions.get(call_id):
+                questions[call_id] = replace(question, reason=IN_DOUBT_REASON, at=event.time)
         case _:
             pass
 

@@ -38,11 +38,10 @@ from mainspring.service.approvals.pending_calls import (
     read_questions,
 )
 from mainspring.service.jobs.dispatcher import Job, PutJob, no_enqueue
-from mainspring.service.sessions import session_record
 from mainspring.service.sessions.session_digest import Digests
 from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.storage.notifications import Notification
-from mainspring.service.storage.repository import Repository, delete_children
+from mainspring.service.storage.repository import SESSION_KIND, Repository, delete_children
 
 TASK = "approval"
 _TRIES = 8
@@ -53,20 +52,20 @@ _MAX_REMEMBERED = 100_000
 
 
 class NotificationWriter(Protocol):
-    """An `Outbox`: notices that are written together with what they are of."""
+    """An `Outbox`: notifications are written in the same transaction as the change."""
 
     async def prepare_changes(self, *notices: Notification) -> list[RecordChange]: ...
 
-    async def enqueue_deliveries(self, record_changes: Iterable[RecordChange]) -> None: ...
+    async def enqueue_deliveries(self, changes: Iterable[RecordChange]) -> None: ...
 
 
 class NoNotifications:
-    """For who has no webhooks at hand."""
+    """For processes without webhooks."""
 
     async def prepare_changes(self, *notices: Notification) -> list[RecordChange]:
         return []
 
-    async def enqueue_deliveries(self, record_changes: Iterable[RecordChange]) -> None:
+    async def enqueue_deliveries(self, changes: Iterable[RecordChange]) -> None:
         pass
 
 
@@ -84,7 +83,7 @@ class ApprovalReconciler:
         self.log = log
         self.digests = digests or Digests(log)
         self.repository = approval_repository(records, clock)
-        self.sessions = Repository(records, session_record.KIND, SessionRecord, clock=clock)
+        self.sessions = Repository(records, SESSION_KIND, SessionRecord, clock=clock)
         self.policies = ApprovalPolicies(records, clock=clock)
         self._records = records
         self._put = put
@@ -96,7 +95,7 @@ class ApprovalReconciler:
     async def catch_up(self, tenant: str, session_id: str) -> None:
         """Note what waits now, and what became of that which did. May be done at any time, by
         several at once."""
-        for _ in range(_TRIES):  # again after each change: the log may have grown meanwhile
+        for _ in range(_TRIES):  # again after each change: the log may have grown in the meantime
             try:
                 session = await self.sessions.get(tenant, session_id)
                 seen = await read_approval_state(self.log, self.digests, session)
@@ -106,7 +105,7 @@ class ApprovalReconciler:
                 return await self.forget(tenant, session_id)
 
     async def forget(self, tenant: str, session_id: str) -> None:
-        """Of a session that is deleted."""
+        """Delete the approvals of a deleted session."""
         for kind in (KIND, answer_permission.SPEAKER_KIND):
             await delete_children(self._records, kind, tenant=tenant, parent=session_id)
 
@@ -126,16 +125,14 @@ class ApprovalReconciler:
     async def replace(
         self,
         tenant: str,
-        record_row: RecordRow,
+        row: RecordRow,
         approval: Approval,
         notifications: Sequence[Notification] = (),
     ) -> bool:
-        """Write it, and tell of it, once; False if somebody else has changed it before."""
+        """Write it with its notifications; False if somebody else changed it first."""
         telling = await self._renderer.prepare_changes(*notifications)
         try:
-            await self._records.write(
-                self.repository.replace_change(record_row, approval), *telling
-            )
+            await self._records.write(self.repository.replace_change(row, approval), *telling)
         except (StaleVersion, NotFound):
             return False
         await self._renderer.enqueue_deliveries(telling)
@@ -143,16 +140,16 @@ class ApprovalReconciler:
         return True
 
     async def _reconcile(self, tenant: str, session: SessionRecord, seen: ApprovalState) -> bool:
-        """Whether anything has changed."""
+        """Returns whether anything changed."""
         open_ = await self._records.list(
             RecordQuery(kind=KIND, tenant=tenant, parent=session.id, is_archived=False, limit=1000)
         )
-        known = {record.id for record in open_}
+        current = {record.id for record in open_}
         waiting = {
             approval_id(session.id, pending_call.call_id, pending_call.asked): pending_call
             for pending_call in seen.pending_calls
         }
-        new = {id_: asking for id_, asking in waiting.items() if id_ not in known}
+        new = {id_: asking for id_, asking in waiting.items() if id_ not in current}
         has_changed = await self._begin(tenant, session, new) if new else False
         for record in open_:
             if record.id not in waiting:
@@ -169,33 +166,35 @@ class ApprovalReconciler:
             if asking.call_id not in asked:
                 continue
             approval = _new_approval(id_, session, asking, asked[asking.call_id], policy)
-            with suppress(AlreadyExists):  # another was as quick
+            with suppress(AlreadyExists):  # another process created it at the same time
                 await self.repository.put(tenant, approval)
                 await self.put_next(tenant, approval)
                 has_changed = True
         return has_changed
 
-    async def _close(self, tenant: str, record_row: RecordRow, seen: ApprovalState) -> bool:
-        known = self.repository.read(record_row)
-        given = await find_answer(self.log, known.session_id, known.tool_use_id, known.asked, seen)
+    async def _close(self, tenant: str, row: RecordRow, seen: ApprovalState) -> bool:
+        current = self.repository.read(row)
+        given = await find_answer(
+            self.log, current.session_id, current.tool_use_id, current.asked, seen
+        )
         if given is None:
-            void = replace(known, status="void", closed_at=self._clock())
-            return await self.replace(tenant, record_row, void)
+            void = replace(current, status="void", closed_at=self._clock())
+            return await self.replace(tenant, row, void)
         said = given.confirmation
         closed = replace(
-            known,
+            current,
             status="answered",
             result=said.result,
             answered_by=said.answered_by,
             message=said.deny_message,
             closed_at=given.at,
         )
-        expired = Notification(tenant=tenant, type="mainspring.approval_expired", id=known.id)
+        expired = Notification(tenant=tenant, type="mainspring.approval_expired", id=current.id)
         notices = [expired] if said.answered_by == ANSWERED_BY_EXPIRY else []
-        return await self.replace(tenant, record_row, closed, notices)
+        return await self.replace(tenant, row, closed, notices)
 
     async def _reconcile_recent(self) -> None:
-        """A page of the sessions each time, newest first, and then from the beginning."""
+        """One page of sessions per call, newest first, then from the start again."""
         rows = await self.log.sessions(before=self._upto, limit=_SESSIONS_PER_SWEEP)
         since = to_micros(self._clock() - _RECENT)
         for row in rows:
@@ -207,8 +206,8 @@ class ApprovalReconciler:
             self._patrolled.clear()
 
     async def _reconcile_row(self, row: SessionRow) -> None:
-        with suppress(NotFound):  # of the command line
-            record = await self._records.get(session_record.KIND, row.id)
+        with suppress(NotFound):  # a session of the command line
+            record = await self._records.get(SESSION_KIND, row.id)
             await self.catch_up(record.tenant, row.id)
         self._patrolled[row.id] = row.head.seq
 
@@ -221,11 +220,11 @@ def _new_approval(
     id_: str,
     session: SessionRecord,
     pending_call: PendingCall,
-    approval_question: ApprovalQuestion,
+    question: ApprovalQuestion,
     policy: ApprovalPolicy,
 ) -> Approval:
-    given, is_cut = shorten_input(approval_question.input)
-    preview = approval_question.preview
+    given, is_cut = shorten_input(question.input)
+    preview = question.preview
     is_long = preview is not None and len(preview) > MAX_PREVIEW_CHARS
     return Approval(
         id=id_,
@@ -234,17 +233,17 @@ def _new_approval(
         agent_id=session.agent.id,
         agent_name=session.agent.name,
         tool_use_id=pending_call.call_id,
-        name=approval_question.name,
+        name=question.name,
         input=given,
         preview=preview and preview[:MAX_PREVIEW_CHARS],
         is_cut=is_cut or is_long,
-        reason=approval_question.reason,
+        reason=question.reason,
         asked=pending_call.asked,
-        asked_at=approval_question.at,
+        asked_at=question.at,
         may_answer=may_answer(policy, is_escalated=False),
-        expires_at=_deadline(approval_question.at, policy.expires_after_seconds),
+        expires_at=_deadline(question.at, policy.expires_after_seconds),
         is_left=policy.on_expiry == "leave",
-        escalates_at=_deadline(approval_question.at, policy.escalate_after_seconds),
+        escalates_at=_deadline(question.at, policy.escalate_after_seconds),
         escalate_to=policy.escalate_to,
         subagent=pending_call.subagent,
     )

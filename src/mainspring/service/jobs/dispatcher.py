@@ -12,29 +12,29 @@ from anyio import Event
 from msgspec import Struct
 
 ATTEMPTS = 5
-"""How often a job is tried before it has failed for good."""
+"""Attempts before a job has failed permanently."""
 BACKOFF_SECONDS = (1.0, 5.0, 30.0, 120.0)
-"""Between them."""
+"""Seconds between attempts."""
 
 
 class Job(Struct, frozen=True, kw_only=True):
     task: str
-    """`wake` and the like: what is to be done; a worker knows how."""
+    """The name of a registered task, such as `wake`."""
     key: str
     """Of what: a session, a delivery. Jobs of one task and key never run at once, and of those
     that wait there is only one."""
     tenant: str
-    """For fairness: a tenant with many jobs does not hold up one with few."""
+    """For fairness: a tenant with many jobs does not delay one with few."""
 
     @property
     def name(self) -> str:
-        """What only one may wait under, and only one run."""
+        """At most one job of this name waits, and at most one runs."""
         return f"{self.task}:{self.key}"
 
 
 JobHandler: TypeAlias = Callable[[Job], Awaitable[None]]
 FailureHandler: TypeAlias = Callable[[Job, Exception], Awaitable[None]]
-"""Told of a job that was tried `ATTEMPTS` times, with the last error."""
+"""Called after `ATTEMPTS` failures of a job, with the last error."""
 
 
 class Dispatcher(Protocol):
@@ -50,7 +50,7 @@ class Dispatcher(Protocol):
         ...
 
     async def cancel(self, task: str, key: str) -> None:
-        """Do not do what still waits."""
+        """Cancel a job that still waits."""
         ...
 
     async def work(
@@ -75,7 +75,7 @@ Backoff: TypeAlias = Callable[[int], float]
 
 
 def backoff_seconds(failures: int) -> float:
-    """How long to wait after so many failures in a row, from 1."""
+    """Seconds to wait after a number of consecutive failures, from 1."""
     return BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS)) - 1]
 
 
@@ -86,4 +86,4 @@ class PutJob(Protocol):
 
 
 async def no_enqueue(job: Job, *, at: datetime | None = None) -> None:
-    """For who has no engine at hand: a worker finds what is due by looking."""
+    """For processes without a dispatcher: workers find due work by polling."""

@@ -36,7 +36,7 @@ def no_tenant_is_full(_tenant: str) -> bool:
 
 
 class FairQueue:
-    """Names of jobs, each of a tenant and due at some time."""
+    """Names of jobs, by tenant and due time."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, tuple[datetime, int]] = {}
@@ -48,7 +48,7 @@ class FairQueue:
         return len(self._waiting)
 
     def put(self, name: str, tenant: str, at: datetime) -> None:
-        """Let it wait; one that waits already has its time changed."""
+        """Enqueue a job; if it waits already, its time changes."""
         place = (at, next(self._arrivals))
         self._waiting[name] = place
         heappush(self._queues.setdefault(tenant, []), (*place, name))
@@ -59,7 +59,7 @@ class FairQueue:
     def take(
         self, now: datetime, *, is_full: Callable[[str], bool] = no_tenant_is_full
     ) -> str | None:
-        """The job whose turn it is, unless its tenant has as many as it may."""
+        """The next job in turn whose tenant is below its limit."""
         for tenant in tuple(self._queues):
             head = self._head(tenant)
             if head is None or head[0] > now or is_full(tenant):
@@ -73,7 +73,7 @@ class FairQueue:
         return None
 
     def next_at(self, *, is_full: Callable[[str], bool] = no_tenant_is_full) -> datetime | None:
-        """When there is something to take, at the earliest."""
+        """The earliest time at which a job can be taken."""
         heads = [self._head(tenant) for tenant in tuple(self._queues) if not is_full(tenant)]
         return min((head[0] for head in heads if head is not None), default=None)
 
@@ -89,10 +89,10 @@ class FairQueue:
 
 
 _POLL_SECONDS = 1.0
-"""How often to look for what another process has put."""
+"""How often to poll for jobs that other processes have put."""
 _LOOKAHEAD = timedelta(seconds=2 * _POLL_SECONDS)
 _MAX_JOBS_READ = 1000
-"""Records looked at at once; fairness ends where one tenant has more than that due."""
+"""Records read at once; fairness ends if one tenant has more jobs due."""
 
 
 class EmbeddedDispatcher:
@@ -107,7 +107,7 @@ class EmbeddedDispatcher:
         clock: Clock = clocks.now,
         new_id: Callable[[str], str] = ids.new_id,
     ) -> None:
-        """`tenant_limit`: how many jobs of one tenant this process does at once."""
+        """`tenant_limit`: how many jobs of one tenant this process runs at once."""
         self._kept = JobRecords(records, clock=clock, holder=new_id(ids.WORKER))
         self._tenant_limit = tenant_limit
         self._backoff = backoff
@@ -116,7 +116,7 @@ class EmbeddedDispatcher:
         self._soon: dict[str, tuple[Job, datetime]] = {}
         """What waits in memory; what runs under the same name waits without a turn."""
         self._records_of: set[str] = set()
-        """Those of them that have a record."""
+        """Those that have a record."""
         self._running: dict[str, bool] = {}
         """By name, and whether it has a record."""
         self._tenants: Counter[str] = Counter()
@@ -166,23 +166,23 @@ class EmbeddedDispatcher:
                 kept = await self._kept.take(name)
             finally:
                 if kept is None:
-                    self._is_over(job)  # if it is still there, the next look around finds it
+                    self._is_over(job)  # if it still exists, the next poll finds it
             if kept is not None:
                 return ClaimedJob(job=job, attempt=kept.failures + 1)
         return None
 
-    async def finish(self, claimed_job: ClaimedJob) -> None:
+    async def finish(self, claim: ClaimedJob) -> None:
         try:
-            if self._running.get(claimed_job.job.name):
-                await self._kept.finish(claimed_job.job.name)
+            if self._running.get(claim.job.name):
+                await self._kept.finish(claim.job.name)
         finally:
-            self._is_over(claimed_job.job)  # what could not be told is no longer renewed
+            self._is_over(claim.job)  # what could not be told is no longer renewed
 
-    async def postpone(self, claimed_job: ClaimedJob, *, seconds: float, is_failure: bool) -> None:
-        job = claimed_job.job
+    async def postpone(self, claim: ClaimedJob, *, seconds: float, is_failure: bool) -> None:
+        job = claim.job
         at = self._clock() + timedelta(seconds=seconds)
         try:
-            if self._running.get(job.name):  # a reminder is found again by looking
+            if self._running.get(job.name):  # polling finds reminders again
                 await self._kept.postpone(job.name, at=at, is_failure=is_failure)
                 if at <= self._clock() + _LOOKAHEAD:
                     self._wait(job, at, has_record=True)
@@ -199,12 +199,12 @@ class EmbeddedDispatcher:
                 await changed.wait()
 
     def _wait(self, job: Job, at: datetime, *, has_record: bool) -> None:
-        known = self._soon.get(job.name)
-        if known is not None:
-            at = min(at, known[1])
+        current = self._soon.get(job.name)
+        if current is not None:
+            at = min(at, current[1])
         if has_record:
             self._records_of.add(job.name)
-        if known == (job, at):
+        if current == (job, at):
             return
         self._soon[job.name] = (job, at)
         if job.name not in self._running:
@@ -241,7 +241,7 @@ class EmbeddedDispatcher:
 
     async def _poll_forever(self) -> None:
         while True:
-            with suppress(StoreFailed):  # the next look will do
+            with suppress(StoreFailed):  # the next poll will do
                 await self.poll()
             await anyio.sleep(_POLL_SECONDS)
 
@@ -249,5 +249,7 @@ class EmbeddedDispatcher:
         while True:
             await anyio.sleep(HOLD_SECONDS / 3)
             for name in [name for name, has_record in self._running.items() if has_record]:
-                with suppress(StoreFailed, StaleVersion, NotFound):  # finished or lost meanwhile
+                with suppress(
+                    StoreFailed, StaleVersion, NotFound
+                ):  # finished or lost in the meantime
                     await self._kept.renew(name)

@@ -20,7 +20,7 @@ _SETTLE_SECONDS = 10.0
 
 
 class WorkersLost(MainspringError):
-    """Every worker that did the job died of it, or with it."""
+    """Every worker that ran the job died."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +39,9 @@ class JobQueue(Protocol):
         """What is due and whose turn it is."""
         ...
 
-    async def finish(self, claimed_job: ClaimedJob) -> None: ...
+    async def finish(self, claim: ClaimedJob) -> None: ...
 
-    async def postpone(self, claimed_job: ClaimedJob, *, seconds: float, is_failure: bool) -> None:
+    async def postpone(self, claim: ClaimedJob, *, seconds: float, is_failure: bool) -> None:
         """Give it back, to be done after so long by whoever takes it."""
         ...
 
@@ -100,51 +100,51 @@ class JobExecutor:
             await wait()
             group.cancel_scope.cancel()
 
-    async def _run_job(self, claimed_job: ClaimedJob) -> None:
+    async def _run_job(self, claim: ClaimedJob) -> None:
         try:
-            await self._attempt(claimed_job)
+            await self._attempt(claim)
         except anyio.get_cancelled_exc_class():
-            await self._settle(lambda: self._postpone(claimed_job, 0.0))
+            await self._settle(lambda: self._postpone(claim, 0.0))
             raise
         finally:
             self._free.release()
 
-    async def _attempt(self, claimed_job: ClaimedJob) -> None:
+    async def _attempt(self, claim: ClaimedJob) -> None:
         try:
-            if claimed_job.attempt > ATTEMPTS:
-                raise WorkersLost(f"{claimed_job.job.name}: its worker died, {ATTEMPTS} times")
+            if claim.attempt > ATTEMPTS:
+                raise WorkersLost(f"{claim.job.name}: its worker died, {ATTEMPTS} times")
             with unwrap_single_error():
-                await self._job_handler(claimed_job.job)
+                await self._job_handler(claim.job)
         except StoreFailed as error:
             if not error.retryable:
-                return await self._failed(claimed_job, error)
-            await self._settle(lambda: self._postpone(claimed_job, _STORE_SECONDS))
+                return await self._failed(claim, error)
+            await self._settle(lambda: self._postpone(claim, _STORE_SECONDS))
         except Exception as error:  # noqa: BLE001 (a job may fail in any way; the worker goes on)
-            await self._failed(claimed_job, error)
+            await self._failed(claim, error)
         else:
-            await self._settle(lambda: self._job_queue.finish(claimed_job))
+            await self._settle(lambda: self._job_queue.finish(claim))
 
-    async def _failed(self, claimed_job: ClaimedJob, error: Exception) -> None:
+    async def _failed(self, claim: ClaimedJob, error: Exception) -> None:
         _LOG.warning(
             "%s failed (attempt %d): %s",
-            claimed_job.job.name,
-            claimed_job.attempt,
+            claim.job.name,
+            claim.attempt,
             type(error).__name__,
         )
-        if claimed_job.attempt < ATTEMPTS:
-            seconds = self._backoff(claimed_job.attempt)
+        if claim.attempt < ATTEMPTS:
+            seconds = self._backoff(claim.attempt)
             await self._settle(
-                lambda: self._job_queue.postpone(claimed_job, seconds=seconds, is_failure=True)
+                lambda: self._job_queue.postpone(claim, seconds=seconds, is_failure=True)
             )
             return
         try:
-            await self._on_failed(claimed_job.job, error)
+            await self._on_failed(claim.job, error)
         except Exception:  # noqa: BLE001 (whatever it is, the job is over)
-            _LOG.exception("%s: nobody could be told that it failed", claimed_job.job.name)
-        await self._settle(lambda: self._job_queue.finish(claimed_job))
+            _LOG.exception("%s: nobody could be told that it failed", claim.job.name)
+        await self._settle(lambda: self._job_queue.finish(claim))
 
-    async def _postpone(self, claimed_job: ClaimedJob, seconds: float) -> None:
-        await self._job_queue.postpone(claimed_job, seconds=seconds, is_failure=False)
+    async def _postpone(self, claim: ClaimedJob, seconds: float) -> None:
+        await self._job_queue.postpone(claim, seconds=seconds, is_failure=False)
 
     async def _settle(self, settle: Callable[[], Awaitable[None]]) -> None:
         """A store that stays away is no loss: the queue finds what was left unsettled."""

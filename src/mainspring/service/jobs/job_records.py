@@ -52,9 +52,11 @@ class JobRecords:
             except AlreadyExists:
                 pass
             try:
-                known = await self._records.get(_WAITING_KIND, job.name)
-                if known.due is not None and known.due > to_micros(at):
-                    await self._records.write(Replace(record_row=replace(known, due=to_micros(at))))
+                current = await self._records.get(_WAITING_KIND, job.name)
+                if current.due is not None and current.due > to_micros(at):
+                    await self._records.write(
+                        Replace(record_row=replace(current, due=to_micros(at)))
+                    )
                 return
             except (StaleVersion, NotFound):
                 continue
@@ -80,14 +82,14 @@ class JobRecords:
             return
 
     async def due(self, upto: datetime, *, limit: int) -> list[tuple[Job, datetime]]:
-        """What is to be done by then, the longest due first, with its time."""
+        """Jobs due by then with their times, the longest due first."""
         found = await self._records.list(
             RecordQuery(kind=_WAITING_KIND, due_upto=to_micros(upto), limit=limit)
         )
         return [(kept.job, from_micros(each.due or 0)) for each, kept in _readable_jobs(found)]
 
     async def take(self, name: str) -> StoredJob | None:
-        """`None` if it is gone, or somebody does one of that name already."""
+        """`None` if it is gone, or a job of that name runs already."""
         try:
             waiting = await self._records.get(_WAITING_KIND, name)
             kept = msgspec.structs.replace(_decode(waiting), holder=self._holder)
@@ -121,7 +123,7 @@ class JobRecords:
                 return
 
     async def release_expired(self) -> None:
-        """Let wait again what was held by those who died."""
+        """Enqueue jobs again whose worker died."""
         now = self._clock()
         found = await self._records.list(RecordQuery(kind=_RUNNING_KIND, due_upto=to_micros(now)))
         for held, _ in _readable_jobs(found):
@@ -134,7 +136,7 @@ class JobRecords:
             await self._records.write(
                 Remove(record_row=held), Put(record_row=self._waiting(kept, at))
             )
-        except AlreadyExists:  # one was put meanwhile, and does for both
+        except AlreadyExists:  # another was put in the meantime and serves for both
             try:
                 await self._records.write(Remove(record_row=held))
             except (StaleVersion, NotFound):
@@ -170,15 +172,15 @@ class JobRecords:
         )
 
 
-def _decode(record_row: RecordRow) -> StoredJob:
+def _decode(row: RecordRow) -> StoredJob:
     try:
-        return _DECODER.decode(record_row.body)
+        return _DECODER.decode(row.body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise unreadable_record(record_row) from error
+        raise unreadable_record(row) from error
 
 
 def _readable_jobs(found: Iterable[RecordRow]) -> Generator[tuple[RecordRow, StoredJob]]:
-    """What cannot be read is passed over: it must not hold up all other jobs."""
+    """Unreadable records are skipped: they must not block other jobs."""
     for record in found:
         try:
             yield record, _decode(record)

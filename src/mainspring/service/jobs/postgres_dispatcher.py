@@ -41,18 +41,18 @@ T = TypeVar("T")
 
 BEAT_SECONDS = 1.0
 STALLED_SECONDS = 3.0
-"""Without a beat for so long, a worker is dead and its jobs are for others."""
+"""After this time without a heartbeat a worker is dead and others take its jobs."""
 _POLL_SECONDS = 1.0
 _LOOKAHEAD_SECONDS = 60.0
 _WAKE_MARGIN_SECONDS = 0.01
-"""Rather just after it is due than just before."""
+"""Wait slightly longer, so that a job is due when it is taken."""
 _QUEUE_BYTES = 40
 """A queue's name is part of a channel's, which PostgreSQL limits to 63 bytes."""
 _LOG = logging.getLogger("mainspring.worker")
 
 
 class ProcrastinateConnector(BaseAsyncConnector):
-    """Procrastinate's way to the database: through our pool, which survives its restarts."""
+    """Connects Procrastinate through our pool, which survives restarts of the database."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -121,7 +121,7 @@ class PostgresDispatcher:
         self._changed = Event()
         self._looked = self._changed
         self._looks: list[float] = []
-        """When something is due that was put here, of the next minute."""
+        """When jobs put here are due within the next minute."""
         self._clock = clock
 
     async def put(self, job: Job, *, at: datetime | None = None) -> None:
@@ -137,12 +137,12 @@ class PostgresDispatcher:
         names = [job.name for job in jobs]
         if not names:
             return
-        known = {
+        current = {
             row["queueing_lock"]
             for row in await self._procrastinate_connector.rows(sql.FIND_JOBS, names=names)
         }
         for job in jobs:
-            if job.name not in known:
+            if job.name not in current:
                 await self._procrastinate_connector.rows(sql.REMIND, **_job_values(job))
 
     async def cancel(self, task: str, key: str) -> None:
@@ -182,25 +182,25 @@ class PostgresDispatcher:
             self._running.add(taken.ticket)
             return taken
 
-    async def finish(self, claimed_job: ClaimedJob) -> None:
+    async def finish(self, claim: ClaimedJob) -> None:
         try:
-            await self._procrastinate_connector.rows(sql.FINISH, id=claimed_job.ticket, me=self._me)
+            await self._procrastinate_connector.rows(sql.FINISH, id=claim.ticket, me=self._me)
         finally:
-            self._running.discard(claimed_job.ticket)  # at the latest, `_rescue` finds it
+            self._running.discard(claim.ticket)  # at the latest, `_rescue` finds it
         self._signal()  # one of the same name may have waited
 
-    async def postpone(self, claimed_job: ClaimedJob, *, seconds: float, is_failure: bool) -> None:
+    async def postpone(self, claim: ClaimedJob, *, seconds: float, is_failure: bool) -> None:
         try:
             await self._procrastinate_connector.rows(
                 sql.POSTPONE,
-                id=claimed_job.ticket,
+                id=claim.ticket,
                 me=self._me,
                 seconds=seconds,
                 failures=int(is_failure),
-                queue=_queue(claimed_job.job.tenant),
+                queue=_queue(claim.job.tenant),
             )
         finally:
-            self._running.discard(claimed_job.ticket)
+            self._running.discard(claim.ticket)
         self._look_in(seconds)
 
     async def changed(self) -> None:
@@ -264,7 +264,7 @@ class PostgresDispatcher:
 
     async def _listen(self) -> None:
         while True:
-            with suppress(psycopg.Error, OSError, ValueError):  # no JSON: it was somebody else's
+            with suppress(psycopg.Error, OSError, ValueError):  # not JSON: sent by somebody else
                 await self._manager.listen_for_jobs(on_notification=self._heard)
             await anyio.sleep(BEAT_SECONDS)
 

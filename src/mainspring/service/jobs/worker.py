@@ -1,4 +1,4 @@
-"""A worker: takes jobs and does them. Wakes of sessions it knows; other tasks are registered."""
+"""A worker: takes jobs and runs them. It wakes sessions itself; other tasks are registered."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from mainspring.log.session_log import SessionLog
 from mainspring.log.task_groups import run_in_background
 from mainspring.service.jobs.dispatcher import Dispatcher, FailureHandler, Job, JobHandler
 from mainspring.service.jobs.parking import WAKE_TASK, AfterParking, Parking, reason_of
-from mainspring.service.sessions import session_record
+from mainspring.service.storage import repository
 
 RunSession: TypeAlias = Callable[[str], Awaitable[None]]
 """Builds a session's agent and runs it until nothing is left to do; raises `LeaseHeld` if another
@@ -39,11 +39,11 @@ _FOREIGN_CACHE_SECONDS = 60.0
 _TENANTS_KEPT = 10_000
 _AFTER_LEASE_SECONDS = 0.05
 _HELD_SECONDS = 1.0
-"""Who holds a session may let go of it before its lease has run out."""
+"""The holder of a session may release it before its lease expires."""
 
 
 class Postponed(MainspringError):
-    """It is not to be run now, and that is no fault of its own: somebody has stopped it."""
+    """The session must not run now because somebody has stopped it; this is not a failure."""
 
     def __init__(self, why: str, *, seconds: float) -> None:
         super().__init__(why)
@@ -61,7 +61,7 @@ _HARMLESS_ERRORS = (
 
 
 def harmless_cause(error: Exception) -> Exception:
-    """Of several that were raised together, the one that is no fault of the session's."""
+    """Of several errors raised together, the one that is not the session's fault."""
     together = list(_leaf_errors(error))
     return next((item for item in together if isinstance(item, _HARMLESS_ERRORS)), error)
 
@@ -75,7 +75,7 @@ def _leaf_errors(error: Exception) -> Generator[Exception]:
 
 
 class InboxNotConsumed(MainspringError):
-    """A run ended and has left the inbox as it was: the next one would, too."""
+    """A run ended without consuming its inbox: the next one would do the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ class Worker:
         clock: Clock = clocks.now,
         beat: Callable[[], None] = _no_heartbeat,
     ) -> None:
-        """`beat` is called each time its loop comes round."""
+        """`beat` is called in each iteration of the worker's loop."""
         self.parking = Parking(log, dispatcher, clock=clock)
         self._dispatcher = dispatcher
         self._log = log
@@ -112,7 +112,7 @@ class Worker:
         self._beat = beat
         self._tenants: dict[str, str] = {}
         self._foreign: dict[str, float] = {}
-        """Sessions that the service did not make, and until when that is taken for granted."""
+        """Sessions that the service did not create, and until when that is cached."""
         self._tasks: dict[str, tuple[JobHandler, FailureHandler | None]] = {
             WAKE_TASK: (self._wake, None)
         }
@@ -126,7 +126,7 @@ class Worker:
         self.parking.after = after
 
     async def work(self, closing: Event) -> None:
-        """Until `closing` is set and what runs has ended, or had its time to."""
+        """Run until `closing` is set and running jobs have ended or had time to."""
         async with run_in_background(self._sweep), anyio.create_task_group() as group:
             group.start_soon(self._drain, closing, group.cancel_scope)
             await self._dispatcher.work(
@@ -147,7 +147,7 @@ class Worker:
         for session_id in found:
             tenant = await self._tenant_of(session_id)
             if tenant is None:
-                continue  # of the command line: nobody asked the service to run it
+                continue  # a session of the command line: not ours to run
             job = Job(task=WAKE_TASK, key=session_id, tenant=tenant)
             if session_id not in parked or not await self.parking.is_parked(job):
                 jobs.append(job)
@@ -171,7 +171,7 @@ class Worker:
         scope.cancel()
 
     async def _do(self, job: Job) -> None:
-        """Raises: NotFound: no such task; another worker may know it."""
+        """Raises: NotFound: unknown task; another worker may have it registered."""
         if job.task not in self._tasks:
             raise NotFound("task", job.task)
         do, _ = self._tasks[job.task]
@@ -195,7 +195,7 @@ class Worker:
     async def _has_failed(self, job: Job, error: Exception) -> None:
         match error:
             case StoreFailed(retryable=True):
-                raise error  # the dispatcher tries again, and does not count it
+                raise error  # the dispatcher tries again without counting it
             case LeaseHeld(seconds=seconds):
                 again = timedelta(seconds=min(seconds, _HELD_SECONDS) + _AFTER_LEASE_SECONDS)
                 await self._dispatcher.put(job, at=self._clock() + again)
@@ -203,7 +203,7 @@ class Worker:
                 await self._dispatcher.put(job, at=self._clock() + timedelta(seconds=seconds))
             case Fenced():
                 _LOG.info("session %s was taken over", job.key)
-            case SessionNotFound() | NotFound(kind=session_record.KIND):
+            case SessionNotFound() | NotFound(kind=repository.SESSION_KIND):
                 await self.parking.forget(job)
             case _:
                 _LOG.warning("session %s: its run failed: %s", job.key, reason_of(error))
@@ -218,7 +218,7 @@ class Worker:
             return
         if before and after[0].position == before[0].position:
             raise InboxNotConsumed(f"a run of session {job.key} has left its inbox as it was")
-        await self._dispatcher.put(job)  # it came as the run ended
+        await self._dispatcher.put(job)  # it arrived as the run ended
 
     async def _tenant_of(self, session_id: str) -> str | None:
         if session_id in self._tenants:
@@ -226,7 +226,7 @@ class Worker:
         if self._foreign.get(session_id, 0.0) > anyio.current_time():
             return None
         try:
-            record = await self._log.store.records.get(session_record.KIND, session_id)
+            record = await self._log.store.records.get(repository.SESSION_KIND, session_id)
         except NotFound:
             self._foreign[session_id] = anyio.current_time() + _FOREIGN_CACHE_SECONDS
             return None

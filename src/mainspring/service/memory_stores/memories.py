@@ -100,14 +100,14 @@ class Memories:
         self,
         tenant: str,
         store_id: str,
-        asked: CreateMemory,
-        memory_actor: MemoryActor,
+        request: CreateMemory,
+        actor: MemoryActor,
         *,
-        memory_view: MemoryView = "basic",
+        view: MemoryView = "basic",
     ) -> MemoryObject:
         """Raises: NotFound; InvalidInput: a bad path, too large, an archived or full store;
         PathTaken."""
-        path, content = check_path(asked.path), encode_content(asked.content)
+        path, content = check_path(request.path), encode_content(request.content)
 
         async def attempt() -> MemoryObject:
             store = await self._stores.writable(tenant, store_id)
@@ -127,20 +127,20 @@ class Memories:
             await self._records.write(
                 Replace(record_row=store),
                 self._repository.put_change(tenant, made),
-                self._version_change(tenant, made, "created", memory_actor, content),
+                self._version_change(tenant, made, "created", actor, content),
             )
             return made
 
-        return _with_content(await _retry_on_conflict(attempt), content, memory_view)
+        return _with_content(await _retry_on_conflict(attempt), content, view)
 
     async def get(
-        self, tenant: str, store_id: str, memory_id: str, *, memory_view: MemoryView = "full"
+        self, tenant: str, store_id: str, memory_id: str, *, view: MemoryView = "full"
     ) -> MemoryObject:
         """Raises: NotFound."""
 
         async def attempt() -> MemoryObject:
             memory = self._repository.read(await self._record(tenant, store_id, memory_id))
-            return await self._with_view(memory, memory_view)
+            return await self._with_view(memory, view)
 
         return await _retry_on_conflict(attempt)
 
@@ -149,48 +149,48 @@ class Memories:
         tenant: str,
         store_id: str,
         memory_id: str,
-        asked: UpdateMemory,
-        memory_actor: MemoryActor,
+        request: UpdateMemory,
+        actor: MemoryActor,
         *,
-        memory_view: MemoryView = "basic",
+        view: MemoryView = "basic",
     ) -> MemoryObject:
         """What changes nothing writes nothing, and is no conflict either.
 
         Raises: NotFound; InvalidInput; PathTaken; MemoryChanged: the precondition does not hold.
         """
-        path = None if asked.path is None else check_path(asked.path)
-        content = None if asked.content is None else encode_content(asked.content)
+        path = None if request.path is None else check_path(request.path)
+        content = None if request.content is None else encode_content(request.content)
 
         async def attempt() -> tuple[MemoryObject, bytes]:
             store = await self._stores.writable(tenant, store_id)
             record = await self._record(tenant, store_id, memory_id)
-            known = self._repository.read(record)
-            changed = _apply_update(known, path, content)
-            text = await self._content(known) if content is None else content
-            if changed == known:
-                return known, text
-            if asked.precondition:
-                _require_digest(known, asked.precondition.content_sha256)
-            if changed.path != known.path:
+            current = self._repository.read(record)
+            changed = _apply_update(current, path, content)
+            text = await self._content(current) if content is None else content
+            if changed == current:
+                return current, text
+            if request.precondition:
+                _require_digest(current, request.precondition.content_sha256)
+            if changed.path != current.path:
                 await self._require_free(tenant, store_id, changed.path, besides=memory_id)
             changed = replace(
                 changed, memory_version_id=self._new_id("memver"), updated_at=self._clock()
             )
             await self._records.write(
-                *([Replace(record_row=store)] if changed.path != known.path else []),
+                *([Replace(record_row=store)] if changed.path != current.path else []),
                 self._repository.replace_change(record, changed),
-                self._version_change(tenant, changed, "modified", memory_actor, text),
+                self._version_change(tenant, changed, "modified", actor, text),
             )
             return changed, text
 
-        return _with_content(*await _retry_on_conflict(attempt), memory_view)
+        return _with_content(*await _retry_on_conflict(attempt), view)
 
     async def delete(
         self,
         tenant: str,
         store_id: str,
         memory_id: str,
-        memory_actor: MemoryActor,
+        actor: MemoryActor,
         *,
         expected_sha256: str | None = None,
     ) -> None:
@@ -201,15 +201,15 @@ class Memories:
 
         async def attempt() -> None:
             record = await self._record(tenant, store_id, memory_id)
-            known = self._repository.read(record)
+            current = self._repository.read(record)
             if expected_sha256 is not None:
-                _require_digest(known, expected_sha256)
+                _require_digest(current, expected_sha256)
             last = replace(
-                known, memory_version_id=self._new_id("memver"), updated_at=self._clock()
+                current, memory_version_id=self._new_id("memver"), updated_at=self._clock()
             )
             await self._records.write(
                 Remove(record_row=record),
-                self._version_change(tenant, last, "deleted", memory_actor),
+                self._version_change(tenant, last, "deleted", actor),
             )
 
         await _retry_on_conflict(attempt)
@@ -255,13 +255,13 @@ class Memories:
         return items
 
     async def _list_entry(
-        self, list_item: _ListItem, memory_view: MemoryView
+        self, list_item: _ListItem, view: MemoryView
     ) -> MemoryObject | MemoryPrefix | None:
         """`None`: it was deleted since it was listed."""
         if list_item.record_row is None:
             return MemoryPrefix(path=list_item.name.removesuffix(LAST_CHARACTER))
         memory = self._repository.read(list_item.record_row)
-        if memory_view == "basic":
+        if view == "basic":
             return memory
         try:
             return await self.get(list_item.record_row.tenant, memory.memory_store_id, memory.id)
@@ -320,30 +320,28 @@ class Memories:
     def _version_change(
         self,
         tenant: str,
-        memory_object: MemoryObject,
-        memory_operation: MemoryOperation,
-        memory_actor: MemoryActor,
+        memory: MemoryObject,
+        operation: MemoryOperation,
+        actor: MemoryActor,
         content: bytes | None = None,
     ) -> Put:
-        version = version_of(memory_object, memory_operation, memory_actor)
+        version = version_of(memory, operation, actor)
         return self._versions.put_change(tenant, version, content=content)
 
-    async def _content(self, memory_object: MemoryObject) -> bytes:
+    async def _content(self, memory: MemoryObject) -> bytes:
         """Raises: Stale: it is past, and was redacted or deleted since the memory was read."""
         try:
-            content = await self._records.content(VERSION_KIND, memory_object.memory_version_id)
+            content = await self._records.content(VERSION_KIND, memory.memory_version_id)
         except NotFound:
             content = b""
-        if content_digest(content) != memory_object.content_sha256:
-            raise StaleVersion(f"the memory {memory_object.id} has changed meanwhile")
+        if content_digest(content) != memory.content_sha256:
+            raise StaleVersion(f"the memory {memory.id} has changed meanwhile")
         return content
 
-    async def _with_view(
-        self, memory_object: MemoryObject, memory_view: MemoryView
-    ) -> MemoryObject:
-        if memory_view == "basic":
-            return memory_object
-        return _with_content(memory_object, await self._content(memory_object), memory_view)
+    async def _with_view(self, memory: MemoryObject, view: MemoryView) -> MemoryObject:
+        if view == "basic":
+            return memory
+        return _with_content(memory, await self._content(memory), view)
 
 
 async def _retry_on_conflict(attempt: Callable[[], Awaitable[T]]) -> T:
@@ -358,28 +356,22 @@ async def _retry_on_conflict(attempt: Callable[[], Awaitable[T]]) -> T:
     raise StaleVersion("others kept changing the memory store; try again")
 
 
-def _with_content(
-    memory_object: MemoryObject, content: bytes, memory_view: MemoryView
-) -> MemoryObject:
-    return (
-        memory_object
-        if memory_view == "basic"
-        else replace(memory_object, content=content.decode())
-    )
+def _with_content(memory: MemoryObject, content: bytes, view: MemoryView) -> MemoryObject:
+    return memory if view == "basic" else replace(memory, content=content.decode())
 
 
-def _apply_update(known: MemoryObject, path: str | None, content: bytes | None) -> MemoryObject:
-    changed = known if path is None else replace(known, path=path)
+def _apply_update(current: MemoryObject, path: str | None, content: bytes | None) -> MemoryObject:
+    changed = current if path is None else replace(current, path=path)
     if content is None:
         return changed
     return replace(changed, content_sha256=content_digest(content), content_size_bytes=len(content))
 
 
-def _require_digest(known: MemoryObject, expected: str) -> None:
-    if known.content_sha256 != expected:
+def _require_digest(current: MemoryObject, expected: str) -> None:
+    if current.content_sha256 != expected:
         raise MemoryChanged(
-            f"the memory {known.id} has the content_sha256 {known.content_sha256}, not {expected};"
-            " read it again, then try again"
+            f"the memory {current.id} has the content_sha256 {current.content_sha256},"
+            f" not {expected}; read it again, then try again"
         )
 
 

@@ -44,9 +44,9 @@ class UserActor(Struct, frozen=True, kw_only=True, tag_field="type", tag="user_a
 MemoryActor: TypeAlias = SessionActor | ApiActor | UserActor
 
 
-def actor_of(who: Principal) -> MemoryActor:
-    kind, _, subject = who.key_id.partition(":")
-    return UserActor(user_id=subject) if kind == "oidc" else ApiActor(api_key_id=who.key_id)
+def actor_of(principal: Principal) -> MemoryActor:
+    kind, _, subject = principal.key_id.partition(":")
+    return UserActor(user_id=subject) if kind == "oidc" else ApiActor(api_key_id=principal.key_id)
 
 
 class MemoryObject(Struct, frozen=True, kw_only=True, tag_field="type", tag="memory"):
@@ -119,37 +119,35 @@ def content_digest(content: bytes) -> str:
 
 
 def version_of(
-    memory_object: MemoryObject, memory_operation: MemoryOperation, memory_actor: MemoryActor
+    memory: MemoryObject, operation: MemoryOperation, actor: MemoryActor
 ) -> MemoryVersion:
     """What is kept of a change that made the memory so."""
     version = MemoryVersion(
-        id=memory_object.memory_version_id,
-        memory_id=memory_object.id,
-        memory_store_id=memory_object.memory_store_id,
-        operation=memory_operation,
-        created_at=memory_object.updated_at,
-        created_by=memory_actor,
-        path=memory_object.path,
+        id=memory.memory_version_id,
+        memory_id=memory.id,
+        memory_store_id=memory.memory_store_id,
+        operation=operation,
+        created_at=memory.updated_at,
+        created_by=actor,
+        path=memory.path,
     )
-    if memory_operation == "deleted":
+    if operation == "deleted":
         return version
     return replace(
         version,
-        content_sha256=memory_object.content_sha256,
-        content_size_bytes=memory_object.content_size_bytes,
+        content_sha256=memory.content_sha256,
+        content_size_bytes=memory.content_size_bytes,
     )
 
 
-def redact_version(
-    version: MemoryVersion, memory_actor: MemoryActor, now: datetime
-) -> MemoryVersion:
+def redact_version(version: MemoryVersion, actor: MemoryActor, now: datetime) -> MemoryVersion:
     return replace(
         version,
         path=None,
         content_sha256=None,
         content_size_bytes=None,
         redacted_at=now,
-        redacted_by=memory_actor,
+        redacted_by=actor,
     )
 
 

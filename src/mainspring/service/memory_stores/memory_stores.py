@@ -73,13 +73,13 @@ class MemoryStores:
         self._clock = clock
         self._new_id = new_id
 
-    async def create(self, tenant: str, asked: CreateMemoryStore) -> MemoryStore:
+    async def create(self, tenant: str, request: CreateMemoryStore) -> MemoryStore:
         now = self._clock()
         made = MemoryStore(
             id=self._new_id("memstore"),
-            name=_check_name(asked.name),
-            description=asked.description,
-            metadata=asked.metadata,
+            name=_check_name(request.name),
+            description=request.description,
+            metadata=request.metadata,
             created_at=now,
             updated_at=now,
         )
@@ -93,16 +93,18 @@ class MemoryStores:
     async def page(self, tenant: str, list_query: ListQuery) -> Page[MemoryStore]:
         return await self._repository.page(tenant, list_query)
 
-    async def update(self, tenant: str, store_id: str, asked: UpdateMemoryStore) -> MemoryStore:
+    async def update(self, tenant: str, store_id: str, request: UpdateMemoryStore) -> MemoryStore:
         """Raises: InvalidInput: it is archived."""
 
-        def change(known: MemoryStore) -> MemoryStore:
-            _require_active(known)
+        def change(current: MemoryStore) -> MemoryStore:
+            _require_active(current)
             return replace(
-                known,
-                name=known.name if asked.name is None else _check_name(asked.name),
-                description=known.description if asked.description is None else asked.description,
-                metadata=patch_metadata(known.metadata, asked.metadata),
+                current,
+                name=current.name if request.name is None else _check_name(request.name),
+                description=current.description
+                if request.description is None
+                else request.description,
+                metadata=patch_metadata(current.metadata, request.metadata),
                 updated_at=self._clock(),
             )
 
@@ -112,11 +114,11 @@ class MemoryStores:
         """For good: it is read-only from now on, and no new session gets it."""
         is_new = False
 
-        def change(known: MemoryStore) -> MemoryStore:
+        def change(current: MemoryStore) -> MemoryStore:
             nonlocal is_new
-            is_new = known.archived_at is None
+            is_new = current.archived_at is None
             now = self._clock()
-            return replace(known, archived_at=now, updated_at=now) if is_new else known
+            return replace(current, archived_at=now, updated_at=now) if is_new else current
 
         archived = await self._repository.update(tenant, store_id, change)
         if is_new:

@@ -76,11 +76,11 @@ class MemoryVersions:
         self._clock = clock
 
     async def get(
-        self, tenant: str, store_id: str, version_id: str, *, memory_view: MemoryView = "full"
+        self, tenant: str, store_id: str, version_id: str, *, view: MemoryView = "full"
     ) -> MemoryVersion:
         """Raises: NotFound."""
         version = self._repository.read(await self._record(tenant, store_id, version_id))
-        return await self._with_view(version, memory_view)
+        return await self._with_view(version, view)
 
     async def page(
         self, tenant: str, store_id: str, listing: VersionListing
@@ -114,7 +114,7 @@ class MemoryVersions:
         return found[: listing.most + 1]
 
     async def redact(
-        self, tenant: str, store_id: str, version_id: str, memory_actor: MemoryActor
+        self, tenant: str, store_id: str, version_id: str, actor: MemoryActor
     ) -> MemoryVersion:
         """Its path and content are gone for good; that there was a change, and whose, stays.
 
@@ -122,11 +122,11 @@ class MemoryVersions:
         """
         for _ in range(_TRIES):
             record = await self._record(tenant, store_id, version_id)
-            known = self._repository.read(record)
-            if known.redacted_at is not None:
-                return known
-            await self._require_past(tenant, known)
-            cleared = redact_version(known, memory_actor, self._clock())
+            current = self._repository.read(record)
+            if current.redacted_at is not None:
+                return current
+            await self._require_past(tenant, current)
+            cleared = redact_version(current, actor, self._clock())
             try:
                 await self._records.write(
                     self._repository.replace_change(record, cleared, content=b"")
@@ -172,8 +172,8 @@ class MemoryVersions:
             raise NotFound(VERSION_KIND, version_id)
         return record
 
-    async def _with_view(self, version: MemoryVersion, memory_view: MemoryView) -> MemoryVersion:
-        if memory_view == "basic" or not version.has_content:
+    async def _with_view(self, version: MemoryVersion, view: MemoryView) -> MemoryVersion:
+        if view == "basic" or not version.has_content:
             return version
         content = await self._records.content(VERSION_KIND, version.id)
         if content_digest(content) != version.content_sha256:  # redacted since it was read

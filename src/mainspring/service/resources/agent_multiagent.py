@@ -134,24 +134,24 @@ class MultiagentResolver:
     """Which it has now."""
     find_agent: FindAgent
 
-    async def resolve(self, asked: MultiagentParams, known: Multiagent | None) -> Multiagent:
+    async def resolve(self, params: MultiagentParams, current: Multiagent | None) -> Multiagent:
         """Raises: InvalidInput."""
-        if isinstance(asked, CoordinatorParams):
-            return await self._coordinator(asked)
-        stored = known if isinstance(known, Multiagent20261001) else _DEFAULT_MULTIAGENT
+        if isinstance(params, CoordinatorParams):
+            return await self._coordinator(params)
+        stored = current if isinstance(current, Multiagent20261001) else _DEFAULT_MULTIAGENT
         return Multiagent20261001(
-            advisor=_advisor(asked.advisor, stored.advisor),
-            subagents=await self._delegation(asked.subagents, stored.subagents, "subagents"),
-            workflows=await self._delegation(asked.workflows, stored.workflows, "workflows"),
+            advisor=_advisor(params.advisor, stored.advisor),
+            subagents=await self._delegation(params.subagents, stored.subagents, "subagents"),
+            workflows=await self._delegation(params.workflows, stored.workflows, "workflows"),
         )
 
-    async def _coordinator(self, asked: CoordinatorParams) -> Coordinator:
+    async def _coordinator(self, params: CoordinatorParams) -> Coordinator:
         where = "multiagent.agents"
         found = [
             entry
             if isinstance(entry, Advisor)
             else await self._reference(entry, f"{where}[{index}]", may_delegate=False)
-            for index, entry in enumerate(asked.agents)
+            for index, entry in enumerate(params.agents)
         ]
         if sum(isinstance(entry, Advisor) for entry in found) > 1:
             raise InvalidInput(f"{where}: one advisor at most")
@@ -160,25 +160,25 @@ class MultiagentResolver:
 
     async def _delegation(
         self,
-        asked: DelegationParams | Disabled | UnsetType | None,
+        params: DelegationParams | Disabled | UnsetType | None,
         stored: DelegationEnabled | Disabled,
         name: str,
     ) -> DelegationEnabled | Disabled:
-        if isinstance(asked, UnsetType):
+        if isinstance(params, UnsetType):
             return stored
-        if asked is None:
+        if params is None:
             return _DEFAULT_DELEGATION
-        if isinstance(asked, Disabled):
-            return asked
+        if isinstance(params, Disabled):
+            return params
         where = f"multiagent.{name}.predefined_agents"
         base = stored if isinstance(stored, DelegationEnabled) else _DEFAULT_DELEGATION
-        inline = asked.inline_agents
+        inline = params.inline_agents
         merged = DelegationEnabled(
             inline_agents=(
                 base.inline_agents if isinstance(inline, UnsetType) else inline or _ENABLED
             ),
             predefined_agents=await self._predefined(
-                asked.predefined_agents, base.predefined_agents, where
+                params.predefined_agents, base.predefined_agents, where
             ),
         )
         if merged.inline_agents.type == "disabled" and not merged.predefined_agents:
@@ -187,15 +187,15 @@ class MultiagentResolver:
 
     async def _predefined(
         self,
-        asked: Sequence[str | AgentParams | SelfParams] | UnsetType | None,
+        params: Sequence[str | AgentParams | SelfParams] | UnsetType | None,
         stored: tuple[AgentReference, ...],
         where: str,
     ) -> tuple[AgentReference, ...]:
-        if isinstance(asked, UnsetType):
+        if isinstance(params, UnsetType):
             return stored
         found = [
             await self._reference(entry, f"{where}[{index}]", may_delegate=True)
-            for index, entry in enumerate(asked or ())
+            for index, entry in enumerate(params or ())
         ]
         _check_distinct(found, where)
         return tuple(found)
@@ -223,11 +223,11 @@ class MultiagentResolver:
 
 
 def _advisor(
-    asked: AdvisorEnabled | Disabled | UnsetType | None, stored: AdvisorEnabled | Disabled
+    params: AdvisorEnabled | Disabled | UnsetType | None, stored: AdvisorEnabled | Disabled
 ) -> AdvisorEnabled | Disabled:
-    if isinstance(asked, UnsetType):
+    if isinstance(params, UnsetType):
         return stored
-    return asked or Disabled()
+    return params or Disabled()
 
 
 def _check_distinct(references: Sequence[AgentReference], where: str) -> None:

@@ -97,9 +97,9 @@ def _check_servers(servers: Sequence[UrlMcpServer], toolsets: Sequence[McpToolse
     _check_unique([server.name for server in servers], "mcp_servers: two are called")
     used = [toolset.mcp_server_name for toolset in toolsets]
     _check_unique(used, "tools: two mcp_toolsets for the server")
-    known = {server.name for server in servers}
+    current = {server.name for server in servers}
     for name in used:
-        if name not in known:
+        if name not in current:
             raise InvalidInput(f"tools: the mcp_toolset for {name} has no server in mcp_servers")
     for index, server in enumerate(servers):
         where = f"mcp_servers[{index}]"

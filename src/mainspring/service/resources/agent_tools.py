@@ -149,12 +149,12 @@ ToolParams: TypeAlias = AgentToolsetParams | McpToolsetParams | CustomTool
 ToolsParams = Annotated[tuple[ToolParams, ...], Meta(max_length=MAX_TOOLS)]
 
 
-def resolve_tools(asked: Sequence[ToolParams]) -> tuple[AgentTool, ...]:
+def resolve_tools(params: Sequence[ToolParams]) -> tuple[AgentTool, ...]:
     """What is asked for, with every default filled in.
 
     Raises: InvalidInput: a configuration is not of the tool that it names.
     """
-    return tuple(_resolve_tool(tool, f"tools[{index}]") for index, tool in enumerate(asked))
+    return tuple(_resolve_tool(tool, f"tools[{index}]") for index, tool in enumerate(params))
 
 
 def _resolve_tool(tool: ToolParams, where: str) -> AgentTool:
@@ -188,11 +188,13 @@ def _resolve_tool(tool: ToolParams, where: str) -> AgentTool:
             assert_never(tool)
 
 
-def _default(asked: ToolDefaultsParams | None, permission_policy: PermissionPolicy) -> ToolDefaults:
-    asked = asked or ToolDefaultsParams()
+def _default(
+    params: ToolDefaultsParams | None, permission_policy: PermissionPolicy
+) -> ToolDefaults:
+    params = params or ToolDefaultsParams()
     return ToolDefaults(
-        enabled=_bool_or_default(asked.enabled, True),
-        permission_policy=asked.permission_policy or permission_policy,
+        enabled=_bool_or_default(params.enabled, True),
+        permission_policy=params.permission_policy or permission_policy,
     )
 
 
@@ -208,22 +210,22 @@ _OWN_FIELDS: Mapping[str, frozenset[str]] = {
 }
 
 
-def _builtin(asked: BuiltinParams, tool_defaults: ToolDefaults, where: str) -> BuiltinConfig:
-    if asked.type not in (None, asked.name):
-        raise InvalidInput(f"{where}.type: must be {asked.name}, as its name is")
+def _builtin(params: BuiltinParams, tool_defaults: ToolDefaults, where: str) -> BuiltinConfig:
+    if params.type not in (None, params.name):
+        raise InvalidInput(f"{where}.type: must be {params.name}, as its name is")
     for field in sorted(frozenset[str]().union(*_OWN_FIELDS.values())):
-        if field not in _OWN_FIELDS.get(asked.name, ()) and getattr(asked, field) is not None:
-            raise InvalidInput(f"{where}.{field}: {asked.name} has no such field")
+        if field not in _OWN_FIELDS.get(params.name, ()) and getattr(params, field) is not None:
+            raise InvalidInput(f"{where}.{field}: {params.name} has no such field")
     return BuiltinConfig(
-        name=asked.name,
-        type=asked.name,
-        enabled=_bool_or_default(asked.enabled, tool_defaults.enabled),
-        permission_policy=asked.permission_policy or tool_defaults.permission_policy,
-        allowed_domains=asked.allowed_domains,
-        blocked_domains=asked.blocked_domains,
-        max_content_tokens=asked.max_content_tokens,
-        url_sources=None if asked.url_sources is None else resolve_url_sources(asked.url_sources),
-        user_location=asked.user_location,
+        name=params.name,
+        type=params.name,
+        enabled=_bool_or_default(params.enabled, tool_defaults.enabled),
+        permission_policy=params.permission_policy or tool_defaults.permission_policy,
+        allowed_domains=params.allowed_domains,
+        blocked_domains=params.blocked_domains,
+        max_content_tokens=params.max_content_tokens,
+        url_sources=None if params.url_sources is None else resolve_url_sources(params.url_sources),
+        user_location=params.user_location,
     )
 
 

@@ -64,26 +64,26 @@ class UrlSourcesParams(Struct, frozen=True, kw_only=True):
     user_input: Shorthand | AllSources | NoSources | None = None
 
 
-def resolve_url_sources(asked: UrlSourcesParams) -> UrlSources:
+def resolve_url_sources(params: UrlSourcesParams) -> UrlSources:
     return UrlSources(
-        client_tool_results=_filter(asked.client_tool_results),
-        server_tool_results=_filter(asked.server_tool_results),
-        user_input=_user_input_filter(asked.user_input),
+        client_tool_results=_filter(params.client_tool_results),
+        server_tool_results=_filter(params.server_tool_results),
+        user_input=_user_input_filter(params.user_input),
     )
 
 
-def _filter(asked: Shorthand | SourceFilter | None) -> SourceFilter | None:
-    return _from_shorthand(asked) if isinstance(asked, str) else asked
+def _filter(params: Shorthand | SourceFilter | None) -> SourceFilter | None:
+    return _from_shorthand(params) if isinstance(params, str) else params
 
 
 def _user_input_filter(
-    asked: Shorthand | AllSources | NoSources | None,
+    params: Shorthand | AllSources | NoSources | None,
 ) -> AllSources | NoSources | None:
-    return _from_shorthand(asked) if isinstance(asked, str) else asked
+    return _from_shorthand(params) if isinstance(params, str) else params
 
 
-def _from_shorthand(asked: Shorthand) -> AllSources | NoSources:
-    return AllSources() if asked == "all" else NoSources()
+def _from_shorthand(params: Shorthand) -> AllSources | NoSources:
+    return AllSources() if params == "all" else NoSources()
 
 
 def check_url_sources(sources: UrlSources, where: str, *, custom: Iterable[str]) -> None:
@@ -102,14 +102,16 @@ def check_url_sources(sources: UrlSources, where: str, *, custom: Iterable[str])
     )
 
 
-def _check_names(source: SourceFilter | None, where: str, known: Iterable[str], words: str) -> None:
+def _check_names(
+    source: SourceFilter | None, where: str, current: Iterable[str], words: str
+) -> None:
     if not isinstance(source, OnlyTools | ExceptTools):
         return
     names = [tool.name for tool in source.tools]
     if len(set(names)) < len(names):
         raise InvalidInput(f"{where}.tools: names a tool twice")
     for name in names:
-        if name not in known:
+        if name not in current:
             raise InvalidInput(f"{where}.tools: {name} is not {words} of this agent")
 
 

@@ -15,9 +15,7 @@ from mainspring.core import clock as clocks
 from mainspring.core import ids
 from mainspring.core.clock import Clock, from_micros
 from mainspring.core.errors import AlreadyExists, InvalidInput, NotFound, StaleVersion
-from mainspring.core.ids import ExternalId, SkillId
 from mainspring.log.records import Records
-from mainspring.service.resources.agent_model import ModelConfig, ModelParams, resolve_model
 from mainspring.service.resources.agent_multiagent import (
     AgentReference,
     Multiagent,
@@ -35,7 +33,7 @@ from mainspring.service.resources.agent_tools import (
     UrlMcpServer,
     resolve_tools,
 )
-from mainspring.service.resources.skill_resources import LATEST, Skills
+from mainspring.service.resources.skill_resources import AgentSkill, Skills, SkillsParams
 from mainspring.service.storage.metadata import Metadata, MetadataPatch, patch_metadata
 from mainspring.service.storage.pagination import Page
 from mainspring.service.storage.repository import IndexColumns, ListQuery, Repository
@@ -57,33 +55,6 @@ class AwsRole(Struct, frozen=True, kw_only=True, tag_field="type", tag="aws_role
 
 
 ExecutionIdentity: TypeAlias = ServiceAccount | AwsRole
-
-
-class AnthropicSkill(Struct, frozen=True, kw_only=True, tag_field="type", tag="anthropic"):
-    skill_id: str
-    version: str
-
-
-class CustomSkill(Struct, frozen=True, kw_only=True, tag_field="type", tag="custom"):
-    skill_id: str
-    version: str
-
-
-AgentSkill: TypeAlias = AnthropicSkill | CustomSkill
-
-
-class AnthropicSkillParams(Struct, frozen=True, kw_only=True, tag_field="type", tag="anthropic"):
-    skill_id: Annotated[ExternalId, Meta(min_length=1, max_length=64)]
-    version: str | None = None
-
-
-class CustomSkillParams(Struct, frozen=True, kw_only=True, tag_field="type", tag="custom"):
-    skill_id: SkillId
-    version: str | None = None
-
-
-SkillParams: TypeAlias = AnthropicSkillParams | CustomSkillParams
-SkillsParams = Annotated[tuple[SkillParams, ...], Meta(max_length=20)]
 
 
 class AgentObject(Struct, frozen=True, kw_only=True):
@@ -167,7 +138,7 @@ class Agents:
         self._clock = clock
         self._new_id = new_id
 
-    async def create(self, tenant: str, asked: CreateAgent) -> AgentObject:
+    async def create(self, tenant: str, request: CreateAgent) -> AgentObject:
         """Raises: InvalidInput."""
         now = self._clock()
         empty = AgentObject(
@@ -178,12 +149,12 @@ class Agents:
             mcp_servers=(),
             metadata={},
             model=ModelConfig(id=""),
-            name=asked.name,
+            name=request.name,
             skills=(),
             tools=(),
             version=1,
         )
-        agent = await self.with_changes(tenant, empty, _as_update(asked))
+        agent = await self.with_changes(tenant, empty, _as_update(request))
         await self._records.write(
             self._agents.put_change(tenant, agent),
             self._versions.put_change(tenant, _version(agent)),
@@ -199,23 +170,25 @@ class Agents:
         if version is None or version == agent.version:
             return agent
         try:
-            known = await self._versions.named(tenant, _sortable_version(version), parent=agent_id)
+            current = await self._versions.named(
+                tenant, _sortable_version(version), parent=agent_id
+            )
         except NotFound:
             raise NotFound("version", f"{version} of the agent {agent_id}") from None
-        return replace(known.agent, archived_at=agent.archived_at)
+        return replace(current.agent, archived_at=agent.archived_at)
 
-    async def update(self, tenant: str, agent_id: str, asked: UpdateAgent) -> AgentObject:
+    async def update(self, tenant: str, agent_id: str, request: UpdateAgent) -> AgentObject:
         """A new version, unless it would be as the one before.
 
         Raises: NotFound, InvalidInput, Stale: it has another version than was expected.
         """
         for _ in range(_TRIES):
             record = await self._agents.record(tenant, agent_id)
-            known = self._agents.read(record)
-            _check_changeable(known, asked)
-            agent = await self.with_changes(tenant, known, asked)
-            if content_hash(agent) == content_hash(known):
-                return known
+            current = self._agents.read(record)
+            _check_changeable(current, request)
+            agent = await self.with_changes(tenant, current, request)
+            if content_hash(agent) == content_hash(current):
+                return current
             agent = self._next(agent)
             try:
                 await self._records.write(
@@ -230,9 +203,13 @@ class Agents:
     async def archive(self, tenant: str, agent_id: str) -> AgentObject:
         """No new sessions with it, and no change any more; those that have it go on."""
 
-        def change(known: AgentObject) -> AgentObject:
+        def change(current: AgentObject) -> AgentObject:
             now = self._clock()
-            return known if known.archived_at else replace(known, archived_at=now, updated_at=now)
+            return (
+                current
+                if current.archived_at
+                else replace(current, archived_at=now, updated_at=now)
+            )
 
         return await self._agents.update(tenant, agent_id, change)
 
@@ -253,84 +230,54 @@ class Agents:
         )
 
     async def with_changes(
-        self, tenant: str, known: AgentObject, asked: UpdateAgent
+        self, tenant: str, current: AgentObject, request: UpdateAgent
     ) -> AgentObject:
         """As it would be with these changes; nothing is kept. Raises: InvalidInput."""
-        model = known.model
-        if not isinstance(asked.model, UnsetType):
-            model = resolve_model(asked.model, known.model)
+        model = current.model
+        if not isinstance(request.model, UnsetType):
+            model = resolve_model(request.model, current.model)
             self._check_model(model.id)
-        servers = _value_or_cleared(asked.mcp_servers, known.mcp_servers, ())
-        tools = known.tools
-        if not isinstance(asked.tools, UnsetType):
-            tools = resolve_tools(asked.tools or ())
+        servers = _value_or_cleared(request.mcp_servers, current.mcp_servers, ())
+        tools = current.tools
+        if not isinstance(request.tools, UnsetType):
+            tools = resolve_tools(request.tools or ())
         check_tools(tools, servers)
         return replace(
-            known,
-            name=known.name if isinstance(asked.name, UnsetType) else asked.name,
-            description=_value_or_cleared(asked.description, known.description, None) or None,
-            system=_value_or_cleared(asked.system, known.system, None) or None,
+            current,
+            name=current.name if isinstance(request.name, UnsetType) else request.name,
+            description=_value_or_cleared(request.description, current.description, None) or None,
+            system=_value_or_cleared(request.system, current.system, None) or None,
             execution_identity=_value_or_cleared(
-                asked.execution_identity, known.execution_identity, ServiceAccount()
+                request.execution_identity, current.execution_identity, ServiceAccount()
             ),
-            metadata=patch_metadata(known.metadata, asked.metadata),
+            metadata=patch_metadata(current.metadata, request.metadata),
             model=model,
             mcp_servers=servers,
             tools=tools,
-            skills=await self._resolved_skills(tenant, asked.skills, known.skills),
-            multiagent=await self._resolved_multiagent(tenant, known, asked.multiagent),
+            skills=current.skills
+            if isinstance(request.skills, UnsetType)
+            else await self._skills.resolve(tenant, request.skills or ()),
+            multiagent=await self._resolved_multiagent(tenant, current, request.multiagent),
         )
 
     async def with_pinned_skills(self, tenant: str, agent: AgentObject) -> AgentObject:
-        """With those versions of its skills that are the latest now."""
-        return replace(agent, skills=tuple([await self._pin(tenant, one) for one in agent.skills]))
-
-    async def _pin(self, tenant: str, skill: AgentSkill) -> AgentSkill:
-        if isinstance(skill, AnthropicSkill) or skill.version != LATEST:
-            return skill
-        try:
-            latest = await self._skills.version(tenant, skill.skill_id, LATEST)
-        except NotFound:  # deleted since; sessions go without it
-            return skill
-        return replace(skill, version=latest.id)
-
-    async def _resolved_skills(
-        self,
-        tenant: str,
-        asked: tuple[SkillParams, ...] | UnsetType | None,
-        known: tuple[AgentSkill, ...],
-    ) -> tuple[AgentSkill, ...]:
-        if isinstance(asked, UnsetType):
-            return known
-        found: list[AgentSkill] = []
-        for index, skill in enumerate(asked or ()):
-            where = f"skills[{index}]"
-            version = skill.version or LATEST
-            if any(skill.skill_id == item.skill_id for item in found):
-                raise InvalidInput(f"{where}: {skill.skill_id} is there already")
-            if isinstance(skill, AnthropicSkillParams):
-                found.append(AnthropicSkill(skill_id=skill.skill_id, version=version))
-                continue
-            try:
-                await self._skills.version(tenant, skill.skill_id, version)
-            except NotFound as error:
-                raise InvalidInput(f"{where}: {error}") from error
-            found.append(CustomSkill(skill_id=skill.skill_id, version=version))
-        return tuple(found)
+        """With the versions of its skills that are the latest now."""
+        skills = [await self._skills.pin(tenant, skill) for skill in agent.skills]
+        return replace(agent, skills=tuple(skills))
 
     async def _resolved_multiagent(
-        self, tenant: str, known: AgentObject, asked: MultiagentParams | UnsetType | None
+        self, tenant: str, current: AgentObject, params: MultiagentParams | UnsetType | None
     ) -> Multiagent | None:
-        if isinstance(asked, UnsetType):
-            return known.multiagent
-        if asked is None:
+        if isinstance(params, UnsetType):
+            return current.multiagent
+        if params is None:
             return None
         roster = MultiagentResolver(
-            owner=known.id,
-            version=known.version,
+            owner=current.id,
+            version=current.version,
             find_agent=lambda agent_id, version: self.get(tenant, agent_id, version),
         )
-        multiagent = await roster.resolve(asked, known.multiagent)
+        multiagent = await roster.resolve(params, current.multiagent)
         if (model := advisor_model(multiagent)) is not None:
             self._check_model(model)
         return multiagent
@@ -367,24 +314,24 @@ def content_hash(agent: AgentObject) -> str:
     return hashlib.sha256(msgspec.json.encode(defined, order="sorted")).hexdigest()
 
 
-def _as_update(asked: CreateAgent) -> UpdateAgent:
-    return UpdateAgent(**msgspec.structs.asdict(asked))
+def _as_update(request: CreateAgent) -> UpdateAgent:
+    return UpdateAgent(**msgspec.structs.asdict(request))
 
 
-def _value_or_cleared(asked: T | UnsetType | None, known: T, cleared: T) -> T:
-    if isinstance(asked, UnsetType):
-        return known
-    return cleared if asked is None else asked
+def _value_or_cleared(params: T | UnsetType | None, current: T, cleared: T) -> T:
+    if isinstance(params, UnsetType):
+        return current
+    return cleared if params is None else params
 
 
-def _check_changeable(known: AgentObject, asked: UpdateAgent) -> None:
-    if asked.version not in (UNSET, None, known.version):
+def _check_changeable(current: AgentObject, request: UpdateAgent) -> None:
+    if request.version not in (UNSET, None, current.version):
         raise StaleVersion(
-            f"agent {known.id} is at version {known.version}, not at {asked.version}:"
+            f"agent {current.id} is at version {current.version}, not at {request.version}:"
             " look at it and ask again"
         )
-    if known.archived_at is not None:
-        raise InvalidInput(f"agent {known.id} is archived and stays as it is")
+    if current.archived_at is not None:
+        raise InvalidInput(f"agent {current.id} is archived and stays as it is")
 
 
 def _version(agent: AgentObject) -> AgentVersion:
@@ -406,3 +353,48 @@ def _agent_index_columns(agent: AgentObject) -> IndexColumns:
 
 def _version_index_columns(version: AgentVersion) -> IndexColumns:
     return IndexColumns(parent=version.agent.id, name=_sortable_version(version.agent.version))
+
+
+ModelId = Annotated[ids.ModelId, Meta(min_length=1, max_length=256)]
+EffortLevel: TypeAlias = Literal["low", "medium", "high", "xhigh", "max"]
+Speed: TypeAlias = Literal["standard", "fast"]
+Geo = Annotated[str, Meta(min_length=1, max_length=64)]
+
+
+class Effort(Struct, frozen=True, kw_only=True):
+    type: EffortLevel
+
+
+class ModelConfig(Struct, frozen=True, kw_only=True):
+    id: str
+    effort: Effort | None = None
+    """`None`: the model's own."""
+    inference_geo: str | None = None
+    speed: Speed | None = None
+
+
+class ModelConfigParams(Struct, frozen=True, kw_only=True):
+    id: ModelId
+    effort: EffortLevel | Effort | UnsetType | None = UNSET
+    inference_geo: Geo | None = None
+    speed: Speed | None = None
+
+
+ModelParams: TypeAlias = ModelId | ModelConfigParams
+
+
+def resolve_model(params: ModelParams, current: ModelConfig | None = None) -> ModelConfig:
+    """All of it is replaced, but for an effort that is not named: that stays as it was."""
+    if isinstance(params, str):
+        params = ModelConfigParams(id=params)
+    effort = params.effort
+    if isinstance(effort, UnsetType):
+        effort = None if current is None else current.effort
+    elif isinstance(effort, str):
+        effort = Effort(type=effort)
+    return ModelConfig(
+        id=params.id,
+        effort=effort,
+        inference_geo=params.inference_geo,
+        speed=params.speed or "standard",
+    )

@@ -102,18 +102,18 @@ class Environments:
         self._clock = clock
         self._new_id = new_id
 
-    async def create(self, tenant: str, asked: CreateEnvironment) -> Environment:
+    async def create(self, tenant: str, request: CreateEnvironment) -> Environment:
         """Raises: AlreadyThere: the name is taken. InvalidInput: nobody else can be kept out."""
-        _check_scope(asked.scope)
+        _check_scope(request.scope)
         now = self._clock()
         return await self._repository.put(
             tenant,
             Environment(
                 id=self._new_id("env"),
-                name=asked.name,
-                config=asked.config or CloudConfig(),
-                description=asked.description,
-                metadata=asked.metadata,
+                name=request.name,
+                config=request.config or CloudConfig(),
+                description=request.description,
+                metadata=request.metadata,
                 created_at=now,
                 updated_at=now,
             ),
@@ -123,26 +123,26 @@ class Environments:
         return await self._repository.get(tenant, environment_id)
 
     async def update(
-        self, tenant: str, environment_id: str, asked: UpdateEnvironment
+        self, tenant: str, environment_id: str, request: UpdateEnvironment
     ) -> Environment:
         """Sessions that were made with it go on as it was for them.
 
         Raises: InvalidInput: it would become an environment of the other kind, or one account's.
         """
-        _check_scope(asked.scope)
+        _check_scope(request.scope)
 
-        def change(known: Environment) -> Environment:
-            config = asked.config or known.config
-            if type(config) is not type(known.config):
+        def change(current: Environment) -> Environment:
+            config = request.config or current.config
+            if type(config) is not type(current.config):
                 raise InvalidInput("config.type: an environment stays what it is; make another")
             return replace(
-                known,
-                name=asked.name or known.name,
+                current,
+                name=request.name or current.name,
                 config=config,
                 description=(
-                    known.description if asked.description is UNSET else asked.description
+                    current.description if request.description is UNSET else request.description
                 ),
-                metadata=patch_metadata(known.metadata, _without_empty(asked.metadata)),
+                metadata=patch_metadata(current.metadata, _without_empty(request.metadata)),
                 updated_at=self._clock(),
             )
 
@@ -151,9 +151,9 @@ class Environments:
     async def archive(self, tenant: str, environment_id: str) -> Environment:
         """No new sessions with it; those that have it go on."""
 
-        def change(known: Environment) -> Environment:
+        def change(current: Environment) -> Environment:
             now = self._clock()
-            return replace(known, archived_at=known.archived_at or now, updated_at=now)
+            return replace(current, archived_at=current.archived_at or now, updated_at=now)
 
         return await self._repository.update(tenant, environment_id, change)
 

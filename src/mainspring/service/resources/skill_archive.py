@@ -58,12 +58,12 @@ def read_skill_bundle(uploads: Sequence[UploadedFile], limits: PackageLimits) ->
     )
 
 
-def pack_skill(skill_bundle: SkillBundle) -> bytes:
+def pack_skill(bundle: SkillBundle) -> bytes:
     """A zip archive with one folder, called as the skill is; the same bundle is the same bytes."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in skill_bundle.files:
-            entry = zipfile.ZipInfo(f"{skill_bundle.name}/{file.path}", date_time=_ZIP_EPOCH)
+        for file in bundle.files:
+            entry = zipfile.ZipInfo(f"{bundle.name}/{file.path}", date_time=_ZIP_EPOCH)
             entry.create_system = _ZIP_UNIX
             entry.external_attr = (stat.S_IFREG | (0o755 if file.is_executable else 0o644)) << 16
             entry.compress_type = zipfile.ZIP_DEFLATED

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from anyio import to_thread
 from msgspec import Meta, Struct
@@ -16,6 +16,7 @@ from mainspring.core import clock as clocks
 from mainspring.core import ids
 from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput, NotFound, StaleVersion
+from mainspring.core.ids import ExternalId, SkillId
 from mainspring.log.records import RecordChange, RecordQuery, RecordRow, Records, Remove
 from mainspring.runtime.packages.upload import LIMITS, PackageLimits, UploadedFile
 from mainspring.service.resources.skill_archive import SkillBundle, pack_skill, read_skill_bundle
@@ -55,6 +56,33 @@ class SkillVersion(Struct, frozen=True, kw_only=True):
     content_hash: str
     """SHA-256 of the paths and the contents of its files. Ours: the wire type has no such field."""
     type: Literal["skill_version"] = "skill_version"
+
+
+class AnthropicSkill(Struct, frozen=True, kw_only=True, tag_field="type", tag="anthropic"):
+    skill_id: str
+    version: str
+
+
+class CustomSkill(Struct, frozen=True, kw_only=True, tag_field="type", tag="custom"):
+    skill_id: str
+    version: str
+
+
+AgentSkill: TypeAlias = AnthropicSkill | CustomSkill
+
+
+class AnthropicSkillParams(Struct, frozen=True, kw_only=True, tag_field="type", tag="anthropic"):
+    skill_id: Annotated[ExternalId, Meta(min_length=1, max_length=64)]
+    version: str | None = None
+
+
+class CustomSkillParams(Struct, frozen=True, kw_only=True, tag_field="type", tag="custom"):
+    skill_id: SkillId
+    version: str | None = None
+
+
+SkillParams: TypeAlias = AnthropicSkillParams | CustomSkillParams
+SkillsParams = Annotated[tuple[SkillParams, ...], Meta(max_length=20)]
 
 
 class Skills:
@@ -116,11 +144,11 @@ class Skills:
         self, tenant: str, skill_id: str, uploads: Sequence[UploadedFile]
     ) -> SkillVersion:
         """Raises: NotFound, InvalidInput: the name is another one, TooLarge."""
-        known = await self.version(tenant, skill_id, LATEST)
+        current = await self.version(tenant, skill_id, LATEST)
         bundle, archive = await self._read(uploads)
-        if bundle.name != known.name:
+        if bundle.name != current.name:
             raise InvalidInput(
-                f"SKILL.md: name: the skill is called {known.name}, and keeps that name;"
+                f"SKILL.md: name: the skill is called {current.name}, and keeps that name;"
                 f" make a new skill for {bundle.name}"
             )
         version = self._version(skill_id, bundle)
@@ -184,6 +212,34 @@ class Skills:
                 return version
         raise StaleVersion(f"skill {skill_id}: others kept changing it; try again")
 
+    async def pin(self, tenant: str, skill: AgentSkill) -> AgentSkill:
+        """With the id of the version that is the latest now."""
+        if isinstance(skill, AnthropicSkill) or skill.version != LATEST:
+            return skill
+        try:
+            latest = await self.version(tenant, skill.skill_id, LATEST)
+        except NotFound:  # deleted since; sessions run without it
+            return skill
+        return replace(skill, version=latest.id)
+
+    async def resolve(self, tenant: str, params: Sequence[SkillParams]) -> tuple[AgentSkill, ...]:
+        """The skills that an agent names. Raises: InvalidInput."""
+        skills: list[AgentSkill] = []
+        for index, skill in enumerate(params):
+            where = f"skills[{index}]"
+            version = skill.version or LATEST
+            if any(skill.skill_id == item.skill_id for item in skills):
+                raise InvalidInput(f"{where}: {skill.skill_id} is there already")
+            if isinstance(skill, AnthropicSkillParams):
+                skills.append(AnthropicSkill(skill_id=skill.skill_id, version=version))
+                continue
+            try:
+                await self.version(tenant, skill.skill_id, version)
+            except NotFound as error:
+                raise InvalidInput(f"{where}: {error}") from error
+            skills.append(CustomSkill(skill_id=skill.skill_id, version=version))
+        return tuple(skills)
+
     async def _read(self, uploads: Sequence[UploadedFile]) -> tuple[SkillBundle, bytes]:
         def read() -> tuple[SkillBundle, bytes]:
             bundle = read_skill_bundle(uploads, self.limits)
@@ -191,14 +247,14 @@ class Skills:
 
         return await to_thread.run_sync(read)
 
-    def _version(self, skill_id: str, skill_bundle: SkillBundle) -> SkillVersion:
+    def _version(self, skill_id: str, bundle: SkillBundle) -> SkillVersion:
         return SkillVersion(
             id=self._new_id("skver"),
             created_at=self._clock(),
-            description=skill_bundle.description,
-            name=skill_bundle.name,
+            description=bundle.description,
+            name=bundle.name,
             skill_id=skill_id,
-            content_hash=skill_bundle.content_hash,
+            content_hash=bundle.content_hash,
         )
 
     async def _all_versions(self, tenant: str, skill_id: str) -> list[RecordRow]:

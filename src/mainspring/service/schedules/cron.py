@@ -69,45 +69,45 @@ class CronSchedule(Struct, frozen=True, kw_only=True):
     policy: SchedulePolicy = SchedulePolicy()
 
 
-def check_cron(cron_schedule: CronSchedule, *, now: datetime) -> CronSchedule:
+def check_cron(schedule: CronSchedule, *, now: datetime) -> CronSchedule:
     """Raises: InvalidInput: it cannot be read, or never fires."""
-    _check_expression(cron_schedule.expression)
-    _check_zone(cron_schedule.timezone)
-    quiet = cron_schedule.policy.quiet_hours
+    _check_expression(schedule.expression)
+    _check_zone(schedule.timezone)
+    quiet = schedule.policy.quiet_hours
     if quiet is not None and (quiet.start.tzinfo or quiet.end.tzinfo):
         raise InvalidInput("schedule.policy.quiet_hours: times without a zone, as 22:00:00")
-    if next_fire_time(cron_schedule, now) is None:
+    if next_fire_time(schedule, now) is None:
         raise InvalidInput("schedule: it never fires; look at expression and quiet_hours")
-    return cron_schedule
+    return schedule
 
 
-def next_fire_time(cron_schedule: CronSchedule, after: datetime) -> datetime | None:
+def next_fire_time(schedule: CronSchedule, after: datetime) -> datetime | None:
     """The first fire after that moment, in UTC and without jitter; `None` if there is none."""
-    return next(fire_times(cron_schedule, after), None)
+    return next(fire_times(schedule, after), None)
 
 
-def upcoming_fire_times(cron_schedule: CronSchedule, after: datetime, n: int) -> list[datetime]:
-    return list(islice(fire_times(cron_schedule, after), n))
+def upcoming_fire_times(schedule: CronSchedule, after: datetime, n: int) -> list[datetime]:
+    return list(islice(fire_times(schedule, after), n))
 
 
 def latest_fire_times(
-    cron_schedule: CronSchedule, after: datetime, upto: datetime, n: int
+    schedule: CronSchedule, after: datetime, upto: datetime, n: int
 ) -> list[datetime]:
     """The last `n` fires with `after < fire <= upto`, in order, however long that was."""
     span = timedelta(hours=1)
     while True:
         start = max(after, upto - span)
-        found = [*_times_until(fire_times(cron_schedule, start), upto)]
+        found = [*_times_until(fire_times(schedule, start), upto)]
         if len(found) >= n or start == after:
             return found[-n:]
         span *= 4
 
 
-def fire_times(cron_schedule: CronSchedule, after: datetime) -> Generator[datetime, None, None]:
+def fire_times(schedule: CronSchedule, after: datetime) -> Generator[datetime, None, None]:
     """All of them after that moment; they end after fifty years without one, or if too many in a
     row are in quiet hours."""
-    zone, quiet, silent = ZoneInfo(cron_schedule.timezone), cron_schedule.policy.quiet_hours, 0
-    for moment in _matching_times(cron_schedule.expression, zone, after.astimezone(UTC)):
+    zone, quiet, silent = ZoneInfo(schedule.timezone), schedule.policy.quiet_hours, 0
+    for moment in _matching_times(schedule.expression, zone, after.astimezone(UTC)):
         if quiet is None or not quiet.covers(moment.astimezone(zone).time()):
             silent = 0
             yield moment
@@ -117,11 +117,11 @@ def fire_times(cron_schedule: CronSchedule, after: datetime) -> Generator[dateti
             return
 
 
-def jitter(cron_schedule: CronSchedule, id_: str) -> timedelta:
+def jitter(schedule: CronSchedule, id_: str) -> timedelta:
     """By how much the schedule of this id is late; always the same."""
     digest = hashlib.sha256(id_.encode()).digest()
     part = int.from_bytes(digest[:8]) / 2**64
-    return timedelta(milliseconds=int(part * cron_schedule.policy.jitter_seconds * 1000))
+    return timedelta(milliseconds=int(part * schedule.policy.jitter_seconds * 1000))
 
 
 def select_missed(

@@ -111,8 +111,8 @@ def _referenced_ids(deployment: Deployment) -> Generator[tuple[str, str], None, 
             yield "memory_store", resource.memory_store_id
 
 
-def _mount_problem(record_row: RecordRow, deployment: Deployment) -> bool:
+def _mount_problem(row: RecordRow, deployment: Deployment) -> bool:
     if all(isinstance(resource, StoreResourceParams) for resource in deployment.resources):
         return False
-    environment = msgspec.json.decode(record_row.body, type=Environment)
+    environment = msgspec.json.decode(row.body, type=Environment)
     return isinstance(environment.config, SelfHostedConfig)

@@ -68,7 +68,7 @@ class DeploymentRunner:
         tenant = job.tenant
         try:
             kept = await self._keep.change(
-                tenant, job.key, lambda known: with_due_runs(known, now=self._clock())
+                tenant, job.key, lambda current: with_due_runs(current, now=self._clock())
             )
         except NotFound:
             return
@@ -109,67 +109,63 @@ class DeploymentRunner:
         return len(due)
 
     async def _run(
-        self, tenant: str, stored_deployment: StoredDeployment, planned_run: PlannedRun
+        self, tenant: str, stored: StoredDeployment, planned_run: PlannedRun
     ) -> StoredDeployment:
-        if not await self._references.has_agent(tenant, stored_deployment.deployment.agent.id):
-            notice = Notification(
-                tenant=tenant, type="deployment.archived", id=stored_deployment.id
-            )
+        if not await self._references.has_agent(tenant, stored.deployment.agent.id):
+            notice = Notification(tenant=tenant, type="deployment.archived", id=stored.id)
             return await self._keep.change(
                 tenant,
-                stored_deployment.id,
-                lambda known: archive_deployment(known, self._clock()),
+                stored.id,
+                lambda current: archive_deployment(current, self._clock()),
                 notifications=[notice],
             )
         run = self._record_run(
-            stored_deployment,
+            stored,
             planned_run,
-            await self._start_session(tenant, stored_deployment, planned_run),
+            await self._start_session(tenant, stored, planned_run),
         )
         notices = _notifications(tenant, run)
         if _should_pause(planned_run, run):
-            notices.append(
-                Notification(tenant=tenant, type="deployment.paused", id=stored_deployment.id)
-            )
+            notices.append(Notification(tenant=tenant, type="deployment.paused", id=stored.id))
         try:
             return await self._keep.change(
                 tenant,
-                stored_deployment.id,
-                lambda known: _after_run(known, planned_run, run),
+                stored.id,
+                lambda current: _after_run(current, planned_run, run),
                 notifications=notices,
                 also=[self._runs.put_change(tenant, run)],
             )
         except AlreadyExists:  # another worker was first: its record stands
-            return await self._drop(tenant, stored_deployment, planned_run)
+            return await self._drop(tenant, stored, planned_run)
 
     async def _drop(
-        self, tenant: str, stored_deployment: StoredDeployment, planned_run: PlannedRun
+        self, tenant: str, stored: StoredDeployment, run: PlannedRun
     ) -> StoredDeployment:
         return await self._keep.change(
-            tenant, stored_deployment.id, lambda known: _without_run(known, planned_run)
+            tenant, stored.id, lambda current: _without_run(current, run)
         )
 
-    async def _is_overlapping(self, tenant: str, stored_deployment: StoredDeployment) -> bool:
-        last = stored_deployment.last_session_id
-        if last is None or _overlap_policy(stored_deployment) == "allow":
+    async def _is_overlapping(self, tenant: str, stored: StoredDeployment) -> bool:
+        last = stored.last_session_id
+        if last is None or _overlap_policy(stored) == "allow":
             return False
         return await self._session_starter.is_busy(tenant, last)
 
     async def _start_session(
-        self, tenant: str, stored_deployment: StoredDeployment, planned_run: PlannedRun
+        self, tenant: str, stored: StoredDeployment, run: PlannedRun
     ) -> str | RunError:
         """The id of the session, or why there is none."""
-        deployment = stored_deployment.deployment
+        deployment = stored.deployment
         if problem := await self._references.problem(tenant, deployment):
             return problem
         order = SessionStartRequest(
-            key=planned_run.run_id,
+            key=run.run_id,
             agent=deployment.agent,
             environment_id=deployment.environment_id,
             title=deployment.name,
             metadata=deployment.metadata,
             vault_ids=deployment.vault_ids,
-            resources=await self._keep.resources(tenant, stored_deployment),
+            resources=await self._keep.resources(tenant, stored),
             list_cost_budget=None if deployment.budget is UNSET else deployment.budget,
             initial_events=deployment.initial_events,
             deployment_id=deployment.id,
@@ -181,28 +177,28 @@ class DeploymentRunner:
             return run_error(error)
 
     def _record_run(
-        self, stored_deployment: StoredDeployment, planned_run: PlannedRun, outcome: str | RunError
+        self, stored: StoredDeployment, run: PlannedRun, outcome: str | RunError
     ) -> DeploymentRun:
-        at = planned_run.scheduled_at
+        at = run.scheduled_at
         return DeploymentRun(
-            id=planned_run.run_id,
-            agent=stored_deployment.deployment.agent,
+            id=run.run_id,
+            agent=stored.deployment.agent,
             created_at=self._clock(),
-            deployment_id=stored_deployment.id,
+            deployment_id=stored.id,
             trigger_context=ManualRun() if at is None else ScheduledRun(scheduled_at=at),
             error=outcome if isinstance(outcome, RunError) else None,
             session_id=None if isinstance(outcome, RunError) else outcome,
         )
 
 
-def _overlap_policy(stored_deployment: StoredDeployment) -> str:
-    schedule = stored_deployment.deployment.schedule
+def _overlap_policy(stored: StoredDeployment) -> str:
+    schedule = stored.deployment.schedule
     return "allow" if schedule is None else schedule.cron.policy.overlap
 
 
-def _without_run(stored_deployment: StoredDeployment, planned_run: PlannedRun) -> StoredDeployment:
-    queue = tuple(item for item in stored_deployment.queue if item.run_id != planned_run.run_id)
-    return replace(stored_deployment, queue=queue)
+def _without_run(stored: StoredDeployment, run: PlannedRun) -> StoredDeployment:
+    queue = tuple(item for item in stored.queue if item.run_id != run.run_id)
+    return replace(stored, queue=queue)
 
 
 def _should_pause(planned_run: PlannedRun, run: DeploymentRun) -> bool:
@@ -215,26 +211,24 @@ def _should_pause(planned_run: PlannedRun, run: DeploymentRun) -> bool:
 
 
 def _after_run(
-    stored_deployment: StoredDeployment, planned_run: PlannedRun, run: DeploymentRun
+    stored: StoredDeployment, planned_run: PlannedRun, run: DeploymentRun
 ) -> StoredDeployment:
-    stored_deployment = _without_run(stored_deployment, planned_run)
-    deployment, schedule = stored_deployment.deployment, stored_deployment.deployment.schedule
+    stored = _without_run(stored, planned_run)
+    deployment, schedule = stored.deployment, stored.deployment.schedule
     if planned_run.scheduled_at is None:
-        return stored_deployment
+        return stored
     if run.error is None:
         if schedule is not None:
             schedule = replace(schedule, last_run_at=run.created_at)
         deployment = replace(deployment, schedule=schedule)
-        return replace(stored_deployment, deployment=deployment, last_session_id=run.session_id)
+        return replace(stored, deployment=deployment, last_session_id=run.session_id)
     if not _should_pause(planned_run, run) or deployment.archived_at is not None:
-        return stored_deployment
+        return stored
     reason = ErrorPause(error=PauseError(type=run.error.type))
     deployment = replace(
         deployment, status="paused", paused_reason=reason, updated_at=run.created_at
     )
-    return replace(
-        stored_deployment, deployment=deployment, queue=manual_runs(stored_deployment.queue)
-    )
+    return replace(stored, deployment=deployment, queue=manual_runs(stored.queue))
 
 
 def _notifications(tenant: str, run: DeploymentRun) -> list[Notification]:

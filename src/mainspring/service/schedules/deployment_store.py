@@ -77,38 +77,34 @@ class StoredDeployment(Struct, frozen=True, kw_only=True):
         )
 
 
-def with_next_time(stored_deployment: StoredDeployment, *, now: datetime) -> StoredDeployment:
+def with_next_time(stored: StoredDeployment, *, now: datetime) -> StoredDeployment:
     """With the time when something is to be done next."""
-    schedule = stored_deployment.deployment.schedule
-    if stored_deployment.queue:
-        return replace(stored_deployment, next_at=now)
-    if schedule is None or not stored_deployment.is_scheduled:
-        return replace(stored_deployment, next_at=None)
-    fire = next_fire_time(schedule.cron, stored_deployment.decided_upto)
+    schedule = stored.deployment.schedule
+    if stored.queue:
+        return replace(stored, next_at=now)
+    if schedule is None or not stored.is_scheduled:
+        return replace(stored, next_at=None)
+    fire = next_fire_time(schedule.cron, stored.decided_upto)
     return replace(
-        stored_deployment,
-        next_at=None if fire is None else fire + jitter(schedule.cron, stored_deployment.id),
+        stored,
+        next_at=None if fire is None else fire + jitter(schedule.cron, stored.id),
     )
 
 
-def with_due_runs(stored_deployment: StoredDeployment, *, now: datetime) -> StoredDeployment:
+def with_due_runs(stored: StoredDeployment, *, now: datetime) -> StoredDeployment:
     """With what has become due since in the queue, as far as it is to happen."""
-    schedule = stored_deployment.deployment.schedule
-    if schedule is None or not stored_deployment.is_scheduled:
-        return stored_deployment
+    schedule = stored.deployment.schedule
+    if schedule is None or not stored.is_scheduled:
+        return stored
     cron = schedule.cron
-    upto = now - jitter(cron, stored_deployment.id)
-    if upto <= stored_deployment.decided_upto:
-        return stored_deployment
-    due = latest_fire_times(cron, stored_deployment.decided_upto, upto, cron.policy.max_missed)
+    upto = now - jitter(cron, stored.id)
+    if upto <= stored.decided_upto:
+        return stored
+    due = latest_fire_times(cron, stored.decided_upto, upto, cron.policy.max_missed)
     if not due:
-        return stored_deployment
-    fires = (
-        scheduled_run(stored_deployment.id, at) for at in select_missed(cron.policy, due, now=upto)
-    )
-    return replace(
-        stored_deployment, queue=(*stored_deployment.queue, *fires)[-_MAX_QUEUE:], decided_upto=upto
-    )
+        return stored
+    fires = (scheduled_run(stored.id, at) for at in select_missed(cron.policy, due, now=upto))
+    return replace(stored, queue=(*stored.queue, *fires)[-_MAX_QUEUE:], decided_upto=upto)
 
 
 def scheduled_run(deployment_id: str, at: datetime) -> PlannedRun:
@@ -171,8 +167,8 @@ class DeploymentStore:
         """
         for _ in range(_TRIES):
             record = await self.repository.record(tenant, deployment_id)
-            known, now = self.repository.read(record), self._clock()
-            made = with_next_time(change(known), now=now)
+            current, now = self.repository.read(record), self._clock()
+            made = with_next_time(change(current), now=now)
             sealed = (
                 None
                 if resource_tokens is None
@@ -188,12 +184,10 @@ class DeploymentStore:
             return made
         raise StaleVersion(f"{DEPLOYMENT_KIND} {deployment_id}: others kept changing it; try again")
 
-    async def resources(
-        self, tenant: str, stored_deployment: StoredDeployment
-    ) -> tuple[ResourceParams, ...]:
+    async def resources(self, tenant: str, stored: StoredDeployment) -> tuple[ResourceParams, ...]:
         """With their tokens, for who starts a session."""
-        sealed = await self.records.content(DEPLOYMENT_KIND, stored_deployment.id)
-        plain = self._seal.unseal(sealed, _context(tenant, stored_deployment.id))
+        sealed = await self.records.content(DEPLOYMENT_KIND, stored.id)
+        plain = self._seal.unseal(sealed, _context(tenant, stored.id))
         tokens = msgspec.json.decode(plain, type=ResourceTokens)
         return tuple(
             RepositoryResourceParams(
@@ -204,13 +198,13 @@ class DeploymentStore:
             )
             if isinstance(each, RepositoryReference)
             else each
-            for index, each in enumerate(stored_deployment.deployment.resources)
+            for index, each in enumerate(stored.deployment.resources)
         )
 
-    async def put_next(self, tenant: str, stored_deployment: StoredDeployment) -> None:
+    async def put_next(self, tenant: str, stored: StoredDeployment) -> None:
         """Have it looked after when there is something to do."""
-        if stored_deployment.next_at is not None:
-            await self.put_job(tenant, stored_deployment.id, at=stored_deployment.next_at)
+        if stored.next_at is not None:
+            await self.put_job(tenant, stored.id, at=stored.next_at)
 
     async def put_job(self, tenant: str, deployment_id: str, *, at: datetime | None = None) -> None:
         await self._put(Job(task=FIRE_TASK, key=deployment_id, tenant=tenant), at=at)
@@ -224,23 +218,23 @@ class DeploymentStore:
 
 
 def split_tokens(
-    asked: Sequence[ResourceParams],
+    params: Sequence[ResourceParams],
 ) -> tuple[tuple[DeploymentResource, ...], ResourceTokens]:
     """What may be shown, and the tokens by the places of their resources.
 
     Raises: InvalidInput: an address that is none, or has a secret in it.
     """
-    for item in asked:
+    for item in params:
         if isinstance(item, RepositoryResourceParams):
             repository_name(item.url)
     tokens: ResourceTokens = {
         index: each.authorization_token
-        for index, each in enumerate(asked)
+        for index, each in enumerate(params)
         if isinstance(each, RepositoryResourceParams) and each.authorization_token is not None
     }
     shown = (
         RepositoryReference.of(item) if isinstance(item, RepositoryResourceParams) else item
-        for item in asked
+        for item in params
     )
     return tuple(shown), tokens
 
@@ -249,11 +243,11 @@ def _context(tenant: str, deployment_id: str) -> str:
     return f"deployment {tenant} {deployment_id}"
 
 
-def _index_columns(stored_deployment: StoredDeployment) -> IndexColumns:
-    deployment = stored_deployment.deployment
+def _index_columns(stored: StoredDeployment) -> IndexColumns:
+    deployment = stored.deployment
     return IndexColumns(
         parent=deployment.agent.id,
         label=deployment.status,
-        due=stored_deployment.next_at,
+        due=stored.next_at,
         is_archived=deployment.archived_at is not None,
     )

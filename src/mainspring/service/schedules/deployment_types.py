@@ -43,8 +43,8 @@ class RepositoryReference(
     mount_path: str | None = None
 
     @classmethod
-    def of(cls, asked: RepositoryResourceParams) -> RepositoryReference:
-        return cls(url=asked.url, checkout=asked.checkout, mount_path=asked.mount_path)
+    def of(cls, params: RepositoryResourceParams) -> RepositoryReference:
+        return cls(url=params.url, checkout=params.checkout, mount_path=params.mount_path)
 
 
 DeploymentResource: TypeAlias = FileResourceParams | RepositoryReference | StoreResourceParams

@@ -69,25 +69,25 @@ class Deployments:
         self._clock = clock
         self._new_id = new_id
 
-    async def create(self, tenant: str, asked: CreateDeployment) -> Deployment:
+    async def create(self, tenant: str, request: CreateDeployment) -> Deployment:
         """Raises: NotFound, InvalidInput."""
         living = RecordQuery(kind=DEPLOYMENT_KIND, tenant=tenant, is_archived=False)
         if await self._keep.records.count(living) >= MAX_DEPLOYMENTS:
             raise InvalidInput(f"at most {MAX_DEPLOYMENTS} deployments; archive one first")
         now = self._clock()
-        resources, tokens = split_tokens(asked.resources)
+        resources, tokens = split_tokens(request.resources)
         made = Deployment(
             id=self._new_id("depl"),
-            agent=await self._resolve_agent(tenant, asked.agent),
-            environment_id=asked.environment_id,
-            initial_events=check_initial_events(asked.initial_events),
-            name=asked.name,
-            description=asked.description or None,
-            metadata=asked.metadata,
+            agent=await self._resolve_agent(tenant, request.agent),
+            environment_id=request.environment_id,
+            initial_events=check_initial_events(request.initial_events),
+            name=request.name,
+            description=request.description or None,
+            metadata=request.metadata,
             resources=resources,
-            vault_ids=asked.vault_ids,
-            schedule=_new_schedule(asked.schedule, now),
-            budget=asked.budget or UNSET,
+            vault_ids=request.vault_ids,
+            schedule=_new_schedule(request.schedule, now),
+            budget=request.budget or UNSET,
             created_at=now,
             updated_at=now,
         )
@@ -104,27 +104,31 @@ class Deployments:
             data=[self._with_upcoming(item) for item in found.data], next_page=found.next_page
         )
 
-    async def update(self, tenant: str, deployment_id: str, asked: UpdateDeployment) -> Deployment:
+    async def update(
+        self, tenant: str, deployment_id: str, request: UpdateDeployment
+    ) -> Deployment:
         """Raises: NotFound; InvalidInput: also if it is archived."""
-        agent = UNSET if asked.agent is UNSET else await self._resolve_agent(tenant, asked.agent)
-        if asked.initial_events is not UNSET:
-            check_initial_events(asked.initial_events)
-        known = await self._keep.get(tenant, deployment_id)
+        agent = (
+            UNSET if request.agent is UNSET else await self._resolve_agent(tenant, request.agent)
+        )
+        if request.initial_events is not UNSET:
+            check_initial_events(request.initial_events)
+        current = await self._keep.get(tenant, deployment_id)
         await self._references.check(
-            tenant, _apply_update(known.deployment, asked, agent, self._clock())
+            tenant, _apply_update(current.deployment, request, agent, self._clock())
         )
 
-        def change(stored_deployment: StoredDeployment) -> StoredDeployment:
+        def change(stored: StoredDeployment) -> StoredDeployment:
             now = self._clock()
             made = replace(
-                stored_deployment,
-                deployment=_apply_update(stored_deployment.deployment, asked, agent, now),
+                stored,
+                deployment=_apply_update(stored.deployment, request, agent, now),
             )
-            if asked.schedule is UNSET:
+            if request.schedule is UNSET:
                 return made
-            return replace(made, decided_upto=now, queue=manual_runs(stored_deployment.queue))
+            return replace(made, decided_upto=now, queue=manual_runs(stored.queue))
 
-        tokens = None if asked.resources is UNSET else split_tokens(asked.resources or ())[1]
+        tokens = None if request.resources is UNSET else split_tokens(request.resources or ())[1]
         return await self._change(
             tenant, deployment_id, change, "deployment.updated", resource_tokens=tokens
         )
@@ -132,42 +136,40 @@ class Deployments:
     async def pause(self, tenant: str, deployment_id: str) -> Deployment:
         """Nothing fires by itself; sessions that run go on."""
 
-        def change(stored_deployment: StoredDeployment) -> StoredDeployment:
+        def change(stored: StoredDeployment) -> StoredDeployment:
             made = replace(
-                _require_not_archived(stored_deployment.deployment),
+                _require_not_archived(stored.deployment),
                 status="paused",
                 paused_reason=ManualPause(),
                 updated_at=self._clock(),
             )
-            return replace(
-                stored_deployment, deployment=made, queue=manual_runs(stored_deployment.queue)
-            )
+            return replace(stored, deployment=made, queue=manual_runs(stored.queue))
 
         return await self._change(tenant, deployment_id, change, "deployment.paused")
 
     async def unpause(self, tenant: str, deployment_id: str) -> Deployment:
         """From the next time on: what was missed meanwhile stays so."""
-        known = await self._keep.get(tenant, deployment_id)
-        if _require_not_archived(known.deployment).status == "active":
-            return self._with_upcoming(known)  # what is due just now is not missed
+        current = await self._keep.get(tenant, deployment_id)
+        if _require_not_archived(current.deployment).status == "active":
+            return self._with_upcoming(current)  # what is due just now is not missed
 
-        def change(stored_deployment: StoredDeployment) -> StoredDeployment:
+        def change(stored: StoredDeployment) -> StoredDeployment:
             now = self._clock()
             made = replace(
-                _require_not_archived(stored_deployment.deployment),
+                _require_not_archived(stored.deployment),
                 status="active",
                 paused_reason=None,
                 updated_at=now,
             )
-            return replace(stored_deployment, deployment=made, decided_upto=now)
+            return replace(stored, deployment=made, decided_upto=now)
 
         return await self._change(tenant, deployment_id, change, "deployment.unpaused")
 
     async def archive(self, tenant: str, deployment_id: str) -> Deployment:
         """For good."""
-        known = await self._keep.get(tenant, deployment_id)
-        if known.deployment.archived_at is not None:
-            return self._with_upcoming(known)
+        current = await self._keep.get(tenant, deployment_id)
+        if current.deployment.archived_at is not None:
+            return self._with_upcoming(current)
         return await self._change(
             tenant,
             deployment_id,
@@ -188,11 +190,9 @@ class Deployments:
         """Have a worker run it once, soon; the id that the run will have."""
         run_id = self._new_id("drun")
 
-        def change(stored_deployment: StoredDeployment) -> StoredDeployment:
-            _require_not_archived(stored_deployment.deployment)
-            return replace(
-                stored_deployment, queue=(*stored_deployment.queue, PlannedRun(run_id=run_id))
-            )
+        def change(stored: StoredDeployment) -> StoredDeployment:
+            _require_not_archived(stored.deployment)
+            return replace(stored, queue=(*stored.queue, PlannedRun(run_id=run_id)))
 
         kept = await self._keep.change(tenant, deployment_id, change)
         await self._keep.put_next(tenant, kept)
@@ -215,30 +215,30 @@ class Deployments:
         return self._with_upcoming(made)
 
     async def _resolve_agent(
-        self, tenant: str, asked: str | DeploymentAgentParams
+        self, tenant: str, params: str | DeploymentAgentParams
     ) -> AgentReference:
-        if isinstance(asked, str):
-            return await self._pin_agent(tenant, asked, None)
-        return await self._pin_agent(tenant, asked.id, asked.version)
+        if isinstance(params, str):
+            return await self._pin_agent(tenant, params, None)
+        return await self._pin_agent(tenant, params.id, params.version)
 
-    def _with_upcoming(self, stored_deployment: StoredDeployment) -> Deployment:
-        deployment, schedule = stored_deployment.deployment, stored_deployment.deployment.schedule
+    def _with_upcoming(self, stored: StoredDeployment) -> Deployment:
+        deployment, schedule = stored.deployment, stored.deployment.schedule
         if schedule is None or deployment.archived_at is not None:
             return deployment
         ahead = upcoming_fire_times(schedule.cron, self._clock(), _UPCOMING_SHOWN)
         return replace(deployment, schedule=replace(schedule, upcoming_runs_at=tuple(ahead)))
 
 
-def archive_deployment(stored_deployment: StoredDeployment, now: datetime) -> StoredDeployment:
+def archive_deployment(stored: StoredDeployment, now: datetime) -> StoredDeployment:
     """An archived one is told as active: it says so itself that it is archived."""
     made = replace(
-        stored_deployment.deployment,
+        stored.deployment,
         archived_at=now,
         updated_at=now,
         status="active",
         paused_reason=None,
     )
-    return replace(stored_deployment, deployment=made, queue=())
+    return replace(stored, deployment=made, queue=())
 
 
 def _require_not_archived(deployment: Deployment) -> Deployment:
@@ -248,41 +248,43 @@ def _require_not_archived(deployment: Deployment) -> Deployment:
 
 
 def _apply_update(
-    known: Deployment, asked: UpdateDeployment, agent: AgentReference | UnsetType, now: datetime
+    current: Deployment, request: UpdateDeployment, agent: AgentReference | UnsetType, now: datetime
 ) -> Deployment:
-    _require_not_archived(known)
-    budget = known.budget if asked.budget is UNSET else asked.budget or UNSET
+    _require_not_archived(current)
+    budget = current.budget if request.budget is UNSET else request.budget or UNSET
     return replace(
-        known,
-        agent=value_or_current(agent, known.agent),
-        environment_id=value_or_current(asked.environment_id, known.environment_id),
-        initial_events=value_or_current(asked.initial_events, known.initial_events),
-        name=value_or_current(asked.name, known.name),
-        description=value_or_current(asked.description, known.description) or None,
-        metadata=patch_metadata(known.metadata, asked.metadata),
+        current,
+        agent=value_or_current(agent, current.agent),
+        environment_id=value_or_current(request.environment_id, current.environment_id),
+        initial_events=value_or_current(request.initial_events, current.initial_events),
+        name=value_or_current(request.name, current.name),
+        description=value_or_current(request.description, current.description) or None,
+        metadata=patch_metadata(current.metadata, request.metadata),
         resources=(
-            known.resources if asked.resources is UNSET else split_tokens(asked.resources or ())[0]
+            current.resources
+            if request.resources is UNSET
+            else split_tokens(request.resources or ())[0]
         ),
-        vault_ids=value_or_current(asked.vault_ids, known.vault_ids) or (),
-        schedule=known.schedule
-        if asked.schedule is UNSET
-        else _new_schedule(asked.schedule, now, known),
+        vault_ids=value_or_current(request.vault_ids, current.vault_ids) or (),
+        schedule=current.schedule
+        if request.schedule is UNSET
+        else _new_schedule(request.schedule, now, current),
         budget=budget,
         updated_at=now,
     )
 
 
 def _new_schedule(
-    asked: ScheduleParams | None, now: datetime, known: Deployment | None = None
+    params: ScheduleParams | None, now: datetime, current: Deployment | None = None
 ) -> DeploymentSchedule | None:
     """Raises: InvalidInput."""
-    if asked is None:
+    if params is None:
         return None
-    before = known.schedule if known is not None else None
+    before = current.schedule if current is not None else None
     made = DeploymentSchedule(
-        expression=asked.expression,
-        timezone=asked.timezone,
-        policy=asked.policy,
+        expression=params.expression,
+        timezone=params.timezone,
+        policy=params.policy,
         last_run_at=None if before is None else before.last_run_at,
     )
     check_cron(made.cron, now=now)

@@ -16,8 +16,9 @@ from mainspring.service.schedules.deployment_types import InitialEvent
 from mainspring.service.sessions.event_params import SendMessage
 from mainspring.service.sessions.event_sender import EventSender
 from mainspring.service.sessions.resource_types import ResourceParams
+from mainspring.service.sessions.session_params import CreateSession
 from mainspring.service.sessions.session_record import ListCostBudget
-from mainspring.service.sessions.sessions import CreateSession, Sessions
+from mainspring.service.sessions.sessions import Sessions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +42,7 @@ class SessionStartRequest:
 
 
 class SessionStarter(Protocol):
-    async def start(self, tenant: str, session_start_request: SessionStartRequest) -> str:
+    async def start(self, tenant: str, request: SessionStartRequest) -> str:
         """The id of the session, made now or when it was ordered before, with the initial events
         sent to it once.
 
@@ -74,24 +75,22 @@ class ServiceSessionStarter:
         self._sessions = sessions
         self._event_sender = event_sender
 
-    async def start(self, tenant: str, session_start_request: SessionStartRequest) -> str:
+    async def start(self, tenant: str, request: SessionStartRequest) -> str:
         made = await self._sessions.create(
-            _principal(tenant, session_start_request.origin),
+            _principal(tenant, request.origin),
             CreateSession(
-                agent=AgentParams(
-                    id=session_start_request.agent.id, version=session_start_request.agent.version
-                ),
-                environment_id=session_start_request.environment_id,
-                title=session_start_request.title,
-                metadata=session_start_request.metadata,
-                vault_ids=session_start_request.vault_ids,
-                resources=session_start_request.resources,
-                budget=session_start_request.list_cost_budget,
-                initial_events=session_start_request.initial_events,
+                agent=AgentParams(id=request.agent.id, version=request.agent.version),
+                environment_id=request.environment_id,
+                title=request.title,
+                metadata=request.metadata,
+                vault_ids=request.vault_ids,
+                resources=request.resources,
+                budget=request.list_cost_budget,
+                initial_events=request.initial_events,
             ),
-            origin=session_start_request.origin,
-            deployment_id=session_start_request.deployment_id,
-            key=session_start_request.key,
+            origin=request.origin,
+            deployment_id=request.deployment_id,
+            key=request.key,
         )
         return made.id
 

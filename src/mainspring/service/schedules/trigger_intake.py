@@ -71,25 +71,25 @@ class TriggerIntake:
             clock=clock,
         )
 
-    async def take(self, trigger_id: str, signed_request: SignedRequest) -> TriggerResult:
+    async def take(self, trigger_id: str, request: SignedRequest) -> TriggerResult:
         """Start a session, or speak to the one that it belongs to. Taken again, what was taken
         once does nothing.
 
         Raises: Unauthenticated; InvalidInput, TooLarge: it is not what the templates need.
         """
-        tenant, trigger = await self._triggers.authenticate(trigger_id, signed_request)
-        body = _parse_body(signed_request.body)
+        tenant, trigger = await self._triggers.authenticate(trigger_id, request)
+        body = _parse_body(request.body)
         if isinstance(trigger.scheme, SlackSignature) and body.get("type") == "url_verification":
             return TriggerResult(
                 status="challenged", challenge=str(body.get("challenge", ""))[:256]
             )
-        key = stable_id("trd", trigger.id, delivery_key(trigger.scheme, signed_request, body))
+        key = stable_id("trd", trigger.id, delivery_key(trigger.scheme, request, body))
         try:
             before = await self._remembered.get(tenant, key)
             return TriggerResult(status="duplicate", session_id=before.session_id)
         except NotFound:
             pass
-        filling = TemplateValues(body=body, headers=signed_request.headers)
+        filling = TemplateValues(body=body, headers=request.headers)
         text = _message(
             trigger, fill_template(trigger.message, filling, max_chars=_MAX_MESSAGE), key
         )
@@ -122,18 +122,18 @@ class TriggerIntake:
     ) -> TriggerResult:
         id_ = stable_id("trc", trigger.id, about)
         try:
-            known = await self._conversations.get(tenant, id_)
+            current = await self._conversations.get(tenant, id_)
         except NotFound:
-            known = None
-        if known is not None:
+            current = None
+        if current is not None:
             try:
                 await self._session_starter.send(
-                    tenant, known.session_id, text, key=key, origin=_origin(trigger)
+                    tenant, current.session_id, text, key=key, origin=_origin(trigger)
                 )
-                return TriggerResult(status="messaged", session_id=known.session_id)
+                return TriggerResult(status="messaged", session_id=current.session_id)
             except (NotFound, SessionNotFound, InvalidInput):
                 pass  # it has ended, or is gone: another follows it
-        number = 0 if known is None else known.number + 1
+        number = 0 if current is None else current.number + 1
         # under a key of the conversation: two deliveries at once start one session
         session_id = await self._session_starter.start(
             tenant, _session_request(trigger, f"{id_}.{number}")
@@ -143,7 +143,7 @@ class TriggerIntake:
             id=id_, trigger_id=trigger.id, session_id=session_id, number=number
         )
         try:
-            if known is None:
+            if current is None:
                 await self._conversations.put(tenant, begun)
             else:
                 await self._conversations.update(tenant, id_, lambda _: begun)

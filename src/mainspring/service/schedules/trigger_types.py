@@ -137,17 +137,17 @@ def check_template(template: str, *, where: str) -> str:
     return template
 
 
-def fill_template(template: str, template_values: TemplateValues, *, max_chars: int) -> str:
+def fill_template(template: str, values: TemplateValues, *, max_chars: int) -> str:
     """Raises: InvalidInput: what is asked for is not there. TooLarge."""
-    text = _PLACEHOLDER.sub(lambda match: _render_value(match.group(1), template_values), template)
+    text = _PLACEHOLDER.sub(lambda match: _render_value(match.group(1), values), template)
     if len(text) > max_chars:
         raise TooLarge(f"what came in makes {len(text)} characters; at most {max_chars} are taken")
     return text
 
 
-def _render_value(path: str, template_values: TemplateValues) -> str:
+def _render_value(path: str, values: TemplateValues) -> str:
     root, *steps = path.removesuffix("?").split(".")
-    value: Any = template_values.body if root == "body" else template_values.headers
+    value: Any = values.body if root == "body" else values.headers
     for step in steps:
         found = _child_value(value, step)
         if found is None:

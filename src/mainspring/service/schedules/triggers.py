@@ -77,26 +77,26 @@ class Triggers:
         self._new_id = new_id
         self._random = random
 
-    async def create(self, tenant: str, asked: CreateTrigger) -> TriggerWithSecret:
+    async def create(self, tenant: str, request: CreateTrigger) -> TriggerWithSecret:
         """Raises: NotFound, InvalidInput."""
         now = self._clock()
         made = _check_trigger(
             Trigger(
                 id=self._new_id("trg"),
-                name=asked.name,
-                scheme=asked.scheme,
-                agent=await self._pin(tenant, asked.agent),
-                environment_id=asked.environment_id,
-                message=asked.message,
-                instructions=asked.instructions,
-                correlation=asked.correlation,
-                vault_ids=asked.vault_ids,
+                name=request.name,
+                scheme=request.scheme,
+                agent=await self._pin(tenant, request.agent),
+                environment_id=request.environment_id,
+                message=request.message,
+                instructions=request.instructions,
+                correlation=request.correlation,
+                vault_ids=request.vault_ids,
                 created_at=now,
                 updated_at=now,
             )
         )
         await self._check(tenant, made)
-        secret = asked.secret or new_secret(self._random(SECRET_BYTES))
+        secret = request.secret or new_secret(self._random(SECRET_BYTES))
         _check_secret(made, secret)
         await self._repository.put(tenant, made, content=self._seal_secret(tenant, made.id, secret))
         return TriggerWithSecret(**asdict(made), secret=secret)
@@ -107,31 +107,31 @@ class Triggers:
     async def page(self, tenant: str, list_query: ListQuery) -> Page[Trigger]:
         return await self._repository.page(tenant, list_query)
 
-    async def update(self, tenant: str, trigger_id: str, asked: UpdateTrigger) -> Trigger:
+    async def update(self, tenant: str, trigger_id: str, request: UpdateTrigger) -> Trigger:
         """Raises: NotFound, InvalidInput."""
-        agent = UNSET if asked.agent is UNSET else await self._pin(tenant, asked.agent)
+        agent = UNSET if request.agent is UNSET else await self._pin(tenant, request.agent)
         for _ in range(_TRIES):
             record = await self._repository.record(tenant, trigger_id)
-            known = self._repository.read(record)
+            current = self._repository.read(record)
             made = _check_trigger(
                 replace(
-                    known,
-                    name=value_or_current(asked.name, known.name),
-                    agent=value_or_current(agent, known.agent),
-                    environment_id=value_or_current(asked.environment_id, known.environment_id),
-                    message=value_or_current(asked.message, known.message),
-                    instructions=value_or_current(asked.instructions, known.instructions),
-                    correlation=value_or_current(asked.correlation, known.correlation),
-                    vault_ids=value_or_current(asked.vault_ids, known.vault_ids),
-                    is_enabled=value_or_current(asked.is_enabled, known.is_enabled),
+                    current,
+                    name=value_or_current(request.name, current.name),
+                    agent=value_or_current(agent, current.agent),
+                    environment_id=value_or_current(request.environment_id, current.environment_id),
+                    message=value_or_current(request.message, current.message),
+                    instructions=value_or_current(request.instructions, current.instructions),
+                    correlation=value_or_current(request.correlation, current.correlation),
+                    vault_ids=value_or_current(request.vault_ids, current.vault_ids),
+                    is_enabled=value_or_current(request.is_enabled, current.is_enabled),
                     updated_at=self._clock(),
                 )
             )
             await self._check(tenant, made)
             sealed = None
-            if asked.secret is not UNSET:
-                _check_secret(made, asked.secret)
-                sealed = self._seal_secret(tenant, trigger_id, asked.secret)
+            if request.secret is not UNSET:
+                _check_secret(made, request.secret)
+                sealed = self._seal_secret(tenant, trigger_id, request.secret)
             try:
                 await self.records.write(
                     self._repository.replace_change(record, made, content=sealed)
@@ -147,9 +147,7 @@ class Triggers:
         for kind in (DELIVERY_KIND, CONVERSATION_KIND):
             await delete_children(self.records, kind, tenant=tenant, parent=trigger_id)
 
-    async def authenticate(
-        self, trigger_id: str, signed_request: SignedRequest
-    ) -> tuple[str, Trigger]:
+    async def authenticate(self, trigger_id: str, request: SignedRequest) -> tuple[str, Trigger]:
         """The tenant and the trigger that a delivery is for, if its signature holds.
 
         Raises: Unauthenticated: it does not, or there is none, or it is disabled.
@@ -161,10 +159,10 @@ class Triggers:
                 record.tenant, trigger_id, await self.records.content(TRIGGER_KIND, trigger_id)
             )
         except NotFound:
-            is_genuine(StandardWebhooksSignature(), signed_request, secret=_DUMMY_SECRET, now=now)
+            is_genuine(StandardWebhooksSignature(), request, secret=_DUMMY_SECRET, now=now)
             raise _bad_signature() from None
         trigger = self._repository.read(record)
-        if not is_genuine(trigger.scheme, signed_request, secret=secret, now=now):
+        if not is_genuine(trigger.scheme, request, secret=secret, now=now):
             raise _bad_signature()
         if not trigger.is_enabled or await self._tenants.is_disabled(record.tenant):
             raise _bad_signature()
@@ -176,10 +174,10 @@ class Triggers:
         for vault_id in trigger.vault_ids:
             await references.require(tenant, "vault", vault_id)
 
-    async def _pin(self, tenant: str, asked: str | DeploymentAgentParams) -> AgentReference:
-        if isinstance(asked, str):
-            return await self._pin_agent(tenant, asked, None)
-        return await self._pin_agent(tenant, asked.id, asked.version)
+    async def _pin(self, tenant: str, params: str | DeploymentAgentParams) -> AgentReference:
+        if isinstance(params, str):
+            return await self._pin_agent(tenant, params, None)
+        return await self._pin_agent(tenant, params.id, params.version)
 
     def _seal_secret(self, tenant: str, trigger_id: str, secret: str) -> bytes:
         return self._seal.seal(secret.encode(), f"trigger {tenant} {trigger_id}")

@@ -124,44 +124,39 @@ class StoredWorkItem(Struct, frozen=True, kw_only=True):
         return self.free_at is not None and self.free_at <= now
 
 
-def index_columns(stored_work_item: StoredWorkItem) -> IndexColumns:
+def index_columns(item: StoredWorkItem) -> IndexColumns:
     """By its environment as long as it lives, so that looking for work passes over the dead."""
-    work = stored_work_item.work
+    work = item.work
     is_over = work.state == "stopped"
     return IndexColumns(
         parent=work.environment_id,
         name=None if is_over else work.data.id,
         label="" if is_over else work.environment_id,
-        due=stored_work_item.free_at,
+        due=item.free_at,
         is_archived=is_over,
         created=work.created_at,
     )
 
 
-def mark_polled(stored_work_item: StoredWorkItem, now: datetime) -> StoredWorkItem:
+def mark_polled(item: StoredWorkItem, now: datetime) -> StoredWorkItem:
     """Somebody's to acknowledge; what another had begun with it is forgotten."""
     anew = replace(
-        stored_work_item.work,
+        item.work,
         state="queued",
         acknowledged_at=None,
         started_at=None,
         latest_heartbeat_at=None,
     )
-    return replace(stored_work_item, work=anew, polled_at=now, free_at=now + RECLAIM)
+    return replace(item, work=anew, polled_at=now, free_at=now + RECLAIM)
 
 
-def acknowledge(
-    stored_work_item: StoredWorkItem, now: datetime, lease_times: LeaseTimes
-) -> StoredWorkItem:
+def acknowledge(item: StoredWorkItem, now: datetime, lease_times: LeaseTimes) -> StoredWorkItem:
     """Raises: Stale: another has it, or it is over."""
-    if stored_work_item.polled_at is None:
-        raise StaleVersion(
-            f"work {stored_work_item.id} is {stored_work_item.work.state}: there is "
-            "nothing to acknowledge"
-        )
+    if item.polled_at is None:
+        raise StaleVersion(f"work {item.id} is {item.work.state}: there is nothing to acknowledge")
     return replace(
-        stored_work_item,
-        work=replace(stored_work_item.work, state="starting", acknowledged_at=now),
+        item,
+        work=replace(item.work, state="starting", acknowledged_at=now),
         polled_at=None,
         free_at=now + timedelta(seconds=lease_times.start_seconds),
         ttl_seconds=lease_times.start_seconds,
@@ -169,29 +164,29 @@ def acknowledge(
 
 
 def apply_heartbeat(
-    stored_work_item: StoredWorkItem, now: datetime, asked: HeartbeatParams, lease_times: LeaseTimes
+    item: StoredWorkItem, now: datetime, params: HeartbeatParams, lease_times: LeaseTimes
 ) -> StoredWorkItem:
     """After a heartbeat; unchanged if it is to stop.
 
     Raises: HeartbeatRefused: who beats is not who holds it.
     """
-    work = stored_work_item.work
+    work = item.work
     if work.state in ("stopping", "stopped"):
-        return stored_work_item
+        return item
     last = (
         NO_HEARTBEAT
         if work.latest_heartbeat_at is None
         else heartbeat_token(work.latest_heartbeat_at)
     )
-    if work.state == "queued" or asked.expected_last_heartbeat not in (None, last):
-        raise heartbeat_refusal(stored_work_item)
+    if work.state == "queued" or params.expected_last_heartbeat not in (None, last):
+        raise heartbeat_refusal(item)
     if work.latest_heartbeat_at is not None:
         now = max(
             now, work.latest_heartbeat_at + _ONE_MICROSECOND
         )  # each is told apart from the one before
-    ttl = lease_times.ttl(asked.desired_ttl_seconds)
+    ttl = lease_times.ttl(params.desired_ttl_seconds)
     return replace(
-        stored_work_item,
+        item,
         work=replace(
             work, state="active", started_at=work.started_at or now, latest_heartbeat_at=now
         ),
@@ -200,25 +195,25 @@ def apply_heartbeat(
     )
 
 
-def heartbeat_reply(stored_work_item: StoredWorkItem) -> Heartbeat:
-    work = stored_work_item.work
+def heartbeat_reply(item: StoredWorkItem) -> Heartbeat:
+    work = item.work
     return Heartbeat(
         last_heartbeat=""
         if work.latest_heartbeat_at is None
         else heartbeat_token(work.latest_heartbeat_at),
         lease_extended=work.state == "active",
         state=work.state,
-        ttl_seconds=stored_work_item.ttl_seconds,
+        ttl_seconds=item.ttl_seconds,
     )
 
 
-def heartbeat_refusal(stored_work_item: StoredWorkItem) -> HeartbeatRefused:
-    at = stored_work_item.work.latest_heartbeat_at
+def heartbeat_refusal(item: StoredWorkItem) -> HeartbeatRefused:
+    at = item.work.latest_heartbeat_at
     return HeartbeatRefused(
-        stored_work_item.id,
-        state=stored_work_item.work.state,
+        item.id,
+        state=item.work.state,
         last_heartbeat=None if at is None else heartbeat_token(at),
-        ttl_seconds=stored_work_item.ttl_seconds,
+        ttl_seconds=item.ttl_seconds,
     )
 
 
@@ -227,44 +222,42 @@ def heartbeat_token(moment: datetime) -> str:
     return msgspec.to_builtins(moment)
 
 
-def request_stop(stored_work_item: StoredWorkItem, now: datetime) -> StoredWorkItem:
+def request_stop(item: StoredWorkItem, now: datetime) -> StoredWorkItem:
     """Whoever works on it is told with its next heartbeat; where nobody does, it is over.
 
     Raises: Stale: it is over already.
     """
-    if stored_work_item.work.state not in ("active", "stopping"):
-        return mark_stopped(stored_work_item, now)
-    moment = stored_work_item.work.stop_requested_at or now
+    if item.work.state not in ("active", "stopping"):
+        return mark_stopped(item, now)
+    moment = item.work.stop_requested_at or now
     return replace(
-        stored_work_item,
-        work=replace(stored_work_item.work, state="stopping", stop_requested_at=moment),
+        item,
+        work=replace(item.work, state="stopping", stop_requested_at=moment),
     )
 
 
-def mark_stopped(stored_work_item: StoredWorkItem, now: datetime) -> StoredWorkItem:
+def mark_stopped(item: StoredWorkItem, now: datetime) -> StoredWorkItem:
     """Raises: Stale: it is over already."""
-    if stored_work_item.work.state == "stopped":
-        raise StaleVersion(f"work {stored_work_item.id} has stopped already")
+    if item.work.state == "stopped":
+        raise StaleVersion(f"work {item.id} has stopped already")
     over = replace(
-        stored_work_item.work,
+        item.work,
         state="stopped",
-        stop_requested_at=stored_work_item.work.stop_requested_at or now,
+        stop_requested_at=item.work.stop_requested_at or now,
         stopped_at=now,
     )
-    return replace(stored_work_item, work=over, free_at=None, polled_at=None)
+    return replace(item, work=over, free_at=None, polled_at=None)
 
 
-def next_work_item(stored_work_item: StoredWorkItem, id_: str, now: datetime) -> StoredWorkItem:
+def next_work_item(item: StoredWorkItem, id_: str, now: datetime) -> StoredWorkItem:
     """Another item for the session of one that has stopped, though the session has not ended. Who
     fails at once is not handed the next at once, again and again."""
-    begun = stored_work_item.work.acknowledged_at
+    begun = item.work.acknowledged_at
     is_sound = begun is not None and now - begun >= _HEALTHY_RUN
-    failures = 0 if is_sound else stored_work_item.failures + 1
+    failures = 0 if is_sound else item.failures + 1
     wait = min(2 ** (failures - 1), _MOST_BACKOFF_SECONDS) if failures > 1 else 0
     return replace(
-        new_work_item(
-            id_, stored_work_item.work.environment_id, stored_work_item.work.data.id, now
-        ),
+        new_work_item(id_, item.work.environment_id, item.work.data.id, now),
         free_at=now + timedelta(seconds=wait),
         failures=failures,
     )

@@ -79,7 +79,9 @@ class Pollers:
         self._noted[digest] = now
         seen = Poller(id=digest, environment_id=environment_id, seen_at=now)
         try:
-            await self._repository.update(tenant, digest, lambda known: replace(known, seen_at=now))
+            await self._repository.update(
+                tenant, digest, lambda current: replace(current, seen_at=now)
+            )
         except NotFound:
             await self._forget_gone(tenant, environment_id)
             try:
@@ -163,13 +165,13 @@ class WorkQueue:
         try:
             held = await self._repository.named(tenant, session_id, parent=environment_id)
             await self._repository.update(
-                tenant, held.id, lambda known: request_stop(known, self._clock())
+                tenant, held.id, lambda current: request_stop(current, self._clock())
             )
         except (NotFound, StaleVersion):
             return  # nobody was
 
     async def poll(
-        self, tenant: str, environment_id: str, asked: PollParams, *, worker_id: str | None = None
+        self, tenant: str, environment_id: str, params: PollParams, *, worker_id: str | None = None
     ) -> WorkItem | None:
         """The item that has waited longest, for one who asks; `None` if there is none so long.
 
@@ -178,11 +180,11 @@ class WorkQueue:
         await self._require(tenant, environment_id)
         if worker_id is not None:
             await self._pollers.note(tenant, environment_id, worker_id)
-        deadline = time.monotonic() + (asked.block_ms or 0) / 1000
+        deadline = time.monotonic() + (params.block_ms or 0) / 1000
         while True:
             arrival = self._arrivals.setdefault(environment_id, anyio.Event())
             left = deadline - time.monotonic()
-            if (work := await self._claim(tenant, environment_id, asked.reclaim)) is not None:
+            if (work := await self._claim(tenant, environment_id, params.reclaim)) is not None:
                 return replace(work, secret=self._work_queue_options.issue_token(tenant, work))
             if left <= 0:
                 return None
@@ -199,15 +201,15 @@ class WorkQueue:
         )
 
     async def heartbeat(
-        self, tenant: str, environment_id: str, work_id: str, asked: HeartbeatParams
+        self, tenant: str, environment_id: str, work_id: str, params: HeartbeatParams
     ) -> Heartbeat:
         """Raises: NotFound, HeartbeatRefused."""
         beating: StoredWorkItem | None = None
 
-        def change(stored_work_item: StoredWorkItem) -> StoredWorkItem:
+        def change(item: StoredWorkItem) -> StoredWorkItem:
             nonlocal beating
             beating = apply_heartbeat(
-                stored_work_item, self._clock(), asked, self._work_queue_options.lease_times
+                item, self._clock(), params, self._work_queue_options.lease_times
             )
             return beating
 
@@ -236,7 +238,7 @@ class WorkQueue:
         return (await self._load(tenant, environment_id, work_id))[1].work
 
     async def update(
-        self, tenant: str, environment_id: str, work_id: str, asked: UpdateWorkItem
+        self, tenant: str, environment_id: str, work_id: str, request: UpdateWorkItem
     ) -> WorkItem:
         """Raises: NotFound, InvalidInput."""
         return await self._changed(
@@ -246,7 +248,7 @@ class WorkQueue:
             lambda held: replace(
                 held,
                 work=replace(
-                    held.work, metadata=patch_metadata(held.work.metadata, asked.metadata)
+                    held.work, metadata=patch_metadata(held.work.metadata, request.metadata)
                 ),
             ),
         )
@@ -315,36 +317,26 @@ class WorkQueue:
                 return
             record_query = dataclass_replace(record_query, after=found[-1])
 
-    async def _write(self, record_row: RecordRow, stored_work_item: StoredWorkItem) -> bool:
+    async def _write(self, row: RecordRow, item: StoredWorkItem) -> bool:
         """Whether nobody else was faster. With what is over, the next one for its session."""
-        write, tenant = self._repository.records.write, record_row.tenant
+        write, tenant = self._repository.records.write, row.tenant
         try:
-            if stored_work_item.work.state != "stopped":
-                await write(self._repository.replace_change(record_row, stored_work_item))
+            if item.work.state != "stopped":
+                await write(self._repository.replace_change(row, item))
                 return True
-            wanted = await self._work_queue_options.needs_worker(
-                tenant, stored_work_item.work.data.id
-            )
-            more = (
-                [self._repository.put_change(tenant, self._next(stored_work_item))]
-                if wanted
-                else []
-            )
-            await write(self._repository.replace_change(record_row, stored_work_item), *more)
+            wanted = await self._work_queue_options.needs_worker(tenant, item.work.data.id)
+            more = [self._repository.put_change(tenant, self._next(item))] if wanted else []
+            await write(self._repository.replace_change(row, item), *more)
         except (StaleVersion, NotFound):
             return False
-        if not wanted and await self._work_queue_options.needs_worker(
-            tenant, stored_work_item.work.data.id
-        ):
+        if not wanted and await self._work_queue_options.needs_worker(tenant, item.work.data.id):
             # it came to be wanted while this was not yet over, so that nothing was offered
-            await self.offer(
-                tenant, stored_work_item.work.environment_id, stored_work_item.work.data.id
-            )
-        self._work_event(stored_work_item.work.environment_id)
+            await self.offer(tenant, item.work.environment_id, item.work.data.id)
+        self._work_event(item.work.environment_id)
         return True
 
-    def _next(self, stored_work_item: StoredWorkItem) -> StoredWorkItem:
-        return next_work_item(stored_work_item, self._new_id("work"), self._clock())
+    def _next(self, item: StoredWorkItem) -> StoredWorkItem:
+        return next_work_item(item, self._new_id("work"), self._clock())
 
     async def _changed(
         self,

@@ -69,7 +69,7 @@ _VerdictsById = dict[str, CallVerdict]
 
 async def read_verdicts(log: SessionLog, session_id: str, found: Iterable[Event]) -> CallVerdicts:
     """Of the calls among these events, by their ids, as far as the log has come."""
-    known: _VerdictsById = {
+    verdicts: _VerdictsById = {
         event.id: CallVerdict(
             seq=event.seq,
             thread_id=event.thread_id,
@@ -78,11 +78,13 @@ async def read_verdicts(log: SessionLog, session_id: str, found: Iterable[Event]
         for event in found
         if isinstance(event.payload, CALLS)
     }
-    await _apply_events(log, session_id, known, _DECISIONS, lambda verdict: verdict.has_run)
+    await _apply_events(log, session_id, verdicts, _DECISIONS, lambda verdict: verdict.has_run)
     # results may be long, so they are only read for calls that were not done here
-    rest = {id_: replace(each, is_closed=False) for id_, each in known.items() if not each.has_run}
+    rest = {
+        id_: replace(each, is_closed=False) for id_, each in verdicts.items() if not each.has_run
+    }
     await _apply_events(log, session_id, rest, _RESULTS, lambda verdict: verdict.is_closed)
-    return known | rest
+    return verdicts | rest
 
 
 async def visible_log_end(log: SessionLog, session: SessionRow) -> int:
@@ -96,36 +98,36 @@ async def visible_log_end(log: SessionLog, session: SessionRow) -> int:
         limit=_TAIL_EVENTS,
     )
     rows = await log.store.read(newest)
-    known = await read_verdicts(log, session.id, [to_event(session.id, row) for row in rows])
-    return min((item.seq - 1 for item in known.values() if not item.is_visible), default=head)
+    verdicts = await read_verdicts(log, session.id, [to_event(session.id, row) for row in rows])
+    return min((item.seq - 1 for item in verdicts.values() if not item.is_visible), default=head)
 
 
 async def _apply_events(
     log: SessionLog,
     session_id: str,
-    known: _VerdictsById,
+    verdicts: _VerdictsById,
     kinds: Mapping[type[AnyPayload], Callable[[_VerdictsById, Event, Any], None]],
     is_enough: Callable[[CallVerdict], bool],
 ) -> None:
-    if not known:
+    if not verdicts:
         return
-    after = min(verdict.seq for verdict in known.values())
+    after = min(verdict.seq for verdict in verdicts.values())
     types = [str(kind.__struct_config__.tag) for kind in kinds]
-    soon = _events_after(log, session_id, after, types, size=4 * len(known) + _LOOKAHEAD)
-    undecided = dict(sorted(known.items(), key=lambda item: item[1].seq))
+    soon = _events_after(log, session_id, after, types, size=4 * len(verdicts) + _LOOKAHEAD)
+    undecided = dict(sorted(verdicts.items(), key=lambda item: item[1].seq))
     async with aclosing(soon) as later:
         async for event in later:
             if not undecided:
                 return
             if handler := kinds.get(type(event.payload)):
                 handler(undecided, event, event.payload)
-                _remove_decided(undecided, known, event.seq, is_enough)
-    known.update(undecided)
+                _remove_decided(undecided, verdicts, event.seq, is_enough)
+    verdicts.update(undecided)
 
 
 def _remove_decided(
     undecided: _VerdictsById,
-    known: _VerdictsById,
+    verdicts: _VerdictsById,
     upto: int,
     is_enough: Callable[[CallVerdict], bool],
 ) -> None:
@@ -138,7 +140,7 @@ def _remove_decided(
         if is_enough(verdict) or verdict.is_closed:
             decided.append(id_)
     for id_ in decided:
-        known[id_] = undecided.pop(id_)
+        verdicts[id_] = undecided.pop(id_)
 
 
 async def _events_after(
@@ -153,79 +155,83 @@ async def _events_after(
         after, size = page[-1].seq, 2 * size
 
 
-def _authorized(known: _VerdictsById, _event: Event, payload: facts.ToolCallAuthorized) -> None:
-    verdict = known.get(payload.tool_use_id)
+def _authorized(verdicts: _VerdictsById, _event: Event, payload: facts.ToolCallAuthorized) -> None:
+    verdict = verdicts.get(payload.tool_use_id)
     if verdict is not None and verdict.said is None:
-        known[payload.tool_use_id] = replace(
+        verdicts[payload.tool_use_id] = replace(
             verdict, said=payload.decision, input=payload.updated_input
         )
 
 
-def _started(known: _VerdictsById, _event: Event, payload: facts.ToolCallStarted) -> None:
-    if verdict := known.get(payload.tool_use_id):
+def _started(verdicts: _VerdictsById, _event: Event, payload: facts.ToolCallStarted) -> None:
+    if verdict := verdicts.get(payload.tool_use_id):
         is_handed = payload.by_client
-        known[payload.tool_use_id] = replace(verdict, is_handed=is_handed, has_run=not is_handed)
+        verdicts[payload.tool_use_id] = replace(verdict, is_handed=is_handed, has_run=not is_handed)
 
 
-def _refused(known: _VerdictsById, id_: str) -> None:
-    verdict = known.get(id_)
+def _refused(verdicts: _VerdictsById, id_: str) -> None:
+    verdict = verdicts.get(id_)
     if verdict is not None and not verdict.is_closed:
-        known[id_] = replace(verdict, is_closed=True, is_refused=True)
+        verdicts[id_] = replace(verdict, is_closed=True, is_refused=True)
 
 
-def _result(known: _VerdictsById, _event: Event, payload: events.AgentToolResult) -> None:
-    _refused(known, payload.tool_use_id)
+def _result(verdicts: _VerdictsById, _event: Event, payload: events.AgentToolResult) -> None:
+    _refused(verdicts, payload.tool_use_id)
 
 
-def _mcp_result(known: _VerdictsById, _event: Event, payload: events.AgentMcpToolResult) -> None:
-    _refused(known, payload.mcp_tool_use_id)
+def _mcp_result(verdicts: _VerdictsById, _event: Event, payload: events.AgentMcpToolResult) -> None:
+    _refused(verdicts, payload.mcp_tool_use_id)
 
 
-def _client_result(known: _VerdictsById, _event: Event, payload: events.UserToolResult) -> None:
-    verdict = known.get(payload.tool_use_id)
+def _client_result(verdicts: _VerdictsById, _event: Event, payload: events.UserToolResult) -> None:
+    verdict = verdicts.get(payload.tool_use_id)
     if verdict is not None and verdict.is_handed:
-        known[payload.tool_use_id] = replace(verdict, is_closed=True)
+        verdicts[payload.tool_use_id] = replace(verdict, is_closed=True)
 
 
-def _confirmed(known: _VerdictsById, _event: Event, payload: events.UserToolConfirmation) -> None:
-    if verdict := known.get(payload.tool_use_id):
-        known[payload.tool_use_id] = replace(verdict, is_answered=True)
+def _confirmed(
+    verdicts: _VerdictsById, _event: Event, payload: events.UserToolConfirmation
+) -> None:
+    if verdict := verdicts.get(payload.tool_use_id):
+        verdicts[payload.tool_use_id] = replace(verdict, is_answered=True)
 
 
-def _next_request(known: _VerdictsById, event: Event, payload: events.ModelRequestStarted) -> None:
+def _next_request(
+    verdicts: _VerdictsById, event: Event, payload: events.ModelRequestStarted
+) -> None:
     """All calls before it have their results."""
     if payload.purpose is None:
-        _update_thread_calls(known, event, event.thread_id, is_closed=True)
+        _update_thread_calls(verdicts, event, event.thread_id, is_closed=True)
 
 
-def _session_idle(known: _VerdictsById, event: Event, _payload: AnyPayload) -> None:
-    _update_thread_calls(known, event, event.thread_id, has_rested=True)
+def _session_idle(verdicts: _VerdictsById, event: Event, _payload: AnyPayload) -> None:
+    _update_thread_calls(verdicts, event, event.thread_id, has_rested=True)
 
 
 def _thread_idle(
-    known: _VerdictsById,
+    verdicts: _VerdictsById,
     event: Event,
     payload: events.ThreadStatusIdle | events.ThreadStatusTerminated,
 ) -> None:
-    _update_thread_calls(known, event, payload.session_thread_id, has_rested=True)
+    _update_thread_calls(verdicts, event, payload.session_thread_id, has_rested=True)
 
 
 def _forked(
-    known: _VerdictsById, event: Event, _payload: facts.SessionForked | facts.SessionReceived
+    verdicts: _VerdictsById, event: Event, _payload: facts.SessionForked | facts.SessionReceived
 ) -> None:
     """What was under way is the parent's."""
-    for verdict in tuple(known.values()):
-        _update_thread_calls(known, event, verdict.thread_id, has_rested=True)
+    for verdict in tuple(verdicts.values()):
+        _update_thread_calls(verdicts, event, verdict.thread_id, has_rested=True)
 
 
 def _update_thread_calls(
-    known: _VerdictsById, event: Event, thread_id: str, **changes: bool
+    verdicts: _VerdictsById, event: Event, thread_id: str, **changes: bool
 ) -> None:
-    for id_, verdict in known.items():
+    for id_, verdict in verdicts.items():
         if verdict.seq >= event.seq:
             return  # calls are in the order of the log
         if verdict.thread_id == thread_id:
-            known[id_] = replace(verdict, **changes)
+            verdicts[id_] = replace(verdict, **changes)
 
 
 _DECISIONS: dict[type[AnyPayload], Callable[[_VerdictsById, Event, Any], None]] = {

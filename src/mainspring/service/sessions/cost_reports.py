@@ -109,37 +109,37 @@ class Costs:
         self._sessions = sessions
         self._ledger = ledger
 
-    async def report(self, who: Principal, asked: CostReportParams) -> CostReport:
+    async def report(self, principal: Principal, params: CostReportParams) -> CostReport:
         """Raises: InvalidInput: a cursor of another list."""
-        page = await self._page(who, asked)
+        page = await self._page(principal, params)
         found = [charge for record in page.data for charge in await self._charges(record.id)]
-        bills = group_charges(found, asked.by)
+        bills = group_charges(found, params.by)
         return CostReport(
-            by=asked.by,
+            by=params.by,
             data=[_view(bill) for bill in bills],
             total=_view(total(bills)),
             sessions=len(page.data),
             next_page=page.next_page,
         )
 
-    async def _page(self, who: Principal, asked: CostReportParams) -> Page[SessionRecord]:
-        if who.agent_id is not None and asked.agent_id not in (None, who.agent_id):
+    async def _page(self, principal: Principal, params: CostReportParams) -> Page[SessionRecord]:
+        if principal.agent_id is not None and params.agent_id not in (None, principal.agent_id):
             return Page(data=())
         return await self._sessions.repository.page(
-            who.tenant,
+            principal.tenant,
             ListQuery(
-                limit=asked.limit,
-                page=asked.page,
-                label=asked.agent_id if who.agent_id is None else who.agent_id,
+                limit=params.limit,
+                page=params.page,
+                label=params.agent_id if principal.agent_id is None else principal.agent_id,
                 include_archived=True,
-                created_from=asked.created_at_gte,
-                created_upto=asked.created_at_lte,
+                created_from=params.created_at_gte,
+                created_upto=params.created_at_lte,
             ),
         )
 
-    async def budget(self, who: Principal, session_id: str) -> SessionBudget:
+    async def budget(self, principal: Principal, session_id: str) -> SessionBudget:
         """Raises: NotFound."""
-        standing = await self._sessions.find(who, session_id)
+        standing = await self._sessions.find(principal, session_id)
         return SessionBudget(
             session_id=session_id,
             session=_allowance(standing),
@@ -149,7 +149,7 @@ class Costs:
                 )
                 for thread in standing.digest.threads.values()
             ],
-            today=await self._today(who, standing),
+            today=await self._today(principal, standing),
         )
 
     async def _charges(self, session_id: str) -> list[ModelCharge]:
@@ -159,17 +159,17 @@ class Costs:
         except SessionNotFound:  # deleted since the page was read
             return []
 
-    async def _today(self, who: Principal, loaded_session: LoadedSession) -> list[DailyAllowance]:
+    async def _today(self, principal: Principal, session: LoadedSession) -> list[DailyAllowance]:
         """A key of one agent is not told what others spend."""
-        record = loaded_session.record
-        is_scoped = who.agent_id is not None or who.environment_id is not None
+        record = session.record
+        is_scoped = principal.agent_id is not None or principal.environment_id is not None
         names = {
             "agent": record.agent.name,
             "user": record.created_by.key_id,
-            "tenant": who.tenant,
+            "tenant": principal.tenant,
         }
         return [
-            await self._day(who.tenant, whose, payer, names[payer])
+            await self._day(principal.tenant, whose, payer, names[payer])
             for whose, payer in _PAYERS
             if whose == "agent" or not is_scoped
         ]
@@ -188,8 +188,8 @@ class Costs:
         )
 
 
-def _allowance(loaded_session: LoadedSession) -> Allowance:
-    budget, spent = loaded_session.record.budget, loaded_session.digest.spent
+def _allowance(session: LoadedSession) -> Allowance:
+    budget, spent = session.record.budget, session.digest.spent
     limit = None if budget is None else int(budget.max_list_cost.amount) * _CENT
     return Allowance(
         limit_usd=limit,

@@ -19,6 +19,7 @@ from mainspring.log.event_chain import encode_scrubbed
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem
 from mainspring.log.upcast import read_payload
+from mainspring.service.access.principal import Principal
 
 _Answer = UserToolConfirmation | UserCustomToolResult | UserToolResult
 ANSWER_TYPES = frozenset({"user.tool_confirmation", "user.custom_tool_result", "user.tool_result"})
@@ -39,6 +40,30 @@ def answer_key(payload: AnyPayload) -> AnswerKey | None:
             return None
 
 
+def result_of(payload: AnyPayload) -> str | None:
+    """The call whose result a client sends."""
+    match payload:
+        case UserCustomToolResult(custom_tool_use_id=call_id):
+            return call_id
+        case UserToolResult(tool_use_id=call_id):
+            return call_id
+        case _:
+            return None
+
+
+def answered_by(principal: Principal) -> str:
+    return f"{principal.key_id}:{principal.name}" if principal.name else principal.key_id
+
+
+def answer_client_id(call_id: str, asked: int) -> str:
+    """An inbox takes a client id once: only the first of two answers to one question gets in."""
+    return f"answer:{call_id}:{asked}"
+
+
+def is_answer(client_id: str) -> bool:
+    return client_id.startswith("answer:")
+
+
 class EarlierAnswers:
     """The answers of one session, from its inbox and from its log."""
 
@@ -55,9 +80,9 @@ class EarlierAnswers:
                 items.setdefault(key, item)
         return items
 
-    async def logged(self, answer_keies: Iterable[AnswerKey]) -> dict[AnswerKey, InboxItem]:
+    async def logged(self, keys: Iterable[AnswerKey]) -> dict[AnswerKey, InboxItem]:
         """Of these, the answers that the session has taken up; the newest of each."""
-        wanted = frozenset(answer_keies)
+        wanted = frozenset(keys)
         items: dict[AnswerKey, InboxItem] = {}
         if not wanted:
             return items

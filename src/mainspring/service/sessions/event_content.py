@@ -54,14 +54,14 @@ MAX_FILE_BYTES = 32 * 1024 * 1024
 Source: TypeAlias = Base64Source | PlainTextSource | UrlSource
 
 
-def with_shared_file_limit(around: ResourceLookups) -> ResourceLookups:
+def with_shared_file_limit(lookups: ResourceLookups) -> ResourceLookups:
     """For one request: all files that it names have together what one of them may have, as all are
     in memory at once, and a name is soon written a thousand times."""
     left = MAX_FILE_BYTES
 
     async def file_content(tenant: str, file_id: str) -> FileContent:
         nonlocal left
-        file = await around.file_content(tenant, file_id)
+        file = await lookups.file_content(tenant, file_id)
         left -= len(file.content)
         if left < 0:
             raise InvalidInput(
@@ -69,76 +69,76 @@ def with_shared_file_limit(around: ResourceLookups) -> ResourceLookups:
             )
         return file
 
-    return replace(around, file_content=file_content)
+    return replace(lookups, file_content=file_content)
 
 
 async def to_payload(
-    around: ResourceLookups, tenant: str, asked: SentEvent, *, where: str
+    lookups: ResourceLookups, tenant: str, sent: SentEvent, *, where: str
 ) -> ClientPayload:
     """The payload that goes into the log; nothing is said about whether it fits the session.
 
     Raises: InvalidInput, NotFound: of a file.
     """
-    match asked:
+    match sent:
         case SendMessage():
-            return UserMessage(content=await _content(around, tenant, asked.content, where))
+            return UserMessage(content=await _content(lookups, tenant, sent.content, where))
         case SendInterrupt():
-            return UserInterrupt(session_thread_id=asked.session_thread_id)
+            return UserInterrupt(session_thread_id=sent.session_thread_id)
         case SendConfirmation():
-            return _confirmation(asked, where)
+            return _confirmation(sent, where)
         case SendCustomResult():
             return UserCustomToolResult(
-                custom_tool_use_id=asked.custom_tool_use_id,
-                content=await _content(around, tenant, asked.content, where),
-                is_error=bool(asked.is_error),
+                custom_tool_use_id=sent.custom_tool_use_id,
+                content=await _content(lookups, tenant, sent.content, where),
+                is_error=bool(sent.is_error),
             )
         case SendResult():
             return UserToolResult(
-                tool_use_id=asked.tool_use_id,
-                content=await _content(around, tenant, asked.content, where),
-                is_error=bool(asked.is_error),
+                tool_use_id=sent.tool_use_id,
+                content=await _content(lookups, tenant, sent.content, where),
+                is_error=bool(sent.is_error),
             )
         case SendOutcome():
-            return await _outcome(around, tenant, asked, where)
+            return await _outcome(lookups, tenant, sent, where)
         case SendSystem():
-            return SystemMessage(content=asked.content)
+            return SystemMessage(content=sent.content)
         case _:
-            assert_never(asked)
+            assert_never(sent)
 
 
-def _confirmation(asked: SendConfirmation, where: str) -> UserToolConfirmation:
-    if asked.deny_message is not None and asked.result != "deny":
+def _confirmation(params: SendConfirmation, where: str) -> UserToolConfirmation:
+    if params.deny_message is not None and params.result != "deny":
         raise InvalidInput(f"{where}.deny_message: only with the result deny")
     return UserToolConfirmation(
-        tool_use_id=asked.tool_use_id, result=asked.result, deny_message=asked.deny_message
+        tool_use_id=params.tool_use_id, result=params.result, deny_message=params.deny_message
     )
 
 
 async def _outcome(
-    around: ResourceLookups, tenant: str, asked: SendOutcome, where: str
+    lookups: ResourceLookups, tenant: str, params: SendOutcome, where: str
 ) -> UserDefineOutcome:
-    rubric = asked.rubric
+    rubric = params.rubric
     if isinstance(rubric, FileRubric):
-        file = await _file(around, tenant, rubric.file_id, f"{where}.rubric")
+        file = await _file(lookups, tenant, rubric.file_id, f"{where}.rubric")
         rubric = TextRubric(content=_text(file, f"{where}.rubric"))
     if not 1 <= len(rubric.content) <= MAX_RUBRIC_CHARS:
         raise InvalidInput(f"{where}.rubric: from 1 to {MAX_RUBRIC_CHARS} characters")
     return UserDefineOutcome(
-        description=asked.description, rubric=rubric, max_iterations=asked.max_iterations
+        description=params.description, rubric=rubric, max_iterations=params.max_iterations
     )
 
 
 async def _content(
-    around: ResourceLookups, tenant: str, asked: tuple[SentBlock | ResultBlock, ...], where: str
+    lookups: ResourceLookups, tenant: str, params: tuple[SentBlock | ResultBlock, ...], where: str
 ) -> tuple[Block, ...]:
     blocks: list[Block] = []
-    for index, block in enumerate(asked):
+    for index, block in enumerate(params):
         at = f"{where}.content[{index}]"
         match block:
             case ImageParams(source=source):
-                blocks.append(ImageBlock(source=await _image(around, tenant, source, at)))
+                blocks.append(ImageBlock(source=await _image(lookups, tenant, source, at)))
             case DocumentParams(source=source, title=title, context=context):
-                found = await _document(around, tenant, source, at)
+                found = await _document(lookups, tenant, source, at)
                 blocks.append(DocumentBlock(source=found, title=title, context=context))
             case _:
                 blocks.append(block)
@@ -146,7 +146,7 @@ async def _content(
 
 
 async def _image(
-    around: ResourceLookups, tenant: str, source: Base64Source | UrlSource | FileSource, where: str
+    lookups: ResourceLookups, tenant: str, source: Base64Source | UrlSource | FileSource, where: str
 ) -> Base64Source | UrlSource:
     match source:
         case UrlSource():
@@ -154,14 +154,14 @@ async def _image(
         case Base64Source():
             found = _check_base64(source, where)
         case FileSource(file_id=file_id):
-            found = _encoded(await _file(around, tenant, file_id, where))
+            found = _encoded(await _file(lookups, tenant, file_id, where))
     if found.media_type not in IMAGE_TYPES:
         raise InvalidInput(f"{where}: {found.media_type} is none of {sorted(IMAGE_TYPES)}")
     return found
 
 
 async def _document(
-    around: ResourceLookups,
+    lookups: ResourceLookups,
     tenant: str,
     source: Base64Source | PlainTextSource | UrlSource | FileSource,
     where: str,
@@ -174,15 +174,15 @@ async def _document(
         case Base64Source():
             return _check_base64(source, where)
         case FileSource(file_id=file_id):
-            file = await _file(around, tenant, file_id, where)
+            file = await _file(lookups, tenant, file_id, where)
             if file.media_type.startswith("text/"):
                 return PlainTextSource(data=_text(file, where))
             return _encoded(file)
 
 
-async def _file(around: ResourceLookups, tenant: str, file_id: str, where: str) -> FileContent:
+async def _file(lookups: ResourceLookups, tenant: str, file_id: str, where: str) -> FileContent:
     try:
-        file = await around.file_content(tenant, file_id)
+        file = await lookups.file_content(tenant, file_id)
     except NotFound as error:
         raise InvalidInput(f"{where}: {error}") from error
     if len(file.content) > MAX_FILE_BYTES:

@@ -88,30 +88,30 @@ class EventQuery:
         return self.since is not None or self.until is not None
 
 
-def event_query(event_view: EventView, asked: ListEvents) -> EventQuery:
+def event_query(view: EventView, request: ListEvents) -> EventQuery:
     """Raises: InvalidInput."""
-    types = frozenset(asked.types) or (None if event_view.is_internal else PUBLIC_TYPES)
-    if not event_view.is_internal and types is not None and (strange := types - PUBLIC_TYPES):
+    types = frozenset(request.types) or (None if view.is_internal else PUBLIC_TYPES)
+    if not view.is_internal and types is not None and (strange := types - PUBLIC_TYPES):
         raise InvalidInput(f"types: {sorted(strange)[0]} is no type of event")
-    for moment in (asked.created_at_gt, asked.created_at_gte, *_time_bounds(asked)):
+    for moment in (request.created_at_gt, request.created_at_gte, *_time_bounds(request)):
         if moment is not None and moment.tzinfo is None:
             raise InvalidInput("created_at: a time needs its zone, as 2026-11-16T12:00:00Z")
-    since = max(filter(None, [asked.created_at_gt, asked.created_at_gte]), default=None)
-    until = min(filter(None, _time_bounds(asked)), default=None)
+    since = max(filter(None, [request.created_at_gt, request.created_at_gte]), default=None)
+    until = min(filter(None, _time_bounds(request)), default=None)
     return EventQuery(
-        event_view=event_view,
+        event_view=view,
         types=types,
         since=since,
         until=until,
-        is_since_open=since is not None and since == asked.created_at_gt,
-        is_until_open=until is not None and until == asked.created_at_lt,
-        is_backwards=asked.order == "desc",
-        limit=asked.limit,
+        is_since_open=since is not None and since == request.created_at_gt,
+        is_until_open=until is not None and until == request.created_at_lt,
+        is_backwards=request.order == "desc",
+        limit=request.limit,
     )
 
 
-def _time_bounds(asked: ListEvents) -> tuple[datetime | None, datetime | None]:
-    return asked.created_at_lt, asked.created_at_lte
+def _time_bounds(request: ListEvents) -> tuple[datetime | None, datetime | None]:
+    return request.created_at_lt, request.created_at_lte
 
 
 class EventPages:
@@ -119,55 +119,55 @@ class EventPages:
         self._log = log
         self._wire = EventRenderer(log)
 
-    async def page(self, wanted: EventQuery, cursor: str | None) -> Page[WireEvent]:
+    async def page(self, query: EventQuery, cursor: str | None) -> Page[WireEvent]:
         """Raises: InvalidInput: a cursor of another list; SessionNotFound."""
-        waiting = await self._waiting(wanted)  # first, so that what is taken up now is not missed
-        if wanted.is_backwards:
-            return await self._newest_first(wanted, waiting, cursor)
-        return await self._oldest_first(wanted, waiting, cursor)
+        waiting = await self._waiting(query)  # first, so that what is taken up now is not missed
+        if query.is_backwards:
+            return await self._newest_first(query, waiting, cursor)
+        return await self._oldest_first(query, waiting, cursor)
 
     async def _oldest_first(
-        self, wanted: EventQuery, waiting: Sequence[InboxItem], cursor: str | None
+        self, query: EventQuery, waiting: Sequence[InboxItem], cursor: str | None
     ) -> Page[WireEvent]:
         kind, place = _decode_place(cursor) if cursor else ("seq", 0)
         shown: list[WireEvent] = []
         next_page: str | None = None
         if kind == "seq":
-            shown, last = await self._from_log(wanted, place)
+            shown, last = await self._from_log(query, place)
             if last is not None:
                 return Page(data=shown, next_page=encode_cursor("seq", last))
         else:
             waiting = [item for item in waiting if item.position > place]
         seen = {event["id"] for event in shown}
         waiting = [item for item in waiting if item.event_id not in seen]
-        room = wanted.limit - len(shown)
-        shown += [await self._pending_event(wanted, item) for item in waiting[:room]]
+        room = query.limit - len(shown)
+        shown += [await self._pending_event(query, item) for item in waiting[:room]]
         if len(waiting) > room:
             place = waiting[room - 1].position if room else waiting[0].position - 1
             next_page = encode_cursor("inbox", place)
         return Page(data=shown, next_page=next_page)
 
     async def _newest_first(
-        self, wanted: EventQuery, waiting: Sequence[InboxItem], cursor: str | None
+        self, query: EventQuery, waiting: Sequence[InboxItem], cursor: str | None
     ) -> Page[WireEvent]:
         kind, place = _decode_place(cursor) if cursor else ("inbox", _LAST)
         newest = [item for item in reversed(waiting) if kind == "inbox" and item.position < place]
-        shown = [await self._pending_event(wanted, item) for item in newest[: wanted.limit]]
-        if len(newest) >= wanted.limit:
+        shown = [await self._pending_event(query, item) for item in newest[: query.limit]]
+        if len(newest) >= query.limit:
             return Page(
-                data=shown, next_page=encode_cursor("inbox", newest[wanted.limit - 1].position)
+                data=shown, next_page=encode_cursor("inbox", newest[query.limit - 1].position)
             )
         start = place if kind == "seq" else ENDLESS
         seen = {event["id"] for event in shown}
-        logged, last = await self._from_log(wanted, start, room=wanted.limit - len(shown))
+        logged, last = await self._from_log(query, start, room=query.limit - len(shown))
         shown += [event for event in logged if event["id"] not in seen]
         return Page(data=shown, next_page=None if last is None else encode_cursor("seq", last))
 
-    async def _waiting(self, wanted: EventQuery) -> list[InboxItem]:
-        view = wanted.event_view
-        if wanted.is_timed:
+    async def _waiting(self, query: EventQuery) -> list[InboxItem]:
+        view = query.event_view
+        if query.is_timed:
             return []  # it has no time yet
-        items = await self._log.store.pending(view.session_id, types=wanted.types)
+        items = await self._log.store.pending(view.session_id, types=query.types)
         thread = view.thread_id or view.main_thread_id
         return [
             item
@@ -176,43 +176,43 @@ class EventPages:
             if item.thread_id == thread or (view.thread_id is None and item.type in CROSS_POSTED)
         ]
 
-    async def _pending_event(self, wanted: EventQuery, item: InboxItem) -> WireEvent:
-        return await self._wire.pending(item, main_thread_id=wanted.event_view.main_thread_id)
+    async def _pending_event(self, query: EventQuery, item: InboxItem) -> WireEvent:
+        return await self._wire.pending(item, main_thread_id=query.event_view.main_thread_id)
 
     async def _from_log(
-        self, wanted: EventQuery, place: int, *, room: int | None = None
+        self, query: EventQuery, place: int, *, room: int | None = None
     ) -> tuple[list[WireEvent], int | None]:
         """Events behind a place, as many as there is room for, and where to go on if there are
         more.
         """
-        room = wanted.limit if room is None else room
-        place = await self._skipped(wanted, place)
+        room = query.limit if room is None else room
+        place = await self._skipped(query, place)
         shown: list[WireEvent] = []
         read = 0
         while read < MAX_READ:
             size = _CHUNK if read else min(_CHUNK, room + 1)
-            chunk = await self._chunk(wanted, place, size)
-            fitting, is_over = _within_times(wanted, chunk)
-            showing = await self._wire.render(wanted.event_view, fitting)
-            for item in filter(wanted.names, showing.rendered_event):
+            chunk = await self._chunk(query, place, size)
+            fitting, is_over = _within_times(query, chunk)
+            showing = await self._wire.render(query.event_view, fitting)
+            for item in filter(query.names, showing.rendered_event):
                 if len(shown) == room:
                     return shown, place
                 shown.append(item.wire)
                 place = item.event.seq
-            if is_over or len(chunk) < size or (showing.held and not wanted.is_backwards):
+            if is_over or len(chunk) < size or (showing.held and not query.is_backwards):
                 return shown, None  # behind a call that is held back, nothing is there yet
             if len(shown) < room:
                 place = chunk[-1].seq
             read += len(chunk)
         return shown, place
 
-    async def _chunk(self, wanted: EventQuery, place: int, size: int) -> list[Event]:
-        view = wanted.event_view
+    async def _chunk(self, query: EventQuery, place: int, size: int) -> list[Event]:
+        view = query.event_view
         found: list[Event] = []
         segments = await self._log.lineage(view.session_id)
-        for segment in reversed(segments) if wanted.is_backwards else segments:
-            after = segment.after if wanted.is_backwards else max(place, segment.after)
-            upto = min(place - 1, segment.upto) if wanted.is_backwards else segment.upto
+        for segment in reversed(segments) if query.is_backwards else segments:
+            after = segment.after if query.is_backwards else max(place, segment.after)
+            upto = min(place - 1, segment.upto) if query.is_backwards else segment.upto
             if after >= upto or len(found) == size:
                 continue
             rows = await self._log.store.read(
@@ -220,40 +220,38 @@ class EventPages:
                     session_id=segment.session_id,
                     after=after,
                     upto=upto,
-                    types=wanted.logged,
+                    types=query.logged,
                     threads=None if view.thread_id is None else frozenset([view.thread_id]),
                     limit=size - len(found),
-                    backwards=wanted.is_backwards,
+                    backwards=query.is_backwards,
                 )
             )
             found += [to_event(segment.session_id, row) for row in rows]
         return found
 
-    async def _skipped(self, wanted: EventQuery, place: int) -> int:
+    async def _skipped(self, query: EventQuery, place: int) -> int:
         """Past what is too early, or too late, by halving: times in a log go up."""
-        edge = wanted.until if wanted.is_backwards else wanted.since
+        edge = query.until if query.is_backwards else query.since
         if edge is None:
             return place
-        low, high = 0, (await self._log.session(wanted.event_view.session_id)).head.seq
+        low, high = 0, (await self._log.session(query.event_view.session_id)).head.seq
         while low < high:  # the first event at or after the edge is in low + 1 .. high + 1
             middle = (low + high + 1) // 2
-            [event] = await self._log.read(wanted.event_view.session_id, after=middle - 1, limit=1)
+            [event] = await self._log.read(query.event_view.session_id, after=middle - 1, limit=1)
             is_before = (
-                not wanted.is_late(event.time)
-                if wanted.is_backwards
-                else wanted.is_early(event.time)
+                not query.is_late(event.time) if query.is_backwards else query.is_early(event.time)
             )
             low, high = (middle, high) if is_before else (low, middle - 1)
-        return min(place, low + 1) if wanted.is_backwards else max(place, low)
+        return min(place, low + 1) if query.is_backwards else max(place, low)
 
 
-def _within_times(wanted: EventQuery, chunk: Sequence[Event]) -> tuple[list[Event], bool]:
+def _within_times(query: EventQuery, chunk: Sequence[Event]) -> tuple[list[Event], bool]:
     """Those within the times asked for, and whether all further ones are beyond them."""
-    fitting = [event for event in chunk if wanted.wants(event.time)]
+    fitting = [event for event in chunk if query.wants(event.time)]
     if not chunk:
         return fitting, True
     last = chunk[-1].time
-    return fitting, wanted.is_early(last) if wanted.is_backwards else wanted.is_late(last)
+    return fitting, query.is_early(last) if query.is_backwards else query.is_late(last)
 
 
 def _decode_place(cursor: str) -> tuple[str, int]:

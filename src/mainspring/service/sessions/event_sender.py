@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -21,18 +22,15 @@ from mainspring.core.events import (
 )
 from mainspring.log.store import InboxItem
 from mainspring.service.access.principal import Principal
-from mainspring.service.approvals.answer_permission import (
-    AnswerPermission,
-    SessionSpeakers,
-    answer_client_id,
-    answered_by,
-    is_answer,
-)
 from mainspring.service.resources.environments import SelfHostedConfig
 from mainspring.service.sessions.earlier_answers import (
     EarlierAnswers,
+    answer_client_id,
     answer_key,
+    answered_by,
     conflicting_answer,
+    is_answer,
+    result_of,
 )
 from mainspring.service.sessions.event_content import to_payload, with_shared_file_limit
 from mainspring.service.sessions.event_params import (
@@ -42,8 +40,8 @@ from mainspring.service.sessions.event_params import (
     SentEvent,
 )
 from mainspring.service.sessions.resource_lookups import ResourceLookups
-from mainspring.service.sessions.session_digest import SessionDigest, UnansweredCall, result_of
-from mainspring.service.sessions.session_record import ACCEPTED_KIND, AcceptedRequest
+from mainspring.service.sessions.session_digest import SessionDigest, UnansweredCall
+from mainspring.service.sessions.session_record import ACCEPTED_KIND, AcceptedRequest, SessionRecord
 from mainspring.service.sessions.session_view import LoadedSession
 from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.sessions.spelling import expand_skill_command
@@ -57,13 +55,24 @@ _RESULT = "result"
 _SPEECH = UserMessage | UserDefineOutcome | SystemMessage
 
 
+class AnswerCheck(Protocol):
+    """Who may answer calls of a session, and who has spoken in it."""
+
+    async def check(
+        self, principal: Principal, session: SessionRecord, askings: Mapping[str, int]
+    ) -> None:
+        """Raises: Forbidden."""
+        ...
+
+    async def note_speaker(self, principal: Principal, session: SessionRecord) -> None: ...
+
+
 class EventSender:
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(self, sessions: Sessions, answer_check: AnswerCheck) -> None:
         self._sessions = sessions
         self._wire = EventRenderer(sessions.log)
         records = sessions.repository.records
-        self._leave = AnswerPermission(records, clock=sessions.clock)
-        self._speakers = SessionSpeakers(records, clock=sessions.clock)
+        self._answer_check = answer_check
         self._accepted = Repository(
             records,
             ACCEPTED_KIND,
@@ -74,9 +83,9 @@ class EventSender:
 
     async def send(
         self,
-        who: Principal,
+        principal: Principal,
         session_id: str,
-        asked: Sequence[SentEvent],
+        sent: Sequence[SentEvent],
         *,
         key: str | None = None,
     ) -> list[WireEvent]:
@@ -86,54 +95,54 @@ class EventSender:
         Raises: NotFound, InvalidInput, Forbidden: they may not send this, or approve what they
             would. Stale: a call has been answered already, with another answer.
         """
-        _check_sender(who, asked)
-        standing = await self._sessions.find(who, session_id)
-        await self._check_answer_permission(who, standing, asked)
-        around = with_shared_file_limit(self._sessions.dependencies.lookups)
+        _check_sender(principal, sent)
+        session = await self._sessions.find(principal, session_id)
+        await self._check_answer_permission(principal, session, sent)
+        lookups = with_shared_file_limit(self._sessions.dependencies.lookups)
         payloads = [
-            await self._payload(who, standing, around, each, f"events[{index}]")
-            for index, each in enumerate(asked)
+            await self._payload(principal, session, lookups, each, f"events[{index}]")
+            for index, each in enumerate(sent)
         ]
-        repeated = await self._repeated(standing, payloads)
+        repeated = await self._repeated(session, payloads)
         if len(repeated) < len(payloads):
-            check_open(standing)
+            check_open(session)
         accepted = await self._accept(
-            who.tenant, standing, payloads, key=key, repeated=frozenset(repeated)
+            principal.tenant, session, payloads, key=key, repeated=frozenset(repeated)
         )
         if accepted.about != tuple(map(_fingerprint, payloads)):
             raise InvalidInput(_KEY_REUSED)
         if any(isinstance(payload, _SPEECH) for payload in payloads):
-            await self._speakers.note(who, standing.record)
-        items = await self._submit(who, standing, payloads, accepted, repeated)
-        main = standing.row.thread_id
+            await self._answer_check.note_speaker(principal, session.record)
+        items = await self._submit(principal, session, payloads, accepted, repeated)
+        main = session.row.thread_id
         return [await self._wire.pending(item, main_thread_id=main) for item in items]
 
     async def _payload(
         self,
-        who: Principal,
-        loaded_session: LoadedSession,
-        around: ResourceLookups,
-        asked: SentEvent,
+        principal: Principal,
+        session: LoadedSession,
+        lookups: ResourceLookups,
+        sent: SentEvent,
         where: str,
     ) -> ClientPayload:
-        payload = await to_payload(around, who.tenant, asked, where=where)
+        payload = await to_payload(lookups, principal.tenant, sent, where=where)
         dependencies = self._sessions.dependencies
         return _with_sender(
-            await expand_skill_command(dependencies, who.tenant, loaded_session.record, payload),
-            who,
+            await expand_skill_command(dependencies, principal.tenant, session.record, payload),
+            principal,
         )
 
     async def _check_answer_permission(
-        self, who: Principal, loaded_session: LoadedSession, asked: Sequence[SentEvent]
+        self, principal: Principal, session: LoadedSession, sent: Sequence[SentEvent]
     ) -> None:
-        calls = [item.tool_use_id for item in asked if isinstance(item, SendConfirmation)]
+        calls = [item.tool_use_id for item in sent if isinstance(item, SendConfirmation)]
         if calls:
-            found = {call_id: loaded_session.digest.call(call_id) for call_id in calls}
+            found = {call_id: session.digest.call(call_id) for call_id in calls}
             askings = {call_id: call[1].asked for call_id, call in found.items() if call}
-            await self._leave.check(who, loaded_session.record, askings)
+            await self._answer_check.check(principal, session.record, askings)
 
     async def _repeated(
-        self, loaded_session: LoadedSession, payloads: Sequence[ClientPayload]
+        self, session: LoadedSession, payloads: Sequence[ClientPayload]
     ) -> dict[int, InboxItem]:
         """By index, the answers that the session has already, as they were given.
 
@@ -142,12 +151,12 @@ class EventSender:
         keys = {at: key for at, each in enumerate(payloads) if (key := answer_key(each))}
         if not keys:
             return {}
-        answers = EarlierAnswers(self._sessions.log, loaded_session.record.id)
+        answers = EarlierAnswers(self._sessions.log, session.record.id)
         earlier = await answers.pending()
         earlier |= await answers.logged(
             key
             for index, key in keys.items()
-            if key not in earlier and not _is_open(loaded_session.digest, payloads[index])
+            if key not in earlier and not _is_open(session.digest, payloads[index])
         )
         repeated = {index: earlier[key] for index, key in keys.items() if key in earlier}
         for index, item in repeated.items():
@@ -157,23 +166,23 @@ class EventSender:
     async def _accept(
         self,
         tenant: str,
-        loaded_session: LoadedSession,
+        session: LoadedSession,
         payloads: Sequence[ClientPayload],
         *,
         key: str | None,
         repeated: Collection[int],
     ) -> AcceptedRequest:
         """What was made of the request before, or is now that it has been checked."""
-        session_id = loaded_session.record.id
+        session_id = session.record.id
         id_ = "" if key is None else _request_id(session_id, key)
         if id_:
             try:
                 return await self._accepted.get(tenant, id_)
             except NotFound:
                 pass
-        check_events(loaded_session, payloads, repeated)
+        check_events(session, payloads, repeated)
         client_ids = tuple(
-            _client_id(loaded_session.digest, payload) or (f"{id_}:{index}" if id_ else None)
+            _client_id(session.digest, payload) or (f"{id_}:{index}" if id_ else None)
             for index, payload in enumerate(payloads)
         )
         about = tuple(map(_fingerprint, payloads))
@@ -189,22 +198,20 @@ class EventSender:
 
     async def _submit(
         self,
-        who: Principal,
-        loaded_session: LoadedSession,
+        principal: Principal,
+        session: LoadedSession,
         payloads: Sequence[ClientPayload],
-        accepted_request: AcceptedRequest,
+        accepted: AcceptedRequest,
         repeated: Mapping[int, InboxItem],
     ) -> list[InboxItem]:
         new = [index for index in range(len(payloads)) if index not in repeated]
         try:
             items = await self._sessions.submit(
-                who,
-                loaded_session.record.id,
+                principal,
+                session.record.id,
                 *(payloads[index] for index in new),
-                client_ids=[accepted_request.client_ids[index] for index in new],
-                thread_ids=[
-                    _target_thread(loaded_session.digest, payloads[index]) for index in new
-                ],
+                client_ids=[accepted.client_ids[index] for index in new],
+                thread_ids=[_target_thread(session.digest, payloads[index]) for index in new],
             )
         except EventIdTaken as error:
             kind, _, rest = error.client_id.partition(":")
@@ -215,23 +222,23 @@ class EventSender:
         return [submitted[index] for index in range(len(payloads))]
 
 
-def _check_sender(who: Principal, asked: Sequence[SentEvent]) -> None:
+def _check_sender(principal: Principal, sent: Sequence[SentEvent]) -> None:
     """A worker gives the results of calls that were handed to it; it is nobody who asks, steers or
     approves.
 
     Raises: Forbidden.
     """
-    if who.environment_id is None:
+    if principal.environment_id is None:
         return
-    for index, each in enumerate(asked):
+    for index, each in enumerate(sent):
         if not isinstance(each, SendResult | SendCustomResult):
             type_ = each.__struct_config__.tag
             raise Forbidden(f"events[{index}]: a worker sends results of its calls, not {type_}")
 
 
-def _with_sender(payload: ClientPayload, who: Principal) -> ClientPayload:
+def _with_sender(payload: ClientPayload, principal: Principal) -> ClientPayload:
     if isinstance(payload, UserToolConfirmation):
-        return replace(payload, answered_by=answered_by(who))
+        return replace(payload, answered_by=answered_by(principal))
     return payload
 
 
@@ -253,7 +260,7 @@ def _is_open(digest: SessionDigest, payload: ClientPayload) -> bool:
 
 
 def check_events(
-    loaded_session: LoadedSession, payloads: Sequence[ClientPayload], repeated: Collection[int]
+    session: LoadedSession, payloads: Sequence[ClientPayload], repeated: Collection[int]
 ) -> None:
     """Whether the session can take them, in this order. `repeated`: the indexes of answers that it
     has already.
@@ -263,7 +270,7 @@ def check_events(
     given = set[str]()
     for index, payload in enumerate(payloads):
         where = f"events[{index}]"
-        call_id = None if index in repeated else _check_one(loaded_session, payload, where)
+        call_id = None if index in repeated else _check_one(session, payload, where)
         if isinstance(payload, SystemMessage):
             _check_accompanying(payloads, index, where)
         if call_id is None:
@@ -273,34 +280,32 @@ def check_events(
         given.add(call_id)
 
 
-def _check_one(loaded_session: LoadedSession, payload: ClientPayload, where: str) -> str | None:
+def _check_one(session: LoadedSession, payload: ClientPayload, where: str) -> str | None:
     """The call that it answers, if it does."""
     match payload:
         case UserToolConfirmation(tool_use_id=call_id):
-            _check_asked(loaded_session.digest, call_id, where)
+            _check_asked(session.digest, call_id, where)
             return call_id
         case UserCustomToolResult(custom_tool_use_id=call_id):
-            _check_open_call(
-                loaded_session.digest, call_id, f"{where}.custom_tool_use_id", "custom"
-            )
+            _check_open_call(session.digest, call_id, f"{where}.custom_tool_use_id", "custom")
             return call_id
         case UserToolResult(tool_use_id=call_id):
-            if not isinstance(loaded_session.record.environment, SelfHostedConfig):
+            if not isinstance(session.record.environment, SelfHostedConfig):
                 raise InvalidInput(f"{where}: user.tool_result is for self_hosted environments")
-            _check_handed_over(loaded_session.digest, call_id, f"{where}.tool_use_id")
+            _check_handed_over(session.digest, call_id, f"{where}.tool_use_id")
             return call_id
         case UserInterrupt(session_thread_id=str(thread_id)):
-            _check_thread(loaded_session, thread_id, f"{where}.session_thread_id")
+            _check_thread(session, thread_id, f"{where}.session_thread_id")
             return None
         case _:
             return None
 
 
-def check_open(loaded_session: LoadedSession) -> None:
-    if loaded_session.record.archived_at is not None:
-        raise InvalidInput(f"session {loaded_session.record.id} is archived and takes no events")
-    if loaded_session.status == "terminated":
-        raise InvalidInput(f"session {loaded_session.record.id} has ended and takes no events")
+def check_open(session: LoadedSession) -> None:
+    if session.record.archived_at is not None:
+        raise InvalidInput(f"session {session.record.id} is archived and takes no events")
+    if session.status == "terminated":
+        raise InvalidInput(f"session {session.record.id} has ended and takes no events")
 
 
 def _check_asked(digest: SessionDigest, call_id: str, where: str) -> None:
@@ -333,22 +338,22 @@ def _check_handed_over(digest: SessionDigest, call_id: str, where: str) -> None:
 
 
 def _waiting_call_ids(digest: SessionDigest, *, is_asked: bool = False, kind: str = "tool") -> str:
-    def is_meant(unanswered_call: UnansweredCall) -> bool:
-        return unanswered_call.is_asked if is_asked else unanswered_call.kind == kind
+    def matches(call: UnansweredCall) -> bool:
+        return call.is_asked if is_asked else call.kind == kind
 
     names = [
         call_id
         for thread in digest.threads.values()
         for call_id, call in thread.calls.items()
-        if is_meant(call)
+        if matches(call)
     ]
     return f"these do: {', '.join(names[:10])}" if names else "nothing does"
 
 
-def _check_thread(loaded_session: LoadedSession, thread_id: str, where: str) -> None:
-    if thread_id not in loaded_session.digest.threads:
+def _check_thread(session: LoadedSession, thread_id: str, where: str) -> None:
+    if thread_id not in session.digest.threads:
         raise InvalidInput(f"{where}: this session has no thread {thread_id}")
-    if thread_id in loaded_session.record.archived_threads:
+    if thread_id in session.record.archived_threads:
         raise InvalidInput(f"{where}: the thread {thread_id} is archived")
 
 

@@ -73,14 +73,14 @@ class EventStream:
     def __init__(
         self,
         renderer: EventRenderer,
-        event_view: EventView,
+        view: EventView,
         *,
         after: int,
         watch: Watch,
         clock: Clock,
     ) -> None:
         self._renderer = renderer
-        self._event_view = event_view
+        self._event_view = view
         self._after = after
         self._watch = watch
         self._clock = clock
@@ -207,8 +207,8 @@ class _PreviewState:
         timely = [piece for piece in preview_pieces if piece.after > self._ended]
         return [told for piece in timely if (told := self._message(piece)) is not None]
 
-    def _message(self, preview_piece: PreviewPiece) -> StreamMessage | None:
-        match preview_piece:
+    def _message(self, piece: PreviewPiece) -> StreamMessage | None:
+        match piece:
             case PreviewStarted(event_id=event_id, kind=kind):
                 if kind not in self._preview_kinds:
                     return None
@@ -270,7 +270,7 @@ class EventStreams:
         return sum(self._of_tenant.values())
 
     @asynccontextmanager
-    async def open(self, stream_request: StreamRequest) -> AsyncGenerator[EventStream, None]:
+    async def open(self, request: StreamRequest) -> AsyncGenerator[EventStream, None]:
         """A stream that begins where the log ends at this moment, or behind `wish.after`.
 
         Raises:
@@ -278,16 +278,16 @@ class EventStreams:
             InvalidInput: it would begin behind the end.
             RateLimited: there are as many as there may be.
         """
-        with self._counted(stream_request.tenant):
-            watch = self._log.store.watch(stream_request.session_id)
-            view, after = await self._begin(stream_request)
+        with self._counted(request.tenant):
+            watch = self._log.store.watch(request.session_id)
+            view, after = await self._begin(request)
             stream = EventStream(self._wire, view, after=after, watch=watch, clock=self._clock)
             with self._registered(stream):
-                if not stream_request.previews:
+                if not request.previews:
                     yield stream
                     return
-                with self._deltas.listen(stream_request.session_id, watch.nudge) as subscription:
-                    await stream.preview(subscription, stream_request.previews)
+                with self._deltas.listen(request.session_id, watch.nudge) as subscription:
+                    await stream.preview(subscription, request.previews)
                     yield stream
 
     def close(self) -> None:
@@ -296,25 +296,23 @@ class EventStreams:
         for stream in self._open:
             stream.end()
 
-    async def _begin(self, stream_request: StreamRequest) -> tuple[EventView, int]:
-        session = await self._log.session(stream_request.session_id)
+    async def _begin(self, request: StreamRequest) -> tuple[EventView, int]:
+        session = await self._log.session(request.session_id)
         after = (
-            await visible_log_end(self._log, session)
-            if stream_request.after is None
-            else stream_request.after
+            await visible_log_end(self._log, session) if request.after is None else request.after
         )
         if after > session.head.seq:
             raise InvalidInput(
                 f"session {session.id} has events 1 to {session.head.seq}; none to go on after"
                 f" {after}"
             )
-        if stream_request.thread_id not in (None, session.thread_id):
-            await self._check_thread(session.id, stream_request.thread_id or "")
+        if request.thread_id not in (None, session.thread_id):
+            await self._check_thread(session.id, request.thread_id or "")
         view = EventView(
             session_id=session.id,
             main_thread_id=session.thread_id,
-            thread_id=stream_request.thread_id,
-            is_internal=stream_request.is_internal,
+            thread_id=request.thread_id,
+            is_internal=request.is_internal,
         )
         return view, after
 
@@ -326,14 +324,14 @@ class EventStreams:
         raise NotFound("thread", thread_id)
 
     @contextmanager
-    def _registered(self, event_stream: EventStream) -> Generator[None]:
-        self._open.add(event_stream)
+    def _registered(self, stream: EventStream) -> Generator[None]:
+        self._open.add(stream)
         if self._is_closed:
-            event_stream.end()
+            stream.end()
         try:
             yield
         finally:
-            self._open.discard(event_stream)
+            self._open.discard(stream)
 
     @contextmanager
     def _counted(self, tenant: str) -> Generator[None]:

@@ -131,25 +131,25 @@ class SessionOutputs:
         """Keep what is new or has changed; how many files that were. `is_stopped` is asked now and
         then: what is left then is for the next time."""
         listed = await output_folder.list()
-        known = await self._load(tenant, session_id)
-        changed = [item for item in listed if _stored_stamp(known, item.path) != item.stamp]
+        current = await self._load(tenant, session_id)
+        changed = [item for item in listed if _stored_stamp(current, item.path) != item.stamp]
         if not changed:
             return 0
-        await self._drop_gone(tenant, known, {item.path for item in listed})
+        await self._drop_gone(tenant, current, {item.path for item in listed})
         refused, kept = _RefusedFiles(session_id), 0
         for start in range(0, len(changed), _BATCH):
             if await is_stopped():
                 _LOG.info("session %s: outputs were not all looked at: it was stopped", session_id)
                 break
             batch = changed[start : start + _BATCH]
-            kept += await self._keep(tenant, known, batch, output_folder, refused)
+            kept += await self._keep(tenant, current, batch, output_folder, refused)
         refused.tell()
         return kept
 
     async def _keep(
         self,
         tenant: str,
-        stored_path: dict[str, _StoredPath],
+        path: dict[str, _StoredPath],
         batch: Sequence[ListedOutput],
         output_folder: OutputFolder,
         refused_files: _RefusedFiles,
@@ -157,19 +157,19 @@ class SessionOutputs:
         """The record is written once for all of them, and `known` is as it is written then."""
         session_id, outdated, kept = refused_files.session_id, list[str | None](), 0
         for item in batch:
-            before = stored_path.pop(item.path, None)
+            before = path.pop(item.path, None)
             after = await self._store_file(
-                tenant, session_id, item, list(stored_path.values()), output_folder
+                tenant, session_id, item, list(path.values()), output_folder
             )
             if isinstance(after, _StoredPath):
-                stored_path[item.path] = after
+                path[item.path] = after
                 kept += 1
             else:
                 refused_files.note(item.path, after)
             if before is not None and (isinstance(after, str) or before.file_id != after.file_id):
                 outdated.append(before.file_id)
         if kept or outdated:
-            await self._save(tenant, _Outputs(id=session_id, paths=dict(stored_path)))
+            await self._save(tenant, _Outputs(id=session_id, paths=dict(path)))
         for file_id in filter(None, outdated):
             with suppress(NotFound):  # a client has deleted it
                 await self._files.delete(tenant, file_id)

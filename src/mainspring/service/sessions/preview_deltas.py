@@ -58,10 +58,10 @@ class Subscription:
         self._pieces: list[PreviewPiece] = []
         self._wake = wake
 
-    def deliver(self, preview_piece: PreviewPiece) -> None:
+    def deliver(self, piece: PreviewPiece) -> None:
         if len(self._pieces) >= _MAX_WAITING:
             self._pieces.clear()
-        self._pieces.append(preview_piece)
+        self._pieces.append(piece)
         self._wake()
 
     def take(self) -> list[PreviewPiece]:
@@ -70,7 +70,7 @@ class Subscription:
 
 
 class Deltas(Protocol):
-    def publish(self, session_id: str, preview_piece: PreviewPiece) -> None:
+    def publish(self, session_id: str, piece: PreviewPiece) -> None:
         """Tell whoever listens; never waits for anybody."""
         ...
 
@@ -87,9 +87,9 @@ class LocalDeltas:
     def __init__(self) -> None:
         self._ears: dict[str, list[Subscription]] = {}
 
-    def publish(self, session_id: str, preview_piece: PreviewPiece) -> None:
+    def publish(self, session_id: str, piece: PreviewPiece) -> None:
         for subscription in self._ears.get(session_id, ()):
-            subscription.deliver(preview_piece)
+            subscription.deliver(piece)
 
     @contextmanager
     def listen(self, session_id: str, wake: Callable[[], None]) -> Generator[Subscription]:
@@ -119,9 +119,9 @@ class SharedDeltas:
         self._pub_sub = pub_sub
         self._local = LocalDeltas()
 
-    def publish(self, session_id: str, preview_piece: PreviewPiece) -> None:
-        self._local.publish(session_id, preview_piece)
-        self._pub_sub.say(session_id, msgspec.json.encode(preview_piece).decode())
+    def publish(self, session_id: str, piece: PreviewPiece) -> None:
+        self._local.publish(session_id, piece)
+        self._pub_sub.say(session_id, msgspec.json.encode(piece).decode())
 
     @contextmanager
     def listen(self, session_id: str, wake: Callable[[], None]) -> Generator[Subscription]:

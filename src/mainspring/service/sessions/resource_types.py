@@ -105,54 +105,54 @@ class AttachedResource:
 
 
 async def attach_resource(
-    around: ResourceLookups, tenant: str, asked: ResourceParams, *, id_: str, now: datetime
+    lookups: ResourceLookups, tenant: str, params: ResourceParams, *, id_: str, now: datetime
 ) -> AttachedResource:
     """Raises: NotFound, InvalidInput."""
-    match asked:
+    match params:
         case FileResourceParams():
-            await around.check_file(tenant, asked.file_id)
-            path = asked.mount_path or f"/mnt/session/uploads/{asked.file_id}"
+            await lookups.check_file(tenant, params.file_id)
+            path = params.mount_path or f"/mnt/session/uploads/{params.file_id}"
             return AttachedResource(
                 FileResource(
                     id=id_,
-                    file_id=asked.file_id,
+                    file_id=params.file_id,
                     mount_path=_check_mount_path(path),
                     created_at=now,
                     updated_at=now,
                 )
             )
         case RepositoryResourceParams():
-            name = repository_name(asked.url)
-            path = asked.mount_path or f"/workspace/{name}"
+            name = repository_name(params.url)
+            path = params.mount_path or f"/workspace/{name}"
             resource = RepositoryResource(
                 id=id_,
-                url=asked.url,
+                url=params.url,
                 mount_path=_check_mount_path(path),
-                checkout=asked.checkout,
+                checkout=params.checkout,
                 created_at=now,
                 updated_at=now,
             )
-            token = asked.authorization_token
+            token = params.authorization_token
             return AttachedResource(
-                resource, None if token is None else seal_token(around, id_, token)
+                resource, None if token is None else seal_token(lookups, id_, token)
             )
         case StoreResourceParams():
-            store = await around.memory_store(tenant, asked.memory_store_id)
+            store = await lookups.memory_store(tenant, params.memory_store_id)
             return AttachedResource(
                 StoreResource(
                     id=id_,
-                    memory_store_id=asked.memory_store_id,
-                    access=asked.access or "read_write",
+                    memory_store_id=params.memory_store_id,
+                    access=params.access or "read_write",
                     name=store.name,
                     description=store.description,
-                    instructions=asked.instructions,
-                    mount_path=f"/mnt/memory/{_slug(store.name) or asked.memory_store_id}",
+                    instructions=params.instructions,
+                    mount_path=f"/mnt/memory/{_slug(store.name) or params.memory_store_id}",
                     created_at=now,
                     updated_at=now,
                 )
             )
         case _:
-            assert_never(asked)
+            assert_never(params)
 
 
 def check_resources(
@@ -182,8 +182,8 @@ def check_resources(
         raise InvalidInput(f"resources: two of them have the mount_path {twice[0]}")
 
 
-def seal_token(around: ResourceLookups, resource_id: str, token: str) -> bytes:
-    return around.seal.seal(token.encode(), token_context(resource_id))
+def seal_token(lookups: ResourceLookups, resource_id: str, token: str) -> bytes:
+    return lookups.seal.seal(token.encode(), token_context(resource_id))
 
 
 def token_context(resource_id: str) -> str:

@@ -119,18 +119,20 @@ class RuleEvaluator:
         self._sessions = sessions
         self._clock = clock
 
-    async def judge(self, asked: EvaluateRules) -> PolicyVerdict:
+    async def judge(self, request: EvaluateRules) -> PolicyVerdict:
         """Nothing is kept, and nothing of the tenant's is looked at. Raises: InvalidInput."""
-        if len(msgspec.json.encode(asked.call.input)) > MAX_INPUT_BYTES:
+        if len(msgspec.json.encode(request.call.input)) > MAX_INPUT_BYTES:
             raise TooLarge(f"call.input: at most {MAX_INPUT_BYTES} bytes")
-        policy = _policy(asked.rules, asked.mode)
-        return await to_thread.run_sync(self._verdict, asked, policy)
+        policy = _policy(request.rules, request.mode)
+        return await to_thread.run_sync(self._verdict, request, policy)
 
-    async def retry(self, who: Principal, session_id: str, asked: ReplayRules) -> PolicyReplay:
+    async def retry(
+        self, principal: Principal, session_id: str, request: ReplayRules
+    ) -> PolicyReplay:
         """Raises: NotFound, InvalidInput."""
-        session = await self._sessions.row(who, session_id)
+        session = await self._sessions.row(principal, session_id)
         require_readable_log(session_id, session.head.seq)
-        policy = _policy(asked.rules, asked.mode)
+        policy = _policy(request.rules, request.mode)
         events = await self._sessions.log.read(session_id)
         retried = await to_thread.run_sync(replay_decisions, events, policy)
         changed = [item for item in retried if item.is_changed]
@@ -141,24 +143,24 @@ class RuleEvaluator:
             data=[_replayed_call(item) for item in changed],
         )
 
-    def _verdict(self, asked: EvaluateRules, policy: Policy) -> PolicyVerdict:
-        tool = canonical_name(asked.call.tool)
+    def _verdict(self, request: EvaluateRules, policy: Policy) -> PolicyVerdict:
+        tool = canonical_name(request.call.tool)
         decided = decide(
-            analyze_call(tool, asked.call.input, traits_by_name(tool), lexical_location(policy)),
+            analyze_call(tool, request.call.input, traits_by_name(tool), lexical_location(policy)),
             policy,
             GrantState(),
             now=self._clock(),
-            is_sandboxed=asked.is_sandboxed,
+            is_sandboxed=request.is_sandboxed,
         )
         return PolicyVerdict(
             tool=tool,
-            input=asked.call.input,
+            input=request.call.input,
             decision=decided.decision,
             gate=decided.gate,
             rule=decided.rule,
             reason=decided.reason,
             asks=decided.asks if decided.decision == "ask" else None,
-            mode=asked.mode,
+            mode=request.mode,
             rules=[
                 RuleView(
                     order=order, behavior=held.behavior, rule=held.text, meaning=describe_rule(held)
@@ -168,16 +170,14 @@ class RuleEvaluator:
         )
 
 
-def _policy(permission_rules: PermissionRules, mode: Mode | None) -> Policy:
-    return Policy(
-        workspace=WORKSPACE, home=HOME, rules=tuple(_parse_rules(permission_rules)), mode=mode
-    )
+def _policy(rules: PermissionRules, mode: Mode | None) -> Policy:
+    return Policy(workspace=WORKSPACE, home=HOME, rules=tuple(_parse_rules(rules)), mode=mode)
 
 
-def _parse_rules(permission_rules: PermissionRules) -> Iterator[PolicyRule]:
+def _parse_rules(rules: PermissionRules) -> Iterator[PolicyRule]:
     """Raises: InvalidInput: a rule cannot be understood, and which."""
     for behavior in _ORDER:
-        for index, text in enumerate(permission_rules.with_behavior(behavior)):
+        for index, text in enumerate(rules.with_behavior(behavior)):
             try:
                 parse_rule(text, behavior=behavior)
             except InvalidInput as error:

@@ -13,7 +13,6 @@ from mainspring.core.ids import AgentId
 from mainspring.runtime.subagent import GENERAL
 from mainspring.runtime.subagents.thread_factory import FORK
 from mainspring.service.access.principal import Principal
-from mainspring.service.resources.agent_model import ModelConfig, ModelParams
 from mainspring.service.resources.agent_multiagent import (
     Advisor,
     AdvisorEnabled,
@@ -37,12 +36,13 @@ from mainspring.service.resources.agent_tools import (
 )
 from mainspring.service.resources.agents import (
     AgentObject,
-    AgentSkill,
     ExecutionIdentity,
-    SkillsParams,
+    ModelConfig,
+    ModelParams,
     SystemPrompt,
     UpdateAgent,
 )
+from mainspring.service.resources.skill_resources import AgentSkill, SkillsParams
 
 
 class AgentLookup(Protocol):
@@ -51,7 +51,7 @@ class AgentLookup(Protocol):
         ...
 
     async def with_changes(
-        self, tenant: str, known: AgentObject, asked: UpdateAgent
+        self, tenant: str, current: AgentObject, request: UpdateAgent
     ) -> AgentObject:
         """As it would be with these changes; nothing is kept. Raises: InvalidInput."""
         ...
@@ -155,16 +155,18 @@ def agent_id_of(choice: AgentChoice) -> str:
     return choice if isinstance(choice, str) else choice.id
 
 
-async def snapshot_agent(agents: AgentLookup, who: Principal, choice: AgentChoice) -> SessionAgent:
+async def snapshot_agent(
+    agents: AgentLookup, principal: Principal, choice: AgentChoice
+) -> SessionAgent:
     """Raises: NotFound, InvalidInput: it is archived, or an override does not fit; Forbidden: an
     agent would say what an agent may do."""
-    tenant = who.tenant
+    tenant = principal.tenant
     version = None if isinstance(choice, str) else choice.version
     agent = await agents.get(tenant, agent_id_of(choice), version)
     if agent.archived_at is not None:
         raise InvalidInput(f"agent: {agent.id} is archived; no new sessions are made with it")
     if isinstance(choice, AgentWithOverrides):
-        who.require_human()
+        principal.require_human()
         asked = UpdateAgent(
             mcp_servers=choice.mcp_servers,
             model=choice.model,
@@ -189,10 +191,12 @@ async def snapshot_agent(agents: AgentLookup, who: Principal, choice: AgentChoic
     )
 
 
-def update_session_agent(agent: SessionAgent, asked: UpdateSessionAgent) -> SessionAgent:
+def update_session_agent(agent: SessionAgent, request: UpdateSessionAgent) -> SessionAgent:
     """Raises: InvalidInput: tools and servers do not fit together."""
-    servers = agent.mcp_servers if isinstance(asked.mcp_servers, UnsetType) else asked.mcp_servers
-    tools = agent.tools if isinstance(asked.tools, UnsetType) else resolve_tools(asked.tools)
+    servers = (
+        agent.mcp_servers if isinstance(request.mcp_servers, UnsetType) else request.mcp_servers
+    )
+    tools = agent.tools if isinstance(request.tools, UnsetType) else resolve_tools(request.tools)
     check_tools(tools, servers)
     return replace(agent, mcp_servers=servers, tools=tools)
 
@@ -315,12 +319,12 @@ async def _resolve_multiagent(
         agent = await agents.get(tenant, reference.id, reference.version)
         return _to_thread_agent(await agents.with_pinned_skills(tenant, agent))
 
-    async def delegation(known: DelegationEnabled | Disabled) -> SessionDelegation | Disabled:
-        if isinstance(known, Disabled):
-            return known
-        members = [await found(predefined_agent) for predefined_agent in known.predefined_agents]
+    async def delegation(current: DelegationEnabled | Disabled) -> SessionDelegation | Disabled:
+        if isinstance(current, Disabled):
+            return current
+        members = [await found(predefined_agent) for predefined_agent in current.predefined_agents]
         return SessionDelegation(
-            inline_agents=known.inline_agents, predefined_agents=tuple(members)
+            inline_agents=current.inline_agents, predefined_agents=tuple(members)
         )
 
     match multiagent:

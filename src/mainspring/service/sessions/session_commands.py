@@ -50,45 +50,52 @@ class SessionCommands:
         self._sessions = sessions
         self._event_sender = event_sender
 
-    async def page(self, who: Principal, session_id: str) -> Page[SlashCommand]:
+    async def page(self, principal: Principal, session_id: str) -> Page[SlashCommand]:
         """All that there are: ours, then those of the agent. Raises: NotFound."""
-        record = await self._sessions.record(who, session_id)
-        actor = await self._sessions.dependencies.resolved_agent(who.tenant, record)
+        record = await self._sessions.record(principal, session_id)
+        actor = await self._sessions.dependencies.resolved_agent(principal.tenant, record)
         return Page(data=available_commands(actor.agent))
 
-    async def give(self, who: Principal, session_id: str, asked: RunCommand) -> CommandResult:
+    async def give(
+        self, principal: Principal, session_id: str, request: RunCommand
+    ) -> CommandResult:
         """Raises: NotFound, InvalidInput, Forbidden."""
-        standing = await self._sessions.find(who, session_id)
+        standing = await self._sessions.find(principal, session_id)
         check_open(standing)
-        name, arguments = asked.name.removeprefix("/"), asked.arguments.strip()
-        _check(who, name, arguments)
+        name, arguments = request.name.removeprefix("/"), request.arguments.strip()
+        _check(principal, name, arguments)
         require_readable_log(session_id, standing.row.head.seq)
-        actor = await self._sessions.dependencies.resolved_agent(who.tenant, standing.record)
+        actor = await self._sessions.dependencies.resolved_agent(principal.tenant, standing.record)
         at = CommandContext(
-            log=self._sessions.log, session_id=session_id, agent=actor.agent, sender=who.sender
+            log=self._sessions.log,
+            session_id=session_id,
+            agent=actor.agent,
+            sender=principal.sender,
         )
         commands = available_commands(actor.agent)
         if any(command.name == name and command.kind != "built-in" for command in commands):
-            await self._send_message(who, session_id, f"/{name} {arguments}".rstrip())
+            await self._send_message(principal, session_id, f"/{name} {arguments}".rstrip())
             reply: SlashCommandResult | None = SubmittedResult(
                 text=f"/{name} is with the agent", is_work=True
             )
         elif name == "plan" and arguments:
             reply = await run_command(at, name)
-            await self._send_message(who, session_id, arguments)
+            await self._send_message(principal, session_id, arguments)
         else:
             reply = await run_command(at, name, arguments)
         if reply is None:
             raise InvalidInput(_unknown_command_message(name, commands))
         if isinstance(reply, SubmittedResult):
-            await self._sessions.dependencies.wake_session(who.tenant, session_id)
+            await self._sessions.dependencies.wake_session(principal.tenant, session_id)
         return CommandResult(session_id=session_id, name=name, reply=reply)
 
-    async def _send_message(self, who: Principal, session_id: str, text: str) -> None:
-        await self._event_sender.send(who, session_id, [SendMessage(content=(TextBlock(text),))])
+    async def _send_message(self, principal: Principal, session_id: str, text: str) -> None:
+        await self._event_sender.send(
+            principal, session_id, [SendMessage(content=(TextBlock(text),))]
+        )
 
 
-def _check(who: Principal, name: str, arguments: str) -> None:
+def _check(principal: Principal, name: str, arguments: str) -> None:
     """What changes what a session may do is for those who may change that.
 
     Raises: InvalidInput, Forbidden.
@@ -101,8 +108,8 @@ def _check(who: Principal, name: str, arguments: str) -> None:
             " known who may; /approve alone lists what waits"
         )
     if name == "mode":
-        who.require_human()
-        who.require("user" if parse_mode(arguments) in _USER_MODES else "operator")
+        principal.require_human()
+        principal.require("user" if parse_mode(arguments) in _USER_MODES else "operator")
 
 
 def _unknown_command_message(name: str, slash_commands: list[SlashCommand]) -> str:

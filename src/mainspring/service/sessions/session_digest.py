@@ -1,6 +1,6 @@
-"""What a session has come to, folded from its log: status, usage, threads, outcomes, open calls.
+"""The digest of a session, folded from its log: status, usage, threads, outcomes, open calls.
 
-Any prefix of a log folds to a valid digest, and folding on from one is the same as folding all.
+Every prefix of a log folds to a valid digest; continuing a fold gives the same as folding it all.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from mainspring.harness import limits
 from mainspring.harness.state.thread_tree import add_usage
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
+from mainspring.service.sessions.earlier_answers import result_of
 from mainspring.service.sessions.wire_events import outcome_id
 
 SessionStatus: TypeAlias = Literal["rescheduling", "running", "idle", "terminated"]
@@ -33,11 +34,11 @@ class UnansweredCall(Struct, frozen=True):
 
     kind: CallKind
     asked: int = 0
-    """Where in the log somebody was asked to say yes or no; 0: nobody is."""
+    """Where in the log a person was asked to confirm it; 0 if nobody was asked."""
     is_handed_over: bool = False
-    """The client does it, and gives its result."""
+    """The client runs it and sends the result."""
     is_ours: bool = False
-    """It was begun by the worker that runs the session."""
+    """The worker that runs the session has started it."""
 
     @property
     def is_asked(self) -> bool:
@@ -96,7 +97,7 @@ class SessionDigest(Struct, frozen=True, kw_only=True):
 
     @property
     def status(self) -> SessionStatus:
-        """The main thread's; but as long as any thread runs, the session does."""
+        """The status of the main thread; "running" while any thread runs."""
         main = self.threads.get(self.main_thread_id)
         own: SessionStatus = "idle" if main is None else main.status
         if own == "idle" and any(thread.status == "running" for thread in self.threads.values()):
@@ -104,15 +105,18 @@ class SessionDigest(Struct, frozen=True, kw_only=True):
         return own
 
     def call(self, call_id: str) -> tuple[str, UnansweredCall] | None:
-        """The thread that a call is of, and the call, if it is open."""
+        """The call and the id of its thread, if the call is open."""
         for thread in self.threads.values():
             if call := thread.calls.get(call_id):
                 return thread.id, call
         return None
 
 
+_Handler: TypeAlias = Callable[[SessionDigest, Event, Any], SessionDigest]
+
+
 def fold(digest: SessionDigest, event: Event) -> SessionDigest:
-    """The digest after one more event; events that say nothing to it may be left out."""
+    """The digest after one more event. Only events of `DIGEST_TYPES` matter."""
     if event.seq <= digest.seq:
         return digest
     digest = replace(
@@ -128,10 +132,10 @@ def fold(digest: SessionDigest, event: Event) -> SessionDigest:
 def _with_thread(
     digest: SessionDigest, thread_id: str, event: Event, **changes: object
 ) -> SessionDigest:
-    known = digest.threads.get(thread_id) or ThreadDigest(
+    thread = digest.threads.get(thread_id) or ThreadDigest(
         id=thread_id, agent_name=None, created_at=event.time, updated_at=event.time
     )
-    thread = replace(known, updated_at=event.time, **changes)
+    thread = replace(thread, updated_at=event.time, **changes)
     return replace(digest, threads=MappingProxyType({**digest.threads, thread_id: thread}))
 
 
@@ -146,7 +150,7 @@ def _created(digest: SessionDigest, event: Event, payload: facts.SessionCreated)
 
 
 def _forked(digest: SessionDigest, event: Event, _payload: facts.SessionForked) -> SessionDigest:
-    """What was under way is the parent's."""
+    """What was running belongs to the parent."""
     for thread in digest.threads.values():
         if thread.status != "terminated":
             digest = _thread_status(digest, event, thread.id, "idle")
@@ -154,10 +158,10 @@ def _forked(digest: SessionDigest, event: Event, _payload: facts.SessionForked) 
 
 
 def _thread_status(
-    digest: SessionDigest, event: Event, thread_id: str, session_status: SessionStatus
+    digest: SessionDigest, event: Event, thread_id: str, status: SessionStatus
 ) -> SessionDigest:
     thread = digest.threads.get(thread_id)
-    is_running = session_status == "running"
+    is_running = status == "running"
     since = None if thread is None else thread.running_since
     before = 0.0 if thread is None else thread.active_seconds(event.time)
     if is_running:
@@ -166,89 +170,74 @@ def _thread_status(
         digest,
         thread_id,
         event,
-        status=session_status,
+        status=status,
         has_begun=True,
-        has_idled=session_status == "idle" or (thread is not None and thread.has_idled),
+        has_idled=status == "idle" or (thread is not None and thread.has_idled),
         seconds_before=before,
         running_since=(since or event.time) if is_running else None,
     )
 
 
 def _running(digest: SessionDigest, event: Event, _payload: events.StatusRunning) -> SessionDigest:
-    begun = tuple(
+    outcomes = tuple(
         replace(outcome, result="running") if outcome.result == "pending" else outcome
         for outcome in digest.outcomes
     )
-    digest = replace(digest, outcomes=begun)
+    digest = replace(digest, outcomes=outcomes)
     return _thread_status(digest, event, event.thread_id, "running")
-
-
-def _idle(digest: SessionDigest, event: Event, payload: events.StatusIdle) -> SessionDigest:
-    digest = _thread_status(digest, event, event.thread_id, "idle")
-    return _awaiting(digest, event, event.thread_id, payload.stop_reason)
 
 
 def _awaiting(
     digest: SessionDigest, event: Event, thread_id: str, reason: events.StopReason
 ) -> SessionDigest:
-    """Of all calls, those are open that the thread says it waits for; what it says for others that
-    it has called, those have said themselves."""
-    known = _calls(digest, thread_id)
+    """Only the calls that the thread waits for are open. Calls of its subagents, which it waits
+    for too, are recorded with the subagents."""
+    calls = _calls(digest, thread_id)
     others = [thread.calls for thread in digest.threads.values() if thread.id != thread_id]
-    own = [id_ for id_ in reason.event_ids if not any(id_ in calls for calls in others)]
+    own = [
+        id_ for id_ in reason.event_ids if not any(id_ in others_calls for others_calls in others)
+    ]
     waiting = {
-        id_: _awaiting_call(known.get(id_, UnansweredCall("tool")), event.seq) for id_ in own
+        id_: _awaiting_call(calls.get(id_, UnansweredCall("tool")), event.seq) for id_ in own
     }
     return _with_thread(digest, thread_id, event, calls=MappingProxyType(waiting))
 
 
-def _awaiting_call(unanswered_call: UnansweredCall, seq: int) -> UnansweredCall:
-    is_clients = unanswered_call.kind == "custom" or unanswered_call.is_handed_over
-    return (
-        unanswered_call
-        if is_clients
-        else replace(unanswered_call, asked=unanswered_call.asked or seq)
-    )
+def _awaiting_call(call: UnansweredCall, seq: int) -> UnansweredCall:
+    if call.kind == "custom" or call.is_handed_over:  # the client answers it
+        return call
+    return replace(call, asked=call.asked or seq)
 
 
-def _session_status_handler(
-    session_status: SessionStatus,
-) -> Callable[[SessionDigest, Event, Any], SessionDigest]:
-    return lambda digest, event, _payload: _thread_status(
-        digest, event, event.thread_id, session_status
-    )
-
-
-def _thread_created(
-    digest: SessionDigest, event: Event, made: events.ThreadCreated
-) -> SessionDigest:
-    return _with_thread(
-        digest,
-        made.session_thread_id,
-        event,
-        agent_name=made.agent_name,
-        created_at=event.time,
-        parent_id=made.parent_thread_id or event.thread_id,
-        workflow_run_id=made.workflow_run_id,
-    )
-
-
-def _thread_status_handler(
-    session_status: SessionStatus,
-) -> Callable[[SessionDigest, Event, Any], SessionDigest]:
-    def apply(digest: SessionDigest, event: Event, payload: Any) -> SessionDigest:  # noqa: ANN401 (one of four)
-        digest = _thread_status(digest, event, payload.session_thread_id, session_status)
-        if isinstance(payload, events.ThreadStatusIdle):
-            digest = _awaiting(digest, event, payload.session_thread_id, payload.stop_reason)
+def _status_handler(status: SessionStatus) -> _Handler:
+    def apply(digest: SessionDigest, event: Event, payload: Any) -> SessionDigest:  # noqa: ANN401 (one of seven)
+        thread_id = getattr(payload, "session_thread_id", event.thread_id)
+        digest = _thread_status(digest, event, thread_id, status)
+        if isinstance(payload, events.StatusIdle | events.ThreadStatusIdle):
+            digest = _awaiting(digest, event, thread_id, payload.stop_reason)
         return digest
 
     return apply
 
 
-def _request_started(
-    digest: SessionDigest, event: Event, asked: events.ModelRequestStarted
+def _thread_created(
+    digest: SessionDigest, event: Event, payload: events.ThreadCreated
 ) -> SessionDigest:
-    if asked.purpose is not None:
+    return _with_thread(
+        digest,
+        payload.session_thread_id,
+        event,
+        agent_name=payload.agent_name,
+        created_at=event.time,
+        parent_id=payload.parent_thread_id or event.thread_id,
+        workflow_run_id=payload.workflow_run_id,
+    )
+
+
+def _request_started(
+    digest: SessionDigest, event: Event, payload: events.ModelRequestStarted
+) -> SessionDigest:
+    if payload.purpose is not None:
         return digest
     return _with_thread(digest, event.thread_id, event, calls=_NO_CALLS)  # a new round
 
@@ -270,9 +259,9 @@ def _request_ended(
 
 
 def _with_call(
-    digest: SessionDigest, event: Event, call_id: str, unanswered_call: UnansweredCall
+    digest: SessionDigest, event: Event, call_id: str, call: UnansweredCall
 ) -> SessionDigest:
-    calls = _calls(digest, event.thread_id) | {call_id: unanswered_call}
+    calls = _calls(digest, event.thread_id) | {call_id: call}
     return _with_thread(digest, event.thread_id, event, calls=MappingProxyType(calls))
 
 
@@ -282,13 +271,13 @@ def _call_made(digest: SessionDigest, event: Event, payload: AnyPayload) -> Sess
 
 
 def _call_authorized(
-    digest: SessionDigest, event: Event, said: facts.ToolCallAuthorized
+    digest: SessionDigest, event: Event, payload: facts.ToolCallAuthorized
 ) -> SessionDigest:
-    call = _calls(digest, event.thread_id).get(said.tool_use_id)
+    call = _calls(digest, event.thread_id).get(payload.tool_use_id)
     if call is None or call.kind == "custom":
         return digest
-    call = UnansweredCall(call.kind, asked=event.seq if said.decision == "ask" else 0)
-    return _with_call(digest, event, said.tool_use_id, call)
+    call = UnansweredCall(call.kind, asked=event.seq if payload.decision == "ask" else 0)
+    return _with_call(digest, event, payload.tool_use_id, call)
 
 
 def _started(digest: SessionDigest, event: Event, payload: facts.ToolCallStarted) -> SessionDigest:
@@ -315,17 +304,6 @@ def _call_returned(digest: SessionDigest, event: Event, payload: AnyPayload) -> 
     return _with_thread(digest, event.thread_id, event, calls=MappingProxyType(calls))
 
 
-def result_of(payload: AnyPayload) -> str | None:
-    """The call that a client gives the result of."""
-    match payload:
-        case events.UserCustomToolResult(custom_tool_use_id=call_id):
-            return call_id
-        case events.UserToolResult(tool_use_id=call_id):
-            return call_id
-        case _:
-            return None
-
-
 def _outcome_defined(
     digest: SessionDigest, event: Event, payload: events.UserDefineOutcome
 ) -> SessionDigest:
@@ -338,10 +316,10 @@ def _outcome_defined(
 
 
 def _with_outcome(digest: SessionDigest, id_: str, **changes: object) -> SessionDigest:
-    changed = tuple(
+    outcomes = tuple(
         replace(outcome, **changes) if outcome.id == id_ else outcome for outcome in digest.outcomes
     )
-    return replace(digest, outcomes=changed)
+    return replace(digest, outcomes=outcomes)
 
 
 def _evaluating(
@@ -366,27 +344,20 @@ def _evaluated(
     )
 
 
-def _unchanged(digest: SessionDigest, _event: Event, _payload: AnyPayload) -> SessionDigest:
-    return digest  # but for what `limits.fold` makes of it
-
-
-_HANDLERS: dict[type[AnyPayload], Callable[[SessionDigest, Event, Any], SessionDigest]] = {
+_HANDLERS: dict[type[AnyPayload], _Handler] = {
     facts.SessionCreated: _created,
     facts.SessionForked: _forked,
-    facts.SessionWoken: _unchanged,
-    facts.BudgetReserved: _unchanged,
-    facts.BudgetSettled: _unchanged,
     facts.ToolCallAuthorized: _call_authorized,
     facts.ToolCallStarted: _started,
     events.StatusRunning: _running,
-    events.StatusIdle: _idle,
-    events.StatusRescheduled: _session_status_handler("rescheduling"),
-    events.StatusTerminated: _session_status_handler("terminated"),
+    events.StatusIdle: _status_handler("idle"),
+    events.StatusRescheduled: _status_handler("rescheduling"),
+    events.StatusTerminated: _status_handler("terminated"),
     events.ThreadCreated: _thread_created,
-    events.ThreadStatusRunning: _thread_status_handler("running"),
-    events.ThreadStatusIdle: _thread_status_handler("idle"),
-    events.ThreadStatusRescheduled: _thread_status_handler("rescheduling"),
-    events.ThreadStatusTerminated: _thread_status_handler("terminated"),
+    events.ThreadStatusRunning: _status_handler("running"),
+    events.ThreadStatusIdle: _status_handler("idle"),
+    events.ThreadStatusRescheduled: _status_handler("rescheduling"),
+    events.ThreadStatusTerminated: _status_handler("terminated"),
     events.ModelRequestStarted: _request_started,
     events.ModelRequestEnded: _request_ended,
     events.AgentToolUse: _call_made,
@@ -399,26 +370,27 @@ _HANDLERS: dict[type[AnyPayload], Callable[[SessionDigest, Event, Any], SessionD
     events.OutcomeEvaluationStarted: _evaluating,
     events.OutcomeEvaluationEnded: _evaluated,
 }
-DIGEST_TYPES = frozenset(str(kind.__struct_config__.tag) for kind in _HANDLERS)
-"""All that a digest is made of."""
+_LIMIT_TYPES = (facts.SessionWoken, facts.BudgetReserved, facts.BudgetSettled)
+DIGEST_TYPES = frozenset(str(kind.__struct_config__.tag) for kind in (*_HANDLERS, *_LIMIT_TYPES))
+"""The types of events that a digest is folded from."""
 
 
 class Digests:
-    """Digests of the sessions that were looked at last; a session is only ever read on."""
+    """Digests of recently used sessions, each continued from where it was last read."""
 
-    def __init__(self, log: SessionLog, *, kept: int = 2000) -> None:
+    def __init__(self, log: SessionLog, *, max_cached: int = 2000) -> None:
         self._log = log
-        self._digests: LruCache[str, SessionDigest] = LruCache(kept)
+        self._digests: LruCache[str, SessionDigest] = LruCache(max_cached)
 
     async def of(self, session: SessionRow) -> SessionDigest:
-        """Raises: SessionNotFound: it was deleted meanwhile."""
+        """Raises: SessionNotFound: it was deleted in the meantime."""
         digest = self._digests.get(session.id) or SessionDigest()
         if digest.seq < session.head.seq:
             for event in await self._log.read(session.id, after=digest.seq, types=DIGEST_TYPES):
                 digest = fold(digest, event)
             digest = replace(digest, seq=max(digest.seq, session.head.seq))
-        known = self._digests.get(session.id)
-        if known is None or known.seq < digest.seq:  # others may have read on meanwhile
+        cached = self._digests.get(session.id)
+        if cached is None or cached.seq < digest.seq:  # another task may have read further
             self._digests.put(session.id, digest)
         return digest
 

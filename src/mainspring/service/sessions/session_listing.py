@@ -18,9 +18,10 @@ from mainspring.log.records import RecordQuery, RecordRow, Records
 from mainspring.log.session_log import ENDLESS
 from mainspring.service.sessions.resource_types import StoreResource
 from mainspring.service.sessions.session_digest import SessionStatus
-from mainspring.service.sessions.session_record import KIND, SessionRecord
+from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.session_view import LoadedSession
 from mainspring.service.storage.pagination import Limit, decode_cursor, encode_cursor
+from mainspring.service.storage.repository import SESSION_KIND
 
 T = TypeVar("T")
 
@@ -80,30 +81,30 @@ class SessionList:
         self._records = records
         self._look = look
 
-    async def page(self, tenant: str, asked: ListSessions) -> TwoWayPage[LoadedSession]:
+    async def page(self, tenant: str, request: ListSessions) -> TwoWayPage[LoadedSession]:
         """Raises: InvalidInput: a cursor of another list."""
-        turn = PagePosition() if asked.page is None else _decode_position(tenant, asked.page)
-        found = await self._gather(_records_query(tenant, asked, turn), asked)
+        turn = PagePosition() if request.page is None else _decode_position(tenant, request.page)
+        found = await self._gather(_records_query(tenant, request, turn), request)
         shown = found.shown[::-1] if turn.is_back else found.shown
         forth = shown[-1][0] if shown else found.last
         back = shown[0][0] if shown else None
         has_next = turn.is_back or found.has_more
-        has_previous = found.has_more if turn.is_back else asked.page is not None
+        has_previous = found.has_more if turn.is_back else request.page is not None
         return TwoWayPage(
             data=[standing for _, standing in shown],
             next_page=_cursor("next", forth) if has_next else None,
             prev_page=_cursor("prev", back) if has_previous else None,
         )
 
-    async def _gather(self, record_query: RecordQuery, asked: ListSessions) -> SessionBatch:
+    async def _gather(self, record_query: RecordQuery, request: ListSessions) -> SessionBatch:
         shown: list[tuple[RecordRow, LoadedSession]] = []
         last = record_query.after
         looked_at = 0
         while looked_at < MAX_SCANNED:
             chunk = await self._records.list(replace(record_query, after=last))
             for record in chunk:
-                standing = await self._load_if_matching(record, asked)
-                if standing is not None and len(shown) == asked.limit:
+                standing = await self._load_if_matching(record, request)
+                if standing is not None and len(shown) == request.limit:
                     return SessionBatch(shown, has_more=True, last=last)
                 last = record
                 if standing is not None:
@@ -114,44 +115,52 @@ class SessionList:
         return SessionBatch(shown, has_more=True, last=last)
 
     async def _load_if_matching(
-        self, record_row: RecordRow, asked: ListSessions
+        self, row: RecordRow, request: ListSessions
     ) -> LoadedSession | None:
-        session = _DECODER.decode(record_row.body)
-        if not _matches(session, asked):
+        session = _DECODER.decode(row.body)
+        if not _matches(session, request):
             return None
         standing = await self._look(session)
-        if standing is None or (asked.statuses and standing.status not in asked.statuses):
+        if standing is None or (request.statuses and standing.status not in request.statuses):
             return None
         return standing
 
 
-def _matches(session: SessionRecord, asked: ListSessions) -> bool:
-    if asked.agent_id is not None and asked.agent_version not in (None, session.agent.version):
+def _matches(session: SessionRecord, request: ListSessions) -> bool:
+    if request.agent_id is not None and request.agent_version not in (None, session.agent.version):
         return False
-    if asked.origin not in (None, (session.origin or UNKNOWN_ORIGIN).type):
+    if request.origin not in (None, (session.origin or UNKNOWN_ORIGIN).type):
         return False
-    return asked.memory_store_id is None or any(
-        isinstance(resource, StoreResource) and resource.memory_store_id == asked.memory_store_id
+    return request.memory_store_id is None or any(
+        isinstance(resource, StoreResource) and resource.memory_store_id == request.memory_store_id
         for resource in session.resources
     )
 
 
-def _records_query(tenant: str, asked: ListSessions, page_position: PagePosition) -> RecordQuery:
-    froms = [*_micros(asked.created_at_gte), *(micro + 1 for micro in _micros(asked.created_at_gt))]
-    uptos = [*_micros(asked.created_at_lte), *(micro - 1 for micro in _micros(asked.created_at_lt))]
-    is_ascending = (asked.order == "asc") is not page_position.is_back
-    is_filtered = asked.statuses or asked.memory_store_id or asked.agent_version or asked.origin
+def _records_query(tenant: str, request: ListSessions, page_position: PagePosition) -> RecordQuery:
+    froms = [
+        *_micros(request.created_at_gte),
+        *(micro + 1 for micro in _micros(request.created_at_gt)),
+    ]
+    uptos = [
+        *_micros(request.created_at_lte),
+        *(micro - 1 for micro in _micros(request.created_at_lt)),
+    ]
+    is_ascending = (request.order == "asc") is not page_position.is_back
+    is_filtered = (
+        request.statuses or request.memory_store_id or request.agent_version or request.origin
+    )
     return RecordQuery(
-        kind=KIND,
+        kind=SESSION_KIND,
         tenant=tenant,
-        label=asked.agent_id,
-        parent=asked.deployment_id,
-        is_archived=None if asked.include_archived else False,
+        label=request.agent_id,
+        parent=request.deployment_id,
+        is_archived=None if request.include_archived else False,
         created_from=max(froms, default=None),
         created_upto=min(uptos, default=None),
         after=page_position.after,
         order="asc" if is_ascending else "desc",
-        limit=_CHUNK if is_filtered else asked.limit + 1,
+        limit=_CHUNK if is_filtered else request.limit + 1,
     )
 
 
@@ -163,15 +172,15 @@ def _micros(moment: datetime | None) -> list[int]:
     return [to_micros(moment)]
 
 
-def _cursor(way: str, record_row: RecordRow | None) -> str | None:
-    return None if record_row is None else encode_cursor(way, record_row.created, record_row.id)
+def _cursor(way: str, row: RecordRow | None) -> str | None:
+    return None if row is None else encode_cursor(way, row.created, row.id)
 
 
 def _decode_position(tenant: str, cursor: str) -> PagePosition:
     match decode_cursor(cursor):
         case ["next" | "prev" as way, int(created), str(id_)] if abs(created) <= ENDLESS:
             after = RecordRow(
-                tenant=tenant, kind=KIND, id=id_, created=created, updated=created, body=b""
+                tenant=tenant, kind=SESSION_KIND, id=id_, created=created, updated=created, body=b""
             )
             return PagePosition(way == "prev", after)
         case _:

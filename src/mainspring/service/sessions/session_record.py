@@ -15,7 +15,6 @@ from mainspring.service.sessions.session_agent import SessionAgent
 from mainspring.service.storage.metadata import Metadata
 from mainspring.service.storage.repository import IndexColumns
 
-KIND = "session"
 ACCEPTED_KIND = "accepted_request"
 Title = Annotated[str, Meta(max_length=512)]
 
@@ -36,8 +35,10 @@ class SessionCreator(Struct, frozen=True, kw_only=True):
     acting_agent: str | None = None
 
     @classmethod
-    def of(cls, who: Principal) -> SessionCreator:
-        return cls(key_id=who.key_id, name=who.name, acting_agent=who.acting_agent)
+    def of(cls, principal: Principal) -> SessionCreator:
+        return cls(
+            key_id=principal.key_id, name=principal.name, acting_agent=principal.acting_agent
+        )
 
 
 class SessionRecord(Struct, frozen=True, kw_only=True):

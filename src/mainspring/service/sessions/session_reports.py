@@ -77,7 +77,7 @@ class SessionReports:
         self._limiter = CapacityLimiter(_MAX_CONCURRENT)
 
     async def context(
-        self, who: Principal, session_id: str, asked: ContextParams
+        self, principal: Principal, session_id: str, params: ContextParams
     ) -> Page[ShotView]:
         """The requests that the main thread made, rebuilt from the log, oldest first.
 
@@ -85,42 +85,42 @@ class SessionReports:
 
         Raises: NotFound, InvalidInput.
         """
-        session = await self._sessions.row(who, session_id)
+        session = await self._sessions.row(principal, session_id)
         require_readable_log(session_id, session.head.seq)
         async with self._limiter:
             shots = await read_shots(self._sessions.log, session)
-            begin, chosen = _select_requests(shots, asked)
+            begin, chosen = _select_requests(shots, params)
             views = await to_thread.run_sync(
                 lambda: [
-                    shot_view(shots, shot, with_request=asked.call is not None) for shot in chosen
+                    shot_view(shots, shot, with_request=params.call is not None) for shot in chosen
                 ]
             )
         end = begin + len(chosen)
-        is_last = asked.call is not None or end >= len(shots)
+        is_last = params.call is not None or end >= len(shots)
         return Page(data=views, next_page=None if is_last else encode_cursor(end))
 
     async def hook_runs(
-        self, who: Principal, session_id: str, asked: ListHookRuns
+        self, principal: Principal, session_id: str, request: ListHookRuns
     ) -> Page[HookRun]:
         """Oldest first. Raises: NotFound, InvalidInput."""
-        session = await self._sessions.row(who, session_id)
-        after = 0 if asked.page is None else _decode_place(asked.page)
+        session = await self._sessions.row(principal, session_id)
+        after = 0 if request.page is None else _decode_place(request.page)
         read = partial(self._sessions.log.read, session.id, types=[_HOOK_RAN])
-        found = [_hook_run(item) for item in await read(after=after, limit=asked.limit + 1)]
-        shown = found[: asked.limit]
-        is_last = len(found) <= asked.limit
+        found = [_hook_run(item) for item in await read(after=after, limit=request.limit + 1)]
+        shown = found[: request.limit]
+        is_last = len(found) <= request.limit
         return Page(data=shown, next_page=None if is_last else encode_cursor(shown[-1].seq))
 
     async def senders(
-        self, who: Principal, session_id: str, asked: ListSenders
+        self, principal: Principal, session_id: str, request: ListSenders
     ) -> Page[ReceivedEvent]:
         """Oldest first. Raises: NotFound, InvalidInput."""
-        session = await self._sessions.row(who, session_id)
-        after = 0 if asked.page is None else _decode_place(asked.page)
+        session = await self._sessions.row(principal, session_id)
+        after = 0 if request.page is None else _decode_place(request.page)
         read = partial(self._sessions.log.read, session.id, types=_CLIENT_EVENT_TYPES)
-        found = [_sent_event(item) for item in await read(after=after, limit=asked.limit + 1)]
-        shown = found[: asked.limit]
-        is_last = len(found) <= asked.limit
+        found = [_sent_event(item) for item in await read(after=after, limit=request.limit + 1)]
+        shown = found[: request.limit]
+        is_last = len(found) <= request.limit
         return Page(data=shown, next_page=None if is_last else encode_cursor(shown[-1].seq))
 
 
@@ -134,14 +134,14 @@ def require_readable_log(session_id: str, events: int) -> None:
 
 
 def _select_requests(
-    model_calls: list[ModelCall], asked: ContextParams
+    model_calls: list[ModelCall], params: ContextParams
 ) -> tuple[int, list[ModelCall]]:
-    if asked.call is not None:
-        if asked.call > len(model_calls):
-            raise NotFound("call", str(asked.call))
-        return asked.call - 1, [model_calls[asked.call - 1]]
-    begin = 0 if asked.page is None else _decode_place(asked.page)
-    return begin, model_calls[begin : begin + asked.limit]
+    if params.call is not None:
+        if params.call > len(model_calls):
+            raise NotFound("call", str(params.call))
+        return params.call - 1, [model_calls[params.call - 1]]
+    begin = 0 if params.page is None else _decode_place(params.page)
+    return begin, model_calls[begin : begin + params.limit]
 
 
 def _decode_place(page: str) -> int:

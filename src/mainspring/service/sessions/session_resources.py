@@ -31,89 +31,98 @@ class SessionResources:
         self._sessions = sessions
 
     async def page(
-        self, who: Principal, session_id: str, *, limit: int | None = None, page: str | None = None
+        self,
+        principal: Principal,
+        session_id: str,
+        *,
+        limit: int | None = None,
+        page: str | None = None,
     ) -> Page[SessionResource]:
         """In the order in which they were added, all of them without a `limit`."""
-        known = (await self._sessions.record(who, session_id)).resources
-        start = 0 if page is None else _after_cursor(known, page)
-        end = len(known) if limit is None else start + limit
-        shown = known[start:end]
-        return Page(data=shown, next_page=encode_cursor(shown[-1].id) if end < len(known) else None)
+        current = (await self._sessions.record(principal, session_id)).resources
+        start = 0 if page is None else _after_cursor(current, page)
+        end = len(current) if limit is None else start + limit
+        shown = current[start:end]
+        return Page(
+            data=shown, next_page=encode_cursor(shown[-1].id) if end < len(current) else None
+        )
 
-    async def get(self, who: Principal, session_id: str, resource_id: str) -> SessionResource:
+    async def get(self, principal: Principal, session_id: str, resource_id: str) -> SessionResource:
         """Raises: NotFound."""
-        return _find_resource(await self._sessions.record(who, session_id), resource_id)
+        return _find_resource(await self._sessions.record(principal, session_id), resource_id)
 
     async def add(
-        self, who: Principal, session_id: str, asked: FileResourceParams
+        self, principal: Principal, session_id: str, params: FileResourceParams
     ) -> SessionResource:
         """Only files can be added once there is a session. Raises: NotFound, InvalidInput."""
-        await self._changeable(who, session_id)
+        await self._changeable(principal, session_id)
         added = await attach_resource(
             self._sessions.dependencies.lookups,
-            who.tenant,
-            asked,
+            principal.tenant,
+            params,
             id_=self._sessions.new_id("sesrsc"),
             now=self._sessions.clock(),
         )
 
-        def change(known: SessionRecord) -> SessionRecord:
-            resources = (*known.resources, added.session_resource)
-            check_resources(resources, known.environment)
-            return replace(known, resources=resources, updated_at=added.session_resource.created_at)
+        def change(current: SessionRecord) -> SessionRecord:
+            resources = (*current.resources, added.session_resource)
+            check_resources(resources, current.environment)
+            return replace(
+                current, resources=resources, updated_at=added.session_resource.created_at
+            )
 
-        await self._sessions.repository.update(who.tenant, session_id, change)
+        await self._sessions.repository.update(principal.tenant, session_id, change)
         return added.session_resource
 
     async def update(
-        self, who: Principal, session_id: str, resource_id: str, asked: UpdateResource
+        self, principal: Principal, session_id: str, resource_id: str, request: UpdateResource
     ) -> SessionResource:
         """Raises: NotFound, InvalidInput: it has no token."""
-        await self._changeable(who, session_id)
+        await self._changeable(principal, session_id)
         now = self._sessions.clock()
         sealed = seal_token(
-            self._sessions.dependencies.lookups, resource_id, asked.authorization_token
+            self._sessions.dependencies.lookups, resource_id, request.authorization_token
         )
 
-        def change(known: SessionRecord) -> SessionRecord:
-            resource = _find_resource(known, resource_id)
+        def change(current: SessionRecord) -> SessionRecord:
+            resource = _find_resource(current, resource_id)
             if not isinstance(resource, RepositoryResource):
                 raise InvalidInput("authorization_token: only a github_repository has one")
             resources = tuple(
                 replace(item, updated_at=now) if item.id == resource_id else item
-                for item in known.resources
+                for item in current.resources
             )
             return replace(
-                known,
+                current,
                 resources=resources,
-                sealed={**known.sealed, resource_id: sealed},
+                sealed={**current.sealed, resource_id: sealed},
                 updated_at=now,
             )
 
-        changed = await self._sessions.repository.update(who.tenant, session_id, change)
+        changed = await self._sessions.repository.update(principal.tenant, session_id, change)
         return _find_resource(changed, resource_id)
 
-    async def delete(self, who: Principal, session_id: str, resource_id: str) -> None:
+    async def delete(self, principal: Principal, session_id: str, resource_id: str) -> None:
         """Raises: NotFound, InvalidInput: a memory store stays with its session."""
-        await self._changeable(who, session_id)
+        await self._changeable(principal, session_id)
         now = self._sessions.clock()
 
-        def change(known: SessionRecord) -> SessionRecord:
-            if isinstance(_find_resource(known, resource_id), StoreResource):
+        def change(current: SessionRecord) -> SessionRecord:
+            if isinstance(_find_resource(current, resource_id), StoreResource):
                 raise InvalidInput("a memory_store stays attached as long as there is the session")
             return replace(
-                known,
+                current,
                 resources=tuple(
-                    resource for resource in known.resources if resource.id != resource_id
+                    resource for resource in current.resources if resource.id != resource_id
                 ),
-                sealed={id_: each for id_, each in known.sealed.items() if id_ != resource_id},
+                sealed={id_: each for id_, each in current.sealed.items() if id_ != resource_id},
                 updated_at=now,
             )
 
-        await self._sessions.repository.update(who.tenant, session_id, change)
+        await self._sessions.repository.update(principal.tenant, session_id, change)
 
-    async def _changeable(self, who: Principal, session_id: str) -> None:
-        record = await self._sessions.record(who, session_id)
+    async def _changeable(self, principal: Principal, session_id: str) -> None:
+        record = await self._sessions.record(principal, session_id)
         if record.archived_at is not None:
             raise InvalidInput(f"session {session_id} is archived and stays as it is")
 
@@ -125,10 +134,10 @@ def _find_resource(record: SessionRecord, resource_id: str) -> SessionResource:
     raise NotFound("resource", resource_id)
 
 
-def _after_cursor(known: tuple[SessionResource, ...], cursor: str) -> int:
+def _after_cursor(current: tuple[SessionResource, ...], cursor: str) -> int:
     match decode_cursor(cursor):
         case [str(id_)]:
-            places = [index for index, each in enumerate(known) if each.id == id_]
-            return places[0] + 1 if places else len(known)
+            places = [index for index, each in enumerate(current) if each.id == id_]
+            return places[0] + 1 if places else len(current)
         case _:
             raise InvalidInput("page: not a cursor of this list")

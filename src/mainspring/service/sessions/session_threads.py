@@ -46,7 +46,7 @@ class Threads:
 
     async def page(
         self,
-        who: Principal,
+        principal: Principal,
         session_id: str,
         *,
         statuses: tuple[SessionStatus, ...] = (),
@@ -54,7 +54,7 @@ class Threads:
         page: str | None = None,
     ) -> Page[ThreadObject]:
         """The oldest first. Raises: NotFound, InvalidInput."""
-        standing = await self._sessions.find(who, session_id)
+        standing = await self._sessions.find(principal, session_id)
         all_ = [self._view(standing, thread) for thread in standing.digest.threads.values()]
         found = [item for item in all_ if not statuses or item.status in statuses]
         start = 0 if page is None else _decode_start(page)
@@ -62,14 +62,14 @@ class Threads:
         has_more = len(found) > start + limit
         return Page(data=shown, next_page=encode_cursor(start + limit) if has_more else None)
 
-    async def get(self, who: Principal, session_id: str, thread_id: str) -> ThreadObject:
+    async def get(self, principal: Principal, session_id: str, thread_id: str) -> ThreadObject:
         """Raises: NotFound."""
-        standing = await self._sessions.find(who, session_id)
+        standing = await self._sessions.find(principal, session_id)
         return self._view(standing, _find_thread(standing, thread_id))
 
-    async def archive(self, who: Principal, session_id: str, thread_id: str) -> ThreadObject:
+    async def archive(self, principal: Principal, session_id: str, thread_id: str) -> ThreadObject:
         """It takes no events any more. Raises: NotFound, InvalidInput, Stale: it runs."""
-        standing = await self._sessions.find(who, session_id)
+        standing = await self._sessions.find(principal, session_id)
         thread = _find_thread(standing, thread_id)
         if thread_id == standing.digest.main_thread_id:
             raise InvalidInput("the main thread is archived with its session")
@@ -77,20 +77,22 @@ class Threads:
             raise StaleVersion(f"thread {thread_id} is running: interrupt it, then archive it")
         now = self._sessions.clock()
 
-        def change(known: SessionRecord) -> SessionRecord:
-            archived = {thread_id: now} | known.archived_threads
-            return replace(known, archived_threads=archived)
+        def change(current: SessionRecord) -> SessionRecord:
+            archived = {thread_id: now} | current.archived_threads
+            return replace(current, archived_threads=archived)
 
-        await self._sessions.repository.update(who.tenant, session_id, change)
+        await self._sessions.repository.update(principal.tenant, session_id, change)
         gone = ThreadStatusTerminated(
             session_thread_id=thread_id, agent_name=thread.agent_name or ""
         )
-        await self._sessions.submit(who, session_id, gone, client_ids=[f"{thread_id} archived"])
-        return await self.get(who, session_id, thread_id)
+        await self._sessions.submit(
+            principal, session_id, gone, client_ids=[f"{thread_id} archived"]
+        )
+        return await self.get(principal, session_id, thread_id)
 
-    def _view(self, loaded_session: LoadedSession, thread: ThreadDigest) -> ThreadObject:
-        record = loaded_session.record
-        is_main = thread.id == loaded_session.digest.main_thread_id
+    def _view(self, session: LoadedSession, thread: ThreadDigest) -> ThreadObject:
+        record = session.record
+        is_main = thread.id == session.digest.main_thread_id
         archived_at = record.archived_threads.get(thread.id, record.archived_at)
         status: SessionStatus = "terminated" if archived_at is not None else thread.status
         until = thread.updated_at if status == "terminated" else self._sessions.clock()
@@ -112,8 +114,8 @@ class Threads:
         )
 
 
-def _find_thread(loaded_session: LoadedSession, thread_id: str) -> ThreadDigest:
-    thread = loaded_session.digest.threads.get(thread_id)
+def _find_thread(session: LoadedSession, thread_id: str) -> ThreadDigest:
+    thread = session.digest.threads.get(thread_id)
     if thread is None:
         raise NotFound("thread", thread_id)
     return thread

@@ -46,9 +46,10 @@ from mainspring.runtime.move_sessions.uploaded_conversation import read_conversa
 from mainspring.runtime.move_sessions.workspace_archive import check_size
 from mainspring.service.access.principal import Principal
 from mainspring.service.resources.environments import SelfHostedConfig
+from mainspring.service.sessions.session_params import CreateSession
 from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.session_view import SessionObject
-from mainspring.service.sessions.sessions import CreateSession, Sessions
+from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.storage.notifications import Notification
 
 _BAD_PATH_ERRNOS = frozenset(
@@ -105,92 +106,100 @@ class SessionImport:
         """For what is being uploaded."""
         self.limits = limits or UploadLimits()
 
-    async def check(self, who: Principal, asked: PushSession) -> PushCheck:
+    async def check(self, principal: Principal, request: PushSession) -> PushCheck:
         """Stores nothing.
 
         Raises: Forbidden, NotFound, InvalidInput, TooLarge.
         """
-        session_id = received_id(who.tenant, asked.transfer)
+        session_id = received_id(principal.tenant, request.transfer)
         try:
-            await self._find_received(who, session_id)
+            await self._find_received(principal, session_id)
         except NotFound:
-            await self._new_record(who, asked)
+            await self._new_record(principal, request)
             return PushCheck(session_id=session_id, is_received=False)
         return PushCheck(session_id=session_id, is_received=True)
 
-    async def receive(self, who: Principal, asked: PushSession, file: Path) -> SessionObject:
+    async def receive(
+        self, principal: Principal, request: PushSession, file: Path
+    ) -> SessionObject:
         """Go on here with the session in this file. Doing it again changes nothing.
 
         Raises: Forbidden, NotFound, InvalidInput, TooLarge: nothing goes on here.
         """
-        session_id = received_id(who.tenant, asked.transfer)
+        session_id = received_id(principal.tenant, request.transfer)
         try:
-            return await self._find_received(who, session_id)
+            return await self._find_received(principal, session_id)
         except NotFound:
-            record = replace(await self._new_record(who, asked), id=session_id)
+            record = replace(await self._new_record(principal, request), id=session_id)
         workspace = self._workspace(session_id)
         try:
-            source = await to_thread.run_sync(partial(self._unpack, asked, file, workspace))
+            source = await to_thread.run_sync(partial(self._unpack, request, file, workspace))
         except (TarError, EOFError) as error:
             raise InvalidInput(f"what has arrived is no bundle of a session: {error}") from error
-        await self._store(who, record, source)
+        await self._store(principal, record, source)
         try:
-            await self._sessions.repository.put(who.tenant, replace(record, title=source.title))
+            await self._sessions.repository.put(
+                principal.tenant, replace(record, title=source.title)
+            )
         except AlreadyExists:  # the same transfer at the same time
-            return await self._sessions.get(who, session_id)
-        notice = Notification(tenant=who.tenant, type="session.created", id=session_id)
+            return await self._sessions.get(principal, session_id)
+        notice = Notification(tenant=principal.tenant, type="session.created", id=session_id)
         await self._sessions.dependencies.notify(notice)
         if source.main.open_calls:  # the rules here have to decide about them
-            await self._sessions.dependencies.wake_session(who.tenant, session_id)
-        return await self._sessions.get(who, session_id)
+            await self._sessions.dependencies.wake_session(principal.tenant, session_id)
+        return await self._sessions.get(principal, session_id)
 
-    async def _find_received(self, who: Principal, session_id: str) -> SessionObject:
+    async def _find_received(self, principal: Principal, session_id: str) -> SessionObject:
         """Raises: NotFound."""
-        session = await self._sessions.get(who, session_id)
+        session = await self._sessions.get(principal, session_id)
         if session.status == "running":  # whoever was to start it may have been killed
-            await self._sessions.dependencies.wake_session(who.tenant, session_id)
+            await self._sessions.dependencies.wake_session(principal.tenant, session_id)
         return session
 
-    async def _new_record(self, who: Principal, asked: PushSession) -> SessionRecord:
-        who.require_human()
-        if not _ID_PATTERN.fullmatch(asked.transfer) or not _ID_PATTERN.fullmatch(asked.session_id):
+    async def _new_record(self, principal: Principal, request: PushSession) -> SessionRecord:
+        principal.require_human()
+        if not _ID_PATTERN.fullmatch(request.transfer) or not _ID_PATTERN.fullmatch(
+            request.session_id
+        ):
             raise InvalidInput("transfer, session_id: four letters, `_`, 32 hexadecimal digits")
-        if asked.size > self.limits.max_bytes:
+        if request.size > self.limits.max_bytes:
             raise TooLarge(
-                f"the session and its files have {asked.size:,} bytes; this server takes"
+                f"the session and its files have {request.size:,} bytes; this server takes"
                 f" {self.limits.max_bytes:,} at most"
             )
-        wanted = CreateSession(agent=asked.agent_id, environment_id=asked.environment_id)
-        record = await self._sessions.new_record(who, wanted)
+        wanted = CreateSession(agent=request.agent_id, environment_id=request.environment_id)
+        record = await self._sessions.new_record(principal, wanted)
         if isinstance(record.environment, SelfHostedConfig):
             raise InvalidInput(
                 f"environment_id: {record.environment_id} is self-hosted, and its files are not"
                 " this server's; choose a cloud environment"
             )
-        return replace(record, origin=Origin(type="api", id=who.key_id))
+        return replace(record, origin=Origin(type="api", id=principal.key_id))
 
-    def _unpack(self, asked: PushSession, file: Path, workspace: Path) -> SourceSession:
+    def _unpack(self, request: PushSession, file: Path, workspace: Path) -> SourceSession:
         limits = self.limits
         with open_checked(file, limits) as archive:
             bundle = SessionBundle.read(
-                archive, session_id=asked.session_id, transfer_id=asked.transfer
+                archive, session_id=request.session_id, transfer_id=request.transfer
             )
             log = bundle.read_log(max_bytes=limits.max_log_bytes, max_events=limits.max_events)
             source = read_conversation(log.events, thread_id=log.header.thread_id, blobs=log.blobs)
-            source.id, source.sha256 = asked.session_id, bundle.bundle_manifest.log
+            source.id, source.sha256 = request.session_id, bundle.bundle_manifest.log
             _move_workspace(
                 bundle, workspace, beside=file.with_suffix(".files"), hidden=self._hidden
             )
         return source
 
-    async def _store(self, who: Principal, record: SessionRecord, source: SourceSession) -> None:
+    async def _store(
+        self, principal: Principal, record: SessionRecord, source: SourceSession
+    ) -> None:
         log, now = self._sessions.log, self._sessions.clock()
         try:
             await log.session(record.id)  # whoever sent it before did not get to the end
         except SessionNotFound:
             with suppress(SessionExists):
                 await store_new_session(
-                    log, source, session_id=record.id, now=now, importer=who.sender
+                    log, source, session_id=record.id, now=now, importer=principal.sender
                 )
 
     def remove_leftovers(self, *, before: datetime) -> None:
@@ -205,16 +214,14 @@ def received_id(tenant: str, transfer_id: str) -> str:
     return ids.stable_id(ids.SESSION, "push", tenant, transfer_id)
 
 
-def _move_workspace(
-    session_bundle: SessionBundle, workspace: Path, *, beside: Path, hidden: str
-) -> None:
+def _move_workspace(bundle: SessionBundle, workspace: Path, *, beside: Path, hidden: str) -> None:
     """All of the workspace or nothing. One that is there is this transfer's.
 
     Raises: InvalidInput, TooLarge.
     """
     try:
         try:
-            session_bundle.unpack_workspace(beside, hidden=(hidden,))
+            bundle.unpack_workspace(beside, hidden=(hidden,))
         except OSError as error:
             if error.errno not in _BAD_PATH_ERRNOS:
                 raise
@@ -250,20 +257,20 @@ class SessionExport:
         """A folder of ours in every workspace."""
         self._folder = folder
 
-    async def bundle(self, who: Principal, session_id: str, asked: MoveSession) -> Path:
+    async def bundle(self, principal: Principal, session_id: str, request: MoveSession) -> Path:
         """A file with all of the session, for the caller to send and remove. From here on the
         session refuses turns.
 
         Raises: NotFound, Forbidden, TooLarge, Stale: it runs, or its files change; SessionGone: it
             has moved already.
         """
-        who.require_human()
-        record = await self._sessions.record(who, session_id)
+        principal.require_human()
+        record = await self._sessions.record(principal, session_id)
         workspace, hidden = self._workspace(record.id), (self._unseen,)
         has_files = await to_thread.run_sync(workspace.is_dir)
         source = BundleSource(
             session_id=record.id,
-            transfer_id=asked.transfer,
+            transfer_id=request.transfer,
             workspace=workspace if has_files else None,
             hidden=hidden,
         )
@@ -272,7 +279,7 @@ class SessionExport:
             is_sealed = isinstance(last.payload, SessionMoved)
             if has_files and not is_sealed:  # afterwards there is no way back
                 await to_thread.run_sync(partial(check_size, workspace, hidden=hidden))
-            await seal(self._sessions.log, record.id, asked.transfer)
+            await seal(self._sessions.log, record.id, request.transfer)
             return await write_bundle(self._sessions.log, source, self._folder)
         except OSError as error:
             raise StaleVersion(

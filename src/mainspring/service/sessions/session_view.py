@@ -87,10 +87,10 @@ class LoadedSession:
         return self.digest.status
 
 
-def session_object(loaded_session: LoadedSession, now: datetime) -> SessionObject:
-    record, digest = loaded_session.record, loaded_session.digest
-    touched = max(record.updated_at, from_micros(loaded_session.row.updated))
-    until = touched if loaded_session.status == "terminated" else now
+def session_object(session: LoadedSession, now: datetime) -> SessionObject:
+    record, digest = session.record, session.digest
+    touched = max(record.updated_at, from_micros(session.row.updated))
+    until = touched if session.status == "terminated" else now
     threads = digest.threads.values()
     return SessionObject(
         id=record.id,
@@ -98,7 +98,7 @@ def session_object(loaded_session: LoadedSession, now: datetime) -> SessionObjec
         created_at=record.created_at,
         updated_at=touched,
         environment_id=record.environment_id,
-        status=loaded_session.status,
+        status=session.status,
         usage=usage_view(digest.usage, digest.spent.cost_usd, _active_seconds(digest, until)),
         stats=StatsView(
             active_seconds=sum(thread.active_seconds(until) for thread in threads),

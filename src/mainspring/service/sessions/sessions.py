@@ -1,16 +1,15 @@
-"""Sessions of a tenant: made, looked at, changed, archived, deleted.
+"""Sessions of a tenant: create, read, update, fork, archive, delete.
 
-A session is its log. Beside it is a record of how it was asked for; everything that changes by
-running is folded from the log when somebody looks.
+A session is its log. A record beside the log stores how the session was requested; everything that
+changes while it runs is folded from the log on demand.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Annotated
 
-from msgspec import Meta, Struct, UnsetType
+from msgspec import UnsetType
 from msgspec.structs import replace
 
 from mainspring.core import clock as clocks
@@ -27,7 +26,6 @@ from mainspring.core.errors import (
 )
 from mainspring.core.events import ClientPayload
 from mainspring.core.facts import SessionCreated
-from mainspring.core.ids import EnvironmentId, VaultId
 from mainspring.core.sender import Origin
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem, SessionRow
@@ -35,34 +33,30 @@ from mainspring.service.access.principal import Principal
 from mainspring.service.resources.environments import Environment
 from mainspring.service.sessions.dependencies import SessionDependencies
 from mainspring.service.sessions.event_content import to_payload, with_shared_file_limit
-from mainspring.service.sessions.event_params import InitialEvents
 from mainspring.service.sessions.resource_types import (
-    ResourcesParams,
     attach_resource,
     check_resources,
 )
 from mainspring.service.sessions.session_agent import (
-    AgentChoice,
     AgentWithOverrides,
     agent_id_of,
     snapshot_agent,
 )
 from mainspring.service.sessions.session_digest import Digests
 from mainspring.service.sessions.session_listing import ListSessions, SessionList, TwoWayPage
-from mainspring.service.sessions.session_record import (
-    ACCEPTED_KIND,
-    KIND,
-    ListCostBudget,
-    SessionCreator,
-    SessionRecord,
-    Title,
-    index_columns,
-)
-from mainspring.service.sessions.session_update import (
+from mainspring.service.sessions.session_params import (
+    CreateSession,
+    ForkSession,
     UpdateSession,
     apply_update,
     check_models_priced,
     session_updated_event,
+)
+from mainspring.service.sessions.session_record import (
+    ACCEPTED_KIND,
+    SessionCreator,
+    SessionRecord,
+    index_columns,
 )
 from mainspring.service.sessions.session_view import (
     LoadedSession,
@@ -71,9 +65,8 @@ from mainspring.service.sessions.session_view import (
     session_object,
 )
 from mainspring.service.sessions.spelling import expand_skill_command
-from mainspring.service.storage.metadata import Metadata
 from mainspring.service.storage.notifications import Notification
-from mainspring.service.storage.repository import Repository, delete_children
+from mainspring.service.storage.repository import SESSION_KIND, Repository, delete_children
 
 MAX_VAULTS = 50
 _WAKING_TYPES = frozenset(
@@ -85,30 +78,12 @@ _WAKING_TYPES = frozenset(
         "user.define_outcome",
     }
 )
-"""What a session runs for, once it was sent."""
+"""Events that make a session run."""
 
 
 def keyed_session_id(tenant: str, key: str) -> str:
-    """The session that a tenant has asked for under a key."""
+    """The id of the session that a tenant requested with an idempotency key."""
     return ids.stable_id(ids.SESSION, tenant, key)
-
-
-class CreateSession(Struct, frozen=True, kw_only=True):
-    agent: AgentChoice
-    environment_id: EnvironmentId
-    budget: ListCostBudget | None = None
-    initial_events: InitialEvents = ()
-    metadata: Metadata | None = None
-    resources: ResourcesParams = ()
-    title: Title | None = None
-    vault_ids: tuple[VaultId, ...] = ()
-
-
-class ForkSession(Struct, frozen=True, kw_only=True):
-    at: Annotated[int, Meta(ge=1)] | None = None
-    """The last event that both have: its place in the log, as streams say it in `id`. Absent: all
-    that there are."""
-    title: Title | None = None
 
 
 class Sessions:
@@ -124,7 +99,7 @@ class Sessions:
         self.log = log
         self.dependencies = dependencies
         self.repository = Repository(
-            records, KIND, SessionRecord, columns=index_columns, clock=clock
+            records, SESSION_KIND, SessionRecord, columns=index_columns, clock=clock
         )
         self.digests = Digests(log)
         self.clock = clock
@@ -133,37 +108,40 @@ class Sessions:
 
     async def create(
         self,
-        who: Principal,
-        asked: CreateSession,
+        principal: Principal,
+        request: CreateSession,
         *,
         origin: Origin,
         deployment_id: str | None = None,
         key: str | None = None,
     ) -> SessionObject:
-        """With a `key` it is made once, however often it is asked for, and so is all that is sent
-        to it at first.
+        """With a `key`, repeated requests create the session and send its first events only once.
 
         Raises: NotFound, InvalidInput.
         """
         record = replace(
-            await self.new_record(who, asked), deployment_id=deployment_id, origin=origin
+            await self.new_record(principal, request), deployment_id=deployment_id, origin=origin
         )
-        around = with_shared_file_limit(self.dependencies.lookups)
-        first = [
-            await to_payload(around, who.tenant, each, where=f"initial_events[{index}]")
-            for index, each in enumerate(asked.initial_events)
+        lookups = with_shared_file_limit(self.dependencies.lookups)
+        payloads = [
+            await to_payload(lookups, principal.tenant, event, where=f"initial_events[{index}]")
+            for index, event in enumerate(request.initial_events)
         ]
-        record = await self._begin(who, record, key)
-        for index, payload in enumerate(first):
+        record = await self._begin(principal, record, key)
+        for index, payload in enumerate(payloads):
             client_id = None if key is None else f"{key}.{index}"
-            said = await expand_skill_command(self.dependencies, who.tenant, record, payload)
-            await self.log.submit(record.id, said, sender=who.sender, client_id=client_id)
-        if first:
-            await self.dependencies.wake_session(who.tenant, record.id)
+            payload = await expand_skill_command(
+                self.dependencies, principal.tenant, record, payload
+            )
+            await self.log.submit(record.id, payload, sender=principal.sender, client_id=client_id)
+        if payloads:
+            await self.dependencies.wake_session(principal.tenant, record.id)
         return session_object(await self._load(record), self.clock())
 
-    async def _begin(self, who: Principal, record: SessionRecord, key: str | None) -> SessionRecord:
-        tenant = who.tenant
+    async def _begin(
+        self, principal: Principal, record: SessionRecord, key: str | None
+    ) -> SessionRecord:
+        tenant = principal.tenant
         session_id = self.new_id(ids.SESSION) if key is None else keyed_session_id(tenant, key)
         record = replace(record, id=session_id)
         created = SessionCreated(
@@ -173,8 +151,8 @@ class Sessions:
             metadata=record.metadata or None,
             origin=record.origin,
         )
-        with suppress(SessionExists):  # whoever asked before did not get to the end
-            await self.log.create(created, session_id=session_id, sender=who.sender)
+        with suppress(SessionExists):  # an earlier request stopped half-way
+            await self.log.create(created, session_id=session_id, sender=principal.sender)
         try:
             await self.repository.put(tenant, record)
         except AlreadyExists:
@@ -182,185 +160,191 @@ class Sessions:
         await self._notify(tenant, "created", session_id)
         return record
 
-    async def get(self, who: Principal, session_id: str) -> SessionObject:
+    async def get(self, principal: Principal, session_id: str) -> SessionObject:
         """Raises: NotFound."""
-        return session_object(await self.find(who, session_id), self.clock())
+        return session_object(await self.find(principal, session_id), self.clock())
 
-    async def page(self, who: Principal, asked: ListSessions) -> TwoWayPage[SessionObject]:
-        if who.agent_id is not None:
-            if asked.agent_id not in (None, who.agent_id):
+    async def page(self, principal: Principal, request: ListSessions) -> TwoWayPage[SessionObject]:
+        if principal.agent_id is not None:
+            if request.agent_id not in (None, principal.agent_id):
                 return TwoWayPage(data=[])
-            asked = replace(asked, agent_id=who.agent_id)
-        found = await self._list.page(who.tenant, asked)
+            request = replace(request, agent_id=principal.agent_id)
+        page = await self._list.page(principal.tenant, request)
         now = self.clock()
         return TwoWayPage(
-            data=[session_object(item, now) for item in found.data],
-            next_page=found.next_page,
-            prev_page=found.prev_page,
+            data=[session_object(item, now) for item in page.data],
+            next_page=page.next_page,
+            prev_page=page.prev_page,
         )
 
-    async def update(self, who: Principal, session_id: str, asked: UpdateSession) -> SessionObject:
-        """What is changed is in the record at once, for the next turn to go by; the log is told
-        through the inbox, as it only takes what comes that way or from who runs the session.
+    async def update(
+        self, principal: Principal, session_id: str, request: UpdateSession
+    ) -> SessionObject:
+        """The record changes at once and applies from the next turn. The log gets the change
+        through the inbox: only the worker that runs the session appends directly.
 
-        Raises: NotFound, InvalidInput, Stale: it runs, and the agent was to be changed.
+        Raises: NotFound, InvalidInput, StaleVersion: the agent cannot change while it runs.
         """
-        standing = await self.find(who, session_id)
-        if standing.status == "terminated":
-            raise InvalidInput(f"session {session_id} has ended and stays as it is")
-        if not isinstance(asked.vault_ids, UnsetType):
-            raise InvalidInput("vault_ids: cannot be changed; make another session")
-        if not isinstance(asked.agent, UnsetType) and standing.status != "idle":
+        session = await self.find(principal, session_id)
+        if session.status == "terminated":
+            raise InvalidInput(f"session {session_id} has ended and cannot be changed")
+        if not isinstance(request.vault_ids, UnsetType):
+            raise InvalidInput("vault_ids: cannot be changed; create another session")
+        if not isinstance(request.agent, UnsetType) and session.status != "idle":
             raise StaleVersion(
                 f"session {session_id} is running: interrupt it, then change its agent"
             )
-        if not isinstance(asked.agent, UnsetType):
-            await self.dependencies.check_override(who, standing.record.agent.id)
-        spent = cents(standing.digest.spent.cost_usd)
-        before = standing.record
+        if not isinstance(request.agent, UnsetType):
+            await self.dependencies.check_override(principal, session.record.agent.id)
+        spent = cents(session.digest.spent.cost_usd)
+        before = session.record
 
-        def change(known: SessionRecord) -> SessionRecord:
+        def change(current: SessionRecord) -> SessionRecord:
             nonlocal before
-            before = known
-            after = apply_update(who, known, asked, spent)
-            if after.budget not in (None, known.budget):
+            before = current
+            after = apply_update(principal, current, request, spent)
+            if after.budget not in (None, current.budget):
                 check_models_priced(after.agent, self.dependencies.lookups.is_priced)
             return replace(after, updated_at=self.clock())
 
-        after = await self.repository.update(who.tenant, session_id, change)
-        if (news := session_updated_event(before, after)) is not None:
-            await self.submit(who, session_id, news)
-            await self._notify(who.tenant, "updated", session_id)
-        return await self.get(who, session_id)
+        after = await self.repository.update(principal.tenant, session_id, change)
+        if (event := session_updated_event(before, after)) is not None:
+            await self.submit(principal, session_id, event)
+            await self._notify(principal.tenant, "updated", session_id)
+        return await self.get(principal, session_id)
 
-    async def archive(self, who: Principal, session_id: str) -> SessionObject:
-        """It takes no events any more. Raises: NotFound, Stale: it runs."""
-        standing = await self.find(who, session_id)
-        if standing.record.archived_at is None:
-            _check_not_running(standing, "archive")
+    async def archive(self, principal: Principal, session_id: str) -> SessionObject:
+        """It accepts no more events. Raises: NotFound, StaleVersion: it is running."""
+        session = await self.find(principal, session_id)
+        if session.record.archived_at is None:
+            _check_not_running(session, "archive")
             now = self.clock()
             await self.repository.update(
-                who.tenant,
+                principal.tenant,
                 session_id,
-                lambda known: replace(known, archived_at=now, updated_at=now),
+                lambda record: replace(record, archived_at=now, updated_at=now),
             )
-            await self.dependencies.on_session_end(who.tenant, standing.record, is_deleted=False)
-            await self._notify(who.tenant, "archived", session_id)
-        return await self.get(who, session_id)
+            await self.dependencies.on_session_end(
+                principal.tenant, session.record, is_deleted=False
+            )
+            await self._notify(principal.tenant, "archived", session_id)
+        return await self.get(principal, session_id)
 
-    async def delete(self, who: Principal, session_id: str) -> None:
-        """With its log. Raises: NotFound, Stale: it runs; SessionHasForks."""
-        record = await self.record(who, session_id)
+    async def delete(self, principal: Principal, session_id: str) -> None:
+        """With its log. Raises: NotFound, StaleVersion: it is running; SessionHasForks."""
+        record = await self.record(principal, session_id)
         try:
             _check_not_running(await self._load(record), "delete")
             await self.log.delete(session_id)
         except SessionNotFound:
-            pass  # it went so far before, and no further
+            pass  # an earlier delete stopped half-way
         self.digests.forget(session_id)
         await delete_children(
-            self.repository.records, ACCEPTED_KIND, tenant=who.tenant, parent=session_id
+            self.repository.records, ACCEPTED_KIND, tenant=principal.tenant, parent=session_id
         )
-        await self.dependencies.on_session_end(who.tenant, record, is_deleted=True)
-        await self.repository.remove(who.tenant, session_id)
-        await self._notify(who.tenant, "deleted", session_id)
+        await self.dependencies.on_session_end(principal.tenant, record, is_deleted=True)
+        await self.repository.remove(principal.tenant, session_id)
+        await self._notify(principal.tenant, "deleted", session_id)
 
-    async def fork(self, who: Principal, session_id: str, asked: ForkSession) -> SessionObject:
-        """Another session that begins as this one did, up to an event.
+    async def fork(
+        self, principal: Principal, session_id: str, request: ForkSession
+    ) -> SessionObject:
+        """Another session with the same events, up to `at`.
 
         Raises: NotFound, InvalidInput: there is no such event.
         """
-        parent = await self.record(who, session_id)
+        parent = await self.record(principal, session_id)
         now = self.clock()
         record = replace(
             parent,
             id=self.new_id(ids.SESSION),
             created_at=now,
             updated_at=now,
-            created_by=SessionCreator.of(who),
-            title=parent.title if asked.title is None else asked.title,
+            created_by=SessionCreator.of(principal),
+            title=parent.title if request.title is None else request.title,
             deployment_id=None,
-            origin=Origin(type="api", id=who.key_id),
+            origin=Origin(type="api", id=principal.key_id),
             archived_at=None,
         )
-        # the record first: a fork that nobody can find or delete would keep its parent for ever
-        await self.repository.put(who.tenant, record)
+        # the record first: a fork that nobody can find or delete would keep its parent forever
+        await self.repository.put(principal.tenant, record)
         try:
             await self.log.fork(
                 session_id,
-                at=asked.at,
-                title=asked.title,
+                at=request.at,
+                title=request.title,
                 fork_id=record.id,
-                sender=who.sender,
+                sender=principal.sender,
             )
         except MainspringError:
-            await self.repository.remove(who.tenant, record.id)
+            await self.repository.remove(principal.tenant, record.id)
             raise
-        await self._notify(who.tenant, "created", record.id)
+        await self._notify(principal.tenant, "created", record.id)
         return session_object(await self._load(record), now)
 
-    async def record(self, who: Principal, session_id: str) -> SessionRecord:
-        """Raises: NotFound, also for what is another tenant's, or not what the key is for."""
-        record = await self.repository.get(who.tenant, session_id)
-        is_agents = who.agent_id in (None, record.agent.id)
-        if not is_agents or who.environment_id not in (None, record.environment_id):
-            raise NotFound(KIND, session_id)
+    async def record(self, principal: Principal, session_id: str) -> SessionRecord:
+        """Raises: NotFound, also for sessions of other tenants or outside the scope of the key."""
+        record = await self.repository.get(principal.tenant, session_id)
+        is_agents = principal.agent_id in (None, record.agent.id)
+        if not is_agents or principal.environment_id not in (None, record.environment_id):
+            raise NotFound(SESSION_KIND, session_id)
         return record
 
-    async def find(self, who: Principal, session_id: str) -> LoadedSession:
+    async def find(self, principal: Principal, session_id: str) -> LoadedSession:
         """Raises: NotFound."""
         try:
-            return await self._load(await self.record(who, session_id))
+            return await self._load(await self.record(principal, session_id))
         except SessionNotFound:
-            raise NotFound(KIND, session_id) from None
+            raise NotFound(SESSION_KIND, session_id) from None
 
-    async def row(self, who: Principal, session_id: str) -> SessionRow:
-        """Where its log stands, without reading it. Raises: NotFound, SessionNotFound."""
-        return await self.log.session((await self.record(who, session_id)).id)
+    async def row(self, principal: Principal, session_id: str) -> SessionRow:
+        """The row of its log, without reading events. Raises: NotFound, SessionNotFound."""
+        return await self.log.session((await self.record(principal, session_id)).id)
 
     async def submit(
         self,
-        who: Principal,
+        principal: Principal,
         session_id: str,
         *payloads: ClientPayload,
         client_ids: Sequence[str | None] = (),
         thread_ids: Sequence[str | None] = (),
     ) -> list[InboxItem]:
-        """Put what was checked into the inbox, in order, and have it taken up."""
+        """Put checked events into the inbox, in order, and wake the session."""
         items: list[InboxItem] = []
         for index, payload in enumerate(payloads):
             items.append(
                 await self.log.submit(
                     session_id,
                     payload,
-                    sender=who.sender,
+                    sender=principal.sender,
                     client_id=client_ids[index] if client_ids else None,
                     thread_id=thread_ids[index] if thread_ids else None,
                 )
             )
-        await self.dependencies.wake_session(who.tenant, session_id)
+        await self.dependencies.wake_session(principal.tenant, session_id)
         return items
 
-    async def new_record(self, who: Principal, asked: CreateSession) -> SessionRecord:
+    async def new_record(self, principal: Principal, request: CreateSession) -> SessionRecord:
         """Without an id, and not stored. Raises: NotFound, InvalidInput, Forbidden."""
-        if who.agent_id not in (None, agent_id_of(asked.agent)):
-            raise NotFound("agent", agent_id_of(asked.agent))
-        tenant, around, now = who.tenant, self.dependencies.lookups, self.clock()
-        if isinstance(asked.agent, AgentWithOverrides) and asked.agent.has_other_tools:
-            await self.dependencies.check_override(who, asked.agent.id)
-        agent = await snapshot_agent(self.dependencies.agents, who, asked.agent)
-        if asked.budget is not None:
-            check_models_priced(agent, around.is_priced)
-        environment = await self.dependencies.environments.get(tenant, asked.environment_id)
+        if principal.agent_id not in (None, agent_id_of(request.agent)):
+            raise NotFound("agent", agent_id_of(request.agent))
+        tenant, lookups, now = principal.tenant, self.dependencies.lookups, self.clock()
+        if isinstance(request.agent, AgentWithOverrides) and request.agent.has_other_tools:
+            await self.dependencies.check_override(principal, request.agent.id)
+        agent = await snapshot_agent(self.dependencies.agents, principal, request.agent)
+        if request.budget is not None:
+            check_models_priced(agent, lookups.is_priced)
+        environment = await self.dependencies.environments.get(tenant, request.environment_id)
         _check_open(environment)
-        if len(asked.vault_ids) > MAX_VAULTS:
+        if len(request.vault_ids) > MAX_VAULTS:
             raise InvalidInput(f"vault_ids: at most {MAX_VAULTS}")
-        for vault_id in asked.vault_ids:
-            await around.check_vault(tenant, vault_id)
-        joined = [
-            await attach_resource(around, tenant, resource, id_=self.new_id("sesrsc"), now=now)
-            for resource in asked.resources
+        for vault_id in request.vault_ids:
+            await lookups.check_vault(tenant, vault_id)
+        attached = [
+            await attach_resource(lookups, tenant, resource, id_=self.new_id("sesrsc"), now=now)
+            for resource in request.resources
         ]
-        resources = tuple(item.session_resource for item in joined)
+        resources = tuple(item.session_resource for item in attached)
         check_resources(resources, environment.config)
         return SessionRecord(
             id="",
@@ -369,15 +353,17 @@ class Sessions:
             environment=environment.config,
             created_at=now,
             updated_at=now,
-            created_by=SessionCreator.of(who),
-            title=asked.title,
-            metadata=asked.metadata or {},
-            vault_ids=asked.vault_ids,
+            created_by=SessionCreator.of(principal),
+            title=request.title,
+            metadata=request.metadata or {},
+            vault_ids=request.vault_ids,
             resources=resources,
             sealed={
-                item.session_resource.id: item.sealed for item in joined if item.sealed is not None
+                item.session_resource.id: item.sealed
+                for item in attached
+                if item.sealed is not None
             },
-            budget=asked.budget,
+            budget=request.budget,
         )
 
     async def _load(self, record: SessionRecord) -> LoadedSession:
@@ -396,9 +382,9 @@ class Sessions:
         except SessionNotFound:
             return None
 
-    async def _notify(self, tenant: str, what: str, session_id: str) -> None:
+    async def _notify(self, tenant: str, action: str, session_id: str) -> None:
         await self.dependencies.notify(
-            Notification(tenant=tenant, type=f"session.{what}", id=session_id)
+            Notification(tenant=tenant, type=f"session.{action}", id=session_id)
         )
 
 
@@ -407,9 +393,8 @@ def _check_open(environment: Environment) -> None:
         raise InvalidInput(f"environment_id: {environment.id} is archived; choose another")
 
 
-def _check_not_running(loaded_session: LoadedSession, act: str) -> None:
-    if loaded_session.status in ("running", "rescheduling"):
+def _check_not_running(session: LoadedSession, action: str) -> None:
+    if session.status in ("running", "rescheduling"):
         raise StaleVersion(
-            f"session {loaded_session.record.id} is running: send it a "
-            f"user.interrupt, then {act} it"
+            f"session {session.record.id} is running: send it a user.interrupt, then {action} it"
         )

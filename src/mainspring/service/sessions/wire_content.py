@@ -35,10 +35,8 @@ RESULT_BLOCKS: AllowedBlocks = (TextBlock, ImageBlock, DocumentBlock, SearchResu
 """What a tool's result may hold."""
 
 
-def wire_blocks(
-    content: tuple[Block, ...], allowed_blocks: AllowedBlocks, blobs: Blobs
-) -> list[object]:
-    return [_block(block, allowed_blocks, blobs) for block in content]
+def wire_blocks(content: tuple[Block, ...], allowed: AllowedBlocks, blobs: Blobs) -> list[object]:
+    return [_block(block, allowed, blobs) for block in content]
 
 
 def blob_digests(content: tuple[Block, ...]) -> list[str]:
@@ -52,11 +50,11 @@ def blob_digests(content: tuple[Block, ...]) -> list[str]:
     ]
 
 
-def _block(block: Block, allowed_blocks: AllowedBlocks, blobs: Blobs) -> object:
+def _block(block: Block, allowed: AllowedBlocks, blobs: Blobs) -> object:
     if isinstance(block, BlobBlock):
         kept = {"hash": block.hash, "size": block.size, "media_type": block.media_type}
         return {"type": "text", "text": block.preview, "blob": kept}
-    if not isinstance(block, allowed_blocks):
+    if not isinstance(block, allowed):
         return _text(plain_text((block,)) or "[redacted]")
     if isinstance(block, ImageBlock | DocumentBlock) and isinstance(block.source, BlobSource):
         return _from_blob(block, block.source, blobs)

@@ -177,27 +177,27 @@ class EventRenderer:
 
     log: SessionLog
 
-    async def render(self, event_view: EventView, found: Sequence[Event]) -> RenderedEvents:
+    async def render(self, view: EventView, found: Sequence[Event]) -> RenderedEvents:
         """Those that the view is of, in order. What is only for inside is left out."""
-        wanted = [event for event in found if event_view.wants(event)]
-        known = await read_verdicts(self.log, event_view.session_id, wanted)
-        held = min((item.seq for item in known.values() if not item.is_visible), default=None)
+        wanted = [event for event in found if view.wants(event)]
+        current = await read_verdicts(self.log, view.session_id, wanted)
+        held = min((item.seq for item in current.values() if not item.is_visible), default=None)
         wanted = [
             event
             for event in wanted
-            if (held is None or event.seq < held) and _belongs_to(event_view, event, known)
+            if (held is None or event.seq < held) and _belongs_to(view, event, current)
         ]
         blobs = await self._blobs(event.payload for event in wanted)
-        names = await self._names(event_view, wanted)
+        names = await self._names(view, wanted)
         shown: list[RenderedEvent] = []
         for event in wanted:
             fields = wire_event(
                 event,
-                main_thread_id=event_view.main_thread_id,
-                call_verdict=known.get(event.id),
+                main_thread_id=view.main_thread_id,
+                call_verdict=current.get(event.id),
                 blobs=blobs,
             )
-            _adapt_to_view(event_view, event, fields, names)
+            _adapt_to_view(view, event, fields, names)
             shown.append(RenderedEvent(event, fields))
         return RenderedEvents(shown, held)
 
@@ -207,11 +207,11 @@ class EventRenderer:
         blobs = await self._blobs([payload])
         return wire_pending_event(item, main_thread_id=main_thread_id, blobs=blobs)
 
-    async def _names(self, event_view: EventView, shown: Iterable[Event]) -> Mapping[str, str]:
+    async def _names(self, view: EventView, shown: Iterable[Event]) -> Mapping[str, str]:
         """Whose threads they are, if one of them tells how its thread stands."""
-        if all(event_view.type_of(event) == event.type for event in shown):
+        if all(view.type_of(event) == event.type for event in shown):
             return {}
-        made = await self.log.read(event_view.session_id, types=[_THREAD_CREATED])
+        made = await self.log.read(view.session_id, types=[_THREAD_CREATED])
         births = [item.payload for item in made]
         return {
             birth.session_thread_id: birth.agent_name
@@ -264,21 +264,21 @@ def wire_pending_event(
     return fields
 
 
-def _belongs_to(event_view: EventView, event: Event, known: CallVerdicts) -> bool:
-    if event.thread_id == (event_view.thread_id or event_view.main_thread_id):
+def _belongs_to(view: EventView, event: Event, current: CallVerdicts) -> bool:
+    if event.thread_id == (view.thread_id or view.main_thread_id):
         return True
-    verdict = known.get(event.id)
-    is_posted = event_view.type_of(event) in CROSS_POSTED
+    verdict = current.get(event.id)
+    is_posted = view.type_of(event) in CROSS_POSTED
     return is_posted or (verdict is not None and verdict.is_for_clients)
 
 
 def _adapt_to_view(
-    event_view: EventView, event: Event, fields: WireEvent, names: Mapping[str, str]
+    view: EventView, event: Event, fields: WireEvent, names: Mapping[str, str]
 ) -> None:
     """What is different about an event because of where it is shown."""
-    if (type_ := event_view.type_of(event)) != event.type:
+    if (type_ := view.type_of(event)) != event.type:
         fields |= {"type": type_, "agent_name": names.get(event.thread_id, "")}
-    elif event.thread_id == event_view.thread_id and event.type in _CALL_TYPES:
+    elif event.thread_id == view.thread_id and event.type in _CALL_TYPES:
         fields.pop("session_thread_id", None)  # only where it is not at home
 
 
@@ -359,9 +359,9 @@ def _run_ended(_event_id: str, payload: WorkflowRunEnded, fields: WireEvent) -> 
         _known_error_type(fields["result"]["error"], payload.result.error.type, _WORKFLOW_ERRORS)
 
 
-def _known_error_type(error: WireEvent, type_: str, known: frozenset[str]) -> None:
+def _known_error_type(error: WireEvent, type_: str, current: frozenset[str]) -> None:
     """A type that the API does not have is an unknown error to it; ours is there as `code`."""
-    if type_ not in known:
+    if type_ not in current:
         error |= {"type": "unknown_error", "code": type_}
 
 

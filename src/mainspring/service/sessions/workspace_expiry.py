@@ -68,10 +68,10 @@ class WorkspaceExpiry:
             return "keep"
         if any(thread.calls for thread in digest.threads.values()):
             return "keep"  # somebody may still answer
-        known = await self.record(tenant, row.id)
-        if known is None or known.told_at < used:
+        current = await self.record(tenant, row.id)
+        if current is None or current.told_at < used:
             return "tell"
-        is_due = now - used >= self._keep and now - known.told_at >= self._notice
+        is_due = now - used >= self._keep and now - current.told_at >= self._notice
         return "remove" if is_due else "keep"
 
     async def tell(self, tenant: str, session_id: str) -> None:

@@ -1,1 +1,1 @@
-"""How things are kept: typed drawers of records, pages, seals, notices."""
+"""Storage of the service: typed repositories of records, pagination, sealing, notifications."""

@@ -16,16 +16,16 @@ Metadata: TypeAlias = Annotated[dict[MetadataKey, MetadataValue], Meta(max_lengt
 MetadataPatch: TypeAlias = Annotated[
     dict[MetadataKey, MetadataValue | None], Meta(max_length=MAX_PAIRS)
 ]
-"""`None` takes a pair out; pairs that are not named stay."""
+"""`None` removes a pair; pairs that are not named stay."""
 
 
 def patch_metadata(
-    known: dict[str, str], patch: dict[str, str | None] | UnsetType | None
+    current: dict[str, str], patch: dict[str, str | None] | UnsetType | None
 ) -> Metadata:
-    """A pair that is `None` goes. Raises: InvalidInput: it would be too many."""
+    """Pairs that are `None` are removed. Raises: InvalidInput: too many pairs."""
     if patch is UNSET or patch is None:
-        return known
-    merged = {**known, **patch}
+        return current
+    merged = {**current, **patch}
     left = {key: value for key, value in merged.items() if value is not None}
     if len(left) > MAX_PAIRS:
         raise InvalidInput(f"metadata: at most {MAX_PAIRS} pairs")
@@ -35,5 +35,5 @@ def patch_metadata(
 T = TypeVar("T")
 
 
-def value_or_current(asked: T | UnsetType, known: T) -> T:
-    return known if isinstance(asked, UnsetType) else asked
+def value_or_current(params: T | UnsetType, current: T) -> T:
+    return current if isinstance(params, UnsetType) else params

@@ -1,4 +1,4 @@
-"""Notices of what became of things, for whoever subscribed to them; delivering is not ours."""
+"""Notifications of changes to resources. Delivering them is the job of `webhooks`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import TypeAlias
 class Notification:
     tenant: str
     type: str
-    """As webhooks call it: `vault.archived`."""
+    """The event type of webhooks: `vault.archived`."""
     id: str
-    """Of the thing."""
+    """The id of the resource."""
     vault_id: str | None = None
-    """Of a credential."""
+    """The vault, if it is about a credential."""
 
 
 Notify: TypeAlias = Callable[[Notification], Awaitable[None]]

@@ -1,4 +1,4 @@
-"""Pages of a list: a limit, and an opaque cursor that says where to go on."""
+"""Pages of a list: a limit, and an opaque cursor to the next page."""
 
 from __future__ import annotations
 

@@ -20,10 +20,12 @@ from mainspring.service.storage.pagination import Page, decode_cursor, encode_cu
 
 _LOG = logging.getLogger("mainspring.records")
 _TRIES = 8
+SESSION_KIND = "session"
+"""The kind of session records: jobs find the tenant of a session by it."""
 
 
 class Entity(Protocol):
-    """What a drawer keeps: a struct with an id."""
+    """What a repository stores: a struct with an id."""
 
     @property
     def id(self) -> str: ...
@@ -34,7 +36,7 @@ T = TypeVar("T", bound=Entity)
 
 @dataclass(frozen=True, slots=True)
 class IndexColumns:
-    """The columns by which a thing is found; see `Record`."""
+    """The columns by which an entity is found; see `RecordRow`."""
 
     parent: str = ""
     name: str | None = None
@@ -42,12 +44,12 @@ class IndexColumns:
     due: datetime | None = None
     is_archived: bool = False
     created: datetime | None = None
-    """When it says that it was made, for lists to filter by; when it is put, unless given."""
+    """The creation time that lists filter by; the time of `put` unless given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListQuery:
-    """What a list is asked for, without whose it is."""
+    """Filters and page of a list, without the tenant."""
 
     limit: int = 20
     page: str | None = None
@@ -82,7 +84,7 @@ class Repository(Generic[T]):
         return thing
 
     async def get(self, tenant: str, id_: str) -> T:
-        """Raises: NotFound, also for what is another tenant's."""
+        """Raises: NotFound, also for entities of other tenants."""
         return self.read(await self.record(tenant, id_))
 
     async def named(self, tenant: str, name: str, *, parent: str = "") -> T:
@@ -90,7 +92,7 @@ class Repository(Generic[T]):
         return self.read(await self.records.named(self.kind, name, tenant=tenant, parent=parent))
 
     async def update(self, tenant: str, id_: str, change: Callable[[T], T]) -> T:
-        """Change it by a function of what it is, whoever else changes it meanwhile.
+        """Apply `change` to the current entity; retried if somebody else changed it.
 
         Raises: NotFound, and what `change` raises.
         """
@@ -141,8 +143,8 @@ class Repository(Generic[T]):
         return Page(data=[self.read(record) for record in shown], next_page=next_page)
 
     async def due(self, upto: datetime, *, limit: int = 100) -> list[tuple[RecordRow, T]]:
-        """Of all tenants, what something is to be done about by then, the longest due first. What
-        cannot be read is passed over: it must not hold up everybody else's."""
+        """Entities of all tenants that are due by then, the longest due first. Unreadable records
+        are skipped: they must not block the others."""
         found = await self.records.list(
             RecordQuery(kind=self.kind, due_upto=to_micros(upto), limit=limit)
         )
@@ -161,30 +163,28 @@ class Repository(Generic[T]):
             raise NotFound(self.kind, id_)
         return record
 
-    def read(self, record_row: RecordRow) -> T:
-        """Raises: StoreCorrupt: it is not what it should be."""
+    def read(self, row: RecordRow) -> T:
+        """Raises: StoreCorrupt: the record cannot be decoded."""
         try:
-            return self._decoder.decode(record_row.body)
+            return self._decoder.decode(row.body)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise unreadable_record(record_row) from error
+            raise unreadable_record(row) from error
 
     def put_change(self, tenant: str, thing: T, *, content: bytes | None = None) -> Put:
-        """The change that `put` makes, for several of them in one write."""
+        """The change that `put` makes, to combine several changes in one write."""
         moment = to_micros(self._columns(thing).created or self._clock())
         empty = RecordRow(
             tenant=tenant, kind=self.kind, id=thing.id, created=moment, updated=moment, body=b""
         )
         return Put(record_row=self._with_entity(empty, thing), content=content)
 
-    def replace_change(
-        self, record_row: RecordRow, thing: T, *, content: bytes | None = None
-    ) -> Replace:
-        return Replace(record_row=self._with_entity(record_row, thing), content=content)
+    def replace_change(self, row: RecordRow, thing: T, *, content: bytes | None = None) -> Replace:
+        return Replace(record_row=self._with_entity(row, thing), content=content)
 
-    def _with_entity(self, record_row: RecordRow, thing: T) -> RecordRow:
+    def _with_entity(self, row: RecordRow, thing: T) -> RecordRow:
         columns = self._columns(thing)
         return replace(
-            record_row,
+            row,
             body=msgspec.json.encode(thing),
             updated=to_micros(self._clock()),
             parent=columns.parent,
@@ -210,10 +210,10 @@ class Repository(Generic[T]):
                 raise InvalidInput("page: not a cursor of this list")
 
 
-def unreadable_record(record_row: RecordRow) -> StoreCorrupt:
-    """What is in it is not told: it may be anything."""
+def unreadable_record(row: RecordRow) -> StoreCorrupt:
+    """The message does not contain the body, which may be anything."""
     return StoreCorrupt(
-        f"the record {record_row.kind} {record_row.id} cannot be read; it was "
+        f"the record {row.kind} {row.id} cannot be read; it was "
         "damaged, or written by a"
         " newer Mainspring"
     )
@@ -227,13 +227,13 @@ _BATCH = 200
 
 
 async def delete_children(records: Records, kind: str, *, tenant: str, parent: str) -> list[str]:
-    """The ids of what was there. What appears meanwhile is removed too."""
+    """Returns the deleted ids. Children that appear in the meantime are deleted too."""
     gone: list[str] = []
     wanted = RecordQuery(kind=kind, tenant=tenant, parent=parent, limit=_BATCH)
     while found := await records.list(wanted):
         try:
             await records.write(*(Remove(record_row=item) for item in found))
-        except (StaleVersion, NotFound):  # somebody changed one: look again
+        except (StaleVersion, NotFound):  # somebody changed one: list them again
             continue
         gone += (item.id for item in found)
     return gone
@@ -241,9 +241,9 @@ async def delete_children(records: Records, kind: str, *, tenant: str, parent: s
 
 class Seal(Protocol):
     def seal(self, plain: bytes, context: str) -> bytes:
-        """`context`: what it belongs to; it opens for nothing else."""
+        """`context` names the owner of the secret; unsealing needs the same context."""
         ...
 
     def unseal(self, sealed: bytes, context: str) -> bytes:
-        """Raises: StoreCorrupt: another key or context, or it was changed."""
+        """Raises: StoreCorrupt: another key or context, or the sealed bytes were changed."""
         ...

@@ -1,4 +1,4 @@
-"""What was looked up a moment ago, so that not every request asks the store for it again."""
+"""A cache of recent lookups, so that not every request reads the store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ V = TypeVar("V")
 
 
 class TtlCache(Generic[K, V]):
-    """Believes what it was told for some seconds; keeps so many at most, those last asked for."""
+    """Caches values for some seconds and keeps the most recently used ones."""
 
     def __init__(
         self,
@@ -30,11 +30,11 @@ class TtlCache(Generic[K, V]):
         self._known: LruCache[K, tuple[V, float]] = LruCache(most)
 
     def __contains__(self, key: K) -> bool:
-        """Whether it was ever found and is still remembered, however long ago that was."""
+        """Whether a value is still cached, even if it has expired."""
         return key in self._known
 
     async def get(self, key: K) -> V:
-        """Raises what the look does. What is refused is forgotten."""
+        """Raises what the lookup raises; a failed lookup is not cached."""
         now = self._monotonic()
         found = self._known.get(key)
         if found is not None and now < found[1]:

@@ -51,7 +51,7 @@ class RunMetrics:
         self._tools = frozenset(tools)
         self._waiting: dict[str, datetime] = {}
 
-    def on_event(self, run_subject: RunSubject, event: Event) -> None:
+    def on_event(self, subject: RunSubject, event: Event) -> None:
         metrics, thread = self._metrics, event.thread_id
         match event.payload:
             case StatusRunning():
@@ -71,14 +71,14 @@ class RunMetrics:
             case _:
                 pass
 
-    def finished(self, run_subject: RunSubject, trace_span: TraceSpan) -> None:
-        match trace_span.span_details:
+    def finished(self, subject: RunSubject, span: TraceSpan) -> None:
+        match span.span_details:
             case RunSpan() as done:
-                self._run(trace_span, done)
+                self._run(span, done)
             case ModelRequestSpan() as done:
-                self._chat(trace_span, done)
+                self._chat(span, done)
             case ToolCallSpan() as done:
-                self._call(trace_span, done)
+                self._call(span, done)
 
     def _note_sent(self, event: Event) -> None:
         if len(self._waiting) >= _MAX_WAITING:  # of runs that died before they began
@@ -86,16 +86,16 @@ class RunMetrics:
         if (sent := created_at_of_id(event.id)) is not None:
             self._waiting.setdefault(event.thread_id, sent)
 
-    def _run(self, trace_span: TraceSpan, done: RunSpan) -> None:
-        self._waiting.pop(trace_span.thread_id, None)  # what came meanwhile woke nobody
+    def _run(self, span: TraceSpan, done: RunSpan) -> None:
+        self._waiting.pop(span.thread_id, None)  # what came meanwhile woke nobody
         reason = done.reason if done.reason in _END_REASONS else OTHER_LABEL
         self._metrics.runs.labels(reason).inc()
-        self._metrics.run_seconds.observe(trace_span.seconds)
+        self._metrics.run_seconds.observe(span.seconds)
 
-    def _chat(self, trace_span: TraceSpan, done: ModelRequestSpan) -> None:
+    def _chat(self, span: TraceSpan, done: ModelRequestSpan) -> None:
         metrics, model = self._metrics, self._metrics.model_label(done.model)
         metrics.model_requests.labels(model, "failed" if done.is_error else "ok").inc()
-        metrics.model_request_seconds.labels(model).observe(trace_span.seconds)
+        metrics.model_request_seconds.labels(model).observe(span.seconds)
         for kind, count in (
             ("input", done.usage.input_tokens),
             ("cache_write", done.usage.cache_creation_input_tokens),
@@ -105,12 +105,12 @@ class RunMetrics:
             metrics.model_tokens.labels(model, kind).inc(count)
         metrics.model_cost.labels(model).inc(float(done.cost_usd or 0))
 
-    def _call(self, trace_span: TraceSpan, done: ToolCallSpan) -> None:
+    def _call(self, span: TraceSpan, done: ToolCallSpan) -> None:
         is_known = done.kind == "function" and done.tool in self._tools
         tool = done.tool if is_known else f"({done.kind})"
         self._metrics.tool_calls.labels(tool, done.outcome).inc()
         if done.attempts:
-            self._metrics.tool_call_seconds.labels(tool).observe(trace_span.seconds)
+            self._metrics.tool_call_seconds.labels(tool).observe(span.seconds)
 
 
 def created_at_of_id(id_: str) -> datetime | None:
@@ -213,14 +213,14 @@ class StoreGauges:
         jobs_waiting: CountRows | None = None,
     ) -> None:
         self._metrics = metrics
-        known: tuple[tuple[Gauge, CountRows | None], ...] = (
+        current: tuple[tuple[Gauge, CountRows | None], ...] = (
             (metrics.sessions_parked, sessions_parked),
             (metrics.approvals_waiting, approvals_waiting),
             (metrics.deliveries_dead, deliveries_dead),
             (metrics.jobs_waiting, jobs_waiting),
         )
-        self._counts = [(gauge, count) for gauge, count in known if count is not None]
-        for gauge, _ in known:
+        self._counts = [(gauge, count) for gauge, count in current if count is not None]
+        for gauge, _ in current:
             gauge.set(float("nan"))  # not known is not none
 
     async def __call__(self) -> None:

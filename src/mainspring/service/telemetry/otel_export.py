@@ -72,33 +72,33 @@ class OtelTraces:
         self._resource = resource
         self._scope = InstrumentationScope(_SCOPE)
 
-    def on_event(self, run_subject: RunSubject, event: Event) -> None:
+    def on_event(self, subject: RunSubject, event: Event) -> None:
         pass
 
-    def finished(self, run_subject: RunSubject, trace_span: TraceSpan) -> None:
-        self._processor.on_end(self._readable(run_subject, trace_span))
+    def finished(self, subject: RunSubject, span: TraceSpan) -> None:
+        self._processor.on_end(self._readable(subject, span))
 
     def close(self) -> None:
         self._processor.shutdown()
 
-    def _readable(self, run_subject: RunSubject, trace_span: TraceSpan) -> ReadableSpan:
-        trace = trace_id(run_subject.session_id)
-        error = _error_of(trace_span)
-        attributes = {**_identity_attributes(run_subject, trace_span), **_attributes(trace_span)}
+    def _readable(self, subject: RunSubject, span: TraceSpan) -> ReadableSpan:
+        trace = trace_id(subject.session_id)
+        error = _error_of(span)
+        attributes = {**_identity_attributes(subject, span), **_attributes(span)}
         if error is not None:
             attributes["error.type"] = error
         return ReadableSpan(
-            name=_name(trace_span),
-            context=_context(trace, trace_span.id),
-            parent=None if trace_span.parent is None else _context(trace, trace_span.parent),
+            name=_name(span),
+            context=_context(trace, span.id),
+            parent=None if span.parent is None else _context(trace, span.parent),
             resource=self._resource,
             attributes=attributes,
             kind=SpanKind.CLIENT
-            if isinstance(trace_span.span_details, ModelRequestSpan)
+            if isinstance(span.span_details, ModelRequestSpan)
             else SpanKind.INTERNAL,
             status=Status(StatusCode.UNSET if error is None else StatusCode.ERROR, error),
-            start_time=_nanoseconds(trace_span.begun),
-            end_time=_nanoseconds(trace_span.ended),
+            start_time=_nanoseconds(span.begun),
+            end_time=_nanoseconds(span.ended),
             instrumentation_scope=self._scope,
         )
 
@@ -122,19 +122,19 @@ class OtelMetrics:
             explicit_bucket_boundaries_advisory=_SECONDS,
         )
 
-    def on_event(self, run_subject: RunSubject, event: Event) -> None:
+    def on_event(self, subject: RunSubject, event: Event) -> None:
         pass
 
-    def finished(self, run_subject: RunSubject, trace_span: TraceSpan) -> None:
-        if not isinstance(trace_span.span_details, ModelRequestSpan):
+    def finished(self, subject: RunSubject, span: TraceSpan) -> None:
+        if not isinstance(span.span_details, ModelRequestSpan):
             return
-        usage, common = trace_span.span_details.usage, _model_attributes(trace_span.span_details)
-        error = _error_of(trace_span)
+        usage, common = span.span_details.usage, _model_attributes(span.span_details)
+        error = _error_of(span)
         self._seconds.record(
-            trace_span.seconds, common if error is None else {**common, "error.type": error}
+            span.seconds, common if error is None else {**common, "error.type": error}
         )
         self._tokens.record(
-            _input_tokens(trace_span.span_details), {**common, "gen_ai.token.type": "input"}
+            _input_tokens(span.span_details), {**common, "gen_ai.token.type": "input"}
         )
         self._tokens.record(usage.output_tokens, {**common, "gen_ai.token.type": "output"})
 
@@ -164,18 +164,18 @@ def _context(trace: int, event_id: str) -> SpanContext:
     return SpanContext(trace, span_id(event_id), False, TraceFlags(TraceFlags.SAMPLED))
 
 
-def _name(trace_span: TraceSpan) -> str:
-    match trace_span.span_details:
+def _name(span: TraceSpan) -> str:
+    match span.span_details:
         case RunSpan():
-            return f"invoke_agent {trace_span.agent_name}"
+            return f"invoke_agent {span.agent_name}"
         case ModelRequestSpan(model=model):
             return f"chat {_split_model(model)[1]}"
         case ToolCallSpan(tool=tool):
             return f"execute_tool {tool}"
 
 
-def _error_of(trace_span: TraceSpan) -> str | None:
-    match trace_span.span_details:
+def _error_of(span: TraceSpan) -> str | None:
+    match span.span_details:
         case RunSpan(reason=reason):
             return reason if reason in _FAILURES else None
         case ModelRequestSpan(is_error=is_error, stop_reason=stop_reason):
@@ -184,20 +184,20 @@ def _error_of(trace_span: TraceSpan) -> str | None:
             return None if outcome == "ok" else outcome
 
 
-def _identity_attributes(run_subject: RunSubject, trace_span: TraceSpan) -> Attributes:
+def _identity_attributes(subject: RunSubject, span: TraceSpan) -> Attributes:
     who: Attributes = {
-        "gen_ai.conversation.id": run_subject.session_id,
-        "gen_ai.agent.name": trace_span.agent_name,
-        "mainspring.tenant": run_subject.tenant,
-        "mainspring.thread.id": trace_span.thread_id,
+        "gen_ai.conversation.id": subject.session_id,
+        "gen_ai.agent.name": span.agent_name,
+        "mainspring.tenant": subject.tenant,
+        "mainspring.thread.id": span.thread_id,
     }
-    if trace_span.agent_name == run_subject.agent_name:  # a subagent's id is not known here
-        who["gen_ai.agent.id"] = run_subject.agent_id
+    if span.agent_name == subject.agent_name:  # a subagent's id is not known here
+        who["gen_ai.agent.id"] = subject.agent_id
     return who
 
 
-def _attributes(trace_span: TraceSpan) -> Attributes:
-    match trace_span.span_details:
+def _attributes(span: TraceSpan) -> Attributes:
+    match span.span_details:
         case RunSpan() as done:
             found: Attributes = {
                 "gen_ai.operation.name": "invoke_agent",
@@ -207,7 +207,7 @@ def _attributes(trace_span: TraceSpan) -> Attributes:
         case ModelRequestSpan() as done:
             return _chat_attributes(done)
         case ToolCallSpan() as done:
-            return _call_attributes(trace_span, done)
+            return _call_attributes(span, done)
 
 
 def _chat_attributes(done: ModelRequestSpan) -> Attributes:
@@ -229,11 +229,11 @@ def _chat_attributes(done: ModelRequestSpan) -> Attributes:
     return found | _message("gen_ai.output.messages", "assistant", done.said)
 
 
-def _call_attributes(trace_span: TraceSpan, done: ToolCallSpan) -> Attributes:
+def _call_attributes(span: TraceSpan, done: ToolCallSpan) -> Attributes:
     found: Attributes = {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": done.tool,
-        "gen_ai.tool.call.id": trace_span.id,
+        "gen_ai.tool.call.id": span.id,
         "gen_ai.tool.type": "function" if done.kind != "mcp" else "extension",
         "mainspring.tool.outcome": done.outcome,
         "mainspring.tool.attempts": done.attempts,

@@ -47,18 +47,18 @@ class ReadableLog(Protocol):
 
 
 class RunListener(Protocol):
-    def on_event(self, run_subject: RunSubject, event: Event) -> None: ...
+    def on_event(self, subject: RunSubject, event: Event) -> None: ...
 
-    def finished(self, run_subject: RunSubject, trace_span: TraceSpan) -> None: ...
+    def finished(self, subject: RunSubject, span: TraceSpan) -> None: ...
 
 
 class RunObserver:
     """Of one run: its `tell` is for `Session.run`, beside that of the previews."""
 
     def __init__(
-        self, run_subject: RunSubject, fold: SpanFold, run_listeners: Sequence[RunListener]
+        self, subject: RunSubject, fold: SpanFold, run_listeners: Sequence[RunListener]
     ) -> None:
-        self.run_subject = run_subject
+        self.run_subject = subject
         self.fold = fold
         self._run_listeners = run_listeners
 
@@ -91,22 +91,22 @@ class RunObservers:
         """How many runs are under way."""
 
     @asynccontextmanager
-    async def run(self, run_subject: RunSubject) -> AsyncGenerator[RunObserver, None]:
-        fold = await self._fold(run_subject)
+    async def run(self, subject: RunSubject) -> AsyncGenerator[RunObserver, None]:
+        fold = await self._fold(subject)
         self.running += 1
         try:
-            yield RunObserver(run_subject, fold, self._listeners)
+            yield RunObserver(subject, fold, self._listeners)
         finally:
             self.running -= 1
-            self._known.put(run_subject.session_id, fold)
+            self._known.put(subject.session_id, fold)
 
-    async def _fold(self, run_subject: RunSubject) -> SpanFold:
-        fold = self._known.pop(run_subject.session_id)
-        fold = fold or SpanFold(agent_name=run_subject.agent_name, captures=self._captures)
+    async def _fold(self, subject: RunSubject) -> SpanFold:
+        fold = self._known.pop(subject.session_id)
+        fold = fold or SpanFold(agent_name=subject.agent_name, captures=self._captures)
         try:
-            await catch_up(self._log, run_subject.session_id, fold)
+            await catch_up(self._log, subject.session_id, fold)
         except (LogError, StoreFailed) as error:  # whoever runs it will find out, and say so
-            _LOG.warning("session %s: its past is not known: %s", run_subject.session_id, error)
+            _LOG.warning("session %s: its past is not known: %s", subject.session_id, error)
         return fold
 
 

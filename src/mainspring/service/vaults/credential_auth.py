@@ -220,119 +220,119 @@ def server_key(url: str) -> str:
     return f"{parts.scheme}://{shown}{parts.path.rstrip('/')}{query}"
 
 
-def split_secrets(asked: NewAuth, now: datetime) -> tuple[Auth, Secrets]:
+def split_secrets(params: NewAuth, now: datetime) -> tuple[Auth, Secrets]:
     """What may be told, and what may not.
 
     Raises: InvalidInput.
     """
-    match asked:
+    match params:
         case NewStaticBearer():
-            url = _url(asked.mcp_server_url, "mcp_server_url")
-            return StaticBearer(mcp_server_url=url), Secrets(value=asked.token)
+            url = _url(params.mcp_server_url, "mcp_server_url")
+            return StaticBearer(mcp_server_url=url), Secrets(value=params.token)
         case NewMcpOauth():
-            return _split_oauth(asked, now)
+            return _split_oauth(params, now)
         case NewEnvironmentVariable():
             auth = EnvironmentVariable(
-                secret_name=asked.secret_name,
-                networking=_networking(asked.networking),
-                injection_location=_injection(asked.injection_location),
+                secret_name=params.secret_name,
+                networking=_networking(params.networking),
+                injection_location=_injection(params.injection_location),
             )
-            return auth, Secrets(value=asked.secret_value)
+            return auth, Secrets(value=params.secret_value)
 
 
-def _split_oauth(asked: NewMcpOauth, now: datetime) -> tuple[Auth, Secrets]:
-    secrets = Secrets(value=asked.access_token)
+def _split_oauth(params: NewMcpOauth, now: datetime) -> tuple[Auth, Secrets]:
+    secrets = Secrets(value=params.access_token)
     auth = McpOauth(
-        mcp_server_url=_url(asked.mcp_server_url, "mcp_server_url"),
-        expires_at=_require_future(asked.expires_at, now),
+        mcp_server_url=_url(params.mcp_server_url, "mcp_server_url"),
+        expires_at=_require_future(params.expires_at, now),
     )
-    if asked.refresh is None:
+    if params.refresh is None:
         return auth, secrets
-    given = asked.refresh.token_endpoint_auth
+    given = params.refresh.token_endpoint_auth
     client_auth: ClientAuth = NoClientAuth()
     client_secret: str | None = None
     if not isinstance(given, NoClientAuth):
         client_auth = BasicAuth() if isinstance(given, NewBasicAuth) else PostAuth()
         client_secret = given.client_secret
     refresh = Refresh(
-        client_id=asked.refresh.client_id,
-        token_endpoint=_url(asked.refresh.token_endpoint, "refresh.token_endpoint"),
+        client_id=params.refresh.client_id,
+        token_endpoint=_url(params.refresh.token_endpoint, "refresh.token_endpoint"),
         token_endpoint_auth=client_auth,
-        resource=asked.refresh.resource,
-        scope=asked.refresh.scope or None,
+        resource=params.refresh.resource,
+        scope=params.refresh.scope or None,
     )
     return replace(auth, refresh=refresh), replace(
-        secrets, refresh_token=asked.refresh.refresh_token, client_secret=client_secret
+        secrets, refresh_token=params.refresh.refresh_token, client_secret=client_secret
     )
 
 
 def patch_auth(
-    auth: Auth, secrets: Secrets, asked: AuthPatch, now: datetime
+    auth: Auth, secrets: Secrets, params: AuthPatch, now: datetime
 ) -> tuple[Auth, Secrets]:
     """Raises: InvalidInput: another type, or what cannot be changed."""
-    match auth, asked:
+    match auth, params:
         case StaticBearer(), StaticBearerPatch():
-            return auth, replace(secrets, value=asked.token or secrets.value)
+            return auth, replace(secrets, value=params.token or secrets.value)
         case McpOauth(), McpOauthPatch():
             expires = auth.expires_at
-            if asked.expires_at is not UNSET:
-                expires = _require_future(asked.expires_at, now)
+            if params.expires_at is not UNSET:
+                expires = _require_future(params.expires_at, now)
             changed = replace(auth, expires_at=expires)
-            kept = replace(secrets, value=asked.access_token or secrets.value)
+            kept = replace(secrets, value=params.access_token or secrets.value)
             return (
                 (changed, kept)
-                if asked.refresh is None
-                else _patch_refresh(changed, kept, asked.refresh)
+                if params.refresh is None
+                else _patch_refresh(changed, kept, params.refresh)
             )
         case EnvironmentVariable(), EnvironmentVariablePatch():
-            return _patch_variable(auth, asked), replace(
-                secrets, value=asked.secret_value or secrets.value
+            return _patch_variable(auth, params), replace(
+                secrets, value=params.secret_value or secrets.value
             )
         case _:
             raise InvalidInput("auth.type: a credential stays what it is; make another")
 
 
-def _patch_refresh(auth: McpOauth, secrets: Secrets, asked: RefreshPatch) -> tuple[Auth, Secrets]:
+def _patch_refresh(auth: McpOauth, secrets: Secrets, params: RefreshPatch) -> tuple[Auth, Secrets]:
     if auth.refresh is None:
         raise InvalidInput("auth.refresh: this credential has none; make another that has")
-    client_secret = asked.token_endpoint_auth and asked.token_endpoint_auth.client_secret
-    if asked.token_endpoint_auth and isinstance(auth.refresh.token_endpoint_auth, NoClientAuth):
+    client_secret = params.token_endpoint_auth and params.token_endpoint_auth.client_secret
+    if params.token_endpoint_auth and isinstance(auth.refresh.token_endpoint_auth, NoClientAuth):
         raise InvalidInput("auth.refresh.token_endpoint_auth: this client has no secret")
-    scope = auth.refresh.scope if asked.scope is None else asked.scope or None
+    scope = auth.refresh.scope if params.scope is None else params.scope or None
     return replace(auth, refresh=replace(auth.refresh, scope=scope)), replace(
         secrets,
-        refresh_token=asked.refresh_token or secrets.refresh_token,
+        refresh_token=params.refresh_token or secrets.refresh_token,
         client_secret=client_secret or secrets.client_secret,
     )
 
 
 def _patch_variable(
-    auth: EnvironmentVariable, asked: EnvironmentVariablePatch
+    auth: EnvironmentVariable, params: EnvironmentVariablePatch
 ) -> EnvironmentVariable:
-    header, body = asked.injection_location.header, asked.injection_location.body
-    known = auth.injection_location
+    header, body = params.injection_location.header, params.injection_location.body
+    current = auth.injection_location
     return replace(
         auth,
-        networking=auth.networking if asked.networking is None else _networking(asked.networking),
+        networking=auth.networking if params.networking is None else _networking(params.networking),
         injection_location=_injection(
             Injection(
-                header=known.header if header is UNSET else header,
-                body=known.body if body is UNSET else body,
+                header=current.header if header is UNSET else header,
+                body=current.body if body is UNSET else body,
             )
         ),
     )
 
 
-def _injection(asked: Injection) -> Injection:
-    if not (asked.header or asked.body):
+def _injection(params: Injection) -> Injection:
+    if not (params.header or params.body):
         raise InvalidInput("auth.injection_location: enable header, body or both")
-    return asked
+    return params
 
 
-def _networking(asked: CredentialNetworking) -> CredentialNetworking:
-    if isinstance(asked, AllHosts):
-        return asked
-    hosts = tuple(dict.fromkeys(_host(allowed_host) for allowed_host in asked.allowed_hosts))
+def _networking(params: CredentialNetworking) -> CredentialNetworking:
+    if isinstance(params, AllHosts):
+        return params
+    hosts = tuple(dict.fromkeys(_host(allowed_host) for allowed_host in params.allowed_hosts))
     return LimitedHosts(allowed_hosts=hosts)
 
 

@@ -37,18 +37,18 @@ def credential_repository(records: Records, clock: Clock) -> Repository[VaultCre
 
 
 def archive_change(
-    repository: Repository[VaultCredential], record_row: RecordRow, now: datetime
+    repository: Repository[VaultCredential], row: RecordRow, now: datetime
 ) -> Replace:
     """The record stays, the secrets go, and another may have its key."""
-    archived = replace(repository.read(record_row), archived_at=now, updated_at=now)
-    return repository.replace_change(record_row, archived, content=PURGED_CONTENT)
+    archived = replace(repository.read(row), archived_at=now, updated_at=now)
+    return repository.replace_change(row, archived, content=PURGED_CONTENT)
 
 
-def _index_columns(vault_credential: VaultCredential) -> IndexColumns:
-    is_archived = vault_credential.archived_at is not None
+def _index_columns(credential: VaultCredential) -> IndexColumns:
+    is_archived = credential.archived_at is not None
     return IndexColumns(
-        parent=vault_credential.vault_id,
-        name=None if is_archived else credential_key(vault_credential.auth),
+        parent=credential.vault_id,
+        name=None if is_archived else credential_key(credential.auth),
         is_archived=is_archived,
-        created=vault_credential.created_at,
+        created=credential.created_at,
     )

@@ -107,20 +107,20 @@ class CredentialValidator:
             refresh=verdict.refresh,
         )
 
-    async def _verdict(self, unsealed_credential: UnsealedCredential, auth: McpOauth) -> _Verdict:
+    async def _verdict(self, credential: UnsealedCredential, auth: McpOauth) -> _Verdict:
         if self._probe is None:
             return _Verdict("unknown")
-        failed = await self._probe(auth.mcp_server_url, unsealed_credential.secrets.value)
+        failed = await self._probe(auth.mcp_server_url, credential.secrets.value)
         if failed is None:
             return _Verdict("valid")
-        told = _probe_result(failed, unsealed_credential)
+        told = _probe_result(failed, credential)
         if failed.http_reply is None or failed.http_reply.status != _UNAUTHORIZED:
             return _Verdict(_status(failed), told)
         if auth.refresh is None:
             return _Verdict("invalid", told, RefreshAttempt(status="no_refresh_token"))
         if self._refresher is None:
             return _Verdict("invalid", told)
-        exchange = await self._refresher.refresh(unsealed_credential)
+        exchange = await self._refresher.refresh(credential)
         tried = RefreshAttempt(
             status=exchange.refresh_outcome, http_response=exchange.http_response
         )
@@ -142,15 +142,15 @@ def _status(probe_failure: ProbeFailure) -> ValidationStatus:
     return "unknown"
 
 
-def _refresh_attempt(refresh_result: RefreshResult) -> ValidationStatus:
-    return "invalid" if refresh_result.is_final else "unknown"
+def _refresh_attempt(result: RefreshResult) -> ValidationStatus:
+    return "invalid" if result.is_final else "unknown"
 
 
-def _probe_result(probe_failure: ProbeFailure, unsealed_credential: UnsealedCredential) -> McpProbe:
+def _probe_result(probe_failure: ProbeFailure, credential: UnsealedCredential) -> McpProbe:
     response = (
         None
         if probe_failure.http_reply is None
-        else redacted_response(probe_failure.http_reply, unsealed_credential.secrets)
+        else redacted_response(probe_failure.http_reply, credential.secrets)
     )
     return McpProbe(method=probe_failure.method, http_response=response)
 

@@ -90,17 +90,19 @@ class Credentials:
         self._clock = clock
         self._new_id = new_id
 
-    async def create(self, tenant: str, vault_id: str, asked: CreateCredential) -> VaultCredential:
+    async def create(
+        self, tenant: str, vault_id: str, request: CreateCredential
+    ) -> VaultCredential:
         """Raises: NotFound, InvalidInput; AlreadyThere: the vault has one for that server or of
         that name."""
         now = self._clock()
-        auth, secrets = split_secrets(asked.auth, now)
+        auth, secrets = split_secrets(request.auth, now)
         made = VaultCredential(
             id=self._new_id("vcrd"),
             vault_id=vault_id,
             auth=auth,
-            display_name=asked.display_name,
-            metadata=asked.metadata,
+            display_name=request.display_name,
+            metadata=request.metadata,
             created_at=now,
             updated_at=now,
         )
@@ -128,20 +130,20 @@ class Credentials:
         return await self._repository.page(tenant, dataclasses.replace(list_query, parent=vault_id))
 
     async def update(
-        self, tenant: str, vault_id: str, credential_id: str, asked: UpdateCredential
+        self, tenant: str, vault_id: str, credential_id: str, request: UpdateCredential
     ) -> VaultCredential:
         """Raises: NotFound; InvalidInput: it is archived, or cannot be changed so."""
 
-        def change(known: VaultCredential, secrets: Secrets) -> tuple[VaultCredential, Secrets]:
+        def change(current: VaultCredential, secrets: Secrets) -> tuple[VaultCredential, Secrets]:
             now = self._clock()
-            auth: Auth = known.auth
-            if asked.auth is not UNSET:
-                auth, secrets = patch_auth(auth, secrets, asked.auth, now)
+            auth: Auth = current.auth
+            if request.auth is not UNSET:
+                auth, secrets = patch_auth(auth, secrets, request.auth, now)
             changed = replace(
-                known,
+                current,
                 auth=auth,
-                display_name=asked.display_name or known.display_name,
-                metadata=patch_metadata(known.metadata, asked.metadata),
+                display_name=request.display_name or current.display_name,
+                metadata=patch_metadata(current.metadata, request.metadata),
                 updated_at=now,
             )
             return changed, secrets
@@ -158,16 +160,16 @@ class Credentials:
         """For good: its secrets are gone, and another may have its key."""
         for _ in range(_TRIES):
             record = await self._record(tenant, vault_id, credential_id)
-            known = self._repository.read(record)
-            if known.archived_at is not None:
-                return known
+            current = self._repository.read(record)
+            if current.archived_at is not None:
+                return current
             try:
                 [kept] = await self._records.write(
                     archive_change(self._repository, record, self._clock())
                 )
             except StaleVersion:
                 continue
-            await self._notify_change(tenant, known, "archived")
+            await self._notify_change(tenant, current, "archived")
             return self._repository.read(kept)
         raise StaleVersion(f"credential {credential_id}: others kept changing it; try again")
 
@@ -196,20 +198,20 @@ class Credentials:
         return UnsealedCredential(record, self._repository.read(record), _SECRETS.decode(plain))
 
     async def keep(
-        self, unsealed_credential: UnsealedCredential, changed: VaultCredential, secrets: Secrets
+        self, credential: UnsealedCredential, changed: VaultCredential, secrets: Secrets
     ) -> VaultCredential:
         """Replace it, with its secrets, as one.
 
         Raises: Stale: it is not any more what was opened.
         """
-        sealed = self._seal_secrets(unsealed_credential.record_row.tenant, changed.id, secrets)
+        sealed = self._seal_secrets(credential.record_row.tenant, changed.id, secrets)
         await self._records.write(
-            self._repository.replace_change(unsealed_credential.record_row, changed, content=sealed)
+            self._repository.replace_change(credential.record_row, changed, content=sealed)
         )
         return changed
 
     async def claim(
-        self, unsealed_credential: UnsealedCredential, until: datetime | None
+        self, credential: UnsealedCredential, until: datetime | None
     ) -> UnsealedCredential:
         """Say that one is at work on its secrets, for others to wait; `None`: not any more.
         `keep` ends a claim too.
@@ -217,9 +219,9 @@ class Credentials:
         Raises: Stale: it is not any more what was opened.
         """
         due = None if until is None else to_micros(until)
-        claimed = dataclasses.replace(unsealed_credential.record_row, due=due)
+        claimed = dataclasses.replace(credential.record_row, due=due)
         [record] = await self._records.write(Replace(record_row=claimed))
-        return dataclasses.replace(unsealed_credential, record_row=record)
+        return dataclasses.replace(credential, record_row=record)
 
     def _seal_secrets(self, tenant: str, credential_id: str, secrets: Secrets) -> bytes:
         return self._seal.seal(msgspec.json.encode(secrets), _context(tenant, credential_id))
@@ -230,15 +232,13 @@ class Credentials:
             raise NotFound(KIND, credential_id)
         return record
 
-    async def _notify_change(
-        self, tenant: str, vault_credential: VaultCredential, what: str
-    ) -> None:
+    async def _notify_change(self, tenant: str, credential: VaultCredential, what: str) -> None:
         await self._notify(
             Notification(
                 tenant=tenant,
                 type=f"vault_credential.{what}",
-                id=vault_credential.id,
-                vault_id=vault_credential.vault_id,
+                id=credential.id,
+                vault_id=credential.vault_id,
             )
         )
 

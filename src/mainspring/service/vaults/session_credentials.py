@@ -104,20 +104,18 @@ class SessionCredentials:
                 continue
         return opened
 
-    async def _refresh_if_expired(
-        self, unsealed_credential: UnsealedCredential
-    ) -> UnsealedCredential:
+    async def _refresh_if_expired(self, credential: UnsealedCredential) -> UnsealedCredential:
         """With a token that holds, if one can be had. One that cannot is sent all the same: what
         the server says to it is what people can act on."""
-        auth = unsealed_credential.vault_credential.auth
+        auth = credential.vault_credential.auth
         if self._refresher is None or not isinstance(auth, McpOauth) or auth.refresh is None:
-            return unsealed_credential
+            return credential
         if auth.expires_at is None or auth.expires_at - _REFRESH_MARGIN > self._clock():
-            return unsealed_credential
+            return credential
         try:
-            return (await self._refresher.refresh(unsealed_credential)).unsealed_credential
+            return (await self._refresher.refresh(credential)).unsealed_credential
         except (NotFound, InvalidInput):  # it has just gone
-            return unsealed_credential
+            return credential
 
 
 def bearer_for(url: str, session_credential: Iterable[SessionCredential]) -> BearerToken | None:

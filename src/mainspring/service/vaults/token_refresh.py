@@ -99,31 +99,31 @@ def refresh_request(refresh: Refresh, secrets: Secrets) -> TokenRequest:
     )
 
 
-def parse_grant(http_reply: HttpReply) -> TokenGrant | None:
+def parse_grant(reply: HttpReply) -> TokenGrant | None:
     """What it grants; `None` if it is no grant, whatever its status."""
-    if http_reply.status != 200:
+    if reply.status != 200:
         return None
     try:
-        found = _GRANT_DECODER.decode(http_reply.body)
+        found = _GRANT_DECODER.decode(reply.body)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     return found if found.access_token else None
 
 
-def is_transient(http_reply: HttpReply) -> bool:
+def is_transient(reply: HttpReply) -> bool:
     """Whether asking again later may help."""
-    return http_reply.status == 429 or http_reply.status >= 500
+    return reply.status == 429 or reply.status >= 500
 
 
-def redacted_response(http_reply: HttpReply, secrets: Secrets) -> HttpResponse:
+def redacted_response(reply: HttpReply, secrets: Secrets) -> HttpResponse:
     """A reply without the secrets that it may repeat."""
-    text = http_reply.body.decode(errors="replace")
+    text = reply.body.decode(errors="replace")
     for secret in sorted(secrets.all(), key=len, reverse=True):
         for form in {secret, quote(secret, safe=""), quote_plus(secret), _json_escaped(secret)}:
             text = text.replace(form, "[redacted]")
     return HttpResponse(
-        status_code=http_reply.status,
-        content_type=http_reply.content_type,
+        status_code=reply.status,
+        content_type=reply.content_type,
         body=text[:MAX_BODY_CHARS],
         body_truncated=len(text) > MAX_BODY_CHARS,
     )
@@ -171,29 +171,29 @@ class Refresher:
         self._refused: dict[str, tuple[int, RefreshResult]] = {}
         """By credential: what came of its refresh token, at which revision of the record."""
 
-    async def refresh(self, unsealed_credential: UnsealedCredential) -> RefreshResult:
+    async def refresh(self, credential: UnsealedCredential) -> RefreshResult:
         """A new access token in the place of the one that was opened, unless somebody else has
         got one already. A refresh token that was refused is not sent again.
 
         Raises: NotFound, InvalidInput: it is gone or archived by now.
         """
-        id_ = unsealed_credential.vault_credential.id
+        id_ = credential.vault_credential.id
         lock = self._locks.setdefault(id_, anyio.Lock())
         async with lock:
-            now = await self._reload(unsealed_credential)
-            rev, known = self._refused.get(id_, (None, None))
-            if known is not None and rev == now.record_row.rev:
-                return known
-            now = await self._claim(unsealed_credential)
-            if now.secrets.value != unsealed_credential.secrets.value:
+            now = await self._reload(credential)
+            rev, current = self._refused.get(id_, (None, None))
+            if current is not None and rev == now.record_row.rev:
+                return current
+            now = await self._claim(credential)
+            if now.secrets.value != credential.secrets.value:
                 return RefreshResult(refresh_outcome="succeeded", unsealed_credential=now)
             return await self._exchange(now)
 
-    async def _claim(self, unsealed_credential: UnsealedCredential) -> UnsealedCredential:
+    async def _claim(self, credential: UnsealedCredential) -> UnsealedCredential:
         """Ours alone to exchange, in whatever process others are; or with a new token already."""
         while True:
-            now = await self._reload(unsealed_credential)
-            if now.secrets.value != unsealed_credential.secrets.value:
+            now = await self._reload(credential)
+            if now.secrets.value != credential.secrets.value:
                 return now
             due, moment = now.record_row.due, self._clock()
             if due is not None and due > to_micros(moment):
@@ -204,89 +204,88 @@ class Refresher:
             except StaleVersion:
                 continue
 
-    async def _exchange(self, unsealed_credential: UnsealedCredential) -> RefreshResult:
-        auth = unsealed_credential.vault_credential.auth
+    async def _exchange(self, credential: UnsealedCredential) -> RefreshResult:
+        auth = credential.vault_credential.auth
         if not isinstance(auth, McpOauth) or auth.refresh is None:
             return RefreshResult(
                 refresh_outcome="no_refresh_token",
-                unsealed_credential=await self._release(unsealed_credential),
+                unsealed_credential=await self._release(credential),
             )
         try:
             reply = await self._send_token_request(
-                refresh_request(auth.refresh, unsealed_credential.secrets)
+                refresh_request(auth.refresh, credential.secrets)
             )
         except NetworkRefused:
             return RefreshResult(
                 refresh_outcome="connect_error",
-                unsealed_credential=await self._release(unsealed_credential),
+                unsealed_credential=await self._release(credential),
             )
         if (grant := parse_grant(reply)) is not None:
             return RefreshResult(
                 refresh_outcome="succeeded",
-                unsealed_credential=await self._store_grant(unsealed_credential, grant),
+                unsealed_credential=await self._store_grant(credential, grant),
             )
         failed = RefreshResult(
             refresh_outcome="failed",
-            unsealed_credential=await self._release(unsealed_credential),
-            http_response=redacted_response(reply, unsealed_credential.secrets),
+            unsealed_credential=await self._release(credential),
+            http_response=redacted_response(reply, credential.secrets),
             is_final=not is_transient(reply),
         )
         if failed.is_final:
-            self._refused[unsealed_credential.vault_credential.id] = (
+            self._refused[credential.vault_credential.id] = (
                 failed.unsealed_credential.record_row.rev,
                 failed,
             )
-            await self._notify_change(unsealed_credential)
+            await self._notify_change(credential)
         return failed
 
-    async def _release(self, unsealed_credential: UnsealedCredential) -> UnsealedCredential:
+    async def _release(self, credential: UnsealedCredential) -> UnsealedCredential:
         try:
-            return await self._credentials.claim(unsealed_credential, None)
+            return await self._credentials.claim(credential, None)
         except StaleVersion:  # somebody changed it, which ended the claim
-            return await self._reload(unsealed_credential)
+            return await self._reload(credential)
 
     async def _store_grant(
-        self, unsealed_credential: UnsealedCredential, grant: TokenGrant
+        self, credential: UnsealedCredential, grant: TokenGrant
     ) -> UnsealedCredential:
         """The endpoint may have made the old refresh token void: what it gave must be kept,
         whatever else changed in the credential meanwhile."""
         for _ in range(_TRIES):
-            auth = unsealed_credential.vault_credential.auth
+            auth = credential.vault_credential.auth
             assert isinstance(auth, McpOauth)  # a credential stays what it is
             now = self._clock()
             changed = replace(
-                unsealed_credential.vault_credential,
+                credential.vault_credential,
                 auth=replace(auth, expires_at=grant.expires_at(now)),
                 updated_at=now,
             )
             secrets = replace(
-                unsealed_credential.secrets,
+                credential.secrets,
                 value=grant.access_token,
-                refresh_token=grant.refresh_token or unsealed_credential.secrets.refresh_token,
+                refresh_token=grant.refresh_token or credential.secrets.refresh_token,
             )
             try:
-                await self._credentials.keep(unsealed_credential, changed, secrets)
+                await self._credentials.keep(credential, changed, secrets)
             except StaleVersion:
-                unsealed_credential = await self._reload(unsealed_credential)
+                credential = await self._reload(credential)
                 continue
-            return await self._reload(unsealed_credential)
+            return await self._reload(credential)
         raise StaleVersion(
-            f"credential {unsealed_credential.vault_credential.id}: others kept "
-            "changing it; try again"
+            f"credential {credential.vault_credential.id}: others kept changing it; try again"
         )
 
-    async def _reload(self, unsealed_credential: UnsealedCredential) -> UnsealedCredential:
-        known = unsealed_credential.vault_credential
+    async def _reload(self, credential: UnsealedCredential) -> UnsealedCredential:
+        current = credential.vault_credential
         return await self._credentials.unseal(
-            unsealed_credential.record_row.tenant, known.vault_id, known.id
+            credential.record_row.tenant, current.vault_id, current.id
         )
 
-    async def _notify_change(self, unsealed_credential: UnsealedCredential) -> None:
+    async def _notify_change(self, credential: UnsealedCredential) -> None:
         await self._notify(
             Notification(
-                tenant=unsealed_credential.record_row.tenant,
+                tenant=credential.record_row.tenant,
                 type="vault_credential.refresh_failed",
-                id=unsealed_credential.vault_credential.id,
-                vault_id=unsealed_credential.vault_credential.vault_id,
+                id=credential.vault_credential.id,
+                vault_id=credential.vault_credential.vault_id,
             )
         )

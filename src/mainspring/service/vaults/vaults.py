@@ -71,12 +71,12 @@ class Vaults:
         self._clock = clock
         self._new_id = new_id
 
-    async def create(self, tenant: str, asked: CreateVault) -> VaultObject:
+    async def create(self, tenant: str, request: CreateVault) -> VaultObject:
         now = self._clock()
         made = VaultObject(
             id=self._new_id("vlt"),
-            display_name=asked.display_name,
-            metadata=asked.metadata,
+            display_name=request.display_name,
+            metadata=request.metadata,
             created_at=now,
             updated_at=now,
         )
@@ -90,15 +90,15 @@ class Vaults:
     async def page(self, tenant: str, list_query: ListQuery) -> Page[VaultObject]:
         return await self._repository.page(tenant, list_query)
 
-    async def update(self, tenant: str, vault_id: str, asked: UpdateVault) -> VaultObject:
+    async def update(self, tenant: str, vault_id: str, request: UpdateVault) -> VaultObject:
         """Raises: InvalidInput: it is archived."""
 
-        def change(known: VaultObject) -> VaultObject:
-            _require_active(known)
+        def change(current: VaultObject) -> VaultObject:
+            _require_active(current)
             return replace(
-                known,
-                display_name=asked.display_name or known.display_name,
-                metadata=patch_metadata(known.metadata, asked.metadata),
+                current,
+                display_name=request.display_name or current.display_name,
+                metadata=patch_metadata(current.metadata, request.metadata),
                 updated_at=self._clock(),
             )
 
@@ -108,11 +108,11 @@ class Vaults:
         """For good: no new sessions with it, and its secrets are gone; what they were is kept."""
         for _ in range(_TRIES):
             record = await self._repository.record(tenant, vault_id)
-            known = self._repository.read(record)
-            if known.archived_at is not None:
-                return known
+            current = self._repository.read(record)
+            if current.archived_at is not None:
+                return current
             now = self._clock()
-            archived = replace(known, archived_at=now, updated_at=now)
+            archived = replace(current, archived_at=now, updated_at=now)
             holding = await self._credential_records(tenant, vault_id)
             changes = [archive_change(self._credentials, item, now) for item in holding]
             try:

@@ -71,7 +71,7 @@ class SessionEventForwarder:
         raise StaleVersion(f"{CURSOR_KIND} {session_id}: others kept moving it; try again")
 
     async def forget(self, tenant: str, session_id: str) -> None:
-        """Of a session that is deleted."""
+        """Delete the approvals of a deleted session."""
         try:
             record = await self._cursors.record(tenant, session_id)
             await self._records.write(Remove(record_row=record))

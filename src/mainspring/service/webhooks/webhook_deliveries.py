@@ -162,8 +162,8 @@ class Deliveries:
         sent = await self._repository.update(
             tenant,
             delivery_id,
-            lambda known: replace(
-                known, status="pending", attempts=0, next_attempt_at=now, forget_at=None
+            lambda current: replace(
+                current, status="pending", attempts=0, next_attempt_at=now, forget_at=None
             ),
         )
         await self._put(Job(task=DELIVER, key=sent.id, tenant=tenant))
@@ -223,7 +223,7 @@ class Deliveries:
     ) -> Delivery:
         if post_result.status is not None and 200 <= post_result.status < 300:
             await self._webhooks.worked(tenant, webhook)
-            return await self._settle(tenant, delivery, post_result, delivery_status="delivered")
+            return await self._settle(tenant, delivery, post_result, status="delivered")
         if post_result.is_refused:
             await self._webhooks.disable(tenant, webhook.id, "address")
             return await self._settle(tenant, delivery, post_result)
@@ -234,7 +234,7 @@ class Deliveries:
         after = await self._webhooks.failed(tenant, webhook, disable_after=patience.disable_after)
         if after.status == "disabled" or delivery.attempts + 1 >= patience.attempts:
             return await self._settle(tenant, delivery, post_result)
-        return await self._settle(tenant, delivery, post_result, delivery_status="pending")
+        return await self._settle(tenant, delivery, post_result, status="pending")
 
     async def _settle(
         self,
@@ -242,23 +242,21 @@ class Deliveries:
         delivery: Delivery,
         post_result: PostResult,
         *,
-        delivery_status: DeliveryStatus = "dead",
+        status: DeliveryStatus = "dead",
     ) -> Delivery:
         now, patience = self._clock(), self._retry_policy
         attempts = delivery.attempts + 1
-        again = (
-            now + patience.pause(delivery.id, attempts) if delivery_status == "pending" else None
-        )
-        keep = patience.keep_delivered if delivery_status == "delivered" else patience.keep_dead
+        again = now + patience.pause(delivery.id, attempts) if status == "pending" else None
+        keep = patience.keep_delivered if status == "delivered" else patience.keep_dead
         settled = await self._repository.update(
             tenant,
             delivery.id,
-            lambda known: replace(
-                known,
-                status=delivery_status,
+            lambda current: replace(
+                current,
+                status=status,
                 attempts=attempts,
                 next_attempt_at=again,
-                forget_at=None if delivery_status == "pending" else now + keep,
+                forget_at=None if status == "pending" else now + keep,
                 last_attempt=DeliveryAttempt(
                     at=now,
                     status=post_result.status,

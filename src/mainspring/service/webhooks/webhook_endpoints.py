@@ -102,17 +102,17 @@ class Webhooks:
         self._new_id = new_id
         self._random = random
 
-    async def create(self, tenant: str, asked: CreateWebhook) -> WebhookWithSecret:
+    async def create(self, tenant: str, request: CreateWebhook) -> WebhookWithSecret:
         """Raises: InvalidInput: an address that is not called, or too many of them."""
-        self._check(asked.url)
+        self._check(request.url)
         if await self._records.count(RecordQuery(kind=KIND, tenant=tenant)) >= MAX_ENDPOINTS:
             raise InvalidInput(f"at most {MAX_ENDPOINTS} webhook endpoints; delete one first")
         now = self._clock()
         made = Webhook(
             id=self._new_id("whk"),
-            url=asked.url,
-            event_types=_unique_types(asked.event_types),
-            description=asked.description,
+            url=request.url,
+            event_types=_unique_types(request.event_types),
+            description=request.description,
             created_at=now,
             updated_at=now,
             enabled_at=now,
@@ -128,27 +128,29 @@ class Webhooks:
     async def page(self, tenant: str, list_query: ListQuery) -> Page[Webhook]:
         return await self._repository.page(tenant, list_query)
 
-    async def update(self, tenant: str, webhook_id: str, asked: UpdateWebhook) -> Webhook:
+    async def update(self, tenant: str, webhook_id: str, request: UpdateWebhook) -> Webhook:
         """To enable it makes it as new: what happened meanwhile is not told."""
-        if asked.url is not UNSET:
-            self._check(asked.url)
+        if request.url is not UNSET:
+            self._check(request.url)
 
-        def change(known: Webhook) -> Webhook:
+        def change(current: Webhook) -> Webhook:
             now = self._clock()
-            types = known.event_types if asked.event_types is UNSET else asked.event_types
-            status = known.status if asked.status is UNSET else asked.status
-            is_restarted = status == "enabled" and known.status == "disabled"
+            types = current.event_types if request.event_types is UNSET else request.event_types
+            status = current.status if request.status is UNSET else request.status
+            is_restarted = status == "enabled" and current.status == "disabled"
             return replace(
-                known,
-                url=known.url if asked.url is UNSET else asked.url,
+                current,
+                url=current.url if request.url is UNSET else request.url,
                 event_types=_unique_types(types),
                 description=(
-                    known.description if asked.description is UNSET else asked.description
+                    current.description if request.description is UNSET else request.description
                 ),
                 status=status,
-                disabled_reason=_disabled_reason(known, status),
-                failing_since=None if is_restarted else known.failing_since,
-                enabled_at=now if is_restarted or types != known.event_types else known.enabled_at,
+                disabled_reason=_disabled_reason(current, status),
+                failing_since=None if is_restarted else current.failing_since,
+                enabled_at=now
+                if is_restarted or types != current.event_types
+                else current.enabled_at,
                 updated_at=now,
             )
 
@@ -165,7 +167,7 @@ class Webhooks:
         """A new secret. For so long, calls are signed with the old one too."""
         for _ in range(_TRIES):
             record = await self._repository.record(tenant, webhook_id)
-            known, now = self._repository.read(record), self._clock()
+            current, now = self._repository.read(record), self._clock()
             secret = new_secret(self._random(SECRET_BYTES))
             until = now + old_for
             aging = [
@@ -174,7 +176,7 @@ class Webhooks:
             ]
             kept = [_EndpointSecret(secret=secret), *_valid_secrets(aging, now)][:_MAX_SECRETS]
             sealed = self._seal_secrets(tenant, webhook_id, kept)
-            made = replace(known, updated_at=now)
+            made = replace(current, updated_at=now)
             try:
                 await self._records.write(
                     self._repository.replace_change(record, made, content=sealed)
@@ -197,18 +199,18 @@ class Webhooks:
     async def worked(self, tenant: str, webhook: Webhook) -> None:
         if webhook.failing_since is not None:
             await self._repository.update(
-                tenant, webhook.id, lambda known: replace(known, failing_since=None)
+                tenant, webhook.id, lambda current: replace(current, failing_since=None)
             )
 
     async def failed(self, tenant: str, webhook: Webhook, *, disable_after: timedelta) -> Webhook:
         """It is disabled once nothing but failures has come of it for so long."""
         now = self._clock()
 
-        def change(known: Webhook) -> Webhook:
-            since = known.failing_since or now
+        def change(current: Webhook) -> Webhook:
+            since = current.failing_since or now
             if now - since >= disable_after:
-                return _disable(replace(known, failing_since=since), "failing", now)
-            return replace(known, failing_since=since)
+                return _disable(replace(current, failing_since=since), "failing", now)
+            return replace(current, failing_since=since)
 
         if webhook.failing_since is not None and now - webhook.failing_since < disable_after:
             return webhook
@@ -217,7 +219,7 @@ class Webhooks:
     async def disable(self, tenant: str, webhook_id: str, reason: DisabledReason) -> Webhook:
         now = self._clock()
         return await self._repository.update(
-            tenant, webhook_id, lambda known: _disable(known, reason, now)
+            tenant, webhook_id, lambda current: _disable(current, reason, now)
         )
 
     def _check(self, url: str) -> None:
@@ -255,16 +257,16 @@ def _unique_types(types: Sequence[EventType]) -> tuple[EventType, ...]:
     return tuple(dict.fromkeys(types))
 
 
-def _disabled_reason(known: Webhook, status: str) -> DisabledReason | None:
+def _disabled_reason(current: Webhook, status: str) -> DisabledReason | None:
     if status == "enabled":
         return None
-    return known.disabled_reason or "manual"
+    return current.disabled_reason or "manual"
 
 
-def _disable(known: Webhook, reason: DisabledReason, now: datetime) -> Webhook:
-    if known.status == "disabled":
-        return known
-    return replace(known, status="disabled", disabled_reason=reason, updated_at=now)
+def _disable(current: Webhook, reason: DisabledReason, now: datetime) -> Webhook:
+    if current.status == "disabled":
+        return current
+    return replace(current, status="disabled", disabled_reason=reason, updated_at=now)
 
 
 def _index_columns(webhook: Webhook) -> IndexColumns:

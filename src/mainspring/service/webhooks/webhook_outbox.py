@@ -52,8 +52,8 @@ class Outbox:
             changes += self.delivery_changes(notice.tenant, [event], listening)
         return changes
 
-    async def enqueue_deliveries(self, record_changes: Iterable[RecordChange]) -> None:
-        for change in record_changes:
+    async def enqueue_deliveries(self, changes: Iterable[RecordChange]) -> None:
+        for change in changes:
             record = change.record_row
             if isinstance(change, Put) and record.kind == self._deliveries.kind:
                 await self._put(Job(task=DELIVER, key=record.id, tenant=record.tenant))

@@ -100,14 +100,14 @@ def signed_headers(
 
 
 def is_genuine(
-    signature_scheme: SignatureScheme, signed_request: SignedRequest, *, secret: str, now: datetime
+    scheme: SignatureScheme, request: SignedRequest, *, secret: str, now: datetime
 ) -> bool:
     """Whether it comes from one who knows the secret, and was signed about now if it says when.
 
     Takes the same time for a wrong signature as for a right one.
     """
-    headers, body = signed_request.headers, signed_request.body
-    match signature_scheme:
+    headers, body = request.headers, request.body
+    match scheme:
         case StandardWebhooksSignature():
             stamp = headers.get("webhook-timestamp", "")
             content = _standard_content(headers.get("webhook-id", ""), stamp, body)
@@ -125,39 +125,37 @@ def is_genuine(
             given = headers.get("x-slack-signature", "")
             return _matches(wanted, [_hex(given, "v0=")]) and _is_recent(stamp, now)
         case HmacSignature():
-            return _is_genuine_hmac(signature_scheme, signed_request, secret=secret, now=now)
+            return _is_genuine_hmac(scheme, request, secret=secret, now=now)
 
 
-def delivery_key(
-    signature_scheme: SignatureScheme, signed_request: SignedRequest, parsed: Mapping[str, Any]
-) -> str:
+def delivery_key(scheme: SignatureScheme, request: SignedRequest, parsed: Mapping[str, Any]) -> str:
     """What tells one delivery from another; only of what is signed, so that nobody can make an
     old one look new. Senders that try again are recognised by it."""
-    match signature_scheme:
+    match scheme:
         case StandardWebhooksSignature():
-            return signed_request.headers["webhook-id"]
+            return request.headers["webhook-id"]
         case SlackSignature() if isinstance(parsed.get("event_id"), str):
             return parsed["event_id"]
         case HmacSignature(timestamp_header=str(name)):
-            stamp = signed_request.headers.get(name.lower(), "")
-            return f"{stamp}.{hashlib.sha256(signed_request.body).hexdigest()}"
+            stamp = request.headers.get(name.lower(), "")
+            return f"{stamp}.{hashlib.sha256(request.body).hexdigest()}"
         case _:
-            return hashlib.sha256(signed_request.body).hexdigest()
+            return hashlib.sha256(request.body).hexdigest()
 
 
 def _is_genuine_hmac(
-    scheme: HmacSignature, signed_request: SignedRequest, *, secret: str, now: datetime
+    scheme: HmacSignature, request: SignedRequest, *, secret: str, now: datetime
 ) -> bool:
-    given = signed_request.headers.get(scheme.header.lower(), "")
+    given = request.headers.get(scheme.header.lower(), "")
     if scheme.encoding == "hex":
         signature = _hex(given, scheme.prefix)
     else:
         has_prefix = given.startswith(scheme.prefix)
         signature = _base64(given.removeprefix(scheme.prefix)) if has_prefix else b""
     if scheme.timestamp_header is None:
-        return _matches(_mac(secret.encode(), signed_request.body), [signature])
-    stamp = signed_request.headers.get(scheme.timestamp_header.lower(), "")
-    wanted = _mac(secret.encode(), stamp.encode() + b"." + signed_request.body)
+        return _matches(_mac(secret.encode(), request.body), [signature])
+    stamp = request.headers.get(scheme.timestamp_header.lower(), "")
+    wanted = _mac(secret.encode(), stamp.encode() + b"." + request.body)
     return _matches(wanted, [signature]) and _is_recent(stamp, now)
 
 

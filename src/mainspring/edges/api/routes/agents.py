@@ -9,11 +9,11 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from mainspring.edges.api.resource import list_query
 from mainspring.edges.api.route import ApiCall, Empty, Route
 from mainspring.service.resources.agent_multiagent import Version
 from mainspring.service.resources.agents import AgentObject, Agents, CreateAgent, UpdateAgent
 from mainspring.service.storage.pagination import Page
-from mainspring.service.storage.repository import ListQuery
 
 AgentLimit = Annotated[int, Meta(ge=1, le=100)]
 Timestamp = Annotated[datetime, Meta(tz=True)]
@@ -53,7 +53,7 @@ class AgentRoutes:
                 method="POST",
                 path="/v1/agents",
                 handle=self.create,
-                summary="Make an agent",
+                summary="Create an agent",
                 body=CreateAgent,
                 response_type=AgentObject,
                 role="operator",
@@ -71,7 +71,7 @@ class AgentRoutes:
                 method="GET",
                 path=one,
                 handle=self.get,
-                summary="Look at an agent, as it is or as it was at a version",
+                summary="Get an agent, as it is now or at a version",
                 query=GetAgent,
                 response_type=AgentObject,
             ),
@@ -79,7 +79,7 @@ class AgentRoutes:
                 method="POST",
                 path=one,
                 handle=self.update,
-                summary="Change an agent, which makes a new version of it",
+                summary="Update an agent, which creates a new version of it",
                 body=UpdateAgent,
                 response_type=AgentObject,
                 role="operator",
@@ -88,7 +88,7 @@ class AgentRoutes:
                 method="POST",
                 path=f"{one}/archive",
                 handle=self.archive,
-                summary="Have no new sessions with an agent",
+                summary="Archive an agent: no new session can use it",
                 response_type=AgentObject,
                 role="operator",
             ),
@@ -102,39 +102,29 @@ class AgentRoutes:
             ),
         )
 
-    async def create(self, api_call: ApiCall[Empty, CreateAgent]) -> AgentObject:
-        api_call.who.require_human()
-        return await self.agents.create(api_call.tenant, api_call.body)
+    async def create(self, call: ApiCall[Empty, CreateAgent]) -> AgentObject:
+        call.who.require_human()
+        return await self.agents.create(call.tenant, call.body)
 
-    async def list(self, api_call: ApiCall[ListAgents, Empty]) -> Page[AgentObject]:
-        query = api_call.query
-        if api_call.who.agent_id is not None:  # the key is for that one only
-            return Page(data=[await self.agents.get(api_call.tenant, api_call.who.agent_id)])
-        return await self.agents.page(
-            api_call.tenant,
-            ListQuery(
-                limit=query.limit,
-                page=query.page,
-                include_archived=query.include_archived,
-                created_from=query.created_at_gte,
-                created_upto=query.created_at_lte,
-            ),
-        )
+    async def list(self, call: ApiCall[ListAgents, Empty]) -> Page[AgentObject]:
+        if call.who.agent_id is not None:  # the key is for that one only
+            return Page(data=[await self.agents.get(call.tenant, call.who.agent_id)])
+        return await self.agents.page(call.tenant, list_query(call.query))
 
-    async def get(self, api_call: ApiCall[GetAgent, Empty]) -> AgentObject:
-        return await self.agents.get(api_call.tenant, api_call["agent_id"], api_call.query.version)
+    async def get(self, call: ApiCall[GetAgent, Empty]) -> AgentObject:
+        return await self.agents.get(call.tenant, call["agent_id"], call.query.version)
 
-    async def update(self, api_call: ApiCall[Empty, UpdateAgent]) -> AgentObject:
-        api_call.who.require_human()
-        return await self.agents.update(api_call.tenant, api_call["agent_id"], api_call.body)
+    async def update(self, call: ApiCall[Empty, UpdateAgent]) -> AgentObject:
+        call.who.require_human()
+        return await self.agents.update(call.tenant, call["agent_id"], call.body)
 
-    async def archive(self, api_call: ApiCall[Empty, Empty]) -> AgentObject:
-        agent = await self.agents.archive(api_call.tenant, api_call["agent_id"])
-        await self.archived(api_call.tenant, agent.id)
+    async def archive(self, call: ApiCall[Empty, Empty]) -> AgentObject:
+        agent = await self.agents.archive(call.tenant, call["agent_id"])
+        await self.archived(call.tenant, agent.id)
         return agent
 
-    async def versions(self, api_call: ApiCall[ListVersions, Empty]) -> Page[AgentObject]:
-        query = api_call.query
+    async def versions(self, call: ApiCall[ListVersions, Empty]) -> Page[AgentObject]:
+        query = call.query
         return await self.agents.versions(
-            api_call.tenant, api_call["agent_id"], limit=query.limit, page=query.page
+            call.tenant, call["agent_id"], limit=query.limit, page=query.page
         )

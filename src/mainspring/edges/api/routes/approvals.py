@@ -66,7 +66,7 @@ class ApprovalRoutes:
                 method="GET",
                 path=_APPROVALS,
                 handle=self.list,
-                summary="List the calls that wait for a person",
+                summary="List the calls that wait for approval",
                 query=ListApprovals,
                 response_type=Page[Approval],
                 for_agent_keys=True,
@@ -87,7 +87,7 @@ class ApprovalRoutes:
                 method="GET",
                 path=f"{_APPROVALS}/{{approval_id}}",
                 handle=self.get,
-                summary="Look at a call that waits for a person, or did",
+                summary="Get an approval",
                 response_type=Approval,
                 for_agent_keys=True,
                 is_extension=True,
@@ -111,7 +111,7 @@ class ApprovalRoutes:
                 method="GET",
                 path=_POLICY,
                 handle=self.policy,
-                summary="Look at who may answer, and what happens if nobody does",
+                summary="Get the policy: who may answer, and what happens if nobody does",
                 query=WhosePolicy,
                 response_type=ApprovalPolicy,
                 role="operator",
@@ -121,7 +121,7 @@ class ApprovalRoutes:
                 method="POST",
                 path=_POLICY,
                 handle=self.set_policy,
-                summary="Say who may answer, and what happens if nobody does",
+                summary="Set the policy: who may answer, and what happens if nobody does",
                 body=SetApprovalPolicy,
                 response_type=ApprovalPolicy,
                 role="operator",
@@ -131,7 +131,7 @@ class ApprovalRoutes:
                 method="DELETE",
                 path=_POLICY,
                 handle=self.unset_policy,
-                summary="Have the tenant's policy for an agent again, or the one built in",
+                summary="Reset the policy to that of the tenant, or to the built-in one",
                 query=WhosePolicy,
                 response_type=ApprovalPolicy,
                 role="operator",
@@ -139,8 +139,8 @@ class ApprovalRoutes:
             ),
         )
 
-    async def list(self, api_call: ApiCall[ListApprovals, Empty]) -> Page[Approval]:
-        query = api_call.query
+    async def list(self, call: ApiCall[ListApprovals, Empty]) -> Page[Approval]:
+        query = call.query
         listing = ListQuery(
             limit=query.limit,
             page=query.page,
@@ -151,25 +151,23 @@ class ApprovalRoutes:
             include_archived=query.include_closed,
             is_ascending=query.order == "asc",
         )
-        return await self.approvals.page(api_call.who, listing)
+        return await self.approvals.page(call.who, listing)
 
-    async def get(self, api_call: ApiCall[Empty, Empty]) -> Approval:
-        return await self.approvals.get(api_call.who, api_call["approval_id"])
+    async def get(self, call: ApiCall[Empty, Empty]) -> Approval:
+        return await self.approvals.get(call.who, call["approval_id"])
 
-    async def answer(self, api_call: ApiCall[Empty, ApprovalAnswer]) -> Approval:
-        return await self.approvals.answer(api_call.who, api_call["approval_id"], api_call.body)
+    async def answer(self, call: ApiCall[Empty, ApprovalAnswer]) -> Approval:
+        return await self.approvals.answer(call.who, call["approval_id"], call.body)
 
-    async def answer_several(self, api_call: ApiCall[Empty, AnswerSeveral]) -> AnsweredSeveral:
-        answered = await self.approvals.answer_all(
-            api_call.who, api_call.body.approval_ids, api_call.body
-        )
+    async def answer_several(self, call: ApiCall[Empty, AnswerSeveral]) -> AnsweredSeveral:
+        answered = await self.approvals.answer_all(call.who, call.body.approval_ids, call.body)
         return AnsweredSeveral(data=answered)
 
-    async def policy(self, api_call: ApiCall[WhosePolicy, Empty]) -> ApprovalPolicy:
-        return await self.approvals.policies.of(api_call.tenant, api_call.query.agent_id)
+    async def policy(self, call: ApiCall[WhosePolicy, Empty]) -> ApprovalPolicy:
+        return await self.approvals.policies.of(call.tenant, call.query.agent_id)
 
-    async def set_policy(self, api_call: ApiCall[Empty, SetApprovalPolicy]) -> ApprovalPolicy:
-        return await self.approvals.policies.set(api_call.who, api_call.body)
+    async def set_policy(self, call: ApiCall[Empty, SetApprovalPolicy]) -> ApprovalPolicy:
+        return await self.approvals.policies.set(call.who, call.body)
 
-    async def unset_policy(self, api_call: ApiCall[WhosePolicy, Empty]) -> ApprovalPolicy:
-        return await self.approvals.policies.unset(api_call.who, api_call.query.agent_id)
+    async def unset_policy(self, call: ApiCall[WhosePolicy, Empty]) -> ApprovalPolicy:
+        return await self.approvals.policies.unset(call.who, call.query.agent_id)

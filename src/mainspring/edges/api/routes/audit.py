@@ -41,7 +41,7 @@ class AuditRoutes:
                 method="GET",
                 path=path,
                 handle=self.list,
-                summary="List what was done, newest first",
+                summary="List audit entries, newest first",
                 query=ListAudit,
                 response_type=Page[AuditEntry],
                 role="operator",
@@ -51,7 +51,7 @@ class AuditRoutes:
                 method="GET",
                 path=f"{path}/verify",
                 handle=self.verify,
-                summary="Check that the audit is whole",
+                summary="Verify that the audit log is complete and unchanged",
                 query=VerifyAudit,
                 response_type=AuditVerification,
                 role="operator",
@@ -59,8 +59,8 @@ class AuditRoutes:
             ),
         )
 
-    async def list(self, api_call: ApiCall[ListAudit, Empty]) -> Page[AuditEntry]:
-        query = api_call.query
+    async def list(self, call: ApiCall[ListAudit, Empty]) -> Page[AuditEntry]:
+        query = call.query
         listing = ListQuery(
             limit=query.limit,
             page=query.page,
@@ -68,7 +68,7 @@ class AuditRoutes:
             created_from=query.created_at_gte,
             created_upto=query.created_at_lte,
         )
-        return await self.audit.page(api_call.tenant, listing)
+        return await self.audit.page(call.tenant, listing)
 
-    async def verify(self, api_call: ApiCall[VerifyAudit, Empty]) -> AuditVerification:
-        return await self.audit.verify(api_call.tenant, head=api_call.query.head)
+    async def verify(self, call: ApiCall[VerifyAudit, Empty]) -> AuditVerification:
+        return await self.audit.verify(call.tenant, head=call.query.head)

@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 
 from mainspring.core.errors import InvalidInput
 from mainspring.core.ids import AgentId, DeploymentId
+from mainspring.edges.api.resource import Resource, forward
 from mainspring.edges.api.route import ApiCall, Empty, Route
 from mainspring.service.schedules.deployment_runner import DeploymentRunner
 from mainspring.service.schedules.deployment_runs import (
@@ -50,15 +51,6 @@ class DeploymentRoutes:
         one = "/v1/deployments/{deployment_id}"
         return (
             Route(
-                method="POST",
-                path="/v1/deployments",
-                handle=self.create,
-                summary="Make a deployment",
-                body=CreateDeployment,
-                response_type=Deployment,
-                role="operator",
-            ),
-            Route(
                 method="GET",
                 path="/v1/deployments",
                 handle=self.list,
@@ -66,65 +58,51 @@ class DeploymentRoutes:
                 query=ListDeployments,
                 response_type=Page[Deployment],
             ),
-            Route(
-                method="GET",
+            *Resource(
                 path=one,
-                handle=self.get,
-                summary="Look at a deployment",
-                response_type=Deployment,
-            ),
-            Route(
-                method="POST",
-                path=one,
-                handle=self.update,
-                summary="Change a deployment",
-                body=UpdateDeployment,
-                response_type=Deployment,
-                role="operator",
-            ),
-            Route(
-                method="POST",
-                path=f"{one}/archive",
-                handle=self.archive,
-                summary="End a deployment for good",
-                response_type=Deployment,
-                role="operator",
-            ),
+                service=self.deployments,
+                item=Deployment,
+                create=CreateDeployment,
+                update=UpdateDeployment,
+                summaries={
+                    "create": "Create a deployment",
+                    "get": "Get a deployment",
+                    "update": "Update a deployment",
+                    "archive": "Archive a deployment: it never runs again",
+                },
+            ).routes(),
             Route(
                 method="POST",
                 path=f"{one}/pause",
-                handle=self.pause,
-                summary="Have a deployment not run by itself",
+                handle=forward(self.deployments.pause, one),
+                summary="Pause a deployment: its schedule does not run it",
                 response_type=Deployment,
                 role="operator",
             ),
             Route(
                 method="POST",
                 path=f"{one}/unpause",
-                handle=self.unpause,
-                summary="Have a deployment run by itself again",
+                handle=forward(self.deployments.unpause, one),
+                summary="Resume the schedule of a deployment",
                 response_type=Deployment,
                 role="operator",
             ),
             Route(
                 method="POST",
                 path=f"{one}/run",
-                handle=self.run,
+                handle=forward(self.deployment_runner.run_now, one),
                 summary="Run a deployment now",
                 response_type=DeploymentRun,
                 role="user",
             ),
         )
 
-    async def create(self, api_call: ApiCall[Empty, CreateDeployment]) -> Deployment:
-        return await self.deployments.create(api_call.tenant, api_call.body)
-
-    async def list(self, api_call: ApiCall[ListDeployments, Empty]) -> Page[Deployment]:
-        query = api_call.query
+    async def list(self, call: ApiCall[ListDeployments, Empty]) -> Page[Deployment]:
+        query = call.query
         if query.status is not None and query.include_archived:
             raise InvalidInput("status: cannot be combined with include_archived")
         return await self.deployments.page(
-            api_call.tenant,
+            call.tenant,
             ListQuery(
                 limit=query.limit,
                 page=query.page,
@@ -136,29 +114,6 @@ class DeploymentRoutes:
             ),
         )
 
-    async def get(self, api_call: ApiCall[Empty, Empty]) -> Deployment:
-        return await self.deployments.get(api_call.tenant, api_call["deployment_id"])
-
-    async def update(self, api_call: ApiCall[Empty, UpdateDeployment]) -> Deployment:
-        return await self.deployments.update(
-            api_call.tenant, api_call["deployment_id"], api_call.body
-        )
-
-    async def archive(self, api_call: ApiCall[Empty, Empty]) -> Deployment:
-        return await self.deployments.archive(api_call.tenant, api_call["deployment_id"])
-
-    async def pause(self, api_call: ApiCall[Empty, Empty]) -> Deployment:
-        return await self.deployments.pause(api_call.tenant, api_call["deployment_id"])
-
-    async def unpause(self, api_call: ApiCall[Empty, Empty]) -> Deployment:
-        return await self.deployments.unpause(api_call.tenant, api_call["deployment_id"])
-
-    async def run(self, api_call: ApiCall[Empty, Empty]) -> DeploymentRun:
-        return await self.deployment_runner.run_now(api_call.tenant, api_call["deployment_id"])
-
-
-RunTimestamp = Annotated[datetime, Meta(tz=True)]
-
 
 class ListRuns(Struct, frozen=True, kw_only=True):
     limit: Limit = 20
@@ -166,10 +121,10 @@ class ListRuns(Struct, frozen=True, kw_only=True):
     deployment_id: DeploymentId | None = None
     has_error: bool | None = None
     trigger_type: Literal["schedule", "manual"] | None = None
-    created_at_gt: RunTimestamp | None = None
-    created_at_gte: RunTimestamp | None = None
-    created_at_lt: RunTimestamp | None = None
-    created_at_lte: RunTimestamp | None = None
+    created_at_gt: Timestamp | None = None
+    created_at_gte: Timestamp | None = None
+    created_at_lt: Timestamp | None = None
+    created_at_lte: Timestamp | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +132,7 @@ class DeploymentRunRoutes:
     runs: DeploymentRuns
 
     def routes(self) -> tuple[Route, ...]:
+        one = "/v1/deployment_runs/{deployment_run_id}"
         return (
             Route(
                 method="GET",
@@ -188,19 +144,19 @@ class DeploymentRunRoutes:
             ),
             Route(
                 method="GET",
-                path="/v1/deployment_runs/{deployment_run_id}",
-                handle=self.get,
-                summary="Look at a run of a deployment",
+                path=one,
+                handle=forward(self.runs.get, one),
+                summary="Get a run of a deployment",
                 response_type=DeploymentRun,
             ),
         )
 
-    async def list(self, api_call: ApiCall[ListRuns, Empty]) -> Page[DeploymentRun]:
-        query = api_call.query
+    async def list(self, call: ApiCall[ListRuns, Empty]) -> Page[DeploymentRun]:
+        query = call.query
         lower = [query.created_at_gte, query.created_at_gt and just_after(query.created_at_gt)]
         upper = [query.created_at_lte, query.created_at_lt and just_before(query.created_at_lt)]
         return await self.runs.page(
-            api_call.tenant,
+            call.tenant,
             RunListing(
                 limit=query.limit,
                 page=query.page,
@@ -211,6 +167,3 @@ class DeploymentRunRoutes:
                 created_upto=min((item for item in upper if item), default=None),
             ),
         )
-
-    async def get(self, api_call: ApiCall[Empty, Empty]) -> DeploymentRun:
-        return await self.runs.get(api_call.tenant, api_call["deployment_run_id"])

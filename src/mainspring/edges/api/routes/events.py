@@ -63,23 +63,23 @@ class EventRoutes:
             ),
         )
 
-    async def send(self, api_call: ApiCall[Empty, SendEvents]) -> SentEvents:
+    async def send(self, call: ApiCall[Empty, SendEvents]) -> SentEvents:
         sent = await self.event_sender.send(
-            api_call.who,
-            api_call["session_id"],
-            api_call.body.events,
-            key=api_call.request.headers.get(IDEMPOTENCY_KEY),
+            call.who,
+            call["session_id"],
+            call.body.events,
+            key=call.request.headers.get(IDEMPOTENCY_KEY),
         )
         return SentEvents(data=sent)
 
-    async def list(self, api_call: ApiCall[ListEvents, Empty]) -> Page[WireEvent]:
-        row = await self.sessions.row(api_call.who, api_call["session_id"])
+    async def list(self, call: ApiCall[ListEvents, Empty]) -> Page[WireEvent]:
+        row = await self.sessions.row(call.who, call["session_id"])
         view = EventView(
             session_id=row.id,
             main_thread_id=row.thread_id,
-            is_internal="internal" in api_call.query.include,
+            is_internal="internal" in call.query.include,
         )
-        return await self.pages.page(event_query(view, api_call.query), api_call.query.page)
+        return await self.pages.page(event_query(view, call.query), call.query.page)
 
 
 LAST_EVENT_ID_HEADER = "last-event-id"
@@ -108,7 +108,7 @@ class StreamRoutes:
                 method="GET",
                 path=f"{session}/events/stream",
                 handle=self.stream,
-                summary="Follow a session as it happens",
+                summary="Stream the events of a session",
                 query=StreamEvents,
                 media_type="text/event-stream",
                 for_agent_keys=True,
@@ -118,7 +118,7 @@ class StreamRoutes:
                 method="GET",
                 path=f"{session}/threads/{{thread_id}}/stream",
                 handle=self.stream,
-                summary="Follow a thread of a session as it happens",
+                summary="Stream the events of a thread",
                 query=StreamEvents,
                 media_type="text/event-stream",
                 for_agent_keys=True,
@@ -126,23 +126,23 @@ class StreamRoutes:
             ),
         )
 
-    async def stream(self, api_call: ApiCall[StreamEvents, Empty]) -> web.StreamResponse:
-        await self.find(api_call.who, api_call["session_id"])
-        query = api_call.query
+    async def stream(self, call: ApiCall[StreamEvents, Empty]) -> web.StreamResponse:
+        await self.find(call.who, call["session_id"])
+        query = call.query
         options = StreamRequest(
-            tenant=api_call.tenant,
-            session_id=api_call["session_id"],
-            thread_id=api_call.path.get("thread_id"),
-            after=_cursor(api_call.request.headers.get(LAST_EVENT_ID_HEADER), query.after),
+            tenant=call.tenant,
+            session_id=call["session_id"],
+            thread_id=call.path.get("thread_id"),
+            after=_cursor(call.request.headers.get(LAST_EVENT_ID_HEADER), query.after),
             previews=frozenset(query.event_deltas),
             is_internal="internal" in query.include,
         )
         async with self.event_streams.open(options) as stream:
             return await send_stream(
-                api_call.request,
+                call.request,
                 stream,
                 self.stream_timing,
-                require_welcome=api_call.recheck_access,
+                require_welcome=call.recheck_access,
             )
 
 

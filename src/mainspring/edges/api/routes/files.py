@@ -69,7 +69,7 @@ class FileRoutes:
                 method="GET",
                 path=one,
                 handle=self.get,
-                summary="Look at what a file is",
+                summary="Get the metadata of a file",
                 response_type=File,
                 for_agent_keys=True,
             ),
@@ -91,41 +91,39 @@ class FileRoutes:
             ),
         )
 
-    async def upload(self, api_call: ApiCall[Empty, Empty]) -> File:
+    async def upload(self, call: ApiCall[Empty, Empty]) -> File:
         max_bytes = self.files.max_bytes
-        async with self.upload_limiter.slot(api_call.tenant):
-            form = await read_form(api_call.request, max_bytes=max_bytes, max_parts=_MAX_PARTS)
+        async with self.upload_limiter.slot(call.tenant):
+            form = await read_form(call.request, max_bytes=max_bytes, max_parts=_MAX_PARTS)
             new = _new_file(form)
-            return await api_call.once(
-                form.fingerprint, lambda: self.files.create(api_call.tenant, new)
-            )
+            return await call.once(form.fingerprint, lambda: self.files.create(call.tenant, new))
 
-    async def list(self, api_call: ApiCall[ListFiles, Empty]) -> Page[File]:
-        query = api_call.query
-        if api_call.who.agent_id is not None and query.scope_id is None and query.ids is None:
+    async def list(self, call: ApiCall[ListFiles, Empty]) -> Page[File]:
+        query = call.query
+        if call.who.agent_id is not None and query.scope_id is None and query.ids is None:
             raise Forbidden("scope_id: a key for one agent lists the files of one session")
         if query.ids is None:
             return await self.files.page(
-                api_call.tenant,
+                call.tenant,
                 ListQuery(limit=query.limit or 20, page=query.page, label=query.scope_id),
             )
         if query.page is not None or query.limit is not None:
             raise InvalidInput("ids: not together with page or limit")
         if len(set(query.ids)) > 100:
             raise InvalidInput("ids: at most 100")
-        found = await self.files.get_many(api_call.tenant, query.ids)
+        found = await self.files.get_many(call.tenant, query.ids)
         return Page(data=[file for file in found if _is_in_scope(file, query.scope_id)])
 
-    async def get(self, api_call: ApiCall[Empty, Empty]) -> File:
-        return await self.files.get(api_call.tenant, api_call["file_id"])
+    async def get(self, call: ApiCall[Empty, Empty]) -> File:
+        return await self.files.get(call.tenant, call["file_id"])
 
-    async def download(self, api_call: ApiCall[Empty, Empty]) -> web.Response:
-        file, content = await self.files.content(api_call.tenant, api_call["file_id"])
+    async def download(self, call: ApiCall[Empty, Empty]) -> web.Response:
+        file, content = await self.files.content(call.tenant, call["file_id"])
         return attachment(content, filename=file.filename, media_type=file.mime_type)
 
-    async def delete(self, api_call: ApiCall[Empty, Empty]) -> DeletedFile:
-        await self.files.delete(api_call.tenant, api_call["file_id"])
-        return DeletedFile(id=api_call["file_id"])
+    async def delete(self, call: ApiCall[Empty, Empty]) -> DeletedFile:
+        await self.files.delete(call.tenant, call["file_id"])
+        return DeletedFile(id=call["file_id"])
 
 
 def _is_in_scope(file: File, scope_id: str | None) -> bool:

@@ -47,7 +47,7 @@ class FrontPageRoutes:
                 method="GET",
                 path="/",
                 handle=self.read,
-                summary="Read a page that names the version, the documentation and this document",
+                summary="Get a page with the version and links to the documentation",
                 media_type="text/html",
                 is_open=True,
                 is_extension=True,

@@ -48,7 +48,7 @@ class HaltRoutes:
                 method="GET",
                 path=path,
                 handle=self.list,
-                summary="List what is stopped",
+                summary="List active stops",
                 response_type=Page[Halt],
                 is_extension=True,
             ),
@@ -56,7 +56,7 @@ class HaltRoutes:
                 method="POST",
                 path=f"{path}/resume",
                 handle=self.resume,
-                summary="Let what was stopped go on",
+                summary="Resume what was stopped",
                 body=Resume,
                 response_type=Resumed,
                 role="operator",
@@ -64,15 +64,15 @@ class HaltRoutes:
             ),
         )
 
-    async def halt(self, api_call: ApiCall[Empty, CreateHalt]) -> Halt:
-        return await self.halts.halt(api_call.tenant, api_call.who, api_call.body)
+    async def halt(self, call: ApiCall[Empty, CreateHalt]) -> Halt:
+        return await self.halts.halt(call.tenant, call.who, call.body)
 
-    async def list(self, api_call: ApiCall[Empty, Empty]) -> Page[Halt]:
-        return Page(data=await self.halts.of(api_call.tenant))
+    async def list(self, call: ApiCall[Empty, Empty]) -> Page[Halt]:
+        return Page(data=await self.halts.of(call.tenant))
 
-    async def resume(self, api_call: ApiCall[Empty, Resume]) -> Resumed:
-        await self.halts.resume(api_call.tenant, api_call.who, api_call.body.agent_id)
-        return Resumed(agent_id=api_call.body.agent_id)
+    async def resume(self, call: ApiCall[Empty, Resume]) -> Resumed:
+        await self.halts.resume(call.tenant, call.who, call.body.agent_id)
+        return Resumed(agent_id=call.body.agent_id)
 
 
 class ListParked(Struct, frozen=True, kw_only=True):
@@ -98,7 +98,7 @@ class ParkedRoutes:
                 method="GET",
                 path=path,
                 handle=self.list,
-                summary="List sessions that kept failing and are not run any more",
+                summary="List sessions that failed repeatedly and no longer run",
                 query=ListParked,
                 response_type=Page[ParkedSession],
                 is_extension=True,
@@ -107,7 +107,7 @@ class ParkedRoutes:
                 method="GET",
                 path=f"{path}/{{session_id}}",
                 handle=self.get,
-                summary="See why a session is not run any more",
+                summary="Get the reason why a session no longer runs",
                 response_type=ParkedSession,
                 is_extension=True,
             ),
@@ -115,23 +115,23 @@ class ParkedRoutes:
                 method="POST",
                 path=f"{path}/{{session_id}}/unpark",
                 handle=self.unpark,
-                summary="Try to run a parked session again",
+                summary="Run a parked session again",
                 response_type=Unparked,
                 role="operator",
                 is_extension=True,
             ),
         )
 
-    async def list(self, api_call: ApiCall[ListParked, Empty]) -> Page[ParkedSession]:
-        listing = ListQuery(limit=api_call.query.limit, page=api_call.query.page)
-        return await self.parking.page(api_call.tenant, listing)
+    async def list(self, call: ApiCall[ListParked, Empty]) -> Page[ParkedSession]:
+        listing = ListQuery(limit=call.query.limit, page=call.query.page)
+        return await self.parking.page(call.tenant, listing)
 
-    async def get(self, api_call: ApiCall[Empty, Empty]) -> ParkedSession:
-        session = await self.sessions.record(api_call.who, api_call["session_id"])
-        return await self.parking.get(api_call.tenant, session.id)
+    async def get(self, call: ApiCall[Empty, Empty]) -> ParkedSession:
+        session = await self.sessions.record(call.who, call["session_id"])
+        return await self.parking.get(call.tenant, session.id)
 
-    async def unpark(self, api_call: ApiCall[Empty, Empty]) -> Unparked:
-        api_call.who.require_human()
-        session = await self.sessions.record(api_call.who, api_call["session_id"])
-        await self.parking.unpark(api_call.tenant, session.id)
+    async def unpark(self, call: ApiCall[Empty, Empty]) -> Unparked:
+        call.who.require_human()
+        session = await self.sessions.record(call.who, call["session_id"])
+        await self.parking.unpark(call.tenant, session.id)
         return Unparked(id=session.id)

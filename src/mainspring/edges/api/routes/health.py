@@ -38,7 +38,7 @@ class HealthRoutes:
                 method="GET",
                 path=HEALTHZ,
                 handle=self.alive,
-                summary="Ask whether the process is alive",
+                summary="Check whether the process is alive",
                 response_type=Alive,
                 is_open=True,
                 is_extension=True,
@@ -47,7 +47,7 @@ class HealthRoutes:
                 method="GET",
                 path=READYZ,
                 handle=self.ready,
-                summary="Ask whether the process can do its work; 503 if not",
+                summary="Check whether the process is ready; 503 if not",
                 response_type=Readiness,
                 other_responses={503: Readiness},
                 is_open=True,
@@ -75,17 +75,17 @@ class MetricsRoutes:
                 method="GET",
                 path=METRICS,
                 handle=self.read,
-                summary="Read the metrics of this process",
+                summary="Get the metrics of this process",
                 role="operator",
                 is_extension=True,
                 media_type="text/plain",
             ),
         )
 
-    async def read(self, api_call: ApiCall[Empty, Empty]) -> web.Response:
-        if api_call.tenant != ROOT_TENANT or api_call.who.agent_id is not None:
+    async def read(self, call: ApiCall[Empty, Empty]) -> web.Response:
+        if call.tenant != ROOT_TENANT or call.who.agent_id is not None:
             raise Forbidden(f"the metrics are for operators of the tenant {ROOT_TENANT}")
-        return await _exposition(self.metrics, self.refresh_metrics, api_call.request)
+        return await _exposition(self.metrics, self.refresh_metrics, call.request)
 
 
 def operations_application(

@@ -29,7 +29,7 @@ class KeyRoutes:
                 method="POST",
                 path="/v1/mainspring/keys",
                 handle=self.create,
-                summary="Make a key; its secret is told this once",
+                summary="Create a key; only this response contains its secret",
                 body=CreateKey,
                 response_type=NewKey,
                 role="admin",
@@ -49,7 +49,7 @@ class KeyRoutes:
                 method="GET",
                 path=one,
                 handle=self.get,
-                summary="Look at a key",
+                summary="Get a key",
                 response_type=Key,
                 role="admin",
                 is_extension=True,
@@ -58,26 +58,26 @@ class KeyRoutes:
                 method="POST",
                 path=f"{one}/revoke",
                 handle=self.revoke,
-                summary="Revoke a key for good",
+                summary="Revoke a key permanently",
                 response_type=Key,
                 role="admin",
                 is_extension=True,
             ),
         )
 
-    async def create(self, api_call: ApiCall[Empty, CreateKey]) -> NewKey:
-        return await self.keys.create(api_call.who, api_call.body)
+    async def create(self, call: ApiCall[Empty, CreateKey]) -> NewKey:
+        return await self.keys.create(call.who, call.body)
 
-    async def list(self, api_call: ApiCall[ListKeys, Empty]) -> Page[Key]:
-        query = api_call.query
+    async def list(self, call: ApiCall[ListKeys, Empty]) -> Page[Key]:
+        query = call.query
         return await self.keys.page(
-            api_call.tenant,
+            call.tenant,
             ListQuery(limit=query.limit, page=query.page, include_archived=query.include_revoked),
         )
 
-    async def get(self, api_call: ApiCall[Empty, Empty]) -> Key:
-        return await self.keys.get(api_call.tenant, api_call["key_id"])
+    async def get(self, call: ApiCall[Empty, Empty]) -> Key:
+        return await self.keys.get(call.tenant, call["key_id"])
 
-    async def revoke(self, api_call: ApiCall[Empty, Empty]) -> Key:
-        api_call.who.require_human()
-        return await self.keys.revoke(api_call.tenant, api_call["key_id"])
+    async def revoke(self, call: ApiCall[Empty, Empty]) -> Key:
+        call.who.require_human()
+        return await self.keys.revoke(call.tenant, call["key_id"])

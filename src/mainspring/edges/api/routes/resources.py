@@ -35,7 +35,7 @@ class ResourceRoutes:
                 method="POST",
                 path=all_,
                 handle=self.add,
-                summary="Give a file to a session",
+                summary="Attach a file to a session",
                 body=FileResourceParams,
                 response_type=SessionResource,
                 role="user",
@@ -55,7 +55,7 @@ class ResourceRoutes:
                 method="GET",
                 path=one,
                 handle=self.get,
-                summary="Look at a resource of a session",
+                summary="Get a resource of a session",
                 response_type=SessionResource,
                 for_agent_keys=True,
                 for_worker_keys=True,
@@ -64,7 +64,7 @@ class ResourceRoutes:
                 method="POST",
                 path=one,
                 handle=self.update,
-                summary="Give a repository another token",
+                summary="Replace the token of a repository",
                 body=UpdateResource,
                 response_type=SessionResource,
                 role="user",
@@ -74,32 +74,30 @@ class ResourceRoutes:
                 method="DELETE",
                 path=one,
                 handle=self.delete,
-                summary="Take a resource from a session",
+                summary="Remove a resource from a session",
                 response_type=DeletedResource,
                 role="user",
                 for_agent_keys=True,
             ),
         )
 
-    async def add(self, api_call: ApiCall[Empty, FileResourceParams]) -> SessionResource:
-        return await self.resources.add(api_call.who, api_call["session_id"], api_call.body)
+    async def add(self, call: ApiCall[Empty, FileResourceParams]) -> SessionResource:
+        return await self.resources.add(call.who, call["session_id"], call.body)
 
-    async def list(self, api_call: ApiCall[ListResources, Empty]) -> Page[SessionResource]:
-        query = api_call.query
+    async def list(self, call: ApiCall[ListResources, Empty]) -> Page[SessionResource]:
+        query = call.query
         return await self.resources.page(
-            api_call.who, api_call["session_id"], limit=query.limit, page=query.page
+            call.who, call["session_id"], limit=query.limit, page=query.page
         )
 
-    async def get(self, api_call: ApiCall[Empty, Empty]) -> SessionResource:
-        return await self.resources.get(
-            api_call.who, api_call["session_id"], api_call["resource_id"]
-        )
+    async def get(self, call: ApiCall[Empty, Empty]) -> SessionResource:
+        return await self.resources.get(call.who, call["session_id"], call["resource_id"])
 
-    async def update(self, api_call: ApiCall[Empty, UpdateResource]) -> SessionResource:
+    async def update(self, call: ApiCall[Empty, UpdateResource]) -> SessionResource:
         return await self.resources.update(
-            api_call.who, api_call["session_id"], api_call["resource_id"], api_call.body
+            call.who, call["session_id"], call["resource_id"], call.body
         )
 
-    async def delete(self, api_call: ApiCall[Empty, Empty]) -> DeletedResource:
-        await self.resources.delete(api_call.who, api_call["session_id"], api_call["resource_id"])
-        return DeletedResource(id=api_call["resource_id"])
+    async def delete(self, call: ApiCall[Empty, Empty]) -> DeletedResource:
+        await self.resources.delete(call.who, call["session_id"], call["resource_id"])
+        return DeletedResource(id=call["resource_id"])

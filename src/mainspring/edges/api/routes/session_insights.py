@@ -46,7 +46,7 @@ class InsightRoutes:
                 method="GET",
                 path=f"{_SESSION}/context",
                 handle=self.context,
-                summary="See what the model was given at each call, and what that was made of",
+                summary="Get what the model received at each call, and where it came from",
                 query=ContextParams,
                 response_type=Page[ShotView],
                 for_agent_keys=True,
@@ -56,7 +56,7 @@ class InsightRoutes:
                 method="GET",
                 path=f"{_SESSION}/hooks",
                 handle=self.hooks,
-                summary="List the runs of hooks in a session",
+                summary="List the hook runs of a session",
                 query=ListHookRuns,
                 response_type=Page[HookRun],
                 for_agent_keys=True,
@@ -66,7 +66,7 @@ class InsightRoutes:
                 method="GET",
                 path=f"{_SESSION}/senders",
                 handle=self.senders,
-                summary="List what was sent to a session, and who sent it",
+                summary="List the messages sent to a session, and their senders",
                 query=ListSenders,
                 response_type=Page[ReceivedEvent],
                 for_agent_keys=True,
@@ -76,7 +76,7 @@ class InsightRoutes:
                 method="POST",
                 path=f"{_SESSION}/replay",
                 handle=self.replay,
-                summary="Run a session again without its model and tools: is everything the same?",
+                summary="Replay a session without its model and tools, and compare",
                 body=AskReplay,
                 response_type=ReplayReport,
                 role="user",
@@ -85,23 +85,17 @@ class InsightRoutes:
             ),
         )
 
-    async def context(self, api_call: ApiCall[ContextParams, Empty]) -> Page[ShotView]:
-        return await self.session_reports.context(
-            api_call.who, api_call["session_id"], api_call.query
-        )
+    async def context(self, call: ApiCall[ContextParams, Empty]) -> Page[ShotView]:
+        return await self.session_reports.context(call.who, call["session_id"], call.query)
 
-    async def hooks(self, api_call: ApiCall[ListHookRuns, Empty]) -> Page[HookRun]:
-        return await self.session_reports.hook_runs(
-            api_call.who, api_call["session_id"], api_call.query
-        )
+    async def hooks(self, call: ApiCall[ListHookRuns, Empty]) -> Page[HookRun]:
+        return await self.session_reports.hook_runs(call.who, call["session_id"], call.query)
 
-    async def senders(self, api_call: ApiCall[ListSenders, Empty]) -> Page[ReceivedEvent]:
-        return await self.session_reports.senders(
-            api_call.who, api_call["session_id"], api_call.query
-        )
+    async def senders(self, call: ApiCall[ListSenders, Empty]) -> Page[ReceivedEvent]:
+        return await self.session_reports.senders(call.who, call["session_id"], call.query)
 
-    async def replay(self, api_call: ApiCall[Empty, AskReplay]) -> ReplayReport:
-        return await self.replays.replay(api_call.who, api_call["session_id"], api_call.body)
+    async def replay(self, call: ApiCall[Empty, AskReplay]) -> ReplayReport:
+        return await self.replays.replay(call.who, call["session_id"], call.body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +108,7 @@ class CostRoutes:
                 method="GET",
                 path="/v1/mainspring/cost",
                 handle=self.report,
-                summary="See what sessions cost, a page of them at a time",
+                summary="Get the cost of sessions, page by page",
                 query=CostReportParams,
                 response_type=CostReport,
                 for_agent_keys=True,
@@ -124,18 +118,18 @@ class CostRoutes:
                 method="GET",
                 path=f"{_SESSION}/budget",
                 handle=self.budget,
-                summary="See what is spent, reserved and left of the budgets of a session",
+                summary="Get what is spent, reserved and left of the budgets of a session",
                 response_type=SessionBudget,
                 for_agent_keys=True,
                 is_extension=True,
             ),
         )
 
-    async def report(self, api_call: ApiCall[CostReportParams, Empty]) -> CostReport:
-        return await self.costs.report(api_call.who, api_call.query)
+    async def report(self, call: ApiCall[CostReportParams, Empty]) -> CostReport:
+        return await self.costs.report(call.who, call.query)
 
-    async def budget(self, api_call: ApiCall[Empty, Empty]) -> SessionBudget:
-        return await self.costs.budget(api_call.who, api_call["session_id"])
+    async def budget(self, call: ApiCall[Empty, Empty]) -> SessionBudget:
+        return await self.costs.budget(call.who, call["session_id"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +142,7 @@ class PolicyRoutes:
                 method="POST",
                 path="/v1/mainspring/policy/test",
                 handle=self.judge,
-                summary="Ask what rules would decide about a call, and why",
+                summary="Evaluate what the rules would decide about a call, and why",
                 body=EvaluateRules,
                 response_type=PolicyVerdict,
                 for_agent_keys=True,
@@ -158,7 +152,7 @@ class PolicyRoutes:
                 method="POST",
                 path=f"{_SESSION}/policy/test",
                 handle=self.retry,
-                summary="Ask which calls of a session other rules would decide otherwise",
+                summary="List the calls of a session that other rules would decide differently",
                 body=ReplayRules,
                 response_type=PolicyReplay,
                 for_agent_keys=True,
@@ -166,8 +160,8 @@ class PolicyRoutes:
             ),
         )
 
-    async def judge(self, api_call: ApiCall[Empty, EvaluateRules]) -> PolicyVerdict:
-        return await self.trials.judge(api_call.body)
+    async def judge(self, call: ApiCall[Empty, EvaluateRules]) -> PolicyVerdict:
+        return await self.trials.judge(call.body)
 
-    async def retry(self, api_call: ApiCall[Empty, ReplayRules]) -> PolicyReplay:
-        return await self.trials.retry(api_call.who, api_call["session_id"], api_call.body)
+    async def retry(self, call: ApiCall[Empty, ReplayRules]) -> PolicyReplay:
+        return await self.trials.retry(call.who, call["session_id"], call.body)

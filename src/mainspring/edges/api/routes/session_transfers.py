@@ -48,7 +48,7 @@ class MoveRoutes:
                 method="POST",
                 path="/v1/sessions/{session_id}/move",
                 handle=self.move,
-                summary="End a session here, and download it with its workspace to go on elsewhere",
+                summary="End a session here and download it, to continue it elsewhere",
                 body=MoveSession,
                 media_type=_TAR,
                 role="user",
@@ -59,7 +59,7 @@ class MoveRoutes:
                 method="GET",
                 path="/v1/mainspring/transfers",
                 handle=self.check,
-                summary="Ask whether a session can be moved here",
+                summary="Check whether a session can be moved here",
                 query=PushSession,
                 response_type=PushCheck,
                 role="user",
@@ -70,7 +70,7 @@ class MoveRoutes:
                 method="POST",
                 path="/v1/mainspring/transfers",
                 handle=self.receive,
-                summary="Upload a session with its workspace, to go on here",
+                summary="Upload a session with its workspace, to continue it here",
                 query=PushSession,
                 upload=_TAR,
                 response_type=SessionObject,
@@ -80,20 +80,20 @@ class MoveRoutes:
             ),
         )
 
-    async def check(self, api_call: ApiCall[PushSession, Empty]) -> PushCheck:
-        return await self.session_import.check(api_call.who, api_call.query)
+    async def check(self, call: ApiCall[PushSession, Empty]) -> PushCheck:
+        return await self.session_import.check(call.who, call.query)
 
-    async def receive(self, api_call: ApiCall[PushSession, Empty]) -> SessionObject:
-        if api_call.request.content_type != _TAR:
-            raise InvalidInput(f"the request must be {_TAR}, not {api_call.request.content_type}")
-        await self.session_import.check(api_call.who, api_call.query)  # before anything is read
-        async with self.upload_limiter.slot(api_call.tenant):
+    async def receive(self, call: ApiCall[PushSession, Empty]) -> SessionObject:
+        if call.request.content_type != _TAR:
+            raise InvalidInput(f"the request must be {_TAR}, not {call.request.content_type}")
+        await self.session_import.check(call.who, call.query)  # before anything is read
+        async with self.upload_limiter.slot(call.tenant):
             file = await to_thread.run_sync(self._new_file)
             try:
                 with anyio.fail_after(_UPLOAD_SECONDS):
-                    await _save_upload(api_call.request, file, self.session_import.limits.max_bytes)
-                await api_call.recheck_access()  # the key may have been revoked meanwhile
-                return await self.session_import.receive(api_call.who, api_call.query, file)
+                    await _save_upload(call.request, file, self.session_import.limits.max_bytes)
+                await call.recheck_access()  # the key may have been revoked meanwhile
+                return await self.session_import.receive(call.who, call.query, file)
             finally:
                 await to_thread.run_sync(partial(file.unlink, missing_ok=True))
 
@@ -103,15 +103,13 @@ class MoveRoutes:
         self.session_import.remove_leftovers(before=clock.now() - _STALE_UPLOAD_AGE)
         return folder / f"{ids.new_id('upload')}.tar"
 
-    async def move(self, api_call: ApiCall[Empty, MoveSession]) -> web.StreamResponse:
-        bundle = await self.session_export.bundle(
-            api_call.who, api_call["session_id"], api_call.body
-        )
+    async def move(self, call: ApiCall[Empty, MoveSession]) -> web.StreamResponse:
+        bundle = await self.session_export.bundle(call.who, call["session_id"], call.body)
         try:
             response = web.StreamResponse(headers={"content-type": _TAR})
             async with await open_file(bundle, "rb") as file:
                 response.content_length = (await to_thread.run_sync(bundle.stat)).st_size
-                await response.prepare(api_call.request)
+                await response.prepare(call.request)
                 while piece := await file.read(_CHUNK_BYTES):
                     await response.write(piece)
             await response.write_eof()

@@ -12,9 +12,9 @@ from mainspring.edges.api.route import ApiCall, Empty, Route
 from mainspring.runtime.slash_commands import SlashCommand
 from mainspring.service.sessions.session_commands import CommandResult, RunCommand, SessionCommands
 from mainspring.service.sessions.session_listing import ListSessions, TwoWayPage
-from mainspring.service.sessions.session_update import UpdateSession
+from mainspring.service.sessions.session_params import CreateSession, ForkSession, UpdateSession
 from mainspring.service.sessions.session_view import SessionObject
-from mainspring.service.sessions.sessions import CreateSession, ForkSession, Sessions
+from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.storage.pagination import Page
 
 
@@ -34,7 +34,7 @@ class SessionRoutes:
                 method="POST",
                 path="/v1/sessions",
                 handle=self.create,
-                summary="Start a session of an agent",
+                summary="Create a session of an agent",
                 body=CreateSession,
                 response_type=SessionObject,
                 role="user",
@@ -53,7 +53,7 @@ class SessionRoutes:
                 method="GET",
                 path=one,
                 handle=self.get,
-                summary="Look at a session",
+                summary="Get a session",
                 response_type=SessionObject,
                 for_agent_keys=True,
                 for_worker_keys=True,
@@ -62,7 +62,7 @@ class SessionRoutes:
                 method="POST",
                 path=one,
                 handle=self.update,
-                summary="Change a session",
+                summary="Update a session",
                 body=UpdateSession,
                 response_type=SessionObject,
                 role="user",
@@ -72,7 +72,7 @@ class SessionRoutes:
                 method="POST",
                 path=f"{one}/archive",
                 handle=self.archive,
-                summary="Take no more events in a session",
+                summary="Archive a session: it accepts no more events",
                 response_type=SessionObject,
                 role="user",
                 for_agent_keys=True,
@@ -81,7 +81,7 @@ class SessionRoutes:
                 method="POST",
                 path=f"{one}/fork",
                 handle=self.fork,
-                summary="Start another session that begins as this one did",
+                summary="Fork a session",
                 body=ForkSession,
                 response_type=SessionObject,
                 role="user",
@@ -99,32 +99,32 @@ class SessionRoutes:
             ),
         )
 
-    async def create(self, api_call: ApiCall[Empty, CreateSession]) -> SessionObject:
+    async def create(self, call: ApiCall[Empty, CreateSession]) -> SessionObject:
         return await self.sessions.create(
-            api_call.who,
-            api_call.body,
-            origin=Origin(type="api", id=api_call.who.key_id),
-            key=api_call.attempt_id,
+            call.who,
+            call.body,
+            origin=Origin(type="api", id=call.who.key_id),
+            key=call.attempt_id,
         )
 
-    async def list(self, api_call: ApiCall[ListSessions, Empty]) -> TwoWayPage[SessionObject]:
-        return await self.sessions.page(api_call.who, api_call.query)
+    async def list(self, call: ApiCall[ListSessions, Empty]) -> TwoWayPage[SessionObject]:
+        return await self.sessions.page(call.who, call.query)
 
-    async def get(self, api_call: ApiCall[Empty, Empty]) -> SessionObject:
-        return await self.sessions.get(api_call.who, api_call["session_id"])
+    async def get(self, call: ApiCall[Empty, Empty]) -> SessionObject:
+        return await self.sessions.get(call.who, call["session_id"])
 
-    async def update(self, api_call: ApiCall[Empty, UpdateSession]) -> SessionObject:
-        return await self.sessions.update(api_call.who, api_call["session_id"], api_call.body)
+    async def update(self, call: ApiCall[Empty, UpdateSession]) -> SessionObject:
+        return await self.sessions.update(call.who, call["session_id"], call.body)
 
-    async def archive(self, api_call: ApiCall[Empty, Empty]) -> SessionObject:
-        return await self.sessions.archive(api_call.who, api_call["session_id"])
+    async def archive(self, call: ApiCall[Empty, Empty]) -> SessionObject:
+        return await self.sessions.archive(call.who, call["session_id"])
 
-    async def fork(self, api_call: ApiCall[Empty, ForkSession]) -> SessionObject:
-        return await self.sessions.fork(api_call.who, api_call["session_id"], api_call.body)
+    async def fork(self, call: ApiCall[Empty, ForkSession]) -> SessionObject:
+        return await self.sessions.fork(call.who, call["session_id"], call.body)
 
-    async def delete(self, api_call: ApiCall[Empty, Empty]) -> DeletedSession:
-        await self.sessions.delete(api_call.who, api_call["session_id"])
-        return DeletedSession(id=api_call["session_id"])
+    async def delete(self, call: ApiCall[Empty, Empty]) -> DeletedSession:
+        await self.sessions.delete(call.who, call["session_id"])
+        return DeletedSession(id=call["session_id"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class CommandRoutes:
                 method="GET",
                 path=path,
                 handle=self.list,
-                summary="List the slash commands that a session knows",
+                summary="List the slash commands of a session",
                 response_type=Page[SlashCommand],
                 for_agent_keys=True,
                 is_extension=True,
@@ -147,7 +147,7 @@ class CommandRoutes:
                 method="POST",
                 path=path,
                 handle=self.give,
-                summary="Give a slash command to a session",
+                summary="Run a slash command in a session",
                 body=RunCommand,
                 response_type=CommandResult,
                 role="user",
@@ -156,8 +156,8 @@ class CommandRoutes:
             ),
         )
 
-    async def list(self, api_call: ApiCall[Empty, Empty]) -> Page[SlashCommand]:
-        return await self.commands.page(api_call.who, api_call["session_id"])
+    async def list(self, call: ApiCall[Empty, Empty]) -> Page[SlashCommand]:
+        return await self.commands.page(call.who, call["session_id"])
 
-    async def give(self, api_call: ApiCall[Empty, RunCommand]) -> CommandResult:
-        return await self.commands.give(api_call.who, api_call["session_id"], api_call.body)
+    async def give(self, call: ApiCall[Empty, RunCommand]) -> CommandResult:
+        return await self.commands.give(call.who, call["session_id"], call.body)

@@ -87,7 +87,7 @@ class SkillRoutes:
                 method="GET",
                 path=one,
                 handle=self.get,
-                summary="Look at a skill",
+                summary="Get a skill",
                 response_type=SkillObject,
             ),
             Route(
@@ -126,7 +126,7 @@ class SkillRoutes:
                 method="GET",
                 path=one,
                 handle=self.get_version,
-                summary="Look at a version of a skill, or at the `latest`",
+                summary="Get a version of a skill, or the `latest`",
                 response_type=SkillVersion,
                 for_worker_keys=True,
             ),
@@ -148,58 +148,50 @@ class SkillRoutes:
             ),
         )
 
-    async def create(self, api_call: ApiCall[Empty, Empty]) -> SkillObject:
-        form = await self._form(api_call.request)
+    async def create(self, call: ApiCall[Empty, Empty]) -> SkillObject:
+        form = await self._form(call.request)
         name = _display_name(form.field("display_name"))
         uploads = _uploads(form)
-        return await api_call.once(
-            form.fingerprint, lambda: self.skills.create(api_call.tenant, uploads, name)
+        return await call.once(
+            form.fingerprint, lambda: self.skills.create(call.tenant, uploads, name)
         )
 
-    async def list(self, api_call: ApiCall[ListSkills, Empty]) -> Page[SkillObject]:
-        query = api_call.query
+    async def list(self, call: ApiCall[ListSkills, Empty]) -> Page[SkillObject]:
+        query = call.query
         if query.source not in (None, "custom"):
             return Page(data=())
-        return await self.skills.page(
-            api_call.tenant, ListQuery(limit=query.limit, page=query.page)
-        )
+        return await self.skills.page(call.tenant, ListQuery(limit=query.limit, page=query.page))
 
-    async def get(self, api_call: ApiCall[Empty, Empty]) -> SkillObject:
-        return await self.skills.get(api_call.tenant, api_call["skill_id"])
+    async def get(self, call: ApiCall[Empty, Empty]) -> SkillObject:
+        return await self.skills.get(call.tenant, call["skill_id"])
 
-    async def delete(self, api_call: ApiCall[Empty, Empty]) -> DeletedSkill:
-        await self.skills.delete(api_call.tenant, api_call["skill_id"])
-        return DeletedSkill(id=api_call["skill_id"])
+    async def delete(self, call: ApiCall[Empty, Empty]) -> DeletedSkill:
+        await self.skills.delete(call.tenant, call["skill_id"])
+        return DeletedSkill(id=call["skill_id"])
 
-    async def create_version(self, api_call: ApiCall[Empty, Empty]) -> SkillVersion:
-        form = await self._form(api_call.request)
+    async def create_version(self, call: ApiCall[Empty, Empty]) -> SkillVersion:
+        form = await self._form(call.request)
         uploads = _uploads(form)
-        return await api_call.once(
+        return await call.once(
             form.fingerprint,
-            lambda: self.skills.add_version(api_call.tenant, api_call["skill_id"], uploads),
+            lambda: self.skills.add_version(call.tenant, call["skill_id"], uploads),
         )
 
-    async def list_versions(
-        self, api_call: ApiCall[ListSkillVersions, Empty]
-    ) -> Page[SkillVersion]:
-        query = api_call.query
+    async def list_versions(self, call: ApiCall[ListSkillVersions, Empty]) -> Page[SkillVersion]:
+        query = call.query
         return await self.skills.versions(
-            api_call.tenant, api_call["skill_id"], limit=query.limit, page=query.page
+            call.tenant, call["skill_id"], limit=query.limit, page=query.page
         )
 
-    async def get_version(self, api_call: ApiCall[Empty, Empty]) -> SkillVersion:
-        return await self.skills.version(api_call.tenant, api_call["skill_id"], api_call["version"])
+    async def get_version(self, call: ApiCall[Empty, Empty]) -> SkillVersion:
+        return await self.skills.version(call.tenant, call["skill_id"], call["version"])
 
-    async def download(self, api_call: ApiCall[Empty, Empty]) -> web.Response:
-        version, archive = await self.skills.archive(
-            api_call.tenant, api_call["skill_id"], api_call["version"]
-        )
+    async def download(self, call: ApiCall[Empty, Empty]) -> web.Response:
+        version, archive = await self.skills.archive(call.tenant, call["skill_id"], call["version"])
         return attachment(archive, filename=f"{version.name}.zip", media_type=_ZIP)
 
-    async def delete_version(self, api_call: ApiCall[Empty, Empty]) -> DeletedSkillVersion:
-        gone = await self.skills.delete_version(
-            api_call.tenant, api_call["skill_id"], api_call["version"]
-        )
+    async def delete_version(self, call: ApiCall[Empty, Empty]) -> DeletedSkillVersion:
+        gone = await self.skills.delete_version(call.tenant, call["skill_id"], call["version"])
         return DeletedSkillVersion(id=gone.id)
 
     async def _form(self, request: web.Request) -> Form:

@@ -34,7 +34,7 @@ class TenantRoutes:
                 method="POST",
                 path="/v1/mainspring/tenants",
                 handle=self.create,
-                summary="Make a tenant",
+                summary="Create a tenant",
                 body=CreateTenant,
                 response_type=Tenant,
                 role="admin",
@@ -54,7 +54,7 @@ class TenantRoutes:
                 method="GET",
                 path=one,
                 handle=self.get,
-                summary="Look at a tenant",
+                summary="Get a tenant",
                 response_type=Tenant,
                 role="admin",
                 is_extension=True,
@@ -63,7 +63,7 @@ class TenantRoutes:
                 method="POST",
                 path=one,
                 handle=self.update,
-                summary="Change a tenant's name and limits",
+                summary="Update a tenant's name and limits",
                 body=UpdateTenant,
                 response_type=Tenant,
                 role="admin",
@@ -73,7 +73,7 @@ class TenantRoutes:
                 method="POST",
                 path=f"{one}/disable",
                 handle=self.disable,
-                summary="Let nobody of a tenant in",
+                summary="Disable a tenant: all its keys are refused",
                 response_type=Tenant,
                 role="admin",
                 is_extension=True,
@@ -82,35 +82,33 @@ class TenantRoutes:
                 method="POST",
                 path=f"{one}/enable",
                 handle=self.enable,
-                summary="Let a tenant in again",
+                summary="Enable a tenant",
                 response_type=Tenant,
                 role="admin",
                 is_extension=True,
             ),
         )
 
-    async def create(self, api_call: ApiCall[Empty, CreateTenant]) -> Tenant:
-        require_platform(api_call.who)
-        return await self.tenants.create(api_call.body)
+    async def create(self, call: ApiCall[Empty, CreateTenant]) -> Tenant:
+        require_platform(call.who)
+        return await self.tenants.create(call.body)
 
-    async def list(self, api_call: ApiCall[ListTenants, Empty]) -> Page[Tenant]:
-        require_platform(api_call.who)
-        return await self.tenants.page(
-            ListQuery(limit=api_call.query.limit, page=api_call.query.page)
-        )
+    async def list(self, call: ApiCall[ListTenants, Empty]) -> Page[Tenant]:
+        require_platform(call.who)
+        return await self.tenants.page(ListQuery(limit=call.query.limit, page=call.query.page))
 
-    async def get(self, api_call: ApiCall[Empty, Empty]) -> Tenant:
-        require_platform(api_call.who)
-        return await self.tenants.get(api_call["tenant_id"])
+    async def get(self, call: ApiCall[Empty, Empty]) -> Tenant:
+        require_platform(call.who)
+        return await self.tenants.get(call["tenant_id"])
 
-    async def update(self, api_call: ApiCall[Empty, UpdateTenant]) -> Tenant:
-        require_platform(api_call.who)
-        return await self.tenants.update(api_call["tenant_id"], api_call.body)
+    async def update(self, call: ApiCall[Empty, UpdateTenant]) -> Tenant:
+        require_platform(call.who)
+        return await self.tenants.update(call["tenant_id"], call.body)
 
-    async def disable(self, api_call: ApiCall[Empty, Empty]) -> Tenant:
-        require_platform(api_call.who)
-        return await self.tenants.disable(api_call["tenant_id"])
+    async def disable(self, call: ApiCall[Empty, Empty]) -> Tenant:
+        require_platform(call.who)
+        return await self.tenants.disable(call["tenant_id"])
 
-    async def enable(self, api_call: ApiCall[Empty, Empty]) -> Tenant:
-        require_platform(api_call.who)
-        return await self.tenants.enable(api_call["tenant_id"])
+    async def enable(self, call: ApiCall[Empty, Empty]) -> Tenant:
+        require_platform(call.who)
+        return await self.tenants.enable(call["tenant_id"])

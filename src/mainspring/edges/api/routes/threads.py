@@ -53,7 +53,7 @@ class ThreadRoutes:
                 method="GET",
                 path=one,
                 handle=self.get,
-                summary="Look at a thread",
+                summary="Get a thread",
                 response_type=ThreadObject,
                 for_agent_keys=True,
                 for_worker_keys=True,
@@ -62,7 +62,7 @@ class ThreadRoutes:
                 method="POST",
                 path=f"{one}/archive",
                 handle=self.archive,
-                summary="Take no more events in a thread",
+                summary="Archive a thread: it accepts no more events",
                 response_type=ThreadObject,
                 role="user",
                 for_agent_keys=True,
@@ -79,33 +79,31 @@ class ThreadRoutes:
             ),
         )
 
-    async def list(self, api_call: ApiCall[ListThreads, Empty]) -> Page[ThreadObject]:
-        query = api_call.query
+    async def list(self, call: ApiCall[ListThreads, Empty]) -> Page[ThreadObject]:
+        query = call.query
         return await self.threads.page(
-            api_call.who,
-            api_call["session_id"],
+            call.who,
+            call["session_id"],
             statuses=query.statuses,
             limit=query.limit,
             page=query.page,
         )
 
-    async def get(self, api_call: ApiCall[Empty, Empty]) -> ThreadObject:
-        return await self.threads.get(api_call.who, api_call["session_id"], api_call["thread_id"])
+    async def get(self, call: ApiCall[Empty, Empty]) -> ThreadObject:
+        return await self.threads.get(call.who, call["session_id"], call["thread_id"])
 
-    async def archive(self, api_call: ApiCall[Empty, Empty]) -> ThreadObject:
-        return await self.threads.archive(
-            api_call.who, api_call["session_id"], api_call["thread_id"]
-        )
+    async def archive(self, call: ApiCall[Empty, Empty]) -> ThreadObject:
+        return await self.threads.archive(call.who, call["session_id"], call["thread_id"])
 
-    async def events(self, api_call: ApiCall[ListThreadEvents, Empty]) -> Page[WireEvent]:
-        thread = await self.threads.get(api_call.who, api_call["session_id"], api_call["thread_id"])
-        standing = await self.sessions.find(api_call.who, thread.session_id)
+    async def events(self, call: ApiCall[ListThreadEvents, Empty]) -> Page[WireEvent]:
+        thread = await self.threads.get(call.who, call["session_id"], call["thread_id"])
+        standing = await self.sessions.find(call.who, thread.session_id)
         view = EventView(
             session_id=thread.session_id,
             main_thread_id=standing.row.thread_id,
             thread_id=thread.id,
-            is_internal="internal" in api_call.query.include,
+            is_internal="internal" in call.query.include,
         )
         return await self.pages.page(
-            event_query(view, ListEvents(limit=api_call.query.limit)), api_call.query.page
+            event_query(view, ListEvents(limit=call.query.limit)), call.query.page
         )

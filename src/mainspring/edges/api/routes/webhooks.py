@@ -8,8 +8,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from mainspring.edges.api.resource import PageQuery, Resource, forward
 from mainspring.edges.api.route import ApiCall, Empty, Route
-from mainspring.service.storage.pagination import Limit, Page
+from mainspring.service.storage.pagination import Page
 from mainspring.service.storage.repository import ListQuery
 from mainspring.service.webhooks.webhook_deliveries import Deliveries, Delivery, DeliveryStatus
 from mainspring.service.webhooks.webhook_endpoints import (
@@ -22,14 +23,7 @@ from mainspring.service.webhooks.webhook_endpoints import (
 from mainspring.service.webhooks.webhook_outbox import Outbox
 
 
-class ListWebhooks(Struct, frozen=True, kw_only=True):
-    limit: Limit = 20
-    page: str | None = None
-
-
-class ListDeliveries(Struct, frozen=True, kw_only=True):
-    limit: Limit = 20
-    page: str | None = None
+class ListDeliveries(PageQuery, frozen=True, kw_only=True):
     status: DeliveryStatus | None = None
 
 
@@ -59,57 +53,28 @@ class WebhookRoutes:
     def _endpoint_routes(self) -> tuple[Route, ...]:
         one = "/v1/mainspring/webhooks/{webhook_id}"
         return (
-            Route(
-                method="POST",
-                path="/v1/mainspring/webhooks",
-                handle=self.create,
-                summary="Make a webhook endpoint; the answer alone has its secret",
-                body=CreateWebhook,
-                response_type=WebhookWithSecret,
-                role="operator",
-                is_extension=True,
-            ),
-            Route(
-                method="GET",
-                path="/v1/mainspring/webhooks",
-                handle=self.list,
-                summary="List webhook endpoints",
-                query=ListWebhooks,
-                response_type=Page[Webhook],
-                is_extension=True,
-            ),
-            Route(
-                method="GET",
+            *Resource(
                 path=one,
-                handle=self.get,
-                summary="Look at a webhook endpoint",
-                response_type=Webhook,
+                service=self.webhooks,
+                item=Webhook,
+                create=CreateWebhook,
+                created=WebhookWithSecret,
+                update=UpdateWebhook,
+                deleted=DeletedWebhook,
                 is_extension=True,
-            ),
-            Route(
-                method="POST",
-                path=one,
-                handle=self.update,
-                summary="Change, enable or disable a webhook endpoint",
-                body=UpdateWebhook,
-                response_type=Webhook,
-                role="operator",
-                is_extension=True,
-            ),
-            Route(
-                method="DELETE",
-                path=one,
-                handle=self.delete,
-                summary="Delete a webhook endpoint and its deliveries",
-                response_type=DeletedWebhook,
-                role="operator",
-                is_extension=True,
-            ),
+                summaries={
+                    "create": "Create a webhook endpoint; only this response contains its secret",
+                    "list": "List webhook endpoints",
+                    "get": "Get a webhook endpoint",
+                    "update": "Update, enable or disable a webhook endpoint",
+                    "delete": "Delete a webhook endpoint and its deliveries",
+                },
+            ).routes(),
             Route(
                 method="POST",
                 path=f"{one}/rotate_secret",
                 handle=self.rotate,
-                summary="Give a webhook endpoint a new secret; the answer alone has it",
+                summary="Rotate the secret of a webhook endpoint; only this response contains it",
                 body=RotateSecret,
                 response_type=WebhookWithSecret,
                 role="operator",
@@ -120,12 +85,13 @@ class WebhookRoutes:
     def _delivery_routes(self) -> tuple[Route, ...]:
         one = "/v1/mainspring/webhooks/{webhook_id}"
         delivery = "/v1/mainspring/webhook_deliveries/{delivery_id}"
+        resend = f"{delivery}/resend"
         return (
             Route(
                 method="POST",
                 path=f"{one}/ping",
                 handle=self.ping,
-                summary="Try a webhook endpoint with an event that means nothing",
+                summary="Send a test event to a webhook endpoint",
                 response_type=Delivery,
                 role="operator",
                 is_extension=True,
@@ -134,7 +100,7 @@ class WebhookRoutes:
                 method="GET",
                 path=f"{one}/deliveries",
                 handle=self.list_deliveries,
-                summary="List what was sent to a webhook endpoint, or is to be",
+                summary="List the deliveries of a webhook endpoint",
                 query=ListDeliveries,
                 response_type=Page[Delivery],
                 is_extension=True,
@@ -143,7 +109,7 @@ class WebhookRoutes:
                 method="POST",
                 path=f"{one}/resend_dead",
                 handle=self.resend_dead,
-                summary="Send again all that a webhook endpoint did not take",
+                summary="Resend all failed deliveries of a webhook endpoint",
                 response_type=Resent,
                 role="operator",
                 is_extension=True,
@@ -151,62 +117,37 @@ class WebhookRoutes:
             Route(
                 method="GET",
                 path=delivery,
-                handle=self.get_delivery,
-                summary="Look at a delivery",
+                handle=forward(self.deliveries.get, delivery),
+                summary="Get a delivery",
                 response_type=Delivery,
                 is_extension=True,
             ),
             Route(
                 method="POST",
-                path=f"{delivery}/resend",
-                handle=self.resend,
-                summary="Send a delivery again",
+                path=resend,
+                handle=forward(self.deliveries.resend, resend),
+                summary="Resend a delivery",
                 response_type=Delivery,
                 role="operator",
                 is_extension=True,
             ),
         )
 
-    async def create(self, api_call: ApiCall[Empty, CreateWebhook]) -> WebhookWithSecret:
-        return await self.webhooks.create(api_call.tenant, api_call.body)
+    async def rotate(self, call: ApiCall[Empty, RotateSecret]) -> WebhookWithSecret:
+        old_for = timedelta(seconds=call.body.old_valid_seconds)
+        return await self.webhooks.rotate(call.tenant, call["webhook_id"], old_for=old_for)
 
-    async def list(self, api_call: ApiCall[ListWebhooks, Empty]) -> Page[Webhook]:
-        listing = ListQuery(limit=api_call.query.limit, page=api_call.query.page)
-        return await self.webhooks.page(api_call.tenant, listing)
+    async def ping(self, call: ApiCall[Empty, Empty]) -> Delivery:
+        made = await self.outbox.ping(call.tenant, call["webhook_id"])
+        return await self.deliveries.attempt(call.tenant, made.id)
 
-    async def get(self, api_call: ApiCall[Empty, Empty]) -> Webhook:
-        return await self.webhooks.get(api_call.tenant, api_call["webhook_id"])
-
-    async def update(self, api_call: ApiCall[Empty, UpdateWebhook]) -> Webhook:
-        return await self.webhooks.update(api_call.tenant, api_call["webhook_id"], api_call.body)
-
-    async def delete(self, api_call: ApiCall[Empty, Empty]) -> DeletedWebhook:
-        await self.webhooks.delete(api_call.tenant, api_call["webhook_id"])
-        return DeletedWebhook(id=api_call["webhook_id"])
-
-    async def rotate(self, api_call: ApiCall[Empty, RotateSecret]) -> WebhookWithSecret:
-        old_for = timedelta(seconds=api_call.body.old_valid_seconds)
-        return await self.webhooks.rotate(api_call.tenant, api_call["webhook_id"], old_for=old_for)
-
-    async def ping(self, api_call: ApiCall[Empty, Empty]) -> Delivery:
-        made = await self.outbox.ping(api_call.tenant, api_call["webhook_id"])
-        return await self.deliveries.attempt(api_call.tenant, made.id)
-
-    async def list_deliveries(self, api_call: ApiCall[ListDeliveries, Empty]) -> Page[Delivery]:
-        webhook = await self.webhooks.get(api_call.tenant, api_call["webhook_id"])
-        query = api_call.query
+    async def list_deliveries(self, call: ApiCall[ListDeliveries, Empty]) -> Page[Delivery]:
+        webhook = await self.webhooks.get(call.tenant, call["webhook_id"])
+        query = call.query
         return await self.deliveries.page(
-            api_call.tenant,
+            call.tenant,
             ListQuery(limit=query.limit, page=query.page, parent=webhook.id, label=query.status),
         )
 
-    async def resend_dead(self, api_call: ApiCall[Empty, Empty]) -> Resent:
-        return Resent(
-            resent=await self.deliveries.resend_dead(api_call.tenant, api_call["webhook_id"])
-        )
-
-    async def get_delivery(self, api_call: ApiCall[Empty, Empty]) -> Delivery:
-        return await self.deliveries.get(api_call.tenant, api_call["delivery_id"])
-
-    async def resend(self, api_call: ApiCall[Empty, Empty]) -> Delivery:
-        return await self.deliveries.resend(api_call.tenant, api_call["delivery_id"])
+    async def resend_dead(self, call: ApiCall[Empty, Empty]) -> Resent:
+        return Resent(resent=await self.deliveries.resend_dead(call.tenant, call["webhook_id"]))

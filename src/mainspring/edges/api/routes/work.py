@@ -42,7 +42,7 @@ class WorkRoutes:
                 method="GET",
                 path=every,
                 handle=self.list,
-                summary="List the work of an environment",
+                summary="List the work items of an environment",
                 query=ListWork,
                 response_type=Page[WorkItem],
                 for_worker_keys=True,
@@ -51,7 +51,7 @@ class WorkRoutes:
                 method="GET",
                 path=f"{every}/poll",
                 handle=self.poll,
-                summary="Ask for work, and wait for it a moment",
+                summary="Poll for work, waiting a moment if there is none",
                 query=PollParams,
                 response_type=WorkItem | None,
                 role="user",
@@ -61,7 +61,7 @@ class WorkRoutes:
                 method="GET",
                 path=f"{every}/stats",
                 handle=self.stats,
-                summary="How much work waits",
+                summary="Get the number of waiting work items",
                 response_type=QueueStats,
                 for_worker_keys=True,
             ),
@@ -69,7 +69,7 @@ class WorkRoutes:
                 method="GET",
                 path=one,
                 handle=self.get,
-                summary="Look at an item of work",
+                summary="Get a work item",
                 response_type=WorkItem,
                 for_worker_keys=True,
             ),
@@ -77,7 +77,7 @@ class WorkRoutes:
                 method="POST",
                 path=one,
                 handle=self.update,
-                summary="Change the metadata of an item of work",
+                summary="Update the metadata of a work item",
                 body=UpdateWorkItem,
                 response_type=WorkItem,
                 role="user",
@@ -87,7 +87,7 @@ class WorkRoutes:
                 method="POST",
                 path=f"{one}/ack",
                 handle=self.acknowledge,
-                summary="Take an item of work that was polled",
+                summary="Acknowledge a work item that was polled",
                 response_type=WorkItem,
                 role="user",
                 for_worker_keys=True,
@@ -96,7 +96,7 @@ class WorkRoutes:
                 method="POST",
                 path=f"{one}/heartbeat",
                 handle=self.heartbeat,
-                summary="Keep an item of work",
+                summary="Extend the lease of a work item",
                 query=HeartbeatParams,
                 response_type=Heartbeat,
                 role="user",
@@ -106,7 +106,7 @@ class WorkRoutes:
                 method="POST",
                 path=f"{one}/stop",
                 handle=self.stop,
-                summary="Stop an item of work",
+                summary="Stop a work item",
                 body=StopParams,
                 response_type=WorkItem,
                 role="user",
@@ -114,18 +114,18 @@ class WorkRoutes:
             ),
         )
 
-    async def list(self, api_call: ApiCall[ListWork, Empty]) -> Page[WorkItem]:
-        environment_id = api_call["environment_id"]
+    async def list(self, call: ApiCall[ListWork, Empty]) -> Page[WorkItem]:
+        environment_id = call["environment_id"]
         listing = ListQuery(
-            limit=api_call.query.limit,
-            page=api_call.query.page,
+            limit=call.query.limit,
+            page=call.query.page,
             parent=environment_id,
             include_archived=True,
         )
-        return await self.queue.page(api_call.tenant, environment_id, listing)
+        return await self.queue.page(call.tenant, environment_id, listing)
 
-    async def poll(self, api_call: ApiCall[PollParams, Empty]) -> WorkItem | None:
-        worker_id = api_call.request.headers.get(WORKER_ID_HEADER)
+    async def poll(self, call: ApiCall[PollParams, Empty]) -> WorkItem | None:
+        worker_id = call.request.headers.get(WORKER_ID_HEADER)
         if worker_id is not None and not (
             len(worker_id) <= _MAX_WORKER_ID_CHARS and worker_id.isascii()
         ):
@@ -133,36 +133,32 @@ class WorkRoutes:
                 f"{WORKER_ID_HEADER}: {_MAX_WORKER_ID_CHARS} characters of ASCII at most"
             )
         return await self.queue.poll(
-            api_call.tenant, api_call["environment_id"], api_call.query, worker_id=worker_id
+            call.tenant, call["environment_id"], call.query, worker_id=worker_id
         )
 
-    async def stats(self, api_call: ApiCall[Empty, Empty]) -> QueueStats:
-        return await self.queue.stats(api_call.tenant, api_call["environment_id"])
+    async def stats(self, call: ApiCall[Empty, Empty]) -> QueueStats:
+        return await self.queue.stats(call.tenant, call["environment_id"])
 
-    async def get(self, api_call: ApiCall[Empty, Empty]) -> WorkItem:
-        return await self.queue.get(
-            api_call.tenant, api_call["environment_id"], api_call["work_id"]
-        )
+    async def get(self, call: ApiCall[Empty, Empty]) -> WorkItem:
+        return await self.queue.get(call.tenant, call["environment_id"], call["work_id"])
 
-    async def update(self, api_call: ApiCall[Empty, UpdateWorkItem]) -> WorkItem:
+    async def update(self, call: ApiCall[Empty, UpdateWorkItem]) -> WorkItem:
         return await self.queue.update(
-            api_call.tenant, api_call["environment_id"], api_call["work_id"], api_call.body
+            call.tenant, call["environment_id"], call["work_id"], call.body
         )
 
-    async def acknowledge(self, api_call: ApiCall[Empty, Empty]) -> WorkItem:
-        return await self.queue.acknowledge(
-            api_call.tenant, api_call["environment_id"], api_call["work_id"]
-        )
+    async def acknowledge(self, call: ApiCall[Empty, Empty]) -> WorkItem:
+        return await self.queue.acknowledge(call.tenant, call["environment_id"], call["work_id"])
 
-    async def heartbeat(self, api_call: ApiCall[HeartbeatParams, Empty]) -> Heartbeat:
+    async def heartbeat(self, call: ApiCall[HeartbeatParams, Empty]) -> Heartbeat:
         return await self.queue.heartbeat(
-            api_call.tenant, api_call["environment_id"], api_call["work_id"], api_call.query
+            call.tenant, call["environment_id"], call["work_id"], call.query
         )
 
-    async def stop(self, api_call: ApiCall[Empty, StopParams]) -> WorkItem:
+    async def stop(self, call: ApiCall[Empty, StopParams]) -> WorkItem:
         return await self.queue.stop(
-            api_call.tenant,
-            api_call["environment_id"],
-            api_call["work_id"],
-            force=api_call.body.force,
+            call.tenant,
+            call["environment_id"],
+            call["work_id"],
+            force=call.body.force,
         )

@@ -22,12 +22,12 @@ from mainspring.core.errors import (
 )
 from mainspring.log.records import Records
 from mainspring.service.access.api_keys import MAX_SECRET, Key, Keys, digest_of
-from mainspring.service.access.key_scope import KeyScope
 from mainspring.service.access.kill_switch import Halts
 from mainspring.service.access.principal import Principal, Role
 from mainspring.service.access.rate_limits import Rate, RateLimitStatus, TokenBuckets
 from mainspring.service.access.request_ids import check_ids_exist, ids_in
 from mainspring.service.access.tenants import Tenant, Tenants
+from mainspring.service.authorization.key_scope import KeyScope
 from mainspring.service.storage.ttl_cache import TtlCache
 
 _FORWARDED = "x-forwarded-for"
@@ -36,22 +36,22 @@ _FORWARDED = "x-forwarded-for"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestCredentials:
     headers: Mapping[str, str]
-    """By their names in lower case; what was sent several times is joined by commas."""
+    """By lower-case name; repeated headers are joined with commas."""
     path: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The ids that stand in the path: `session_id` and the like."""
+    """Ids in the path, such as `session_id`."""
     address: str = ""
-    """Of the client."""
+    """The address of the client."""
     is_inside: bool = False
-    """It was let in before and has stayed, as who reads a stream does: no other request."""
+    """A re-check of an open stream, not a new request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthenticationResult:
     who: Principal
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """For the answer, whatever it will be."""
+    """Sent with any response."""
     refusal: MainspringError | None = None
-    """Why it may not come in after all, though we know who it is."""
+    """Why the request is refused although its principal is known."""
 
 
 def join_headers(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -66,7 +66,7 @@ def join_headers(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def client_address(peer: str, headers: Mapping[str, str], proxies: frozenset[str]) -> str:
-    """Whom a proxy speaks for, if it is one of ours; others may write there what they like."""
+    """The client address that a trusted proxy forwards; other senders could forge it."""
     if peer not in proxies:
         return peer
     for hop in reversed(headers.get(_FORWARDED, "").split(",")):
@@ -79,18 +79,18 @@ _LOG = logging.getLogger("mainspring.door")
 
 KEY_CACHE_SECONDS = 3.0
 ACTING_AGENT_HEADER = "x-mainspring-agent"
-"""An agent's own request says whose it is with this header. It only ever takes rights away."""
+"""Names the agent that makes a request. It only ever removes permissions."""
 WORKSPACE_HEADER = "anthropic-workspace-id"
 ANONYMOUS = Principal(tenant="", key_id="", role="viewer", name="nobody")
-"""Who asks at a route that needs no key."""
+"""The principal of routes that need no key."""
 
 
 DecodedPart: TypeAlias = tuple[object, object]
-"""A part of a request, and the type that it was decoded as."""
+"""A part of a request, with the type that it was decoded as."""
 
 
 class RoutePolicy(Protocol):
-    """What of a route the doorkeeper looks at."""
+    """The part of a route that authentication reads."""
 
     @property
     def role(self) -> Role: ...
@@ -103,7 +103,7 @@ class RoutePolicy(Protocol):
 
 
 class TokenVerifier(Protocol):
-    """People whom somebody else vouches for."""
+    """Verifies tokens of external issuers."""
 
     def is_one(self, secret: str) -> bool: ...
 
@@ -114,12 +114,12 @@ class TokenVerifier(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimits:
-    """For whom nothing else is said."""
+    """For principals without a limit of their own."""
 
     key: Rate = field(default_factory=lambda: Rate(12_000))
     tenant: Rate = field(default_factory=lambda: Rate(60_000))
     failures: Rate = field(default_factory=lambda: Rate(30))
-    """Of one address, with keys that do not hold."""
+    """Attempts with invalid keys from one address."""
 
 
 class Authenticator:
@@ -148,7 +148,7 @@ class Authenticator:
     async def admit(
         self, credentials: RequestCredentials, route: RoutePolicy
     ) -> AuthenticationResult:
-        """Raises: Unauthenticated, and RateLimited for who was it too often."""
+        """Raises: Unauthenticated, RateLimited: too many failed attempts."""
         if route.is_open:
             return AuthenticationResult(who=ANONYMOUS)
         who, key_rate = await self._identify(credentials)
@@ -180,7 +180,7 @@ class Authenticator:
 
     async def _key(self, secret: str, address: str) -> Key:
         digest = digest_of(secret)
-        if digest not in self._known:  # a key that has held is not shut out by its neighbours
+        if digest not in self._known:  # a valid key is not locked out by others at its address
             self._check_failures(address)
         try:
             key = await self._known.get(digest)
@@ -197,7 +197,7 @@ class Authenticator:
         if key.revoked_at is None:
             try:
                 await self._keys.note_use(key)
-            except MainspringError as error:  # no reason to let nobody in
+            except MainspringError as error:  # not a reason to refuse the request
                 _LOG.warning("the use of %s was not noted: %s", key.id, error)
         return key
 
@@ -212,47 +212,47 @@ class Authenticator:
         self._strangers.take((_network_of(address), self._rates.failures))
         return error
 
-    async def _tenant(self, who: Principal) -> Tenant:
+    async def _tenant(self, principal: Principal) -> Tenant:
         try:
-            tenant = await self._tenants.get(who.tenant)
+            tenant = await self._tenants.get(principal.tenant)
         except NotFound:
-            raise Forbidden(f"there is no tenant {who.tenant} any more") from None
+            raise Forbidden(f"there is no tenant {principal.tenant} any more") from None
         if tenant.disabled_at is not None:
             raise Forbidden(f"the tenant {tenant.id} is disabled")
         return tenant
 
-    def _take_tokens(self, who: Principal, key_rate: Rate, tenant: Tenant) -> RateLimitStatus:
-        """Where it stands: with the one of both buckets that refuses, or with its own."""
+    def _take_tokens(self, principal: Principal, key_rate: Rate, tenant: Tenant) -> RateLimitStatus:
+        """The status of the bucket that refuses, else of the key's own bucket."""
         given = tenant.requests_per_minute
         rate = self._rates.tenant if given is None else Rate(given)
         own, shared = self._buckets.take(
-            (f"{who.tenant}/{who.key_id}", key_rate), (who.tenant, rate)
+            (f"{principal.tenant}/{principal.key_id}", key_rate), (principal.tenant, rate)
         )
         return shared if shared.wait_seconds > own.wait_seconds else own
 
-    def _rate_limit_headers(self, rate_limit_status: RateLimitStatus) -> Mapping[str, str]:
-        reset = self._clock() + timedelta(seconds=rate_limit_status.full_in_seconds)
+    def _rate_limit_headers(self, status: RateLimitStatus) -> Mapping[str, str]:
+        reset = self._clock() + timedelta(seconds=status.full_in_seconds)
         return {
-            "anthropic-ratelimit-requests-limit": str(rate_limit_status.rate.per_minute),
-            "anthropic-ratelimit-requests-remaining": str(rate_limit_status.remaining),
+            "anthropic-ratelimit-requests-limit": str(status.rate.per_minute),
+            "anthropic-ratelimit-requests-remaining": str(status.remaining),
             "anthropic-ratelimit-requests-reset": reset.strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
 
     async def _refusal(
-        self, who: Principal, credentials: RequestCredentials, route: RoutePolicy
+        self, principal: Principal, credentials: RequestCredentials, route: RoutePolicy
     ) -> MainspringError | None:
         try:
-            who.require(route.role)
-            if who.agent_id is not None or who.environment_id is not None:
-                await self._scope.check_route(who, route, credentials.path)
-            if who.acting_agent is not None:
-                await self._check_halts(who)
+            principal.require(route.role)
+            if principal.agent_id is not None or principal.environment_id is not None:
+                await self._scope.check_route(principal, route, credentials.path)
+            if principal.acting_agent is not None:
+                await self._check_halts(principal)
         except MainspringError as error:
             return error
         return None
 
     async def check_named(
-        self, who: Principal, path: Mapping[str, str], query: DecodedPart, body: DecodedPart
+        self, principal: Principal, path: Mapping[str, str], query: DecodedPart, body: DecodedPart
     ) -> None:
         """Whether it may name what it does in its query and body, and whether what the body names
         exists. A query only chooses from what there is.
@@ -260,19 +260,19 @@ class Authenticator:
         Raises: Forbidden, NotFound.
         """
         named = ids_in(*body)
-        if who.agent_id is not None or who.environment_id is not None:
-            await self._scope.check_ids(who, path, [*ids_in(*query), *named])
-        await check_ids_exist(self._records, who.tenant, named)
+        if principal.agent_id is not None or principal.environment_id is not None:
+            await self._scope.check_ids(principal, path, [*ids_in(*query), *named])
+        await check_ids_exist(self._records, principal.tenant, named)
 
-    async def _check_halts(self, who: Principal) -> None:
-        """People must still be able to look and to mend; what is stopped must do nothing."""
-        why = await self._halts.why_stopped(who.tenant, who.acting_agent)
+    async def _check_halts(self, principal: Principal) -> None:
+        """While stopped, people may still read and repair; agents may do nothing."""
+        why = await self._halts.why_stopped(principal.tenant, principal.acting_agent)
         if why is not None:
             raise Forbidden(why)
 
 
 def presented_secret(headers: Mapping[str, str]) -> tuple[str, bool]:
-    """The secret, and whether it came as a bearer's.
+    """The secret, and whether it was sent as a bearer token.
 
     Raises: Unauthenticated: there is none, or two.
     """
@@ -299,32 +299,38 @@ def _principal(key: Key) -> Principal:
     )
 
 
-def _with_acting_agent(who: Principal, headers: Mapping[str, str]) -> Principal:
-    """Raises: Forbidden: another workspace is meant. InvalidInput: no name of an agent."""
+def _with_acting_agent(principal: Principal, headers: Mapping[str, str]) -> Principal:
+    """Raises: Forbidden: it names another workspace. InvalidInput: not the name of an agent."""
     workspace = headers.get(WORKSPACE_HEADER)
-    if workspace and workspace != who.tenant:
-        raise Forbidden(f"{WORKSPACE_HEADER}: this key is of {who.tenant}; leave the header out")
+    if workspace and workspace != principal.tenant:
+        raise Forbidden(
+            f"{WORKSPACE_HEADER}: this key is of {principal.tenant}; leave the header out"
+        )
     named = headers.get(ACTING_AGENT_HEADER)
-    if named is None or who.acting_agent is not None:  # what a key was lent to cannot be disowned
-        return who
+    if (
+        named is None or principal.acting_agent is not None
+    ):  # the agent of a key cannot be changed by a header
+        return principal
     if not named.strip() or len(named) > 256 or not (named.isascii() and named.isprintable()):
         raise InvalidInput(f"{ACTING_AGENT_HEADER}: the id of an agent")
-    return replace(who, acting_agent=named.strip())
+    return replace(principal, acting_agent=named.strip())
 
 
-def _rate_limit_error(rate_limit_status: RateLimitStatus) -> RateLimited | None:
-    if not rate_limit_status.is_refused:
+def _rate_limit_error(status: RateLimitStatus) -> RateLimited | None:
+    if not status.is_refused:
         return None
     return RateLimited(
-        f"more than {rate_limit_status.rate.per_minute} requests a minute",
-        retry_after_seconds=rate_limit_status.wait_seconds,
+        f"more than {status.rate.per_minute} requests a minute",
+        retry_after_seconds=status.wait_seconds,
     )
 
 
 def _network_of(address: str) -> str:
-    """One household has many addresses of version 6: they count as one."""
+    """One client has many IPv6 addresses: a /64 network counts as one."""
     try:
-        known = ipaddress.ip_address(address)
+        current = ipaddress.ip_address(address)
     except ValueError:
         return address[:64]
-    return str(ipaddress.ip_network((known, 64), strict=False)) if known.version == 6 else address
+    return (
+        str(ipaddress.ip_network((current, 64), strict=False)) if current.version == 6 else address
+    )

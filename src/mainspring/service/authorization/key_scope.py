@@ -23,9 +23,8 @@ from mainspring.service.schedules.deployment_store import DEPLOYMENT_KIND as DEP
 from mainspring.service.schedules.deployment_store import StoredDeployment as KeptDeployment
 from mainspring.service.sessions.resource_types import FileResource, StoreResource
 from mainspring.service.sessions.session_agent import skills_of
-from mainspring.service.sessions.session_record import KIND as SESSION
 from mainspring.service.sessions.session_record import SessionRecord
-from mainspring.service.storage.repository import Repository
+from mainspring.service.storage.repository import SESSION_KIND, Repository
 
 _WITHIN_SESSION = ("thread", "tool_use", "session_resource")
 """Looked up in the session of the path, which has been checked."""
@@ -34,7 +33,7 @@ _USED_BY_SESSION = ("memory_store_id", "skill_id")
 
 
 class ScopedRoute(Protocol):
-    """What of a route decides whether a key of limited scope may ask it."""
+    """The part of a route that decides whether a key of limited scope may call it."""
 
     @property
     def role(self) -> Role: ...
@@ -49,7 +48,7 @@ _IdRule: TypeAlias = Callable[[Principal, str], Awaitable[None]]
 
 class KeyScope:
     def __init__(self, records: Records) -> None:
-        self._sessions = Repository(records, SESSION, SessionRecord)
+        self._sessions = Repository(records, SESSION_KIND, SessionRecord)
         self._agents = Repository(records, "agent", AgentObject)
         self._environments = Repository(records, "environment", Environment)
         self._files = Repository(records, "file", File)
@@ -69,87 +68,91 @@ class KeyScope:
         }
 
     async def check_route(
-        self, who: Principal, route: ScopedRoute, path: Mapping[str, str]
+        self, principal: Principal, route: ScopedRoute, path: Mapping[str, str]
     ) -> None:
-        """Whether the key may ask this route, about what stands in its path.
+        """Check that the key may call this route with the ids in its path.
 
         Raises: Forbidden, NotFound.
         """
-        if who.environment_id is not None:
+        if principal.environment_id is not None:
             if not route.for_worker_keys:
                 raise Forbidden("this key is for the work of its environment only")
-            await self._check_workers_path(who, path, route)
-        if who.agent_id is not None:
+            await self._check_workers_path(principal, path, route)
+        if principal.agent_id is not None:
             if not (route.for_agent_keys or "agent_id" in path or "session_id" in path):
-                raise Forbidden(f"the key {who.name!r} is for the agent {who.agent_id} only")
-            await self.check_ids(who, path, ids_in_path(path))
+                raise Forbidden(
+                    f"the key {principal.name!r} is for the agent {principal.agent_id} only"
+                )
+            await self.check_ids(principal, path, ids_in_path(path))
 
     async def check_ids(
-        self, who: Principal, path: Mapping[str, str], named: Iterable[NamedId]
+        self, principal: Principal, path: Mapping[str, str], named: Iterable[NamedId]
     ) -> None:
-        """Whether the key may name these, in a request with this path.
+        """Check that the key may name these ids in a request with this path.
 
         Raises: Forbidden, NotFound.
         """
         for item in named:
-            if who.agent_id is not None:
+            if principal.agent_id is not None:
                 rule = self._of_agent.get(item.kind, _deny_all)
-                await rule(who, item.id)
-            if who.environment_id is not None:
-                await self._check_workers_id(who, path, item)
+                await rule(principal, item.id)
+            if principal.environment_id is not None:
+                await self._check_workers_id(principal, path, item)
 
-    async def _agents_session(self, who: Principal, session_id: str) -> None:
-        who.require_agent((await self._sessions.get(who.tenant, session_id)).agent.id)
+    async def _agents_session(self, principal: Principal, session_id: str) -> None:
+        principal.require_agent((await self._sessions.get(principal.tenant, session_id)).agent.id)
 
-    async def _agents_environment(self, who: Principal, environment_id: str) -> None:
+    async def _agents_environment(self, principal: Principal, environment_id: str) -> None:
         """A cloud environment describes a sandbox; a self-hosted one is somebody's machine."""
-        environment = await self._environments.get(who.tenant, environment_id)
+        environment = await self._environments.get(principal.tenant, environment_id)
         if not isinstance(environment.config, CloudConfig):
-            await _require_granted(who, environment_id)
+            await _require_granted(principal, environment_id)
 
-    async def _agents_file(self, who: Principal, file_id: str) -> None:
-        file = await self._files.get(who.tenant, file_id)
+    async def _agents_file(self, principal: Principal, file_id: str) -> None:
+        file = await self._files.get(principal.tenant, file_id)
         if file.scope is None:
-            return await _require_granted(who, file_id)
-        await self._agents_session(who, file.scope.id)
+            return await _require_granted(principal, file_id)
+        await self._agents_session(principal, file.scope.id)
 
-    async def _agents_skill(self, who: Principal, skill_id: str) -> None:
-        agent = await self._agents.get(who.tenant, who.agent_id or "")
+    async def _agents_skill(self, principal: Principal, skill_id: str) -> None:
+        agent = await self._agents.get(principal.tenant, principal.agent_id or "")
         if skill_id not in {skill.skill_id for skill in agent.skills}:
-            await _require_granted(who, skill_id)
+            await _require_granted(principal, skill_id)
 
-    async def _agents_deployment(self, who: Principal, deployment_id: str) -> None:
-        kept = await self._deployments.get(who.tenant, deployment_id)
-        who.require_agent(kept.deployment.agent.id)
+    async def _agents_deployment(self, principal: Principal, deployment_id: str) -> None:
+        kept = await self._deployments.get(principal.tenant, deployment_id)
+        principal.require_agent(kept.deployment.agent.id)
 
-    async def _agents_approval(self, who: Principal, approval_id: str) -> None:
-        if (await self._approvals.get(who.tenant, approval_id)).agent_id != who.agent_id:
+    async def _agents_approval(self, principal: Principal, approval_id: str) -> None:
+        if (
+            await self._approvals.get(principal.tenant, approval_id)
+        ).agent_id != principal.agent_id:
             raise NotFound("approval", approval_id)
 
     async def _check_workers_path(
-        self, who: Principal, path: Mapping[str, str], route: ScopedRoute
+        self, principal: Principal, path: Mapping[str, str], route: ScopedRoute
     ) -> None:
         if "environment_id" in path:
-            _require_environment(who, path["environment_id"])
+            _require_environment(principal, path["environment_id"])
         if "session_id" in path:
-            session = await self._sessions.get(who.tenant, path["session_id"])
-            _require_environment(who, session.environment_id)
-        if who.session_id is not None:
-            _require_own(who, path)
+            session = await self._sessions.get(principal.tenant, path["session_id"])
+            _require_environment(principal, session.environment_id)
+        if principal.session_id is not None:
+            _require_own(principal, path)
         if "skill_id" in path:
-            await self._check_workers_skill(who, path["skill_id"])
+            await self._check_workers_skill(principal, path["skill_id"])
         if "memory_store_id" in path:
-            await self._check_workers_store(who, path["memory_store_id"], route)
+            await self._check_workers_store(principal, path["memory_store_id"], route)
 
     async def _check_workers_id(
-        self, who: Principal, path: Mapping[str, str], named: NamedId
+        self, principal: Principal, path: Mapping[str, str], named: NamedId
     ) -> None:
         if named.kind in _WITHIN_SESSION:
             return
         if named.kind != "file" or "session_id" not in path:
-            return await _deny_all(who, named.id)
-        session = await self._sessions.get(who.tenant, path["session_id"])
-        file = await self._files.get(who.tenant, named.id)
+            return await _deny_all(principal, named.id)
+        session = await self._sessions.get(principal.tenant, path["session_id"])
+        file = await self._files.get(principal.tenant, named.id)
         is_its_own = file.scope is not None and file.scope.id == session.id
         mounted = {
             resource.file_id for resource in session.resources if isinstance(resource, FileResource)
@@ -157,18 +160,20 @@ class KeyScope:
         if not is_its_own and file.id not in mounted:
             raise NotFound("file", named.id)
 
-    async def _check_workers_skill(self, who: Principal, skill_id: str) -> None:
-        if who.session_id is None:
+    async def _check_workers_skill(self, principal: Principal, skill_id: str) -> None:
+        if principal.session_id is None:
             raise Forbidden("skills are for the token of a work item, not for an environment's key")
-        session = await self._sessions.get(who.tenant, who.session_id)
+        session = await self._sessions.get(principal.tenant, principal.session_id)
         if skill_id not in {item.skill_id for item in skills_of(session.agent)}:
             raise NotFound("skill", skill_id)
 
-    async def _check_workers_store(self, who: Principal, store_id: str, route: ScopedRoute) -> None:
-        """Who looks after a session has the stores that it has, and no more of them."""
-        if who.session_id is None:
+    async def _check_workers_store(
+        self, principal: Principal, store_id: str, route: ScopedRoute
+    ) -> None:
+        """A worker of a session may use the stores of that session only."""
+        if principal.session_id is None:
             raise Forbidden("memory is for the token of a work item, not for an environment's key")
-        session = await self._sessions.get(who.tenant, who.session_id)
+        session = await self._sessions.get(principal.tenant, principal.session_id)
         stores = {
             resource.memory_store_id: resource.access
             for resource in session.resources
@@ -177,34 +182,40 @@ class KeyScope:
         if store_id not in stores:
             raise NotFound("memory_store", store_id)
         if stores[store_id] == "read_only" and route.role != "viewer":
-            raise Forbidden(f"the session {who.session_id} only reads {store_id}")
+            raise Forbidden(f"the session {principal.session_id} only reads {store_id}")
 
 
 async def _allow_any(_who: Principal, _id: str) -> None:
     pass
 
 
-async def _deny_all(who: Principal, id_: str) -> None:
-    raise Forbidden(f"the key {who.name!r} may not name {id_}")
+async def _deny_all(principal: Principal, id_: str) -> None:
+    raise Forbidden(f"the key {principal.name!r} may not name {id_}")
 
 
-async def _require_own_agent(who: Principal, agent_id: str) -> None:
-    who.require_agent(agent_id)
+async def _require_own_agent(principal: Principal, agent_id: str) -> None:
+    principal.require_agent(agent_id)
 
 
-async def _require_granted(who: Principal, id_: str) -> None:
-    if id_ not in who.grants:
-        raise Forbidden(f"the key {who.name!r} was not granted {id_}; see `grants` of its making")
+async def _require_granted(principal: Principal, id_: str) -> None:
+    if id_ not in principal.grants:
+        raise Forbidden(
+            f"the key {principal.name!r} was not granted {id_}; see `grants` of its making"
+        )
 
 
-def _require_environment(who: Principal, environment_id: str) -> None:
-    if who.environment_id != environment_id:
-        raise Forbidden(f"the key {who.name!r} is for the environment {who.environment_id} only")
+def _require_environment(principal: Principal, environment_id: str) -> None:
+    if principal.environment_id != environment_id:
+        raise Forbidden(
+            f"the key {principal.name!r} is for the environment {principal.environment_id} only"
+        )
 
 
-def _require_own(who: Principal, path: Mapping[str, str]) -> None:
-    """The token of a work item is for that item, its session, and what this one uses."""
-    own = {"work_id": who.work_id, "session_id": who.session_id}
+def _require_own(principal: Principal, path: Mapping[str, str]) -> None:
+    """The token of a work item covers that item, its session, and what the session uses."""
+    own = {"work_id": principal.work_id, "session_id": principal.session_id}
     named = [name for name in (*own, *_USED_BY_SESSION) if name in path]
     if not named or any(path[name] != own[name] for name in named if name in own):
-        raise Forbidden(f"this token is for {who.work_id} and the session {who.session_id} only")
+        raise Forbidden(
+            f"this token is for {principal.work_id} and the session {principal.session_id} only"
+        )

@@ -1,0 +1,1 @@
+"""Authentication of requests and what a key of limited scope may name."""
