@@ -37,12 +37,8 @@ def write(tmp_path: Path) -> Write:
 @pytest.fixture
 def places(tmp_path: Path) -> InstructionRoots:
     root = PurePosixPath(tmp_path)
-    return InstructionRoots(
-        project=root / "project",
-        cwd=root / "project/app/web",
-        home=root / "home",
-        managed=(root / "etc",),
-    )
+    cwd, managed = root / "project/app/web", (root / "etc",)
+    return InstructionRoots(project=root / "project", cwd=cwd, home=root / "home", managed=managed)
 
 
 def read(places: InstructionRoots, limits: InstructionLimits | None = None) -> Instructions:
@@ -199,9 +195,7 @@ def test_html_comments_are_not_read_unless_they_are_code(write: Write, places: I
         "project/CLAUDE.md",
         "a <!-- x --> b\n<!-- x\n\ny -->\nc\n`<!-- d -->`\n```html\n<!-- e -->\n```\n<!-- open",
     )
-    assert texts(read(places)) == [
-        "a  b\nc\n`<!-- d -->`\n```html\n<!-- e -->\n```\n<!-- open",
-    ]
+    assert texts(read(places)) == ["a  b\nc\n`<!-- d -->`\n```html\n<!-- e -->\n```\n<!-- open"]
 
 
 def test_what_cannot_be_imported_is_a_warning(write: Write, places: InstructionRoots):
@@ -252,12 +246,7 @@ def test_the_user_may_read_from_anywhere_and_may_let_the_project(
         project=places.project, cwd=places.cwd, home=places.home, shared=(shared,)
     )
     found = read(allowed)
-    assert sources(found) == [
-        "~/.claude/CLAUDE.md",
-        "~/notes.md",
-        "CLAUDE.md",
-        "~/.shared/team.md",
-    ]
+    assert sources(found) == ["~/.claude/CLAUDE.md", "~/notes.md", "CLAUDE.md", "~/.shared/team.md"]
     assert found.warnings == ()
 
 
@@ -354,8 +343,7 @@ def test_the_rules_of_a_folder_hold_below_it(write: Write, places: InstructionRo
 
 
 @pytest.mark.parametrize(
-    "head",
-    ["paths: 3", "paths: [1]", "- a", "a: [", "paths: ['" + "{a,b}" * 9 + "']"],
+    "head", ["paths: 3", "paths: [1]", "- a", "a: [", "paths: ['" + "{a,b}" * 9 + "']"]
 )
 def test_a_rule_with_a_broken_head_holds_always_and_warns(
     write: Write, places: InstructionRoots, head: str

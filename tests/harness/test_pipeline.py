@@ -1,7 +1,5 @@
 """One pipeline for every call: each of its steps, shown from outside."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,7 +24,7 @@ from mainspring.harness.tool_pipeline import APPROVAL_VOID_REASON
 
 @dataclass
 class Watchful(AllowAll):
-    """Gates that say what they are told to, and remember what they saw."""
+    """Answers as it is told to, and remembers what it saw."""
 
     decision: Decision = field(default_factory=lambda: Decision(decision="allow", gate="default"))
     hook_results: Mapping[str, HookResult] = field(default_factory=dict[str, HookResult])
@@ -220,9 +218,7 @@ async def test_a_person_sees_what_would_happen_and_approves_just_that(tmp_path: 
         assert texts(await play.events(), "agent.tool_result") == ["echo new"]
 
 
-async def test_a_tool_that_wants_a_person_to_agree_is_asked_about_without_any_rules(
-    tmp_path: Path,
-):
+async def test_a_tool_that_wants_a_person_to_agree_is_asked_about_without_any_rules(tmp_path: Path):
     tool = with_approval(echo(), always(True))
     async with stage(tmp_path, Scripted(calls("echo", x="1"), says("ok")), tool) as play:
         waits = await play.play("go")

@@ -31,11 +31,7 @@ def in_mode(mode: Mode, policy: Policy | None = None) -> Policy:
 def test_a_deny_wins_over_ask_and_allow_and_is_named():
     policy = rules(allow=("Read",), ask=("Read",), deny=("Read(.env)",))
     decision = decided(call("read", file_path=".env"), policy)
-    assert (decision.decision, decision.gate, decision.rule) == (
-        "deny",
-        "rule",
-        "Read(.env)",
-    )
+    assert (decision.decision, decision.gate, decision.rule) == ("deny", "rule", "Read(.env)")
     assert "Read(.env)" in (decision.reason or "")
 
 
@@ -243,11 +239,7 @@ def test_plan_lets_only_looking_pass_whatever_is_allowed():
         call("mcp__gh__put"),
     ):
         decision = decided(judged, policy, is_sandboxed=True)
-        assert (decision.decision, decision.gate, decision.rule) == (
-            "deny",
-            "mode",
-            "plan",
-        )
+        assert (decision.decision, decision.gate, decision.rule) == ("deny", "mode", "plan")
 
 
 def test_accept_edits_lets_edits_in_the_workspace_pass():
@@ -258,11 +250,7 @@ def test_accept_edits_lets_edits_in_the_workspace_pass():
         call("bash", command="mkdir -p out && cp a out/b"),
     ):
         decision = decided(judged, policy)
-        assert (decision.decision, decision.gate, decision.rule) == (
-            "allow",
-            "mode",
-            "acceptEdits",
-        )
+        assert (decision.decision, decision.gate, decision.rule) == ("allow", "mode", "acceptEdits")
     for judged in (
         call("edit", file_path="/etc/x"),
         call("edit", file_path="a", links={f"{WORKSPACE}/a": "/etc/x"}),
@@ -279,11 +267,7 @@ def test_auto_asks_the_classifier_where_nothing_else_decides():
     assert decided(call("bash", command="npm test"), policy).gate == "rule"
     assert decided(call("edit", file_path="a"), policy).decision == "allow"
     decision = decided(call("bash", command="npm install x"), policy)
-    assert (decision.decision, decision.gate, decision.asks) == (
-        "ask",
-        "mode",
-        "classifier",
-    )
+    assert (decision.decision, decision.gate, decision.asks) == ("ask", "mode", "classifier")
 
 
 def test_auto_asks_a_person_when_the_classifier_says_no_too_often():
@@ -295,11 +279,7 @@ def test_auto_asks_a_person_when_the_classifier_says_no_too_often():
 
 def test_dont_ask_denies_instead():
     decision = decided(call("unheard_of"), in_mode("dontAsk"))
-    assert (decision.decision, decision.gate, decision.rule) == (
-        "deny",
-        "mode",
-        "dontAsk",
-    )
+    assert (decision.decision, decision.gate, decision.rule) == ("deny", "mode", "dontAsk")
     assert decided(call("read", file_path="a"), in_mode("dontAsk")).decision == "allow"
 
 

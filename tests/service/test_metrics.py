@@ -162,7 +162,7 @@ def test_labels_that_others_choose_are_bounded():
 
 def test_a_listener_that_fails_does_not_stop_a_run(caplog: pytest.LogCaptureFixture):
     class Broken:
-        def heard(self, subject: RunSubject, event: Event) -> None:
+        def on_event(self, subject: RunSubject, event: Event) -> None:
             raise ZeroDivisionError
 
         def finished(self, subject: RunSubject, span: object) -> None: ...

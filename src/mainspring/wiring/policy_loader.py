@@ -63,11 +63,9 @@ class HookSettings:
     scope: Scope
     source: str
     hooks: Mapping[str, object]
-    """As the file has them."""
     folder: HookFolder | None = None
-    """The plugin or the skill that brings them."""
-    subagent: str | None = None
-    """The subagent whose file has them."""
+    """The plugin or the skill that has them."""
+    subagent: str | None = None  # the one whose file has them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 from anyio import to_thread
 
 from mainspring.capabilities.tools.ask_user import ASK_USER, EXIT_PLAN
 from mainspring.capabilities.tools.deferred_tools import deferred_tools, tool_search_tools
-from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
 from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.envelope import KnownPayload
 from mainspring.core.errors import InvalidInput, SandboxFailed
-from mainspring.core.facts import SandboxOpened
 from mainspring.core.lazy_module import LazyModule
 from mainspring.core.lru_cache import LruCache
 from mainspring.core.tool import Tool
@@ -28,11 +25,10 @@ from mainspring.harness.authorizer import Authorizer
 from mainspring.harness.file_read_history import file_read_times
 from mainspring.harness.permissions.command_location import read_command_location
 from mainspring.harness.permissions.engine import PermissionEngine
-from mainspring.harness.permissions.policy import Policy, relocate_policy, remove_denied
+from mainspring.harness.permissions.policy import Policy, remove_denied
 from mainspring.harness.permissions.tool_names import ALIASES
-from mainspring.runtime.agent import Agent, reading_rules, skill_folders
+from mainspring.runtime.agent import reading_rules, skill_folders
 from mainspring.runtime.agent_folder.folder_instructions import PathInstructions
-from mainspring.runtime.definition_files.settings_file import Preferences
 from mainspring.runtime.session.toolbox import (
     SetupRequest,
     Toolbox,
@@ -52,20 +48,26 @@ from mainspring.wiring.git_config import with_repositories
 from mainspring.wiring.model_question import make_ask_model
 from mainspring.wiring.model_registry import ModelRegistry
 from mainspring.wiring.nested_instructions import add_nested_instructions, load_nested_instructions
-from mainspring.wiring.pinned_policy import PinnedPolicy, pin_policy, with_rules
+from mainspring.wiring.pinned_policy import pin_policy, with_rules
 from mainspring.wiring.run_options import RunOptions, RunOptionsFor
 from mainspring.wiring.sandbox_environment import (
     WORKSPACE_ALIASES,
-    SandboxEnvironment,
     SessionPaths,
     add_protected_paths,
     hide_denied_paths,
     read_environment,
     session_paths,
-    thread_sandbox_id,
     worktree_paths,
 )
 from mainspring.wiring.sandbox_pool import SandboxPool, SandboxSession
+from mainspring.wiring.thread_workspace import (
+    SessionShared,
+    ThreadWorkspace,
+    needs_sandbox,
+    sandbox_key,
+    sandbox_opened,
+    workspace_note,
+)
 
 if TYPE_CHECKING:
     from mainspring.runtime.export_sessions.transcript_files import TranscriptFiles
@@ -79,37 +81,6 @@ _MAX_REMEMBERED = 1000
 """Sessions, and warnings, that are remembered from one run to the next."""
 _CLIENT_WORKSPACE = "/workspace"
 """What stands for the folder of a client with hands of its own; nobody looks into it here."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _SessionShared:
-    """What all threads of a session have in common."""
-
-    options: RunOptions
-    pinned_policy: PinnedPolicy
-    sandbox_environment: SandboxEnvironment
-    preferences: Preferences
-
-    @property
-    def policy(self) -> Policy:
-        return self.pinned_policy.policy
-
-    def moved(self, workspace: Path) -> _SessionShared:
-        """For work in a copy of the workspace: the same rules hold there."""
-        policy = relocate_policy(self.policy, workspace.as_posix())
-        return replace(
-            self, pinned_policy=msgspec.structs.replace(self.pinned_policy, policy=policy)
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ThreadWorkspace:
-    """A folder to work in, and hands there."""
-
-    paths: SessionPaths
-    sandbox: SandboxSession | None
-    folder_workspace: FolderWorkspace
-    path_instructions: PathInstructions
 
 
 class ToolboxBuilder:
@@ -140,7 +111,7 @@ class ToolboxBuilder:
     @asynccontextmanager
     async def __call__(self, setup: SetupRequest) -> AsyncGenerator[Toolbox, None]:
         options = self._run_options_for(setup)
-        places = self._places(setup, options) if _needs_sandbox(setup.agent) else None
+        places = self._places(setup, options) if needs_sandbox(setup.agent) else None
         if places is None:
             async with self._handless(setup, options)(setup) as toolbox:
                 yield toolbox
@@ -153,14 +124,14 @@ class ToolboxBuilder:
         )
         for warning in (*rules.warnings, *preferences.warnings):
             self._warn(options, warning)
-        shared = _SessionShared(
+        shared = SessionShared(
             options=options,
             pinned_policy=with_rules(rules.pinned_policy, reading_rules(setup.agent)),
             sandbox_environment=environment,
             preferences=preferences,
         )
         async with self._thread_workspace(setup, shared, places) as thread_workspace:
-            opened = _sandbox_opened(setup, places, thread_workspace.sandbox)
+            opened = sandbox_opened(setup, places, thread_workspace.sandbox)
             async with self._toolbox(
                 setup, shared, thread_workspace, facts=(*rules.facts, *opened)
             ) as toolbox:
@@ -170,10 +141,10 @@ class ToolboxBuilder:
 
     @asynccontextmanager
     async def _thread_workspace(
-        self, setup: SetupRequest, session_shared: _SessionShared, paths: SessionPaths
-    ) -> AsyncGenerator[_ThreadWorkspace, None]:
+        self, setup: SetupRequest, session_shared: SessionShared, paths: SessionPaths
+    ) -> AsyncGenerator[ThreadWorkspace, None]:
         """Hands and files in one folder, for as long as somebody works there."""
-        key = _sandbox_key(setup)
+        key = sandbox_key(setup)
         skills = [
             skill_folder
             for skill_folder in skill_folders(setup.agent)
@@ -184,7 +155,7 @@ class ToolboxBuilder:
         paths = add_protected_paths(paths, session_shared.policy)
         sandbox_session = await self._sandbox_session(key, paths, session_shared)
         try:
-            yield _ThreadWorkspace(
+            yield ThreadWorkspace(
                 paths=paths,
                 sandbox=sandbox_session,
                 folder_workspace=session_tree(paths, session_shared.policy, skills),
@@ -200,8 +171,8 @@ class ToolboxBuilder:
     async def _toolbox(
         self,
         setup: SetupRequest,
-        session_shared: _SessionShared,
-        thread_workspace: _ThreadWorkspace,
+        session_shared: SessionShared,
+        thread_workspace: ThreadWorkspace,
         facts: tuple[KnownPayload, ...] = (),
     ) -> AsyncGenerator[Toolbox, None]:
         """What one thread works with."""
@@ -259,9 +230,7 @@ class ToolboxBuilder:
                 snapshots=WorkspaceSnapshots(
                     thread_workspace.folder_workspace, thread_workspace.paths.snapshots
                 ),
-                environment=_workspace_note(
-                    thread_workspace.paths, session_shared, sandbox_session
-                ),
+                environment=workspace_note(thread_workspace.paths, session_shared, sandbox_session),
                 pending_facts=side_events,
                 facts=facts,
                 for_thread=partial(self._for_thread, session_shared, thread_workspace),
@@ -271,8 +240,8 @@ class ToolboxBuilder:
     @asynccontextmanager
     async def _for_thread(
         self,
-        session_shared: _SessionShared,
-        thread_workspace: _ThreadWorkspace,
+        session_shared: SessionShared,
+        thread_workspace: ThreadWorkspace,
         setup: SetupRequest,
     ) -> AsyncGenerator[Toolbox, None]:
         """In the same folder with the same hands; or in one of its own."""
@@ -281,8 +250,7 @@ class ToolboxBuilder:
                 if thread_workspace.sandbox is not None:
                     sandbox_session = thread_workspace.sandbox.for_thread(setup.thread.id)
                     thread_workspace = replace(
-                        thread_workspace,
-                        sandbox=await stack.enter_async_context(sandbox_session),
+                        thread_workspace, sandbox=await stack.enter_async_context(sandbox_session)
                     )
                 yield await stack.enter_async_context(
                     self._toolbox(setup, session_shared, thread_workspace)
@@ -342,7 +310,7 @@ class ToolboxBuilder:
         return found
 
     async def _sandbox_session(
-        self, key: str, paths: SessionPaths, session_shared: _SessionShared
+        self, key: str, paths: SessionPaths, session_shared: SessionShared
     ) -> SandboxSession | None:
         try:
             options = session_shared.options
@@ -354,7 +322,7 @@ class ToolboxBuilder:
             return None
 
     def _worktrees(
-        self, setup: SetupRequest, thread_workspace: _ThreadWorkspace
+        self, setup: SetupRequest, thread_workspace: ThreadWorkspace
     ) -> Worktrees | None:
         """Of the session's own workspace; who works apart from it has none to give."""
         if setup.workspace is not None:
@@ -364,10 +332,10 @@ class ToolboxBuilder:
         return worktrees.GitWorktrees(places.workspace, place)
 
     async def _around(
-        self, setup: SetupRequest, paths: SessionPaths, session_shared: _SessionShared
+        self, setup: SetupRequest, paths: SessionPaths, session_shared: SessionShared
     ) -> PathInstructions:
         """Those of its last run, which know what was shown."""
-        key = _sandbox_key(setup)
+        key = sandbox_key(setup)
         if (known := self._known_around.get(key)) is not None:
             return known
         found = await load_nested_instructions(
@@ -380,9 +348,7 @@ class ToolboxBuilder:
         self._known_around.put(key, found)
         return found
 
-    async def _on_files(
-        self, setup: SetupRequest, thread_workspace: _ThreadWorkspace
-    ) -> list[Tool]:
+    async def _on_files(self, setup: SetupRequest, thread_workspace: ThreadWorkspace) -> list[Tool]:
         """Those of its last run, which know what was read; else the log knows it."""
         session_id, thread_id = setup.writer.session_id, setup.thread.id
         key = f"{session_id}/{thread_id}"
@@ -402,7 +368,7 @@ class ToolboxBuilder:
         self,
         setup: SetupRequest,
         policy: Policy,
-        thread_workspace: _ThreadWorkspace | None,
+        thread_workspace: ThreadWorkspace | None,
         options: RunOptions,
     ) -> PermissionEngine:
         sandbox_session = None if thread_workspace is None else thread_workspace.sandbox
@@ -422,46 +388,3 @@ class ToolboxBuilder:
             ceiling=setup.mode,
             is_headless=options.is_headless,
         )
-
-
-def _needs_sandbox(agent: Agent) -> bool:
-    """Whether it, or somebody whom it may call, works in a folder."""
-    called = any(
-        subagent.own is not None and subagent.own.built_ins for subagent in agent.subagents
-    )
-    return bool(agent.built_ins) or called
-
-
-def _sandbox_opened(
-    setup: SetupRequest, paths: SessionPaths, sandbox: SandboxSession | None
-) -> tuple[KnownPayload, ...]:
-    """What the log has to know of the sandbox, whenever it is another than before."""
-    if sandbox is None:
-        return ()
-    fact = SandboxOpened(
-        backend=sandbox.box.backend,
-        level=sandbox.box.isolation_level,
-        flags_hash=sandbox.box.flags_hash,
-        workspace=str(paths.workspace),
-    )
-    return () if setup.thread.session_state.sandbox == fact else (fact,)
-
-
-def _sandbox_key(setup: SetupRequest) -> str:
-    """Whose hands they are: the session's, or a thread's that works apart."""
-    session_id = setup.writer.session_id
-    return session_id if setup.workspace is None else thread_sandbox_id(session_id, setup.thread.id)
-
-
-def _workspace_note(
-    paths: SessionPaths, session_shared: _SessionShared, sandbox: SandboxSession | None
-) -> str:
-    """What the model is told about where it works."""
-    lines = [f"Your workspace is {paths.workspace}; you can touch nothing outside it."]
-    if sandbox is None:
-        lines.append("No commands can be run here: there is no sandbox.")
-    elif session_shared.sandbox_environment.rules is None:
-        lines.append("Commands run in a sandbox without any network.")
-    else:
-        lines.append("Commands run in a sandbox; its only way out is a proxy with a list of hosts.")
-    return "\n".join((*lines, *session_shared.options.notes))

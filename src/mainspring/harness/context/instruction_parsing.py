@@ -240,3 +240,13 @@ def _span_end(text: str, mark: re.Match[str], runs: Sequence[int]) -> int | None
     if following == len(runs) or text.find("\n\n", mark.end(), runs[following]) >= 0:
         return None
     return runs[following] + len(mark[0])
+
+
+_PACKAGE = re.compile(
+    r"@[a-z0-9~-][\w.~-]*/(?!.*\.(?:md|mdx|mdc|txt)$)[a-z0-9~][\w.~-]*(?:@[^\s/]+)?(?:/[\w.~-]*)*"
+)
+
+
+def is_npm_package(mention: str) -> bool:
+    """`@scope/name`, perhaps with a version or a path inside the package."""
+    return _PACKAGE.fullmatch(mention) is not None

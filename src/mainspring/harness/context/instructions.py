@@ -1,7 +1,4 @@
-"""Instruction files: what they say, in what order. Placing them is the view's job.
-
-Every file is read once, and nothing here is fatal: what cannot be read becomes an `Oddity`.
-"""
+"""Reads instruction files, each once. What cannot be read becomes an `InstructionIssue`."""
 
 from __future__ import annotations
 
@@ -29,6 +26,7 @@ from mainspring.harness.context.instruction_parsing import (
     cut_point,
     file_references,
     import_mentions,
+    is_npm_package,
     is_only_imports,
     line_of,
     read_conditions,
@@ -53,12 +51,8 @@ __all__ = [
 
 MAX_IMPORT_DEPTH = 4
 _MAX_FILE_BYTES = 4_000_000
-_PUNCTUATION = ".,;:!?)]}>'\"*_"
-"""What may follow a mention in a sentence."""
+_PUNCTUATION = ".,;:!?)]}>'\"*_"  # what may follow a mention in a sentence
 _REPLACEMENT_CHARACTER = "\N{REPLACEMENT CHARACTER}"
-_PACKAGE = re.compile(
-    r"@[a-z0-9~-][\w.~-]*/(?!.*\.(?:md|mdx|mdc|txt)$)[a-z0-9~][\w.~-]*(?:@[^\s/]+)?(?:/[\w.~-]*)*"
-)
 _TERM_KEYS = ("paths", "inclusion", "globs")
 
 
@@ -98,11 +92,8 @@ def load(
     instruction_limits: InstructionLimits | None = None,
 ) -> Instructions:
     """Read what holds from the start: managed, the user's, then every folder down to the cwd."""
-    reader = _Reader(
-        instruction_files,
-        instruction_roots.resolved(instruction_files),
-        instruction_limits or InstructionLimits(),
-    )
+    roots = instruction_roots.resolved(instruction_files)
+    reader = _Reader(instruction_files, roots, instruction_limits or InstructionLimits())
     if not reader.roots.cwd.is_relative_to(reader.roots.project):
         outside = "the working folder is outside the project: only the root of this is read"
         reader.tell(InstructionIssue(file=".", what=outside))
@@ -167,16 +158,21 @@ class _Document:
     text: str
     written: str
     """With its comments and its head: the lines are as people see them."""
-    instruction_candidate: InstructionCandidate
-    rule_conditions: RuleConditions = ALWAYS
+    candidate: InstructionCandidate
+    conditions: RuleConditions = ALWAYS
+
+    @property
+    def has_only_imports(self) -> bool:
+        is_mentioning = self.candidate.imports == "mentions"
+        return is_only_imports(self.text) if is_mentioning else not self.text.strip()
 
 
 @dataclass(slots=True)
 class _Reader:
-    instruction_files: InstructionFiles
+    files: InstructionFiles
     roots: InstructionRoots
     """With every link followed."""
-    instruction_limits: InstructionLimits
+    limits: InstructionLimits
     sections: list[Section] = field(default_factory=list[Section])
     scoped: list[ScopedRule] = field(default_factory=list[ScopedRule])
     issues: list[InstructionIssue] = field(default_factory=list[InstructionIssue])
@@ -186,7 +182,7 @@ class _Reader:
 
     @property
     def candidates(self) -> CandidateFinder:
-        return CandidateFinder(self.instruction_files, self.roots, self.tell)
+        return CandidateFinder(self.files, self.roots, self.tell)
 
     def tell(self, instruction_issue: InstructionIssue) -> None:
         if instruction_issue not in self.issues:
@@ -197,32 +193,27 @@ class _Reader:
             document = self._open(candidate.path, candidate)
             if document is not None:
                 self._own(self._with_terms(document))
-        scoped = [document for document in self.own.values() if document.rule_conditions.globs]
+        scoped = [document for document in self.own.values() if document.conditions.globs]
         for document in self.own.values():
-            if not document.rule_conditions.globs:
+            if not document.conditions.globs:
                 self._add(document)
         for document in scoped:  # what they import may hold for all files: that is known by now
             self._add_scoped(document)
         return Instructions(
-            sections=self._within_budget(),
-            scoped=tuple(self.scoped),
-            issues=tuple(self.issues),
+            sections=self._within_budget(), scoped=tuple(self.scoped), issues=tuple(self.issues)
         )
 
     def _own(self, document: _Document) -> None:
-        if not document.rule_conditions.is_read:
+        if not document.conditions.is_read:
             return
         known = self.own.setdefault(document.real, document)
         if (
-            document.instruction_candidate.imports
-            and document.instruction_candidate.instruction_kind
-            == known.instruction_candidate.instruction_kind
+            document.candidate.imports
+            and document.candidate.instruction_kind == known.candidate.instruction_kind
         ):
             # A CLAUDE.md that is a link to AGENTS.md: one file, read as both.
-            candidate = replace(
-                known.instruction_candidate, imports=document.instruction_candidate.imports
-            )
-            self.own[document.real] = replace(known, instruction_candidate=candidate)
+            candidate = replace(known.candidate, imports=document.candidate.imports)
+            self.own[document.real] = replace(known, candidate=candidate)
 
     def _open(
         self,
@@ -230,13 +221,13 @@ class _Reader:
         instruction_candidate: InstructionCandidate,
         refuse: Callable[[str], None] | None = None,
     ) -> _Document | None:
-        real = self.instruction_files.real(path)
+        real = self.files.real(path)
         refuse = refuse or partial(self._tell_about, self.roots.display_path(path))
         if not self.roots.allow(real, instruction_candidate.scope):
             return refuse("leads out of the project: not read")
         max_bytes = _MAX_FILE_BYTES
         try:
-            content = self.instruction_files.read(real, max_bytes)
+            content = self.files.read(real, max_bytes)
         except OSError as error:
             return refuse(f"cannot be read: {error.strerror}")
         if content is None:
@@ -253,7 +244,7 @@ class _Reader:
 
     def _with_terms(self, document: _Document) -> _Document:
         """With its head taken off, and taken in."""
-        kind, file = document.instruction_candidate.instruction_kind, document.source
+        kind, file = document.candidate.instruction_kind, document.source
         if kind == "plain":
             return document
         head = read_frontmatter(document.text)
@@ -263,7 +254,7 @@ class _Reader:
             self.tell(InstructionIssue(file=file, line=odd.line, what=odd.what, fix=odd.fix))
         line = next((head.lines[key] for key in _TERM_KEYS if key in head.lines), 1)
         try:
-            terms = read_conditions(kind, head.fields, document.instruction_candidate.path.stem)
+            terms = read_conditions(kind, head.fields, document.candidate.path.stem)
         except InvalidInput as error:
             terms = ALWAYS  # better a rule too often than never
             self.tell(
@@ -272,7 +263,7 @@ class _Reader:
         if terms.note is not None:
             self.tell(InstructionIssue(file=file, line=line, what=terms.note, is_note=True))
         text = f"Read {file} before you work on this: {terms.offer}" if terms.offer else head.body
-        return replace(document, text=text.strip(), rule_conditions=terms)
+        return replace(document, text=text.strip(), conditions=terms)
 
     def _add_scoped(self, document: _Document) -> None:
         first, imported = len(self.sections), set(self.imported)
@@ -283,41 +274,36 @@ class _Reader:
             ScopedRule(
                 source=section.source,
                 text=section.text,
-                folder=document.instruction_candidate.folder,
-                globs=document.rule_conditions.globs,
+                folder=document.candidate.folder,
+                globs=document.conditions.globs,
                 scope=section.scope,
             )
             for section in added
         ]
 
     def _add(self, document: _Document) -> None:
-        if not _has_only_imports(document):
+        if not document.has_only_imports:
             self._add_section(document)
         self._follow(document, 1)
 
     def _add_section(self, document: _Document) -> None:
-        self.sections.append(
-            Section(document.source, document.text, document.instruction_candidate.scope)
-        )
+        self.sections.append(Section(document.source, document.text, document.candidate.scope))
 
     def _follow(self, document: _Document, depth: int) -> None:
         for spelling, paths in self._imports_of(document):
             target = self._imported(document, spelling, paths)
             if target is None or target.real in self.imported or target.real == document.real:
                 continue
-            if depth > MAX_IMPORT_DEPTH or len(self.sections) >= self.instruction_limits.max_files:
-                limit = (
-                    f"more than {MAX_IMPORT_DEPTH} deep or "
-                    f"{self.instruction_limits.max_files} files"
-                )
+            if depth > MAX_IMPORT_DEPTH or len(self.sections) >= self.limits.max_files:
+                limit = f"more than {MAX_IMPORT_DEPTH} deep or {self.limits.max_files} files"
                 self._tell_of(document, spelling, f"not read: imports go {limit}")
                 continue
             own = self.own.get(target.real)
             if own is None:
                 self.imported.add(target.real)
-                if not _has_only_imports(target):
+                if not target.has_only_imports:
                     self._add_section(target)
-            elif own.instruction_candidate.imports:
+            elif own.candidate.imports:
                 continue  # it follows its imports itself, in its own place
             else:
                 self.imported.add(target.real)
@@ -325,7 +311,7 @@ class _Reader:
 
     def _imports_of(self, document: _Document) -> list[tuple[str, list[PurePosixPath]]]:
         """What a file imports: as it is spelled there, and the paths that this may mean."""
-        candidate, here = document.instruction_candidate, document.real.parent
+        candidate, here = document.candidate, document.real.parent
         match candidate.imports:
             case "mentions":
                 found = import_mentions(document.text)
@@ -349,23 +335,17 @@ class _Reader:
 
     def _referred(self, top: PurePosixPath, here: PurePosixPath, name: str) -> list[PurePosixPath]:
         both = [top / name, here / name]
-        inside = [
-            path for path in both if self.roots.allow(self.instruction_files.real(path), "project")
-        ]
+        inside = [path for path in both if self.roots.allow(self.files.real(path), "project")]
         return inside or both[:1]
 
     def _imported(
         self, document: _Document, spelling: str, paths: list[PurePosixPath]
     ) -> _Document | None:
-        if document.instruction_candidate.imports == "references":
+        if document.candidate.imports == "references":
             # Whoever refers to it, it is the project's.
-            candidate = replace(
-                document.instruction_candidate, instruction_kind="plain", scope="project"
-            )
+            candidate = replace(document.candidate, instruction_kind="plain", scope="project")
         else:
-            candidate = replace(
-                document.instruction_candidate, instruction_kind="plain", imports="mentions"
-            )
+            candidate = replace(document.candidate, instruction_kind="plain", imports="mentions")
         refusals: list[str] = []
         for path in paths:
             found = self._open(path, candidate, refusals.append)
@@ -376,7 +356,7 @@ class _Reader:
         bare = spelling.rstrip(_PUNCTUATION)
         # A bare word, as in "ask @alice", is a mention of somebody; `@scope/x` is an npm package.
         is_path = ("/" in bare or "." in bare) and "/*" not in spelling
-        if (is_path and _PACKAGE.fullmatch(bare) is None) or spelling.startswith("#"):
+        if (is_path and not is_npm_package(bare)) or spelling.startswith("#"):
             fix = "mend the path, or put it in backticks if it is none"
             self._tell_of(document, spelling, "is not there to import", fix)
         return None
@@ -395,7 +375,7 @@ class _Reader:
 
     def _within_budget(self) -> tuple[Section, ...]:
         """When all is too much, the closest files stay whole; but none displaces a wider scope."""
-        left = self.instruction_limits.max_chars
+        left = self.limits.max_chars
         kept = dict[int, Section]()
         closest_first = list(enumerate(self.sections))[::-1]
         ranks: tuple[Scope, ...] = ("managed", "user", "project")
@@ -413,14 +393,8 @@ class _Reader:
         kept = text[: cut_point(text, max_chars)].rstrip()
         what = (
             f"is too long: its first {len(kept):,} of {len(text):,} characters are used; all"
-            f" instruction files together may have {self.instruction_limits.max_chars:,}"
+            f" instruction files together may have {self.limits.max_chars:,}"
         )
         self._tell_about(source, what, "shorten it, or move parts of it into rules with `paths`")
         notice = f"[{source} is too long and was cut here; the rest is in the file]"
         return f"{kept}\n{notice}".lstrip()
-
-
-def _has_only_imports(document: _Document) -> bool:
-    """Of a blank file as well."""
-    is_mentioning = document.instruction_candidate.imports == "mentions"
-    return is_only_imports(document.text) if is_mentioning else not document.text.strip()

@@ -1,6 +1,4 @@
-"""Supervises the subagent threads of a running session: spawns them, runs them, reports their
-results and stops them. Their state is in the log; only what runs in this process is kept here.
-"""
+"""Supervises the subagent threads of a running session: spawns, runs, reports and stops them."""
 
 from __future__ import annotations
 
@@ -40,18 +38,16 @@ class _RunningThread:
 
 
 class SubagentSupervisor:
-    """`Others` for every desk of the session. Open it with `open_crew`."""
+    """The `SiblingThreads` of every thread of the session. Open it with `open_supervisor`."""
 
     def __init__(self, thread_factory: ThreadFactory, group: TaskGroup) -> None:
         self._thread_factory = thread_factory
         self._record = thread_factory.session_context.event_sink
         self._group = group
         self._posts: dict[str, _RunningThread] = {}
-        self._expected: set[str] = set()
-        """Who is being born."""
+        self._expected: set[str] = set()  # threads that are being created
         self._news = anyio.Event()
-        self._has_run = False
-        """Whether a thread was run beside the main one."""
+        self._has_run = False  # whether a thread besides the main one was run
         self.worktrees = ThreadWorktrees(
             worktrees=thread_factory.toolbox.worktrees,
             session_id=thread_factory.session_context.session_id,
