@@ -24,8 +24,6 @@ from mainspring.harness.tool_pipeline import APPROVAL_VOID_REASON
 
 @dataclass
 class Watchful(AllowAll):
-    """Answers as it is told to, and remembers what it saw."""
-
     decision: Decision = field(default_factory=lambda: Decision(decision="allow", gate="default"))
     hook_results: Mapping[str, HookResult] = field(default_factory=dict[str, HookResult])
     seen: list[Call] = field(default_factory=list[Call])
