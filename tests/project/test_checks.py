@@ -3,7 +3,8 @@
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import TypeAlias
@@ -52,6 +53,17 @@ def seed(tmp_path: Path) -> Seed:
     return plant
 
 
+def packages_with_a_direction() -> Iterator[str]:
+    """What the contracts inside the layers name."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    for contract in settings["tool"]["importlinter"]["contracts"]:
+        for container in contract.get("containers", ()):
+            if container != "mainspring":
+                for layer in contract["layers"]:
+                    for name in layer.split(" | "):
+                        yield f"{container}.{name}".replace(".", "/")
+
+
 @pytest.fixture
 def run(tmp_path: Path, seed: Seed, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a tool in a small tree that passes every check but for what the test seeds into it."""
@@ -60,6 +72,8 @@ def run(tmp_path: Path, seed: Seed, monkeypatch: pytest.MonkeyPatch) -> Run:
     for place in ("", *(f"{layer}/" for layer in LAYERS)):
         seed(f"src/mainspring/{place}__init__.py", '"""One package."""\n')
     seed("src/mainspring/__main__.py", '"""One module."""\n')
+    for place in packages_with_a_direction():
+        seed(f"src/{place}/__init__.py", '"""One package."""\n')
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "src"))
 
     def call(tool: str, *arguments: str) -> CompletedProcess[str]:

@@ -13,7 +13,6 @@ from mainspring.core.tool import Tool
 from mainspring.harness.context.prompts import system_prompt
 from mainspring.harness.context.request_builder import PromptPrefix, sorted_specs
 from mainspring.harness.limits import Limits
-from mainspring.harness.permissions.policy import PolicyRule
 from mainspring.runtime.skills.catalogue import render_catalogue
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.subagent import Subagent
@@ -98,11 +97,3 @@ def skill_folders(agent: Agent) -> list[Path]:
     skills = (*agent.skills, *subagent_skills)
     on_disk = (skill for skill in skills if skill.kind == "skill" and skill.file)
     return [Path(folder) for folder in dict.fromkeys(skill.folder for skill in on_disk)]
-
-
-def reading_rules(agent: Agent) -> tuple[PolicyRule, ...]:
-    """Rules that allow reading the files of skills without approval."""
-    return tuple(
-        PolicyRule(text=f"Read(/{folder.as_posix()}/**)", behavior="allow", source="skills")
-        for folder in skill_folders(agent)
-    )

@@ -16,7 +16,8 @@ from mainspring.core.model import Effort, ToolSpec
 from mainspring.harness.limits import Limits
 from mainspring.harness.permissions.policy import Mode, PolicyRule
 from mainspring.harness.permissions.tool_names import claude_code_name
-from mainspring.runtime.agent import Agent, reading_rules
+from mainspring.runtime.agent import Agent
+from mainspring.runtime.agent_folder.skill_rules import reading_rules
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.subagent import GENERAL, StandaloneParts, Subagent
 from mainspring.service.resources.agent_tools import (

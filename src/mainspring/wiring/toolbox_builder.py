@@ -27,8 +27,9 @@ from mainspring.harness.permissions.command_location import read_command_locatio
 from mainspring.harness.permissions.engine import PermissionEngine
 from mainspring.harness.permissions.policy import Policy, remove_denied
 from mainspring.harness.permissions.tool_names import ALIASES
-from mainspring.runtime.agent import reading_rules, skill_folders
+from mainspring.runtime.agent import skill_folders
 from mainspring.runtime.agent_folder.folder_instructions import PathInstructions
+from mainspring.runtime.agent_folder.skill_rules import reading_rules
 from mainspring.runtime.session.toolbox import (
     SetupRequest,
     Toolbox,
@@ -36,7 +37,7 @@ from mainspring.runtime.session.toolbox import (
     Worktrees,
     toolbox_without_tools,
 )
-from mainspring.runtime.skills.catalogue import skills_for_path
+from mainspring.runtime.skills.path_skills import skills_for_path
 from mainspring.wiring.builtin_tools import (
     built_in_tools,
     select_tools,

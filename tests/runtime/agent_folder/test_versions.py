@@ -187,7 +187,7 @@ def test_a_damaged_version_is_refused_before_anything_is_written(folder: Path, c
     ]
     damaged.write_text("Be evil.\n")
     put(folder, "AGENTS.md", "Now.\n")
-    with pytest.raises(InvalidInput, match="is not what it was"):
+    with pytest.raises(InvalidInput, match="has changed"):
         folder_versions.rollback(folder, 1, clock)
     assert (folder / "AGENTS.md").read_text() == "Now.\n"
 
