@@ -58,9 +58,9 @@ records = st.builds(
     rev=st.integers(0, 3),
 )
 changes = (
-    st.builds(Put, record=records.map(lambda record: replace(record, rev=0)), content=contents)
-    | st.builds(Replace, record=records, content=contents)
-    | st.builds(Remove, record=records)
+    st.builds(Put, record_row=records.map(lambda record: replace(record, rev=0)), content=contents)
+    | st.builds(Replace, record_row=records, content=contents)
+    | st.builds(Remove, record_row=records)
 )
 listings = st.builds(
     RecordQuery,
