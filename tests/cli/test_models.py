@@ -67,7 +67,7 @@ def test_a_price_that_has_ended_is_shown_and_told_once(
     ]
     warning = "warning: ollama:old: the catalogue price expired on 2020-01-31"
     assert [warning in item for item in told] == [True, False, False]
-    assert "write today's price into .mainspring/models.toml" in told[0]
+    assert "set the current price in .mainspring/models.toml" in told[0]
 
 
 def test_test_makes_one_call_and_tells_what_it_took(

@@ -162,7 +162,7 @@ def test_an_agent_s_folder_says_what_it_is_and_resuming_finds_it_again(
     address = {"OLLAMA_BASE_URL": upstream.url}
     result = mainspring("run", "hello", "--agent", "agents/poet", **address)
     assert result.returncode == 0
-    assert "agent.yaml:4: colour is not known" in result.stderr
+    assert "agent.yaml:4: colour is unknown" in result.stderr
     first = upstream.requests[0]
     assert first["model"] == "verse"
     assert "Never swear." in json.dumps(first["messages"][0])

@@ -27,7 +27,7 @@ def test_a_start_that_fails_takes_no_key_along(mainspring: Run, store: Path):
         failed = mainspring("serve", "--port", str(port))
     assert failed.returncode == 1
     assert f"error: 127.0.0.1:{port}: the port is in use by another program" in failed.stderr
-    assert f"hint: stop that one, or take another port: --port {port + 1}" in failed.stderr
+    assert f"hint: stop that program, or use another port: --port {port + 1}" in failed.stderr
     assert not anyio.run(has_key)
 
 

@@ -107,7 +107,10 @@ async def test_every_problem_has_its_place_and_how_to_mend_it(
     assert status == 1
     lines = shown.splitlines()
     assert "agent.yaml:4: error: max_turns must be a whole number, not 'many'" in lines
-    assert ".claude/settings.json:4: error: permissions.deny: 'Read(': the closing parenthesis" in shown
+    assert (
+        ".claude/settings.json:4: error: permissions.deny: 'Read(': the closing parenthesis"
+        in shown
+    )
     assert ".claude/settings.json:6: error: the settings of the sandbox are wrong" in shown
     assert "hooks.json:2: warning: hooks.PreTolUse: PreTolUse is no event" in shown
     assert "agent.yaml:2: warning: there is no tool raed" in lines

@@ -253,7 +253,7 @@ def test_an_ordinary_user_has_the_same_sandbox():
         "from mainspring.core.ports import ExecRequest\n"
         "async def main(folder):\n"
         "    spec = SandboxSpec(session_id='u', workspace=folder / 'ws', state=folder / 'state',"
-        " limits=SandboxLimits(processes=20))\n"
+        " sandbox_limits=SandboxLimits(processes=20))\n"
         "    spec.workspace.mkdir()\n"
         "    async with KeeperSandbox(spec, Bubblewrap(path=find_bubblewrap())) as sandbox:\n"
         "        ran = await sandbox.run(ExecRequest(key='k', argv=('sh', '-c', sys.argv[2])))\n"

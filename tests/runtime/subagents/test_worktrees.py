@@ -305,7 +305,7 @@ async def test_to_merge_is_to_edit_and_is_asked_about_with_what_would_change(sce
 @pytest.mark.parametrize(
     ("mode", "rule", "why"),
     [
-        ("plan", "Edit(/c.txt)", "in the mode plan nothing is changed"),
+        ("plan", "Edit(/c.txt)", "the mode plan allows no changes"),
         ("acceptEdits", "Edit(/a.txt)", "Edit(/a.txt) denies it"),
         ("bypassPermissions", "Edit(/a.txt)", "Edit(/a.txt) denies it"),
     ],

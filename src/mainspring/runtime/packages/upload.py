@@ -20,6 +20,15 @@ _MAX_DEPTH = 16
 _MAX_PATH = 512
 _MAX_SEGMENT_BYTES = 255
 _ENTRY = b"PK\x01\x02"
+# An entry without a name makes `is_dir` raise an IndexError.
+_UNREADABLE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    ValueError,
+    NotImplementedError,
+    IndexError,
+)
 _MACOS = "__MACOSX"
 _UNIX = (3, 19)
 
@@ -71,7 +80,7 @@ def unpack_archive(path: str, content: bytes, limits: PackageLimits) -> Iterator
                     content=unpacked,
                     is_executable=bool(_unix_mode(entry) & 0o111),
                 )
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError) as error:
+    except _UNREADABLE as error:
         raise InvalidInput(f"{path}: not a zip archive that can be read: {error}") from error
 
 
