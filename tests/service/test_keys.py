@@ -105,7 +105,7 @@ async def test_a_key_that_expires_makes_only_keys_that_expire_no_later(records: 
 
 
 @pytest.mark.parametrize(
-    "who",
+    "principal",
     [
         person(role="operator"),
         replace(person(), agent_id="agent_1"),
