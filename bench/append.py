@@ -34,20 +34,20 @@ _TABLE = """
     create table bare(
       session_key integer not null, seq integer not null, id text not null,
       thread_id text not null, time integer not null, version integer not null,
-      type text not null, body text not null, prev blob not null,
+      type text not null, body text not null, prev blob not null, sender text,
       primary key(session_key, seq)
     ) strict, without rowid
 """
-_INSERT = "insert into bare values (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_INSERT = "insert into bare values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _PG_TABLE = """
     create table bare(
       session_key bigint not null, seq bigint not null, id text not null,
       thread_id text not null, time bigint not null, version integer not null,
-      type text not null, body text not null, prev bytea not null,
+      type text not null, body text not null, prev bytea not null, sender text,
       primary key(session_key, seq)
     )
 """
-_PG_INSERT = "insert into bare values (%s, %s, %s, %s, %s, %s, %s, %s, %s)"
+_PG_INSERT = "insert into bare values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 
 
 async def measure() -> list[Measure]:
