@@ -210,7 +210,7 @@ class _ProxyConnection:
                     await self._tunnel(http_connection, request)
                     return
                 _, upstream = await self._proxy.find_upstream(
-                    self._options_for_session(request, _plain_request)
+                    self._build_egress_request(request, _plain_request)
                 )
                 stays = await self._pass_on(http_connection, request, upstream)
             except HttpError as error:
@@ -225,15 +225,15 @@ class _ProxyConnection:
         return None if head is None else http1.parse_request(head, self._caps)
 
     async def _tunnel(self, http_connection: HttpConnection, http1_request: Http1Request) -> None:
-        options = self._options_for_session(http1_request, _tunnel_request)
-        rule, upstream = await self._proxy.find_upstream(options)
+        egress_request = self._build_egress_request(http1_request, _tunnel_request)
+        rule, upstream = await self._proxy.find_upstream(egress_request)
         await http_connection.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
         try:
             with anyio.fail_after(self._caps.head_seconds):
                 inner = await TLSStream.wrap(
                     self._stream,
                     server_side=True,
-                    ssl_context=self._proxy.certificate_authority.context(options.host),
+                    ssl_context=self._proxy.certificate_authority.context(egress_request.host),
                     standard_compatible=False,
                 )
             await self._converse_inside(HttpConnection(inner, self._caps), upstream)
@@ -241,7 +241,7 @@ class _ProxyConnection:
                 await inner.unwrap()
         finally:
             if not self._asked:
-                self._proxy.record(options, rule)
+                self._proxy.record(egress_request, rule)
 
     async def _converse_inside(self, http_connection: HttpConnection, tunnel: Upstream) -> None:
         stays = True
@@ -251,17 +251,17 @@ class _ProxyConnection:
                 if request is None:
                     return
                 self._asked += 1
-                options = self._options_for_session(
+                egress_request = self._build_egress_request(
                     request, partial(_inner_request, tunnel.request)
                 )
                 stays = await self._pass_on(
-                    http_connection, request, replace(tunnel, request=options)
+                    http_connection, request, replace(tunnel, request=egress_request)
                 )
             except HttpError as error:
                 await _send_refusal(http_connection, error)
                 return
 
-    def _options_for_session(
+    def _build_egress_request(
         self, http1_request: Http1Request, read: Callable[[Http1Request], EgressRequest]
     ) -> EgressRequest:
         try:
@@ -276,8 +276,8 @@ class _ProxyConnection:
     async def _pass_on(
         self, http_connection: HttpConnection, http1_request: Http1Request, upstream: Upstream
     ) -> bool:
-        options = upstream.request
-        rule = self._proxy.authorize(options)
+        egress_request = upstream.request
+        rule = self._proxy.authorize(egress_request)
         exchange = ProxyExchange(
             http_connection, http1_request, self._proxy.placeholders, self._caps
         )
@@ -290,7 +290,9 @@ class _ProxyConnection:
             exchange.status = error.status
             raise
         finally:
-            self._proxy.record(options, rule, status=exchange.status, used=exchange.credentials)
+            self._proxy.record(
+                egress_request, rule, status=exchange.status, used=exchange.credentials
+            )
 
 
 async def _send_refusal(http_connection: HttpConnection, error: HttpError) -> None:

@@ -53,11 +53,11 @@ class Upstream:
 
     @property
     def authority(self) -> str:
-        options = self.request
+        egress_request = self.request
         return (
-            options.host
-            if options.port == PORTS[options.scheme]
-            else f"{options.host}:{options.port}"
+            egress_request.host
+            if egress_request.port == PORTS[egress_request.scheme]
+            else f"{egress_request.host}:{egress_request.port}"
         )
 
 

@@ -71,23 +71,25 @@ class WebFetch:
         raise NetworkRefused(f"{url} redirects more than {_MOST_HOPS} times")
 
     def _allowed(self, url: str) -> _Hop:
-        options = _egress_request(url)
-        rule = self._egress_rules.allowing(options)
+        egress_request = _egress_request(url)
+        rule = self._egress_rules.allowing(egress_request)
         if rule is None:
-            self._tell(options, None, status=None)
-            plain = " over http; try https" * (options.scheme == "http")
-            raise NetworkRefused(f"{options.host} is not among the allowed hosts{plain}")
-        return _Hop(url, options, rule)
+            self._tell(egress_request, None, status=None)
+            plain = " over http; try https" * (egress_request.scheme == "http")
+            raise NetworkRefused(f"{egress_request.host} is not among the allowed hosts{plain}")
+        return _Hop(url, egress_request, rule)
 
     async def _get(self, hop: _Hop, max_bytes: int) -> tuple[FetchResponse, str | None]:
         """The page, and where it says that it is instead."""
-        options = hop.egress_request
-        besides = self._egress_rules.addresses(options.host, options.port, options.scheme)
+        egress_request = hop.egress_request
+        besides = self._egress_rules.addresses(
+            egress_request.host, egress_request.port, egress_request.scheme
+        )
         status: int | None = None
         try:
-            addresses = await resolve_allowed(options.host, self._resolver, besides=besides)
+            addresses = await resolve_allowed(egress_request.host, self._resolver, besides=besides)
             connector = aiohttp.TCPConnector(
-                resolver=PinnedResolver(options.host, addresses),
+                resolver=PinnedResolver(egress_request.host, addresses),
                 ssl=self._trust,
                 use_dns_cache=False,
             )
@@ -101,13 +103,13 @@ class WebFetch:
                 target = response.headers.get("Location") if status in _REDIRECTS else None
                 return await _page(response, hop.url, max_bytes), target
         except NetworkRefused:
-            self._tell(options, None, status=None)
+            self._tell(egress_request, None, status=None)
             raise
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-            raise NetworkRefused(f"{options.host}: {_error_text(error)}") from error
+            raise NetworkRefused(f"{egress_request.host}: {_error_text(error)}") from error
         finally:
             if status is not None:
-                self._tell(options, hop.egress_rule, status=status)
+                self._tell(egress_request, hop.egress_rule, status=status)
 
     def _tell(
         self, egress_request: EgressRequest, egress_rule: EgressRule | None, *, status: int | None
