@@ -254,32 +254,32 @@ class EventRenderer:
         (self._notes.line if is_cut else self._notes.paragraph)(*parts)
         self._markdown_stream.restore()
 
-    def _update_tree(self, supervisor: SubagentTree, event: Event) -> None:
-        turned = supervisor.apply(event)
+    def _update_tree(self, tree: SubagentTree, event: Event) -> None:
+        turned = tree.apply(event)
         if turned is not None and turned.subagent_state != "waiting":
             self._turns.append(
-                f"{supervisor.path(turned)}: {_transition_text(turned)}{_description_text(turned)}"
+                f"{tree.path(turned)}: {_transition_text(turned)}{_description_text(turned)}"
             )
-        if supervisor.is_live and self._out.can_redraw:
+        if tree.is_live and self._out.can_redraw:
             if isinstance(event.payload, events.ThreadCreated):
                 self._markdown_stream.set_pending_line("")  # the call that has borne it
-            rows = supervisor.lines(most=min(_MAX_TREE_ROWS, self._out.size[1] // 2))
+            rows = tree.lines(most=min(_MAX_TREE_ROWS, self._out.size[1] // 2))
             self._markdown_stream.set_footer(["".join(words for words, _ in row) for row in rows])
         elif not self._is_replying:
-            self._print_tree(supervisor)
+            self._print_tree(tree)
 
-    def _print_tree(self, supervisor: SubagentTree) -> None:
+    def _print_tree(self, tree: SubagentTree) -> None:
         """What was live becomes history: the tree as it is now stays on the screen."""
-        rows = supervisor.lines()
+        rows = tree.lines()
         if not self._out.can_redraw:
-            total = rows[-1:] if self._turns and not supervisor.is_live else []
+            total = rows[-1:] if self._turns and not tree.is_live else []
             rows = [*([(turn, "dim")] for turn in self._turns), *total]
         self._turns = []
         self._markdown_stream.set_footer(())
         for row in rows:
             self._show(*row, kind="crew", is_cut=True)
-        if self._out.can_redraw or not supervisor.is_live:
-            supervisor.hide_all()
+        if self._out.can_redraw or not tree.is_live:
+            tree.hide_all()
 
     def _begin(self, kind: str) -> None:
         """An empty line between things of different kinds, and between blocks of words."""

@@ -128,8 +128,8 @@ async def run_attended(
     keyboard = keyboard or Keyboard(None, colour=settings.color)
     approver = ApprovalPrompt(settings, keyboard, Screen(settings, stderr=True))
     row = await session.log.session(session.id)
-    supervisor = SubagentTree.of(await session.events(), row.thread_id)
-    renderer = EventRenderer(settings, own=own, subagents=supervisor)
+    tree = SubagentTree.of(await session.events(), row.thread_id)
+    renderer = EventRenderer(settings, own=own, subagents=tree)
     while True:
         for read_pending_call in await read_pending_calls(session.log, row):
             renderer.add_call(
