@@ -1,7 +1,8 @@
 """A turn of ours beside a turn of other frameworks, all against one model server in one run.
 
 `python bench/peers.py [ROUNDS]` makes an environment for each peer under `.bench/`, which takes a
-minute the first time, then interleaves them. The peers are `../shared/research/engines_bench`.
+minute the first time, then interleaves them. With `limits` after the rounds, only the limit is
+measured: the same turns by hand. The peers are `../shared/research/engines_bench`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -29,10 +31,16 @@ class Peer:
 
 
 ENVIRONMENTS = {
-    "pydantic": ["pydantic-ai-slim[openai]", "dbos", "httptools", "uvloop"],
+    "raw": ["httpx", "aiohttp", "orjson", "httptools", "uvloop"],
+    "pydantic": ["pydantic-ai-slim[openai]", "dbos"],
     "lang": ["langgraph", "langchain-openai", "langgraph-checkpoint-sqlite", "aiosqlite"],
     "oai": ["openai-agents"],
 }
+LIMITS = (  # the same turns by hand: nothing can be faster that does as much
+    Peer(name="raw", environment="raw", durable=False),
+    Peer(name="rawlog:full", environment="raw", durable=True),
+    Peer(name="rawaio:logfull", environment="raw", durable=True),
+)
 PEERS = (
     Peer(name="pydantic", environment="pydantic", durable=False),
     Peer(name="pydantic:dbos", environment="pydantic", durable=True),
@@ -73,42 +81,54 @@ def figures(command: list[str]) -> dict[str, float]:
     return json.loads(lines[-1])
 
 
-def run_all(rounds: int) -> dict[str, dict[str, list[float]]]:
+FIGURES = {"p50_ms": "lat", "cpu_ms_turn": "lat", "turns_s": "conc"}
+"""What a peer's script prints, and in which of its modes."""
+
+
+def run_all(rounds: int, peers: Sequence[Peer]) -> dict[str, dict[str, float]]:
+    """The median of each figure, by name."""
     found: dict[str, dict[str, list[float]]] = {}
     commands = {
         peer.name: [python_of(peer.environment), str(SCRIPTS / "peer.py"), peer.name]
-        for peer in PEERS
+        for peer in peers
     }
     commands[OURS] = [sys.executable, str(ROOT / "bench" / "turns.py")]
     for number in range(rounds):
         for name, command in commands.items():
             note(f"round {number + 1}: {name}")
-            kept = found.setdefault(name, {"p50_ms": [], "turns_s": []})
-            kept["p50_ms"].append(figures([*command, "lat"])["p50_ms"])
-            kept["turns_s"].append(figures([*command, "conc"])["turns_s"])
-    return found
+            modes = {mode: figures([*command, mode]) for mode in ("lat", "conc")}
+            for figure, mode in FIGURES.items():
+                kept = found.setdefault(name, {}).setdefault(figure, [])
+                kept.append(modes[mode][figure])
+    return {
+        name: {figure: median(values) for figure, values in kept.items()}
+        for name, kept in found.items()
+    }
 
 
-def measures(found: dict[str, dict[str, list[float]]]) -> list[Measure]:
-    p50 = {name: median(each["p50_ms"]) for name, each in found.items()}
-    rate = {name: median(each["turns_s"]) for name, each in found.items()}
+def table(found: dict[str, dict[str, float]]) -> list[Measure]:
+    return [
+        Measure(
+            name=f"{name}, p50 of a turn",
+            value=figure["p50_ms"],
+            unit="ms",
+            detail=f"{figure['cpu_ms_turn']:.2f} CPU-ms; {figure['turns_s']:.0f} turns/s at 64",
+        )
+        for name, figure in found.items()
+    ]
+
+
+def measures(found: dict[str, dict[str, float]]) -> list[Measure]:
+    p50 = {name: figure["p50_ms"] for name, figure in found.items()}
+    rate = {name: figure["turns_s"] for name, figure in found.items()}
     durable = [peer.name for peer in PEERS if peer.durable]
     fastest = min(durable, key=lambda name: p50[name])
     busiest = max(durable, key=lambda name: rate[name])
-    lines = [
-        Measure(
-            name=f"{name}, p50 of a turn",
-            value=p50[name],
-            unit="ms",
-            detail=f"{rate[name]:.0f} turns/s at 64",
-        )
-        for name in found
-    ]
     return [
-        *lines,
+        *table(found),
         Measure(
             name="ours / fastest of all peers",
-            value=p50[OURS] / min(value for name, value in p50.items() if name != OURS),
+            value=p50[OURS] / min(p50[peer.name] for peer in PEERS),
             unit="x",
             target="<= 1",
         ),
@@ -130,9 +150,13 @@ def measures(found: dict[str, dict[str, list[float]]]) -> list[Measure]:
 def main() -> int:
     if not SCRIPTS.is_dir():
         raise SystemExit(f"the peers' scripts are not there: {SCRIPTS.name}")
-    server = subprocess.Popen([python_of("pydantic"), str(SCRIPTS / "fake_model.py"), str(PORT)])
+    rounds, only_limits = int((sys.argv[1:] or ["3"])[0]), "limits" in sys.argv
+    server = subprocess.Popen([python_of("raw"), str(SCRIPTS / "fake_model.py"), str(PORT)])
     try:
-        found = measures(run_all(int(sys.argv[1]) if len(sys.argv) > 1 else 3))
+        if only_limits:
+            found = table(run_all(rounds, LIMITS))
+        else:
+            found = measures(run_all(rounds, (*LIMITS, *PEERS)))
     finally:
         server.terminate()
         server.wait()

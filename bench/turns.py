@@ -1,6 +1,7 @@
 """What a turn costs: a model call and a trivial tool call, durable, over plain HTTP without a log.
 
-A turn is the time between two runs of the tool. Everything stands in one process and one run.
+A turn's time is that between two runs of the tool. Its processor time is that of the whole
+process, model server excluded, over all requests. Everything stands in one process and one run.
 """
 
 from __future__ import annotations
@@ -11,19 +12,24 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import AsyncGenerator
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import aiohttp
 import anyio
+from counts import KINDS, counted_store, counted_tasks
 from report import Measure, median, note
+from server import postgres
 
 from mainspring import Agent, Runtime, Session, open_runtime, tool
 from mainspring.config import read_settings
 
 HERE = Path(__file__).parent
+SESSIONS, TURNS = 64, 10
 STAMPS: list[float] = []
 
 
@@ -52,12 +58,11 @@ async def serving() -> AsyncGenerator[str, None]:
 
 
 @asynccontextmanager
-async def runtime_at(url: str, folder: Path) -> AsyncGenerator[Runtime, None]:
-    settings = read_settings(
-        store=str(folder / "bench.db"), environ={"VLLM_BASE_URL": url}, folder=folder
-    )
-    async with open_runtime(settings) as runtime:
-        yield runtime
+async def runtime_at(url: str, store: str) -> AsyncGenerator[Runtime, None]:
+    with tempfile.TemporaryDirectory() as folder:
+        settings = read_settings(store=store, environ={"VLLM_BASE_URL": url}, folder=Path(folder))
+        async with open_runtime(settings) as runtime:
+            yield runtime
 
 
 async def plain(http: aiohttp.ClientSession, url: str, turns: int) -> None:
@@ -96,11 +101,12 @@ async def one(runtime: Runtime, turns: int) -> Session:
 async def latency(runtime: Runtime, url: str) -> list[Measure]:
     ours: list[float] = []
     bare: list[float] = []
+    spent = 0.0
     async with aiohttp.ClientSession() as http:
         for _ in range(25):  # interleaved: both see the same machine
-            await one(runtime, 10)
+            spent += await cpu_seconds(lambda: one(runtime, TURNS))
             ours += gaps()
-            await plain(http, url, 10)
+            await plain(http, url, TURNS)
             bare += gaps()
     return [
         Measure(name="turn, durable, p50", value=median(ours), unit="ms"),
@@ -108,17 +114,59 @@ async def latency(runtime: Runtime, url: str) -> list[Measure]:
         Measure(
             name="overhead of a turn over plain HTTP", value=median(ours) - median(bare), unit="ms"
         ),
+        Measure(name="CPU of a turn", value=spent * 1e3 / 25 / (TURNS + 1), unit="ms"),
     ]
 
 
-async def crowd(runtime: Runtime) -> list[Measure]:
-    begun = time.perf_counter()
+async def cpu_seconds(work: Callable[[], Awaitable[object]]) -> float:
+    """The processor time that the process spends, in user code and in the system."""
+    before = time.process_time()
+    await work()
+    return time.process_time() - before
+
+
+async def crowd(runtime: Runtime) -> None:
     async with anyio.create_task_group() as group:
-        for _ in range(64):
-            group.start_soon(one, runtime, 10)
-    spent = time.perf_counter() - begun
+        for _ in range(SESSIONS):
+            group.start_soon(one, runtime, TURNS)
     STAMPS.clear()
-    return [Measure(name="turns/s, 64 sessions at once", value=640 / spent, unit="/s")]
+
+
+async def together(runtime: Runtime) -> list[Measure]:
+    begun = time.perf_counter()
+    spent = await cpu_seconds(lambda: crowd(runtime))
+    seconds, requests = time.perf_counter() - begun, SESSIONS * (TURNS + 1)
+    return [
+        Measure(
+            name=f"turns/s, {SESSIONS} sessions at once",
+            value=SESSIONS * TURNS / seconds,
+            unit="/s",
+        ),
+        Measure(
+            name=f"CPU of a turn, {SESSIONS} sessions at once",
+            value=spent * 1e3 / requests,
+            unit="ms",
+        ),
+    ]
+
+
+async def asked_for(url: str, store: str) -> list[Measure]:
+    """What a turn of a session in progress asks for: the cost of 40 turns over that of 20."""
+    counts: Counter[str] = Counter()
+    with counted_store(counts):
+        async with runtime_at(url, store) as runtime:
+            await one(runtime, TURNS)
+            with counted_tasks(counts):
+                counts.clear()
+                await one(runtime, 20)
+                short = counts.copy()
+                counts.clear()
+                await one(runtime, 40)
+    STAMPS.clear()
+    return [
+        Measure(name=f"{kind} a turn", value=(counts[kind] - short[kind]) / 20, unit="")
+        for kind in KINDS
+    ]
 
 
 async def history(runtime: Runtime) -> list[Measure]:
@@ -190,31 +238,46 @@ async def in_flight(runtime: Runtime, many: int) -> list[Measure]:
 
 async def measure() -> list[Measure]:
     with tempfile.TemporaryDirectory() as folder:
-        async with serving() as url, runtime_at(url, Path(folder)) as runtime:
+        store = str(Path(folder) / "bench.db")
+        async with serving() as url, runtime_at(url, store) as runtime:
             await one(runtime, 3)  # warm
             STAMPS.clear()
-            return [
+            found = [
                 *await latency(runtime, url),
-                *await crowd(runtime),
+                *await together(runtime),
                 *await history(runtime),
                 *await memory(runtime),
+                *await asked_for(url, str(Path(folder) / "counted.db")),
             ]
+    return [*found, *await on_postgres()]
+
+
+async def on_postgres() -> list[Measure]:
+    with postgres() as store:
+        async with serving() as url, runtime_at(url, store) as runtime:
+            await one(runtime, 3)
+            STAMPS.clear()
+            timed = [await latency(runtime, url), await together(runtime)]
+            found = [*timed[0][::3], *timed[1], *await asked_for(url, store)]
+    return [replace(item, name=f"PostgreSQL: {item.name}") for item in found]
 
 
 async def beside_peers(mode: str) -> dict[str, float]:
-    """The peers' two figures, measured as they measure them, on the server that they use."""
+    """The peers' figures, measured as they measure them, on the server that they use."""
     with tempfile.TemporaryDirectory() as folder:
-        async with runtime_at("http://127.0.0.1:8901/v1", Path(folder)) as runtime:
-            await one(runtime, 10)
+        store = str(Path(folder) / "bench.db")
+        async with runtime_at("http://127.0.0.1:8901/v1", store) as runtime:
+            await one(runtime, TURNS)
             STAMPS.clear()
             if mode == "conc":
-                [rate] = await crowd(runtime)
-                return {"turns_s": rate.value}
+                rate, cpu = await together(runtime)
+                return {"turns_s": rate.value, "cpu_ms_turn": cpu.value}
             times: list[float] = []
+            spent = 0.0
             for _ in range(30):
-                await one(runtime, 10)
+                spent += await cpu_seconds(lambda: one(runtime, TURNS))
                 times += gaps()
-            return {"p50_ms": median(times)}
+            return {"p50_ms": median(times), "cpu_ms_turn": spent * 1e3 / 30 / (TURNS + 1)}
 
 
 if __name__ == "__main__":  # bench/peers.py calls it so
