@@ -18,8 +18,8 @@ from mainspring.config import read_settings
 from mainspring.core.content import TextBlock
 from mainspring.core.events import ModelRequestEnded, ThreadCreated, Usage
 from mainspring.core.model import Assistant, User
+from mainspring.runtime.session.run_options import RunOptions
 from mainspring.runtime.subagent import BUILT_IN_SUBAGENTS
-from mainspring.wiring.run_options import RunOptions
 
 CALL_SECONDS = 0.3
 MANY, ROUNDS, FORKS = 20, 3, 5

@@ -16,6 +16,7 @@ from anthropic import AsyncAnthropic, AsyncStream
 from tests.api.api_server import Tags
 
 from mainspring import Agent, Model, Request, Runtime, open_runtime
+from mainspring.capabilities.vault.redaction import multi_word_secrets, scrubber
 from mainspring.core.errors import NotFound
 from mainspring.core.model import Delta, Reply, TextDelta
 from mainspring.edges.api.app import Api, http_server
@@ -31,7 +32,7 @@ from mainspring.service.sessions.preview_deltas import (
     PreviewPublisher,
     PreviewText,
 )
-from mainspring.wiring.redaction import multi_word_secrets, scrubber
+from mainspring.service.sessions.streaming_redactor import BOUNDARIES
 
 CLERK = Agent(name="clerk")
 BRISK = StreamTiming(heartbeat_seconds=15, patience_seconds=5)
@@ -145,7 +146,7 @@ class Studio:
             self.thread_workspace.deltas,
             await self.runtime.log.session(session_id),
             scrub=self.runtime.log.scrub,
-            passages=multi_word_secrets(self.secrets),
+            passages=multi_word_secrets(self.secrets, BOUNDARIES),
         )
         await session.run(previews.emit, tell=previews.tell)
 

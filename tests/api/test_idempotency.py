@@ -13,6 +13,7 @@ import pytest
 from tests.api.test_sweep import everything
 from tests.api.whole_api import Answer, skill_form, whole
 
+from mainspring.capabilities.vault.aes_seal import AesSeal
 from mainspring.core import clock
 from mainspring.core.errors import Forbidden, StaleVersion
 from mainspring.edges.api.app import Api, http_server
@@ -28,7 +29,6 @@ from mainspring.service.access.idempotency import (
 )
 from mainspring.service.access.principal import Principal
 from mainspring.service.authorization.authentication import Authenticator
-from mainspring.wiring.aes_seal import AesSeal
 
 
 def file_form(content: bytes = b"1,2") -> aiohttp.FormData:

@@ -11,6 +11,7 @@ from anthropic.types.beta.vaults import (
 )
 from anthropic.types.beta.vaults.credential_create_params import Auth
 
+from mainspring.capabilities.vault.aes_seal import AesSeal
 from mainspring.edges.api.route import Route
 from mainspring.edges.api.routes.vaults import credential_routes, vault_routes
 from mainspring.log.records import Records
@@ -19,7 +20,6 @@ from mainspring.service.vaults.credential_validation import CredentialValidator
 from mainspring.service.vaults.credentials import Credentials
 from mainspring.service.vaults.token_refresh import Refresher
 from mainspring.service.vaults.vaults import Vaults
-from mainspring.wiring.aes_seal import AesSeal
 from mainspring.wiring.outbound_http import McpInitializeProbe, OutboundHttpClient
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)

@@ -20,6 +20,8 @@ from tests.api import memory_api
 from tests.api.agents_api import CUSTOM, MODEL
 
 from mainspring import Model
+from mainspring.capabilities.tools.client_tools import client_tools
+from mainspring.capabilities.vault.aes_seal import AesSeal
 from mainspring.config import read_settings
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route import Route
@@ -31,6 +33,7 @@ from mainspring.edges.api.routes.skills import SkillRoutes
 from mainspring.edges.api.routes.work import WorkRoutes
 from mainspring.harness.authorizer import AllowAll
 from mainspring.log.session_log import SessionLog
+from mainspring.runtime.session.run_options import RunOptions
 from mainspring.runtime.session.session import Runtime, Session
 from mainspring.runtime.session.toolbox import SetupRequest
 from mainspring.service.access.api_keys import CreateKey, Keys, ensure_first_key
@@ -44,6 +47,7 @@ from mainspring.service.resources.skill_resources import Skills
 from mainspring.service.self_hosted.work_item import LeaseTimes
 from mainspring.service.self_hosted.work_queue import WorkQueue, WorkQueueOptions, needs_worker
 from mainspring.service.self_hosted.work_tokens import WorkTokens
+from mainspring.service.sessions.agent_mapper import SessionSpec, map_session
 from mainspring.service.sessions.dependencies import SessionDependencies
 from mainspring.service.sessions.event_pages import EventPages
 from mainspring.service.sessions.event_sender import EventSender
@@ -53,9 +57,6 @@ from mainspring.service.sessions.resource_lookups import MemoryStoreInfo, Resour
 from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.storage.repository import SESSION_KIND, ListQuery
-from mainspring.wiring.aes_seal import AesSeal
-from mainspring.wiring.agent_mapper import SessionSpec, map_session
-from mainspring.wiring.run_options import RunOptions
 from mainspring.wiring.runtime_assembly import open_model_registry
 from mainspring.wiring.sandbox_pool import SandboxPool
 from mainspring.wiring.stores import open_log
@@ -95,7 +96,12 @@ class Runner:
     async def _run(self, tenant: str, session_id: str) -> None:
         record = await self._record(session_id)
         workspace = self.workspaces / session_id
-        part = SessionSpec(agent=record.agent, environment=record.environment, workspace=workspace)
+        part = SessionSpec(
+            agent=record.agent,
+            environment=record.environment,
+            workspace=workspace,
+            client_tools=client_tools,
+        )
         cast = map_session(part)
         workspace.mkdir(parents=True, exist_ok=True)
         async with self.locks[session_id]:

@@ -15,7 +15,7 @@ from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli import init_acts
 from mainspring.edges.cli.model_discovery import find_models
 from mainspring.runtime.agent_folder.manifest import Permissions, read_manifest
-from mainspring.wiring.policy_loader import load_policy
+from mainspring.wiring.settings_files import load_policy
 
 Run: TypeAlias = Callable[..., CompletedProcess[str]]
 NOBODY = {f"{name}_BASE_URL": "http://127.0.0.1:9/v1" for name in ("OLLAMA", "VLLM", "LMSTUDIO")}

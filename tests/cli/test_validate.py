@@ -12,7 +12,7 @@ import pytest
 from mainspring.config import Settings, read_settings
 from mainspring.edges.cli import validate_acts
 from mainspring.wiring.folder_validation import validate
-from mainspring.wiring.project_trust import trust
+from mainspring.wiring.settings_files import trust
 
 Run: TypeAlias = Callable[..., CompletedProcess[str]]
 CLAUDE_PROJECT = Path(__file__).parents[1] / "fixtures/claude_project"

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from mainspring.capabilities.hooks.command import HookEnvironment, run_command
-from mainspring.capabilities.hooks.config import CommandHook, Hook, HookConfig, HookFolder
+from mainspring.capabilities.hooks.config import CommandHook, Hook, HookConfig
 from mainspring.capabilities.hooks.folder_copies import FolderCopies
 from mainspring.capabilities.hooks.handlers import HandlerPorts
 from mainspring.capabilities.hooks.runner import HookPolicy, HookRunner, HookSession
 from mainspring.capabilities.hooks.scripts import Scripts, digest, read_scripts
 from mainspring.capabilities.hooks.verdict import HookFailure
-from mainspring.core.hook import HookEvent, HookResult
+from mainspring.core.hook import HookEvent, HookFolder, HookResult
 
 SAYS = '#!/bin/sh\necho "$0 ${1-}" > "$CLAUDE_PROJECT_DIR/told"\n'
 

@@ -17,7 +17,7 @@ from mainspring.core.errors import InvalidInput
 from mainspring.harness.permissions.policy import Policy, PolicyRule, is_hidden, relocate_policy
 from mainspring.runtime.agent_folder.folder_versions import diff_versions, record_version, rollback
 from mainspring.runtime.agent_folder.manifest import read_manifest
-from mainspring.wiring.worktrees import GitWorktrees
+from mainspring.wiring.session_repositories import open_worktrees
 
 COPY = "/home/ada/proj/.mainspring/worktrees/s/one"
 
@@ -47,7 +47,7 @@ def test_what_may_not_be_read_may_not_be_read_in_a_worktree(text: str, folder: s
 
 async def test_a_worktree_brings_nothing_into_our_own_folder(tmp_path: Path):
     workspace = repository(tmp_path / "work")
-    worktrees = GitWorktrees(workspace, tmp_path / "place")
+    worktrees = open_worktrees(workspace, tmp_path / "place")
     opened = await worktrees.open("helper")
     (opened.path / ".Mainspring").mkdir()
     (opened.path / ".Mainspring" / "settings.json").write_text("{}")

@@ -21,11 +21,12 @@ from mainspring.capabilities.network.egress_proxy import (
     loopback_socket,
 )
 from mainspring.capabilities.network.http1 import ProxyLimits
-from mainspring.capabilities.network.placeholders import Credential, Placeholders
+from mainspring.capabilities.network.placeholders import Placeholders
 from mainspring.capabilities.network.rules import EgressRule, EgressRules
 from mainspring.capabilities.vault.known_values import KnownValues
 from mainspring.core import clock
 from mainspring.core.facts import NetworkRequested
+from mainspring.core.ports import Credential
 
 Answer: TypeAlias = Callable[[bytes], Awaitable[Sequence[bytes]]]
 LOOPBACK = (ip_network("127.0.0.0/8"),)

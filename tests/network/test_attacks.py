@@ -8,8 +8,8 @@ import pytest
 from tests.network.internet import LOOPBACK, internet, ok
 
 from mainspring.capabilities.network.http1 import ProxyLimits
-from mainspring.capabilities.network.placeholders import Credential
 from mainspring.capabilities.network.rules import EgressRule
+from mainspring.core.ports import Credential
 
 GOOD = "Host: api.test:{port}"
 MALFORMED = {

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.network.internet import SESSION
 
 from mainspring.capabilities.network.addresses import is_public
-from mainspring.capabilities.network.placeholders import Credential, Placeholders
+from mainspring.capabilities.network.placeholders import Placeholders
 from mainspring.capabilities.network.rules import (
     ALL_HOSTS,
     EgressRequest,
@@ -19,6 +19,7 @@ from mainspring.capabilities.network.rules import (
 )
 from mainspring.capabilities.vault.known_values import KnownValues
 from mainspring.core.errors import InvalidInput
+from mainspring.core.ports import Credential
 
 
 def options(

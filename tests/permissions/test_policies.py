@@ -9,8 +9,9 @@ from typing import TypeAlias
 import pytest
 
 from mainspring.core.errors import InvalidInput
-from mainspring.wiring.policy_loader import LoadedPolicy, add_local_rules, load_policy, read_policy
-from mainspring.wiring.project_trust import TRUSTED_FILE, distrust, trust
+from mainspring.runtime.settings.policy_loader import LoadedPolicy, read_policy
+from mainspring.runtime.settings.project_trust import TRUSTED_FILE, distrust
+from mainspring.wiring.settings_files import add_local_rules, load_policy, trust
 
 Json: TypeAlias = dict[str, object]
 HOOKS: Json = {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "x"}]}]}

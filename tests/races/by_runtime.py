@@ -18,9 +18,9 @@ from mainspring.config import Settings, read_settings
 from mainspring.core.errors import MainspringError
 from mainspring.core.model import Assistant, Request
 from mainspring.runtime.session.rewind import read_rewind_history
+from mainspring.runtime.session.run_options import RunOptions
 from mainspring.runtime.session.session import Runtime, Session
 from mainspring.runtime.subagent import BUILT_IN_SUBAGENTS
-from mainspring.wiring.run_options import RunOptions
 from mainspring.wiring.session_snapshots import open_snapshots
 
 _MODEL = "scripted:x"

@@ -9,8 +9,9 @@ from pathlib import Path
 import anyio
 from tests.races.race_run import SECONDS, Scene
 
+from mainspring.capabilities.git.worktrees import GitWorktrees
 from mainspring.core.errors import MainspringError
-from mainspring.wiring.worktrees import GitWorktrees
+from mainspring.wiring.session_repositories import open_worktrees
 
 _ROUNDS = 20
 
@@ -20,7 +21,7 @@ async def race_worktrees(scene: Scene, until: float) -> None:
     while time.monotonic() < until and not scene.wins:
         number += 1
         workspace = scene.workspace(f"forked-{number}")
-        worktrees = GitWorktrees(workspace, scene.root / f"place-{number}")
+        worktrees = open_worktrees(workspace, scene.root / f"place-{number}")
         with scene.stand_in(workspace, os.geteuid(), "git"):
             for name in range(_ROUNDS):
                 if time.monotonic() < until and not scene.wins:

@@ -10,6 +10,7 @@ import msgspec
 from tests.api.agents_api import MODEL
 
 from mainspring import Agent
+from mainspring.capabilities.tools.client_tools import client_tools
 from mainspring.core.model import ToolSpec
 from mainspring.log.sqlite import open_sqlite
 from mainspring.runtime.agent import prefix_of
@@ -19,12 +20,12 @@ from mainspring.runtime.subagent import GENERAL
 from mainspring.service.access.principal import Principal
 from mainspring.service.resources.agents import Agents, CreateAgent
 from mainspring.service.resources.environments import CloudConfig
+from mainspring.service.sessions.agent_mapper import MappedSession, SessionSpec, map_session
 from mainspring.service.sessions.session_agent import (
     AgentWithOverrides,
     SessionAgent,
     snapshot_agent,
 )
-from mainspring.wiring.agent_mapper import MappedSession, SessionSpec, map_session
 
 WHO = Principal(tenant="acme", key_id="key_1", role="admin", name="olga")
 TOOLSET = {"type": "agent_toolset_20260401"}
@@ -40,7 +41,14 @@ async def described(agents: Agents, **fields: object) -> str:
 
 
 def cast(agent: SessionAgent, folder: Path) -> MappedSession:
-    return map_session(SessionSpec(agent=agent, environment=CloudConfig(), workspace=folder))
+    return map_session(
+        SessionSpec(
+            agent=agent,
+            environment=CloudConfig(),
+            workspace=folder,
+            client_tools=client_tools,
+        )
+    )
 
 
 async def test_one_definition_is_one_agent_by_api_by_folder_and_in_python(tmp_path: Path):

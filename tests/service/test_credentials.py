@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.service.vault_setup import Desk, bearer, variable
 
+from mainspring.capabilities.vault.aes_seal import AesSeal
 from mainspring.config import read_settings
 from mainspring.core.errors import InvalidInput, NotFound, StoreCorrupt
 from mainspring.log.sqlite import open_sqlite
 from mainspring.service.vaults.credential_auth import server_key
 from mainspring.service.vaults.credential_record import KIND
 from mainspring.service.vaults.session_credentials import SecretVariable, bearer_for
-from mainspring.wiring.aes_seal import AesSeal, open_seal
+from mainspring.wiring.user_vault import open_seal
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from typing import cast
 import pytest
 from tests.service.schedule_setup import TENANT, Crash, Works, works
 
+from mainspring.capabilities.vault.aes_seal import AesSeal
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import (
     InvalidInput,
@@ -34,7 +35,6 @@ from mainspring.service.sessions.resource_types import RepositoryResourceParams
 from mainspring.service.storage.repository import ListQuery
 from mainspring.service.webhooks.webhook_endpoints import CreateWebhook
 from mainspring.service.webhooks.webhook_events import EVENT_TYPES
-from mainspring.wiring.aes_seal import AesSeal
 
 
 @pytest.fixture

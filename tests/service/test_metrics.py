@@ -21,7 +21,6 @@ from mainspring.service.jobs.dispatcher import Job
 from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
 from mainspring.service.telemetry.instrumentation import (
     MeteredDispatcher,
-    MeteredPoster,
     RunMetrics,
     StoreGauges,
     created_at_of_id,
@@ -29,7 +28,7 @@ from mainspring.service.telemetry.instrumentation import (
 from mainspring.service.telemetry.metrics import OTHER_LABEL, BoundedLabels, Metrics
 from mainspring.service.telemetry.run_observers import RunObserver, RunObservers, RunSubject
 from mainspring.service.telemetry.session_spans import SpanFold
-from mainspring.service.webhooks.webhook_deliveries import PostResult
+from mainspring.service.webhooks.webhook_deliveries import MeteredPoster, PostResult
 
 ROOT = Path(__file__).parents[2]
 SUBJECT = RunSubject(session_id=SESSION, tenant="acme", agent_id="agent_1", agent_name="clerk")

@@ -32,7 +32,7 @@ from mainspring.service.access.oidc_issuers import OidcIssuer
 from mainspring.service.access.principal import Role
 from mainspring.service.access.tenants import CreateTenant, Tenants
 from mainspring.service.authorization.authentication import Authenticator, RequestCredentials
-from mainspring.wiring.oidc_tokens import open_tokens
+from mainspring.service.authorization.oidc_tokens import open_tokens
 
 RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 OTHER_RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)

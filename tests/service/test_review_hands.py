@@ -6,8 +6,8 @@ from pathlib import Path
 
 import anyio
 
-from mainspring.capabilities.network.placeholders import Credential
 from mainspring.config import read_settings
+from mainspring.core.ports import Credential
 from mainspring.wiring.sandbox_environment import read_environment, session_paths
 from mainspring.wiring.sandbox_pool import SandboxPool
 

@@ -6,11 +6,11 @@ import pytest
 from tests.service.receiver import Receiver, receiving
 from tests.service.schedule_setup import LOOPBACK, TENANT, Works, works
 
+from mainspring.capabilities.vault.aes_seal import AesSeal
 from mainspring.core.errors import InvalidInput
 from mainspring.service.storage.notifications import Notification
 from mainspring.service.webhooks.webhook_deliveries import PostResult
 from mainspring.service.webhooks.webhook_endpoints import MAX_ENDPOINTS, CreateWebhook, Webhooks
-from mainspring.wiring.aes_seal import AesSeal
 from mainspring.wiring.outbound_http import HttpPoster
 
 

@@ -16,21 +16,17 @@ from mainspring.core.ids import new_id
 from mainspring.core.sender import Origin
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
+from mainspring.runtime.session.session_paths import SERVED_STATE_FOLDER
 from mainspring.service.jobs.dispatcher import Job
 from mainspring.service.resources.agents import CreateAgent
 from mainspring.service.resources.environments import CreateEnvironment
+from mainspring.service.sessions.expired_workspaces import EXPIRED_SUFFIX, ExpiredWorkspaceSweeper
 from mainspring.service.sessions.session_params import CreateSession
 from mainspring.service.sessions.workspace_expiry import WorkspaceExpiry
 from mainspring.service.storage.notifications import Notification
-from mainspring.wiring.sandbox_environment import SERVED_STATE_FOLDER
 from mainspring.wiring.sandbox_pool import SandboxPool
 from mainspring.wiring.service_assembly import open_service
-from mainspring.wiring.workspace_cleanup import (
-    CLEAR_TASK,
-    EXPIRED_SUFFIX,
-    ExpiredWorkspaceSweeper,
-    WorkspaceCleaner,
-)
+from mainspring.wiring.workspace_cleanup import CLEAR_TASK, WorkspaceCleaner, remove_expired
 
 
 def settings_in(folder: Path) -> Settings:
@@ -82,7 +78,13 @@ async def test_a_workspace_is_removed_three_days_after_its_people_were_told(tmp_
         (tmp_path / "workspaces" / "notes").mkdir()
         expiry = WorkspaceExpiry(records, sessions.digests, notify=notify, clock=lambda: now)
         clearing = WorkspaceCleaner(settings, records, sandbox_pool)
-        expiring = ExpiredWorkspaceSweeper(settings, log, expiry, clearing)
+        expiring = ExpiredWorkspaceSweeper(
+            Path(settings.workspaces),
+            log,
+            expiry,
+            remove_workspace=clearing.remove_workspace,
+            remove_expired=remove_expired,
+        )
 
         async def after(days: int) -> list[str]:
             nonlocal now

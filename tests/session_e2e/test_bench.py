@@ -11,7 +11,8 @@ from mainspring.capabilities.providers.scripted import calls
 from mainspring.capabilities.sandbox.keeper_connection import connect_to_keeper
 from mainspring.config import Settings, read_settings
 from mainspring.core.ports import ExecRequest
-from mainspring.wiring.sandbox_environment import SessionPaths, read_environment, session_paths
+from mainspring.runtime.session.session_paths import SessionPaths
+from mainspring.wiring.sandbox_environment import read_environment, session_paths
 from mainspring.wiring.sandbox_pool import MAX_IDLE, SandboxPool, SandboxSession
 
 SECONDS = 60

@@ -22,8 +22,7 @@ from mainspring.core.facts import SandboxOpened, ToolCallStarted
 from mainspring.core.model import Request
 from mainspring.core.tool import Tool
 from mainspring.harness.permissions.classifier import SYSTEM
-from mainspring.wiring.policy_loader import add_local_rules
-from mainspring.wiring.project_trust import trust
+from mainspring.wiring.settings_files import add_local_rules, trust
 
 
 def looking(looked: list[str]) -> Tool:

@@ -8,7 +8,7 @@ from tests.session_e2e.session_setup import DONE, Scene, begin, read_by_model, r
 from mainspring.capabilities.providers.scripted import calls, says
 from mainspring.core.events import ModelRequestEnded
 from mainspring.core.facts import ContextAdded, HookRan, MessageWithheld
-from mainspring.wiring.project_trust import trust
+from mainspring.wiring.settings_files import trust
 
 VALIDATOR = """#!/usr/bin/env python3
 import json, sys

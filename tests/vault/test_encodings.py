@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.vault.encoded import ENCODINGS, SINGLE, Encoding
 
-from mainspring.capabilities.network.placeholders import Credential, Placeholders
+from mainspring.capabilities.network.placeholders import Placeholders
 from mainspring.capabilities.vault.known_values import KnownValues
+from mainspring.core.ports import Credential
 
 VALUES = (
     'gh"real/secret+value=123',

@@ -13,13 +13,13 @@ from tests.harness.session_setup import Stage
 from tests.vault.planted import planted
 
 from mainspring.capabilities.providers.scripted import Scripted, calls, says
+from mainspring.capabilities.vault.redaction import scrubber
 from mainspring.core.content import TextBlock
 from mainspring.core.events import ModelRequestStarted
 from mainspring.core.model import ToolSpec
 from mainspring.core.tool import Call, Tool, ToolResult, Traits
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
-from mainspring.wiring.redaction import scrubber
 
 __all__ = ["environ", "mainspring", "place", "upstream"]  # fixtures
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.vault.planted import HARMLESS, planted
 
-from mainspring.wiring.redaction import scrubber
+from mainspring.capabilities.vault.redaction import scrubber
 
 KNOWN = 'p"ss wörd/+\\n1'
 scrub = scrubber({"DB": KNOWN, "PIN": "8675309123", "SHORT": "abc"})

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from mainspring.core.errors import InvalidInput
-from mainspring.wiring.policy_loader import LoadedPolicy, load_policy
-from mainspring.wiring.project_trust import trust
+from mainspring.runtime.settings.policy_loader import LoadedPolicy
+from mainspring.wiring.settings_files import load_policy, trust
 
 MANIFEST = """\
 name: a

@@ -5,9 +5,9 @@ from io import StringIO
 import pytest
 
 from mainspring import InvalidInput
+from mainspring.capabilities.vault.redaction import scrubber
 from mainspring.service.telemetry.log_context import log_context
 from mainspring.service.telemetry.logging_setup import log_to_stream
-from mainspring.wiring.redaction import scrubber
 
 LOG = logging.getLogger("mainspring.test")
 SCRUB = scrubber({"API_KEY": "hunter2hunter2"})

@@ -10,11 +10,11 @@ from tests.environ import clean_environ
 
 from mainspring.config import Settings, read_settings
 from mainspring.runtime.agent_folder.validation import PLANNED
+from mainspring.service.schedules.local_schedule import TENANT, ScheduleStatus
 from mainspring.service.storage.repository import ListQuery
 from mainspring.wiring.folder_validation import validate
-from mainspring.wiring.local_schedule import TENANT, ScheduleStatus, sync_schedule
-from mainspring.wiring.project_trust import trust
-from mainspring.wiring.service_assembly import open_service
+from mainspring.wiring.service_assembly import open_service, sync_schedule
+from mainspring.wiring.settings_files import trust
 
 FILE = """
 name: porter

@@ -3,15 +3,16 @@
 import json
 from pathlib import Path
 
-from mainspring.capabilities.hooks.config import HookConfig, HookFolder
+from mainspring.capabilities.hooks.config import HookConfig
+from mainspring.core.hook import HookFolder
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.definition_files.scopes import PartLocation, Scopes
 from mainspring.runtime.definition_files.settings_file import Preferences
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.subagent import BUILT_IN_SUBAGENTS, Subagent
 from mainspring.wiring.agent_selection import apply_preferences
-from mainspring.wiring.policy_loader import load_policy
 from mainspring.wiring.session_hooks import is_permitted
+from mainspring.wiring.settings_files import load_policy
 
 
 def preferences(folder: Path, **said: object) -> Preferences:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -11,11 +12,12 @@ from subprocess import CompletedProcess
 import pytest
 from tests.repositories import git, repository
 
+from mainspring.capabilities.git.worktrees import GitWorktrees
 from mainspring.capabilities.sandbox import readonly_mounts
+from mainspring.capabilities.sandbox.confined_process import run_confined
 from mainspring.core.errors import ToolEnvironmentError
-from mainspring.runtime.session.toolbox import ClosedWorktree, Worktree
-from mainspring.wiring import untrusted_git
-from mainspring.wiring.worktrees import GitWorktrees
+from mainspring.core.ports import ClosedWorktree, Worktree
+from mainspring.wiring.session_repositories import open_worktrees
 
 
 @pytest.fixture
@@ -25,7 +27,7 @@ def workspace(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def worktrees(workspace: Path, tmp_path: Path) -> GitWorktrees:
-    return GitWorktrees(workspace, tmp_path / "place")
+    return open_worktrees(workspace, tmp_path / "place")
 
 
 def left_over(worktrees: GitWorktrees) -> list[str]:
@@ -156,7 +158,7 @@ async def test_a_folder_of_a_repository_has_the_same_folder_of_a_worktree(
     (workspace / "part/c.txt").write_text("c\n")
     git(workspace, "add", ".")
     git(workspace, "commit", "--quiet", "--message=part")
-    worktrees = GitWorktrees(workspace / "part", tmp_path / "place")
+    worktrees = open_worktrees(workspace / "part", tmp_path / "place")
     opened = await worktrees.open("helper")
     assert opened.path == tmp_path / "place/helper/part"
     (opened.path / "c.txt").write_text("changed\n")
@@ -176,14 +178,14 @@ async def test_where_there_can_be_no_worktree_it_is_said_why(tmp_path: Path):
         ("bare.git", "a bare repository"),
     ]:
         with pytest.raises(ToolEnvironmentError, match=why):
-            await GitWorktrees(tmp_path / name, place).open("helper")
+            await open_worktrees(tmp_path / name, place).open("helper")
     with pytest.raises(ToolEnvironmentError, match="no name"):
-        await GitWorktrees(repository(tmp_path / "work"), place).open("../helper")
+        await open_worktrees(repository(tmp_path / "work"), place).open("../helper")
 
 
 async def test_a_workspace_that_is_a_worktree_itself_has_others(workspace: Path, tmp_path: Path):
     git(workspace, "worktree", "add", "--quiet", "-b", "mine", str(tmp_path / "mine"))
-    worktrees = GitWorktrees(tmp_path / "mine", tmp_path / "place")
+    worktrees = open_worktrees(tmp_path / "mine", tmp_path / "place")
     opened = await worktrees.open("helper")
     (opened.path / "a.txt").write_text("changed\n")
     assert (await merge(worktrees, opened)).outcome == "merged"
@@ -216,19 +218,24 @@ class Fate:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.left = -1
-        self._process: Callable[..., Awaitable[CompletedProcess[bytes]]] = (
-            untrusted_git.run_confined
-        )
         self._rmtree: Callable[..., None] = shutil.rmtree
         self._remove_tree = readonly_mounts.remove_tree
-        monkeypatch.setattr(untrusted_git, "run_confined", self.run_confined)
         monkeypatch.setattr(shutil, "rmtree", self.rmtree)
         monkeypatch.setattr(readonly_mounts, "remove_tree", self.remove_tree)
 
-    async def run_confined(self, command: list[str], *more: object) -> CompletedProcess[bytes]:
-        if command[1] in self.STEPS and self._dies():
-            raise Killed
-        return await self._process(command, *more)
+    def over(self, worktrees: GitWorktrees) -> GitWorktrees:
+        async def run(
+            command: Sequence[str],
+            at: Path,
+            environment: Mapping[str, str],
+            places: Sequence[Path],
+            stdin: bytes,
+        ) -> CompletedProcess[bytes]:
+            if command[1] in self.STEPS and self._dies():
+                raise Killed
+            return await run_confined(command, at, environment, places, stdin)
+
+        return replace(worktrees, run_program=run)
 
     def rmtree(self, path: Path | str, **more: object) -> None:
         if self._dies():
@@ -270,6 +277,7 @@ async def test_a_worktree_is_opened_however_often_that_is_killed(
     worktrees: GitWorktrees, monkeypatch: pytest.MonkeyPatch
 ):
     fate = Fate(monkeypatch)
+    worktrees = fate.over(worktrees)
     step = 1
     while not await opened_at_last(worktrees, fate, step, f"helper-{step}"):
         step += 1
@@ -286,6 +294,7 @@ async def test_a_worktree_is_merged_once_however_often_that_is_killed(
     worktrees: GitWorktrees, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ):
     fate = Fate(monkeypatch)
+    worktrees = fate.over(worktrees)
     done, step = False, 0
     while not done:
         step += 1
@@ -302,6 +311,7 @@ async def test_a_worktree_is_discarded_however_often_that_is_killed(
     worktrees: GitWorktrees, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ):
     fate = Fate(monkeypatch)
+    worktrees = fate.over(worktrees)
     done, step = False, 0
     while not done:
         step += 1

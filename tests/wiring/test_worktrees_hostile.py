@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from tests.repositories import git, repository
 
-from mainspring.capabilities.sandbox.confined_process import Confinement, run_confined
+from mainspring.capabilities.git.worktrees import GitWorktrees
+from mainspring.capabilities.sandbox.confined_process import run_confined
 from mainspring.core.errors import ToolEnvironmentError
-from mainspring.wiring.worktrees import GitWorktrees
+from mainspring.wiring.session_repositories import open_worktrees
 
 merge = partial(GitWorktrees.close, merge=True, message="did it")
 
@@ -26,7 +27,7 @@ def workspace(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def worktrees(workspace: Path, tmp_path: Path) -> GitWorktrees:
-    return GitWorktrees(workspace, tmp_path / "place")
+    return open_worktrees(workspace, tmp_path / "place")
 
 
 HOOKS = (
@@ -137,7 +138,7 @@ async def test_a_workspace_cannot_have_another_repository_changed(
     workspace.mkdir()
     lead(workspace / ".git", other)
     with pytest.raises(ToolEnvironmentError, match=r"leads to|is a link"):
-        await GitWorktrees(workspace, tmp_path / "place").open("helper")
+        await open_worktrees(workspace, tmp_path / "place").open("helper")
     assert git(other, "branch", "--format=%(refname:short)") == "main"
 
 
@@ -187,7 +188,5 @@ async def test_nobody_waits_for_a_pipe_in_the_place_of_a_file(
 
 
 async def test_git_has_so_much_memory_and_no_more(tmp_path: Path):
-    told = await run_confined(
-        ["sh", "-c", "read line; ulimit -d"], tmp_path, {}, Confinement(given=b"\n")
-    )
+    told = await run_confined(["sh", "-c", "read line; ulimit -d"], tmp_path, {}, stdin=b"\n")
     assert told.stdout == b"2097152\n"

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
+from msgspec import Struct
+
 from mainspring.core.events import PermissionUpdate
 from mainspring.core.facts import HookRan
 
@@ -76,3 +78,15 @@ class Hooks(Protocol):
 class NoHooks:
     async def run(self, hook_event: HookEvent) -> HookResult:
         return EMPTY_HOOK_RESULT
+
+
+class HookFolder(Struct, frozen=True, kw_only=True):
+    """A plugin or a skill that brings hooks: they run from a copy of its folder."""
+
+    name: str
+    root: str
+    data: str = ""
+    """Where a plugin may store files that outlive an update of it."""
+    kind: Literal["plugin", "skill"] = "plugin"
+    plugin: str | None = None
+    """The name of the plugin; a skill may be of one, too."""

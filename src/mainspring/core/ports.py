@@ -1,12 +1,12 @@
 """What a session's tools work in: the protocols of a workspace, a sandbox that runs programs,
-snapshots and web fetches. `capabilities` implements them.
+snapshots, worktrees and web fetches. `capabilities` implements them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Literal, Protocol, TypeAlias
 
 StopCause: TypeAlias = Literal["time", "memory", "processes", "disk", "output", "cancelled", "lost"]
@@ -191,6 +191,58 @@ class Snapshots(Protocol):
     async def diff(self, older: str, newer: str | None = None) -> list[FileChange]:
         """What has changed between two; `None`: the workspace as it is now."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worktree:
+    path: Path
+    branch: str
+    commit: str
+    """The commit that it started from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClosedWorktree:
+    """What became of a worktree."""
+
+    outcome: Literal["merged", "discarded", "kept"]
+    commit: str | None = None
+    reason: str | None = None
+    """Why it was kept, or what was merged, for people to read."""
+
+
+class Worktrees(Protocol):
+    async def open(self, name: str) -> Worktree:
+        """Create a worktree, or return the existing one of that name.
+
+        Raises:
+            ToolEnvironmentError: the workspace is no repository, or git failed; it says why.
+        """
+        ...
+
+    async def close(self, worktree: Worktree, *, merge: bool, message: str) -> ClosedWorktree:
+        """Merge its changes into the workspace, or discard them. Safe to repeat.
+
+        Raises: ToolEnvironmentError.
+        """
+        ...
+
+    async def changes(self, worktree: Worktree) -> list[str]:
+        """Paths that differ from its first commit.
+
+        Raises: ToolEnvironmentError.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credential:
+    """A secret that programs of a session may use without seeing it."""
+
+    name: str
+    value: str = field(repr=False)
+    hosts: tuple[str, ...]
+    """Hosts that it may be sent to: names, or `*.` and a name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

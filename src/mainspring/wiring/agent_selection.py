@@ -30,7 +30,7 @@ from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.skill_discovery import IsPinned, disabled_skills
 from mainspring.runtime.subagent import Subagent
 from mainspring.wiring.model_registry import default_model
-from mainspring.wiring.policy_loader import load_policy
+from mainspring.wiring.settings_files import load_policy
 
 if TYPE_CHECKING:
     from mainspring.runtime.packages import trust_pins

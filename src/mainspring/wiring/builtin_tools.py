@@ -26,9 +26,10 @@ from mainspring.core.ports import Workspace
 from mainspring.core.tool import Tool
 from mainspring.harness.permissions.bash import analyze_command
 from mainspring.harness.permissions.policy import Policy, is_guarded
+from mainspring.runtime.session.run_options import WebFetchLimits
+from mainspring.runtime.session.session_paths import SessionPaths
 from mainspring.runtime.session.toolbox import SetupRequest
-from mainspring.wiring.run_options import WebFetchLimits
-from mainspring.wiring.sandbox_environment import SandboxEnvironment, SessionPaths
+from mainspring.wiring.sandbox_environment import SandboxEnvironment
 from mainspring.wiring.sandbox_pool import SandboxSession
 
 if TYPE_CHECKING:

@@ -23,8 +23,9 @@ from mainspring.core.errors import InvalidInput, ToolEnvironmentError
 from mainspring.core.facts import SandboxOpened, WorkspaceRestored, WorkspaceSnapshotted
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
-from mainspring.wiring.sandbox_environment import SessionPaths, session_paths
-from mainspring.wiring.worktrees import GitWorktrees, worktrees_folder
+from mainspring.runtime.session.session_paths import SessionPaths
+from mainspring.wiring.sandbox_environment import session_paths
+from mainspring.wiring.session_repositories import open_worktrees
 
 _TYPES = ("sandbox.opened", "workspace.snapshotted", "workspace.restored")
 _PAGE = 200
@@ -76,10 +77,10 @@ async def remove_session_files(
 
 
 async def _remove_worktrees(paths: SessionPaths, session_id: str) -> None:
-    place = worktrees_folder(paths, session_id)
+    place = paths.worktrees(session_id)
     if await to_thread.run_sync(place.is_dir):
         with suppress(ToolEnvironmentError):  # somebody has to look at them
-            await GitWorktrees(paths.workspace, place).remove_all()
+            await open_worktrees(paths.workspace, place).remove_all()
             await to_thread.run_sync(remove_folder, place.parent, session_id)
 
 

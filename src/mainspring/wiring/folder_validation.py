@@ -29,18 +29,22 @@ from mainspring.runtime.agent_folder.validation import (
 from mainspring.runtime.definition_files.finding import Finding, Level
 from mainspring.runtime.definition_files.json_file import JsonFile, as_list, as_object, read_object
 from mainspring.runtime.definition_files.scopes import Scopes
-from mainspring.wiring import name_checks
-from mainspring.wiring.agent_selection import disabled_plugins, pins_of, scopes_of
-from mainspring.wiring.policy_loader import STRICTEST_MODE, PermissionSettings, SettingsFile
-from mainspring.wiring.project_trust import (
+from mainspring.runtime.settings.policy_loader import (
+    STRICTEST_MODE,
+    PermissionSettings,
+    SettingsFile,
+)
+from mainspring.runtime.settings.project_trust import (
     HOOKS_FILE,
     PROJECT_FILES,
     ProjectFiles,
     is_trusted,
-    read_project_files,
     unscheduled_reason,
 )
+from mainspring.wiring import name_checks
+from mainspring.wiring.agent_selection import disabled_plugins, pins_of, scopes_of
 from mainspring.wiring.sandbox_environment import read_environment
+from mainspring.wiring.settings_files import read_project_files
 
 if TYPE_CHECKING:
     from mainspring.capabilities.hooks import config as hook_config

@@ -23,11 +23,11 @@ from mainspring.capabilities.providers.routing_rules import ModelCandidate, Rout
 from mainspring.capabilities.providers.script_file import offline_model
 from mainspring.config import Settings
 from mainspring.core import error_table
+from mainspring.core.atomic_file import read_bounded
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Usage
 from mainspring.core.model import Model
 from mainspring.core.model_facts import FREE, ModelFacts, Price, cost_of
-from mainspring.runtime.definition_files.atomic_file import read_bounded
 from mainspring.wiring.settings_commands import ANTHROPIC_KEY_VARIABLE, HelperKeyModel
 
 DEFAULT_MODEL = "default"

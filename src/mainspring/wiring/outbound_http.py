@@ -197,3 +197,22 @@ def _error_text(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
     return f"no answer ({type(error).__name__})"
+
+
+_ISSUER_SECONDS = 10.0
+_MAX_ISSUER_BYTES = 1 << 20
+
+
+async def fetch_issuer_keys(url: str) -> bytes:
+    """The keys that a token issuer publishes. Raises: NetworkRefused."""
+    timeout = aiohttp.ClientTimeout(total=_ISSUER_SECONDS)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as client,
+            client.get(url, allow_redirects=False) as answer,
+        ):
+            if answer.status != 200:
+                raise NetworkRefused(f"{url} answers {answer.status}")
+            return await answer.content.read(_MAX_ISSUER_BYTES)
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise NetworkRefused(f"{url}: {error or 'no answer in time'}") from error

@@ -17,9 +17,9 @@ from mainspring.core.sender import local_user
 from mainspring.harness.authorizer import AllowAll, Authorizer
 from mainspring.harness.budget import Budget
 from mainspring.runtime.agent import Agent
+from mainspring.runtime.session.run_options import RunOptions, same_options
 from mainspring.runtime.session.session import Result, Runtime, ignore_delta
 from mainspring.wiring.model_registry import ModelRegistry
-from mainspring.wiring.run_options import RunOptions, same_options
 from mainspring.wiring.sandbox_pool import SandboxPool
 from mainspring.wiring.stores import open_log
 from mainspring.wiring.toolbox_builder import ToolboxBuilder

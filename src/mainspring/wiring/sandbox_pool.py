@@ -39,16 +39,12 @@ from mainspring.harness.permissions.protected_path_watcher import (
     find_repositories,
     with_removal_note,
 )
-from mainspring.wiring.sandbox_environment import (
-    SandboxEnvironment,
-    SessionPaths,
-    sandbox_site,
-    thread_sandbox_id,
-)
+from mainspring.runtime.session.session_paths import SessionPaths, thread_sandbox_id
+from mainspring.wiring.sandbox_environment import SandboxEnvironment, sandbox_site
 from mainspring.wiring.user_vault import vault_credentials as kept_credentials
 
 if TYPE_CHECKING:
-    from mainspring.capabilities.network.placeholders import Credential
+    from mainspring.core.ports import Credential
     from mainspring.wiring import session_egress
 else:
     session_egress = LazyModule("mainspring.wiring.session_egress")  # most sessions have none

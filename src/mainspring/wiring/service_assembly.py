@@ -9,11 +9,15 @@ from contextlib import asynccontextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 
+from anyio import to_thread
+
 from mainspring.capabilities.network.rules import Network
-from mainspring.config import Settings, is_postgres
+from mainspring.capabilities.tools.client_tools import client_tools
+from mainspring.config import FOLDER, Settings, is_postgres
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, StoreFailed
 from mainspring.log.session_log import SessionLog
+from mainspring.runtime.session.session_paths import SERVED_STATE_FOLDER
 from mainspring.service.access.api_keys import Keys
 from mainspring.service.access.audit import Audit
 from mainspring.service.access.budget_ledger import DailyBudgetLedger
@@ -38,6 +42,7 @@ from mainspring.service.schedules.deployment_runner import DeploymentRunner
 from mainspring.service.schedules.deployment_runs import DeploymentRuns
 from mainspring.service.schedules.deployment_store import DeploymentStore
 from mainspring.service.schedules.deployments import Deployments
+from mainspring.service.schedules.local_schedule import LocalSchedule, ScheduleStatus
 from mainspring.service.schedules.session_starter import ServiceSessionStarter
 from mainspring.service.schedules.trigger_intake import TriggerIntake
 from mainspring.service.schedules.triggers import Triggers
@@ -57,7 +62,9 @@ from mainspring.service.sessions.resource_lookups import (
 from mainspring.service.sessions.session_commands import SessionCommands
 from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.session_resources import SessionResources
+from mainspring.service.sessions.session_skills import SessionSkills
 from mainspring.service.sessions.session_threads import Threads
+from mainspring.service.sessions.session_transfer import SessionExport, SessionImport
 from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.sessions.workspace_expiry import KIND as EXPIRY
 from mainspring.service.storage.repository import delete_children
@@ -70,7 +77,7 @@ from mainspring.service.webhooks.session_event_forwarder import SessionEventForw
 from mainspring.service.webhooks.webhook_deliveries import Deliveries, WebhookPoster
 from mainspring.service.webhooks.webhook_endpoints import Webhooks
 from mainspring.service.webhooks.webhook_outbox import Outbox
-from mainspring.wiring.aes_seal import open_seal
+from mainspring.wiring.agent_selection import AgentOptions, open_agent
 from mainspring.wiring.outbound_http import HttpPoster, McpInitializeProbe, OutboundHttpClient
 from mainspring.wiring.runtime_assembly import open_model_registry
 from mainspring.wiring.service_parts import (
@@ -84,8 +91,9 @@ from mainspring.wiring.service_parts import (
     SessionServices,
     WebhookServices,
 )
-from mainspring.wiring.session_skills import SessionSkills
+from mainspring.wiring.settings_files import read_project_files
 from mainspring.wiring.stores import open_log
+from mainspring.wiring.user_vault import open_seal
 from mainspring.wiring.workspace_cleanup import CLEAR_TASK
 
 
@@ -261,7 +269,7 @@ def _build_sessions(
             wake_session=wake,
             on_session_end=over,
             resolved_agent=SessionSkills(
-                Path(infrastructure.settings.workspaces), resource_services.skills
+                Path(infrastructure.settings.workspaces), resource_services.skills, client_tools
             ).actor,
             check_override=ApprovalPolicies(infrastructure.store.records).require_overriding,
             notify=webhook_services.outbox.notify,
@@ -344,3 +352,39 @@ def _build_schedules(
         triggers=triggers,
         trigger_intake=TriggerIntake(triggers, session_starter=ordering),
     )
+
+
+def build_moving(settings: Settings, sessions: Sessions) -> SessionExport:
+    workspaces = Path(settings.workspaces).resolve()
+    return SessionExport(
+        sessions,
+        workspace=lambda session_id: workspaces / session_id,
+        unseen=FOLDER,
+        folder=workspaces / SERVED_STATE_FOLDER / "transfers",
+    )
+
+
+def build_receiving(settings: Settings, sessions: Sessions) -> SessionImport:
+    workspaces = Path(settings.workspaces).resolve()
+    return SessionImport(
+        sessions,
+        workspace=lambda session_id: workspaces / session_id,
+        hidden=FOLDER,
+        folder=workspaces / SERVED_STATE_FOLDER / "transfers",
+    )
+
+
+async def sync_schedule(service: Service, settings: Settings) -> ScheduleStatus | None:
+    """Update the deployment for the schedule in the folder's agent.yaml."""
+    folder = await to_thread.run_sync(Path(settings.folder).resolve)
+    home = Path(settings.home)
+    local = LocalSchedule(
+        deployments=service.schedules.deployments,
+        agents=service.resources.agents,
+        environments=service.resources.environments,
+        folder=folder,
+        home=home,
+        read_project=lambda: read_project_files(folder, home=home),
+        open_agent=lambda: open_agent(settings, AgentOptions()).agent,
+    )
+    return await local.sync()

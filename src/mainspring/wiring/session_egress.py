@@ -11,17 +11,17 @@ from anyio import to_thread
 
 from mainspring.capabilities.network.certificate_authority import CertificateAuthority
 from mainspring.capabilities.network.egress_proxy import EgressProxy
-from mainspring.capabilities.network.placeholders import Credential, Placeholders
+from mainspring.capabilities.network.placeholders import Placeholders
 from mainspring.capabilities.network.rules import EgressRules
 from mainspring.capabilities.network.web_client import WebFetch
 from mainspring.capabilities.tools.web_fetch import web_fetch
 from mainspring.capabilities.vault.known_values import KnownValues
 from mainspring.core import clock
 from mainspring.core.facts import NetworkRequested
+from mainspring.core.ports import Credential
 from mainspring.core.tool import Tool
 from mainspring.log.session_log import SessionLog
-from mainspring.wiring.run_options import WebFetchLimits
-from mainspring.wiring.web_fetch_sources import KnownUrls
+from mainspring.runtime.session.run_options import WebFetchLimits
 
 _PROXY_ADDRESS = "127.0.0.1:3128"
 """Where programs in a sandbox find the proxy; its agent listens there."""
@@ -55,5 +55,8 @@ async def open_egress(
 def web_fetch_tool(
     fetch: WebFetch, limits: WebFetchLimits, *, log: SessionLog, session_id: str
 ) -> Tool:
-    known = KnownUrls(log, session_id, limits.sources)
-    return web_fetch(fetch, most_chars=limits.max_chars, url_refusal=known.refusal)
+    async def url_refusal(url: str) -> str | None:
+        refusal = limits.url_refusal
+        return None if refusal is None else await refusal(log, session_id, url)
+
+    return web_fetch(fetch, most_chars=limits.max_chars, url_refusal=url_refusal)

@@ -27,10 +27,10 @@ from mainspring.harness.permissions.rule import forbids, parse_rule
 from mainspring.harness.permissions.tool_names import ALIASES
 from mainspring.runtime.definition_files.settings_file import Preferences
 from mainspring.runtime.export_sessions.transcript_files import TranscriptFiles
+from mainspring.runtime.model_question import AskModel
 from mainspring.runtime.session.toolbox import SetupRequest
-from mainspring.wiring.model_question import AskModel
-from mainspring.wiring.pinned_policy import PinnedPolicy
-from mainspring.wiring.policy_loader import HookSettings
+from mainspring.runtime.settings.pinned_policy import PinnedPolicy
+from mainspring.runtime.settings.policy_loader import HookSettings
 
 _HOOK_RAN = str(HookRan.__struct_config__.tag)
 _TRUSTED_SCOPES: tuple[Scope, ...] = ("managed", "user")

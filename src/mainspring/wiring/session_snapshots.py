@@ -12,9 +12,10 @@ from mainspring.config import Settings
 from mainspring.core.ports import Snapshots
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.session.rewind import RewindHistory
-from mainspring.wiring.pinned_policy import read_pinned_policy
-from mainspring.wiring.policy_loader import load_policy
-from mainspring.wiring.sandbox_environment import SessionPaths, hide_denied_paths, session_paths
+from mainspring.runtime.session.session_paths import SessionPaths, hide_denied_paths
+from mainspring.runtime.settings.pinned_policy import read_pinned_policy
+from mainspring.wiring.sandbox_environment import session_paths
+from mainspring.wiring.settings_files import load_policy
 
 
 async def open_snapshots(

@@ -22,7 +22,8 @@ from mainspring.core.errors import InvalidInput, ProviderFailed
 from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model import Delta, Model, Reply, Request
 from mainspring.runtime.definition_files.settings_file import StatusLine
-from mainspring.wiring.policy_loader import LoadedPolicy, load_policy
+from mainspring.runtime.settings.policy_loader import LoadedPolicy
+from mainspring.wiring.settings_files import load_policy
 
 if TYPE_CHECKING:
     from mainspring.capabilities.hooks import command, config, scripts, verdict

@@ -12,6 +12,7 @@ from typing import TypeAlias, cast
 
 import anyio
 
+from mainspring.capabilities.vault.redaction import scrubber
 from mainspring.config import FOLDER, Settings, is_postgres, without_password
 from mainspring.core import error_table
 from mainspring.core.errors import InvalidInput
@@ -19,7 +20,6 @@ from mainspring.log import sqlite
 from mainspring.log.migrate import SchemaStatus
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Store
-from mainspring.wiring.redaction import scrubber
 from mainspring.wiring.user_vault import known_secrets
 
 _GITIGNORE = """\

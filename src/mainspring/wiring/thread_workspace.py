@@ -1,35 +1,47 @@
-"""What the threads of a session share, and the folder and sandbox that one of them works in."""
+"""The folder, sandbox and file tree that a thread of a session works with."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
+from anyio import to_thread
 
 from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
-from mainspring.core.envelope import KnownPayload
-from mainspring.core.facts import SandboxOpened
+from mainspring.core.errors import SandboxFailed
+from mainspring.core.lru_cache import LruCache
 from mainspring.harness.permissions.policy import Policy, relocate_policy
-from mainspring.runtime.agent import Agent
-from mainspring.runtime.agent_folder.folder_instructions import PathInstructions
-from mainspring.runtime.definition_files.settings_file import Preferences
-from mainspring.runtime.session.toolbox import (
-    SetupRequest,
+from mainspring.runtime.agent import skill_folders
+from mainspring.runtime.agent_folder.folder_instructions import (
+    PathInstructions,
+    load_path_instructions,
 )
-from mainspring.wiring.pinned_policy import PinnedPolicy
-from mainspring.wiring.run_options import RunOptions
-from mainspring.wiring.sandbox_environment import (
-    SandboxEnvironment,
+from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
+from mainspring.runtime.definition_files.settings_file import Preferences
+from mainspring.runtime.session.run_options import RunOptions
+from mainspring.runtime.session.session_paths import (
     SessionPaths,
+    add_protected_paths,
+    hide_denied_paths,
     thread_sandbox_id,
 )
-from mainspring.wiring.sandbox_pool import SandboxSession
+from mainspring.runtime.session.toolbox import SetupRequest
+from mainspring.runtime.settings.pinned_policy import PinnedPolicy
+from mainspring.runtime.skills.path_skills import skills_for_path
+from mainspring.wiring.builtin_tools import session_tree
+from mainspring.wiring.sandbox_environment import SandboxEnvironment
+from mainspring.wiring.sandbox_pool import SandboxPool, SandboxSession
+from mainspring.wiring.session_repositories import add_repositories
+
+_MAX_CACHED = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionShared:
-    """What all threads of a session have in common."""
+class SessionRuntime:
+    """What all threads of a session share during a run."""
 
     options: RunOptions
     pinned_policy: PinnedPolicy
@@ -40,8 +52,8 @@ class SessionShared:
     def policy(self) -> Policy:
         return self.pinned_policy.policy
 
-    def moved(self, workspace: Path) -> SessionShared:
-        """For work in a copy of the workspace: the same rules hold there."""
+    def moved(self, workspace: Path) -> SessionRuntime:
+        """For work in a copy of the workspace, where the same rules apply."""
         policy = relocate_policy(self.policy, workspace.as_posix())
         return replace(
             self, pinned_policy=msgspec.structs.replace(self.pinned_policy, policy=policy)
@@ -50,52 +62,96 @@ class SessionShared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadWorkspace:
-    """A folder to work in, and hands there."""
-
     paths: SessionPaths
     sandbox: SandboxSession | None
     folder_workspace: FolderWorkspace
     path_instructions: PathInstructions
 
 
-def needs_sandbox(agent: Agent) -> bool:
-    """Whether it, or somebody whom it may call, works in a folder."""
-    called = any(
-        subagent.own is not None and subagent.own.built_ins for subagent in agent.subagents
-    )
-    return bool(agent.built_ins) or called
+class ThreadWorkspaces:
+    """Opens workspaces; caches what it takes a walk through the workspace to find."""
+
+    def __init__(
+        self, sandboxes: SandboxPool, home: Path, warn: Callable[[RunOptions, str], None]
+    ) -> None:
+        self._sandboxes = sandboxes
+        self._home = home
+        self._warn = warn
+        self._instructions: LruCache[str, PathInstructions] = LruCache(_MAX_CACHED)
+        self._without_denied: LruCache[tuple[SessionPaths, Policy], SessionPaths] = LruCache(
+            _MAX_CACHED
+        )
+        self._with_repositories: LruCache[SessionPaths, SessionPaths] = LruCache(_MAX_CACHED)
+
+    async def find_repositories(self, paths: SessionPaths) -> SessionPaths:
+        """Raises: InvalidInput: a git configuration cannot be read."""
+        if (cached := self._with_repositories.get(paths)) is not None:
+            return cached
+        complete = await add_repositories(paths, self._home)
+        self._with_repositories.put(paths, complete)
+        return complete
+
+    @asynccontextmanager
+    async def open(
+        self, setup: SetupRequest, session: SessionRuntime, paths: SessionPaths
+    ) -> AsyncGenerator[ThreadWorkspace, None]:
+        """With a sandbox, which is released at the end of the block."""
+        key = _sandbox_key(setup)
+        skills = [folder for folder in skill_folders(setup.agent) if paths.needs_mount(folder)]
+        paths = replace(paths, beside=(*paths.beside, *skills))
+        paths = await self._hide_denied(paths, session.policy)
+        paths = add_protected_paths(paths, session.policy)
+        sandbox = await self._open_sandbox(key, paths, session)
+        try:
+            yield ThreadWorkspace(
+                paths=paths,
+                sandbox=sandbox,
+                folder_workspace=session_tree(paths, session.policy, skills),
+                path_instructions=await self._path_instructions(setup, paths, session),
+            )
+        finally:
+            if sandbox is not None:
+                await self._sandboxes.release(key)
+            if setup.workspace is not None:  # the folder may be gone at the next run
+                await self._sandboxes.discard(key)
+
+    async def _hide_denied(self, paths: SessionPaths, policy: Policy) -> SessionPaths:
+        if (cached := self._without_denied.get((paths, policy))) is not None:
+            return cached
+        visible = await to_thread.run_sync(hide_denied_paths, paths, policy)
+        self._without_denied.put((paths, policy), visible)
+        return visible
+
+    async def _open_sandbox(
+        self, key: str, paths: SessionPaths, session: SessionRuntime
+    ) -> SandboxSession | None:
+        try:
+            return await self._sandboxes.open_session(
+                key, paths, session.sandbox_environment, session.options.credentials
+            )
+        except SandboxFailed as error:
+            self._warn(session.options, f"no commands can be run here: {error}")
+            return None
+
+    async def _path_instructions(
+        self, setup: SetupRequest, paths: SessionPaths, session: SessionRuntime
+    ) -> PathInstructions:
+        """Those of the last run remember what the model has seen."""
+        key = _sandbox_key(setup)
+        if (cached := self._instructions.get(key)) is not None:
+            return cached
+        home = None if session.options.is_served else self._home
+        instructions = await load_path_instructions(
+            Scopes(folder=paths.workspace, home=home, managed=MANAGED),
+            policy=session.policy,
+            hidden=paths.hidden,
+            also=[skills_for_path(setup.agent.skills)],
+        )
+        self._instructions.put(key, instructions)
+        return instructions
 
 
-def sandbox_opened(
-    setup: SetupRequest, paths: SessionPaths, sandbox: SandboxSession | None
-) -> tuple[KnownPayload, ...]:
-    """What the log has to know of the sandbox, whenever it is another than before."""
-    if sandbox is None:
-        return ()
-    fact = SandboxOpened(
-        backend=sandbox.box.backend,
-        level=sandbox.box.isolation_level,
-        flags_hash=sandbox.box.flags_hash,
-        workspace=str(paths.workspace),
-    )
-    return () if setup.thread.session_state.sandbox == fact else (fact,)
-
-
-def sandbox_key(setup: SetupRequest) -> str:
-    """Whose hands they are: the session's, or a thread's that works apart."""
+def _sandbox_key(setup: SetupRequest) -> str:
+    """The id of the session's sandbox, or of a thread's own one in a worktree."""
     session_id = setup.writer.session_id
     return session_id if setup.workspace is None else thread_sandbox_id(session_id, setup.thread.id)
-
-
-def workspace_note(
-    paths: SessionPaths, session_shared: SessionShared, sandbox: SandboxSession | None
-) -> str:
-    """What the model is told about where it works."""
-    lines = [f"Your workspace is {paths.workspace}; you can touch nothing outside it."]
-    if sandbox is None:
-        lines.append("No commands can be run here: there is no sandbox.")
-    elif session_shared.sandbox_environment.rules is None:
-        lines.append("Commands run in a sandbox without any network.")
-    else:
-        lines.append("Commands run in a sandbox; its only way out is a proxy with a list of hosts.")
-    return "\n".join((*lines, *session_shared.options.notes))

@@ -9,10 +9,16 @@ from typing import TYPE_CHECKING, cast
 
 from mainspring.config import Settings
 from mainspring.core import clock
+from mainspring.core.lazy_module import LazyModule
 
 if TYPE_CHECKING:
-    from mainspring.capabilities.network.placeholders import Credential
+    from mainspring.capabilities.vault import aes_seal
     from mainspring.capabilities.vault.vault_file import Vault
+    from mainspring.core.ports import Credential
+else:
+    aes_seal = LazyModule(
+        "mainspring.capabilities.vault.aes_seal"
+    )  # cryptography is slow to import
 
 
 def has_vault(settings: Settings) -> bool:
@@ -76,3 +82,12 @@ def _open_vault(settings: Settings, *, create: bool) -> Vault:
     sealed = import_module("mainspring.capabilities.vault.vault_file")
     key = vault_key(settings, create=create)
     return cast("Vault", sealed.Vault(Path(settings.vault), key, clock=clock.now))
+
+
+def open_seal(settings: Settings) -> aes_seal.AesSeal:
+    """The seal of the service's secrets, with the key of the vault, which is made on first use.
+
+    Raises:
+        InvalidInput: there is no key, or it is invalid.
+    """
+    return aes_seal.AesSeal(vault_key(settings, create=not has_vault(settings)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -12,31 +12,38 @@ from pathlib import Path
 
 import anyio
 
+from mainspring.capabilities.tools.client_tools import client_tools
+from mainspring.capabilities.vault.redaction import multi_word_secrets, scrubber
 from mainspring.core.errors import MainspringError, StoreFull, StoreUnavailable
+from mainspring.harness.authorizer import AllowAll
 from mainspring.log.task_groups import run_in_background
 from mainspring.service.approvals import reconciliation as approval_keeping
 from mainspring.service.jobs.daily_cleanup import delete_expired_data
 from mainspring.service.jobs.worker import Worker, WorkerSettings
 from mainspring.service.resources.environments import CloudConfig
 from mainspring.service.schedules.deployment_store import FIRE_TASK
+from mainspring.service.sessions.expired_workspaces import ExpiredWorkspaceSweeper
 from mainspring.service.sessions.session_record import SessionRecord
+from mainspring.service.sessions.session_runs import RunRedaction, RunServices, SessionRuns
+from mainspring.service.sessions.session_skills import SessionSkills
+from mainspring.service.sessions.streaming_redactor import BOUNDARIES
 from mainspring.service.sessions.workspace_expiry import RETENTION, WorkspaceExpiry
 from mainspring.service.telemetry.instrumentation import MeteredDispatcher
 from mainspring.service.telemetry.telemetry_setup import Telemetry
 from mainspring.service.webhooks.webhook_deliveries import DELIVER
-from mainspring.wiring.git_clone import GitCloner
 from mainspring.wiring.sandbox_environment import served_states
 from mainspring.wiring.sandbox_pool import SandboxPool
 from mainspring.wiring.service_assembly import file_content, offer_to_client_worker
 from mainspring.wiring.service_parts import Service
-from mainspring.wiring.session_runs import RunServices, SessionRuns
-from mainspring.wiring.session_skills import SessionSkills
-from mainspring.wiring.workspace_cleanup import (
-    CLEAR_TASK,
-    ExpiredWorkspaceSweeper,
-    WorkspaceCleaner,
+from mainspring.wiring.toolbox_builder import ToolboxBuilder
+from mainspring.wiring.user_vault import known_secrets
+from mainspring.wiring.workspace_cleanup import CLEAR_TASK, WorkspaceCleaner, remove_expired
+from mainspring.wiring.workspace_setup import (
+    Mounts,
+    create_fork_workspace,
+    open_git_cloner,
+    output_source,
 )
-from mainspring.wiring.workspace_setup import Mounts, output_source
 
 _LOG = logging.getLogger("mainspring.worker")
 _FREQUENT_SECONDS = 30.0
@@ -66,21 +73,30 @@ async def open_worker(
     ground = service.infrastructure
     async with SandboxPool(ground.settings) as sandbox_pool:
         await sandbox_pool.end_outdated(served_states(ground.settings))
+        workspaces = Path(ground.settings.workspaces)
+        mounts = Mounts(
+            file_content=file_content(service.resources.files),
+            git_cloner=open_git_cloner(ground.networks),
+        )
         runs = SessionRuns(
-            ground.settings,
             ground.store,
             ground.models,
-            sandbox_pool,
+            lambda options_for: ToolboxBuilder(
+                ground.settings, ground.models, sandbox_pool, options_for, AllowAll()
+            ),
             RunServices(
+                workspaces=workspaces,
+                known_secrets=known_secrets(ground.settings),
+                redact=_redaction,
+                fork_workspace=lambda session, workspace: create_fork_workspace(
+                    ground.settings, ground.log, session.id, workspace, session.resources
+                ),
+                mount=mounts.mount,
                 halts=service.access.halts,
                 ledger=service.access.ledger,
                 credentials=service.secrets.usable,
                 seal=ground.seal,
-                mounts=Mounts(
-                    file_content=file_content(service.resources.files),
-                    git_cloner=GitCloner(networks=ground.networks),
-                ),
-                skills=SessionSkills(Path(ground.settings.workspaces), service.resources.skills),
+                skills=SessionSkills(workspaces, service.resources.skills, client_tools),
                 deltas=ground.deltas,
                 run_observers=watching.run_observers,
                 was_removed=partial(_was_removed, service),
@@ -117,6 +133,10 @@ async def open_worker(
             yield worker
 
 
+def _redaction(secrets: Mapping[str, str]) -> RunRedaction:
+    return RunRedaction(scrub=scrubber(secrets), passages=multi_word_secrets(secrets, BOUNDARIES))
+
+
 def _expiry_tasks(
     service: Service, keep: timedelta | None, workspace_cleaner: WorkspaceCleaner
 ) -> Sequence[PeriodicTask]:
@@ -129,7 +149,14 @@ def _expiry_tasks(
         keep=keep,
         notify=service.webhooks.outbox.notify,
     )
-    return (ExpiredWorkspaceSweeper(ground.settings, ground.log, expiry, workspace_cleaner).sweep,)
+    sweeper = ExpiredWorkspaceSweeper(
+        Path(ground.settings.workspaces),
+        ground.log,
+        expiry,
+        remove_workspace=workspace_cleaner.remove_workspace,
+        remove_expired=remove_expired,
+    )
+    return (sweeper.sweep,)
 
 
 async def _was_removed(service: Service, tenant: str, session_id: str) -> bool:

@@ -9,7 +9,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
 
@@ -17,6 +17,9 @@ import msgspec
 from anyio import to_thread
 from msgspec import Struct
 
+from mainspring.capabilities.git.git_clone import GitCloner
+from mainspring.capabilities.network.addresses import Resolver, resolve_allowed, system_resolver
+from mainspring.capabilities.network.rules import Network
 from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.capabilities.workspace.path_traversal import resolve_path
 from mainspring.capabilities.workspace.session_outputs import (
@@ -31,22 +34,35 @@ from mainspring.config import FOLDER, Settings
 from mainspring.core.errors import InvalidInput, NotFound, ToolEnvironmentError
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.session.rewind import RewindHistory, read_rewind_history
+from mainspring.runtime.session.session_paths import SERVED_STATE_FOLDER, WORKSPACE_ALIASES
 from mainspring.service.sessions.output_files import OutputFolder
 from mainspring.service.sessions.resource_lookups import FileContent
 from mainspring.service.sessions.resource_types import (
+    BranchCheckout,
+    CommitCheckout,
     FileResource,
     RepositoryResource,
     SessionResource,
 )
-from mainspring.wiring.git_clone import GitCloner
-from mainspring.wiring.sandbox_environment import (
-    SERVED_STATE_FOLDER,
-    WORKSPACE_ALIASES,
-    session_paths,
-)
+from mainspring.service.sessions.session_record import SessionRecord
+from mainspring.wiring.sandbox_environment import session_paths
 
 _ROOTS = (*(f"{item}/" for item in WORKSPACE_ALIASES), "/")
 """Where clients believe that the workspace begins; it is somewhere else, and theirs alone."""
+
+
+def open_git_cloner(
+    networks: Sequence[Network] = (),
+    *,
+    max_bytes: int = 4 << 30,
+    resolver: Resolver = system_resolver,
+) -> GitCloner:
+    """`networks`: private addresses that are allowed, too; then also over plain HTTP."""
+    return GitCloner(
+        resolve=partial(resolve_allowed, resolver=resolver, besides=networks),
+        allow_http=bool(networks),
+        max_bytes=max_bytes,
+    )
 
 
 class _MountedIds(Struct, frozen=True):
@@ -59,7 +75,13 @@ class _MountedIds(Struct, frozen=True):
 class Mounts:
     file_content: Callable[[str, str], Awaitable[FileContent]]
     """Of a tenant and an id. Raises: NotFound."""
-    git_cloner: GitCloner = field(default_factory=GitCloner)
+    git_cloner: GitCloner
+
+    async def mount(
+        self, tenant: str, session: SessionRecord, workspace: Path, tokens: Mapping[str, str]
+    ) -> tuple[str, ...]:
+        """See `RunServices.mount`."""
+        return await self.prepare(workspace, session.resources, tenant=tenant, tokens=tokens)
 
     async def prepare(
         self,
@@ -131,7 +153,14 @@ class Mounts:
         beside = Path(tempfile.mkdtemp(prefix=f"{workspace.name}.clone-", dir=workspace.parent))
         try:
             fresh = beside / "repository"
-            await self.git_cloner.clone(resource, fresh, token)
+            checkout = resource.checkout
+            await self.git_cloner.clone(
+                resource.url,
+                fresh,
+                token=token,
+                branch=checkout.name if isinstance(checkout, BranchCheckout) else None,
+                commit=checkout.sha if isinstance(checkout, CommitCheckout) else None,
+            )
             await to_thread.run_sync(_move_into, fresh, _workspace_tree(workspace), place)
         finally:
             await to_thread.run_sync(lambda: shutil.rmtree(beside, ignore_errors=True))
@@ -224,12 +253,6 @@ def _write_mounted_ids(noted: Path, ids: Sequence[str]) -> None:
     fresh.touch(mode=0o600)
     fresh.write_bytes(msgspec.json.encode(_MountedIds(tuple(ids))))
     fresh.replace(noted)
-
-
-OUTPUTS_NOTE = (
-    "Put files for the user into the folder outputs of your workspace, which is also called"
-    " /mnt/session/outputs: the user can download them when you are done."
-)
 
 
 def output_source(workspace: Path) -> OutputFolder:

@@ -23,15 +23,15 @@ from mainspring.core.events import AgentToolResult, ThreadCreated
 from mainspring.core.events import ThreadMessageReceived as Received
 from mainspring.core.facts import ToolCallAuthorized, WorktreeClosed, WorktreeOpened
 from mainspring.core.model import Request
+from mainspring.core.ports import ClosedWorktree, Worktree, Worktrees
 from mainspring.core.tool import Tool
 from mainspring.harness.permissions.call_analysis import CallLocation
 from mainspring.harness.permissions.engine import PermissionEngine
 from mainspring.harness.permissions.policy import Mode, Policy, PolicyRule
 from mainspring.harness.state.thread_tree import ThreadTree
-from mainspring.runtime.session import toolbox as setup
 from mainspring.runtime.session.session import Session
-from mainspring.runtime.session.toolbox import ClosedWorktree, SetupRequest, Toolbox, Worktree
-from mainspring.wiring.worktrees import GitWorktrees
+from mainspring.runtime.session.toolbox import SetupRequest, Toolbox
+from mainspring.wiring.session_repositories import open_worktrees
 
 P = TypeVar("P")
 SECONDS = 60
@@ -54,11 +54,11 @@ class Scene:
     folder: Path
     mode: Mode = "acceptEdits"
     rules: tuple[PolicyRule, ...] = ()
-    worktrees: setup.Worktrees = field(init=False)
+    worktrees: Worktrees = field(init=False)
 
     def __post_init__(self) -> None:
         repository(self.workspace)
-        self.worktrees = GitWorktrees(self.workspace, self.folder / "place")
+        self.worktrees = open_worktrees(self.workspace, self.folder / "place")
 
     @property
     def workspace(self) -> Path:
@@ -334,7 +334,7 @@ class Killed(BaseException):
 class Mortal:
     """Dies once, right after it has done one of these."""
 
-    inner: setup.Worktrees
+    inner: Worktrees
     last: str
 
     def live(self, act: str) -> None:

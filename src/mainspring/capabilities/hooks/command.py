@@ -18,11 +18,11 @@ from typing import IO, TYPE_CHECKING
 import anyio
 import anyio.to_thread
 
-from mainspring.capabilities.hooks.config import CommandHook, HookFolder
+from mainspring.capabilities.hooks.config import CommandHook
 from mainspring.capabilities.hooks.folder_copies import FolderCopies, rewrite_to_copy
 from mainspring.capabilities.hooks.scripts import Scripts, UntrustedScript, copied_scripts
 from mainspring.capabilities.hooks.verdict import HandlerReply, HookFailure, read_exit
-from mainspring.core.hook import HookEventName
+from mainspring.core.hook import HookEventName, HookFolder
 
 if TYPE_CHECKING:
     from anyio.abc import Process

@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 
 from mainspring.capabilities.hooks.matcher import compile_matcher
 from mainspring.core.errors import InvalidInput
-from mainspring.core.hook import HookEventName
+from mainspring.core.hook import HookEventName, HookFolder
 
 Scope: TypeAlias = Literal["managed", "user", "project", "local"]
 """Where a settings file stands, the one that weighs most first."""
@@ -144,18 +144,6 @@ class Hook(Struct, frozen=True, kw_only=True, omit_defaults=True):
     event: HookEventName
     handler: Handler
     matcher: str = ""
-
-
-class HookFolder(Struct, frozen=True, kw_only=True):
-    """A plugin or a skill that brings hooks: they run from a copy of its folder."""
-
-    name: str
-    root: str
-    data: str = ""
-    """Where a plugin may store files that outlive an update of it."""
-    kind: Literal["plugin", "skill"] = "plugin"
-    plugin: str | None = None
-    """The name of the plugin; a skill may be of one, too."""
 
 
 class HookConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):

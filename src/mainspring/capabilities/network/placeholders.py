@@ -11,20 +11,13 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from mainspring.capabilities.network.rules import is_host
+from mainspring.core.ports import Credential
 
 Header: TypeAlias = tuple[bytes, bytes]
 
 PREFIX = "msk_placeholder_"
 _BASIC = re.compile(rb"(?i)basic +([A-Za-z0-9+/]+=*)")
 _FIT_FOR_HEADERS = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Credential:
-    name: str
-    value: str = field(repr=False)
-    hosts: tuple[str, ...]
-    """Where it may be sent: names, or `*.` and a name."""
 
 
 class SecretMatches(Protocol):

@@ -9,7 +9,6 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from subprocess import PIPE, CompletedProcess, Popen, TimeoutExpired
 
@@ -30,26 +29,23 @@ _SYSTEM_PATHS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Confinement:
-    places: tuple[Path, ...] = ()
-    """All that it may read and change, besides reading the system; everything, if there is none."""
-    given: bytes = b""
-    """What it reads as its input."""
-
-
 async def run_confined(
-    command: Sequence[str], at: Path, environment: Mapping[str, str], confinement: Confinement
+    command: Sequence[str],
+    at: Path,
+    environment: Mapping[str, str],
+    places: Sequence[Path] = (),
+    stdin: bytes = b"",
 ) -> CompletedProcess[bytes]:
-    """
+    """Besides the system's own files it may only read and change `places`; anything, without them.
+
     Raises:
-        OSError: it could not be started; a link stands in the place of one of its folders.
-        TimeoutError: it went on for too long, and was killed.
+        OSError: it could not be started, or one of its folders has been replaced by a link.
+        TimeoutError: it took too long and was killed.
     """
-    process = await to_thread.run_sync(_start, command, at, environment, confinement.places)
+    process = await to_thread.run_sync(_start, command, at, environment, places)
     try:
         stdout, stderr = await to_thread.run_sync(
-            process.communicate, confinement.given, _SECONDS, abandon_on_cancel=True
+            process.communicate, stdin, _SECONDS, abandon_on_cancel=True
         )
     except TimeoutExpired as error:
         raise TimeoutError from error

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from mainspring.capabilities.vault.redaction import scrubber
 from mainspring.core import errors
-from mainspring.wiring.redaction import scrubber
 
 _STATUS_BY_ERROR: tuple[tuple[type[errors.MainspringError], int], ...] = (
     (errors.NotFound, 404),

@@ -31,6 +31,7 @@ from mainspring.edges.api.routes.work import WorkRoutes
 from mainspring.service.sessions.cost_reports import Costs
 from mainspring.service.sessions.rule_evaluation import RuleEvaluator
 from mainspring.service.sessions.session_reports import SessionReports
+from mainspring.wiring.service_assembly import build_moving, build_receiving
 from mainspring.wiring.service_parts import (
     AccessServices,
     MemoryServices,
@@ -41,7 +42,6 @@ from mainspring.wiring.service_parts import (
     SessionServices,
     WebhookServices,
 )
-from mainspring.wiring.transfer_client import build_moving, build_receiving
 
 
 def all_routes(service: Service, *more: Route) -> tuple[Route, ...]:

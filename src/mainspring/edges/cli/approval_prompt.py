@@ -24,9 +24,9 @@ from mainspring.runtime.session.session_summary import (
     read_pending_calls,
     workspace_of,
 )
+from mainspring.runtime.settings.project_trust import LOCAL_FILE
 from mainspring.runtime.slash_commands import PLAN_APPROVED_MESSAGE, mode_update
-from mainspring.wiring.policy_loader import add_local_rules
-from mainspring.wiring.project_trust import LOCAL_FILE
+from mainspring.wiring.settings_files import add_local_rules
 
 PromptAnswer: TypeAlias = Literal["once", "session", "always", "no", "later"]
 _KEYS = {

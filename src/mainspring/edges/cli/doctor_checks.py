@@ -25,8 +25,7 @@ from mainspring.capabilities.tools.file_search import find_ripgreps
 from mainspring.config import API_KEY_VARIABLES, Settings, is_postgres
 from mainspring.core.errors import MainspringError
 from mainspring.edges.cli.printing import Screen, byte_size, pad, plural
-from mainspring.wiring.private_file_checks import check_private_files
-from mainspring.wiring.sandbox_checks import sandbox_looks
+from mainspring.wiring.machine_checks import check_private_files, check_sandboxes
 from mainspring.wiring.stores import reach_postgres
 
 _MIN_SQLITE_VERSION = (3, 37, 0)
@@ -147,7 +146,7 @@ async def _check_postgres(settings: Settings) -> CheckResult:
 
 
 async def check_sandbox() -> list[CheckResult]:
-    return [CheckResult(**asdict(look)) for look in await sandbox_looks()]
+    return [CheckResult(**asdict(look)) for look in await check_sandboxes()]
 
 
 def check_protections(settings: Settings) -> list[CheckResult]:

@@ -22,10 +22,11 @@ from mainspring.harness.permissions.rule_descriptions import MODE_DESCRIPTIONS
 from mainspring.harness.permissions.tool_names import canonical_name
 from mainspring.runtime.agent_folder.folder_versions import Version, record_version
 from mainspring.runtime.agent_folder.new_agent import NewAgent, check_no_agent, write_agent
+from mainspring.runtime.settings.project_trust import is_trusted
 from mainspring.wiring.builtin_tools import ALL_TOOLS, BUILTIN_TOOL_NAMES
 from mainspring.wiring.model_registry import OFFLINE_MODEL, default_model
 from mainspring.wiring.name_checks import missing_model_reason
-from mainspring.wiring.project_trust import is_trusted, read_project_files, trust
+from mainspring.wiring.settings_files import read_project_files, trust
 
 _PURPOSE = "Helps with the work in this folder."
 _ANY_MODEL = "whichever there is where it runs"

@@ -19,7 +19,7 @@ from mainspring.service.schedules.deployments import Deployments
 from mainspring.service.webhooks.webhook_deliveries import Deliveries, PostResult
 from mainspring.service.webhooks.webhook_endpoints import Webhooks
 from mainspring.service.webhooks.webhook_outbox import Outbox
-from mainspring.wiring.aes_seal import open_seal
+from mainspring.wiring.user_vault import open_seal
 
 
 @dataclass(frozen=True, slots=True)

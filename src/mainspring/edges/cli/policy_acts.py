@@ -32,9 +32,10 @@ from mainspring.harness.permissions.rule_descriptions import MODE_DESCRIPTIONS, 
 from mainspring.harness.permissions.tool_names import canonical_name, claude_code_name
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.agent_folder import manifest
-from mainspring.wiring import project_trust as trusting
-from mainspring.wiring.policy_loader import LoadedPolicy, load_policy, read_policy
-from mainspring.wiring.project_trust import unscheduled_reason
+from mainspring.runtime.settings import project_trust
+from mainspring.runtime.settings.policy_loader import LoadedPolicy, read_policy
+from mainspring.runtime.settings.project_trust import unscheduled_reason
+from mainspring.wiring.settings_files import load_policy, read_project_files
 
 EXIT_STATUS: Mapping[Permission, int] = {"allow": 0, "deny": 1, "ask": 3}
 _STYLES: Mapping[Permission | None, str] = {"allow": "green", "ask": "yellow", "deny": "bold red"}
@@ -275,8 +276,8 @@ def _print_totals(screen: Screen, tally: Counter[tuple[Permission | None, Permis
 async def trust(settings: Settings, *, folder: str | None) -> int:
     """Raises: InvalidInput."""
     place, home = _target_folder(settings, folder), Path(settings.home)
-    project = trusting.read_project_files(place, home=home)
-    trusting.trust(place, home=home, project_files=project)
+    project = read_project_files(place, home=home)
+    project_trust.trust(place, project, home=home)
     screen = Screen(settings)
     screen.line(("trusted ", "green"), (str(place), "bold"))
     loaded = load_policy(place, home=home)
@@ -302,7 +303,7 @@ async def untrust(settings: Settings, *, folder: str | None) -> int:
     """Raises: InvalidInput."""
     place = _target_folder(settings, folder)
     screen = Screen(settings)
-    if not trusting.distrust(place, home=Path(settings.home)):
+    if not project_trust.distrust(place, home=Path(settings.home)):
         screen.line((f"{place} was not trusted", ""))
         return 1
     screen.line(("not trusted any more: ", "yellow"), (str(place), "bold"))

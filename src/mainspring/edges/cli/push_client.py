@@ -26,6 +26,13 @@ from mainspring.core.errors import (
     TooLarge,
 )
 from mainspring.core.facts import SessionMoved
+from mainspring.edges.cli.pull_client import (
+    TRANSFER_PREFIX,
+    error_message,
+    server_address,
+    server_key,
+    transfers_folder,
+)
 from mainspring.log.records import Put, RecordRow, Records, Replace
 from mainspring.log.session_log import SessionLog
 from mainspring.log.transfer import export_lines
@@ -33,13 +40,6 @@ from mainspring.runtime.move_sessions.session_bundle import BundleSource, Upload
 from mainspring.runtime.move_sessions.session_handover import check_can_move, seal
 from mainspring.runtime.move_sessions.workspace_archive import check_size
 from mainspring.runtime.session.session_summary import workspace_of
-from mainspring.wiring.transfer_client import (
-    TRANSFER_PREFIX,
-    error_message,
-    server_address,
-    server_key,
-    transfers_folder,
-)
 
 _KIND = "session_push"
 _SECONDS = 3600.0

@@ -18,6 +18,7 @@ from anyio import Event
 
 from mainspring import __version__
 from mainspring.capabilities.network.rules import Network
+from mainspring.capabilities.vault.redaction import scrubber
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.api.app import Api, http_server
@@ -41,8 +42,10 @@ from mainspring.service.access.api_keys import ensure_first_key
 from mainspring.service.access.oidc_issuers import OidcIssuer
 from mainspring.service.approvals import approval_record
 from mainspring.service.authorization.authentication import Authenticator
+from mainspring.service.authorization.oidc_tokens import CombinedTokens, open_tokens
 from mainspring.service.jobs import parking
 from mainspring.service.jobs.worker import WorkerSettings
+from mainspring.service.schedules.local_schedule import ScheduleStatus
 from mainspring.service.telemetry.health import (
     Health,
     HealthCheck,
@@ -51,16 +54,15 @@ from mainspring.service.telemetry.health import (
     check_not_draining,
     check_store,
 )
-from mainspring.service.telemetry.instrumentation import MeteredPoster, StoreGauges
+from mainspring.service.telemetry.instrumentation import StoreGauges
 from mainspring.service.telemetry.logging_setup import log_to_stream
 from mainspring.service.telemetry.metrics import Metrics
 from mainspring.service.telemetry.telemetry_setup import Telemetry, open_telemetry
+from mainspring.service.webhooks.webhook_deliveries import MeteredPoster
 from mainspring.service.webhooks.webhook_endpoints import DELIVERY_KIND
-from mainspring.wiring.local_schedule import ScheduleStatus, sync_schedule
-from mainspring.wiring.oidc_tokens import CombinedTokens, fetch_issuer_keys, open_tokens
+from mainspring.wiring.outbound_http import fetch_issuer_keys
 from mainspring.wiring.private_files import require_private_files_apart
-from mainspring.wiring.redaction import scrubber
-from mainspring.wiring.service_assembly import open_service
+from mainspring.wiring.service_assembly import open_service, sync_schedule
 from mainspring.wiring.service_parts import Service
 from mainspring.wiring.stores import schema_status
 from mainspring.wiring.user_vault import known_secrets

@@ -16,6 +16,7 @@ import anyio
 
 from mainspring.config import FOLDER, Settings
 from mainspring.core import error_table
+from mainspring.core.atomic_file import read_bounded, write_atomic
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput
 from mainspring.core.model import Delta
@@ -30,12 +31,11 @@ from mainspring.harness.limits import prompt_tokens
 from mainspring.log.task_groups import unwrap_single_error
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.agent_folder.agent_loader import AgentFolder
-from mainspring.runtime.definition_files.atomic_file import read_bounded, write_atomic
+from mainspring.runtime.session.run_options import RunOptions
 from mainspring.runtime.session.session import Result, Runtime, Session
 from mainspring.runtime.session.session_summary import SessionSummary, summarize_session
 from mainspring.wiring.agent_selection import AgentOptions, agent_origin, open_agent
 from mainspring.wiring.model_registry import OFFLINE_MODEL, model_unavailable, scripted_models
-from mainspring.wiring.run_options import RunOptions
 from mainspring.wiring.runtime_assembly import open_runtime
 from mainspring.wiring.settings_commands import with_key_helper
 

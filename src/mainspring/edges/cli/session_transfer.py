@@ -9,10 +9,10 @@ import msgspec
 from mainspring.config import Settings
 from mainspring.edges.cli.event_summary import short_id
 from mainspring.edges.cli.printing import Screen
+from mainspring.edges.cli.pull_client import pull_session
 from mainspring.edges.cli.push_client import PushOptions, push_session
 from mainspring.edges.cli.session_lookup import find_session, open_existing_log
 from mainspring.wiring.stores import open_log
-from mainspring.wiring.transfer_client import pull_session
 
 _MAX_SHOWN = 20
 

@@ -8,10 +8,10 @@ import msgspec
 from anyio import to_thread
 
 from mainspring.config import Settings
+from mainspring.core.atomic_file import read_bounded
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.download import download
 from mainspring.edges.cli.printing import Screen
-from mainspring.runtime.definition_files.atomic_file import read_bounded
 from mainspring.runtime.skills.published_skills import (
     PublishedSkill,
     best_entries,

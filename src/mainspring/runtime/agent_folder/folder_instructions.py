@@ -27,6 +27,7 @@ from mainspring.harness.context.instructions import (
     render_section,
     rules_for,
 )
+from mainspring.harness.permissions.policy import Policy, is_hidden
 from mainspring.runtime.definition_files.finding import Finding
 from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 
@@ -163,6 +164,27 @@ class PathInstructions:
         ]
         # Skip what already applies and the file that the call is about.
         return [item for item in sections if item.source not in self._known and item.source != name]
+
+
+async def load_path_instructions(
+    scopes: Scopes,
+    *,
+    policy: Policy,
+    hidden: Sequence[str],
+    also: Sequence[ExtraSections] = (),
+) -> PathInstructions:
+    """Read the instructions of a workspace. Files that the session may not see are not read: the
+    `hidden` paths in the workspace, and those that its policy hides."""
+    folders = [PurePosixPath(scopes.folder, item) for item in hidden]
+
+    def is_out_of_sight(path: PurePosixPath) -> bool:
+        own = path.as_posix()
+        return any(path.is_relative_to(item) for item in folders) or is_hidden(policy, own, own)
+
+    files = DiskInstructionFiles(is_hidden=is_out_of_sight)
+    places = places_of(scopes)
+    instructions = await to_thread.run_sync(load, files, places)
+    return PathInstructions(places, instructions, instruction_files=files, also=also)
 
 
 def with_path_instructions(tool: AnyTool, path_instructions: PathInstructions) -> AnyTool:

@@ -10,10 +10,10 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from mainspring.core.atomic_file import read_within, regular_file
 from mainspring.core.errors import InvalidInput
 from mainspring.core.openat import open_beneath
 from mainspring.runtime.agent_folder.definition_listing import MAX_BYTES, UNFINISHED
-from mainspring.runtime.definition_files.atomic_file import read_within, regular_file
 
 _LINKS = (errno.ELOOP, errno.ENOTDIR)
 """The errors of opening a link, or a file in place of a folder."""

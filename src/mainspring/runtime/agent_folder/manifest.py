@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from mainspring.core import error_table
+from mainspring.core.atomic_file import read_bounded
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Permission
 from mainspring.core.lazy_module import LazyModule
@@ -17,7 +18,6 @@ from mainspring.harness.limits import Limits
 from mainspring.harness.permissions.policy import parse_mode
 from mainspring.harness.permissions.rule import parse_rule
 from mainspring.harness.permissions.tool_names import canonical_name
-from mainspring.runtime.definition_files.atomic_file import read_bounded
 from mainspring.runtime.definition_files.finding import Finding
 from mainspring.runtime.definition_files.yaml_reader import (
     FieldReaders,

@@ -12,9 +12,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar, cast
 
+from mainspring.core.atomic_file import read_bounded
 from mainspring.core.errors import InvalidInput
 from mainspring.harness.context.frontmatter import Frontmatter, read_frontmatter
-from mainspring.runtime.definition_files.atomic_file import read_bounded
 from mainspring.runtime.definition_files.finding import Finding, Level
 
 __all__ = ["Fields", "Frontmatter", "first_paragraph", "read_frontmatter", "read_text", "split"]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
+from mainspring.core.atomic_file import open_regular
 from mainspring.core.errors import InvalidInput, TooLarge
-from mainspring.runtime.definition_files.atomic_file import open_regular
 from mainspring.runtime.packages.upload import DISK_LIMITS, PackageLimits
 
 _MAX_DEPTH = 32

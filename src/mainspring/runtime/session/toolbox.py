@@ -8,11 +8,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import TypeAlias
 
 from mainspring.core.envelope import KnownPayload
 from mainspring.core.model import ToolSpec
-from mainspring.core.ports import SandboxInfo, Snapshots
+from mainspring.core.ports import SandboxInfo, Snapshots, Worktrees
 from mainspring.core.tool import Tool
 from mainspring.harness.authorizer import Authorizer
 from mainspring.harness.permissions.policy import Mode
@@ -65,48 +65,6 @@ class Toolbox:
 
 ToolboxFactory: TypeAlias = Callable[[SetupRequest], AbstractAsyncContextManager[Toolbox]]
 """Gets a kit ready, for as long as the session runs."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Worktree:
-    path: Path
-    branch: str
-    commit: str
-    """What it began with."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClosedWorktree:
-    """What became of a worktree."""
-
-    outcome: Literal["merged", "discarded", "kept"]
-    commit: str | None = None
-    reason: str | None = None
-    """Why it was kept, or what was merged, in words."""
-
-
-class Worktrees(Protocol):
-    async def open(self, name: str) -> Worktree:
-        """The same one if it is there already.
-
-        Raises:
-            HandsError: the workspace is no repository, or git cannot do it; it says why.
-        """
-        ...
-
-    async def close(self, worktree: Worktree, *, merge: bool, message: str) -> ClosedWorktree:
-        """Bring what was done there into the workspace, or throw it away. Safe to repeat.
-
-        Raises: HandsError.
-        """
-        ...
-
-    async def changes(self, worktree: Worktree) -> list[str]:
-        """Paths that differ from what it began with.
-
-        Raises: HandsError.
-        """
-        ...
 
 
 def toolbox_without_tools(authorizer: Authorizer) -> ToolboxFactory:

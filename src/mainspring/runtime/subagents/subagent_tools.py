@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from mainspring.core.errors import ToolEnvironmentError
 from mainspring.core.model import ToolSpec
+from mainspring.core.ports import ClosedWorktree
 from mainspring.core.tool import Call, Tool, ToolResult, Traits
 from mainspring.harness.state.thread_tree import ThreadNode
 from mainspring.runtime.agent import Agent
-from mainspring.runtime.session.toolbox import ClosedWorktree
 from mainspring.runtime.subagent import GENERAL, Subagent
 from mainspring.runtime.subagents.delegation import (
     DELEGATION_TRAITS,

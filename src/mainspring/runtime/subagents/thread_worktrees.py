@@ -15,8 +15,8 @@ from mainspring.core.envelope import KnownPayload
 from mainspring.core.errors import ToolEnvironmentError
 from mainspring.core.events import ThreadCreated
 from mainspring.core.facts import WorktreeClosed, WorktreeOpened
+from mainspring.core.ports import ClosedWorktree, Worktree, Worktrees
 from mainspring.harness.state.thread_tree import ThreadNode
-from mainspring.runtime.session.toolbox import ClosedWorktree, Worktree, Worktrees
 
 _MAX_NAMED_PATHS = 20
 

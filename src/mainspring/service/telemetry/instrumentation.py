@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias, get_args
 
@@ -30,7 +30,6 @@ from mainspring.service.telemetry.session_spans import (
     ToolCallSpan,
     TraceSpan,
 )
-from mainspring.service.webhooks.webhook_deliveries import PostResult, WebhookPoster
 
 if TYPE_CHECKING:
     from prometheus_client import Gauge
@@ -183,21 +182,6 @@ class MeteredDispatcher:
         if isinstance(error, StoreFailed):
             self._metrics.store_errors.labels("job").inc()
         return "failed"
-
-
-class MeteredPoster:
-    """A `Poster` that counts what came of the requests of another."""
-
-    def __init__(self, post: WebhookPoster, metrics: Metrics) -> None:
-        self._post = post
-        self._attempts = metrics.delivery_attempts
-
-    async def __call__(self, url: str, *, headers: Mapping[str, str], body: bytes) -> PostResult:
-        posted = await self._post(url, headers=headers, body=body)
-        is_taken = posted.status is not None and 200 <= posted.status < 300
-        outcome = "refused" if posted.is_refused else "ok" if is_taken else "failed"
-        self._attempts.labels(outcome).inc()
-        return posted
 
 
 class StoreGauges:

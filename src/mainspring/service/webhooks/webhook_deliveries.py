@@ -23,6 +23,7 @@ from mainspring.log.records import RecordQuery, Records, Remove
 from mainspring.service.jobs.dispatcher import Job, PutJob
 from mainspring.service.storage.pagination import Page
 from mainspring.service.storage.repository import IndexColumns, ListQuery, Repository
+from mainspring.service.telemetry.metrics import Metrics
 from mainspring.service.webhooks.webhook_endpoints import DELIVERY_KIND, Webhook, Webhooks
 from mainspring.service.webhooks.webhook_signing import signed_headers
 
@@ -74,6 +75,21 @@ class WebhookPoster(Protocol):
     async def __call__(self, url: str, *, headers: Mapping[str, str], body: bytes) -> PostResult:
         """POST, without following redirects; a failure is told, not raised."""
         ...
+
+
+class MeteredPoster:
+    """A `WebhookPoster` that counts the results of another one."""
+
+    def __init__(self, post: WebhookPoster, metrics: Metrics) -> None:
+        self._post = post
+        self._attempts = metrics.delivery_attempts
+
+    async def __call__(self, url: str, *, headers: Mapping[str, str], body: bytes) -> PostResult:
+        posted = await self._post(url, headers=headers, body=body)
+        is_taken = posted.status is not None and 200 <= posted.status < 300
+        outcome = "refused" if posted.is_refused else "ok" if is_taken else "failed"
+        self._attempts.labels(outcome).inc()
+        return posted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
-"""Files of a workspace that a git configuration names: git runs them, or reads more settings there.
+"""Files of a workspace that git configurations name: git runs them or reads settings there.
 
-Configurations are hostile text. Git itself reads them, from a pipe, without following includes; it
+Configurations are hostile text. Git itself parses them, from a pipe, without following includes; it
 finds no repository there and runs nothing.
 """
 
@@ -9,16 +9,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from anyio import to_thread
 
+from mainspring.capabilities.git.untrusted_git import RunProgram, config_entries
+from mainspring.core.atomic_file import read_bounded
 from mainspring.core.errors import InvalidInput, ToolEnvironmentError
-from mainspring.harness.permissions.protected_path_watcher import find_repositories
-from mainspring.runtime.definition_files.atomic_file import read_bounded
-from mainspring.wiring.sandbox_environment import SessionPaths
-from mainspring.wiring.untrusted_git import config_entries
 
 _MAX_FILES = 100
 _MAX_WORDS = 200
@@ -31,7 +29,7 @@ _HARMLESS_SETTINGS = re.compile(
     r"|submodule\..*\.(?:url|active|path|branch|ignore|shallow)|submodule\.(?:active|recurse)",
     re.DOTALL,
 )
-"""Settings that run nothing. Any other may: what is not known here is not taken for harmless."""
+"""Settings that run nothing; any other may."""
 _INCLUDES = re.compile(r"include\.path|includeif\..*\.path", re.DOTALL)
 _PATH_SETTINGS = frozenset(("core.hookspath", "core.attributesfile", "init.templatedir"))
 _WORDS = re.compile(r"[^\s'\"`;&|<>(){}=,$!]+")
@@ -43,15 +41,16 @@ class _Search:
     workspace: Path
     home: Path
     tree: Path
-    """The working tree that the configuration is for: where git runs programs."""
-    found: dict[str, None]
-    """Paths from the workspace on."""
+    """The working tree of the configuration, in which git runs programs."""
+    run_program: RunProgram
+    paths: dict[str, None]
+    """Relative to the workspace, in order."""
     read: set[Path] = field(default_factory=set[Path])
 
     async def look(self, config: Path) -> None:
-        """Into a configuration and, whatever their conditions, those that it includes."""
+        """Read a configuration and those that it includes, whatever their conditions."""
         pending = [config]
-        for item in pending:  # grows while it is gone through
+        for item in pending:  # grows during the loop
             if item in self.read:
                 continue
             if len(self.read) == _MAX_FILES:
@@ -59,13 +58,13 @@ class _Search:
             self.read.add(item)
             content = await to_thread.run_sync(_read_config, item)
             try:
-                entries = await config_entries(content) if content else []
+                entries = await config_entries(content, self.run_program) if content else []
             except ToolEnvironmentError as error:
                 raise InvalidInput(f"{item}: {error}") from error
             pending += self._take(entries, item.parent)
 
     def _take(self, entries: Sequence[tuple[str, str]], folder: Path) -> list[Path]:
-        """Settings that stand in a folder; where those are that they include."""
+        """Note what the settings of a file in `folder` name; the files that they include."""
         included: list[Path] = []
         for name, value in entries:
             if name == "core.worktree":
@@ -79,7 +78,7 @@ class _Search:
         return included
 
     def _note(self, name: str, value: str) -> None:
-        """What looks like a file of the workspace in a text for a shell."""
+        """Add whatever looks like a file of the workspace in a text for a shell."""
         if name in _PATH_SETTINGS:
             self._add(self._path(value, self.tree))
         words = _WORDS.findall(value)[:_MAX_WORDS]
@@ -99,40 +98,31 @@ class _Search:
     def _add(self, path: Path) -> None:
         for item in (path, Path(os.path.realpath(path))):
             if item.is_relative_to(self.workspace) and item != self.workspace:
-                self.found[item.relative_to(self.workspace).as_posix()] = None
-
-
-async def with_repositories(paths: SessionPaths, home: Path) -> SessionPaths:
-    """With the repositories of a workspace, and what their configurations name of it.
-
-    Raises: InvalidInput: see `named_by_git`.
-    """
-    workspace = paths.workspace
-    found = await to_thread.run_sync(find_repositories, workspace, paths.hidden)
-    above = [parent for parent in workspace.parents if (parent / ".git").exists()]
-    trees = [*above[:1], *(workspace / tree for tree in found.trees)]
-    folders = [workspace / folder for folder in found.folders if not folder.endswith(".git")]
-    named = await paths_named_by_git(workspace, trees, folders, home) if trees or folders else ()
-    return replace(paths, git_repositories=found, watched=named)
+                self.paths[item.relative_to(self.workspace).as_posix()] = None
 
 
 async def paths_named_by_git(
-    workspace: Path, trees: Iterable[Path], folders: Iterable[Path], home: Path
+    workspace: Path,
+    trees: Iterable[Path],
+    folders: Iterable[Path],
+    *,
+    home: Path,
+    run_program: RunProgram,
 ) -> tuple[str, ...]:
-    """Paths from the workspace on, whether there is something or not: what the configurations name
-    of working trees, and of folders that git may take for a repository.
+    """Paths relative to the workspace, existing or not, that are named by the configurations of
+    working trees and of folders that git may take for a repository.
 
     Raises:
-        InvalidInput: one cannot be read, so what it names is not known.
+        InvalidInput: one cannot be read, so what it names is unknown.
     """
-    found: dict[str, None] = {}
+    paths: dict[str, None] = {}
     places = [(tree, folder) for tree in trees for folder in _git_folders(tree)]
     places += [(folder, folder) for folder in folders]
     for tree, folder in places:
-        search = _Search(workspace, home, tree, found)
+        search = _Search(workspace, home, tree, run_program, paths)
         for config in _configurations(folder, home):
             await search.look(config)
-    return tuple(found)
+    return tuple(paths)
 
 
 def _read_config(config: Path) -> bytes | None:
@@ -141,20 +131,20 @@ def _read_config(config: Path) -> bytes | None:
 
 
 def _git_folders(tree: Path) -> list[Path]:
-    """A tree's own one, and the one that it shares with other trees."""
+    """The repository of a tree, and the one that it shares with other trees."""
     entry = tree / ".git"
     if entry.is_dir():
         return [entry]
-    said = read_bounded(entry) or b""
-    if not said.startswith(_GIT_FOLDER):
+    link = read_bounded(entry) or b""
+    if not link.startswith(_GIT_FOLDER):
         return []
-    folder = _gitdir_target(entry.parent, said.removeprefix(_GIT_FOLDER))
+    folder = _gitdir_target(entry.parent, link.removeprefix(_GIT_FOLDER))
     common = read_bounded(folder / "commondir")
     return [folder] if common is None else [folder, _gitdir_target(folder, common)]
 
 
-def _gitdir_target(base: Path, said: bytes) -> Path:
-    return Path(os.path.normpath(base / os.fsdecode(said.strip().replace(b"\0", b""))))
+def _gitdir_target(base: Path, target: bytes) -> Path:
+    return Path(os.path.normpath(base / os.fsdecode(target.strip().replace(b"\0", b""))))
 
 
 def _configurations(folder: Path, home: Path) -> Iterator[Path]:

@@ -14,7 +14,7 @@ from mainspring.core.events import ModelRequestEnded
 from mainspring.core.facts import BudgetReserved, BudgetSettled
 from mainspring.core.model import Reply, Request, User
 from mainspring.harness.state.thread import JUDGEMENT
-from mainspring.wiring.model_registry import ModelRegistry
+from mainspring.runtime.session.session_context import Models
 
 AskModel: TypeAlias = Callable[[str, str], Awaitable[tuple[str, tuple[KnownPayload, ...]]]]
 """A system prompt and a question, to the answer and what it cost, for the log."""
@@ -22,7 +22,7 @@ AskModel: TypeAlias = Callable[[str, str], Awaitable[tuple[str, tuple[KnownPaylo
 _MAX_TOKENS = 1_000
 
 
-def make_ask_model(models: ModelRegistry, model: str) -> AskModel:
+def make_ask_model(models: Models, model: str) -> AskModel:
     async def ask(system: str, question: str) -> tuple[str, tuple[KnownPayload, ...]]:
         request = Request(
             model=model,
@@ -47,7 +47,7 @@ def _text(reply: Reply) -> str:
     return "".join(part.text for part in reply.content if isinstance(part, TextBlock))
 
 
-def _cost_facts(models: ModelRegistry, reply: Reply) -> tuple[KnownPayload, ...]:
+def _cost_facts(models: Models, reply: Reply) -> tuple[KnownPayload, ...]:
     """Like any other request: what is spent is what was reserved and settled."""
     cost = str(models.cost(reply.model, reply.usage))
     reservation = ids.new_id(ids.RESERVATION)

@@ -1,5 +1,5 @@
-"""Folders whose settings and hook scripts somebody has trusted as they were then, and why an
-untrusted or restricted folder is not scheduled.
+"""Which folders are trusted: the hashes of the settings and hook scripts that somebody approved.
+Also why a folder with restrictions is not scheduled.
 """
 
 from __future__ import annotations
@@ -7,29 +7,25 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TypeAlias, cast
 
 import msgspec
 from msgspec import Struct
 
+from mainspring.core.atomic_file import read_bounded, write_atomic
 from mainspring.core.errors import InvalidInput
-from mainspring.core.lazy_module import LazyModule
 from mainspring.runtime.agent_folder import manifest
-from mainspring.runtime.definition_files.atomic_file import read_bounded, write_atomic
 from mainspring.runtime.definition_files.frontmatter_fields import Fields, read_frontmatter
 from mainspring.runtime.definition_files.json_file import as_object
 from mainspring.runtime.definition_files.scopes import PartWalk, Scopes, select_markdown
 from mainspring.runtime.definition_files.settings_file import SettingsFile
 
-if TYPE_CHECKING:
-    from mainspring.capabilities.hooks import scripts
-else:
-    scripts = LazyModule("mainspring.capabilities.hooks.scripts")  # most projects have none
-
+ReadScripts: TypeAlias = Callable[[Iterable[str], Path], Mapping[str, bytes]]
+"""Reads the files of a folder that commands run, by their paths in it. Raises: InvalidInput."""
 
 _HOOKS_KEY = re.compile(rb"^hooks\s*:", re.MULTILINE)
 LOCAL_FILE = ".mainspring/settings.local.json"
@@ -50,9 +46,9 @@ _ORIGINAL_KEYS = frozenset(
         *("allowManagedPermissionRulesOnly", "hooksFailOpen"),
     )
 )
-"""Had an effect when trust was first given. Never add to these: see `_ADDED_KEYS`."""
+"""Settings that the first version with trust honoured. Never add to these: see `_ADDED_KEYS`."""
 _ADDED_KEYS = {field.encode_name for field in msgspec.structs.fields(SettingsFile)} - _ORIGINAL_KEYS
-"""Have one since. A key that a later version adds is among them by itself."""
+"""Settings that are honoured since; keys of later versions are included automatically."""
 
 
 class _HooksFile(Struct, frozen=True):
@@ -61,19 +57,19 @@ class _HooksFile(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectFiles:
-    """What somebody vouches for: read once, so that what is judged is what holds."""
+    """What somebody trusts; read once, so that what was checked is what is used."""
 
     settings: Mapping[str, bytes]
-    """By the file that they stand in."""
+    """By file."""
     scripts: Mapping[str, bytes]
-    """What hooks run of the folder, by the path from there on."""
+    """Files of the folder that hooks run, by relative path."""
     subagents: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
-    """Files of subagents that have hooks."""
+    """Files of subagents with hooks."""
 
     @property
     def fingerprint(self) -> str:
-        """Of the bytes, and of which settings in them have an effect: trust that was given when one
-        of them had none does not cover it."""
+        """A hash of the bytes and of which settings in them are honoured: trust does not cover a
+        setting that was ignored when it was given."""
         named = {f"runs {name}": content for name, content in self.scripts.items()}
         keys = {
             f"honours {name}": ",".join(added).encode()
@@ -84,60 +80,61 @@ class ProjectFiles:
 
     @property
     def commands(self) -> Iterator[tuple[str, str]]:
-        """What it has run outside of the sandbox, and who says so."""
+        """Commands that run outside the sandbox, and where they come from."""
         for file, content in self.settings.items():
             fields = _decode_object(content)
             for key in ("hooks", "statusLine", "apiKeyHelper"):
                 value = fields.get(key)
-                said = as_object(value) or {"command": value}
-                yield from ((item, f"{key}, {file}") for item in _commands_in([said]))
+                entry = as_object(value) or {"command": value}
+                yield from ((item, f"{key}, {file}") for item in _commands_in([entry]))
         for file, content in self.subagents.items():
             hooks = hooks_of_subagent(content)[1]
             yield from ((item, f"hooks, {file}") for item in _commands_in([hooks]))
 
     @property
     def variables(self) -> Iterator[tuple[str, str]]:
-        """Names of those that it sets, without values, which may be secrets; and who says so."""
+        """Names of the variables it sets, and where; without values, which may be secrets."""
         for file, content in self.settings.items():
             if env := as_object(_decode_object(content).get("env")):
                 yield ", ".join(env), f"env, {file}"
 
     def script_hashes(self, folder: Path) -> dict[str, str]:
         return {
-            str(folder / name): scripts.digest(content) for name, content in self.scripts.items()
+            str(folder / name): hashlib.sha256(content).hexdigest()
+            for name, content in self.scripts.items()
         }
 
 
 def is_trusted(folder: Path, project_files: ProjectFiles, *, home: Path) -> bool:
-    """Whether a folder's settings and what hooks run of it, as they were read, are those that
-    somebody has vouched for. Where there are none, there is nothing to distrust."""
+    """Whether the settings and hook scripts of a folder, as they were read, are those that somebody
+    has trusted. A folder without any is trusted."""
     if not project_files.settings and not project_files.scripts and not project_files.subagents:
         return True
     return _read_trusted(home).get(os.path.realpath(folder)) == project_files.fingerprint
 
 
-def trust(folder: Path, *, home: Path, project_files: ProjectFiles | None = None) -> None:
-    """Vouch for a folder's settings and what hooks run of it: as they are now, or as given.
+def trust(folder: Path, project_files: ProjectFiles, *, home: Path) -> None:
+    """Trust a folder's settings and hook scripts as they were read.
 
     Raises: InvalidInput.
     """
     if not folder.is_dir():
         raise InvalidInput(f"{folder}: there is no such folder")
-    vouched = read_project_files(folder, home=home) if project_files is None else project_files
-    _write_trusted({**_read_trusted(home), os.path.realpath(folder): vouched.fingerprint}, home)
+    trusted = {**_read_trusted(home), os.path.realpath(folder): project_files.fingerprint}
+    _write_trusted(trusted, home)
 
 
 def distrust(folder: Path, *, home: Path) -> bool:
-    """Take it back; False if there was nothing to take back."""
-    known = _read_trusted(home)
-    was_known = known.pop(os.path.realpath(folder), None) is not None
-    if was_known:
-        _write_trusted(known, home)
-    return was_known
+    """Revoke trust; False if the folder was not trusted."""
+    trusted = _read_trusted(home)
+    was_trusted = trusted.pop(os.path.realpath(folder), None) is not None
+    if was_trusted:
+        _write_trusted(trusted, home)
+    return was_trusted
 
 
-def read_project_files(folder: Path, *, home: Path) -> ProjectFiles:
-    """Its settings, and the files that the hooks in them run, and those of the user.
+def read_project_files(folder: Path, *, home: Path, read_scripts: ReadScripts) -> ProjectFiles:
+    """A folder's settings, and its files that their hooks, or those of the user, run.
 
     Raises: InvalidInput.
     """
@@ -148,39 +145,39 @@ def read_project_files(folder: Path, *, home: Path) -> ProjectFiles:
     commands = [command for content in every for command in _commands(content)]
     subagents = subagents_with_hooks(Scopes(folder=folder))
     described = (hooks_of_subagent(content)[1] for content in subagents.values())
-    commands += [command for said in described for command in _commands_in([said])]
-    run = scripts.read_scripts(commands, folder, project=folder) if commands else {}
+    commands += [command for hooks in described for command in _commands_in([hooks])]
+    scripts: Mapping[str, bytes] = read_scripts(commands, folder) if commands else {}
     named = {path.relative_to(folder).as_posix(): text for path, text in subagents.items()}
-    return ProjectFiles(settings=settings, scripts=run, subagents=named)
+    return ProjectFiles(settings=settings, scripts=scripts, subagents=named)
 
 
 def subagents_with_hooks(scopes: Scopes) -> dict[Path, bytes]:
-    """The files of subagents, but for those of plugins, that have hooks."""
-    walk, found = PartWalk(scopes), dict[Path, bytes]()
+    """The files of subagents with hooks, without those of plugins."""
+    walk, contents = PartWalk(scopes), dict[Path, bytes]()
     for place in scopes.places("agents"):
         for file in walk.files(place, select_markdown):
             with suppress(InvalidInput):
                 content = read_bounded(file) or b""
                 if _HOOKS_KEY.search(content):
-                    found[file] = content
-    return found
+                    contents[file] = content
+    return contents
 
 
 def hooks_of_subagent(content: bytes) -> tuple[str, dict[str, object]]:
-    """Name and hooks that the frontmatter of a subagent's file has."""
+    """Name and hooks in the frontmatter of a subagent's file."""
     fields = Fields(read_frontmatter(content.decode(errors="replace")), "")
     return " ".join(fields.text("name").split()), fields.mapping("hooks")
 
 
 def _commands(content: bytes) -> Iterator[str]:
-    """That a settings file has run, whatever else is wrong with it; with their arguments."""
+    """Commands with their arguments that a settings file names, even if the file is invalid."""
     fields = _decode_object(content)
     helper = {"command": fields.get("apiKeyHelper")}
     yield from _commands_in([fields.get("hooks"), fields.get("statusLine"), helper])
 
 
 def _decode_object(content: bytes) -> dict[str, object]:
-    """Empty if it is no JSON object."""
+    """Empty if it is not a JSON object."""
     with suppress(msgspec.MsgspecError, UnicodeError, RecursionError):
         whole = msgspec.json.decode(content.removeprefix(b"\xef\xbb\xbf"))
         return cast("dict[str, object]", whole) if isinstance(whole, dict) else {}
@@ -188,7 +185,7 @@ def _decode_object(content: bytes) -> dict[str, object]:
 
 
 def _commands_in(pending: list[object]) -> Iterator[str]:
-    for value in pending:  # grows while it is gone through
+    for value in pending:  # grows during the loop
         if isinstance(value, list):
             pending += cast("list[object]", value)
         elif isinstance(value, dict):
@@ -201,25 +198,25 @@ def _commands_in(pending: list[object]) -> Iterator[str]:
 
 
 def read_project_settings(folder: Path) -> dict[str, bytes]:
-    """The settings that a project has, by the file that they stand in.
+    """The settings of a project, by file.
 
     Raises: InvalidInput.
     """
-    found = {name: _settings(folder / name) for name in PROJECT_FILES}
-    return {name: content for name, content in found.items() if content is not None}
+    contents = {name: _settings(folder / name) for name in PROJECT_FILES}
+    return {name: content for name, content in contents.items() if content is not None}
 
 
 def _settings(file: Path) -> bytes | None:
-    """Of a file that says other things too, only what is a setting: the rest may change."""
+    """The settings in a file; other content of the file may change without a new approval."""
     if file.name == manifest.FILE:
-        said = manifest.settings_in(file)
-        return msgspec.json.encode(said, order="sorted") if said else None
+        settings = manifest.settings_in(file)
+        return msgspec.json.encode(settings, order="sorted") if settings else None
     content = read_bounded(file)
     return _hooks(content) if content is not None and file.name == HOOKS_FILE else content
 
 
 def _hooks(content: bytes) -> bytes | None:
-    """`None`: it is called like ours, and is something else."""
+    """`None` if it is some other program's file of the same name."""
     with suppress(msgspec.MsgspecError, UnicodeError, RecursionError):
         return msgspec.json.encode(msgspec.json.decode(content, type=_HooksFile))
     return None
@@ -242,8 +239,8 @@ def _read_trusted(home: Path) -> dict[str, str]:
         raise InvalidInput(f"{file}: {error}; remove it to begin anew") from error
 
 
-def _write_trusted(known: dict[str, str], home: Path) -> None:
-    content = msgspec.json.format(msgspec.json.encode(known, order="sorted"), indent=2)
+def _write_trusted(trusted: dict[str, str], home: Path) -> None:
+    content = msgspec.json.format(msgspec.json.encode(trusted, order="sorted"), indent=2)
     write_atomic(home / TRUSTED_FILE, content + b"\n")
 
 
@@ -257,9 +254,9 @@ _UNSCHEDULED_MESSAGE = (
 
 
 def unscheduled_reason(project_files: ProjectFiles) -> str | None:
-    """Why the schedule of a folder does not hold; `None`: nothing that restricts would be lost.
+    """Why the schedule of a folder is not used; `None` if no restriction would be lost.
 
-    Raises: InvalidInput: a file cannot be understood, so nobody can tell.
+    Raises: InvalidInput: a file cannot be understood, so this is unknown.
     """
     lost = [
         f"{what} ({name})"
@@ -272,14 +269,14 @@ def unscheduled_reason(project_files: ProjectFiles) -> str | None:
 def _ignored_restrictions(name: str, content: bytes) -> Iterator[str]:
     try:
         text = content.removeprefix(b"\xef\xbb\xbf") or b"{}"
-        said = msgspec.json.decode(text, type=dict[str, object])
+        settings = msgspec.json.decode(text, type=dict[str, object])
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise InvalidInput(f"{name}: not a JSON object: {error}") from error
-    permissions = as_object(said.get("permissions")) or {}
+    permissions = as_object(settings.get("permissions")) or {}
     for key in _PERMISSION_KEYS:
         if (value := permissions.get(key)) and value != _BYPASS_MODE:
             yield f"permissions.{'mode' if key == 'defaultMode' else key}"
-    if said.get("hooks"):
+    if settings.get("hooks"):
         yield "hooks"
-    if said.get("sandbox"):
-        yield "environment" if "schedule" in said else "sandbox"
+    if settings.get("sandbox"):
+        yield "environment" if "schedule" in settings else "sandbox"

@@ -1,49 +1,39 @@
-"""Hooks that installed plugins bring: they count once somebody has vouched for the plugin."""
+"""Hooks of installed plugins and of skills; they run only if somebody has trusted them."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
-from mainspring.config import Settings
 from mainspring.core.errors import MainspringError
-from mainspring.core.lazy_module import LazyModule
+from mainspring.core.hook import HookFolder
 from mainspring.harness.permissions.policy import Scope
 from mainspring.runtime.agent_folder.plugin import Plugin
 from mainspring.runtime.agent_folder.plugins import installed_plugins
 from mainspring.runtime.packages.folder_contents import read_contents
 from mainspring.runtime.packages.trust_pins import PINS_FILE, TrustPins
+from mainspring.runtime.settings.policy_loader import HookSettings
 from mainspring.runtime.skills.skill import Skill
-from mainspring.wiring.policy_loader import HookSettings
-
-if TYPE_CHECKING:
-    from mainspring.capabilities.hooks import config, scripts
-else:
-    config = LazyModule("mainspring.capabilities.hooks.config")
-    scripts = LazyModule("mainspring.capabilities.hooks.scripts")  # most plugins have no hooks
-
 
 _TRUSTED_SCOPE: Scope = "user"
-"""Whoever has vouched for a skill has vouched for its hooks, wherever it stands. Only those of a
-project's plugin need the trust in the project, too."""
+"""Trusting a skill means trusting its hooks, wherever it is. Only hooks of a project's plugin need
+trust in the project, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrustedHooks:
     settings: tuple[HookSettings, ...] = ()
     roots: tuple[str, ...] = ()
-    """Of the plugins that they are of."""
+    """Folders of the plugins and skills that they belong to."""
     scripts: Mapping[str, str] = field(default_factory=dict[str, str])
-    """All files of these, by absolute path: the hash of what was vouched for."""
+    """All files of these, by absolute path: the trusted hash."""
 
 
-def trusted_plugin_hooks(
-    settings: Settings, folder: Path, disabled: Collection[str] = ()
-) -> TrustedHooks:
-    """Of the user's plugins and of the folder's; in the order that they are found."""
-    home = Path(settings.home)
+def trusted_plugin_hooks(home: Path, folder: Path, disabled: Collection[str] = ()) -> TrustedHooks:
+    """The hooks of the user's plugins and of the folder's, in order of discovery."""
     found = installed_plugins(folder, None if folder == home else home)
     with_hooks = [
         plugin for plugin in found.plugins if plugin.hooks and plugin.name not in disabled
@@ -57,7 +47,7 @@ def trusted_plugin_hooks(
         settings=tuple(hooks for plugin in trusted for hooks in _hooks_of_plugin(plugin)),
         roots=tuple(str(plugin.root) for plugin in trusted),
         scripts={
-            str(plugin.root / item.path): scripts.digest(item.content)
+            str(plugin.root / item.path): hashlib.sha256(item.content).hexdigest()
             for plugin in trusted
             for item in vouched[plugin.root] or ()
             if item.link is None and not item.is_special
@@ -65,12 +55,11 @@ def trusted_plugin_hooks(
     )
 
 
-def trusted_skill_hooks(settings: Settings, folder: Path, skills: Iterable[Skill]) -> TrustedHooks:
-    """Of the skills that are trusted; they run while their skill is used."""
+def trusted_skill_hooks(home: Path, folder: Path, skills: Iterable[Skill]) -> TrustedHooks:
+    """The hooks of trusted skills; they run while their skill is used."""
     with_hooks = [skill for skill in skills if skill.hooks and skill.is_trusted and skill.file]
     if not with_hooks:
         return TrustedHooks()
-    home = Path(settings.home)
     pins = TrustPins(home / PINS_FILE)
     plugins = installed_plugins(folder, None if folder == home else home).plugins
     brought: list[HookSettings] = []
@@ -81,7 +70,7 @@ def trusted_skill_hooks(settings: Settings, folder: Path, skills: Iterable[Skill
         contents = _skill_contents(skill, pins, owner.root if owner else place)
         if not contents:
             continue
-        own = config.HookFolder(
+        own = HookFolder(
             name=skill.name,
             root=skill.folder,
             kind="skill",
@@ -102,8 +91,8 @@ def trusted_skill_hooks(settings: Settings, folder: Path, skills: Iterable[Skill
 
 
 def _skill_contents(skill: Skill, trust_pins: TrustPins, place: Path) -> dict[str, str]:
-    """The hashes of its files by absolute path, if the skill is still what was trusted. Of the
-    user's own skills, which nobody need have looked at, those of its files as they are now."""
+    """The hashes of its files by absolute path, if the skill is still what was trusted. The user's
+    own skills need no approval: the hashes of their files as they are now."""
     is_pinned = trust_pins.of(place) is not None
     if not is_pinned and skill.scope == "project":
         return {}
@@ -113,7 +102,7 @@ def _skill_contents(skill: Skill, trust_pins: TrustPins, place: Path) -> dict[st
         return {}
     base = place if place.is_dir() else place.parent
     hashes = {
-        str(base / item.path): scripts.digest(item.content)
+        str(base / item.path): hashlib.sha256(item.content).hexdigest()
         for item in contents
         if item.link is None and not item.is_special
     }
@@ -127,7 +116,7 @@ def _hooks_of_plugin(plugin: Plugin) -> Iterator[HookSettings]:
         "${PLUGIN_ROOT}": str(plugin.root),
         "${PLUGIN_DATA}": str(plugin.data),
     }
-    folder = config.HookFolder(
+    folder = HookFolder(
         name=plugin.name, plugin=plugin.name, root=str(plugin.root), data=str(plugin.data)
     )
     for hook in plugin.hooks:
@@ -136,7 +125,7 @@ def _hooks_of_plugin(plugin: Plugin) -> Iterator[HookSettings]:
 
 
 def _expand_paths(said: object, places: dict[str, str]) -> object:
-    """Where the plugin is, wherever its hooks say so."""
+    """Replace the variables for the folders of a plugin or skill in all texts."""
     if isinstance(said, str):
         for name, place in places.items():
             said = said.replace(name, place)

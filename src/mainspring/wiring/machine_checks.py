@@ -1,4 +1,6 @@
-"""Which protections of the operator's own files hold on this machine; for people to read."""
+"""Checks of this machine for `mainspring doctor`: its sandboxes, and how the operator's own
+files are protected.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,8 @@ import sys
 from pathlib import Path
 
 from mainspring.capabilities.sandbox.backend import containing_paths, file_identity
-from mainspring.capabilities.sandbox.sandbox_probes import SandboxProbe
+from mainspring.capabilities.sandbox.backend_selection import SandboxSettings
+from mainspring.capabilities.sandbox.sandbox_probes import SandboxProbe, probe_sandboxes
 from mainspring.config import Settings, is_postgres
 from mainspring.wiring.private_files import misplaced_file, private_files
 
@@ -85,3 +88,7 @@ def _check_location(settings: Settings) -> SandboxProbe:
         found="PostgreSQL" if is_postgres(settings.store) else str(Path(settings.store).parent),
         consequence="no session is given a folder with the store or the vault in it",
     )
+
+
+async def check_sandboxes() -> list[SandboxProbe]:
+    return await probe_sandboxes(SandboxSettings())

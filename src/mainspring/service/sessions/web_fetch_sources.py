@@ -1,11 +1,11 @@
-"""What an agent of the service says of its `web_fetch`: how much of a page, and URLs of which
-sources. A URL is known by the session's log: it stood in something that the source gave."""
+"""Limits of an agent's `web_fetch`: how much text of a page, and URLs from which sources. The
+session's log shows where a URL comes from."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from urllib.parse import urlsplit, urlunsplit
 
 from mainspring.core import events
@@ -13,6 +13,7 @@ from mainspring.core.content import plain_text
 from mainspring.core.envelope import AnyPayload, Event
 from mainspring.harness.permissions.tool_names import canonical_name
 from mainspring.log.session_log import SessionLog
+from mainspring.runtime.session.run_options import WebFetchLimits
 from mainspring.service.resources.agent_tools import BuiltinConfig
 from mainspring.service.resources.agent_web_tools import (
     ExceptTools,
@@ -21,13 +22,12 @@ from mainspring.service.resources.agent_web_tools import (
     SourceFilter,
     UrlSources,
 )
-from mainspring.wiring.run_options import WebFetchLimits
 
 _CHARS_PER_TOKEN = 3
-"""Leans low, so that a page has rather fewer tokens than it may."""
+"""A low estimate, so that a page has fewer tokens than allowed rather than more."""
 _URL = re.compile(r"https?://[^\s<>\"'`\\^{|}]{1,4096}", re.IGNORECASE)
 _TRAILING_PUNCTUATION = ".,;:!?)]*_"
-"""What ends a sentence, a bracket or an emphasis, and is rarely the end of a URL."""
+"""Ends a sentence, a bracket or an emphasis, and rarely a URL."""
 _SOURCE_EVENTS = frozenset(
     str(kind.__struct_config__.tag)
     for kind in (
@@ -41,33 +41,26 @@ _SOURCE_EVENTS = frozenset(
 
 
 def web_fetch_limits(configs: list[BuiltinConfig]) -> WebFetchLimits:
-    """The strictest of what the agents of one session say of their `web_fetch`."""
+    """The strictest limits that the agents of one session set for `web_fetch`."""
     tokens = [config.max_content_tokens for config in configs if config.max_content_tokens]
+    sources = [config.url_sources for config in configs if config.url_sources is not None]
     return WebFetchLimits(
         max_chars=min(tokens) * _CHARS_PER_TOKEN if tokens else None,
-        sources=tuple(config.url_sources for config in configs if config.url_sources is not None),
+        url_refusal=partial(_url_refusal, sources) if sources else None,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class KnownUrls:
-    """Which URLs may be fetched in a session."""
-
-    log: SessionLog
-    session_id: str
-    sources: tuple[UrlSources, ...]
-
-    async def refusal(self, url: str) -> str | None:
-        """Why it may not be fetched; `None`: it may."""
-        if not self.sources:
-            return None
-        read = await self.log.read(self.session_id, types=_SOURCE_EVENTS)
-        if all(_normalize_url(url) in _known_urls(read, source) for source in self.sources):
-            return None
-        return (
-            "only URLs are fetched that stood, exactly so, in what this agent's url_sources name;"
-            " this one did not"
-        )
+async def _url_refusal(
+    sources: Sequence[UrlSources], log: SessionLog, session_id: str, url: str
+) -> str | None:
+    """All sources have to allow it."""
+    read = await log.read(session_id, types=_SOURCE_EVENTS)
+    if all(_normalize_url(url) in _known_urls(read, source) for source in sources):
+        return None
+    return (
+        "only URLs are fetched that stood, exactly so, in what this agent's url_sources name;"
+        " this one did not"
+    )
 
 
 def _known_urls(read: list[Event], sources: UrlSources) -> set[str]:
@@ -101,7 +94,7 @@ def _is_source(payload: AnyPayload, names: Mapping[str, str], sources: UrlSource
             is_web = name in ("web_fetch", "web_search") and _is_allowed_by(
                 sources.server_tool_results, name
             )
-            return is_web and not is_error  # a failure only repeats what was asked for
+            return is_web and not is_error  # a failure only repeats the request
         case _:
             return False
 
@@ -120,14 +113,14 @@ def _is_allowed_by(source: SourceFilter | None, name: str) -> bool:
 
 def _urls(text: str) -> Iterator[str]:
     """As written, and without what follows it in a sentence or in Markdown."""
-    for found in _URL.finditer(text):
-        yield found[0]
-        yield found[0].rstrip(_TRAILING_PUNCTUATION)
-        yield re.split(r"[)\]]", found[0], maxsplit=1)[0]
+    for match in _URL.finditer(text):
+        yield match[0]
+        yield match[0].rstrip(_TRAILING_PUNCTUATION)
+        yield re.split(r"[)\]]", match[0], maxsplit=1)[0]
 
 
 def _normalize_url(url: str) -> str:
-    """One spelling of what is the same to a server."""
+    """One spelling for URLs that are the same to a server."""
     try:
         parts = urlsplit(url)
         host, port = (parts.hostname or "").lower(), parts.port

@@ -1,7 +1,7 @@
-"""Secrets taken out of everything on its way into the log: those we know, and what looks like one.
+"""Redact everything on its way into the log: known secrets, and what looks like a secret.
 
-What has none costs one pass of a single automaton. What may have some is taken apart: of JSON only
-whole strings are replaced by strings and numbers by numbers, so it keeps its structure.
+Content without secrets costs one pass of a single automaton. In JSON, whole strings are replaced by
+strings and numbers by numbers, so it keeps its structure.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from mainspring.capabilities.vault.secret_detector import (
     redaction_label,
 )
 from mainspring.log.event_chain import Scrub
-from mainspring.service.sessions.streaming_redactor import BOUNDARIES
 
 _KNOWN_PATTERN = 0
 """The automaton's first pattern; those of the detectors follow."""
@@ -47,12 +46,13 @@ def scrubber(secrets: Mapping[str, str]) -> Scrub:
     return _Scrubber(secrets).scrub
 
 
-def multi_word_secrets(secrets: Mapping[str, str]) -> tuple[str, ...]:
-    """Ways to write the values that are several words: a `Veil` cannot know those by one."""
+def multi_word_secrets(secrets: Mapping[str, str], boundaries: str) -> tuple[str, ...]:
+    """Every encoding of the values that consist of several words, with one of `boundaries` between
+    them: a redactor that reads word by word has to know those as a whole."""
     written = {
         form.decode(errors="replace") for value in secrets.values() for form in encoded_forms(value)
     }
-    return tuple(sorted(form for form in written if any(item in form for item in BOUNDARIES)))
+    return tuple(sorted(form for form in written if any(item in form for item in boundaries)))
 
 
 class _Scrubber:

@@ -1,13 +1,11 @@
-"""Tokens of outside issuers, if any are configured; without, their library is not even imported."""
+"""Verify tokens of external issuers; their library is imported only if any are configured."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
-import aiohttp
-
-from mainspring.core.errors import InvalidInput, NetworkRefused, Unauthenticated
+from mainspring.core.errors import InvalidInput, Unauthenticated
 from mainspring.service.access.oidc_issuers import OidcIssuer
 from mainspring.service.access.principal import Principal
 
@@ -16,14 +14,10 @@ if TYPE_CHECKING:
     from mainspring.service.authorization.authentication import TokenVerifier
 
 
-_SECONDS = 10.0
-_MAX_BYTES = 1 << 20
-
-
 def open_tokens(
     oidc_issuers: tuple[OidcIssuer, ...], fetch_bytes: FetchBytes
 ) -> TokenVerifier | None:
-    """Raises: InvalidInput: an issuer that cannot be, or the extra is not installed."""
+    """Raises: InvalidInput: an issuer is invalid, or the extra is not installed."""
     if not oidc_issuers:
         return None
     try:  # by name: it is an extra
@@ -38,7 +32,7 @@ def open_tokens(
 
 
 class CombinedTokens:
-    """Tokens of several kinds; the first that knows one says whose it is."""
+    """Verify tokens of several kinds; the first kind that recognises one decides."""
 
     def __init__(self, *kinds: TokenVerifier | None) -> None:
         self._kinds = tuple(kind for kind in kinds if kind is not None)
@@ -51,18 +45,3 @@ class CombinedTokens:
             if kind.is_one(token):
                 return await kind.principal(token)
         raise Unauthenticated("no such token")
-
-
-async def fetch_issuer_keys(url: str) -> bytes:
-    """What an issuer publishes. Raises: NetworkRefused."""
-    timeout = aiohttp.ClientTimeout(total=_SECONDS)
-    try:
-        async with (
-            aiohttp.ClientSession(timeout=timeout) as client,
-            client.get(url, allow_redirects=False) as answer,
-        ):
-            if answer.status != 200:
-                raise NetworkRefused(f"{url} answers {answer.status}")
-            return await answer.content.read(_MAX_BYTES)
-    except (aiohttp.ClientError, TimeoutError) as error:
-        raise NetworkRefused(f"{url}: {error or 'no answer in time'}") from error

@@ -1,7 +1,7 @@
-"""Git on the host in a repository that nobody vouches for: what it says is data, and runs nothing.
+"""Run git on the host in an untrusted repository: its configuration is data and runs nothing.
 
-Hooks, filters, merge drivers and the like are named by the repository's own configuration and would
-run outside of any sandbox. What is done with the repository is not decided here.
+A repository's own configuration can name hooks, filters and merge drivers, which would run outside
+of any sandbox. Callers decide what is done with the repository.
 """
 
 from __future__ import annotations
@@ -9,16 +9,23 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from subprocess import CompletedProcess
+from typing import TypeAlias
 
 from anyio import to_thread
 
-from mainspring.capabilities.sandbox.confined_process import Confinement, run_confined
+from mainspring.core.atomic_file import read_bounded
 from mainspring.core.errors import InvalidInput, ToolEnvironmentError
-from mainspring.runtime.definition_files.atomic_file import read_bounded
+
+RunProgram: TypeAlias = Callable[
+    [Sequence[str], Path, Mapping[str, str], Sequence[Path], bytes],
+    Awaitable[CompletedProcess[bytes]],
+]
+"""Runs a command in a folder with an environment; it may use these places only and reads this.
+Raises: OSError, TimeoutError."""
 
 _MAX_ERROR_CHARACTERS = 500
 _IDENTITY = {
@@ -52,42 +59,44 @@ _PROGRAM_SETTINGS = (
     (re.compile(r"branch\..*\.mergeoptions", re.DOTALL), ""),
     (re.compile(r"hook\..*\.command", re.DOTALL), "true"),  # newer than 2.53 has hooks there, too
 )
-"""What a configuration may name to be run, and what stands in for it."""
+"""Settings that name programs, and the harmless values that replace them."""
 _REPOSITORY_ENTRIES = ("HEAD", "config", "objects", "refs", "worktrees")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Git:
-    """One working tree. Where its repository is, is never left to what stands in the tree."""
+    """One working tree. Files in the tree never decide where its repository is."""
 
     top: Path
     folder: Path
-    """Of the repository: of this tree's own HEAD and index."""
+    """The folder of the repository with this tree's own HEAD and index."""
     common: Path
-    """The same for all trees of the repository."""
+    """The folder that all trees of the repository share."""
     settings: Mapping[str, str]
+    run_program: RunProgram
     beside: tuple[Path, ...] = ()
-    """Where else it may make files: worktrees."""
+    """Other folders in which it may create files: worktrees."""
 
-    async def run(self, *arguments: str, given: bytes = b"") -> CompletedProcess[bytes]:
+    async def run(self, *arguments: str, stdin: bytes = b"") -> CompletedProcess[bytes]:
         where = {"GIT_DIR": str(self.folder), "GIT_WORK_TREE": str(self.top)}
         places = (self.top, self.folder, self.common, *self.beside)
-        return await _run_git(arguments, self.top, where, self.settings, Confinement(places, given))
+        environment = {**where, **_settings_environment(self.settings)}
+        return await _run_git(self.run_program, arguments, self.top, environment, places, stdin)
 
-    async def output(self, *arguments: str, given: bytes = b"") -> str:
+    async def output(self, *arguments: str, stdin: bytes = b"") -> str:
         """
         Raises:
-            HandsError: what git says instead.
+            ToolEnvironmentError: git failed; with its message.
         """
-        done = await self.run(*arguments, given=given)
+        done = await self.run(*arguments, stdin=stdin)
         if done.returncode != 0:
             raise ToolEnvironmentError(f"git says: {git_error(done)}")
         return os.fsdecode(done.stdout).removesuffix("\n")
 
     async def output_names(self, *arguments: str) -> list[str]:
-        """What it names one after the other; `-z` is among the arguments.
+        """The names in its output; `-z` has to be among the arguments.
 
-        Raises: HandsError.
+        Raises: ToolEnvironmentError.
         """
         return split_names(await self.output(*arguments))
 
@@ -102,7 +111,7 @@ class Git:
     async def at(self, top: Path, folder: Path) -> Git:
         """Another tree of the same repository.
 
-        Raises: HandsError.
+        Raises: ToolEnvironmentError.
         """
         return await _without_programs(replace(self, top=top, folder=folder))
 
@@ -111,14 +120,14 @@ def split_names(listed: str) -> list[str]:
     return [name for name in listed.split("\0") if name]
 
 
-async def open_repository(workspace: Path) -> Git:
-    """The repository whose working tree a folder is in.
+async def open_repository(workspace: Path, run_program: RunProgram) -> Git:
+    """The repository whose working tree contains a folder.
 
     Raises:
-        HandsError: it is in none, or in one that cannot be worked in safely; it says why.
+        ToolEnvironmentError: there is none, or it is not safe to work in; it says why.
     """
-    asked = ("rev-parse", "--is-bare-repository", "--absolute-git-dir", "--git-common-dir")
-    done = await _run_git(asked, workspace, {}, _SETTINGS)
+    arguments = ("rev-parse", "--is-bare-repository", "--absolute-git-dir", "--git-common-dir")
+    done = await _run_git(run_program, arguments, workspace, _settings_environment(_SETTINGS))
     if done.returncode != 0:
         if b"not a git repository" in done.stderr:
             raise ToolEnvironmentError(
@@ -130,16 +139,18 @@ async def open_repository(workspace: Path) -> Git:
     if is_bare == "true":
         raise ToolEnvironmentError(f"{folder} is a bare repository: work in a clone of it")
     try:
-        found = await to_thread.run_sync(
-            _verified_repository, workspace, Path(folder), workspace / common
+        git = await to_thread.run_sync(
+            _verified_repository, workspace, Path(folder), workspace / common, run_program
         )
     except OSError as error:
         raise ToolEnvironmentError(f"{folder} cannot be looked at: {error.strerror}") from error
-    return await _without_programs(found)
+    return await _without_programs(git)
 
 
-def _verified_repository(workspace: Path, folder: Path, common: Path) -> Git:
-    """What git has found is what stands in the workspace or above it, and knows that it does."""
+def _verified_repository(
+    workspace: Path, folder: Path, common: Path, run_program: RunProgram
+) -> Git:
+    """Check that the repository that git found belongs to the workspace or a folder above it."""
     folder, common = folder.resolve(), common.resolve()
     top = next(
         (parent for parent in (workspace, *workspace.parents) if _exists(parent / ".git")), None
@@ -160,7 +171,7 @@ def _verified_repository(workspace: Path, folder: Path, common: Path) -> Git:
         raise ToolEnvironmentError(
             f"{entry} leads to {folder}, which is the repository of another folder"
         )
-    return Git(top=top, folder=folder, common=common, settings=_SETTINGS)
+    return Git(top=top, folder=folder, common=common, settings=_SETTINGS, run_program=run_program)
 
 
 def _exists(path: Path) -> bool:
@@ -168,13 +179,13 @@ def _exists(path: Path) -> bool:
 
 
 def _linked_tree(file: Path) -> Path | None:
-    """Where git says, in a file of a worktree's, that its tree is."""
-    said = _read_text(file)
-    return None if said is None else (file.parent / said.strip()).resolve()
+    """The working tree that a file of a repository names."""
+    text = _read_text(file)
+    return None if text is None else (file.parent / text.strip()).resolve()
 
 
 def _read_text(file: Path) -> str | None:
-    """Programs may have put anything in its place: a pipe, a device without end."""
+    """`None` if it is no text file: programs may have replaced it with a pipe or a device."""
     try:
         content = read_bounded(file)
         return None if content is None else content.decode()
@@ -183,72 +194,66 @@ def _read_text(file: Path) -> str | None:
 
 
 def _work_tree(folder: Path) -> Path:
-    """Of a submodule: its repository says where its tree is."""
+    """The working tree of a submodule, as its repository's configuration names it."""
     config = _read_text(folder / "config") or ""
-    said = re.search(r"^[ \t]{0,20}worktree[ \t]{0,20}=[ \t]{0,20}(\S.*)$", config, re.MULTILINE)
-    return folder if said is None else (folder / said[1].strip()).resolve()
+    setting = re.search(r"^[ \t]{0,20}worktree[ \t]{0,20}=[ \t]{0,20}(\S.*)$", config, re.MULTILINE)
+    return folder if setting is None else (folder / setting[1].strip()).resolve()
 
 
 def worktree_folder(common: Path, top: Path) -> Path | None:
-    """What a repository keeps of one of its worktrees."""
+    """The folder in which a repository keeps the state of one of its worktrees."""
     try:
         names = sorted(os.listdir(common / "worktrees"))
-    except OSError:  # it has none, or a program is changing it at this moment
+    except OSError:  # there are none, or a program is changing them right now
         return None
     for item in (common / "worktrees" / name for name in names):
         if item.is_symlink() or _linked_tree(item / "commondir") != common:
-            continue  # programs may write there, and git would believe them
+            continue  # programs can write there, and git would trust it
         if _linked_tree(item / "gitdir") == top / ".git":
             return item
     return None
 
 
 async def _without_programs(git: Git) -> Git:
-    """A repository may have other settings in each tree and on each branch."""
-    named = await git.output_names("config", "--list", "--name-only", "-z")
-    stands_in = {
+    """Override the settings that name programs; each tree and branch may have others."""
+    names = await git.output_names("config", "--list", "--name-only", "-z")
+    overrides = {
         name: value
-        for name in named
+        for name in names
         for pattern, value in _PROGRAM_SETTINGS
         if pattern.fullmatch(name)
     }
-    return replace(git, settings={**_SETTINGS, **stands_in})
+    return replace(git, settings={**_SETTINGS, **overrides})
 
 
 async def _run_git(
+    run_program: RunProgram,
     arguments: Sequence[str],
     at: Path,
-    where: Mapping[str, str],
-    settings: Mapping[str, str],
-    confinement: Confinement | None = None,
+    environment: Mapping[str, str],
+    places: Sequence[Path] = (),
+    stdin: bytes = b"",
 ) -> CompletedProcess[bytes]:
     program = shutil.which("git")
     if program is None:
         raise ToolEnvironmentError("git is not installed on this machine")
-    environment = {
-        "PATH": os.defpath,
-        **_SAFE_ENVIRONMENT,
-        **where,
-        **_settings_environment(settings),
-    }
+    variables = {"PATH": os.defpath, **_SAFE_ENVIRONMENT, **environment}
     try:
-        return await run_confined(
-            [program, *arguments], at, environment, confinement or Confinement()
-        )
+        return await run_program([program, *arguments], at, variables, places, stdin)
     except TimeoutError:
         raise ToolEnvironmentError(f"git {arguments[0]} took too long") from None
     except OSError as error:
         raise ToolEnvironmentError(f"git cannot be run in {at}: {error.strerror}") from error
 
 
-async def config_entries(content: bytes) -> list[tuple[str, str]]:
-    """The settings in the text of a configuration; what it includes is not looked into.
+async def config_entries(content: bytes, run_program: RunProgram) -> list[tuple[str, str]]:
+    """The settings in the text of a configuration; included files are not read.
 
     Raises:
-        HandsError: it is none that git would read, or git is not there to read it.
+        ToolEnvironmentError: git cannot read it, or is not installed.
     """
     arguments = ("config", "--file", "-", "--no-includes", "--list", "-z")
-    done = await _run_git(arguments, Path("/"), {}, {}, Confinement(given=content))
+    done = await _run_git(run_program, arguments, Path("/"), {}, stdin=content)
     if done.returncode != 0:
         raise ToolEnvironmentError(f"git cannot read it: {git_error(done)}")
     entries = (entry.partition("\n") for entry in split_names(os.fsdecode(done.stdout)))
@@ -256,15 +261,15 @@ async def config_entries(content: bytes) -> list[tuple[str, str]]:
 
 
 def _settings_environment(settings: Mapping[str, str]) -> dict[str, str]:
-    """Not by arguments, where a name may not have every character."""
-    told = {"GIT_CONFIG_COUNT": str(len(settings))}
+    """In the environment: as an argument, a name could not contain every character."""
+    variables = {"GIT_CONFIG_COUNT": str(len(settings))}
     for index, (name, value) in enumerate(settings.items()):
-        told |= {f"GIT_CONFIG_KEY_{index}": name, f"GIT_CONFIG_VALUE_{index}": value}
-    return told
+        variables |= {f"GIT_CONFIG_KEY_{index}": name, f"GIT_CONFIG_VALUE_{index}": value}
+    return variables
 
 
 def git_error(done: CompletedProcess[bytes]) -> str:
-    said = done.stderr or done.stdout
+    output = done.stderr or done.stdout
     return (
-        said.decode(errors="replace").strip()[:_MAX_ERROR_CHARACTERS] or f"exit {done.returncode}"
+        output.decode(errors="replace").strip()[:_MAX_ERROR_CHARACTERS] or f"exit {done.returncode}"
     )

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 import msgspec
 
-from mainspring.capabilities.tools.client_tools import client_tools
 from mainspring.core.events import Permission
 from mainspring.core.model import Effort, ToolSpec
+from mainspring.core.ports import Credential
+from mainspring.core.tool import Tool
 from mainspring.harness.limits import Limits
 from mainspring.harness.permissions.policy import Mode, PolicyRule
 from mainspring.harness.permissions.tool_names import claude_code_name
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.agent_folder.skill_rules import reading_rules
+from mainspring.runtime.session.run_options import RunOptions
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.subagent import GENERAL, StandaloneParts, Subagent
 from mainspring.service.resources.agent_tools import (
@@ -44,29 +46,27 @@ from mainspring.service.sessions.session_agent import (
     may_use_inline_agents,
     skills_of,
 )
-from mainspring.wiring.run_options import RunOptions
-from mainspring.wiring.web_fetch_sources import web_fetch_limits
-
-if TYPE_CHECKING:
-    from mainspring.capabilities.network.placeholders import Credential
+from mainspring.service.sessions.web_fetch_sources import web_fetch_limits
 
 _RULE_SOURCE = "the agent's tools"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSpec:
-    """What a session of the service is run with."""
+    """What a session of the service runs with."""
 
     agent: SessionAgent
     environment: EnvironmentConfig
     workspace: Path
+    client_tools: Callable[[Collection[str]], Sequence[Tool]]
+    """The built-in tools of these names, run by a worker of the client."""
     max_cost_usd: Decimal | None = None
     credentials: tuple[Credential, ...] = ()
     notes: tuple[str, ...] = ()
     model: str | None = None
-    """The operator's word, whatever the agent says."""
+    """Set by the operator, whatever the agent says."""
     skills: Mapping[AgentSkill, Skill] = field(default_factory=dict[AgentSkill, Skill])
-    """Those of the agent, and of whom it may call, that are to be had here."""
+    """The available skills of the agent and of the agents that it may call."""
 
     @property
     def is_remote(self) -> bool:
@@ -74,11 +74,11 @@ class SessionSpec:
 
     def skills_of(self, agent: SessionAgent | ThreadAgent) -> tuple[Skill, ...]:
         """Of two with one name, the first."""
-        found: dict[str, Skill] = {}
+        by_name: dict[str, Skill] = {}
         for skill in agent.skills:
             if skill in self.skills:
-                found.setdefault(self.skills[skill].name, self.skills[skill])
-        return tuple(found.values())
+                by_name.setdefault(self.skills[skill].name, self.skills[skill])
+        return tuple(by_name.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,14 +111,14 @@ def map_session(spec: SessionSpec) -> MappedSession:
 
 
 def map_agent(spec: SessionSpec) -> Agent:
-    """Who runs the session's main thread, and whom it may call."""
+    """The agent of the session's main thread, and its subagents."""
     tools = effective_toolset(spec.agent)
     return Agent(
         name=spec.agent.name,
         description=spec.agent.description or "",
         instructions=spec.agent.system or "",
         model=spec.model or spec.agent.model.id,
-        tools=client_tools(tools.builtins) if spec.is_remote else (),
+        tools=spec.client_tools(tools.builtins) if spec.is_remote else (),
         built_ins=() if spec.is_remote else tuple(tools.builtins),
         client_tools=_client_tools(tools),
         limits=Limits(max_cost_usd=spec.max_cost_usd),
@@ -130,8 +130,8 @@ def map_agent(spec: SessionSpec) -> Agent:
 
 
 def _subagents(spec: SessionSpec) -> Iterator[Subagent]:
-    """Each is an agent in its own right: with its own system, model, tools and skills, and nothing
-    of the session's agent. It calls nobody itself."""
+    """Each has its own system prompt, model, tools and skills, inherits nothing from the session's
+    agent, and has no subagents itself."""
     for name, member in callable_agents(spec.agent).items():
         tools = effective_toolset(member)
         yield Subagent(
@@ -164,8 +164,7 @@ def _effort(model: ModelConfig) -> Effort:
 
 
 def _mode(tools: EffectiveToolset, *, is_remote: bool) -> Mode:
-    """Where all is allowed, a sandbox of its own is what holds it; hands of the client's are not
-    ours to say that of."""
+    """If everything is allowed, the sandbox confines it; a client's own worker may have none."""
     policies = {config.permission_policy.type for config in tools.builtins.values()}
     if "auto" in policies:
         return "auto"
@@ -183,7 +182,7 @@ def _rules(tools: EffectiveToolset) -> Iterator[PolicyRule]:
 
 
 def _allow_rules(name: str, config: BuiltinConfig, behavior: Permission) -> Iterator[PolicyRule]:
-    """A tool that is for some domains is allowed for these; others are asked about."""
+    """A tool that is limited to some domains is allowed for these; others need approval."""
     if behavior == "allow" and config.allowed_domains is not None:
         for domain in config.allowed_domains:
             yield _rule(f"{name}(domain:{domain})", "allow")
@@ -212,12 +211,12 @@ def _sandbox(environment_config: EnvironmentConfig) -> Mapping[str, object]:
         not isinstance(environment_config, CloudConfig)
         or environment_config.networking == LimitedNetwork()
     ):
-        return {}  # no hosts at all: then no network either
+        return {}  # no hosts at all, so no network either
     return {"networking": msgspec.to_builtins(environment_config.networking)}
 
 
 def _notes(tools: EffectiveToolset, spec: SessionSpec) -> Iterator[str]:
-    """What was asked for and is not to be had: better said than found out."""
+    """Tell the model what was requested and is not available."""
     config = spec.environment
     if isinstance(config, CloudConfig) and (missing := _packages(config.packages)):
         yield f"These packages were asked for; look whether they are installed: {missing}."
@@ -227,11 +226,13 @@ def _notes(tools: EffectiveToolset, spec: SessionSpec) -> Iterator[str]:
         names = ", ".join(item.server.name for item in tools.mcp)
         yield f"The MCP servers {names} are not connected here."
     if unknown := [item.skill_id for item in skills_of(spec.agent) if item not in spec.skills]:
-        yield f"These skills are not to be had here: {', '.join(unknown)}."
+        yield f"These skills are not available here: {', '.join(unknown)}."
     if has_advisor(spec.agent):
-        yield "There is no advisor to be asked here."
+        yield "There is no advisor here."
 
 
 def _packages(packages: Packages) -> str:
-    wanted = {name: getattr(packages, name) for name in ("apt", "cargo", "gem", "go", "npm", "pip")}
-    return "; ".join(f"{name}: {', '.join(each)}" for name, each in wanted.items() if each)
+    by_manager = {
+        name: getattr(packages, name) for name in ("apt", "cargo", "gem", "go", "npm", "pip")
+    }
+    return "; ".join(f"{name}: {', '.join(names)}" for name, names in by_manager.items() if names)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -11,10 +10,6 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from mainspring.core.errors import StoreCorrupt
-from mainspring.wiring.user_vault import has_vault, vault_key
-
-if TYPE_CHECKING:
-    from mainspring.config import Settings
 
 _VERSION = b"\x01"
 _NONCE_BYTES = 12
@@ -52,12 +47,3 @@ class AesSeal:
             refused.add_note("MAINSPRING_VAULT_KEY, the keyring or the key file must be the one")
             refused.add_note("that the secret was stored with, the same on every machine")
             raise refused from error
-
-
-def open_seal(settings: Settings) -> AesSeal:
-    """With the key of the vault, which is made on first use.
-
-    Raises:
-        InvalidInput: there is no key, or it is none.
-    """
-    return AesSeal(vault_key(settings, create=not has_vault(settings)))

@@ -1,7 +1,7 @@
-"""Repositories, got by git from where a client says: from public addresses, within limits.
+"""Clone repositories from URLs that clients name: from allowed addresses, within limits.
 
-Git itself runs outside of any sandbox, so it is told to do as little as it can: no redirects, which
-would take the token along; no other ways than the web; nothing that a configuration file says.
+Git itself runs outside of any sandbox, so it does as little as possible: no redirects, which would
+carry the token along; no protocols but HTTP; no configuration files.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -24,15 +24,8 @@ import anyio
 from anyio import to_thread
 from anyio.abc import ByteReceiveStream
 
-from mainspring.capabilities.network.addresses import Resolver, resolve_allowed, system_resolver
-from mainspring.capabilities.network.rules import Network
 from mainspring.core.errors import InvalidInput, NetworkRefused
 from mainspring.log.task_groups import run_in_background
-from mainspring.service.sessions.resource_types import (
-    BranchCheckout,
-    CommitCheckout,
-    RepositoryResource,
-)
 
 _SECONDS = 600.0
 _SIZE_CHECK_SECONDS = 1.0
@@ -47,38 +40,43 @@ _SAFE_SETTINGS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitCloner:
-    networks: Sequence[Network] = ()
-    """Addresses that are not public and may be asked all the same; then over plain HTTP, too."""
+    resolve: Callable[[str], Awaitable[Sequence[str]]]
+    """The addresses of a host that may be dialled. Raises: NetworkRefused."""
+    allow_http: bool = False
     max_bytes: int = 4 << 30
-    resolver: Resolver = system_resolver
 
-    async def clone(self, resource: RepositoryResource, to: Path, token: str | None) -> None:
-        """Into a folder that is not there yet.
+    async def clone(
+        self,
+        url: str,
+        to: Path,
+        *,
+        token: str | None,
+        branch: str | None = None,
+        commit: str | None = None,
+    ) -> None:
+        """Clone into a folder that does not exist yet.
 
-        Raises: InvalidInput: why not, without the token.
+        Raises: InvalidInput: why it failed, without the token.
         """
         config = {"http.followRedirects": "false", **_authorization_settings(token)}
-        config |= await self._pinned(resource.url)
+        config |= await self._pinned(url)
         git = partial(self._git, environment=self._environment(config), token=token)
-        options: list[str] = []
-        if isinstance(resource.checkout, BranchCheckout):
-            options = ["--branch", resource.checkout.name]
+        options = [] if branch is None else ["--branch", branch]
         async with run_in_background(partial(self._watch, to.parent)):
-            await git("clone", "--quiet", *options, "--", resource.url, str(to))
-            if isinstance(resource.checkout, CommitCheckout):
-                sha = resource.checkout.sha
-                await git("-C", str(to), "checkout", "--quiet", "--detach", sha)
+            await git("clone", "--quiet", *options, "--", url, str(to))
+            if commit is not None:
+                await git("-C", str(to), "checkout", "--quiet", "--detach", commit)
         await to_thread.run_sync(self._require_small, to)
 
     async def _pinned(self, url: str) -> dict[str, str]:
-        """Git dials the addresses that were judged here, whatever the name leads to by then."""
+        """Make git dial the addresses that were checked, whatever the name resolves to later."""
         try:
             parts = urlsplit(url)
             host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
         except (ValueError, KeyError):
             raise InvalidInput("its address is not on the web") from None
         try:
-            addresses = await resolve_allowed(host, self.resolver, besides=self.networks)
+            addresses = await self.resolve(host)
         except NetworkRefused as error:
             raise InvalidInput(str(error)) from error
         with suppress(ValueError):
@@ -87,11 +85,11 @@ class GitCloner:
         return {"http.curloptResolve": f"{host}:{port}:{','.join(addresses)}"}
 
     def _environment(self, config: Mapping[str, str]) -> dict[str, str]:
-        """By the environment: arguments are for everybody on the machine to see."""
+        """Settings go into the environment: everybody on the machine can read arguments."""
         settings = {"GIT_CONFIG_COUNT": str(len(config))}
         for index, (name, value) in enumerate(config.items()):
             settings |= {f"GIT_CONFIG_KEY_{index}": name, f"GIT_CONFIG_VALUE_{index}": value}
-        protocols = "https:http" if self.networks else "https"
+        protocols = "https:http" if self.allow_http else "https"
         return {"PATH": os.defpath, **_SAFE_SETTINGS, "GIT_ALLOW_PROTOCOL": protocols, **settings}
 
     async def _git(
@@ -101,9 +99,9 @@ class GitCloner:
         if program is None:
             raise InvalidInput("git is not installed on the worker")
         with anyio.move_on_after(_SECONDS) as scope:
-            code, said = await _run_git([program, *arguments], environment)
+            code, output = await _run_git([program, *arguments], environment)
             if code != 0:
-                raise InvalidInput(f"git says: {_redact_token(token, said)}")
+                raise InvalidInput(f"git says: {_redact_token(token, output)}")
         if scope.cancelled_caught:
             raise InvalidInput(f"git took more than {_SECONDS:.0f} s")
 
@@ -116,21 +114,21 @@ class GitCloner:
         size = 0
         for place, _, names in os.walk(folder):
             for name in names:
-                with suppress(FileNotFoundError):  # git's own, put away meanwhile
+                with suppress(FileNotFoundError):  # git has removed a file of its own
                     size += os.lstat(os.path.join(place, name)).st_size
             if size > self.max_bytes:
                 raise InvalidInput(f"it has more than {self.max_bytes:,} bytes")
 
 
 async def _run_git(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:
-    """What it ended with and what it said last. Cut short, all that it has started ends too."""
+    """Its exit code and the end of its output. Cancelling it ends everything that it started."""
     async with await anyio.open_process(
         command, env=environment, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE, start_new_session=True
     ) as process:
         assert process.stderr is not None
         try:
-            said = await _read_tail(process.stderr)
-            return await process.wait(), said.decode(errors="replace").strip()
+            output = await _read_tail(process.stderr)
+            return await process.wait(), output.decode(errors="replace").strip()
         except BaseException:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -138,11 +136,11 @@ async def _run_git(command: Sequence[str], environment: Mapping[str, str]) -> tu
 
 
 async def _read_tail(stream: ByteReceiveStream) -> bytes:
-    """A server may have much to say, and git passes it on."""
-    said = b""
+    """Git passes on whatever a server sends."""
+    tail = b""
     async for piece in stream:
-        said = (said + piece)[-_MAX_ERROR_BYTES:]
-    return said
+        tail = (tail + piece)[-_MAX_ERROR_BYTES:]
+    return tail
 
 
 def _authorization_settings(token: str | None) -> dict[str, str]:

@@ -1,5 +1,4 @@
-"""Sessions that move between a server and this machine: where bundles and workspaces are, and the
-client of the server that a session is pulled from."""
+"""Pull a session from a server to this machine."""
 
 from __future__ import annotations
 
@@ -21,9 +20,6 @@ from mainspring.core.errors import InvalidInput, NetworkRefused, NotFound, TooLa
 from mainspring.log.records import Put, RecordRow, Records, Remove, Replace
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.move_sessions.session_handover import receive
-from mainspring.service.sessions.session_transfer import SessionExport, SessionImport
-from mainspring.service.sessions.sessions import Sessions
-from mainspring.wiring.sandbox_environment import SERVED_STATE_FOLDER
 
 API_KEY_VARIABLE = "MAINSPRING_API_KEY"
 _TRANSFER_KIND = "session_transfer"
@@ -49,26 +45,6 @@ class PullResult(Struct, frozen=True, kw_only=True):
     workspace: str
     left_out: tuple[str, ...] = ()
     """Paths that have stayed where the session was."""
-
-
-def build_moving(settings: Settings, sessions: Sessions) -> SessionExport:
-    workspaces = Path(settings.workspaces).resolve()
-    return SessionExport(
-        sessions,
-        workspace=lambda session_id: workspaces / session_id,
-        unseen=FOLDER,
-        folder=workspaces / SERVED_STATE_FOLDER / "transfers",
-    )
-
-
-def build_receiving(settings: Settings, sessions: Sessions) -> SessionImport:
-    workspaces = Path(settings.workspaces).resolve()
-    return SessionImport(
-        sessions,
-        workspace=lambda session_id: workspaces / session_id,
-        hidden=FOLDER,
-        folder=workspaces / SERVED_STATE_FOLDER / "transfers",
-    )
 
 
 async def pull_session(

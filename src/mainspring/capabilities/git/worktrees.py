@@ -10,45 +10,30 @@ import os
 import posixpath
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import anyio
 from anyio import to_thread
 
-from mainspring.capabilities.sandbox.readonly_mounts import remove_folder
-from mainspring.config import FOLDER
-from mainspring.core.errors import ToolEnvironmentError
-from mainspring.core.openat import open_absolute
-from mainspring.runtime.session.toolbox import ClosedWorktree, Worktree
-from mainspring.wiring.sandbox_environment import SessionPaths
-from mainspring.wiring.untrusted_git import (
+from mainspring.capabilities.git.untrusted_git import (
     Git,
+    RunProgram,
     git_error,
     open_repository,
     split_names,
     worktree_folder,
 )
+from mainspring.core.errors import ToolEnvironmentError
+from mainspring.core.openat import open_absolute
+from mainspring.core.ports import ClosedWorktree, Worktree
 
 _BRANCH_PREFIX = "mainspring/"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _MAX_LISTED = 10
 _DIFF_COMMAND = ("diff-tree", "-r", "-z", "--name-only", "--no-renames")
 _DELETED_SESSION_MESSAGE = "What a session that was deleted has left"
-
-
-def worktrees_folder(paths: SessionPaths, session_id: str) -> Path:
-    """Where the worktrees of a session are: beside what its hands keep."""
-    return paths.state.parent.with_name("worktrees") / session_id
-
-
-async def repository_of(workspace: Path) -> Path:
-    """What all worktrees of a workspace have in common.
-
-    Raises: HandsError.
-    """
-    return (await open_repository(workspace)).common
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +75,11 @@ class GitWorktrees:
 
     workspace: Path
     place: Path
+    run_program: RunProgram
+    remove_folder: Callable[[Path, str], bool]
+    """Removes a folder of `place` by its name, through no links."""
+    private_folder: str
+    """A folder of the workspace that sessions neither see nor change."""
     _turn: anyio.Lock = field(default_factory=anyio.Lock, compare=False)
 
     async def open(self, name: str) -> Worktree:
@@ -132,7 +122,7 @@ class GitWorktrees:
     async def remove_all(self) -> None:
         """Of a session that is no more: all folders go; what is not merged stays on its branch.
 
-        Raises: HandsError.
+        Raises: ToolEnvironmentError.
         """
         async with self._turn:
             for name in await to_thread.run_sync(_names_in, self.place):
@@ -178,14 +168,14 @@ class GitWorktrees:
 
     async def _private(self, git: Git, head: str, made: str) -> list[str]:
         """What a merge would change that sessions neither see nor change in the workspace."""
-        own = (self._within(git) / FOLDER).as_posix()
+        own = (self._within(git) / self.private_folder).as_posix()
         changed = await git.output_names(*_DIFF_COMMAND, head, made)
         return [path for path in changed if f"{path}/".casefold().startswith(f"{own}/".casefold())]
 
     async def _found(self, name: str) -> _WorktreeState:
         if not _NAME.fullmatch(name):
             raise ToolEnvironmentError(f"{name!r} is no name for a worktree")
-        found = await open_repository(self.workspace.resolve())
+        found = await open_repository(self.workspace.resolve(), self.run_program)
         repository = replace(found, beside=(self.place.resolve(),))
         top = self.place.resolve() / name
         folder = await to_thread.run_sync(worktree_folder, repository.common, top)
@@ -213,7 +203,7 @@ class GitWorktrees:
         """Make room for it.
 
         Raises:
-            HandsError: somebody's files are there.
+            ToolEnvironmentError: somebody's files are there.
         """
         if found.folder is None and found.top.is_dir() and any(found.top.iterdir()):
             raise ToolEnvironmentError(
@@ -243,7 +233,7 @@ class GitWorktrees:
     def _remove_folders(self, found: _WorktreeState) -> None:
         """First out of the way as a whole: what is half removed would look like a change."""
         gone = f"{found.name}_gone"
-        remove_folder(self.place, gone)
+        self.remove_folder(self.place, gone)
         try:
             if found.top.exists():
                 found.top.rename(found.top.with_name(gone))
@@ -253,7 +243,7 @@ class GitWorktrees:
             raise ToolEnvironmentError(
                 f"{found.top} cannot be removed: {error.strerror}"
             ) from error
-        remove_folder(self.place, gone)
+        self.remove_folder(self.place, gone)
 
 
 def _remove_tree(folder: Path) -> None:
@@ -280,7 +270,7 @@ async def _stage_tree(found: _WorktreeState) -> _StagedTree | None:
     given = "".join(f"{name}\0" for name in named if name not in apart)
     if given:
         taken = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
-        await git.output(*taken, given=os.fsencode(given))
+        await git.output(*taken, stdin=os.fsencode(given))
     return _StagedTree(git=git, tree=await git.output("write-tree"), apart=tuple(apart))
 
 
@@ -296,7 +286,7 @@ async def _commit_worktree(
         return tip
     parents = ("-p", tip)
     made = await git.output(
-        "commit-tree", staged_tree.tree, *parents, "-F", "-", given=message.encode()
+        "commit-tree", staged_tree.tree, *parents, "-F", "-", stdin=message.encode()
     )
     await git.output("update-ref", f"refs/heads/{found.branch}", made, found.tip or "0" * len(made))
     return made
@@ -317,7 +307,7 @@ async def _merge_commit(
             found, tip, f"it conflicts with the workspace in {_list_names(conflicts)}"
         )
     words = f"{_subject(found)}\n\n{message}\n".encode()
-    return await git.output("commit-tree", tree, "-p", head, "-p", tip, "-F", "-", given=words)
+    return await git.output("commit-tree", tree, "-p", head, "-p", tip, "-F", "-", stdin=words)
 
 
 async def _earlier_merge(

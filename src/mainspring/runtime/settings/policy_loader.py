@@ -1,4 +1,4 @@
-"""Settings files on disk -> the policy of a session. Which folders are trusted is `trust`'s."""
+"""Load the policy of a session from settings files. `project_trust` decides which are trusted."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 
 from mainspring.core import error_table
+from mainspring.core.atomic_file import read_bounded, write_atomic
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Permission
+from mainspring.core.hook import HookFolder
 from mainspring.core.openat import real_path
 from mainspring.harness.permissions.path_rules import absolute_path
 from mainspring.harness.permissions.policy import (
@@ -27,7 +28,6 @@ from mainspring.harness.permissions.policy import (
 )
 from mainspring.harness.permissions.rule import parse_rule
 from mainspring.runtime.agent_folder import manifest
-from mainspring.runtime.definition_files.atomic_file import read_bounded, write_atomic
 from mainspring.runtime.definition_files.scopes import Scopes
 from mainspring.runtime.definition_files.settings_file import (
     PermissionSettings,
@@ -36,11 +36,12 @@ from mainspring.runtime.definition_files.settings_file import (
     SettingsFile,
     merge_preferences,
 )
-from mainspring.wiring.project_trust import (
+from mainspring.runtime.settings.project_trust import (
     HOOKS_FILE,
     LOCAL_FILE,
     USER_FILES,
     ProjectFiles,
+    ReadScripts,
     hooks_of_subagent,
     is_trusted,
     read_project_files,
@@ -48,14 +49,11 @@ from mainspring.wiring.project_trust import (
     trust,
 )
 
-if TYPE_CHECKING:
-    from mainspring.capabilities.hooks.config import HookFolder
-
 MANAGED_SETTINGS = Path("/etc/mainspring/settings.json")
 AGENT_FILES = (HOOKS_FILE, manifest.FILE)
-"""What of an agent's folder holds wherever the agent works."""
+"""Files of an agent's folder that apply wherever the agent works."""
 STRICTEST_MODE: Mode = "plan"
-"""Whatever the mode was before, this one permits no more."""
+"""Permits no more than any other mode."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +61,11 @@ class HookSettings:
     scope: Scope
     source: str
     hooks: Mapping[str, object]
+    """As in the file."""
     folder: HookFolder | None = None
-    """The plugin or the skill that has them."""
-    subagent: str | None = None  # the one whose file has them
+    """The plugin or the skill that they belong to."""
+    subagent: str | None = None
+    """The subagent whose file contains them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,23 +73,21 @@ class LoadedPolicy:
     policy: Policy
     hooks: tuple[HookSettings, ...]
     sandbox: Mapping[str, object]
-    """Settings of the sandbox, a narrower scope's over a wider one's."""
+    """Settings of the sandbox; narrower scopes override wider ones."""
     warnings: tuple[str, ...]
     is_trusted: bool
-    """Whether the project's own word counts in full."""
+    """Whether the project's own settings apply in full."""
     scripts: Mapping[str, str]
-    """Files that hooks may run, by absolute path: the hash that somebody has vouched for."""
+    """Files that hooks may run, by absolute path: the hash that was trusted."""
     preferences: Preferences = field(default_factory=Preferences)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _LoadedFile:
-    """One file."""
-
     scope: Scope
     file: Path
     folder: Path
-    """What `/x` in its rules is relative to."""
+    """The folder that `/x` in its rules is relative to."""
     settings: SettingsFile
     warnings: tuple[str, ...] = ()
 
@@ -101,26 +99,26 @@ class _AgentSettings:
     hooks: tuple[HookSettings, ...] = ()
 
 
-_EMPTY_PROJECT = ProjectFiles(settings={}, scripts={})
-
-
 def load_policy(
     folder: Path,
     *,
     home: Path,
+    read_scripts: ReadScripts,
     managed: Path = MANAGED_SETTINGS,
     only_managed: bool = False,
     agent: Path | None = None,
 ) -> LoadedPolicy:
-    """What the settings files say about work in a folder; or the operator's alone. `agent` is the
-    agent's own folder, if that is another: what it says about itself holds too.
+    """The policy for work in a folder; `only_managed`: from the operator's settings alone. `agent`
+    is the agent's own folder, if it is another: the agent's settings there apply, too.
 
     Raises:
-        InvalidInput: a file, or a rule that is to forbid something, cannot be understood. Going on
+        InvalidInput: a file, or a rule that forbids something, cannot be understood. Going on
             without it would permit what somebody meant to forbid.
     """
     place = Path(os.path.realpath(folder))
-    project = _EMPTY_PROJECT if only_managed else read_project_files(place, home=home)
+    project = ProjectFiles(settings={}, scripts={})
+    if not only_managed:
+        project = read_project_files(place, home=home, read_scripts=read_scripts)
     files = list(_read_all(place, project.settings, home=home, managed=managed))
     files = files[-1:] if only_managed else files
     trusted = is_trusted(place, project, home=home)
@@ -138,8 +136,8 @@ def load_policy(
             " `mainspring policy trust` lets them run"
             for name in project.subagents
         ]
-    if agent is not None and not only_managed and not _is_same_folder(agent, place):
-        brought, odd = _read_agent_settings(agent, place, home=home)
+    if agent is not None and not only_managed and os.path.realpath(agent) != str(place):
+        brought, odd = _read_agent_settings(agent, place, home=home, read_scripts=read_scripts)
         files[-1:-1] = brought.files
         scripts |= brought.scripts
         subagent_hooks += brought.hooks
@@ -162,7 +160,7 @@ def load_policy(
 def _subagent_hooks(
     files: Mapping[str, bytes], folder: Path, scope: Scope
 ) -> Iterator[HookSettings]:
-    """Those in the files of subagents."""
+    """The hooks in the files of subagents."""
     for shown, content in files.items():
         name, hooks = hooks_of_subagent(content)
         if hooks:
@@ -179,7 +177,7 @@ def _user_subagents(home: Path) -> dict[str, bytes]:
 
 
 def read_policy(file: Path, *, folder: Path, home: Path) -> tuple[Policy, tuple[str, ...]]:
-    """The policy that one settings file makes on its own, and what is odd about it.
+    """The policy of a single settings file, and warnings about it.
 
     Raises: InvalidInput.
     """
@@ -190,16 +188,18 @@ def read_policy(file: Path, *, folder: Path, home: Path) -> tuple[Policy, tuple[
     return merge_policies(start, _policy(found, start, warnings)), tuple(warnings)
 
 
-def add_local_rules(folder: Path, texts: Iterable[str], *, home: Path) -> Path:
-    """Write "always allow" into the folder's local settings, whole or not at all.
+def add_local_rules(
+    folder: Path, texts: Iterable[str], *, home: Path, read_scripts: ReadScripts
+) -> Path:
+    """Add "always allow" rules to the folder's local settings, in one atomic write.
 
-    What was trusted stays so: the change is our own.
+    A trusted folder stays trusted.
 
     Raises:
         InvalidInput: a rule or the file cannot be understood; nothing was written.
     """
     file = folder / LOCAL_FILE
-    own = read_project_files(folder, home=home)
+    own = read_project_files(folder, home=home, read_scripts=read_scripts)
     whole = _decode(file, own.settings.get(LOCAL_FILE, b""))
     permissions = whole.setdefault("permissions", {})
     if not isinstance(permissions, dict):
@@ -215,37 +215,33 @@ def add_local_rules(folder: Path, texts: Iterable[str], *, home: Path) -> Path:
     encoded = msgspec.json.format(msgspec.json.encode(whole), indent=2) + b"\n"
     write_atomic(file, encoded)
     if was_trusted:
-        # what was read and what we wrote, not what is there by now: a program may have been quick
+        # what was read and written here: a program may have changed the files meanwhile
         changed = replace(own, settings={**own.settings, LOCAL_FILE: encoded})
-        trust(folder, home=home, project_files=changed)
+        trust(folder, changed, home=home)
     return file
 
 
 def _read_all(
     folder: Path, own: Mapping[str, bytes], *, home: Path, managed: Path
 ) -> Iterator[_LoadedFile]:
-    """From the file that gives way to the one that has the last word."""
+    """In the order of precedence, the lowest first."""
     users = [home / name for name in USER_FILES]
     for file in users:
         yield _read_file("user", file, file.parent, read_bounded(file))
     for name, content in own.items():
         file = folder / name
-        if file not in users:  # the home folder is no project
+        if file not in users:  # the home folder is not a project
             scope: Scope = "local" if name.endswith(".local.json") else "project"
             yield _read_file(scope, file, folder, content)
     yield _read_file("managed", managed, folder, read_bounded(managed))
 
 
-def _is_same_folder(folder: Path, place: Path) -> bool:
-    return os.path.realpath(folder) == place.as_posix()
-
-
 def _read_agent_settings(
-    agent: Path, place: Path, *, home: Path
+    agent: Path, place: Path, *, home: Path, read_scripts: ReadScripts
 ) -> tuple[_AgentSettings, list[str]]:
-    """What an agent says about itself, wherever it works; trusted as its own folder is."""
+    """An agent's own settings, which apply wherever it works if its own folder is trusted."""
     agent = Path(os.path.realpath(agent))
-    own = read_project_files(agent, home=home)
+    own = read_project_files(agent, home=home, read_scripts=read_scripts)
     files = [
         _read_file("project", agent / name, place, own.settings[name])
         for name in AGENT_FILES
@@ -294,17 +290,18 @@ def _unknown_permissions(whole: RawSettings) -> list[str]:
 
 
 def _restrict_untrusted(files: list[_LoadedFile]) -> tuple[list[_LoadedFile], list[str]]:
-    """A folder that nobody vouches for may forbid, and nothing else."""
+    """Of an untrusted folder's settings, only those that forbid something apply."""
     kept: list[_LoadedFile] = []
     warnings: list[str] = []
     for file in files:
         if file.scope not in ("project", "local"):
             kept.append(file)
             continue
-        said = file.settings.permissions
-        strict = said.default_mode if said.default_mode == STRICTEST_MODE else None
-        permissions = PermissionSettings(ask=said.ask, deny=said.deny, default_mode=strict)
-        cautious = SettingsFile(permissions=permissions)
+        own = file.settings.permissions
+        strict = own.default_mode if own.default_mode == STRICTEST_MODE else None
+        cautious = SettingsFile(
+            permissions=PermissionSettings(ask=own.ask, deny=own.deny, default_mode=strict)
+        )
         kept.append(replace(file, settings=cautious))
         if cautious != file.settings:
             warnings.append(error_table.UNTRUSTED_FOLDER.message.format(file=file.file))
@@ -327,24 +324,24 @@ def _without_allow(settings: SettingsFile) -> SettingsFile:
 
 
 def _policy(file: _LoadedFile, place: Policy, warnings: list[str]) -> Policy:
-    said = file.settings.permissions
+    permissions = file.settings.permissions
     folders = (
         absolute_path(additional_directory, cwd=file.folder.as_posix(), home=place.home)
-        for additional_directory in said.additional_directories
+        for additional_directory in permissions.additional_directories
     )
     return Policy(
         workspace=place.workspace,
         home=place.home,
         rules=tuple(_rules(file, warnings)),
-        mode=_mode(file, said.default_mode),
+        mode=_mode(file, permissions.default_mode),
         directories=tuple(_real_folder(folder, place.workspace) for folder in folders),
-        bypass="never" if said.disable_bypass_permissions_mode == "disable" else None,
+        bypass="never" if permissions.disable_bypass_permissions_mode == "disable" else None,
         hooks_fail_open=file.settings.hooks_fail_open,
     )
 
 
 def _real_folder(folder: str, workspace: str) -> str:
-    """Where it leads; through links in the workspace, which programs may have made, nowhere."""
+    """Resolve links, except those in the workspace, which programs may have made."""
     try:
         return real_path(folder, distrusted=[workspace])
     except OSError:
@@ -352,11 +349,11 @@ def _real_folder(folder: str, workspace: str) -> str:
 
 
 def _rules(file: _LoadedFile, warnings: list[str]) -> Iterator[PolicyRule]:
-    said = file.settings.permissions
+    permissions = file.settings.permissions
     behaviors: tuple[tuple[Permission, tuple[str, ...]], ...] = (
-        ("deny", said.deny),
-        ("ask", said.ask),
-        ("allow", said.allow),
+        ("deny", permissions.deny),
+        ("ask", permissions.ask),
+        ("allow", permissions.allow),
     )
     for behavior, texts in behaviors:
         for text in texts:
@@ -394,7 +391,7 @@ def _hooks(files: list[_LoadedFile]) -> Iterator[HookSettings]:
 
 
 def _allows_bash(sandbox: Mapping[str, object]) -> bool | None:
-    said = sandbox.get("autoAllowBashIfSandboxed")
-    if isinstance(said, bool):
-        return said
+    is_allowed = sandbox.get("autoAllowBashIfSandboxed")
+    if isinstance(is_allowed, bool):
+        return is_allowed
     return True if sandbox.get("enabled") is True else None

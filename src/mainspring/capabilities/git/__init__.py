@@ -1,0 +1,1 @@
+"""Git on the host: untrusted repositories, their configurations, worktrees and clones."""

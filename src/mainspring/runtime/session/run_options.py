@@ -1,0 +1,73 @@
+"""Options of one run that the caller chooses: workspace, mode, sandbox settings, credentials,
+extra rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeAlias
+
+from mainspring.core.ports import Credential
+from mainspring.harness.permissions.policy import Mode, PolicyRule
+from mainspring.log.session_log import SessionLog
+from mainspring.runtime.session.toolbox import SetupRequest
+
+UrlRefusal: TypeAlias = Callable[[SessionLog, str, str], Awaitable[str | None]]
+"""Log, session id and URL: why it may not be fetched; `None` if it may."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebFetchLimits:
+    """Limits that the agents of a session set for `web_fetch`."""
+
+    max_chars: int | None = None
+    """The most text of a page, whatever the model asks for."""
+    url_refusal: UrlRefusal | None = None
+    """Without it, every URL may be fetched."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    workspace: Path | None = None
+    """Where a new session works; an existing session continues where it was."""
+    agent: Path | None = None
+    """The agent's own folder, if it is another: the agent's settings there apply, too."""
+    mode: Mode | None = None
+    allow_protected: tuple[str, ...] = ()
+    """Protected paths, relative to the workspace, that file tools may change nevertheless."""
+    is_attended: bool = False
+    """A person can answer questions."""
+    is_headless: bool = False
+    """No person will ever answer: what only a person may allow is denied."""
+    is_unsandboxed: bool = False
+    """The operator allows programs of this run to run without isolation."""
+    is_served: bool = False
+    """The session belongs to a client of the service: only the operator's settings apply."""
+    rules: tuple[PolicyRule, ...] = ()
+    """In addition to those of the settings files."""
+    sandbox: Mapping[str, object] = field(default_factory=dict[str, object])
+    """Settings of the sandbox; settings files override them."""
+    credentials: tuple[Credential, ...] | None = None
+    """Secrets that programs use by placeholder; `None`: those of this user's vault."""
+    web_fetch: WebFetchLimits = WebFetchLimits()
+    notes: tuple[str, ...] = ()
+    """More information for the model about its environment."""
+    warn: Callable[[str], None] = lambda _: None
+
+
+RunOptionsFor: TypeAlias = Callable[[SetupRequest], RunOptions]
+
+
+def same_options(options: RunOptions) -> RunOptionsFor:
+    """The same options for every session. The mode is only the first mode of a session: people may
+    change it later."""
+    begun: set[str] = set()
+
+    def options_for_session(setup: SetupRequest) -> RunOptions:
+        is_known = setup.writer.session_id in begun
+        begun.add(setup.writer.session_id)
+        return replace(options, mode=None) if is_known else options
+
+    return options_for_session

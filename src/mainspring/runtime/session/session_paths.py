@@ -1,0 +1,168 @@
+"""The folders of a session: its workspace, what is hidden or protected there, and private state."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mainspring.core.errors import InvalidInput
+from mainspring.core.openat import real_path
+from mainspring.harness.permissions.policy import Policy, is_hidden, is_unchangeable
+from mainspring.harness.permissions.protected_path_watcher import GitRepositories
+
+_MAX_DENIED_PATHS = 200
+WORKSPACE_ALIASES = ("/workspace", "/mnt/session")
+"""Names of a session's workspace for clients of the service; its tools know them, too."""
+SERVED_STATE_FOLDER = ".state"
+"""The folder beside the workspaces of the service's sessions for the state of their sandboxes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionPaths:
+    """The folders that one session works with."""
+
+    workspace: Path
+    state: Path
+    """Private state of the sandbox."""
+    snapshots: Path
+    transcripts: Path
+    """Private; hooks read the conversation there."""
+    hidden: tuple[str, ...]
+    """Paths in the workspace that the session does not see."""
+    protected: tuple[str, ...] = ()
+    """Paths in the workspace that programs may not change."""
+    watched: tuple[str, ...] = ()
+    """Paths in the workspace that programs may neither change nor create."""
+    git_repositories: GitRepositories | None = None
+    """`None` before they have been searched for."""
+    beside: tuple[Path, ...] = ()
+    """Folders outside the workspace, or hidden in it, that programs may read nevertheless."""
+    private: tuple[Path, ...] = ()
+    """The operator's files: see `SandboxSpec`."""
+    aliases: tuple[str, ...] = ()
+    """Other absolute paths of the workspace."""
+    distrusted: tuple[Path, ...] = ()
+    """Other folders in which programs of the session can change files and links."""
+
+    def worktrees(self, session_id: str) -> Path:
+        """Where the worktrees of a session are."""
+        return self.state.parent.with_name("worktrees") / session_id
+
+    def needs_mount(self, folder: Path) -> bool:
+        """Whether a folder has to be mounted, because it is elsewhere or hidden here. A link in the
+        workspace does not count: a program may have made it."""
+        untrusted = [str(item) for item in (self.workspace, *self.distrusted)]
+        try:
+            real = Path(real_path(str(folder), distrusted=untrusted))
+        except OSError:
+            return False
+        if not real.is_relative_to(self.workspace):
+            return True
+        hidden = any(real.is_relative_to(self.workspace / item) for item in self.hidden)
+        return hidden and real == folder
+
+
+def add_protected_paths(paths: SessionPaths, policy: Policy) -> SessionPaths:
+    """Protect what the session's policy protects from its programs, too."""
+    own = (Path(item) for item in policy.protected)
+    inside = (item for item in own if item.is_relative_to(paths.workspace))
+    watched = tuple(item.relative_to(paths.workspace).as_posix() for item in inside)
+    return replace(paths, watched=watched)
+
+
+def hide_denied_paths(paths: SessionPaths, policy: Policy) -> SessionPaths:
+    """Hide files from programs that a rule forbids to read, and protect those that one forbids to
+    edit.
+
+    Covers the files that exist now; later ones are made by the session itself.
+    """
+    if not any(rule.behavior == "deny" for rule in policy.rules):
+        return paths
+    hidden: list[str] = []
+    protected: list[str] = []
+    covered: set[str] = set()
+    """Folders that are protected with everything in them."""
+    for folder, folders, files in os.walk(paths.workspace):
+        is_covered = folder in covered
+        for name in (*folders, *files):
+            path = os.path.join(folder, name)
+            target = _link_target(path)
+            if is_hidden(policy, path, target):
+                hidden.append(os.path.relpath(path, paths.workspace))
+            elif is_covered:
+                covered.add(path)
+            elif is_unchangeable(policy, path, target):
+                covered.add(path)
+                protected.append(os.path.relpath(path, paths.workspace))
+        skipped = {*hidden, *paths.hidden}
+        folders[:] = [
+            name
+            for name in folders
+            if os.path.relpath(os.path.join(folder, name), paths.workspace) not in skipped
+        ]
+        _refuse_many(hidden, "read")
+        _refuse_many(protected, "edit")
+    return replace(paths, hidden=(*paths.hidden, *hidden), protected=tuple(protected))
+
+
+def _link_target(path: str) -> str:
+    """The target of a link; programs may be changing it."""
+    with suppress(OSError):
+        return os.path.realpath(path) if os.path.islink(path) else path
+    return path
+
+
+def _refuse_many(paths: list[str], access: str) -> None:
+    if len(paths) > _MAX_DENIED_PATHS:
+        raise InvalidInput(
+            f"rules forbid to {access} over {_MAX_DENIED_PATHS} paths: name their folders"
+        )
+
+
+def paths_in(own: Path, workspace: Path, session_id: str) -> SessionPaths:
+    return SessionPaths(
+        workspace=workspace,
+        state=own / "hands" / session_id,
+        snapshots=own / "snapshots" / workspace.as_posix().encode().hex()[-120:],
+        transcripts=own / "transcripts",
+        hidden=(),
+    )
+
+
+def visible_private_files(
+    private: Iterable[Path], workspace: Path, hidden: frozenset[str]
+) -> set[str]:
+    """Private files in the workspace that are not in a hidden folder."""
+    return {
+        item.relative_to(workspace).as_posix()
+        for item in (path.resolve() for path in private)
+        if item.is_relative_to(workspace)
+        and not any(item.is_relative_to(workspace / folder) for folder in hidden)
+    }
+
+
+def thread_sandbox_id(session_id: str, thread_id: str) -> str:
+    """The id of a thread's own sandbox; short, because it becomes part of a socket's path."""
+    return f"{session_id}-{thread_id[-12:]}"
+
+
+def worktree_paths(
+    paths: SessionPaths, workspace: Path, thread_id: str, repository: Path
+) -> SessionPaths:
+    """The paths of a thread that works in a git worktree of the workspace. Its programs can read,
+    but not change, the repository of the worktree."""
+    return replace(
+        paths,
+        workspace=workspace,
+        aliases=(),
+        state=paths.state.with_name(thread_sandbox_id(paths.state.name, thread_id)),
+        hidden=(),
+        protected=(),
+        watched=(),
+        git_repositories=None,
+        beside=(*paths.beside, repository),
+        distrusted=(*paths.distrusted, paths.workspace),
+    )

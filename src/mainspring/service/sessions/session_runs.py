@@ -1,0 +1,294 @@
+"""Run the service's sessions: what a worker does when a session is woken."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+
+import anyio
+import msgspec
+from anyio import to_thread
+
+from mainspring.core.envelope import Event
+from mainspring.core.errors import InvalidInput, StoreUnavailable
+from mainspring.core.lru_cache import LruCache
+from mainspring.core.ports import Credential
+from mainspring.core.sender import Sender
+from mainspring.log.event_chain import Scrub
+from mainspring.log.session_log import SessionLog
+from mainspring.log.store import Store
+from mainspring.log.task_groups import run_in_background
+from mainspring.runtime.session.run_options import RunOptions, RunOptionsFor
+from mainspring.runtime.session.session import Runtime, Session
+from mainspring.runtime.session.session_context import Models
+from mainspring.runtime.session.session_summary import workspace_of
+from mainspring.runtime.session.toolbox import SetupRequest, Toolbox, ToolboxFactory
+from mainspring.service.access.budget_ledger import DailyBudgetLedger
+from mainspring.service.access.kill_switch import Halts
+from mainspring.service.jobs.worker import Postponed
+from mainspring.service.resources.environments import CloudConfig
+from mainspring.service.sessions.agent_mapper import MappedSession, SessionSpec, map_session
+from mainspring.service.sessions.preview_deltas import Deltas, PreviewPublisher
+from mainspring.service.sessions.resource_types import token_context
+from mainspring.service.sessions.session_record import SessionRecord
+from mainspring.service.sessions.session_skills import SessionSkills
+from mainspring.service.storage.repository import SESSION_KIND, Seal
+from mainspring.service.telemetry.log_context import log_context
+from mainspring.service.telemetry.run_observers import RunObservers, RunSubject
+from mainspring.service.vaults.session_credentials import (
+    SecretVariable,
+    SessionCredential,
+    SessionCredentials,
+)
+
+_MAX_CACHED_SESSIONS = 256
+"""Sessions whose folded logs stay in memory between runs."""
+_HALT_CHECK_SECONDS = 2.0
+_POSTPONED_SECONDS = 5.0
+_CENT = Decimal("0.01")
+
+_EXPIRED = (
+    "Your workspace was removed because nobody used it for long. It is new now: what you have"
+    " written there before is gone, except for files that you had put into outputs."
+)
+
+OUTPUTS_NOTE = (
+    "Put files for the user into the folder outputs of your workspace, which is also called"
+    " /mnt/session/outputs: the user can download them when you are done."
+)
+_WORKER = Sender(kind="system", id="worker")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ActiveRun:
+    tenant: str
+    session: SessionRecord
+    options: RunOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunServices:
+    """The parts of the service that a run needs."""
+
+    workspaces: Path
+    """The folder with the workspaces of all sessions."""
+    halts: Halts
+    ledger: DailyBudgetLedger
+    credentials: SessionCredentials
+    seal: Seal
+    skills: SessionSkills
+    deltas: Deltas
+    run_observers: RunObservers
+    known_secrets: Mapping[str, str]
+    """Secrets of this process, by name."""
+    redact: Callable[[Mapping[str, str]], RunRedaction]
+    fork_workspace: Callable[[SessionRecord, Path], Awaitable[None]]
+    """Creates the workspace of a fork that has not run yet, with the files of its parent.
+    Raises: InvalidInput, ToolEnvironmentError."""
+    mount: Callable[[str, SessionRecord, Path, Mapping[str, str]], Awaitable[tuple[str, ...]]]
+    """Puts the resources of a tenant's session into its workspace, with the tokens of repositories
+    by resource id; returns notes for the model."""
+    was_removed: Callable[[str, str], Awaitable[bool]]
+    """Tenant and session: whether its workspace was removed because nobody used it."""
+    before_idle: Callable[[str, SessionRecord], Awaitable[None]]
+    """Tenant and session: makes what clients expect as soon as they see that it is idle."""
+    after_run: Callable[[str, SessionRecord], Awaitable[None]]
+    """Tenant and session: informs other parts of the service. Called while the session is held, so
+    that the next worker makes up for one that dies."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRedaction:
+    scrub: Scrub
+    passages: tuple[str, ...]
+    """Secrets of several words, which streamed text has to be checked for as a whole."""
+
+
+class SessionRuns:
+    """A worker calls `run`; sessions stay in memory between runs to be quick."""
+
+    def __init__(
+        self,
+        store: Store,
+        models: Models,
+        make_toolbox_factory: Callable[[RunOptionsFor], ToolboxFactory],
+        run_services: RunServices,
+        *,
+        model: str | None = None,
+    ) -> None:
+        """`model`: set by the operator, whatever agents say."""
+        self._store = store
+        self._models = models
+        self._services = run_services
+        self._model = model
+        self._make_toolbox = make_toolbox_factory(self._options)
+        self._active: dict[str, _ActiveRun] = {}
+        self._sessions: LruCache[str, Session] = LruCache(_MAX_CACHED_SESSIONS)
+        self._redaction = run_services.redact(run_services.known_secrets)
+
+    async def run(self, session_id: str) -> None:
+        """
+        Raises:
+            LeaseHeld: another worker runs it. Postponed: somebody has stopped it for now.
+            InvalidInput: why it cannot run here.
+        """
+        row = await self._store.records.get(SESSION_KIND, session_id)
+        with log_context(session_id=session_id, tenant=row.tenant):
+            record = msgspec.json.decode(row.body, type=SessionRecord)
+            await self._run(row.tenant, record)
+
+    async def _run(self, tenant: str, record: SessionRecord) -> None:
+        session_id = record.id
+        await self._require_running(tenant, record)
+        usable = await self._services.credentials.usable(tenant, record.vault_ids)
+        redaction = self._redaction_for(usable)
+        mapped = await self._map(tenant, record, usable)
+        session = self._session(tenant, record, mapped, redaction)
+        previews = PreviewPublisher(
+            self._services.deltas,
+            await self._store.session(session_id),
+            scrub=redaction.scrub,
+            passages=redaction.passages,
+        )
+        self._active[session_id] = _ActiveRun(tenant=tenant, session=record, options=mapped.options)
+        try:
+            async with (
+                self._services.run_observers.run(_subject(tenant, record)) as observer,
+                run_in_background(lambda: self._stop_when_halted(tenant, record)),
+            ):
+                await session.run(previews.emit, tell=call_both(previews.tell, observer.tell))
+        finally:
+            self._active.pop(session_id, None)  # another attempt may have ended first
+        self._sessions.put(session_id, session)
+
+    async def _require_running(self, tenant: str, record: SessionRecord) -> None:
+        if why := await self._services.halts.why_stopped(tenant, record.agent.id):
+            raise Postponed(why, seconds=_POSTPONED_SECONDS)
+
+    async def _stop_when_halted(self, tenant: str, record: SessionRecord) -> None:
+        while True:
+            await anyio.sleep(_HALT_CHECK_SECONDS)
+            with suppress(StoreUnavailable):  # a restarting database is no reason to stop
+                await self._require_running(tenant, record)
+
+    async def _map(
+        self, tenant: str, record: SessionRecord, session_credential: Sequence[SessionCredential]
+    ) -> MappedSession:
+        workspace = self._services.workspaces / record.id
+        await self._services.fork_workspace(record, workspace)
+        is_expired = await self._require_here(tenant, record.id, workspace)
+        notes = await self._services.mount(tenant, record, workspace, self._tokens(record))
+        budget = record.budget
+        return map_session(
+            SessionSpec(
+                agent=record.agent,
+                environment=record.environment,
+                workspace=workspace,
+                client_tools=self._services.skills.client_tools,
+                max_cost_usd=None if budget is None else int(budget.max_list_cost.amount) * _CENT,
+                credentials=tuple(_credentials(session_credential)),
+                notes=(*notes, *_output_notes(record), *([_EXPIRED] if is_expired else [])),
+                model=self._model,
+                skills=await self._services.skills.of(tenant, record),
+            )
+        )
+
+    async def _require_here(self, tenant: str, session_id: str, workspace: Path) -> bool:
+        """Refuse to go on in an empty folder, as if the work had been lost; True if it was
+        removed on purpose."""
+        if await to_thread.run_sync(workspace.is_dir):
+            return False
+        before = await workspace_of(SessionLog(self._store), session_id)
+        if before is None:
+            return False
+        if not await self._services.was_removed(tenant, session_id):
+            raise InvalidInput(
+                f"session {session_id} has worked in {before}, which is not on this machine; give"
+                " all workers the same MAINSPRING_WORKSPACES on a disk that they share"
+            )
+        return True
+
+    def _tokens(self, record: SessionRecord) -> dict[str, str]:
+        unseal = self._services.seal.unseal
+        return {
+            id_: unseal(token, token_context(id_)).decode() for id_, token in record.sealed.items()
+        }
+
+    def _session(
+        self, tenant: str, record: SessionRecord, mapped: MappedSession, redaction: RunRedaction
+    ) -> Session:
+        """With its folded log, if this process has run it before."""
+        runtime = Runtime(
+            SessionLog(self._store, scrub=redaction.scrub),
+            self._models,
+            toolbox_factory=self._toolbox_factory,
+            budget=self._services.ledger.budget(tenant, record.created_by.key_id),
+            sender=_WORKER,
+        )
+        return runtime.attach(mapped.agent, record.id, self._sessions.pop(record.id))
+
+    def _redaction_for(self, session_credential: Sequence[SessionCredential]) -> RunRedaction:
+        if not session_credential:
+            return self._redaction
+        named = {
+            item.name if isinstance(item, SecretVariable) else item.credential_id: _secret_value(
+                item
+            )
+            for item in session_credential
+        }
+        return self._services.redact({**self._services.known_secrets, **named})
+
+    def _options(self, setup: SetupRequest) -> RunOptions:
+        return self._active[setup.writer.session_id].options
+
+    @asynccontextmanager
+    async def _toolbox_factory(self, setup: SetupRequest) -> AsyncGenerator[Toolbox, None]:
+        run = self._active[setup.writer.session_id]
+        before = partial(self._services.before_idle, run.tenant, run.session)
+        async with self._make_toolbox(setup) as toolbox:
+            yield replace(toolbox, before_idle=before)
+        await self._services.after_run(run.tenant, run.session)
+
+
+def _output_notes(record: SessionRecord) -> tuple[str, ...]:
+    return (OUTPUTS_NOTE,) if isinstance(record.environment, CloudConfig) else ()
+
+
+def _subject(tenant: str, record: SessionRecord) -> RunSubject:
+    return RunSubject(
+        session_id=record.id,
+        tenant=tenant,
+        agent_id=record.agent.id,
+        agent_name=record.agent.name,
+    )
+
+
+def call_both(
+    first: Callable[[Event], None], second: Callable[[Event], None]
+) -> Callable[[Event], None]:
+    def tell(event: Event) -> None:
+        first(event)
+        second(event)
+
+    return tell
+
+
+def _secret_value(session_credential: SessionCredential) -> str:
+    return (
+        session_credential.value
+        if isinstance(session_credential, SecretVariable)
+        else session_credential.token
+    )
+
+
+def _credentials(session_credential: Sequence[SessionCredential]) -> list[Credential]:
+    """What programs may use by placeholder; tokens of MCP servers are not for them."""
+    return [
+        Credential(name=item.name, value=item.value, hosts=item.hosts or ("*",))
+        for item in session_credential
+        if isinstance(item, SecretVariable) and item.in_headers
+    ]
