@@ -16,7 +16,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .PHONY: help setup wheels demo demo-picture check check-format check-lint check-types check-imports check-limits check-deps \
-        test test-slow bench errors-page format lock clean
+        test test-slow bench docs errors-page format lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -85,6 +85,9 @@ test-slow: $(READY) $(WHEELS) ## run only the slow tests
 
 bench: $(READY) ## measure; prints what it measured
 	$(PY) bench/run.py
+
+docs: $(READY) ## build the documentation as a static site in build/site; broken links fail
+	$(PY) tools/docs_site.py
 
 errors-page: $(READY) ## write docs/errors.md from the table of errors
 	$(PY) tools/errors_page.py

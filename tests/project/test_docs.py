@@ -34,7 +34,7 @@ from mainspring.wiring.service_assembly import open_service
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
     *(ROOT / name for name in ("README.md", "AGENTS.md", "CONTRIBUTING.md")),
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
 ]
 
 
@@ -146,8 +146,8 @@ def test_every_event_of_webhooks_is_documented():
 
 
 def test_every_command_is_documented():
-    text = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
-    titles = "\n".join(re.findall(r"^## .+$", text, re.MULTILINE))
+    pages = sorted((ROOT / "docs/cli").glob("*.md"))
+    titles = "\n".join(page.read_text(encoding="utf-8").partition("\n")[0] for page in pages)
     commands = [
         registered_command.name
         for registered_command in (*app.registered_commands, *app.registered_groups)
