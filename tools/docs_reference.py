@@ -1,4 +1,4 @@
-"""Markdown pages about the HTTP API, from its OpenAPI document, and about Python, from docstrings."""
+"""Reference pages: the HTTP API from its OpenAPI document, Python from docstrings."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -111,8 +111,9 @@ def type_text(schema: Json) -> str:
         return " or ".join(f"`{value}`" for value in schema["enum"])
     if schema.get("type") == "array":
         return f"array of {type_text(schema.get('items', {}))}"
-    if values := schema.get("additionalProperties"):
-        return f"object of {type_text(values) if isinstance(values, dict) else 'anything'}"
+    if "additionalProperties" in schema:
+        values: Json | bool = schema["additionalProperties"]
+        return f"object of {'anything' if isinstance(values, bool) else type_text(values)}"
     return schema.get("type", "anything")
 
 
