@@ -183,9 +183,11 @@ def walked(name: str) -> list[str]:
     """One walk in a process and a folder of its own; the functions it entered, sorted."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "HOME": folder, "MAINSPRING_ALLOW_ROOT": "1"}
+        project = Path(folder, "project")  # an agent has no tools in a home folder
+        project.mkdir()
         done = subprocess.run(
             [sys.executable, str(Path(__file__).resolve()), "--walk", name],
-            cwd=folder,
+            cwd=project,
             env=environment,
             capture_output=True,
             text=True,

@@ -35,7 +35,7 @@ from mainspring.harness.authorizer import AllowAll
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.session.run_options import RunOptions
 from mainspring.runtime.session.session import Runtime, Session
-from mainspring.runtime.session.toolbox import SetupRequest
+from mainspring.runtime.session_context import SetupRequest
 from mainspring.service.access.api_keys import CreateKey, Keys, ensure_first_key
 from mainspring.service.access.principal import Principal
 from mainspring.service.approvals.answer_permission import AnswerPermission

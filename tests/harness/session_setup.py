@@ -20,6 +20,7 @@ from mainspring.core.model_facts import ModelFacts
 from mainspring.core.ports import Snapshots
 from mainspring.core.tool import Call, Tool, ToolResult, Traits
 from mainspring.harness.authorizer import AllowAll, Authorizer
+from mainspring.harness.budget import BudgetTier
 from mainspring.harness.context.prompts import system_prompt
 from mainspring.harness.context.request_builder import PromptPrefix, sorted_specs
 from mainspring.harness.event_sink import EventSink
@@ -28,6 +29,7 @@ from mainspring.harness.loop import run
 from mainspring.harness.state.thread_tree import ThreadTree
 from mainspring.harness.stop_reasons import Ended
 from mainspring.harness.thread_context import ThreadContext
+from mainspring.harness.toolbox import Toolbox
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 
@@ -98,13 +100,18 @@ class Stage:
                     tool.spec for name, tool in self.tools.items() if name not in self.deferred
                 ),
             ),
-            tools=self.tools,
-            custom_tools=self.custom_tools,
-            deferred=self.deferred,
-            aliases=self.aliases,
-            snapshots=self.snapshots,
-            limits=self.limits,
-            authorizer=self.authorizer,
+            toolbox=Toolbox(
+                authorizer=self.authorizer,
+                tools=[*self.tools.values()],
+                client_tools=[
+                    ToolSpec(name=name, description="", input_schema={})
+                    for name in self.custom_tools
+                ],
+                deferred=self.deferred,
+                aliases=self.aliases,
+                snapshots=self.snapshots,
+            ),
+            tiers=[BudgetTier(record.thread_tree.main.spend_account, self.limits)],
             emit=self.emit or self.deltas.append,
             new_id=ids.new_id,
         )

@@ -213,13 +213,13 @@ async def test_summaries_are_paid_for(tmp_path: Path):
     async with stage(tmp_path, model, reader(60), facts=TINY) as play:
         await play.play(GOAL)
         context = await play.context()
-        assert context.spend_account.spending.reservations == {}
+        assert context.tiers[0].spend_account.spending.reservations == {}
         ends = [
             event.payload
             for event in await play.events()
             if isinstance(event.payload, ModelRequestEnded)
         ]
-        assert context.spend_account.usage.output_tokens == sum(
+        assert context.tiers[0].spend_account.usage.output_tokens == sum(
             e.model_usage.output_tokens for e in ends
         )
         assert any(end.purpose == "summary" for end in ends)

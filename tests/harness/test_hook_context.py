@@ -17,7 +17,7 @@ from mainspring.harness.stop_reasons import Ended
 async def start_hook(play: Stage) -> None:
     context = await play.context()
     context.note(ContextAdded(text="The branch is main.", source="SessionStart hook"))
-    await context.commit()
+    await context.event_sink.commit()
     await context.writer.release()
 
 
@@ -49,3 +49,20 @@ async def test_nothing_is_owed_after_a_message_was_withheld(tmp_path: Path):
         [request] = model.requests
         assert "my secret" not in str(request)
         assert "No secrets here." in str(request)
+
+
+async def test_a_message_that_a_hook_blocks_never_reaches_the_model(tmp_path: Path):
+    class Guard(AllowAll):
+        async def run_hooks(self, thread: Thread, hook_event: HookEvent) -> HookResult:
+            if hook_event.fields.get("prompt") == "my password is hunter2":
+                return HookResult(blocked=True, reason="it holds a secret")
+            return EMPTY_HOOK_RESULT
+
+    model = Scripted(says("hello"))
+    async with stage(tmp_path, model, authorizer=Guard()) as play:
+        assert await play.play("my password is hunter2") == Ended(
+            "hook_stopped", "it holds a secret"
+        )
+        assert model.requests == []
+        assert await play.play("hi") == Ended("completed")
+        assert "hunter2" not in repr(model.requests)

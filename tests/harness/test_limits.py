@@ -29,16 +29,23 @@ from mainspring.core.facts import (
     SessionWoken,
 )
 from mainspring.core.model_facts import ModelFacts, Price
-from mainspring.harness.budget import Charge, DailyLimits, InMemoryLedger, SpendRate, status_block
+from mainspring.harness.budget import (
+    Charge,
+    DailyLimits,
+    InMemoryLedger,
+    SpendRate,
+    budget_advice,
+    remaining_percents,
+)
 from mainspring.harness.limits import (
     Limits,
     Spending,
-    affordable_output,
-    calls_over,
+    affordable_within,
+    calls_over_limit,
     continuation,
     fold,
     limit_reached,
-    reserve,
+    reserve_within,
     worst_cost,
 )
 from mainspring.harness.stop_reasons import Ended
@@ -57,6 +64,10 @@ IDLE = StatusIdle(stop_reason=StopReason(type="end_turn"))
 WOKEN = SessionWoken(owner="w", epoch=2, attempt=1)
 
 cents = st.integers(0, 500).map(lambda cents: Decimal(cents) / 100)
+
+
+def status_block(spending: Spending, limits: Limits) -> str | None:
+    return budget_advice(remaining_percents(spending, limits))
 
 
 def reserved(id_: str, cost: Decimal, tokens: int = 0) -> BudgetReserved:
@@ -183,7 +194,9 @@ def test_settling_all_reservations_in_any_order_leaves_the_sum_of_the_costs(
 
 
 def test_a_call_is_reserved_for_at_the_dearest_class_and_all_the_output_it_may_have():
-    amount = reserve(Spending(), Limits(), FACTS, input_tokens=1_000_000, output_tokens=100_000)
+    amount = reserve_within(
+        Spending(), Limits(), FACTS, input_tokens=1_000_000, output_tokens=100_000
+    )
     assert amount == Decimal("3.5")
 
 
@@ -198,7 +211,7 @@ def test_what_is_reserved_and_spent_together_never_passes_the_limit(
     limits = Limits(max_cost_usd=max_usd, max_input_tokens=max_tokens)
     spent = Spending()
     for number, (input_tokens, output_tokens, used_percent) in enumerate(calls):
-        amount = reserve(
+        amount = reserve_within(
             spent, limits, FACTS, input_tokens=input_tokens, output_tokens=output_tokens
         )
         if isinstance(amount, Ended):
@@ -246,7 +259,7 @@ def test_what_is_reserved_and_spent_together_never_passes_the_limit(
 def test_each_limit_stops_the_next_call_and_is_named(
     limits: Limits, spent: Spending, reason: str, names: str
 ):
-    stop = reserve(spent, limits, FACTS, input_tokens=1000, output_tokens=100)
+    stop = reserve_within(spent, limits, FACTS, input_tokens=1000, output_tokens=100)
     assert isinstance(stop, Ended)
     assert stop.reason == reason
     assert names in (stop.detail or "")
@@ -254,8 +267,10 @@ def test_each_limit_stops_the_next_call_and_is_named(
 
 def test_a_limit_of_no_dollars_lets_a_free_model_work():
     limits = Limits(max_cost_usd=Decimal(0))
-    assert reserve(Spending(), limits, FREE, input_tokens=10, output_tokens=10) == 0
-    assert isinstance(reserve(Spending(), limits, FACTS, input_tokens=10, output_tokens=10), Ended)
+    assert reserve_within(Spending(), limits, FREE, input_tokens=10, output_tokens=10) == 0
+    assert isinstance(
+        reserve_within(Spending(), limits, FACTS, input_tokens=10, output_tokens=10), Ended
+    )
 
 
 def test_a_call_that_cost_more_than_was_reserved_stops_everything():
@@ -268,7 +283,7 @@ def test_the_affordable_output_is_the_longest_that_can_be_reserved(
     max_usd: Decimal, input_tokens: int, wanted: int, max_output: int
 ):
     limits = Limits(max_cost_usd=max_usd, max_output_tokens=max_output)
-    output = affordable_output(
+    output = affordable_within(
         Spending(), limits, FACTS, input_tokens=input_tokens, output_tokens=wanted
     )
     assert 0 <= output <= wanted
@@ -282,8 +297,8 @@ def test_the_affordable_output_is_the_longest_that_can_be_reserved(
 
 def test_calls_beyond_the_limit_are_counted_from_the_last():
     spent = told(*[AgentToolUse(name="a", input={})] * 5)
-    assert calls_over(spent, Limits(max_tool_calls=3)) == 2
-    assert calls_over(spent, Limits()) == 0
+    assert calls_over_limit(spent, Limits(max_tool_calls=3)) == 2
+    assert calls_over_limit(spent, Limits()) == 0
 
 
 def test_a_model_that_stops_early_is_told_to_go_on_until_most_of_its_target_is_used():

@@ -105,7 +105,7 @@ async def test_a_tool_that_does_not_exist_is_told_to_the_model(tmp_path: Path):
     async with stage(tmp_path, Scripted(calls("fly"), says("sorry")), echo()) as play:
         assert await play.play("go") == Ended("completed")
         assert texts(await play.events(), "agent.tool_result") == [
-            "There is no tool 'fly'. There are: echo."
+            "There is no tool 'fly'. Available tools: echo."
         ]
 
 

@@ -339,23 +339,6 @@ async def test_whatever_a_tool_raises_is_a_value_that_the_model_reads(tmp_path: 
         assert texts(await play.events(), "agent.tool_result") == ["KeyError: 'oops'"]
 
 
-async def test_a_message_that_a_hook_blocks_never_reaches_the_model(tmp_path: Path):
-    class Guard(Watchful):
-        async def run_hooks(self, thread: Thread, hook_event: HookEvent) -> HookResult:
-            if hook_event.fields.get("prompt") == "my password is hunter2":
-                return HookResult(blocked=True, reason="it holds a secret")
-            return EMPTY_HOOK_RESULT
-
-    model = Scripted(says("hello"))
-    async with stage(tmp_path, model, authorizer=Guard()) as play:
-        assert await play.play("my password is hunter2") == Ended(
-            "hook_stopped", "it holds a secret"
-        )
-        assert model.requests == []
-        assert await play.play("hi") == Ended("completed")
-        assert "hunter2" not in repr(model.requests)
-
-
 async def test_what_hooks_say_to_a_message_is_told_to_the_model(tmp_path: Path):
     authorizer = Watchful(
         hook_results={"UserPromptSubmit": HookResult(context=("the build is red",))}

@@ -16,7 +16,8 @@ from mainspring import calls, says
 from mainspring.capabilities.providers.scripted import ScriptAnswer, Scripted, ScriptLine
 from mainspring.core.model import Request
 from mainspring.harness.permissions.policy import Mode
-from mainspring.runtime.session.toolbox import SetupRequest, Toolbox
+from mainspring.harness.toolbox import Toolbox
+from mainspring.runtime.session_context import SetupRequest
 from mainspring.runtime.subagent import GENERAL, Subagent
 
 READER = Subagent(
@@ -118,4 +119,4 @@ async def test_no_more_are_woken_than_may_be_at_work(tmp_path: Path):
         with anyio.fail_after(60):
             await session.run()
     assert told[3].count("Sent.") == 1
-    assert told[3].count("1 subagents are at work already") == 1
+    assert told[3].count("1 subagents are already running") == 1

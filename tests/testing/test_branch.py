@@ -18,9 +18,10 @@ from mainspring.core.hook import EMPTY_HOOK_RESULT, HookEvent, HookResult
 from mainspring.core.tool import Call, ToolResult
 from mainspring.harness.authorizer import AllowAll, Decision
 from mainspring.harness.state.thread import Thread
+from mainspring.harness.toolbox import Toolbox
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.session.session import Runtime, Session
-from mainspring.runtime.session.toolbox import SetupRequest, Toolbox
+from mainspring.runtime.session_context import SetupRequest
 from mainspring.testing.branch import BranchChange, branch
 from mainspring.wiring.runtime_assembly import open_runtime
 

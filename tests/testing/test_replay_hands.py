@@ -75,7 +75,7 @@ async def test_what_was_added_when_a_session_started_is_added_again(tmp_path: Pa
             await play.send(words)
             context = await play.context()
             context.note(facts.ContextAdded(text=f"before {words}", source="SessionStart hook"))
-            await context.commit()
+            await context.event_sink.commit()
             await context.writer.release()
             assert await play.play() == Ended("completed")
         await identical(play, calls=2)
@@ -353,7 +353,7 @@ async def test_what_the_model_does_not_read_changes_nothing(tmp_path: Path):
             ),
             facts.WorkspaceSnapshotted(snapshot="2", files=3),
         )
-        await context.commit()
+        await context.event_sink.commit()
         await context.writer.release()
         ended = await play.play("go")
         assert ended is not None

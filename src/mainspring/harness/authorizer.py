@@ -28,28 +28,29 @@ class Decision:
     rule: str | None = None
     reason: str | None = None
     asks: AskTarget = "person"
-    """Who is to answer, when it is `ask`: the classifier of the mode auto, or a parent session."""
+    """Who answers an `ask`: the classifier of the mode auto, or a parent session."""
     updated_input: Mapping[str, object] | None = None
-    """What is to run instead of what was asked."""
+    """The input to run instead of the requested one."""
     context: tuple[str, ...] = ()
-    """For the model to read with the result."""
+    """Text that the model reads with the result."""
     stop: str | None = None
-    """The run is to end after this round; why."""
+    """Why the run ends after this round, if it does."""
     facts: tuple[KnownPayload, ...] = ()
-    """What happened on the way to it."""
+    """Facts to record with the decision."""
 
 
 class Authorizer(Protocol):
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
-        """May this call run? Fails closed: what cannot be judged is denied or asked about."""
+        """Decide whether a call may run. Fails closed: a call that cannot be analysed is denied or
+        asked about."""
         ...
 
     def still_forbidden(self, call: Call, traits: Traits) -> Decision | None:
-        """A person has said yes: do the rules say no by now? No hook is asked again."""
+        """Whether the rules now deny a call that a person has approved. Hooks do not run again."""
         ...
 
     async def run_hooks(self, thread: Thread, hook_event: HookEvent) -> HookResult:
-        """Something happens that hooks may want to know of, or have a say in."""
+        """Run the hooks of an event."""
         ...
 
     async def after_round(self, thread: Thread) -> Ended | None:
@@ -62,13 +63,13 @@ class Authorizer(Protocol):
         ...
 
     async def before_compact(self, thread: Thread) -> None:
-        """Last chance to save what a compaction will take out of sight."""
+        """Called before a compaction removes messages from the context."""
         ...
 
 
 class AllowAll:
-    """No rules: every call may run, unless its tool wants a person to agree. For tools that their
-    caller has chosen one by one."""
+    """No rules: every call may run, unless its tool requires approval. For programs that choose
+    every tool themselves."""
 
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
         if traits.needs_person:

@@ -1,7 +1,7 @@
-"""Money beyond one session: what the model is told is left, the spend-rate breaker, the ledger.
+"""Budgets: what a thread and every thread above it may still spend, the spend-rate breaker, and
+the daily ledger of agents, users and tenants.
 
-A ledger keeps what agents, users and tenants may spend in a day. The one here is of one process;
-a server with several puts its own behind the same protocol.
+The ledger here lives in one process; a server with several workers implements the same protocol.
 """
 
 from __future__ import annotations
@@ -14,7 +14,16 @@ from decimal import Decimal
 from typing import Literal, Protocol, TypeAlias
 
 from mainspring.core.clock import Clock
-from mainspring.harness.limits import Limits, Spending
+from mainspring.core.model_facts import ModelFacts
+from mainspring.harness.limits import (
+    Limits,
+    Spending,
+    affordable_within,
+    calls_over_limit,
+    reserve_within,
+)
+from mainspring.harness.state.thread_tree import SpendAccount
+from mainspring.harness.stop_reasons import Ended
 
 Payer: TypeAlias = Literal["agent", "user", "tenant"]
 
@@ -27,16 +36,68 @@ _ADVICE = (
 )
 
 
-def status_block(spending: Spending, limits: Limits) -> str | None:
-    """What the model is told of its budget; None if nothing is limited.
+@dataclass(frozen=True, slots=True)
+class BudgetTier:
+    spend_account: SpendAccount
+    limits: Limits
 
-    Made of the log only, and of steps rather than numbers, so that it changes rarely.
+
+def reserve(
+    tiers: Sequence[BudgetTier], facts: ModelFacts, *, input_tokens: int, output_tokens: int
+) -> Decimal | Ended:
+    """Dollars to reserve for the next call, or the first limit that it might pass."""
+    cost = Decimal(0)
+    for tier in tiers:
+        reserved = reserve_within(
+            tier.spend_account.spending,
+            tier.limits,
+            facts,
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+        )
+        if isinstance(reserved, Ended):
+            return reserved
+        cost = reserved
+    return cost
+
+
+def affordable_output(
+    tiers: Sequence[BudgetTier], facts: ModelFacts, *, input_tokens: int, output_tokens: int
+) -> int:
+    """The longest reply, up to `output_tokens`, that `reserve` allows; 0: none."""
+    return min(
+        affordable_within(
+            tier.spend_account.spending,
+            tier.limits,
+            facts,
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+        )
+        for tier in tiers
+    )
+
+
+def calls_over(tiers: Sequence[BudgetTier]) -> int:
+    """How many of the proposed calls exceed a limit, counted from the last one."""
+    return max(calls_over_limit(tier.spend_account.spending, tier.limits) for tier in tiers)
+
+
+def status_block(tiers: Sequence[BudgetTier]) -> str | None:
+    """What the model reads about its budget: the scarcest resource; `None` if nothing is limited.
+
+    It depends on the log only, and names steps rather than numbers, so that it changes rarely.
     """
-    return budget_advice(remaining_percents(spending, limits))
+    return budget_advice(
+        [
+            percent
+            for tier in tiers
+            for percent in remaining_percents(tier.spend_account.spending, tier.limits)
+        ]
+    )
 
 
 def remaining_percents(spending: Spending, limits: Limits) -> list[tuple[int, str]]:
-    """Of everything that is limited, how many percent are left."""
+    """The percentage that is left of each limited resource."""
     return [
         (_percent_left(used, limit), what)
         for what, used, limit in (
@@ -52,7 +113,7 @@ def remaining_percents(spending: Spending, limits: Limits) -> list[tuple[int, st
 
 
 def budget_advice(left: Sequence[tuple[int, str]]) -> str | None:
-    """What to do with what is left, by that of which there is least."""
+    """Advice by the resource of which least is left."""
     if not left:
         return None
     percent, what = min(left)
@@ -69,23 +130,23 @@ def _percent_left(used: int | float | Decimal, limit: int | float | Decimal) -> 
 
 
 class SpendRate:
-    """Stops everything when money goes too fast: a bug spends quicker than people do.
+    """Stops everything when money is spent too fast: a bug spends faster than people do.
 
     Once tripped it stays so until somebody resets it.
     """
 
     def __init__(self, max_usd: Decimal, *, seconds: float, clock: Callable[[], float]) -> None:
-        """`max_usd` in any stretch of `seconds`, by a clock that only ever grows."""
+        """`max_usd` in any period of `seconds`; the clock must be monotonic."""
         self._max_usd = max_usd
         self._seconds = seconds
         self._clock = clock
         self._recent: deque[tuple[float, Decimal]] = deque()
         self._total = Decimal(0)
         self.tripped: str | None = None
-        """Why, if it has."""
+        """Why it has tripped, if it has."""
 
     def record(self, cost_usd: Decimal) -> str | None:
-        """Count what a call cost; why everything must stop, if it must."""
+        """Count the cost of a call; returns why everything must stop, if it must."""
         now = self._clock()
         self._recent.append((now, cost_usd))
         self._total += cost_usd
@@ -106,7 +167,7 @@ class SpendRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    """A reservation, and on whose account."""
+    """A reservation and the accounts that pay for it."""
 
     reservation_id: str
     cost_usd: Decimal
@@ -127,20 +188,20 @@ class Ledger(Protocol):
     """What agents, users and tenants have spent today, over all sessions."""
 
     async def reserve(self, charge: Charge) -> str | None:
-        """Set the money aside for all payers or for none; why not, if not.
+        """Reserve the money for all payers or for none; returns the reason if it is refused.
 
         The same reservation again, after a crash, is counted once.
         """
         ...
 
     async def settle(self, reservation_id: str, cost_usd: Decimal) -> None:
-        """Replace what was set aside by what it cost; 0 gives it back. Unknown ids are ignored."""
+        """Replace a reservation by the actual cost; 0 releases it. Unknown ids are ignored."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DailyLimits:
-    """US dollars from midnight to midnight, UTC. None: no limit."""
+    """US dollars per day (UTC). `None`: no limit."""
 
     agent_usd: Decimal | None = None
     user_usd: Decimal | None = None
@@ -151,7 +212,7 @@ class DailyLimits:
 
 
 class InMemoryLedger:
-    """A ledger of one process. It forgets with it, so it only ever allows too much, for a day."""
+    """A ledger in memory. After a restart it may allow too much for the rest of the day."""
 
     def __init__(self, limits: DailyLimits, clock: Clock) -> None:
         self._limits = limits
@@ -182,7 +243,7 @@ class InMemoryLedger:
             self._add(day, charge, cost_usd - charge.cost_usd)
 
     def committed(self, payer: Payer, name: str) -> Decimal:
-        """Spent and set aside today."""
+        """Spent and reserved today."""
         return self._spent.get((self._clock().date(), payer, name), Decimal(0))
 
     def _add(self, day: date, charge: Charge, cost_usd: Decimal) -> None:
@@ -197,7 +258,7 @@ class InMemoryLedger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """Limits beyond the session's own: of the day, and of how fast money may go."""
+    """Limits beyond those of the session: per day, and the spend rate."""
 
     ledger: Ledger | None = None
     rate: SpendRate | None = None
@@ -206,7 +267,7 @@ class Budget:
     tenant: str | None = None
 
     async def reserve(self, reservation_id: str, cost_usd: Decimal) -> str | None:
-        """Why the call may not be made, if it may not."""
+        """Reserve the cost of a call; returns the reason if it is refused."""
         if self.rate is not None and self.rate.tripped is not None:
             return self.rate.tripped
         if self.ledger is None:

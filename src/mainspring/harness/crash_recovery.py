@@ -1,5 +1,5 @@
-"""Crash recovery: the events that close the open model request and the open tool calls of a run
-whose process died.
+"""Crash recovery: what happens to the open model request and the open tool calls of a run whose
+process died. Everything that decides about a call with an unknown result is here.
 """
 
 from __future__ import annotations
@@ -20,18 +20,63 @@ from mainspring.core.tool import InDoubtPolicy, ToolResult
 from mainspring.harness.state.open_call import OpenCall
 from mainspring.harness.state.thread import Thread
 from mainspring.harness.stop_reasons import Ended, stop_reason
+from mainspring.harness.thread_context import ThreadContext
+from mainspring.harness.tool_call import (
+    AnsweredCall,
+    CallPlan,
+    PendingCall,
+    ReadyCall,
+    attempt_of,
+    refuse_call,
+)
+from mainspring.harness.toolbox import Toolbox
 
 INTERRUPTED_TEXT = "Interrupted by the user before it finished; what it has done so far is unknown."
+IN_DOUBT_TEXT = (
+    "The system stopped while this call ran. Whether it took effect is not known: look before you"
+    " do it again."
+)
+FORKED_CALL_TEXT = (
+    "This call was under way in the session that this one was forked from; what came of it is not"
+    " known here."
+)
 PolicyOf: TypeAlias = Callable[[OpenCall], InDoubtPolicy]
-"""How a call is settled of which nobody knows whether it was done."""
+"""How to settle a call that started and whose result is unknown."""
+
+
+def in_doubt_policy(toolbox: Toolbox, call: OpenCall) -> InDoubtPolicy:
+    tool = toolbox.find(call.name)
+    return "report" if tool is None else tool.traits(call.input).in_doubt
+
+
+async def plan_interrupted_call(context: ThreadContext, call: OpenCall) -> CallPlan:
+    """What to do with a call that started in an earlier process, or before a fork."""
+    tool = None if call.is_foreign else context.toolbox.find(call.name)
+    if tool is None:
+        text = FORKED_CALL_TEXT if call.is_foreign else IN_DOUBT_TEXT
+        return refuse_call(call, text, "in_doubt")
+    traits = tool.traits(call.input)
+    policy = call.in_doubt or traits.in_doubt
+    if policy == "probe" and tool.probe is not None:
+        result = await tool.probe(attempt_of(context, call, call.input))
+        return ReadyCall(call, tool, traits) if result is None else AnsweredCall(call, result)
+    if policy == "retry":
+        return ReadyCall(call, tool, traits)
+    if policy == "ask":
+        if call.answer is None:
+            return PendingCall(call)
+        if call.answer.result == "allow":
+            return ReadyCall(call, tool, traits)
+    return refuse_call(call, IN_DOUBT_TEXT, "in_doubt")
 
 
 def recovery_events(thread: Thread, policy_of: PolicyOf) -> list[KnownPayload]:
-    return [*_close_request(thread), *_close_calls(thread, policy_of)]
+    """The events that let a new process continue the run."""
+    return [*_close_request(thread), *_mark_calls_in_doubt(thread, policy_of)]
 
 
 def closing_events(thread: Thread) -> list[KnownPayload]:
-    """What ends a thread that nobody runs any more, as if a user had interrupted it."""
+    """The events that end a thread that will not run again, as if a user had interrupted it."""
     unanswered = ToolResult.text(INTERRUPTED_TEXT, ok=False, error="cancelled")
     ended = Ended("interrupted_tools" if thread.unsettled_calls() else "interrupted_streaming")
     return [
@@ -53,7 +98,8 @@ def result_event(call: OpenCall, tool_result: ToolResult) -> AgentToolResult | A
 
 
 def _close_request(thread: Thread) -> list[KnownPayload]:
-    """A model call died with its process: what it cost is unknown, so all it might have counts."""
+    """The cost of a model call that died with its process is unknown, so its whole reservation
+    counts."""
     closing: list[KnownPayload] = []
     if thread.open_request is not None:
         closing.append(
@@ -80,7 +126,7 @@ def _reserved_usage(thread: Thread) -> Usage:
     return Usage(input_tokens=reserved.input_tokens, output_tokens=reserved.output_tokens)
 
 
-def _close_calls(thread: Thread, policy_of: PolicyOf) -> list[KnownPayload]:
+def _mark_calls_in_doubt(thread: Thread, policy_of: PolicyOf) -> list[KnownPayload]:
     return [
         fact.ToolCallInDoubt(tool_use_id=call.id, policy=policy_of(call))
         for call in thread.unsettled_calls()

@@ -22,36 +22,36 @@ class EventSink:
     writer: Writer
     thread_tree: ThreadTree
     on_event: Callable[[Event], None] = ignore_event
-    """Hears of every event of this run, in order, once it is durable."""
+    """Called with every event of this run, in order, once it is durable."""
     _waiting: list[Event] = field(default_factory=list[Event], init=False)
     _stored: set[str] = field(default_factory=set[str], init=False)
     _store_lock: anyio.Lock = field(default_factory=anyio.Lock, init=False)
 
     def apply(self, event: Event) -> None:
-        """Of an event that has its place in the log: what it means for the threads."""
+        """Apply an event that has its position in the log to the threads."""
         self.thread_tree.apply(event)
         self._waiting.append(event)
 
     async def store_blob(self, digest: str, content: bytes) -> None:
-        """A blob of JSON that the log refers to; of threads that begin alike, once."""
-        async with self._store_lock:  # whoever comes second goes on when it is there
+        """Store a JSON blob that the log refers to; once, if several threads share it."""
+        async with self._store_lock:  # a second caller waits until the blob is stored
             if digest not in self._stored:
                 await self.writer.put_blob(content, media_type="application/json")
                 self._stored.add(digest)
 
     async def commit(self) -> None:
-        """Write what is staged, whichever thread's it is.
+        """Write everything that is staged, of all threads.
 
         Raises:
-            Conflict: another's commit failed, and what stood on it is lost.
+            Conflict: an earlier commit failed, and the events staged after it are lost.
         """
-        if self.writer.loss is not None:  # whatever was staged since stands on what is gone
+        if self.writer.loss is not None:  # events staged since depend on lost ones
             lost = max((event.seq for event in self._waiting), default=0)
             conflict = Conflict(self.writer.session_id, expected=lost, actual=self.writer.head.seq)
             raise conflict from self.writer.loss
         await self.writer.commit()
         durable = self.writer.head.seq
-        told = [event for event in self._waiting if event.seq <= durable]
-        del self._waiting[: len(told)]
-        for event in told:
+        durable_events = [event for event in self._waiting if event.seq <= durable]
+        del self._waiting[: len(durable_events)]
+        for event in durable_events:
             self.on_event(event)

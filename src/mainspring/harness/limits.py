@@ -48,18 +48,18 @@ _MIN_GAIN_TOKENS = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """None: no limit. A limit is hard: what might pass it is not begun."""
+    """`None`: no limit. Limits are hard: a step that might exceed one does not start."""
 
     max_turns: int | None = None
     max_seconds: float | None = None
-    """Of running; waiting for people does not count."""
+    """Running time; waiting for people does not count."""
     max_input_tokens: int | None = None
     """All classes together: plain, written to cache, read from cache."""
     max_output_tokens: int | None = None
     max_tool_calls: int | None = None
     max_cost_usd: Decimal | None = None
     target_tokens: int | None = None
-    """Output that the work may take: the model is told to go on until most of it is used."""
+    """Target output: the model is asked to continue until most of it is used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,26 +73,26 @@ _NO_RESERVATIONS: Mapping[str, Reservation] = MappingProxyType({})
 
 
 class Spending(Struct, frozen=True, kw_only=True):
-    """A struct for speed: a long log folds it once an event."""
+    """A struct for speed: it is folded once for every event of the log."""
 
     turns: int = 0
-    """Calls of a model in the conversation that ended, in whatever way."""
+    """Model calls of the conversation that ended, successfully or not."""
     input_tokens: int = 0
     output_tokens: int = 0
     tool_calls: int = 0
     cost_usd: Decimal = Decimal(0)
-    """Settled; what is reserved is not in it."""
+    """Settled cost, without reservations."""
     reservations: Mapping[str, Reservation] = msgspec.field(
         default_factory=lambda: _NO_RESERVATIONS
     )
-    """Open ones, by id."""
+    """Open reservations by id."""
     seconds_before: float = 0.0
-    """Of runs that are over."""
+    """Running time of finished runs."""
     running: int = 0
     """Threads that run now."""
     running_since: datetime | None = None
     latest: datetime | None = None
-    """When the last event was."""
+    """Time of the last event."""
     continuations: int = 0
     output_at_continuation: int = 0
     last_gain: int = _MIN_GAIN_TOKENS
@@ -104,7 +104,7 @@ class Spending(Struct, frozen=True, kw_only=True):
 
     @property
     def committed_usd(self) -> Decimal:
-        """Settled and reserved: what must stay within the limit."""
+        """Settled and reserved cost: this must stay within the limit."""
         return self.cost_usd + self.reserved_usd
 
     @property
@@ -117,7 +117,7 @@ class Spending(Struct, frozen=True, kw_only=True):
 
     @property
     def seconds(self) -> float:
-        """Of running, until the last event."""
+        """Running time until the last event."""
         return self.seconds_before + _seconds(self.running_since, self.latest)
 
 
@@ -136,7 +136,7 @@ def fold(spending: Spending, payload: AnyPayload, at: datetime | None = None) ->
             return replace(spending, tool_calls=spending.tool_calls + 1)
         case BudgetReserved() | BudgetSettled() | SessionForked():
             return _fold_money(spending, payload)
-        case SessionImported():  # what another tool has spent counts against no limit here
+        case SessionImported():  # spending in another tool counts against no limit here
             return Spending(latest=at)
         case LoopContinued(reason="budget_continuation"):
             return replace(
@@ -165,14 +165,14 @@ def _fold_money(
             left = {key: kept for key, kept in spending.reservations.items() if key != settled}
             cost = spending.cost_usd + Decimal(payload.cost_usd)
             return replace(spending, reservations=left, cost_usd=cost)
-        case BudgetSettled():  # a second time: it has been counted
+        case BudgetSettled():  # settled a second time: already counted
             return spending
-        case SessionForked():  # calls under way are the parent's to settle and to pay
+        case SessionForked():  # calls in progress belong to the parent session
             return replace(spending, reservations=_NO_RESERVATIONS)
 
 
 def _fold_time(spending: Spending, payload: AnyPayload, at: datetime | None) -> Spending:
-    """Time between the last event before a crash or a fork and the first after it is nobody's."""
+    """The time between the last event before a crash or a fork and the next one does not count."""
     latest = at or spending.latest
     match payload:
         case StatusRunning():
@@ -208,7 +208,7 @@ def worst_cost(price: Price, *, input_tokens: int, output_tokens: int) -> Decima
 
 
 def limit_reached(spending: Spending, limits: Limits) -> Ended | None:
-    """The limit that allows no further step of any kind, if one does not."""
+    """The limit that allows no further step, if one is reached."""
     if limits.max_turns is not None and spending.turns >= limits.max_turns:
         return Ended("max_turns", f"{spending.turns} of {limits.max_turns} turns taken")
     return (
@@ -224,12 +224,12 @@ def limit_reached(spending: Spending, limits: Limits) -> Ended | None:
     )
 
 
-def reserve(
+def reserve_within(
     spending: Spending, limits: Limits, facts: ModelFacts, *, input_tokens: int, output_tokens: int
 ) -> Decimal | Ended:
     """Dollars to reserve for the next call, or the limit that it might pass.
 
-    For a limit of single calls, pass a `Spent()`.
+    To check a limit of one call, pass `Spending()`.
     """
     if (ended := limit_reached(spending, limits)) is not None:
         return ended
@@ -249,10 +249,10 @@ def reserve(
     )
 
 
-def affordable_output(
+def affordable_within(
     spending: Spending, limits: Limits, facts: ModelFacts, *, input_tokens: int, output_tokens: int
 ) -> int:
-    """The longest reply, up to `output_tokens`, that `reserve` would still allow; 0: none."""
+    """The longest reply, up to `output_tokens`, that `reserve_within` allows; 0: none."""
     allowed = output_tokens
     if limits.max_output_tokens is not None:
         allowed = min(allowed, limits.max_output_tokens - spending.committed_output_tokens)
@@ -263,15 +263,15 @@ def affordable_output(
     return max(0, allowed)
 
 
-def calls_over(spending: Spending, limits: Limits) -> int:
-    """How many of the calls just proposed are too many, counted from the last one."""
+def calls_over_limit(spending: Spending, limits: Limits) -> int:
+    """How many of the proposed calls exceed the limit, counted from the last one."""
     if limits.max_tool_calls is None:
         return 0
     return max(0, spending.tool_calls - limits.max_tool_calls)
 
 
 def continuation(spending: Spending, limits: Limits) -> str | None:
-    """What to tell a model that stops although most of its target is unused; None: let it stop.
+    """What to tell a model that stops although most of its target is unused; `None`: nothing.
 
     It may stop at nine tenths, or once being told to go on has stopped helping.
     """

@@ -1,10 +1,12 @@
-"""The loop: look at the thread, take the next step, write down what happened, again.
+"""The loop: look at the thread, take the next step, record what happened, repeat.
 
-It keeps nothing that is not in the log. Killed anywhere, the next one to run it on the same log
-goes on where the log ends.
+It keeps no state outside the log. If the process dies anywhere, the next one that runs the same
+log continues where the log ends.
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 import anyio
 
@@ -16,18 +18,16 @@ from mainspring.core.events import (
     StatusIdle,
     StatusRunning,
 )
-from mainspring.core.tool import InDoubtPolicy, ToolResult
+from mainspring.core.tool import ToolResult
 from mainspring.harness import hook_events
 from mainspring.harness.context.compaction import compact_on_request
-from mainspring.harness.crash_recovery import INTERRUPTED_TEXT, recovery_events
+from mainspring.harness.crash_recovery import INTERRUPTED_TEXT, in_doubt_policy, recovery_events
 from mainspring.harness.limits import continuation
 from mainspring.harness.run_inbox import receive, receive_during_run
 from mainspring.harness.speculative_reads import open_speculative_reads
-from mainspring.harness.state.open_call import OpenCall
 from mainspring.harness.state.repetition import LOOP_ERROR, NUDGE
 from mainspring.harness.stop_reasons import Continue, Ended, Step, stop_reason
 from mainspring.harness.thread_context import ThreadContext
-from mainspring.harness.tool_call import find_tool
 from mainspring.harness.tool_pipeline import settle
 from mainspring.harness.tool_rounds import run_round
 from mainspring.harness.turn import take_turn
@@ -42,7 +42,7 @@ async def run(context: ThreadContext) -> Ended | None:
         stopped = await receive(context)
         ended = _begin(context) or stopped
         if ended is None and not context.thread.running:
-            await context.commit()  # what came changes nothing, and must not come again
+            await context.event_sink.commit()  # nothing to do, but the inbox items are read
             return None
         return await _run(context, ended)
 
@@ -71,13 +71,13 @@ async def _run(context: ThreadContext, ended: Ended | None) -> Ended:
 
 
 def _with_waiting_children(context: ThreadContext, ended: Ended) -> Ended:
-    """Who is done, but for others whom it has called and who wait for people, waits with them."""
-    asking = (
+    """A thread that is done, but whose children wait for people, waits with them."""
+    pending = (
         context.siblings.pending_calls_below(context.thread.id)
         if ended.reason == "completed"
         else ()
     )
-    return Ended("requires_action", waiting_for=asking) if asking else ended
+    return Ended("requires_action", waiting_for=pending) if pending else ended
 
 
 def _begin(context: ThreadContext) -> Ended | None:
@@ -87,23 +87,23 @@ def _begin(context: ThreadContext) -> Ended | None:
         if not thread.is_answered or thread.pending_compaction or _is_answerable(context):
             context.note(StatusRunning())
         return None
-    # who only waits for others makes no progress, and need not
+    # a thread that only waits for its children makes no progress, and need not
     is_waiting = thread.is_answered and not thread.unsettled_calls() and thread.open_request is None
-    is_patient = is_waiting and context.siblings.has_unfinished_children(thread.id)
-    attempt = 1 if is_patient else thread.retries.wakes + 1
+    is_waiting_for_children = is_waiting and context.siblings.has_unfinished_children(thread.id)
+    attempt = 1 if is_waiting_for_children else thread.retries.wakes + 1
     context.note(
         fact.SessionWoken(
             owner=context.writer.lease.owner, epoch=context.writer.lease.epoch, attempt=attempt
         )
     )
-    context.note(*recovery_events(thread, lambda call: _policy_of(context, call)))
+    context.note(*recovery_events(thread, partial(in_doubt_policy, context.toolbox)))
     if attempt > WAKES_WITHOUT_PROGRESS:
         return Ended("recovery_exhausted", f"woken {attempt - 1} times without progress")
     return None
 
 
 def _is_answerable(context: ThreadContext) -> bool:
-    """Idle, and somebody has answered a call that it waits for, or stopped it."""
+    """Whether an idle thread was interrupted, or a call that it waits for was answered."""
     thread = context.thread
     return thread.interrupted or any(
         call.is_answered or context.siblings.is_answerable(call)
@@ -111,16 +111,11 @@ def _is_answerable(context: ThreadContext) -> bool:
     )
 
 
-def _policy_of(context: ThreadContext, call: OpenCall) -> InDoubtPolicy:
-    tool = find_tool(context, call.name)
-    return "report" if tool is None else tool.traits(call.input).in_doubt
-
-
 async def _has_new_input(context: ThreadContext, ended: Ended) -> bool:
-    """Whether something has come meanwhile that makes this no end; at any other, it can wait."""
+    """Whether something arrived meanwhile that lets the run continue."""
     thread = context.thread
     if ended.reason == "completed":
-        return await _has_news(context)
+        return await _has_more_input(context)
     if ended.reason == "requires_action":
         await receive_during_run(context)
         calls = [thread.round[item] for item in ended.waiting_for if item in thread.round]
@@ -132,13 +127,12 @@ async def _has_new_input(context: ThreadContext, ended: Ended) -> bool:
     return False
 
 
-async def _has_news(context: ThreadContext) -> bool:
-    """Whether somebody has something more for a thread that is done; those whom it has called and
-    who are still at work are waited for."""
+async def _has_more_input(context: ThreadContext) -> bool:
+    """Whether a thread that is done gets more input. It waits for its running children first."""
     thread = context.thread
     stopped = await receive_during_run(context)
     while stopped is None and thread.is_answered:
-        await context.commit()
+        await context.event_sink.commit()
         if not await context.siblings.wait_for_children(thread.id):
             return False
         stopped = await receive_during_run(context)
@@ -165,7 +159,7 @@ async def _next_step(context: ThreadContext) -> Step | None:
 
 
 def _end_loop(context: ThreadContext) -> Ended:
-    why = "the agent repeats the same steps without any news, after it was told so"
+    why = "the agent keeps repeating the same steps with the same results, after a warning"
     error = ErrorDetail(
         type=LOOP_ERROR,
         message=f"{why}; a new message starts a new turn",
@@ -177,7 +171,7 @@ def _end_loop(context: ThreadContext) -> Ended:
 
 def _interrupt(context: ThreadContext) -> Step:
     """Every open call gets a result, so that the next request is well formed."""
-    context.interrupt_requested = anyio.Event()  # it has been heard
+    context.interrupt_requested = anyio.Event()  # the interrupt is handled
     open_calls = context.thread.unsettled_calls()
     for call in open_calls:
         context.siblings.abandon(call)
@@ -188,7 +182,7 @@ def _interrupt(context: ThreadContext) -> Step:
 
 
 async def _stop(context: ThreadContext) -> Step:
-    """The model says it is done."""
+    """The model has finished: ask the stop hooks and the authorizer."""
     feedback = context.thread.retries.stop_feedback
     if feedback < FEEDBACK_IN_A_ROW:
         last = context.thread.transcript.last_words()
@@ -200,9 +194,10 @@ async def _stop(context: ThreadContext) -> Step:
             return Ended("stop_hook_prevented", hook_result.stop)
         if hook_result.blocked:
             return Continue("stop_hook_feedback", hook_result.reason or "A hook says: go on.")
-        verdict = await context.authorizer.before_stop(context.thread)
+        verdict = await context.toolbox.authorizer.before_stop(context.thread)
         if verdict is not None:
             return verdict
-    if more := continuation(context.spend_account.spending, context.limits):
+    own = context.tiers[0]
+    if more := continuation(own.spend_account.spending, own.limits):
         return Continue("budget_continuation", more)
     return Ended("completed")

@@ -29,7 +29,7 @@ class _PendingEvent:
 
 
 class ReplyAnnouncer:
-    """Hears the deltas of one reply. A stretch of one kind becomes one event."""
+    """Receives the deltas of one reply. Consecutive deltas of one kind become one event."""
 
     def __init__(self, emit: Callable[[Delta], None], new_event_id: Callable[[], str]) -> None:
         self._emit = emit
@@ -45,7 +45,7 @@ class ReplyAnnouncer:
                 self._append_text("agent.thinking", text)
             case ToolInputDelta():
                 self._is_open = False
-            case FailedOver():  # another model begins anew
+            case FailedOver():  # another model starts over
                 self._coming, self._is_open = [], False
             case _:
                 pass
@@ -58,7 +58,7 @@ class ReplyAnnouncer:
         self._coming[-1].pieces.append(text)
 
     def event_ids(self, part: TextBlock | Thinking | ToolUse) -> tuple[str, ...]:
-        """The id that was told for a part of the reply; none if that was never heard of."""
+        """The id that was announced for a part of the reply; `None` if it was not announced."""
         if isinstance(part, ToolUse):
             return ()
         kind = "agent.thinking" if isinstance(part, Thinking) else "agent.message"
@@ -70,6 +70,6 @@ class ReplyAnnouncer:
 
     @property
     def first_message(self) -> tuple[str, ...]:
-        """For all that was said until the reply broke off."""
+        """The ids of everything that arrived before the reply broke off."""
         ids = [coming.event_id for coming in self._coming if coming.kind == "agent.message"]
         return tuple(ids[:1])

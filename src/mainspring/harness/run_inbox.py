@@ -23,7 +23,7 @@ from mainspring.log.task_groups import retry_unavailable, unwrap_single_error
 
 
 async def receive_during_run(context: ThreadContext) -> Ended | None:
-    """Take in what has come during a run."""
+    """Record what arrived during a run."""
     seen = context.thread.messages
     ended = await receive(context)
     if (
@@ -34,7 +34,7 @@ async def receive_during_run(context: ThreadContext) -> Ended | None:
 
 
 async def receive(context: ThreadContext) -> Ended | None:
-    """Take in what clients have sent; hooks see every message before the model does."""
+    """Record what clients have sent; hooks see every message before the model does."""
     ended: Ended | None = None
     for event in await context.receive_inbox():
         if isinstance(event.payload, PermissionUpdated):
@@ -53,16 +53,16 @@ async def receive(context: ThreadContext) -> Ended | None:
 
 
 def _note_mode(context: ThreadContext, updated: PermissionUpdated) -> None:
-    """The model is told of a mode when there is something to answer, and not before."""
+    """Tell the model about a mode change only when there is a message to answer."""
     for update in updated.updates:
         if update.type == "setMode":
-            with suppress(InvalidInput):  # a mode that is none changes nothing
+            with suppress(InvalidInput):  # an invalid mode changes nothing
                 text = mode_notice(parse_mode(update.mode or ""))
                 context.note(fact.ContextAdded(text=text, source="mode"))
 
 
 async def until_interrupted(context: ThreadContext, work: Callable[[], Awaitable[None]]) -> bool:
-    """Do `work`; True if the user stopped it before it was done."""
+    """Run `work`; True if the user interrupted it before it was done."""
     is_interrupted = False
     own = context.thread.id
     hear = partial(

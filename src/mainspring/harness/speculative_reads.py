@@ -19,10 +19,10 @@ from mainspring.log.task_groups import unwrap_single_error
 
 @dataclass(slots=True)
 class SpeculativeCall:
-    """One call that did not wait for the end of the reply."""
+    """A call that started before the reply ended."""
 
     use: ToolUse
-    """As the model has asked, perhaps by another name than ours."""
+    """As the model requested it, perhaps by an alias."""
     call: Call
     scope: anyio.CancelScope
     decision: Decision | None = None
@@ -59,7 +59,7 @@ class SpeculativeReads:
         async def run() -> None:
             with begun.scope:
                 decision = await authorize()
-                # a grant may be good for one call only: those are judged again, one by one
+                # a grant may cover one call only, so these are authorized again one by one
                 begun.decision = None if decision.gate == "grant" else decision
                 begun.decided.set()
                 if begun.may_run:
@@ -71,14 +71,14 @@ class SpeculativeReads:
 
     @property
     def is_closed(self) -> bool:
-        """Something that must run alone has been asked for: what follows waits for it."""
+        """A call that must run alone was requested: later calls wait for it."""
         return self._is_closed
 
     def close(self) -> None:
         self._is_closed = True
 
     def matching_call(self, use: ToolUse) -> Call | None:
-        """What was begun for a part of the reply, if that is still what the reply says."""
+        """The call that was started for a part of the reply, if the reply still contains it."""
         begun = self._by_use.get(use.id)
         if begun is None or (begun.use.name, begun.use.input) != (use.name, use.input):
             return None
@@ -92,7 +92,7 @@ class SpeculativeReads:
         return begun.decision
 
     async def result(self, call_id: str) -> ToolResult | None:
-        """What it has given; `None` if it was not begun, or was not allowed to run."""
+        """Its result; `None` if it was not started or not allowed."""
         begun = self._by_call.get(call_id)
         if begun is None:
             return None
@@ -104,7 +104,7 @@ class SpeculativeReads:
         return begun.result
 
     def discard(self) -> None:
-        """The round is over, or there will be none."""
+        """Drop all calls: the round is over, or there will be none."""
         for begun in self._by_call.values():
             begun.scope.cancel()
         self._by_use.clear()
@@ -114,7 +114,7 @@ class SpeculativeReads:
 
 @asynccontextmanager
 async def open_speculative_reads() -> AsyncGenerator[SpeculativeReads, None]:
-    """Calls may begin early for as long as the block lasts; none outlives it."""
+    """Calls may start early while the block lasts; none outlives it."""
     with unwrap_single_error():
         async with anyio.create_task_group() as group:
             early = SpeculativeReads(group)

@@ -45,7 +45,7 @@ ContinueReason: TypeAlias = Literal[
 class Continue:
     reason: ContinueReason
     detail: str | None = None
-    """What the model is told with it, if anything."""
+    """Text for the model, if any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ Step: TypeAlias = Continue | Ended
 
 
 def stop_reason(ended: Ended) -> StopReason:
-    """The Managed Agents API's coarser word for it."""
+    """The coarser stop reason of the Managed Agents API."""
     match ended.reason:
         case "requires_action":
             return StopReason(type="requires_action", event_ids=ended.waiting_for)

@@ -1,5 +1,5 @@
-"""One tool call as a value: find its tool, build the call, hash it, derive its idempotency key,
-and reject input in which a secret was redacted.
+"""One tool call as a value: what happens to it next (`CallPlan`), its hash, its idempotency key,
+and the check for input in which a secret was redacted.
 """
 
 from __future__ import annotations
@@ -7,39 +7,70 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import msgspec
 
+from mainspring.core.events import Failure
 from mainspring.core.model import ToolOutput
-from mainspring.core.tool import Call, Tool
+from mainspring.core.tool import Call, Tool, ToolResult, Traits
 from mainspring.harness.state.open_call import OpenCall
 from mainspring.harness.thread_context import ThreadContext
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
-def find_tool(context: ThreadContext, name: str) -> Tool | None:
-    return context.tools.get(name) or context.tools.get(context.aliases.get(name, ""))
+@dataclass(frozen=True, slots=True)
+class ReadyCall:
+    """A call that may run now."""
+
+    call: OpenCall
+    tool: Tool
+    traits: Traits
+    context: tuple[str, ...] = ()
+    """Text of hooks that the model reads with the result."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingCall:
+    """A call that waits for a person or a client."""
+
+    call: OpenCall
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredCall:
+    """A call that has its result without running."""
+
+    call: OpenCall
+    tool_result: ToolResult
+
+
+CallPlan: TypeAlias = ReadyCall | PendingCall | AnsweredCall
+
+
+def refuse_call(call: OpenCall, text: str, error: Failure) -> AnsweredCall:
+    return AnsweredCall(call, ToolResult.text(text, ok=False, error=error))
 
 
 def normalized_call(call: Call, tool: Tool) -> Call:
-    """As gates and hooks see it: whole paths, where the log has what was asked."""
+    """The call with absolute paths, as hooks and rules see it; the log has the original."""
     return replace(call, input=tool.normalize_input(call.input))
 
 
 def call_hash(name: str, given: Mapping[str, object], preview: str | None = None) -> str:
-    """Of the exact call that a gate judged, and of what it would do."""
+    """Hash of the exact call that was authorized and of its preview."""
     return hashlib.sha256(_ENCODER.encode((name, given, preview))).hexdigest()
 
 
 def idempotency_key(session_id: str, call_id: str, name: str, given: Mapping[str, object]) -> str:
-    """The same for every attempt at this call, and for no other."""
+    """The same for every attempt at this call, and different for any other call."""
     return hashlib.sha256(_ENCODER.encode((session_id, call_id, name, given))).hexdigest()
 
 
 def attempt_of(context: ThreadContext, call: OpenCall, given: Mapping[str, object]) -> Call:
-    """What is tried now: known by the mark of its first attempt, if there was one."""
+    """The call to run now, with the idempotency key of its first attempt, if there was one."""
     made = new_call(context, call.id, call.name, given)
     key = made.idempotency_key if call.started is None else call.started
     return replace(made, idempotency_key=key, is_approved=call.is_approved)
@@ -47,7 +78,7 @@ def attempt_of(context: ThreadContext, call: OpenCall, given: Mapping[str, objec
 
 def new_call(context: ThreadContext, call_id: str, name: str, given: Mapping[str, object]) -> Call:
     session_id = context.writer.session_id
-    tool = find_tool(context, name)
+    tool = context.toolbox.find(name)
     name = name if tool is None else tool.spec.name
 
     def say(text: str) -> None:
@@ -74,7 +105,7 @@ _REDACTED_TEXT = (
 
 
 def redacted_input_error(tool: Tool, given: Mapping[str, object]) -> str | None:
-    """Why a call must not be carried out as it stands, in words for the model."""
+    """Why a call with redacted input must not run, as a text for the model."""
     if tool.traits(given).read_only:
         return None
     found = _REDACTION_LABEL.search(msgspec.json.encode(given))

@@ -1,7 +1,7 @@
-"""One tool call, from the model's asking to its one result, in this order:
+"""One tool call, from the request of the model to its one result, in this order:
 
-lookup, cancelled?, validate, objection, backfill, gates (hooks and permission), the denied path;
-then started (noted by the round), run, cap, PostToolUse hooks, settle. The log scrubs what goes in.
+lookup, validate, cancelled?, objection, authorize (hooks and permissions), deny; then started
+(recorded by the round), run, cap, PostToolUse hooks, settle. The log redacts what is written.
 """
 
 from __future__ import annotations
@@ -9,125 +9,88 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeAlias
 
 from mainspring.core import facts as fact
 from mainspring.core.content import BlobBlock, Block, TextBlock, plain_text
 from mainspring.core.errors import Conflict, Fenced, StoreFailed, ToolEnvironmentError
-from mainspring.core.events import Failure
 from mainspring.core.model import INVALID_JSON, ToolUse
-from mainspring.core.tool import Call, Tool, ToolResult, Traits
+from mainspring.core.tool import Call, Tool, ToolResult
 from mainspring.harness import hook_events
 from mainspring.harness.authorizer import Decision
-from mainspring.harness.crash_recovery import result_event
-from mainspring.harness.nested_budgets import calls_over
+from mainspring.harness.budget import calls_over
+from mainspring.harness.crash_recovery import plan_interrupted_call, result_event
 from mainspring.harness.state.open_call import OpenCall
 from mainspring.harness.thread_context import ThreadContext
 from mainspring.harness.tool_call import (
+    CallPlan,
+    PendingCall,
+    ReadyCall,
     attempt_of,
     call_hash,
-    find_tool,
     new_call,
     normalized_call,
     redacted_input_error,
+    refuse_call,
 )
 
-IN_DOUBT_TEXT = (
-    "The system stopped while this call ran. Whether it took effect is not known: look before you"
-    " do it again."
-)
-FORKED_CALL_TEXT = (
-    "This call was under way in the session that this one was forked from; what came of it is not"
-    " known here."
-)
 APPROVAL_VOID_REASON = "what it would do has changed since it was approved"
 EARLIER_CALL_FAILED = (
     "Not done: an earlier {} call of the same turn failed. Decide anew what to do."
 )
 ROUND_CHARS = 200_000
-"""Of all results of a turn together; what comes late is cut to what is left."""
+"""Limit of all results of a turn together; later results get what is left."""
 _LEAST_CHARS = 2_000
-
-
-@dataclass(frozen=True, slots=True)
-class ReadyCall:
-    """May run now."""
-
-    call: OpenCall
-    tool: Tool
-    traits: Traits
-    context: tuple[str, ...] = ()
-    """What gates want the model to read with its result."""
-
-
-@dataclass(frozen=True, slots=True)
-class PendingCall:
-    """For a person or a client."""
-
-    call: OpenCall
-
-
-@dataclass(frozen=True, slots=True)
-class AnsweredCall:
-    """Has its outcome without running."""
-
-    call: OpenCall
-    tool_result: ToolResult
-
-
-CallPlan: TypeAlias = ReadyCall | PendingCall | AnsweredCall
 
 
 @dataclass(slots=True)
 class ToolRound:
-    """What the calls of one turn have in common while they are settled."""
+    """State that the calls of one turn share while they are settled."""
 
     chars: int = 0
-    """Of results so far."""
+    """Size of the results so far."""
     stops: list[str] = field(default_factory=list[str])
     """Why hooks want the run to end."""
     waits: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Calls that have begun and wait for other threads: for which of their calls."""
+    """Started calls that wait for other threads, with the pending calls of those threads."""
 
 
 async def prepare(
     context: ThreadContext, work: ToolRound, call: OpenCall, *, is_behind: bool
 ) -> CallPlan:
-    """Everything that comes before a call is started. `is_behind`: something before it waits, so
-    that what it finds when it runs cannot be judged yet."""
-    tool = find_tool(context, call.name)
+    """Everything that happens before a call starts. `is_behind`: an earlier call of the turn still
+    waits, so the objection of the tool cannot be evaluated yet."""
     if call.kind != "tool":
         return PendingCall(call)
-    if call.is_foreign:
-        return _refuse(call, FORKED_CALL_TEXT, "in_doubt")
-    if call.started:
-        return await _resolve_doubt(context, call, tool)
-    return await _check(context, work, call, tool, is_behind=is_behind)
+    if call.is_foreign or call.started:
+        return await plan_interrupted_call(context, call)
+    return await _check(context, work, call, is_behind=is_behind)
 
 
 async def _check(
-    context: ThreadContext, work: ToolRound, call: OpenCall, tool: Tool | None, *, is_behind: bool
+    context: ThreadContext, work: ToolRound, call: OpenCall, *, is_behind: bool
 ) -> CallPlan:
+    tool = context.toolbox.find(call.name)
     if tool is None:
-        known = ", ".join(sorted(context.tools)) or "none"
-        what = f"There is no tool {call.name!r}. There are: {known}."
-        return _refuse(call, what, "unknown_tool")
+        names = ", ".join(sorted(item.spec.name for item in context.toolbox.tools)) or "none"
+        text = f"There is no tool {call.name!r}. Available tools: {names}."
+        return refuse_call(call, text, "unknown_tool")
     if wrong := input_error(context, tool, call.input):
-        return _refuse(call, wrong, "invalid")
+        return refuse_call(call, wrong, "invalid")
     if tool.traits(call.input).cascades and _has_failed_before(context, call):
-        return _refuse(call, EARLIER_CALL_FAILED.format(call.name), "cancelled")
+        return refuse_call(call, EARLIER_CALL_FAILED.format(call.name), "cancelled")
     object_to = None if is_behind else tool.objection
     if object_to and (objection := await object_to(attempt_of(context, call, call.input))):
-        return _refuse(call, objection, "failed")
+        return refuse_call(call, objection, "failed")
     return await _authorize(context, work, call, tool)
 
 
 def input_error(context: ThreadContext, tool: Tool, given: Mapping[str, object]) -> str | None:
-    """What is wrong with an input, in words for the model."""
+    """What is wrong with an input, as a text for the model."""
     if (raw := given.get(INVALID_JSON)) is not None:
         return f"The input is not a JSON object, so nothing was done: {raw!s:.200}"
     name, wrong = tool.spec.name, tool.invalid(given) or redacted_input_error(tool, given)
-    if wrong and name in context.deferred and name not in context.thread.session_state.loaded_tools:
+    is_deferred = name in context.toolbox.deferred
+    if wrong and is_deferred and name not in context.thread.session_state.loaded_tools:
         return f"{wrong}\nLoad its definition first: tool_search with the query 'select:{name}'."
     return wrong
 
@@ -137,7 +100,7 @@ def _has_failed_before(context: ThreadContext, call: OpenCall) -> bool:
         if other.id == call.id:
             return False
         if other.name == call.name and other.failure in ("failed", "timed_out", "cancelled"):
-            tool = find_tool(context, other.name)
+            tool = context.toolbox.find(other.name)
             if tool is not None and tool.traits(other.input).cascades:
                 return True
     return False
@@ -172,7 +135,7 @@ async def _authorize(
 
 
 def _hand_to_client(context: ThreadContext, call: OpenCall) -> CallPlan:
-    """From here on it waits for the client's result, whatever happens to us."""
+    """From here on the call waits for the result of the client, even across a crash."""
     key = attempt_of(context, call, call.input).idempotency_key
     context.note(fact.ToolCallStarted(tool_use_id=call.id, idempotency_key=key, by_client=True))
     return PendingCall(context.thread.round[call.id])
@@ -186,18 +149,18 @@ async def _judge(context: ThreadContext, call: OpenCall, tool: Tool) -> Decision
 
 
 async def authorize_call(context: ThreadContext, call: Call, tool: Tool) -> Decision:
-    """What the gates say to a call."""
-    return await context.authorizer.authorize(
+    """Ask the authorizer about a call."""
+    return await context.toolbox.authorizer.authorize(
         normalized_call(call, tool), tool, tool.traits(call.input)
     )
 
 
 def _with_valid_input(context: ThreadContext, tool: Tool, decision: Decision) -> Decision:
-    """What a gate has made of the input is checked like what a model wrote."""
+    """Validate an input that a hook has changed like one that the model wrote."""
     changed = decision.updated_input
     if changed is None or (wrong := input_error(context, tool, changed)) is None:
         return decision
-    reason = f"a hook changed the input to one that the tool does not take: {wrong}"
+    reason = f"a hook changed the input to one that the tool does not accept: {wrong}"
     return replace(decision, decision="deny", reason=reason, updated_input=None)
 
 
@@ -224,12 +187,12 @@ async def _note_decision(
 
 
 async def _take_answer(context: ThreadContext, call: OpenCall, tool: Tool) -> Decision | None:
-    """A person has answered; what they saw must still be what would happen, and a rule that was
-    made meanwhile to forbid it holds. The decision, if it is not theirs but such a rule's."""
+    """Apply the answer of a person. It is void if the call would now do something else, and a deny
+    rule that was added meanwhile wins: then that decision is returned."""
     assert call.answer is not None
     if call.answer.result == "allow":
         asked = normalized_call(attempt_of(context, call, call.input), tool)
-        forbidden = context.authorizer.still_forbidden(asked, tool.traits(call.input))
+        forbidden = context.toolbox.authorizer.still_forbidden(asked, tool.traits(call.input))
         if forbidden is not None:
             await _note_decision(context, call, tool, forbidden)
             return forbidden
@@ -257,48 +220,24 @@ async def _deny(
     asked = attempt_of(context, call, call.input)
     denied = hook_events.permission_denied(normalized_call(asked, tool), call.reason)
     hook_result = await context.run_hooks(denied, is_context=False)
-    told = [denial_text(call.reason), *hook_result.context]
+    texts = [denial_text(call.reason), *hook_result.context]
     is_plan = decision is not None and decision.gate == "mode"
     if is_plan and tool.preview is not None and (preview := await tool.preview(asked)):
-        told.append(f"It would do this:\n{preview}")
-    return _refuse(call, "\n".join(told), "denied")
+        texts.append(f"It would do this:\n{preview}")
+    return refuse_call(call, "\n".join(texts), "denied")
 
 
 def denial_text(reason: str | None) -> str:
-    """The first thing that the model reads about a call that it may not make."""
+    """The first line that the model reads about a denied call."""
     return f"Not allowed: {reason or 'the permission rules deny it'}."
 
 
-async def _resolve_doubt(context: ThreadContext, call: OpenCall, tool: Tool | None) -> CallPlan:
-    """It was started, and something came before its result."""
-    if tool is None:
-        return _refuse(call, IN_DOUBT_TEXT, "in_doubt")
-    traits = tool.traits(call.input)
-    policy = call.in_doubt or traits.in_doubt
-    if policy == "probe" and tool.probe is not None:
-        found = await tool.probe(attempt_of(context, call, call.input))
-        return ReadyCall(call, tool, traits) if found is None else AnsweredCall(call, found)
-    if policy == "retry":
-        return ReadyCall(call, tool, traits)
-    if policy == "ask":
-        if call.answer is None:
-            return PendingCall(call)
-        if call.answer.result == "allow":
-            return ReadyCall(call, tool, traits)
-    return _refuse(call, IN_DOUBT_TEXT, "in_doubt")
-
-
-def _refuse(call: OpenCall, why: str, error: Failure) -> AnsweredCall:
-    return AnsweredCall(call, ToolResult.text(why, ok=False, error=error))
-
-
 def begin_speculative(context: ThreadContext, use: ToolUse) -> None:
-    """Start a call whose input is complete, if it only reads and nothing before it must come
-    first."""
+    """Start a complete call before the reply ends, if it is read-only and may run concurrently."""
     early = context.speculative_reads
     if early is None or early.is_closed:
         return
-    tool = None if use.name in context.custom_tools else find_tool(context, use.name)
+    tool = None if context.toolbox.is_client_tool(use.name) else context.toolbox.find(use.name)
     if tool is None or input_error(context, tool, use.input) or calls_over(context.tiers):
         return early.close()
     traits = tool.traits(use.input)
@@ -314,19 +253,19 @@ def begin_speculative(context: ThreadContext, use: ToolUse) -> None:
 
 
 async def execute(context: ThreadContext, work: ToolRound, ready_call: ReadyCall) -> ToolResult:
-    """Run a call that was noted as started, and make of its outcome what the model reads."""
+    """Run a call that was recorded as started, and turn its result into what the model reads."""
     call = attempt_of(context, ready_call.call, ready_call.call.input)
-    outcome = (
+    result = (
         await context.speculative_reads.result(call.id)
         if context.speculative_reads is not None
         else None
     )
-    if outcome is None:
-        outcome = await _perform(ready_call.tool, call)
-    if outcome.waits_for:
-        return outcome
-    outcome = await _cap_result(context, work, outcome, ready_call.traits.max_chars)
-    return await _after_hooks(context, work, ready_call, call, outcome)
+    if result is None:
+        result = await _perform(ready_call.tool, call)
+    if result.waits_for:
+        return result
+    result = await _cap_result(context, work, result, ready_call.traits.max_chars)
+    return await _after_hooks(context, work, ready_call, call, result)
 
 
 async def _perform(tool: Tool, call: Call) -> ToolResult:
@@ -335,9 +274,9 @@ async def _perform(tool: Tool, call: Call) -> ToolResult:
     except ToolEnvironmentError as error:
         return ToolResult.text(str(error), ok=False, error="unavailable")
     except (Conflict, Fenced, StoreFailed):
-        raise  # a subagent could not write: what it has said and done is not in the log
-    # The tool may be anybody's: whatever it raises is a value that the model reads, not a crash of
-    # the session. Cancellation is not caught.
+        raise  # a subagent could not write to the log
+    # The tool may be third-party code: any exception becomes a result that the model reads, not a
+    # crash of the session. Cancellation is not caught.
     except Exception as error:  # noqa: BLE001
         return ToolResult.text(f"{type(error).__name__}: {error}", ok=False, error="failed")
 
@@ -356,17 +295,17 @@ async def _after_hooks(
     if hook_result.updated_output is not None:
         changed = replace(tool_result, content=(TextBlock(hook_result.updated_output),))
         tool_result = await _cap_result(context, work, changed, ready_call.traits.max_chars)
-    told = [*ready_call.context, *hook_result.context]
+    texts = [*ready_call.context, *hook_result.context]
     if hook_result.blocked and hook_result.reason:
-        told.append(hook_result.reason)
-    notes = tuple(TextBlock(f"<hook>{text}</hook>") for text in told)
+        texts.append(hook_result.reason)
+    notes = tuple(TextBlock(f"<hook>{text}</hook>") for text in texts)
     return replace(tool_result, content=(*tool_result.content, *notes)) if notes else tool_result
 
 
 async def _cap_result(
     context: ThreadContext, work: ToolRound, tool_result: ToolResult, max_chars: int
 ) -> ToolResult:
-    """A result over its cap goes to a blob; the model reads the beginning, the end and where."""
+    """Store a result over its cap as a blob; the model reads both ends of it and its hash."""
     text = plain_text(
         tuple(item for item in tool_result.content if not isinstance(item, BlobBlock))
     )
@@ -374,23 +313,21 @@ async def _cap_result(
     work.chars += min(len(text), cap)
     if len(text) <= cap:
         return tool_result
-    text = context.writer.scrubbed(
-        text
-    )  # of a secret that was cut in two nobody would know the rest
-    kept = await context.writer.put_blob(text.encode(), media_type="text/plain")
+    text = context.writer.scrubbed(text)  # before the cut: half a secret would not be recognized
+    blob = await context.writer.put_blob(text.encode(), media_type="text/plain")
     half = cap // 2
     preview = (
         f"{text[:half]}\n[... {len(text) - 2 * half} characters left out; history_read shows"
-        f" the whole of blob {kept.hash} ...]\n{text[-half:]}"
+        f" the whole of blob {blob.hash} ...]\n{text[-half:]}"
     )
     media: list[Block] = [
         block for block in tool_result.content if not isinstance(block, TextBlock)
     ]
-    block = BlobBlock(preview=preview, hash=kept.hash, size=kept.size, media_type=kept.media_type)
+    block = BlobBlock(preview=preview, hash=blob.hash, size=blob.size, media_type=blob.media_type)
     return replace(tool_result, content=(block, *media))
 
 
 def settle(context: ThreadContext, call: OpenCall, tool_result: ToolResult) -> None:
-    """Give a call its one result, with what it did besides."""
+    """Record the one result of a call, with the facts that belong to it."""
     context.note_pending_facts()
     context.note(*tool_result.facts, result_event(call, tool_result))

@@ -5,6 +5,7 @@ the order of the calls.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import anyio
@@ -14,18 +15,20 @@ from mainspring.core.errors import ToolEnvironmentError
 from mainspring.core.events import ErrorDetail, RetryStatus, SessionFailed
 from mainspring.core.tool import ToolResult
 from mainspring.harness import hook_events
-from mainspring.harness.nested_budgets import calls_over
+from mainspring.harness.budget import calls_over
 from mainspring.harness.run_inbox import until_interrupted
 from mainspring.harness.state.open_call import OpenCall
 from mainspring.harness.stop_reasons import Continue, Ended, Step
 from mainspring.harness.thread_context import ThreadContext
-from mainspring.harness.tool_call import find_tool, idempotency_key
-from mainspring.harness.tool_pipeline import (
-    EARLIER_CALL_FAILED,
+from mainspring.harness.tool_call import (
     AnsweredCall,
     CallPlan,
     PendingCall,
     ReadyCall,
+    idempotency_key,
+)
+from mainspring.harness.tool_pipeline import (
+    EARLIER_CALL_FAILED,
     ToolRound,
     execute,
     prepare,
@@ -34,12 +37,12 @@ from mainspring.harness.tool_pipeline import (
 from mainspring.log.task_groups import unwrap_single_error
 
 SNAPSHOT_FAILED = "snapshot_failed"
-"""The type of the error that a session tells of, once."""
+"""The error type of a failed snapshot; it is reported once."""
 TOO_MANY_CALLS = "Not done: the limit on tool calls is reached. Finish with what you have."
 
 
 async def run_round(context: ThreadContext) -> Step | None:
-    """Settle the newest reply's calls, as far as they can be."""
+    """Settle as many calls of the newest reply as possible."""
     asked = list(context.thread.round)
     allowed = asked[: len(asked) - calls_over(context.tiers)]
     work = ToolRound()
@@ -61,7 +64,7 @@ async def run_round(context: ThreadContext) -> Step | None:
     if _has_effects(context):
         await _take_snapshot(context)
     if is_interrupted:
-        return None  # the loop takes the interrupt in, and settles what is open
+        return None  # the loop handles the interrupt and settles the open calls
     return await _after_round(context, work, waiting)
 
 
@@ -83,7 +86,7 @@ async def _plan_call(
 
 
 def _groups(context: ThreadContext) -> list[list[OpenCall]]:
-    """Neighbours that are all safe together; any other alone."""
+    """Adjacent calls that may run concurrently form one group; any other call is alone."""
     groups: list[list[OpenCall]] = []
     was_safe = False
     for call in context.thread.unsettled_calls():
@@ -97,14 +100,14 @@ def _groups(context: ThreadContext) -> list[list[OpenCall]]:
 
 
 def _is_concurrent(context: ThreadContext, call: OpenCall) -> bool:
-    tool = find_tool(context, call.name) if call.kind == "tool" else None
+    tool = context.toolbox.find(call.name) if call.kind == "tool" else None
     if tool is None or tool.invalid(call.input):
         return True  # it will not run
     return tool.traits(call.input).concurrent
 
 
 def _before_first_waiting(call_plans: Sequence[CallPlan]) -> list[ReadyCall]:
-    """Nothing overtakes what waits."""
+    """No call overtakes one that waits."""
     ready: list[ReadyCall] = []
     for plan in call_plans:
         if isinstance(plan, PendingCall):
@@ -133,13 +136,13 @@ async def _after_round(
         stops.append(hook_result.reason or "a hook said so")
     if stops:
         return Ended("hook_stopped", "; ".join(stops))
-    return await context.authorizer.after_round(context.thread) or Continue("next_turn")
+    return await context.toolbox.authorizer.after_round(context.thread) or Continue("next_turn")
 
 
 def _has_effects(context: ThreadContext) -> bool:
     """Whether calls of this turn may have changed something, before a crash or after it."""
     for call in context.thread.round.values():
-        tool = find_tool(context, call.name)
+        tool = context.toolbox.find(call.name)
         is_read = tool is not None and tool.traits(call.input).read_only
         if call.started is not None and not is_read:
             return True
@@ -147,18 +150,19 @@ def _has_effects(context: ThreadContext) -> bool:
 
 
 async def _snapshot_before_effects(context: ThreadContext) -> None:
-    """Before the first effect: there must be something to go back to."""
+    """Take a snapshot before the first effect, so that the session can be rewound."""
     if context.thread.session_state.snapshot is None:
         await _take_snapshot(context)
 
 
 async def _take_snapshot(context: ThreadContext) -> None:
-    if context.snapshots is None:
+    snapshots = context.toolbox.snapshots
+    if snapshots is None:
         return
     try:
-        snapshot, files = await context.snapshots.take()
+        snapshot, files = await snapshots.take()
     except ToolEnvironmentError as error:
-        context.snapshots = None  # said once; the work goes on without a way back
+        context.toolbox = replace(context.toolbox, snapshots=None)  # reported once
         status = RetryStatus(type="terminal")
         detail = ErrorDetail(type=SNAPSHOT_FAILED, message=str(error), retry_status=status)
         context.note(SessionFailed(error=detail))
@@ -168,7 +172,8 @@ async def _take_snapshot(context: ThreadContext) -> None:
 
 
 async def _run_group(context: ThreadContext, work: ToolRound, group: Sequence[ReadyCall]) -> bool:
-    """Run calls together; True if an interrupt stopped those that can be stopped."""
+    """Run calls concurrently; True if an interrupt stopped the ones that can be stopped."""
+    sandbox = context.toolbox.sandbox_info
     for ready in group:
         call = ready.call
         context.note(
@@ -179,10 +184,10 @@ async def _run_group(context: ThreadContext, work: ToolRound, group: Sequence[Re
                     context.writer.session_id, call.id, ready.tool.spec.name, call.input
                 ),
                 attempt=call.attempts + 1,
-                sandbox=None if context.sandbox_info is None else context.sandbox_info.label,
+                sandbox=None if sandbox is None else sandbox.label,
             )
         )
-    await context.commit()
+    await context.event_sink.commit()
     together = _ConcurrentCalls(context, work, group)
     patient = [ready for ready in group if ready.traits.on_interrupt == "block"]
     stoppable = [ready for ready in group if ready.traits.on_interrupt == "cancel"]
@@ -226,10 +231,10 @@ class _ConcurrentCalls:
             self._cancel_after(ready_call)
         self._left -= 1
         if self._left:
-            await self._context.commit()  # the last one is committed with what comes next
+            await self._context.event_sink.commit()  # the last is committed with the next
 
     def _cancel_after(self, failed: ReadyCall) -> None:
-        """Later calls of the same tool were asked for in the belief that this one works."""
+        """The model requested later calls of the same tool assuming that this one succeeds."""
         at = self._group.index(failed)
         for ready in self._group[at + 1 :]:
             if ready.call.name == failed.call.name:

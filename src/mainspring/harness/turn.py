@@ -1,4 +1,6 @@
-"""One turn: make room, ask the model, write down what it said; and what to do when it cannot."""
+"""One turn: make room in the context, call the model, record its reply, and recover when the call
+fails.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +38,9 @@ from mainspring.core.model import (
     ToolUse,
     ToolUseReady,
 )
+from mainspring.harness.budget import affordable_output, reserve, status_block
 from mainspring.harness.context.compaction import compact_after_overflow, compact_if_needed
 from mainspring.harness.context.request_builder import build_request, cache_break
-from mainspring.harness.nested_budgets import affordable_output, reserve, status_block
 from mainspring.harness.reply_announcer import ReplyAnnouncer
 from mainspring.harness.run_inbox import until_interrupted
 from mainspring.harness.stop_reasons import Continue, Ended, Step
@@ -59,30 +61,30 @@ CONTINUE_TEXT = (
 @dataclass(frozen=True, slots=True)
 class ReplyInterrupted:
     text: str
-    """What had come by then."""
+    """The part of the reply that had arrived."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyFailed:
     error: ProviderFailed
     text: str
-    """What had come by then, and was paid for."""
+    """The part of the reply that had arrived, and was paid for."""
 
 
 @dataclass(slots=True)
 class OpenRequest:
-    """A request under way: what its end must refer to."""
+    """A model request in progress, with what its end event refers to."""
 
     started_id: str
     reservation_id: str
     cap: int
     reply_announcer: ReplyAnnouncer
     cost_usd: Decimal = Decimal(0)
-    """Once it has ended."""
+    """Set when the request has ended."""
 
 
 async def take_turn(context: ThreadContext) -> Step | None:
-    """Ask the model once. `None`: look at the thread again."""
+    """Call the model once. `None`: look at the thread again."""
     context.select_model()
     if (made := await compact_if_needed(context)) is not None:
         return made
@@ -132,7 +134,7 @@ async def _ask(
         ),
         event_ids=(open_request.started_id,),
     )
-    await context.commit()
+    await context.event_sink.commit()
     request = build_request(
         thread, context.prompt_prefix, max_tokens=open_request.cap, request_id=request_id
     )
@@ -162,7 +164,7 @@ def _output_cap(context: ThreadContext, tokens: int, *, is_escalated: bool) -> i
 async def _request_reply(
     context: ThreadContext, open_request: OpenRequest, request: Request
 ) -> Reply | ReplyInterrupted | ReplyFailed:
-    """Stream the reply, until it is whole, the user interrupts, or there will be none."""
+    """Stream the reply until it is complete, the user interrupts, or the call fails."""
     answer = await _stream(context, open_request, request)
     if isinstance(answer, ReplyFailed) and answer.error.kind == "stalled" and request.stream:
         open_request.reply_announcer = _announcer(context)
@@ -177,7 +179,7 @@ def _announcer(context: ThreadContext) -> ReplyAnnouncer:
 async def _stream(
     context: ThreadContext, open_request: OpenRequest, request: Request
 ) -> Reply | ReplyInterrupted | ReplyFailed:
-    _drop_speculative(context)  # what an earlier attempt had begun was asked for by another reply
+    _drop_speculative(context)  # calls that an earlier attempt started belong to another reply
     hearing = _ReplyReader(context, request, open_request.reply_announcer)
     is_interrupted = await until_interrupted(context, hearing.read)
     said = "".join(hearing.said)
@@ -196,7 +198,7 @@ def _drop_speculative(context: ThreadContext) -> None:
 
 
 class _ReplyReader:
-    """What has come of a request so far."""
+    """The part of a reply that has arrived so far."""
 
     def __init__(
         self, context: ThreadContext, request: Request, reply_announcer: ReplyAnnouncer
@@ -278,7 +280,7 @@ def _record(context: ThreadContext, open_request: OpenRequest, reply: Reply) -> 
             is_error=True,
         )
         return Continue("output_escalated")
-    # a call whose input was cut off, or that was refused with the rest, is not a call
+    # a call whose input was cut off, or that a refusal discarded, does not count
     has_calls = reply.reason in ("tool_use", "end_turn")
     content = [part for part in reply.content if has_calls or not isinstance(part, ToolUse)]
     for part in content:
@@ -314,7 +316,7 @@ def _as_payload(context: ThreadContext, part: TextBlock | Thinking | ToolUse) ->
         case Thinking(text=text, signature=signature):
             return AgentThinking(text=text, signature=signature)
         case ToolUse(name=name, input=given):
-            if name in context.custom_tools:
+            if context.toolbox.is_client_tool(name):
                 return AgentCustomToolUse(name=name, input=given)
             if name.startswith("mcp__"):
                 server = name.removeprefix("mcp__").partition("__")[0]
@@ -323,7 +325,7 @@ def _as_payload(context: ThreadContext, part: TextBlock | Thinking | ToolUse) ->
 
 
 def _record_interrupted(context: ThreadContext, open_request: OpenRequest, said: str) -> None:
-    """Keep what was said; the interrupt itself is in the inbox and comes next."""
+    """Record what had arrived; the interrupt itself is in the inbox and comes next."""
     if said:
         context.note(
             AgentMessage(content=(TextBlock(said),)),
@@ -340,7 +342,7 @@ def _record_interrupted(context: ThreadContext, open_request: OpenRequest, said:
 
 
 def _estimated_usage(context: ThreadContext, said: str) -> Usage:
-    """What a call that broke off has used: nobody tells, and it is billed all the same."""
+    """Estimated usage of a call that broke off: it is billed, but not reported."""
     return Usage(
         input_tokens=context.input_tokens(),
         output_tokens=int(len(said.encode()) / context.facts.bytes_per_token),
@@ -350,7 +352,7 @@ def _estimated_usage(context: ThreadContext, said: str) -> Usage:
 async def _recover(
     context: ThreadContext, open_request: OpenRequest, failed: ProviderFailed, said: str
 ) -> Step:
-    """The ladder: each rung at most once or a few times, then the error is the answer."""
+    """Recovery steps: each is tried once or a few times, then the error ends the run."""
     _end(
         context,
         open_request,

@@ -14,7 +14,7 @@ from mainspring.core.events import ModelRequestEnded
 from mainspring.core.facts import BudgetReserved, BudgetSettled
 from mainspring.core.model import Reply, Request, User
 from mainspring.harness.state.thread import JUDGEMENT
-from mainspring.runtime.session.session_context import Models
+from mainspring.runtime.session_context import Models
 
 AskModel: TypeAlias = Callable[[str, str], Awaitable[tuple[str, tuple[KnownPayload, ...]]]]
 """A system prompt and a question, to the answer and what it cost, for the log."""

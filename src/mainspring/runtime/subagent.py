@@ -14,12 +14,12 @@ from mainspring.runtime.skills.skill import Skill
 
 Isolation: TypeAlias = Literal[
     "shared",  # the parent's workspace and sandbox
-    "worktree",  # a git worktree of its own, to be merged or thrown away
+    "worktree",  # a git worktree of its own, to be merged or discarded
 ]
 
 
 class StandaloneParts(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The parts of an agent that does not inherit from its caller."""
+    """The parts of a subagent that is a complete agent and inherits nothing from its caller."""
 
     built_ins: tuple[str, ...] = ()
     client_tools: tuple[ToolSpec, ...] = ()
@@ -29,23 +29,23 @@ class StandaloneParts(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Subagent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     description: str
-    """When to call it: the calling model reads this and nothing else."""
+    """When to call it; the calling model reads only this."""
     prompt: str
     """Its own instructions."""
     tools: tuple[str, ...] | None = None
     """Names of tools, ours or Claude Code's, `mcp__server` and `Agent(a, b)`; `None`: the parent's
     tools."""
     disallowed_tools: tuple[str, ...] = ()
-    """Removed first."""
+    """Removed before `tools` applies."""
     model: str | None = None
-    """`None`: the parent's model. `small`: a cheap one, if the provider has one."""
+    """`None`: the parent's. `small`: a cheap model, if the provider has one."""
     effort: Effort | None = None
     permission_mode: str | None = None
     """Never more permissive than the parent's; `None`: `bubble`."""
     max_turns: int | None = None
     max_cost_usd: str | None = None
     skills: tuple[str, ...] = ()
-    """Skills whose full text is preloaded."""
+    """Skills whose full text its prompt includes."""
     mcp_servers: tuple[object, ...] = ()
     hooks: dict[str, object] = field(default_factory=dict[str, object])
     memory: str | None = None
@@ -54,16 +54,16 @@ class Subagent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     initial_prompt: str = ""
     color: str | None = None
     reads_instructions: bool = True
-    """Whether it gets the agent's instruction files."""
+    """Whether its prompt includes the instruction files of the agent."""
     must_run_something: bool = False
-    """It may not finish before one of its tools has run: a verdict needs evidence."""
+    """It may not end before one of its tools has run something: a verdict needs evidence."""
     own: StandaloneParts | None = None
-    """`None`: it has its parent's tools and skills, as far as `tools` allows."""
+    """`None`: it has the tools and skills of its parent that `tools` allows."""
     scope: Scope | None = None
     """`None`: built in, or defined in Python."""
     file: str = ""
     extra: dict[str, object] = field(default_factory=dict[str, object])
-    """Unknown keys of the frontmatter, unchanged."""
+    """Unknown keys of its frontmatter, unchanged."""
 
 
 _READ_ONLY_TOOLS = (

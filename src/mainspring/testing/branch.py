@@ -6,10 +6,9 @@ they say to a message what they said to it then, and withhold what they withheld
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-
-import msgspec
 
 from mainspring.core import events
 from mainspring.core.content import plain_text
@@ -17,15 +16,15 @@ from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput
 from mainspring.core.facts import ContextAdded
 from mainspring.core.hook import EMPTY_HOOK_RESULT, HookEvent, HookResult
-from mainspring.harness.authorizer import AllowAll, Authorizer
+from mainspring.harness.authorizer import AllowAll
 from mainspring.harness.context.request_builder import PromptPrefix
 from mainspring.harness.state.thread import Thread, fold
-from mainspring.harness.thread_context import ThreadContext
+from mainspring.harness.toolbox import Toolbox
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.replay.recording import read_recording
 from mainspring.runtime.session.session import Runtime, Session
 from mainspring.runtime.session.xrays import read_shots
-from mainspring.runtime.subagents.supervisor import SubagentSupervisor
+from mainspring.runtime.session_context import SetupRequest
 from mainspring.testing.replay import last_step_boundary
 from mainspring.testing.replay_doubles import recorded_result_tools
 
@@ -84,8 +83,23 @@ async def branch(runtime: Runtime, session_id: str, branch_change: BranchChange)
     runtime.models.open(agent.model)
     forked = await runtime.log.fork(session_id, at=at, title=f"replay with {agent.model}")
     thread = fold(log[:at], thread_id=session.thread_id)
+    hooks = _RecordedHooks(log)
+
+    @asynccontextmanager
+    async def toolbox_factory(_: SetupRequest) -> AsyncGenerator[Toolbox, None]:
+        # the recorded prefix, whatever the agent would make of it today
+        yield Toolbox(authorizer=hooks, prompt_prefix=prefix)
+
+    replaying = Runtime(
+        runtime.log,
+        runtime.models,
+        toolbox_factory=toolbox_factory,
+        budget=runtime.budget,
+        sender=runtime.sender,
+        new_id=runtime.new_id,
+    )
     return SessionBranch(
-        session=_BranchedSession(runtime, agent, forked.id, prefix, _RecordedHooks(log)),
+        session=Session(replaying, agent, forked.id),
         at=at,
         is_open=branch_change.prompt is None and (thread.running or not thread.is_answered),
         messages=tuple(said),
@@ -119,25 +133,3 @@ class _RecordedHooks(AllowAll):
         if hook_event.event != "UserPromptSubmit":
             return EMPTY_HOOK_RESULT
         return HookResult(context=tuple(self._added.get(str(hook_event.fields["prompt"]), ())))
-
-
-class _BranchedSession(Session):
-    """With the recorded prefix, whatever an agent would make of it today."""
-
-    def __init__(
-        self,
-        runtime: Runtime,
-        agent: Agent,
-        session_id: str,
-        prompt_prefix: PromptPrefix,
-        hooks: Authorizer,
-    ) -> None:
-        super().__init__(runtime, agent, session_id)
-        self._prompt_prefix = prompt_prefix
-        self._hooks = hooks
-
-    def _main_context(self, supervisor: SubagentSupervisor) -> ThreadContext:
-        context = super()._main_context(supervisor)
-        context.prompt_prefix = msgspec.structs.replace(self._prompt_prefix, model=self.agent.model)
-        context.authorizer = self._hooks
-        return context

@@ -27,9 +27,10 @@ from mainspring.core import events, ids
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput
 from mainspring.core.facts import SessionCreated, SessionImported
-from mainspring.core.model import Model
+from mainspring.core.model import Model, ToolSpec
 from mainspring.core.model_facts import ModelFacts
 from mainspring.core.sender import Sender
+from mainspring.harness.budget import BudgetTier
 from mainspring.harness.context.history_tools import history_read, history_search
 from mainspring.harness.context.request_builder import PromptPrefix
 from mainspring.harness.event_sink import EventSink
@@ -37,6 +38,7 @@ from mainspring.harness.limits import Limits
 from mainspring.harness.loop import run
 from mainspring.harness.state.thread import Thread
 from mainspring.harness.state.thread_tree import ThreadTree
+from mainspring.harness.toolbox import Toolbox
 from mainspring.log.search import search
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
@@ -296,14 +298,25 @@ class Player:
             model=model,
             facts=self.facts(prefix.model),
             prompt_prefix=prefix,
-            tools=recorded_tools(replay_cursor, [*self.recording.specs(), *prefix.tools]),
-            custom_tools=frozenset(call.name for call in self.recording.calls if call.is_custom),
-            authorizer=RecordedAuthorizer(replay_cursor),
+            toolbox=Toolbox(
+                authorizer=RecordedAuthorizer(replay_cursor),
+                tools=recorded_tools(replay_cursor, [*self.recording.specs(), *prefix.tools]),
+                client_tools=[
+                    ToolSpec(name=call.name, description="", input_schema={})
+                    for call in self.recording.calls
+                    if call.is_custom
+                ],
+            ),
+            tiers=[
+                BudgetTier(
+                    record.thread_tree.main.spend_account,
+                    Limits() if self.agent is None else self.agent.limits,
+                )
+            ],
             new_id=ids.new_id,
             price=replay_cursor.cost,
         )
         context.replay_cursor = replay_cursor
-        context.own_limits = Limits() if self.agent is None else self.agent.limits
         return context
 
     def _prefix(self, replay_cursor: ReplayCursor) -> PromptPrefix:

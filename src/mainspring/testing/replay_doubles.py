@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from typing import get_args
 
 import anyio
@@ -183,15 +184,19 @@ class RecordedThreadContext(ThreadContext):
     """Hears what was said from outside exactly when it was heard in the recording."""
 
     replay_cursor: ReplayCursor
-    own_limits: Limits
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._own_tiers = self.tiers
 
     async def receive_inbox(self) -> list[Event]:
         heard = await super().receive_inbox()
         self.note(*self.replay_cursor.late())
         while due := self.replay_cursor.due():
             heard += self.note(*due)
-        is_limit = self.replay_cursor.end_reason() in LIMIT_REASONS
-        self.limits = Limits(max_turns=0) if is_limit else self.own_limits
+        self.tiers = self._own_tiers
+        if self.replay_cursor.end_reason() in LIMIT_REASONS:
+            self.tiers = [replace(tier, limits=Limits(max_turns=0)) for tier in self._own_tiers]
         return heard
 
     def select_model(self) -> None:
@@ -211,7 +216,7 @@ class RecordedThreadContext(ThreadContext):
             self.replay_cursor.observe(event)
 
 
-def recorded_tools(replay_cursor: ReplayCursor, specs: Iterable[ToolSpec]) -> Mapping[str, Tool]:
+def recorded_tools(replay_cursor: ReplayCursor, specs: Iterable[ToolSpec]) -> list[Tool]:
     """Each call has the fate of the recorded one in its place; any other, of one like it.
 
     What was asked for by a name that no definition has is answered as it was then, too.
@@ -231,7 +236,7 @@ def recorded_tools(replay_cursor: ReplayCursor, specs: Iterable[ToolSpec]) -> Ma
             invalid=does.invalid,
             preview=does.preview,
         )
-    return tools
+    return [*tools.values()]
 
 
 def _agent_calls(replay_cursor: ReplayCursor) -> Iterable[RecordedCall]:

@@ -28,7 +28,7 @@ from mainspring.harness.permissions.tool_names import ALIASES
 from mainspring.runtime.definition_files.settings_file import Preferences
 from mainspring.runtime.export_sessions.transcript_files import TranscriptFiles
 from mainspring.runtime.model_question import AskModel
-from mainspring.runtime.session.toolbox import SetupRequest
+from mainspring.runtime.session_context import SetupRequest
 from mainspring.runtime.settings.pinned_policy import PinnedPolicy
 from mainspring.runtime.settings.policy_loader import HookSettings
 

@@ -28,7 +28,7 @@ from mainspring.runtime.session.session_paths import (
     hide_denied_paths,
     thread_sandbox_id,
 )
-from mainspring.runtime.session.toolbox import SetupRequest
+from mainspring.runtime.session_context import SetupRequest
 from mainspring.runtime.settings.pinned_policy import PinnedPolicy
 from mainspring.runtime.skills.path_skills import skills_for_path
 from mainspring.wiring.builtin_tools import session_tree

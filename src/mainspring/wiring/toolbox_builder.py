@@ -30,18 +30,14 @@ from mainspring.harness.permissions.command_location import read_command_locatio
 from mainspring.harness.permissions.engine import PermissionEngine
 from mainspring.harness.permissions.policy import Policy, remove_denied
 from mainspring.harness.permissions.tool_names import ALIASES
+from mainspring.harness.toolbox import Toolbox
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.agent_folder.folder_instructions import with_path_instructions
 from mainspring.runtime.agent_folder.skill_rules import reading_rules
 from mainspring.runtime.model_question import make_ask_model
 from mainspring.runtime.session.run_options import RunOptions, RunOptionsFor
 from mainspring.runtime.session.session_paths import WORKSPACE_ALIASES, SessionPaths, worktree_paths
-from mainspring.runtime.session.toolbox import (
-    SetupRequest,
-    Toolbox,
-    ToolboxFactory,
-    toolbox_without_tools,
-)
+from mainspring.runtime.session_context import SetupRequest, ToolboxFactory, toolbox_without_tools
 from mainspring.runtime.settings.pinned_policy import pin_policy, with_rules
 from mainspring.runtime.settings.policy_loader import HookSettings
 from mainspring.wiring.builtin_tools import built_in_tools, select_tools, web_tools, workspace_tools

@@ -20,9 +20,10 @@ from mainspring.core.tool import Call, Tool, ToolResult
 from mainspring.harness.permissions.call_analysis import CallLocation
 from mainspring.harness.permissions.engine import PermissionEngine
 from mainspring.harness.permissions.policy import Policy, PolicyRule
+from mainspring.harness.toolbox import Toolbox
 from mainspring.runtime.definition_files.scopes import Scopes
 from mainspring.runtime.session.session import Session
-from mainspring.runtime.session.toolbox import SetupRequest, Toolbox
+from mainspring.runtime.session_context import SetupRequest
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.skill_discovery import discover
 from mainspring.runtime.skills.substitution import SkillFacts

@@ -88,7 +88,7 @@ async def test_who_was_put_away_is_not_woken_and_what_it_was_sent_is_kept(tmp_pa
         await session.send("go on")
         result = await session.run()
     assert result is not None
-    assert "'general' was put away by a user" in result.text
+    assert "'general' was archived by a user" in result.text
 
 
 async def test_only_what_a_person_has_to_answer_is_waited_for(tmp_path: Path):

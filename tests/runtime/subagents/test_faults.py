@@ -34,9 +34,10 @@ from mainspring.core.events import AgentToolUse, UserInterrupt
 from mainspring.core.facts import SessionWoken
 from mainspring.core.model import Request
 from mainspring.harness.authorizer import AllowAll
+from mainspring.harness.toolbox import Toolbox
 from mainspring.log.store import Append, InboxItem, Store
 from mainspring.runtime.session.session import Runtime
-from mainspring.runtime.session.toolbox import SetupRequest, Toolbox
+from mainspring.runtime.session_context import SetupRequest
 
 
 class Faulty:

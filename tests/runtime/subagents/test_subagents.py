@@ -245,7 +245,7 @@ async def test_more_subagents_than_may_work_at_once_are_refused(tmp_path: Path):
         for event in events
         if isinstance(event.payload, AgentToolResult)
     ]
-    refused = [text for text in results if "at work already" in text]
+    refused = [text for text in results if "already running" in text]
     assert (len(results), len(refused)) == (23, 3)
     assert len(births(events)) == 20
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -29,12 +29,14 @@ from mainspring.harness.permissions.call_analysis import CallLocation
 from mainspring.harness.permissions.engine import PermissionEngine
 from mainspring.harness.permissions.policy import Mode, Policy, PolicyRule
 from mainspring.harness.state.thread_tree import ThreadTree
+from mainspring.harness.toolbox import Toolbox
 from mainspring.runtime.session.session import Session
-from mainspring.runtime.session.toolbox import SetupRequest, Toolbox
+from mainspring.runtime.session_context import SetupRequest
 from mainspring.wiring.session_repositories import open_worktrees
 
 P = TypeVar("P")
 SECONDS = 60
+SAVES = PolicyRule(text="save", behavior="allow")
 
 
 def saving(at: Path) -> Tool:
@@ -82,9 +84,8 @@ class Scene:
     @asynccontextmanager
     async def toolbox_factory(self, opening: SetupRequest) -> AsyncGenerator[Toolbox, None]:
         at = opening.workspace or self.workspace
-        allowed = PolicyRule(text="save", behavior="allow")
         mode = self.mode if opening.subagent is None else "acceptEdits"
-        policy = Policy(workspace=str(at), rules=(allowed, *self.rules), mode=mode)
+        policy = Policy(workspace=str(at), rules=(SAVES, *self.rules), mode=mode)
         place = CallLocation(workspace=str(at), cwd=str(at), home="/", resolve=os.path.realpath)
         authorizer = PermissionEngine(
             thread=opening.thread,
@@ -93,12 +94,8 @@ class Scene:
             clock=clock.now,
             is_sandboxed=False,
         )
-        yield Toolbox(
-            authorizer=authorizer,
-            tools=[saving(at)],
-            worktrees=self.worktrees,
-            for_thread=self.toolbox_factory,
-        )
+        toolbox = Toolbox(authorizer=authorizer, tools=[saving(at)], worktrees=self.worktrees)
+        yield replace(toolbox, for_thread=self.toolbox_factory)
 
     async def played(self, model: Scripted) -> list[Event]:
         async with self.opened(model) as runtime:

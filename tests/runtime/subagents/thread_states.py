@@ -36,7 +36,7 @@ def state(thread_tree: ThreadTree) -> dict[str, object]:
 
 async def check_live(session: Session) -> None:
     """What the runtime would go on with is what another process would read."""
-    known = session._known  # there is no other way to see it
+    known = session._folded  # there is no other way to see it
     assert known is not None
     events = await session.events()
     assert state(known.thread_tree) == state(folded(events))

@@ -233,7 +233,7 @@ class HandlerResult:
                 hook_result = combine(self.hook_event.event, [self.handler_reply])
                 outcome = "blocked" if hook_result.blocked else "ok"
             case _:
-                assert_never(self.reply)
+                assert_never(self.handler_reply)
         return HookRan(
             hook_event=self.hook_event.event,
             handler=self.label,

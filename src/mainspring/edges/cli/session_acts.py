@@ -22,6 +22,7 @@ from mainspring.edges.cli.session_lookup import all_sessions, find_session, open
 from mainspring.harness.state.open_call import OpenCall
 from mainspring.log import search as searching
 from mainspring.runtime.agent import Agent
+from mainspring.runtime.session.lease import set_title
 from mainspring.runtime.session.session_summary import (
     SessionSummary,
     Status,
@@ -29,7 +30,6 @@ from mainspring.runtime.session.session_summary import (
     read_open_calls,
     summarize_session,
 )
-from mainspring.runtime.session.title import set_title
 from mainspring.wiring.stores import has_store
 
 if TYPE_CHECKING:

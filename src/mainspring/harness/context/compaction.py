@@ -245,7 +245,7 @@ class _Compaction:
                 hook_events.before_compact(self._wanted), is_context=False
             )
             self._is_blocked = hook_result.blocked
-            await self._context.authorizer.before_compact(self._context.thread)
+            await self._context.toolbox.authorizer.before_compact(self._context.thread)
         return self._is_urgent or not self._is_blocked
 
     def _record(self, overlays: Sequence[ContextCompacted]) -> None:

@@ -7,10 +7,11 @@ import os
 import stat
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Literal, Protocol, TypeAlias
+
+from mainspring.core.openat import open_absolute
 
 Scope: TypeAlias = Literal["managed", "user", "project"]
 InstructionKind: TypeAlias = Literal["plain", "persona", "rule", "steering", "cursor"]
@@ -39,7 +40,6 @@ _NO_INSTRUCTIONS = {
 }
 _MAX_DEPTH = 6
 _MAX_FILES = 200
-_LEADS_OUT = "leads out of the project: not read"
 
 
 class InstructionFiles(Protocol):
@@ -92,15 +92,15 @@ class InstructionRoots:
     shared: tuple[PurePosixPath, ...] = ()
     """Folders outside the project that its files may import from, because the user said so."""
 
-    def resolved(self, instruction_files: InstructionFiles) -> InstructionRoots:
+    def resolved(self, files: InstructionFiles) -> InstructionRoots:
         """The same places, with every link followed."""
         return replace(
             self,
-            project=instruction_files.real(self.project),
-            cwd=instruction_files.real(self.cwd),
-            agent=None if self.agent is None else instruction_files.real(self.agent),
-            home=None if self.home is None else instruction_files.real(self.home),
-            shared=tuple(instruction_files.real(folder) for folder in self.shared),
+            project=files.real(self.project),
+            cwd=files.real(self.cwd),
+            agent=None if self.agent is None else files.real(self.agent),
+            home=None if self.home is None else files.real(self.home),
+            shared=tuple(files.real(folder) for folder in self.shared),
         )
 
     def allow(self, real: PurePosixPath, scope: Scope) -> bool:
@@ -133,7 +133,7 @@ class InstructionCandidate:
 
     path: PurePosixPath
     scope: Scope = "project"
-    instruction_kind: InstructionKind = "plain"
+    kind: InstructionKind = "plain"
     imports: Imports | None = "mentions"
     folder: str = ""
     """Relative to the project: what globs are relative to."""
@@ -141,10 +141,10 @@ class InstructionCandidate:
 
 @dataclass(frozen=True, slots=True)
 class CandidateFinder:
-    instruction_files: InstructionFiles
+    files: InstructionFiles
     roots: InstructionRoots
     """With every link followed."""
-    tell: Callable[[InstructionIssue], None]
+    report: Callable[[InstructionIssue], None]
 
     def from_start(self) -> Iterator[InstructionCandidate]:
         for folder in self.roots.managed:
@@ -177,20 +177,20 @@ class CandidateFinder:
         names = frozenset(self._names(folder))
         lives_here = not names.isdisjoint(_SIGNS_OF_A_PERSONA)
         for name in (*_PERSONA, *(_BESIDE_A_PERSONA if lives_here else ())):
-            yield InstructionCandidate(folder / name, instruction_kind="persona", imports=None)
+            yield InstructionCandidate(folder / name, kind="persona", imports=None)
         for name, why in _NO_INSTRUCTIONS.items():
             if lives_here and name in names:
-                self._note(folder / name, f"is not read as instructions: {why}")
+                self._warn(folder / name, f"is not read as instructions: {why}", is_note=True)
 
     def _rules(
         self, folder: PurePosixPath, places: Sequence[str], scope: Scope
     ) -> Iterator[InstructionCandidate]:
         for place in places:
-            for path in self._markdown_in(folder / place, scope, _MAX_DEPTH):
+            for path in self._files_in(folder / place, scope, _MAX_DEPTH):
                 yield InstructionCandidate(path, scope, "rule", folder=self._base(folder, scope))
 
     def _steering(self, folder: PurePosixPath, scope: Scope) -> Iterator[InstructionCandidate]:
-        for path in self._markdown_in(folder / _STEERING, scope, 1):
+        for path in self._files_in(folder / _STEERING, scope, 1):
             yield InstructionCandidate(
                 path, scope, "steering", "references", self._base(folder, scope)
             )
@@ -205,13 +205,8 @@ class CandidateFinder:
             return ""  # the globs of the user are about the project as well
         return folder.relative_to(self.roots.project).as_posix()
 
-    def _markdown_in(
-        self, top: PurePosixPath, scope: Scope, max_depth: int
-    ) -> Iterator[PurePosixPath]:
-        return self._files_in(top, scope, max_depth, ".md")
-
     def _files_in(
-        self, top: PurePosixPath, scope: Scope, max_depth: int, suffix: str
+        self, top: PurePosixPath, scope: Scope, max_depth: int, suffix: str = ".md"
     ) -> Iterator[PurePosixPath]:
         """Files of a folder before those of the folders in it; no folder twice."""
         folders = deque([(top, max_depth)])
@@ -219,8 +214,11 @@ class CandidateFinder:
         found = 0
         while folders:
             folder, depth = folders.popleft()
-            real = self.instruction_files.real(folder)
-            if real in seen or not self._may_list(folder, real, scope):
+            real = self.files.real(folder)
+            if real in seen:
+                continue
+            if not self.roots.allow(real, scope):
+                self._warn(folder, "leads out of the project: not read")
                 continue
             seen.add(real)
             names = self._names(folder)
@@ -235,24 +233,16 @@ class CandidateFinder:
             ]
             folders.extend((folder / name, depth - 1) for name in inner if depth > 1)
 
-    def _may_list(self, folder: PurePosixPath, real: PurePosixPath, scope: Scope) -> bool:
-        is_allowed = self.roots.allow(real, scope)
-        if not is_allowed:
-            self._warn(folder, _LEADS_OUT)
-        return is_allowed
-
     def _names(self, folder: PurePosixPath) -> Sequence[str]:
         try:
-            return self.instruction_files.names(folder)
+            return self.files.names(folder)
         except OSError as error:
             self._warn(folder, f"cannot be read: {error.strerror}")
             return ()
 
-    def _warn(self, path: PurePosixPath, what: str) -> None:
-        self.tell(InstructionIssue(file=self.roots.display_path(path), what=what))
-
-    def _note(self, path: PurePosixPath, what: str) -> None:
-        self.tell(InstructionIssue(file=self.roots.display_path(path), what=what, is_note=True))
+    def _warn(self, path: PurePosixPath, what: str, *, is_note: bool = False) -> None:
+        file = self.roots.display_path(path)
+        self.report(InstructionIssue(file=file, what=what, is_note=is_note))
 
 
 def _chain(top: PurePosixPath, bottom: PurePosixPath) -> tuple[PurePosixPath, ...]:
@@ -260,9 +250,6 @@ def _chain(top: PurePosixPath, bottom: PurePosixPath) -> tuple[PurePosixPath, ..
     return tuple(top.joinpath(*steps[:count]) for count in range(len(steps) + 1))
 
 
-_SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-_FOLDER = os.O_RDONLY | _SAFE | getattr(os, "O_DIRECTORY", 0)
-_FILE = os.O_RDONLY | _SAFE | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EMLINK)
 
 
@@ -280,10 +267,18 @@ class DiskInstructionFiles:
             return path
 
     def read(self, path: PurePosixPath, max_bytes: int) -> bytes | None:
+        """Through no link: programs of a session may change the tree meanwhile."""
         if self._is_hidden(path):
             return None
         try:
-            return _read(Path(path), max_bytes)
+            opened = open_absolute(str(path), os.O_RDONLY | os.O_NONBLOCK)
+            try:
+                if not stat.S_ISREG(os.fstat(opened).st_mode):
+                    return None
+                with os.fdopen(opened, "rb", closefd=False) as file:
+                    return file.read(max_bytes)
+            finally:
+                os.close(opened)
         except ValueError:  # a name that cannot be
             return None
         except OSError as error:
@@ -294,25 +289,3 @@ class DiskInstructionFiles:
     def names(self, folder: PurePosixPath) -> tuple[str, ...]:
         place = Path(folder)
         return tuple(sorted(entry.name for entry in place.iterdir())) if place.is_dir() else ()
-
-
-def _read(path: Path, max_bytes: int) -> bytes | None:
-    """Folder by folder, and over no link: programs of a session may change the tree meanwhile."""
-    with ExitStack() as opened:
-        file = (
-            _open_in_steps(path, opened) if os.open in os.supports_dir_fd else os.open(path, _FILE)
-        )
-        opened.callback(os.close, file)
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            return None
-        with os.fdopen(file, "rb", closefd=False) as content:
-            return content.read(max_bytes)
-
-
-def _open_in_steps(path: Path, opened: ExitStack) -> int:
-    folder = os.open(path.anchor, _FOLDER)
-    opened.callback(os.close, folder)
-    for name in path.parts[1:-1]:
-        folder = os.open(name, _FOLDER, dir_fd=folder)
-        opened.callback(os.close, folder)
-    return os.open(path.name, _FILE, dir_fd=folder)

@@ -29,10 +29,10 @@ from mainspring.harness.context.instruction_parsing import (
     is_npm_package,
     is_only_imports,
     line_of,
+    matches_glob,
     read_conditions,
     without_comments,
 )
-from mainspring.harness.context.rule_globs import matches_glob
 
 __all__ = [
     "InstructionFiles",
@@ -87,36 +87,32 @@ class Instructions:
 
 
 def load(
-    instruction_files: InstructionFiles,
-    instruction_roots: InstructionRoots,
-    instruction_limits: InstructionLimits | None = None,
+    files: InstructionFiles,
+    roots: InstructionRoots,
+    limits: InstructionLimits | None = None,
 ) -> Instructions:
     """Read what holds from the start: managed, the user's, then every folder down to the cwd."""
-    roots = instruction_roots.resolved(instruction_files)
-    reader = _Reader(instruction_files, roots, instruction_limits or InstructionLimits())
+    reader = _Reader(files, roots.resolved(files), limits or InstructionLimits())
     if not reader.roots.cwd.is_relative_to(reader.roots.project):
         outside = "the working folder is outside the project: only the root of this is read"
-        reader.tell(InstructionIssue(file=".", what=outside))
-    return reader.instructions(reader.candidates.from_start())
+        reader.report(InstructionIssue(file=".", what=outside))
+    return reader.instructions(CandidateFinder(files, reader.roots, reader.report).from_start())
 
 
 def load_nested(
-    instruction_files: InstructionFiles,
-    instruction_roots: InstructionRoots,
+    files: InstructionFiles,
+    roots: InstructionRoots,
     path: PurePosixPath,
-    instruction_limits: InstructionLimits | None = None,
+    limits: InstructionLimits | None = None,
 ) -> Instructions:
     """Read what holds only below the cwd, because a file there was read.
 
     A section whose source is loaded already is the same section: keep the first.
     """
-    reader = _Reader(
-        instruction_files,
-        instruction_roots.resolved(instruction_files),
-        instruction_limits or InstructionLimits(),
-    )
-    folders = reader.roots.below_cwd(instruction_files.real(reader.roots.cwd / path))
-    return reader.instructions(reader.candidates.of_folders(folders))
+    reader = _Reader(files, roots.resolved(files), limits or InstructionLimits())
+    folders = reader.roots.below_cwd(files.real(reader.roots.cwd / path))
+    finder = CandidateFinder(files, reader.roots, reader.report)
+    return reader.instructions(finder.of_folders(folders))
 
 
 def rules_for(instructions: Instructions, paths: Iterable[str]) -> tuple[ScopedRule, ...]:
@@ -180,13 +176,9 @@ class _Reader:
     """Files that are instructions by their name; an import of one adds nothing."""
     imported: set[PurePosixPath] = field(default_factory=set[PurePosixPath])
 
-    @property
-    def candidates(self) -> CandidateFinder:
-        return CandidateFinder(self.files, self.roots, self.tell)
-
-    def tell(self, instruction_issue: InstructionIssue) -> None:
-        if instruction_issue not in self.issues:
-            self.issues.append(instruction_issue)
+    def report(self, issue: InstructionIssue) -> None:
+        if issue not in self.issues:
+            self.issues.append(issue)
 
     def instructions(self, candidates: Iterable[InstructionCandidate]) -> Instructions:
         for candidate in candidates:
@@ -207,10 +199,7 @@ class _Reader:
         if not document.conditions.is_read:
             return
         known = self.own.setdefault(document.real, document)
-        if (
-            document.candidate.imports
-            and document.candidate.instruction_kind == known.candidate.instruction_kind
-        ):
+        if document.candidate.imports and document.candidate.kind == known.candidate.kind:
             # A CLAUDE.md that is a link to AGENTS.md: one file, read as both.
             candidate = replace(known.candidate, imports=document.candidate.imports)
             self.own[document.real] = replace(known, candidate=candidate)
@@ -218,16 +207,15 @@ class _Reader:
     def _open(
         self,
         path: PurePosixPath,
-        instruction_candidate: InstructionCandidate,
+        candidate: InstructionCandidate,
         refuse: Callable[[str], None] | None = None,
     ) -> _Document | None:
         real = self.files.real(path)
-        refuse = refuse or partial(self._tell_about, self.roots.display_path(path))
-        if not self.roots.allow(real, instruction_candidate.scope):
+        refuse = refuse or partial(self._report_file, self.roots.display_path(path))
+        if not self.roots.allow(real, candidate.scope):
             return refuse("leads out of the project: not read")
-        max_bytes = _MAX_FILE_BYTES
         try:
-            content = self.files.read(real, max_bytes)
+            content = self.files.read(real, _MAX_FILE_BYTES)
         except OSError as error:
             return refuse(f"cannot be read: {error.strerror}")
         if content is None:
@@ -239,29 +227,29 @@ class _Reader:
         if _REPLACEMENT_CHARACTER in text and _REPLACEMENT_CHARACTER.encode() not in content:
             line = text.partition(_REPLACEMENT_CHARACTER)[0].count("\n") + 1
             what = "is not UTF-8: what cannot be read is left out"
-            self.tell(InstructionIssue(file=source, line=line, what=what, fix="save it as UTF-8"))
-        return _Document(real, source, without_comments(text).strip(), text, instruction_candidate)
+            self.report(InstructionIssue(file=source, line=line, what=what, fix="save it as UTF-8"))
+        return _Document(real, source, without_comments(text).strip(), text, candidate)
 
     def _with_terms(self, document: _Document) -> _Document:
         """With its head taken off, and taken in."""
-        kind, file = document.candidate.instruction_kind, document.source
+        kind, file = document.candidate.kind, document.source
         if kind == "plain":
             return document
         head = read_frontmatter(document.text)
         if kind == "persona":
             return replace(document, text=head.body.strip()) if head.is_there else document
         for odd in head.issues if kind != "cursor" else ():  # Cursor's heads are not quite YAML
-            self.tell(InstructionIssue(file=file, line=odd.line, what=odd.what, fix=odd.fix))
+            self.report(InstructionIssue(file=file, line=odd.line, what=odd.what, fix=odd.fix))
         line = next((head.lines[key] for key in _TERM_KEYS if key in head.lines), 1)
         try:
             terms = read_conditions(kind, head.fields, document.candidate.path.stem)
         except InvalidInput as error:
             terms = ALWAYS  # better a rule too often than never
-            self.tell(
+            self.report(
                 InstructionIssue(file=file, line=line, what=f"is read for all files: {error}")
             )
         if terms.note is not None:
-            self.tell(InstructionIssue(file=file, line=line, what=terms.note, is_note=True))
+            self.report(InstructionIssue(file=file, line=line, what=terms.note, is_note=True))
         text = f"Read {file} before you work on this: {terms.offer}" if terms.offer else head.body
         return replace(document, text=text.strip(), conditions=terms)
 
@@ -282,12 +270,12 @@ class _Reader:
         ]
 
     def _add(self, document: _Document) -> None:
-        if not document.has_only_imports:
-            self._add_section(document)
+        self._add_section(document)
         self._follow(document, 1)
 
     def _add_section(self, document: _Document) -> None:
-        self.sections.append(Section(document.source, document.text, document.candidate.scope))
+        if not document.has_only_imports:
+            self.sections.append(Section(document.source, document.text, document.candidate.scope))
 
     def _follow(self, document: _Document, depth: int) -> None:
         for spelling, paths in self._imports_of(document):
@@ -296,13 +284,12 @@ class _Reader:
                 continue
             if depth > MAX_IMPORT_DEPTH or len(self.sections) >= self.limits.max_files:
                 limit = f"more than {MAX_IMPORT_DEPTH} deep or {self.limits.max_files} files"
-                self._tell_of(document, spelling, f"not read: imports go {limit}")
+                self._report_import(document, spelling, f"not read: imports go {limit}")
                 continue
             own = self.own.get(target.real)
             if own is None:
                 self.imported.add(target.real)
-                if not target.has_only_imports:
-                    self._add_section(target)
+                self._add_section(target)
             elif own.candidate.imports:
                 continue  # it follows its imports itself, in its own place
             else:
@@ -343,33 +330,33 @@ class _Reader:
     ) -> _Document | None:
         if document.candidate.imports == "references":
             # Whoever refers to it, it is the project's.
-            candidate = replace(document.candidate, instruction_kind="plain", scope="project")
+            candidate = replace(document.candidate, kind="plain", scope="project")
         else:
-            candidate = replace(document.candidate, instruction_kind="plain", imports="mentions")
+            candidate = replace(document.candidate, kind="plain", imports="mentions")
         refusals: list[str] = []
         for path in paths:
             found = self._open(path, candidate, refusals.append)
             if found is not None:
                 return found
             if refusals:
-                return self._tell_of(document, spelling, refusals[0])
+                return self._report_import(document, spelling, refusals[0])
         bare = spelling.rstrip(_PUNCTUATION)
         # A bare word, as in "ask @alice", is a mention of somebody; `@scope/x` is an npm package.
         is_path = ("/" in bare or "." in bare) and "/*" not in spelling
         if (is_path and not is_npm_package(bare)) or spelling.startswith("#"):
             fix = "mend the path, or put it in backticks if it is none"
-            self._tell_of(document, spelling, "is not there to import", fix)
+            self._report_import(document, spelling, "is not there to import", fix)
         return None
 
-    def _tell_about(self, file: str, what: str, fix: str | None = None) -> None:
-        self.tell(InstructionIssue(file=file, what=what, fix=fix))
+    def _report_file(self, file: str, what: str, fix: str | None = None) -> None:
+        self.report(InstructionIssue(file=file, what=what, fix=fix))
 
-    def _tell_of(
+    def _report_import(
         self, document: _Document, spelling: str, what: str, fix: str | None = None
     ) -> None:
         line = line_of(document.written, spelling)
         spelling = spelling.rstrip(_PUNCTUATION) if spelling.startswith("@") else spelling
-        self.tell(
+        self.report(
             InstructionIssue(file=document.source, line=line, what=f"{spelling} {what}", fix=fix)
         )
 
@@ -395,6 +382,6 @@ class _Reader:
             f"is too long: its first {len(kept):,} of {len(text):,} characters are used; all"
             f" instruction files together may have {self.limits.max_chars:,}"
         )
-        self._tell_about(source, what, "shorten it, or move parts of it into rules with `paths`")
+        self._report_file(source, what, "shorten it, or move parts of it into rules with `paths`")
         notice = f"[{source} is too long and was cut here; the rest is in the file]"
         return f"{kept}\n{notice}".lstrip()

@@ -14,9 +14,9 @@ from mainspring.core.content import TextBlock, plain_text
 from mainspring.core.errors import ProviderFailed
 from mainspring.core.events import ContextCompacted, ModelRequestEnded, ModelRequestStarted, Usage
 from mainspring.core.model import Reply, Request, User
+from mainspring.harness.budget import reserve
 from mainspring.harness.context.compaction_layers import CompactionInput, removable_ranges
 from mainspring.harness.context.conversation_digest import DIGEST_HEADING, FULL, digest
-from mainspring.harness.nested_budgets import reserve
 from mainspring.harness.run_inbox import until_interrupted
 from mainspring.harness.stop_reasons import Ended
 from mainspring.harness.thread_context import ThreadContext
@@ -81,7 +81,7 @@ async def summarize(
     if await context.budget.reserve(settled.reservation_id, reserved) is not None:
         _note_end(context, noted, None, is_error=True)
         return []
-    await context.commit()
+    await context.event_sink.commit()
     answer = await _answer(context, request)
     said = _reply_text(answer)
     if said is not None and len(said.encode()) > old_bytes(compaction_input) // 2:

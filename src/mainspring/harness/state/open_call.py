@@ -13,8 +13,8 @@ from mainspring.core.tool import InDoubtPolicy
 
 CallKind: TypeAlias = Literal[
     "tool",
-    "custom",  # one of the client's own
-    "client",  # one of ours that was handed to the client
+    "custom",  # a tool of the client
+    "client",  # one of our tools that the client runs
 ]
 
 
@@ -29,38 +29,39 @@ class OpenCall(Struct, frozen=True, kw_only=True):
     reason: str | None = None
     answer: events.UserToolConfirmation | None = None
     started: str | None = None
-    """Its idempotency key, once it was started."""
+    """Its idempotency key, once it has started."""
     attempts: int = 0
     in_doubt: InDoubtPolicy | None = None
-    """How to settle it, if a crash came between its start and its result."""
+    """How to settle it, if the process died between its start and its result."""
     is_foreign: bool = False
     """Started by the session that this one was forked from."""
     call_hash: str | None = None
-    """Of what a person was asked about."""
+    """Hash of the call that a person was asked about."""
     preview: str | None = None
-    """What it would do, as they see it."""
+    """What it would do, as shown to the person."""
     settled: bool = False
     failure: events.Failure | None = None
-    """Of what kind, if its result is an error."""
+    """The kind of failure, if its result is an error."""
 
     @property
     def is_answered(self) -> bool:
-        """A person has said yes or no; what the client does wants a result instead."""
+        """Whether a person has approved or denied it; a call that the client runs needs a result
+        instead."""
         return self.answer is not None and self.kind == "tool"
 
     @property
     def wants_answer(self) -> bool:
-        """A person or a client has to say something before it can be settled."""
+        """Whether a person or a client must answer before it can be settled."""
         is_asked = self.kind != "tool" or "ask" in (self.decision, self.in_doubt)
         return is_asked and not self.is_answered and not self.settled
 
     @property
     def is_approved(self) -> bool:
-        """A person has said yes, to what they saw."""
+        """Whether a person has approved exactly this call."""
         return self.answer is not None and self.answer.result == "allow"
 
     def without_decisions(self) -> OpenCall:
-        """As it stands where nobody has judged it, and no answer to it was given."""
+        """The same call without a decision and without an answer."""
         return replace(
             self,
             decision=None,

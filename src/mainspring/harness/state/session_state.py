@@ -25,20 +25,20 @@ _QUOTES = re.compile(r"(?<!\$)'|[\\\n\"]")
 @dataclass(slots=True)
 class SessionState:
     policy: str | None = None
-    """Hash of the blob with the rules and hooks that hold."""
+    """Hash of the blob with the rules and hooks that apply."""
     definition: str | None = None
-    """Hash of the blob with what the agent is."""
+    """Hash of the blob with the agent."""
     sandbox: facts.SandboxOpened | None = None
     workspace: str | None = None
-    """Where it works, or is to work since it was moved."""
+    """Its workspace; after a move, the new one."""
     loaded_tools: tuple[str, ...] = ()
     """Deferred tools that the model has the definitions of."""
     snapshot: str | None = None
-    """The newest one of the workspace."""
+    """The newest snapshot of the workspace."""
     permissions: list[AnyPayload] = field(default_factory=list[AnyPayload])
     """What bears on what may be done: updates, decisions, and that the session was forked."""
     prompts: list[str] = field(default_factory=list[str])
-    """What the user said, for the classifier of the mode auto."""
+    """User messages, for the classifier of the mode auto."""
     calls: deque[tuple[str, Mapping[str, object]]] = field(
         default_factory=lambda: deque(maxlen=_MAX_CALLS)
     )
@@ -48,13 +48,13 @@ class SessionState:
     shell_was_used: bool = False
     """Whether a command was started in the shell: a new one has lost what that one did."""
     skills: list[facts.SkillUsed] = field(default_factory=list[facts.SkillUsed])
-    """Used in this run: what they allow and forbid ends with it."""
+    """Skills used in this run; their permissions end with it."""
     skill_texts: dict[str, str] = field(default_factory=dict[str, str])
-    """What the model was given of skills that it has brought up, the newest last."""
+    """Skill texts that the model has loaded, the newest last."""
     thinks_hard: bool = False
-    """The word `ultrathink` was said in this run, by a user or by a skill."""
+    """Whether a user or a skill wrote `ultrathink` in this run."""
     _loading_skills: dict[str, str] = field(default_factory=dict[str, str])
-    """Skills by the calls that bring them up, as long as these have no result."""
+    """Skills by the call that loads them, while the call has no result."""
 
     def apply(self, payload: AnyPayload) -> None:
         match payload:
@@ -80,7 +80,7 @@ class SessionState:
 
     def _reset_for_transfer(self, payload: facts.SessionForked | facts.SessionReceived) -> None:
         self.permissions.append(payload)
-        self.skills = []  # what they allow was allowed to the other session
+        self.skills = []  # their permissions belong to the parent session
         if isinstance(payload, facts.SessionReceived):
             self.policy = self.definition = self.sandbox = self.snapshot = None
             self.workspace = payload.workspace
@@ -96,7 +96,7 @@ class SessionState:
                 | events.AgentMcpToolUse(name=name, input=given)
             ):
                 self._add_call(name, given)
-            case facts.SessionImported():  # what a file says is nobody's word for anything
+            case facts.SessionImported():  # an imported file grants nothing
                 self._forget()
             case facts.SkillUsed(name=name, tool_use_id=call_id):
                 self.skills = [*self.skills, payload]

@@ -24,12 +24,12 @@ from mainspring.harness.state.session_state import SessionState
 from mainspring.harness.stop_reasons import INTERRUPTED_REASONS
 
 JUDGEMENT = "judgement"
-"""The purpose of a model request that a gate has made: it only costs."""
+"""The purpose of a model request of the authorizer: only its cost counts."""
 
 
 @dataclass(slots=True, kw_only=True)
 class RetryCounts:
-    """Rungs of the recovery ladder that were used since the model last answered in full."""
+    """Recovery steps used since the last complete reply of the model."""
 
     wakes: int = 0
     escalated: bool = False
@@ -43,11 +43,11 @@ class Thread:
     id: str
     transcript: Transcript = field(default_factory=Transcript)
     round: dict[str, OpenCall] = field(default_factory=dict[str, OpenCall])
-    """The newest model reply's calls, in the order asked."""
+    """The calls of the newest reply, in their order."""
     retries: RetryCounts = field(default_factory=RetryCounts)
     repetition: Repetition = field(default_factory=Repetition)
     status: str | None = None
-    """What it was last told about its budget."""
+    """The last budget status that the model has read."""
     turns: int = 0
     messages: int = 0
     """From the user."""
@@ -56,13 +56,13 @@ class Thread:
     running: bool = False
     interrupted: bool = False
     redirected: bool = False
-    """Interrupted, and told what to do instead."""
+    """Interrupted by a message that says what to do instead."""
     open_request: str | None = None
     """A model request that was started and has not ended."""
     open_purpose: str | None = None
     """What that request is for, if it is not a turn of the conversation."""
     summary_failures: int = 0
-    """In a row, in this run: a few of them and no further summary is asked for."""
+    """Failed summaries in a row in this run; after a few, no further summary is requested."""
     open_reservation: facts.BudgetReserved | None = None
     prefix: str | None = None
     model: str | None = None
@@ -74,7 +74,7 @@ class Thread:
     session_state: SessionState = field(default_factory=SessionState)
 
     def apply(self, event: Event) -> None:
-        """Take one event in. Events of other threads change nothing."""
+        """Apply one event. Events of other threads change nothing."""
         if event.thread_id != self.id:
             return
         self.repetition = repetition.fold(self.repetition, event.id, event.payload)
@@ -88,7 +88,7 @@ class Thread:
         return [call for call in self.round.values() if not call.settled]
 
     def interrupt(self) -> None:
-        """What it does is not wanted any more; if it does nothing, nothing changes."""
+        """Mark a running thread as interrupted; an idle one does not change."""
         self.interrupted = self.running or not self.is_answered or bool(self.unsettled_calls())
         self.redirected = False
 
@@ -105,7 +105,7 @@ class Thread:
 
     @property
     def is_answered(self) -> bool:
-        """Whether the model has said something after the last thing it was told."""
+        """Whether the model has replied to the last message."""
         return self.transcript.is_answered
 
 
@@ -173,7 +173,7 @@ def _idle(thread: Thread, event: Event, payload: events.StatusIdle) -> None:
     thread.summary_failures = 0
     thread.transcript.end_run(event.seq, is_completed=payload.reason == "completed")
     if payload.reason in INTERRUPTED_REASONS:
-        thread.transcript.is_answered = True  # the user took it back: nothing is owed
+        thread.transcript.is_answered = True  # the user withdrew the message: no reply is due
 
 
 def _wake(thread: Thread, _event: Event, payload: facts.SessionWoken) -> None:
@@ -252,7 +252,7 @@ def _authorization(thread: Thread, _event: Event, payload: facts.ToolCallAuthori
             call_hash=payload.call_hash,
             preview=payload.preview,
             input=call.input if payload.updated_input is None else payload.updated_input,
-            # a person who is asked anew has not answered yet
+            # a person who is asked again has not answered yet
             answer=None if payload.decision == "ask" else call.answer,
         )
 
@@ -276,7 +276,7 @@ def _call_start(thread: Thread, _event: Event, payload: facts.ToolCallStarted) -
 
 def _in_doubt(thread: Thread, _event: Event, payload: facts.ToolCallInDoubt) -> None:
     if call := thread.round.get(payload.tool_use_id):
-        # what a person said before was about the attempt that is in doubt, not about another
+        # an earlier answer applied to the attempt in doubt, not to a new one
         thread.round[call.id] = replace(call, in_doubt=payload.policy, answer=None)
 
 
@@ -305,7 +305,7 @@ Result: TypeAlias = (
 
 
 def _settle_custom(thread: Thread, event: Event, call_id: str, result: Result) -> None:
-    """Clients give results of what they do themselves, and of nothing else."""
+    """Clients may give results only of calls that they run themselves."""
     call = thread.round.get(call_id)
     if call is not None and call.kind != "tool":
         _settle(thread, event, call_id, result)
@@ -314,7 +314,7 @@ def _settle_custom(thread: Thread, event: Event, call_id: str, result: Result) -
 def _settle(thread: Thread, event: Event, call_id: str, result: Result) -> None:
     call = thread.round.get(call_id)
     if call is None or call.settled:
-        return  # an answer to nothing, or a second one: the first counts
+        return  # no such call, or a second answer: the first counts
     failure = getattr(result, "error", None) or ("failed" if result.is_error else None)
     thread.round[call_id] = replace(call, settled=True, failure=failure)
     thread.retries.wakes = 0
@@ -351,7 +351,7 @@ def _add_context(thread: Thread, event: Event, payload: facts.ContextAdded) -> N
 def _compact(thread: Thread, _event: Event, payload: events.ContextCompacted) -> None:
     if thread.transcript.compact(payload):
         thread.compacted = True
-        thread.status = None  # it may have been told in what is gone
+        thread.status = None  # it may have been in the removed messages
 
 
 def _reserve_budget(thread: Thread, _event: Event, payload: facts.BudgetReserved) -> None:

@@ -22,7 +22,7 @@ ThreadMessage: TypeAlias = events.ThreadMessageSent | ThreadMessageReceived
 
 @dataclass(slots=True)
 class SpendAccount:
-    """What a thread has spent, with all threads below it; the main one's is the session's."""
+    """What a thread and all threads below it have spent; for the main thread, the whole session."""
 
     spending: Spending = field(default_factory=Spending)
     usage: Usage = field(default_factory=Usage)
@@ -34,7 +34,7 @@ class SpendAccount:
 
 
 def add_usage(one: Usage, other: Usage) -> Usage:
-    """The tokens of both."""
+    """The sum of both."""
     return Usage(
         input_tokens=one.input_tokens + other.input_tokens,
         cache_creation_input_tokens=one.cache_creation_input_tokens
@@ -46,19 +46,19 @@ def add_usage(one: Usage, other: Usage) -> Usage:
 
 @dataclass(slots=True)
 class ThreadNode:
-    """One thread among the others."""
+    """One thread of the tree."""
 
     thread: Thread
     spend_account: SpendAccount = field(default_factory=SpendAccount)
     created_event: events.ThreadCreated | None = None
-    """`None`: the main one."""
+    """`None`: the main thread."""
     depth: int = 0
     is_reported: bool = True
-    """Whether its parent has what its last run came to."""
+    """Whether its parent has received the report of its last run."""
     is_terminated: bool = False
-    """It is not run again, and gets no messages."""
+    """It does not run again and gets no messages."""
     worktree: facts.WorktreeOpened | None = None
-    """Where it works, if not where all do."""
+    """Its worktree, if it does not work in the workspace."""
 
     @property
     def id(self) -> str:
@@ -77,9 +77,9 @@ class ThreadTree:
     def __init__(self, main_id: str) -> None:
         self.main = ThreadNode(Thread(id=main_id))
         self.nodes: dict[str, ThreadNode] = {main_id: self.main}
-        """By thread, in the order of their birth."""
+        """By thread id, in the order of creation."""
         self._mail: dict[str, dict[str, ThreadMessageReceived]] = {}
-        """By addressee and by the event that sent it: what has not been received."""
+        """Messages that were not received yet, by addressee and by the event that sent them."""
         self._by_call: dict[str, ThreadNode] = {}
 
     @classmethod
@@ -92,7 +92,7 @@ class ThreadTree:
     def apply(self, event: Event) -> None:
         member = self.nodes.get(event.thread_id)
         if member is None:
-            return  # a thread that nobody has announced: it is nobody's
+            return  # no event has created this thread
         member.thread.apply(event)
         for with_ancestor in self.with_ancestors(member):
             with_ancestor.spend_account.apply(event)
@@ -101,7 +101,7 @@ class ThreadTree:
         self._apply_to_others(member, event)
 
     def with_ancestors(self, node: ThreadNode) -> Iterator[ThreadNode]:
-        """It, who called it, and so on up to the main one."""
+        """The thread, its parent, and so on up to the main thread."""
         while True:
             yield node
             if node.parent_id is None:
@@ -109,15 +109,15 @@ class ThreadTree:
             node = self.nodes[node.parent_id]
 
     def children(self, thread_id: str) -> list[ThreadNode]:
-        """Whom a thread has called, itself."""
+        """The threads that a thread has created itself."""
         return [node for node in self.nodes.values() if node.parent_id == thread_id]
 
     def created_by(self, tool_use_id: str) -> ThreadNode | None:
-        """Who was born of a call."""
+        """The thread that a call created."""
         return self._by_call.get(tool_use_id)
 
     def is_awaited(self, node: ThreadNode) -> bool:
-        """Whether a call of its parent's is open until it is done."""
+        """Whether a call of its parent stays open until it is done."""
         birth = node.created_event
         if birth is None or birth.mode == "background" or birth.tool_use_id is None:
             return False
@@ -126,17 +126,17 @@ class ThreadTree:
         return call is not None and not call.settled
 
     def messages_for(self, thread_id: str) -> list[ThreadMessageReceived]:
-        """What was sent to a thread and is to be received, in the order it was sent."""
+        """Messages that a thread has not received yet, in the order they were sent."""
         is_gone = thread_id in self.nodes and self.nodes[thread_id].is_terminated
         return [] if is_gone else list(self._mail.get(thread_id, {}).values())
 
     def undelivered_messages(self) -> list[ThreadMessageReceived]:
-        """What was sent to threads that are put away: nobody reads it there."""
+        """Messages to archived threads, which nobody reads."""
         gone = (self._mail.get(node.id, {}) for node in self.nodes.values() if node.is_terminated)
         return [letter for letters in gone for letter in letters.values()]
 
     def addressee(self, payload: AnyPayload, thread_id: str) -> str:
-        """Which thread a client's event is for: an answer goes to whoever has asked."""
+        """Which thread a client event is for: an answer goes to the thread that asked."""
         match payload:
             case (
                 events.UserToolConfirmation(tool_use_id=asked)
@@ -160,7 +160,7 @@ class ThreadTree:
             node.thread.retries.wakes = 0
 
     def _apply_to_others(self, node: ThreadNode, event: Event) -> None:
-        """What an event means for others than the thread that it is of."""
+        """Apply an event to other threads than its own."""
         match event.payload:
             case events.ThreadCreated() as birth:
                 self._create(node, birth)
@@ -212,7 +212,9 @@ class ThreadTree:
                 node.is_reported = True
 
     def _create(self, parent: ThreadNode, birth: events.ThreadCreated) -> None:
-        shared = self.main.thread.session_state  # what a person says and allows is for all of them
+        shared = (
+            self.main.thread.session_state
+        )  # messages and permissions of a person apply to all threads
         state = SessionState(permissions=shared.permissions, prompts=shared.prompts)
         thread = Thread(id=birth.session_thread_id, session_state=state)
         if birth.is_fork:
@@ -263,4 +265,4 @@ def _note_status(node: ThreadNode, status: events.StatusRunning | events.StatusI
     if isinstance(status, events.StatusRunning):
         node.is_reported = node.created_event is None
     elif status.reason in INTERRUPTED_REASONS:
-        node.is_reported = True  # whoever has stopped it wants to hear nothing of it
+        node.is_reported = True  # a stopped thread sends no report

@@ -13,20 +13,23 @@ from pathlib import Path
 import anyio
 
 from mainspring.core import ids
+from mainspring.core.envelope import AnyPayload
 from mainspring.core.errors import Fenced, LeaseHeld, StoreFailed, StoreUnavailable
+from mainspring.core.events import SessionUpdated
+from mainspring.core.sender import Sender
 from mainspring.log.session_log import SessionLog
 from mainspring.log.task_groups import run_in_background
 from mainspring.log.writer import Writer
 
 
 def local_owner(worker_id: str) -> str:
-    """`wrkr_...@place/pid`; the place is left out where processes cannot be told apart."""
+    """`wrkr_...@place/pid`; without the place where processes cannot be distinguished."""
     place = _boot_and_namespace()
     return worker_id if place is None else f"{worker_id}@{place}/{os.getpid()}"
 
 
 def is_dead(owner: str) -> bool:
-    """True only if the owner was a process of this boot and this PID namespace and is no more."""
+    """True only if the owner was a process of this boot and this PID namespace and has ended."""
     _, _, where = owner.partition("@")
     place, _, pid = where.rpartition("/")
     if not place or place != _boot_and_namespace() or not pid.isdecimal():
@@ -69,11 +72,11 @@ async def hold_session(
             yield writer
     except BaseException:
         with anyio.CancelScope(shield=True), suppress(StoreFailed, Fenced):
-            # not given back but run out: whoever looks for what is to be done finds it
+            # expired, not released: a worker that looks for unfinished sessions finds it
             await log.store.renew(replace(writer.lease, seconds=0.0))
         raise
     with anyio.CancelScope(shield=True), suppress(StoreFailed):
-        await writer.release()  # if it fails, the lease runs out by itself
+        await writer.release()  # if it fails, the lease expires by itself
 
 
 async def _acquire(log: SessionLog, session_id: str, owner: str) -> Writer:
@@ -99,3 +102,21 @@ async def _renew_forever(writer: Writer) -> None:
         await anyio.sleep(writer.lease.seconds / 3)
         with suppress(StoreUnavailable):
             await writer.renew()
+
+
+_NOT_APPLIED = ""
+"""Stands for no thread: other inbox items stay there for the next run."""
+
+
+def _select_updates(payload: AnyPayload, thread_id: str) -> str:
+    return thread_id if isinstance(payload, SessionUpdated) else _NOT_APPLIED
+
+
+async def set_title(log: SessionLog, session_id: str, title: str, *, sender: Sender) -> None:
+    """Put the title into the inbox, and into the log if no process runs the session; otherwise the
+    process that runs it does that."""
+    await log.submit(session_id, SessionUpdated(title=title), sender=sender)
+    with suppress(LeaseHeld):
+        async with hold_session(log, session_id) as writer:
+            await writer.stage_inbox(_select_updates, lambda thread_id: thread_id != _NOT_APPLIED)
+            await writer.commit()

@@ -16,7 +16,7 @@ from mainspring.core.model import Effort
 from mainspring.harness.limits import Limits
 from mainspring.log.upcast import read_payload
 from mainspring.runtime.agent import Agent
-from mainspring.runtime.session.toolbox import SetupRequest
+from mainspring.runtime.session_context import SetupRequest
 from mainspring.runtime.skills.catalogue import exceeds_window, fit_to_window
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.skill_usage import read_skill_usage
@@ -24,15 +24,14 @@ from mainspring.runtime.subagent import Subagent
 
 
 class AgentDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All of an agent but tools that are code of its caller's: these come from the caller again."""
+    """The fields of an `Agent` that the log keeps; the caller passes tools that are code again."""
 
     name: str
     description: str = ""
     instructions: str = ""
     model: str = "default"
     effort: Effort = "none"
-    tools: tuple[str, ...] = ()
-    """Names of built-in ones."""
+    built_ins: tuple[str, ...] = field(default=(), name="tools")
     rules: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
     subagents: tuple[Subagent, ...] = ()
@@ -44,41 +43,11 @@ class AgentDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def definition_of(agent: Agent) -> AgentDefinition:
-    return AgentDefinition(
-        name=agent.name,
-        description=agent.description,
-        instructions=agent.instructions,
-        model=agent.model,
-        effort=agent.effort,
-        tools=tuple(agent.built_ins),
-        rules=tuple(agent.rules),
-        limits=agent.limits,
-        subagents=tuple(agent.subagents),
-        skills=tuple(agent.skills),
-        max_depth=agent.max_depth,
-        max_at_once=agent.max_at_once,
-        is_coordinator=agent.is_coordinator,
-        version=agent.version,
-    )
+    return msgspec.convert(agent, AgentDefinition, from_attributes=True)
 
 
-def agent_of(agent_definition: AgentDefinition) -> Agent:
-    return Agent(
-        name=agent_definition.name,
-        description=agent_definition.description,
-        instructions=agent_definition.instructions,
-        model=agent_definition.model,
-        effort=agent_definition.effort,
-        built_ins=agent_definition.tools,
-        rules=agent_definition.rules,
-        limits=agent_definition.limits,
-        subagents=agent_definition.subagents,
-        skills=agent_definition.skills,
-        max_depth=agent_definition.max_depth,
-        max_at_once=agent_definition.max_at_once,
-        is_coordinator=agent_definition.is_coordinator,
-        version=agent_definition.version,
-    )
+def agent_of(definition: AgentDefinition) -> Agent:
+    return Agent(**msgspec.structs.asdict(definition))
 
 
 async def pin_agent(setup: SetupRequest, *, window: int) -> tuple[Agent, tuple[KnownPayload, ...]]:
@@ -111,7 +80,7 @@ async def pin_agent(setup: SetupRequest, *, window: int) -> tuple[Agent, tuple[K
 
 
 async def _first_message(setup: SetupRequest) -> str:
-    """What the session begins with, if that waits in its inbox."""
+    """The first message of the session, if it waits in the inbox."""
     types = frozenset((str(UserMessage.__struct_config__.tag),))
     session_id = setup.writer.session_id
     items = await setup.log.store.pending(session_id, types=types, limit=1)

@@ -19,28 +19,28 @@ from mainspring.runtime.session.lease import hold_session
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """The workspace was like this after an event."""
+    """The state of the workspace after an event."""
 
     seq: int
     time: datetime
     turn: int
-    """How many turns there had been."""
+    """The number of turns before it."""
     snapshot: str
     files: int | None
-    """`None`: it was restored, and is counted where it was taken."""
+    """`None`: restored from an earlier checkpoint, which has the count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewindHistory:
-    """What a session's log says about where it could go back to."""
+    """The points of a session that it can be rewound to."""
 
     session_id: str
     head: int
     checkpoints: tuple[Checkpoint, ...]
     message_seqs: tuple[int, ...]
-    """After which events somebody asked for something."""
+    """The events after which a user sent a message."""
     turn_seqs: tuple[int, ...]
-    """After which events the turns began."""
+    """The events after which the turns began."""
     workspace: str | None
     policy: str | None
     """Hash of the blob with the rules that hold: what they hide is in no snapshot."""
@@ -68,7 +68,9 @@ class RewindHistory:
         points = self.message_seqs if turns is None else self.turn_seqs
         if len(points) < (turns or 1):
             what = "asked for nothing" if turns is None else f"had {len(points)} turns"
-            raise InvalidInput(f"session {self.session_id} has {what}: it cannot go back further")
+            raise InvalidInput(
+                f"session {self.session_id} has {what}: it cannot be rewound further"
+            )
         return points[-(turns or 1)]
 
 
@@ -115,7 +117,7 @@ def _checkpoint(event: Event, thread: Thread, snapshot: str, files: int | None) 
 
 @dataclass(frozen=True, slots=True)
 class RestorePoint:
-    """A way back for the files."""
+    """A checkpoint and the snapshots to restore it from."""
 
     checkpoint: Checkpoint
     snapshots: Snapshots
@@ -151,7 +153,7 @@ def _reverse_change(file_change: FileChange) -> FileChange:
 @dataclass(frozen=True, slots=True)
 class RestoreResult:
     left: int
-    """The event after which the workspace was as it was left: going there undoes this."""
+    """The event to rewind to in order to undo this."""
     file_change: tuple[FileChange, ...]
 
 
@@ -168,12 +170,12 @@ async def restore(
     async with hold_session(log, rewind_history.session_id) as writer:
         if writer.head.seq != rewind_history.head:
             raise InvalidInput(
-                f"session {rewind_history.session_id} has gone on meanwhile: look again"
+                f"session {rewind_history.session_id} has continued meanwhile: check again"
             )
         present, files = await snapshots.take()
         last = rewind_history.checkpoint_at(rewind_history.head)
         if last is None or last.snapshot != present:
-            # in the log before anything is touched: whatever happens, it can be found again
+            # in the log before any file changes, so that it can be found after a crash
             await writer.append(facts.WorkspaceSnapshotted(snapshot=present, files=files))
         left = writer.head.seq
         changed = await snapshots.restore(snapshot)

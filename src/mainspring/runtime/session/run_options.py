@@ -12,7 +12,7 @@ from typing import TypeAlias
 from mainspring.core.ports import Credential
 from mainspring.harness.permissions.policy import Mode, PolicyRule
 from mainspring.log.session_log import SessionLog
-from mainspring.runtime.session.toolbox import SetupRequest
+from mainspring.runtime.session_context import SetupRequest
 
 UrlRefusal: TypeAlias = Callable[[SessionLog, str, str], Awaitable[str | None]]
 """Log, session id and URL: why it may not be fetched; `None` if it may."""

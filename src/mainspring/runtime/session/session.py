@@ -32,27 +32,25 @@ from mainspring.harness.event_sink import EventSink, ignore_event
 from mainspring.harness.permissions.grant_state import check_updates
 from mainspring.harness.state.thread_tree import ThreadNode, ThreadTree
 from mainspring.harness.stop_reasons import EndReason
-from mainspring.harness.thread_context import ThreadContext, ignore_delta
+from mainspring.harness.thread_context import ignore_delta
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem
-from mainspring.log.writer import Writer
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.session.lease import hold_session
 from mainspring.runtime.session.pinned_agent import pin_agent
-from mainspring.runtime.session.session_context import Models, SessionContext
-from mainspring.runtime.session.toolbox import (
+from mainspring.runtime.session_context import (
+    Models,
+    SessionContext,
     SetupRequest,
-    Toolbox,
     ToolboxFactory,
     toolbox_without_tools,
 )
 from mainspring.runtime.subagents.skill_tool import skill_call_lookup, skill_tools
 from mainspring.runtime.subagents.subagent_tools import subagent_tools
 from mainspring.runtime.subagents.supervisor import SubagentSupervisor, open_supervisor
-from mainspring.runtime.subagents.thread_factory import ThreadFactory
 
 PROGRAM = Sender(kind="system", id="program")
-"""A program that uses the runtime and does not say for whom."""
+"""The sender for programs that do not name one."""
 _ANSWER_EVENT_TYPES = (
     "agent.message",
     "agent.tool_use",
@@ -63,12 +61,12 @@ _ANSWER_EVENT_TYPES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What came of a run; turns, usage and cost are the session's so far."""
+    """The result of a run; turns, usage and cost are totals of the session."""
 
     session_id: str
     reason: EndReason
     text: str
-    """The agent's last words in this run."""
+    """The last message of the agent in this run."""
     turns: int
     usage: Usage
     cost_usd: Decimal
@@ -93,7 +91,7 @@ class Runtime:
         sender: Sender = PROGRAM,
         new_id: Callable[[str], str] = ids.new_id,
     ) -> None:
-        """`sender`: who speaks to sessions through this."""
+        """`sender`: in whose name this runtime sends to sessions."""
         self.log = log
         self.sender = sender
         self.models = models
@@ -110,9 +108,9 @@ class Runtime:
         metadata: Mapping[str, str] | None = None,
         origin: Origin | None = None,
     ) -> Session:
-        """A new session of the agent, with a first message in its inbox if one is given.
+        """Create a session of the agent, with a first message in its inbox if one is given.
 
-        `origin`: what it is made by or for, if not by whoever uses this runtime.
+        `origin`: what creates the session, if not the sender of this runtime.
         """
         agent = self._resolved(agent)
         created = await self.log.create(
@@ -136,12 +134,9 @@ class Runtime:
         return Session(self, self._resolved(agent), session.id)
 
     def attach(self, agent: Agent, session_id: str, before: Session | None = None) -> Session:
-        """A session that is there for sure; `before` is the same one as it was run last, of whose
-        log then only the rest has to be read."""
-        session = Session(self, self._resolved(agent), session_id)
-        if before is not None:
-            session.reuse_fold(before)
-        return session
+        """A session that exists. `before` is an earlier object of the same session: then only the
+        rest of the log is read."""
+        return Session(self, self._resolved(agent), session_id, before)
 
     def _resolved(self, agent: Agent) -> Agent:
         return replace(agent, model=self.models.resolve(agent.model))
@@ -149,30 +144,25 @@ class Runtime:
 
 @dataclass(frozen=True, slots=True)
 class FoldedLog:
-    """A log folded up to `seq`, kept between runs so that the next one only reads on."""
+    """A log folded up to `seq`; the next run reads only what follows."""
 
     thread_tree: ThreadTree
     seq: int
 
 
 class Session:
-    """One session. Several of these, in several processes, may stand for the same one."""
+    """One session. Several objects, also in several processes, may refer to the same session."""
 
-    def __init__(self, runtime: Runtime, agent: Agent, session_id: str) -> None:
+    def __init__(
+        self, runtime: Runtime, agent: Agent, session_id: str, before: Session | None = None
+    ) -> None:
+        """`before`: an earlier object of the same session; only the rest of the log is read."""
         self.id = session_id
         self.agent = agent
+        self.log = runtime.log
         self._runtime = runtime
-        self._log = runtime.log
-        self._known: FoldedLog | None = None
-        self._is_begun = False
-
-    @property
-    def log(self) -> SessionLog:
-        return self._log
-
-    def reuse_fold(self, before: Session) -> None:
-        """Take over what another object of the same session knows of its log."""
-        self._known, self._is_begun = before._known, before._is_begun
+        self._folded = None if before is None else before._folded
+        self._has_started = before is not None and before._has_started
 
     async def send(
         self,
@@ -181,17 +171,16 @@ class Session:
         client_id: str | None = None,
         skill: str | None = None,
     ) -> InboxItem:
-        """Put a message into the inbox; whoever runs the session takes it from there.
+        """Put a message into the inbox; the process that runs the session reads it from there.
 
-        `skill` is the one that it calls, if any: what that one allows, it allows until the run
-        ends.
+        `skill`: the skill that the message calls, if any. Its permissions apply until the run ends.
         """
         content = (TextBlock(message),) if isinstance(message, str) else tuple(message)
         payload = UserMessage(content=content, skill=skill)
         return await self._submit(payload, client_id)
 
     async def interrupt(self, *, client_id: str | None = None) -> InboxItem:
-        """Stop what runs, at once; what was said and done so far is kept."""
+        """Stop the run at once; everything recorded so far is kept."""
         return await self._submit(UserInterrupt(), client_id)
 
     async def answer(
@@ -211,10 +200,10 @@ class Session:
     async def permit(
         self, *updates: PermissionUpdate, call_id: str | None = None, client_id: str | None = None
     ) -> InboxItem:
-        """Change what this session may do: rules, grants that end, the mode.
+        """Change the permissions of this session: rules, temporary grants, the mode.
 
         Raises:
-            InvalidInput: it cannot be understood; nothing has changed.
+            InvalidInput: an update is invalid; nothing has changed.
         """
         check_updates(updates)
         payload = PermissionUpdated(updates=updates, tool_use_id=call_id)
@@ -237,17 +226,17 @@ class Session:
 
     async def _submit(self, payload: ClientPayload, client_id: str | None) -> InboxItem:
         sender = self._runtime.sender
-        return await self._log.submit(self.id, payload, sender=sender, client_id=client_id)
+        return await self.log.submit(self.id, payload, sender=sender, client_id=client_id)
 
     async def fork(self, *, at: int | None = None, title: str | None = None) -> Session:
-        forked = await self._log.fork(self.id, at=at, title=title, sender=self._runtime.sender)
+        forked = await self.log.fork(self.id, at=at, title=title, sender=self._runtime.sender)
         return Session(self._runtime, self.agent, forked.id)
 
     async def events(self, *, after: int = 0) -> list[Event]:
-        return await self._log.read(self.id, after=after)
+        return await self.log.read(self.id, after=after)
 
     def follow(self, *, after: int = 0) -> AsyncGenerator[Event, None]:
-        return self._log.follow(self.id, after=after)
+        return self.log.follow(self.id, after=after)
 
     async def run(
         self,
@@ -255,37 +244,50 @@ class Session:
         *,
         tell: Callable[[Event], None] = ignore_event,
     ) -> Result | None:
-        """Wake the session and run it until it ends or waits; `None` if nothing was to be done.
+        """Run the session until it ends or waits; `None` if there was nothing to do.
 
-        Safe to call after any crash, on any machine: it goes on where the log ends. Tokens go to
-        `emit` as they come, events to `tell` once they are in the log, in order with the tokens.
+        Safe to call after any crash, on any machine: it continues where the log ends. Tokens go to
+        `emit` as they arrive, events to `tell` once they are in the log, in order with the tokens.
 
         Raises:
             LeaseHeld: another worker runs it.
         """
-        async with hold_session(self._log, self.id, new_id=self._runtime.new_id) as writer:
+        runtime = self._runtime
+        async with hold_session(self.log, self.id, new_id=runtime.new_id) as writer:
             begun = writer.head.seq
-            known, self._known = self._known, None
-            thread_tree = await self._fold_new_events(writer, known)
-            main = thread_tree.main
-            opening = SetupRequest(
-                agent=self.agent, thread=main.thread, writer=writer, log=self._log
+            folded, self._folded = self._folded or FoldedLog(ThreadTree(writer.thread_id), 0), None
+            for event in await self.log.read(self.id, after=folded.seq):
+                folded.thread_tree.apply(event)
+            main = folded.thread_tree.main
+            request = SetupRequest(
+                agent=self.agent, thread=main.thread, writer=writer, log=self.log
             )
-            window = self._runtime.models.facts(self.agent.model).window
-            agent, kept = await pin_agent(opening, window=window)
-            opening = replace(opening, agent=agent)
-            record = EventSink(writer=writer, thread_tree=thread_tree, on_event=tell)
-            async with (
-                self._runtime.toolbox_factory(opening) as toolbox,
-                open_supervisor(self._thread_factory(agent, record, toolbox)) as supervisor,
-            ):
-                context = self._main_context(supervisor)
-                context.emit = emit
-                context.skill_called = skill_call_lookup(agent, self.id, main.thread)
-                context.note(*kept, *toolbox.facts)
-                await self._begin(context)
-                ended = await supervisor.run(context)
-            self._known = FoldedLog(thread_tree, writer.head.seq)
+            window = runtime.models.facts(self.agent.model).window
+            agent, facts = await pin_agent(request, window=window)
+            async with runtime.toolbox_factory(replace(request, agent=agent)) as toolbox:
+                session = SessionContext(
+                    agent=agent,
+                    toolbox=toolbox,
+                    log=self.log,
+                    models=runtime.models,
+                    event_sink=EventSink(
+                        writer=writer, thread_tree=folded.thread_tree, on_event=tell
+                    ),
+                    budget=replace(runtime.budget, agent=self.agent.name),
+                    new_id=runtime.new_id,
+                )
+                async with open_supervisor(session, _extra_tools) as supervisor:
+                    context = supervisor.thread_factory.main_context(emit)
+                    context.skill_called = skill_call_lookup(agent, self.id, main.thread)
+                    context.note(*facts, *toolbox.facts)
+                    if not self._has_started:  # once in every process that runs the session
+                        self._has_started = True
+                        source = "resume" if main.thread.turns else "startup"
+                        await context.run_hooks(
+                            hook_events.session_started(source, self.agent.model)
+                        )
+                    ended = await supervisor.run(context)
+            self._folded = FoldedLog(folded.thread_tree, writer.head.seq)
         if ended is None:
             return None
         return Result(
@@ -299,45 +301,11 @@ class Session:
             waiting_for=ended.waiting_for,
         )
 
-    async def _fold_new_events(self, writer: Writer, folded_log: FoldedLog | None) -> ThreadTree:
-        """Fold what this object has not seen yet: a log is only ever added to."""
-        thread_tree, seq = (
-            (folded_log.thread_tree, folded_log.seq)
-            if folded_log
-            else (ThreadTree(writer.thread_id), 0)
-        )
-        for event in await self._log.read(self.id, after=seq):
-            thread_tree.apply(event)
-        return thread_tree
-
-    async def _begin(self, context: ThreadContext) -> None:
-        """Once for every process that has to do with it."""
-        if not self._is_begun:
-            self._is_begun = True
-            source = "resume" if context.thread.turns else "startup"
-            await context.run_hooks(hook_events.session_started(source, self.agent.model))
-
-    def _thread_factory(self, agent: Agent, sink: EventSink, toolbox: Toolbox) -> ThreadFactory:
-        runtime = self._runtime
-        session_context = SessionContext(
-            log=self._log,
-            models=runtime.models,
-            event_sink=sink,
-            budget=replace(runtime.budget, agent=self.agent.name),
-            new_id=runtime.new_id,
-        )
-        return ThreadFactory(
-            session_context=session_context, agent=agent, toolbox=toolbox, extra_tools=_extra_tools
-        )
-
-    def _main_context(self, supervisor: SubagentSupervisor) -> ThreadContext:
-        return supervisor.main_context()
-
     async def _final_text(self, after: int, thread_id: str) -> str:
-        """What the agent said last in the run that began after an event."""
+        """The last message of the agent in the run that began after an event."""
         words: list[str] = []
         main = frozenset((thread_id,))
-        for event in await self._log.read(
+        for event in await self.log.read(
             self.id, after=after, types=_ANSWER_EVENT_TYPES, threads=main
         ):
             if isinstance(event.payload, AgentMessage):
@@ -348,5 +316,5 @@ class Session:
 
 
 def _extra_tools(supervisor: SubagentSupervisor, node: ThreadNode, agent: Agent) -> list[Tool]:
-    """What a thread can do besides what its agent and its kit bring."""
+    """The tools of every thread besides those of its agent and its toolbox."""
     return [*subagent_tools(supervisor, node, agent), *skill_tools(supervisor, node, agent)]

@@ -60,7 +60,7 @@ class SessionSummary:
     """Which was asked last; one that a skill brought for its run does not count."""
     status: Status
     reason: str | None
-    """Why it stopped last."""
+    """Why the last run stopped."""
     turns: int
     usage: Usage
     cost_usd: Decimal
@@ -119,16 +119,16 @@ async def origin_of(log: SessionLog, session: SessionRow) -> Origin:
 
 @dataclass(frozen=True, slots=True)
 class ThreadPendingCall:
-    """A call that a person or a client must answer before its thread can go on."""
+    """A call that a person or a client must answer before its thread can continue."""
 
     call: OpenCall
     thread_id: str
     path: tuple[str, ...]
-    """Names of the subagents from the main thread down to the one that asks; empty: it does."""
+    """Subagent names from the main thread down to the one that asks; empty for the main thread."""
 
 
 async def read_pending_calls(log: SessionLog, session: SessionRow) -> list[ThreadPendingCall]:
-    """Of all threads, in the order of their birth."""
+    """Pending calls of all threads, in the order in which the threads were created."""
     thread_tree = ThreadTree(session.thread_id)
     named: dict[str, tuple[str, ...]] = {}
     for event in await log.read(session.id):
@@ -136,7 +136,7 @@ async def read_pending_calls(log: SessionLog, session: SessionRow) -> list[Threa
         match event.payload:
             case events.StatusIdle(stop_reason=stop):
                 named[event.thread_id] = stop.event_ids
-            case facts.SessionForked():  # what other threads waited for is not the fork's
+            case facts.SessionForked():  # pending calls of other threads stay with the parent
                 named = {session.thread_id: named.get(session.thread_id, ())}
             case _:
                 pass
@@ -185,13 +185,13 @@ async def _status(log: SessionLog, session: SessionRow, thread: Thread) -> Statu
 
 
 async def _has_work(log: SessionLog, session_id: str) -> bool:
-    """Whether something in the inbox makes a run; an interrupt of nothing and news do not."""
+    """Whether an inbox item starts a run; an interrupt of an idle session does not."""
     idle = {payload_type(entry) for entry in (events.UserInterrupt(), events.SessionUpdated())}
     return any(item.type not in idle for item in await log.store.pending(session_id))
 
 
 async def _first_message(log: SessionLog, session: SessionRow) -> str | None:
-    """The first thing that was asked, in the session's own part if it is a fork."""
+    """The first message of a user; in a fork, the first of its own."""
     opening: list[Event] = await log.read(
         session.id, after=session.parent_seq, limit=_MAX_OPENING_EVENTS
     )

@@ -44,7 +44,7 @@ class ModelCharge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bill:
-    """Some charges together."""
+    """The total of several charges."""
 
     key: str
     calls: int = 0
@@ -108,7 +108,7 @@ def _fold(session_id: str, agent: str, log: Iterable[Event]) -> list[ModelCharge
 
 
 def group_charges(found: Iterable[ModelCharge], group_by: GroupBy) -> list[Bill]:
-    """The dearest first; days in their order."""
+    """The most expensive first; days in their order."""
     bills: dict[str, Bill] = {}
     for charge in found:
         key = _key(charge, group_by)

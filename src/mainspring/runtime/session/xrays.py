@@ -1,4 +1,4 @@
-"""A session's past requests, with the prefixes they need taken from beside the log."""
+"""The past model requests of a session, rebuilt from its log and its stored prompt prefixes."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from mainspring.log.store import SessionRow
 
 
 class ShotView(Struct, frozen=True, kw_only=True):
-    """A call of a model as it is told to others."""
+    """A model call, as the API and the CLI show it."""
 
     call: int
-    """From 1, in the order of the main thread."""
+    """Counted from 1, in the order of the main thread."""
     seq: int
-    """Of the event with which it began."""
+    """Position of the event that started it."""
     model: str
     request_id: str | None
     parts: TokenBreakdown
@@ -64,14 +64,14 @@ def previous_shot(taken: Sequence[ModelCall], model_call: ModelCall) -> ModelCal
 
 def shot_view(taken: Sequence[ModelCall], model_call: ModelCall, *, with_request: bool) -> ShotView:
     """`taken`: all calls of its session."""
-    found = token_breakdown(model_call)
+    parts = token_breakdown(model_call)
     return ShotView(
         call=model_call.number,
         seq=model_call.started.seq,
         model=model_call.request.model,
         request_id=model_call.start.request_id,
-        parts=found,
-        tokens_are_measured=found.is_measured,
+        parts=parts,
+        tokens_are_measured=parts.is_measured,
         usage=None if model_call.end is None else model_call.end.model_usage,
         cache_break=model_call.start.cache_break,
         messages=len(model_call.request.messages),

@@ -28,7 +28,7 @@ from mainspring.harness.permissions.rule_descriptions import mode_notice
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.session.run_options import RunOptions
 from mainspring.runtime.session.session_paths import SessionPaths
-from mainspring.runtime.session.toolbox import SetupRequest
+from mainspring.runtime.session_context import SetupRequest
 from mainspring.runtime.settings.policy_loader import HookSettings, LoadedPolicy
 
 if TYPE_CHECKING:

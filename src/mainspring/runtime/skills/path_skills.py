@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from mainspring.core.errors import InvalidInput
+from mainspring.harness.context.instruction_parsing import expand_braces, matches_glob
 from mainspring.harness.context.instructions import Section
-from mainspring.harness.context.rule_globs import expand_braces, matches_glob
 from mainspring.runtime.skills.skill import Skill
 
 

@@ -22,7 +22,7 @@ from mainspring.core.facts import SkillUsed
 from mainspring.core.lazy_module import LazyModule
 from mainspring.core.tool import Call
 from mainspring.harness.thread_context import ThreadContext
-from mainspring.harness.tool_call import find_tool, new_call
+from mainspring.harness.tool_call import new_call
 from mainspring.harness.tool_pipeline import authorize_call
 from mainspring.runtime.definition_files.finding import Finding
 from mainspring.runtime.skills.skill import Skill
@@ -113,7 +113,7 @@ def bash_runner(context: ThreadContext, call: Call) -> RunCommand:
     sandbox. A command that needs approval is not run; the model can still ask for it itself."""
 
     async def run(command: str) -> str:
-        tool = find_tool(context, "bash")
+        tool = context.toolbox.find("bash")
         tool_input = {"command": command}
         if tool is None or tool.traits(tool_input).by_client:
             raise ToolEnvironmentError("there is no shell here")

@@ -1,1 +1,1 @@
-"""The threads of a session besides the main one: who may be called, and who is at work."""
+"""Subagents: their types, the tools that call them, and the threads that run them."""

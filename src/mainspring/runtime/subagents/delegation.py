@@ -26,7 +26,7 @@ _STARTED_MESSAGE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelegationRequest:
-    """Who is to be called, and for what."""
+    """Which subagent to call, and its task."""
 
     kind: str
     prompt: str
@@ -43,8 +43,8 @@ async def delegate(
     delegation_request: DelegationRequest,
     *facts: KnownPayload,
 ) -> ToolResult:
-    """Have it done by a new thread, whose log begins with `facts`; by the same one if the call is
-    made again."""
+    """Run the task in a new thread whose log begins with `facts`; a repeated call uses the same
+    thread."""
     child = supervisor.thread_tree.created_by(call.id)
     if child is None and node.depth >= supervisor.main_agent.max_depth:
         return refuse("Subagents of subagents cannot call others: do it yourself.")
@@ -67,10 +67,10 @@ async def delegate(
 
 
 def limit_reached(supervisor: SubagentSupervisor) -> ToolResult:
-    """Nobody more may be set to work for now."""
+    """The refusal when as many subagents run as are allowed."""
     most = supervisor.main_agent.max_at_once
     return refuse(
-        f"{most} subagents are at work already: wait until one has ended, or do it yourself."
+        f"{most} subagents are already running: wait until one has ended, or do it yourself."
     )
 
 
@@ -95,7 +95,7 @@ def _created_event(
 
 
 def agent_input_schema(more: Mapping[str, object]) -> dict[str, object]:
-    """The schema of an input that names somebody, and more."""
+    """The schema of an input that names a subagent, with more properties."""
     to = {"type": "string", "description": "Its id, as you were told it; or its type, if one."}
     return {
         "type": "object",
@@ -108,14 +108,14 @@ def agent_input_schema(more: Mapping[str, object]) -> dict[str, object]:
 def find_agent(
     supervisor: SubagentSupervisor, node: ThreadNode, given: Mapping[str, object]
 ) -> ThreadNode | ToolResult:
-    """Who it is, or that it is nobody."""
+    """The thread that the input names, or the refusal if there is none."""
     wanted = str(given.get("to") or "")
     if not wanted:
         return refuse("The input is not valid:\n- to: missing: whom you mean, by id or by type")
     below = supervisor.thread_tree.children(node.id)
     meant = [item for item in below if wanted in (item.id, item.name)]
     if any(item.is_terminated for item in meant):
-        return refuse(f"{wanted!r} was put away by a user, and is not to be reached any more.")
+        return refuse(f"{wanted!r} was archived by a user and cannot be reached any more.")
     if len(meant) == 1 or (meant and meant[-1].id == wanted):
         return meant[-1]
     known = ", ".join(f"{item.id} ({item.name})" for item in below) or "none yet"

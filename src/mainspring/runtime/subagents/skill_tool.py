@@ -29,10 +29,7 @@ from mainspring.runtime.skills.skill_command import (
     suggestion,
     user_skill_fact,
 )
-from mainspring.runtime.skills.substitution import (
-    SkillFacts,
-    SkillSubstitution,
-)
+from mainspring.runtime.skills.substitution import SkillFacts, SkillSubstitution
 from mainspring.runtime.subagent import GENERAL
 from mainspring.runtime.subagents.delegation import (
     DELEGATION_TRAITS,

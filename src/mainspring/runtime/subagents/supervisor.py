@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeAlias
 
 import anyio
 from anyio.abc import TaskGroup
@@ -15,23 +16,27 @@ from mainspring.core.envelope import Event, KnownPayload
 from mainspring.core.errors import InvalidInput, ToolEnvironmentError
 from mainspring.core.events import StatusIdle, ThreadCreated, ThreadMessageSent, UserInterrupt
 from mainspring.core.facts import ThreadStopped
+from mainspring.core.tool import Tool
 from mainspring.harness import hook_events
 from mainspring.harness.crash_recovery import closing_events
 from mainspring.harness.loop import run
 from mainspring.harness.state.open_call import OpenCall
-from mainspring.harness.state.thread_tree import ThreadNode, ThreadTree
+from mainspring.harness.state.thread_tree import ThreadNode
 from mainspring.harness.stop_reasons import Ended, stop_reason
 from mainspring.harness.thread_context import ThreadContext
 from mainspring.log.task_groups import retry_unavailable, run_in_background, unwrap_single_error
 from mainspring.runtime.agent import Agent
+from mainspring.runtime.session_context import SessionContext
 from mainspring.runtime.subagents.thread_factory import ThreadFactory
 from mainspring.runtime.subagents.thread_report import report_text
 from mainspring.runtime.subagents.thread_worktrees import ThreadWorktrees, with_worktree_note
 
+ToolsOfThread: TypeAlias = Callable[["SubagentSupervisor", ThreadNode, Agent], Sequence[Tool]]
+
 
 @dataclass(slots=True)
 class _RunningThread:
-    """A thread that is run in this process, or is about to be."""
+    """A thread that runs in this process, or is about to."""
 
     context: ThreadContext | None = None
     left: anyio.Event | None = None
@@ -40,39 +45,37 @@ class _RunningThread:
 class SubagentSupervisor:
     """The `SiblingThreads` of every thread of the session. Open it with `open_supervisor`."""
 
-    def __init__(self, thread_factory: ThreadFactory, group: TaskGroup) -> None:
-        self._thread_factory = thread_factory
-        self._record = thread_factory.session_context.event_sink
+    def __init__(
+        self, session_context: SessionContext, extra_tools: ToolsOfThread, group: TaskGroup
+    ) -> None:
+        self.thread_factory = ThreadFactory(
+            session_context=session_context,
+            extra_tools=partial(extra_tools, self),
+            siblings=self,
+        )
+        self.main_agent = session_context.agent
+        self.thread_tree = session_context.event_sink.thread_tree
+        self._event_sink = session_context.event_sink
         self._group = group
-        self._posts: dict[str, _RunningThread] = {}
-        self._expected: set[str] = set()  # threads that are being created
-        self._news = anyio.Event()
-        self._has_run = False  # whether a thread besides the main one was run
+        self._running: dict[str, _RunningThread] = {}
+        self._expected: set[str] = set()
+        """Ids of threads that are being created."""
+        self._changed = anyio.Event()
+        self._has_run = False
+        """Whether a background thread has run."""
         self.worktrees = ThreadWorktrees(
-            worktrees=thread_factory.toolbox.worktrees,
-            session_id=thread_factory.session_context.session_id,
+            worktrees=session_context.toolbox.worktrees,
+            session_id=session_context.event_sink.writer.session_id,
             note=self._note,
         )
 
-    @property
-    def thread_tree(self) -> ThreadTree:
-        return self._record.thread_tree
-
-    def main_context(self) -> ThreadContext:
-        return self._thread_factory.main_context(self)
-
     def is_live(self, thread_id: str) -> bool:
-        return thread_id in self._posts
-
-    @property
-    def main_agent(self) -> Agent:
-        """The main thread's agent."""
-        return self._thread_factory.agent
+        return thread_id in self._running
 
     @property
     def is_full(self) -> bool:
-        """Whether nobody more may be called; the main thread does not count."""
-        return len(self._posts.keys() | self._expected) > self.main_agent.max_at_once
+        """Whether no further subagent may run; the main thread does not count."""
+        return len(self._running.keys() | self._expected) > self.main_agent.max_at_once
 
     def is_answerable(self, call: OpenCall) -> bool:
         called = self.thread_tree.created_by(call.id)
@@ -84,56 +87,58 @@ class SubagentSupervisor:
             self._close(called)
 
     def on_inbox(self, events: Iterable[Event]) -> None:
-        """Something came from outside: who has been stopped, and who can go on."""
-        came = [event.payload for event in events]
-        if any(isinstance(item, UserInterrupt) and not item.session_thread_id for item in came):
+        """Interrupt and resume the threads that events from outside concern."""
+        payloads = [event.payload for event in events]
+        if any(isinstance(item, UserInterrupt) and not item.session_thread_id for item in payloads):
             self._halt_all()
-        if came:
+        if payloads:
             self._reschedule()
 
     def context_of(self, node: ThreadNode) -> ThreadContext | None:
-        """Where a thread sits, if it is run in this process."""
-        post = self._posts.get(node.id)
-        return None if post is None else post.context
+        """The context of a thread, if it runs in this process."""
+        running = self._running.get(node.id)
+        return None if running is None else running.context
 
     async def spawn(
-        self, parent: ThreadNode, birth: ThreadCreated, prompt: str, *facts: KnownPayload
+        self, parent: ThreadNode, created: ThreadCreated, prompt: str, *facts: KnownPayload
     ) -> ThreadNode:
-        """The thread of a call, with its task; the same one if the call is made again. `facts` are
-        what its log has to know besides.
+        """Create the thread of a call, with its task and `facts` in its log. A repeated call gets
+        the same thread.
 
         Raises:
-            HandsError: there is no place for it to work in.
+            ToolEnvironmentError: there is no folder for it to work in.
         """
-        known = self.thread_tree.nodes.get(birth.session_thread_id)
-        if known is not None:
-            return known
-        self._expected.add(birth.session_thread_id)
+        existing = self.thread_tree.nodes.get(created.session_thread_id)
+        if existing is not None:
+            return existing
+        self._expected.add(created.session_thread_id)
         try:
-            lodging = await self.worktrees.open_for(birth, is_within=self._is_in_worktree(parent))
-            self._note(parent.id, birth)
-            born = self.thread_tree.nodes[birth.session_thread_id]
-            task = self._thread_factory.task_of(born, parent, with_worktree_note(prompt, lodging))
-            self._note(born.id, *lodging, task, *facts)
-            await self._record.commit()
+            worktree = await self.worktrees.open_for(
+                created, is_within=self._is_in_worktree(parent)
+            )
+            self._note(parent.id, created)
+            node = self.thread_tree.nodes[created.session_thread_id]
+            task = self.thread_factory.task_of(node, parent, with_worktree_note(prompt, worktree))
+            self._note(node.id, *worktree, task, *facts)
+            await self._event_sink.commit()
         finally:
-            self._expected.discard(birth.session_thread_id)  # it takes its post now, or never
-        return born
+            self._expected.discard(created.session_thread_id)
+        return node
 
     async def wait_for(self, node: ThreadNode) -> None:
-        """Run a thread here and now, until it ends or waits."""
-        self._posts[node.id] = _RunningThread()
+        """Run a thread in the task of the caller until it ends or waits."""
+        self._running[node.id] = _RunningThread()
         await self._work(node)
 
     def start_in_background(self, node: ThreadNode) -> None:
-        """Run a thread beside all others; its parent gets a message when it ends."""
-        if node.id not in self._posts:
-            self._posts[node.id] = _RunningThread()
+        """Run a thread concurrently; its parent gets a message when it ends."""
+        if node.id not in self._running:
+            self._running[node.id] = _RunningThread()
             self._has_run = True
             self._group.start_soon(self._in_background, node)
 
     def send(self, sender: ThreadNode, to: ThreadNode, text: str) -> None:
-        """Put a message into a thread's mail, and see that it is read."""
+        """Send a message to a thread and start the thread if it can run."""
         content = (TextBlock(text),)
         self._note(
             sender.id,
@@ -142,86 +147,86 @@ class SubagentSupervisor:
         self._reschedule()
 
     async def stop(self, node: ThreadNode, by: ThreadNode) -> None:
-        """End a thread and all below it, as they are; what it was sent, it need not answer."""
+        """End a thread and all below it; messages that it was sent stay unanswered."""
         mail = self.thread_tree.messages_for(node.id)
         self._note(node.id, *mail, ThreadStopped(by_session_thread_id=by.id))
-        post = self._posts.get(node.id)
-        if post is None:
+        running = self._running.get(node.id)
+        if running is None:
             self._close(node)
         else:
-            post.left = post.left or anyio.Event()
-            _cancel(post)
-            await post.left.wait()
+            running.left = running.left or anyio.Event()
+            _cancel(running)
+            await running.left.wait()
         for child in self.thread_tree.children(node.id):
             if self.is_live(child.id) or child.thread.unsettled_calls() or self._can_go_on(child):
                 await self.stop(child, by)
-        await self._record.commit()
+        await self._event_sink.commit()
 
     def pending_calls_of(self, node: ThreadNode) -> list[str]:
-        """Calls of a thread, and of all below it, that people must answer."""
-        found: list[str] = []
+        """Calls of a thread and of all below it that a person must answer."""
+        call_ids: list[str] = []
         for call in node.thread.unsettled_calls():
             called = self.thread_tree.created_by(call.id)
             if called is not None and self.thread_tree.is_awaited(called):
-                found += self.pending_calls_of(called)
+                call_ids += self.pending_calls_of(called)
             elif call.wants_answer:
-                found.append(call.id)
-        return [*found, *self.pending_calls_below(node.id)]
+                call_ids.append(call.id)
+        return [*call_ids, *self.pending_calls_below(node.id)]
 
     def pending_calls_below(self, thread_id: str) -> tuple[str, ...]:
-        apart = filter(self._runs_in_background, self.thread_tree.children(thread_id))
-        return tuple(call_id for item in apart for call_id in self.pending_calls_of(item))
+        background = filter(self._runs_in_background, self.thread_tree.children(thread_id))
+        return tuple(call_id for item in background for call_id in self.pending_calls_of(item))
 
     def has_unfinished_children(self, thread_id: str) -> bool:
-        apart = filter(self._runs_in_background, self.thread_tree.children(thread_id))
-        return any(item.thread.running or not item.is_reported for item in apart)
+        background = filter(self._runs_in_background, self.thread_tree.children(thread_id))
+        return any(item.thread.running or not item.is_reported for item in background)
 
     async def wait_for_children(self, thread_id: str) -> bool:
         self._reschedule()
         is_alone = not any(
-            child.id in self._posts for child in self.thread_tree.children(thread_id)
+            item.id in self._running for item in self.thread_tree.children(thread_id)
         )
         if is_alone and not self.thread_tree.messages_for(thread_id):
             return False
-        await self._until_news(thread_id)
+        await self._wait_for_change(thread_id)
         return True
 
     async def run(self, main: ThreadContext) -> Ended | None:
-        """Run the main thread, and go on until all threads have ended or wait."""
-        self._posts[main.thread.id] = _RunningThread(main)
+        """Run the main thread until all threads have ended or wait."""
+        self._running[main.thread.id] = _RunningThread(main)
         async with run_in_background(partial(retry_unavailable, self._watch_interrupts)):
             self._reschedule()
             ended = await run(main)
             while self._is_busy(main):
-                await self._until_news(main.thread.id)
+                await self._wait_for_change(main.thread.id)
                 ended = await run(main) or ended
             return await self._with_pending_calls(main, ended)
 
     async def _watch_interrupts(self) -> None:
-        """Listen for interrupts of single threads, for all of them: each would be woken by every
-        commit of any other."""
+        """Wait for interrupts of single threads, in one task: otherwise every commit of one thread
+        would wake all the others."""
 
-        def heed(thread_id: str) -> bool:
-            post = self._posts.get(thread_id)
-            if post is not None and post.context is not None and thread_id != self._main:
-                post.context.interrupt_requested.set()  # it takes the interrupt in itself
+        def interrupt(thread_id: str) -> bool:
+            running = self._running.get(thread_id)
+            if running is not None and running.context is not None and thread_id != self._main:
+                running.context.interrupt_requested.set()  # it reads the interrupt itself
             return False
 
-        await self._record.writer.wait_for_inbox("user.interrupt", is_for=heed)
+        await self._event_sink.writer.wait_for_inbox("user.interrupt", is_for=interrupt)
 
     def _is_busy(self, main: ThreadContext) -> bool:
         self._reschedule()
-        return len(self._posts) > 1 or bool(self.thread_tree.messages_for(main.thread.id))
+        return len(self._running) > 1 or bool(self.thread_tree.messages_for(main.thread.id))
 
-    async def _until_news(self, own: str) -> None:
-        """Until a thread has ended or this one is interrupted, or something came for it; the main
-        one hears for those who do not listen themselves, too."""
+    async def _wait_for_change(self, own: str) -> None:
+        """Wait until a thread ends, this one is interrupted or a message for it arrives; the main
+        thread also waits on behalf of threads that are not running."""
         if self.thread_tree.messages_for(own):
             return
-        news, context = self._news, self._posts[own].context
-        hear = partial(
-            self._record.writer.wait_for_inbox,
-            is_for=lambda each: each == own or not self.is_live(each),
+        changed, context = self._changed, self._running[own].context
+        wait_for_inbox = partial(
+            self._event_sink.writer.wait_for_inbox,
+            is_for=lambda thread_id: thread_id == own or not self.is_live(thread_id),
             addressee=self.thread_tree.addressee,
         )
         async with anyio.create_task_group() as first:
@@ -231,8 +236,8 @@ class SubagentSupervisor:
                 first.cancel_scope.cancel()
 
             if own == self._main:
-                first.start_soon(until, partial(retry_unavailable, hear))
-            first.start_soon(until, news.wait)
+                first.start_soon(until, partial(retry_unavailable, wait_for_inbox))
+            first.start_soon(until, changed.wait)
             if context is not None:
                 first.start_soon(until, context.interrupt_requested.wait)
 
@@ -241,7 +246,7 @@ class SubagentSupervisor:
         return self.thread_tree.main.id
 
     async def _with_pending_calls(self, main: ThreadContext, ended: Ended | None) -> Ended | None:
-        """Threads beside the main one may wait for people when it does not."""
+        """Add the pending calls of background threads to the result of the main thread."""
         if ended is None and not self._has_run:
             return None
         waiting = self.pending_calls_below(self._main)
@@ -253,57 +258,57 @@ class SubagentSupervisor:
         return whole
 
     def _runs_in_background(self, node: ThreadNode) -> bool:
-        """Neither the main thread nor one that another's call waits for."""
+        """Whether it is neither the main thread nor one that a call waits for."""
         return node.created_event is not None and not self.thread_tree.is_awaited(node)
 
     def _reschedule(self) -> None:
-        """Set to work who can go on, and have those report who could not before a crash."""
-        for member in list(self.thread_tree.nodes.values()):
-            if not self._runs_in_background(member) or member.id in self._posts:
+        """Start threads that can continue, and send reports that a crash has prevented."""
+        for node in list(self.thread_tree.nodes.values()):
+            if not self._runs_in_background(node) or node.id in self._running:
                 continue
-            if member.thread.running or self._can_go_on(member) or self._needs_cleanup(member):
-                self.start_in_background(member)
+            if node.thread.running or self._can_go_on(node) or self._needs_cleanup(node):
+                self.start_in_background(node)
             else:
-                self._report(member)
+                self._report(node)
 
     def _can_go_on(self, node: ThreadNode) -> bool:
         thread = node.thread
-        is_open = thread.last_reason in (None, "requires_action")  # else it has come to an end
+        is_open = thread.last_reason in (None, "requires_action")  # otherwise it has ended
         return (
             thread.interrupted
             or (is_open and not thread.is_answered and not thread.unsettled_calls())
             or bool(self.thread_tree.messages_for(node.id))
             or any(
-                call.is_answered or self.is_answerable(call) for call in thread.unsettled_calls()
+                item.is_answered or self.is_answerable(item) for item in thread.unsettled_calls()
             )
         )
 
     def _needs_cleanup(self, node: ThreadNode) -> bool:
-        """Whether nobody has looked yet what it left in its worktree."""
+        """Whether the changes in its worktree have not been looked up yet."""
         is_known = node.worktree is None or node.id in self.worktrees.changed
         return not is_known and _has_ended(node) and not node.is_reported
 
     async def _in_background(self, node: ThreadNode) -> None:
         await self._work(node)
         self._report(node)
-        await self._record.commit()
-        self._news.set()
-        self._news = anyio.Event()
+        await self._event_sink.commit()
+        self._changed.set()
+        self._changed = anyio.Event()
 
     async def _work(self, node: ThreadNode) -> None:
-        post = self._posts[node.id]
+        running = self._running[node.id]
         try:
             if await self._has_workspace(node):
-                await self._run(node, post)
+                await self._run(node, running)
                 if _has_ended(node) and not self.has_others_below(node):
                     await self.worktrees.discard_if_unchanged(node)
         finally:
-            self._posts.pop(node.id, None)
-            if post.left is not None:
-                post.left.set()
+            self._running.pop(node.id, None)
+            if running.left is not None:
+                running.left.set()
 
     async def _has_workspace(self, node: ThreadNode) -> bool:
-        """Whether it has a place to work in; if not, it ends, and its parent is told why."""
+        """Whether it has a folder to work in; if not, it ends and its parent gets the reason."""
         try:
             await self.worktrees.reopen(node, is_within=self._is_in_worktree(self._parent(node)))
         except ToolEnvironmentError as error:
@@ -311,61 +316,51 @@ class SubagentSupervisor:
             return False
         return True
 
-    async def _run(self, node: ThreadNode, running_thread: _RunningThread) -> None:
+    async def _run(self, node: ThreadNode, running: _RunningThread) -> None:
         is_first = not node.thread.running and node.thread.turns == 0
-        async with AsyncExitStack() as spec:
+        async with AsyncExitStack() as stack:
             try:
-                context = await spec.enter_async_context(
-                    self._thread_factory.open_context(node, self)
-                )
+                context = await stack.enter_async_context(self.thread_factory.open_context(node))
             except (ToolEnvironmentError, InvalidInput) as error:
                 return self._fail(node, error)
-            running_thread.context = context
+            running.context = context
             if is_first and node.name is not None:
                 await context.run_hooks(hook_events.subagent_started(node.name))
             await run(context)
 
     def _fail(self, node: ThreadNode, error: ToolEnvironmentError | InvalidInput) -> None:
-        """There is no desk for a thread: if it had something to do, that ends, and its parent is
-        told why."""
+        """End a thread that cannot be set up, and send its parent the reason."""
         self._note(node.id, *self.thread_tree.messages_for(node.id))
         if self._close(node):
-            why = f"{node.name} {node.id} cannot go on: {error}"
+            why = f"{node.name} {node.id} cannot continue: {error}"
             self.send(node, self._parent(node), why)
 
     def _is_in_worktree(self, node: ThreadNode) -> bool:
-        """Whether a thread works in a worktree: its own, or that of who has called it."""
-        return any(
-            with_ancestor.worktree is not None
-            for with_ancestor in self.thread_tree.with_ancestors(node)
-        )
+        """Whether a thread works in a worktree, its own or that of an ancestor."""
+        return any(item.worktree is not None for item in self.thread_tree.with_ancestors(node))
 
     def has_others_below(self, node: ThreadNode) -> bool:
-        """Whether a thread is at work that this one has called, or one that was called by it."""
-        others = [self.thread_tree.nodes[post] for post in self._posts if post != node.id]
-        return any(
-            with_ancestor is node
-            for other in others
-            for with_ancestor in self.thread_tree.with_ancestors(other)
-        )
+        """Whether a thread below this one is running."""
+        others = [self.thread_tree.nodes[item] for item in self._running if item != node.id]
+        return any(item is node for one in others for item in self.thread_tree.with_ancestors(one))
 
     def _report(self, node: ThreadNode) -> None:
-        """Silence is for those who wait, and for those whom somebody has stopped."""
+        """Send the result of a thread that has ended to its parent, once."""
         if _has_ended(node) and not node.is_reported and node.parent_id is not None:
             report = report_text(node, self.worktrees.describe(node))
             self.send(node, self._parent(node), report)
 
     def _parent(self, node: ThreadNode) -> ThreadNode:
-        """Who has called a thread that is not the main one."""
+        """The parent of a thread that is not the main one."""
         return self.thread_tree.nodes[node.parent_id or self._main]
 
     def _halt_all(self) -> None:
-        for thread_id, post in self._posts.items():
+        for thread_id, running in self._running.items():
             if thread_id != self._main:
-                _cancel(post)
+                _cancel(running)
 
     def _close(self, node: ThreadNode) -> bool:
-        """End a thread that nobody runs, in the log; false if it has ended before."""
+        """Record the end of a thread that is not running; False if it has ended already."""
         thread = node.thread
         if not thread.running and thread.is_answered and not thread.unsettled_calls():
             return False
@@ -375,25 +370,25 @@ class SubagentSupervisor:
         return True
 
     def _note(self, thread_id: str, *payloads: KnownPayload) -> None:
-        for event in self._record.writer.stage(*payloads, thread_id=thread_id):
-            self._record.apply(event)
+        for event in self._event_sink.writer.stage(*payloads, thread_id=thread_id):
+            self._event_sink.apply(event)
 
 
 def _has_ended(node: ThreadNode) -> bool:
-    """Whether its last run has ended, and for nobody to wait for."""
+    """Whether its last run has ended and waits for nobody."""
     return node.thread.last_reason not in (None, "requires_action")
 
 
-def _cancel(running_thread: _RunningThread) -> None:
-    if running_thread.context is not None and running_thread.context.thread.interrupted:
-        running_thread.context.interrupt_requested.set()
+def _cancel(running: _RunningThread) -> None:
+    if running.context is not None and running.context.thread.interrupted:
+        running.context.interrupt_requested.set()
 
 
 @asynccontextmanager
 async def open_supervisor(
-    thread_factory: ThreadFactory,
+    session_context: SessionContext, extra_tools: ToolsOfThread
 ) -> AsyncGenerator[SubagentSupervisor, None]:
-    """Threads run beside each other for as long as the block lasts."""
+    """Threads run concurrently for as long as the block lasts."""
     with unwrap_single_error():
         async with anyio.create_task_group() as group:
-            yield SubagentSupervisor(thread_factory, group)
+            yield SubagentSupervisor(session_context, extra_tools, group)

@@ -11,39 +11,39 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 from anyio import to_thread
 
 from mainspring.core.content import TextBlock
-from mainspring.core.errors import InvalidInput
+from mainspring.core.errors import BlobNotFound, InvalidInput
 from mainspring.core.events import ThreadCreated, ThreadMessageReceived
 from mainspring.core.hook import HookEvent, HookResult
+from mainspring.core.model import Delta
 from mainspring.core.tool import Call, Tool, Traits
 from mainspring.harness.authorizer import Authorizer, Decision
+from mainspring.harness.budget import BudgetTier
+from mainspring.harness.context.history_tools import history_read, history_search
 from mainspring.harness.context.request_builder import PromptPrefix
 from mainspring.harness.limits import Limits
-from mainspring.harness.nested_budgets import BudgetTier
 from mainspring.harness.permissions.policy import Mode, parse_mode, stricter_mode
 from mainspring.harness.permissions.tool_names import canonical_name
 from mainspring.harness.state.thread import Thread
 from mainspring.harness.state.thread_tree import ThreadNode
 from mainspring.harness.stop_reasons import Continue, Ended
-from mainspring.harness.thread_context import ThreadContext
-from mainspring.runtime.agent import Agent
-from mainspring.runtime.session.session_context import (
+from mainspring.harness.thread_context import NamedModel, SiblingThreads, ThreadContext
+from mainspring.harness.toolbox import Toolbox
+from mainspring.log.search import search
+from mainspring.runtime.agent import Agent, prefix_of, tools_of
+from mainspring.runtime.session_context import (
     Models,
     SessionContext,
-    ThreadSpec,
-    build_thread_context,
+    SetupRequest,
+    ToolboxFactory,
+    toolbox_without_tools,
 )
-from mainspring.runtime.session.toolbox import SetupRequest, Toolbox, toolbox_without_tools
 from mainspring.runtime.skills.skill_body import preload_facts, preloaded_text
 from mainspring.runtime.subagent import GENERAL, Subagent
-
-if TYPE_CHECKING:
-    from mainspring.runtime.subagents.supervisor import SubagentSupervisor
-
 
 _RUNNING_TOOLS = frozenset(("bash", "python", "service_start"))
 _NOTHING_RAN = (
@@ -83,15 +83,15 @@ ALL_TOOLS = "*"
 _CALLABLE_NAMES = re.compile(r"(?:Agent|Task)\(([^)]*)\)")
 
 
-def derive_agent(kind: Subagent, parent: Agent, birth: ThreadCreated, models: Models) -> Agent:
-    wanted = None if parent.has_one_model else birth.model or kind.model
-    told = (kind.prompt, parent.instructions if kind.reads_instructions else "")
-    cast = replace(
+def derive_agent(kind: Subagent, parent: Agent, created: ThreadCreated, models: Models) -> Agent:
+    model = None if parent.has_one_model else created.model or kind.model
+    instructions = (kind.prompt, parent.instructions if kind.reads_instructions else "")
+    agent = replace(
         parent,
         name=kind.name,
         description=kind.description,
-        instructions="\n\n".join(filter(None, told)),
-        model=parent.model if wanted is None else models.related(wanted, parent.model),
+        instructions="\n\n".join(filter(None, instructions)),
+        model=parent.model if model is None else models.related(model, parent.model),
         tools=[tool for tool in parent.tools if may_use_tool(kind, tool.spec.name)],
         client_tools=[spec for spec in parent.client_tools if may_use_tool(kind, spec.name)],
         limits=Limits(max_turns=kind.max_turns, max_cost_usd=_parse_usd(kind.max_cost_usd)),
@@ -102,12 +102,12 @@ def derive_agent(kind: Subagent, parent: Agent, birth: ThreadCreated, models: Mo
     )
     own = kind.own
     if own is None:
-        return cast
-    return replace(cast, built_ins=own.built_ins, client_tools=own.client_tools, skills=own.skills)
+        return agent
+    return replace(agent, built_ins=own.built_ins, client_tools=own.client_tools, skills=own.skills)
 
 
 def may_use_tool(kind: Subagent, tool: str) -> bool:
-    """Whether a subagent may use a tool of its parent's."""
+    """Whether a subagent may use a tool of its parent."""
     if _is_listed(kind.disallowed_tools, tool):
         return False
     return kind.tools is None or ALL_TOOLS in kind.tools or _is_listed(kind.tools, tool)
@@ -118,7 +118,7 @@ def allowed_tools(kind: Subagent, tools: Iterable[Tool]) -> list[Tool]:
 
 
 def callable_subagents(kind: Subagent, known: Sequence[Subagent]) -> tuple[Subagent, ...]:
-    """Whom a subagent may call in its turn: `Agent(a, b)` names them."""
+    """The subagents that a subagent may call in turn: `Agent(a, b)` names them."""
     if not may_use_tool(kind, "agent"):
         return ()
     named = [found[1] for text in kind.tools or () if (found := _CALLABLE_NAMES.fullmatch(text))]
@@ -129,14 +129,14 @@ def callable_subagents(kind: Subagent, known: Sequence[Subagent]) -> tuple[Subag
 
 
 def strictest_mode(kinds: Iterable[Subagent]) -> Mode | None:
-    """Of the modes that a type and those above it ask for: nobody is freer than who has called
-    them. `None`: they ask for nothing."""
-    wanted: list[Mode] = [mode for kind in kinds if (mode := _mode_of(kind)) is not None]
-    return reduce(stricter_mode, wanted) if wanted else None
+    """The strictest permission mode of a type and those above it: no subagent is freer than its
+    caller. `None`: none of them sets a mode."""
+    modes: list[Mode] = [mode for kind in kinds if (mode := _mode_of(kind)) is not None]
+    return reduce(stricter_mode, modes) if modes else None
 
 
 def _mode_of(kind: Subagent) -> Mode | None:
-    """What cannot be read asks for nothing."""
+    """An invalid mode counts as none."""
     try:
         return None if kind.permission_mode is None else parse_mode(kind.permission_mode)
     except InvalidInput:
@@ -163,132 +163,181 @@ def _parse_usd(text: str | None) -> Decimal | None:
 
 
 FORK = "fork"
-"""The name of a subagent that begins with all that its parent has read and said."""
+"""The subagent type whose context begins with that of its parent."""
 
 _FORK_SUBAGENT = Subagent(name=FORK, description="", prompt="")
 
-ExtraTools = Callable[["SubagentSupervisor", ThreadNode, Agent], Sequence[Tool]]
-"""What a thread can do besides: call others, bring up skills."""
+ExtraTools: TypeAlias = Callable[[ThreadNode, Agent], Sequence[Tool]]
+"""The tools that every thread has besides its toolbox: to call subagents and skills."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ThreadFactory:
     session_context: SessionContext
-    agent: Agent
-    """The main thread's."""
-    toolbox: Toolbox
     extra_tools: ExtraTools
+    siblings: SiblingThreads
     _agents: dict[str, Agent] = field(default_factory=dict[str, Agent], init=False)
     _prefixes: dict[str, PromptPrefix] = field(default_factory=dict[str, PromptPrefix], init=False)
 
-    def main_context(self, supervisor: SubagentSupervisor) -> ThreadContext:
-        member = self.session_context.event_sink.thread_tree.main
-        spec = ThreadSpec(
-            node=member,
-            agent=self.agent,
-            toolbox=self.toolbox,
-            tools=self.extra_tools(supervisor, member, self.agent),
-            siblings=supervisor,
-        )
-        return self._remember_prefix(member, build_thread_context(self.session_context, spec))
+    def main_context(self, emit: Callable[[Delta], None]) -> ThreadContext:
+        """Raises: InvalidInput: two tools have the same name."""
+        session = self.session_context
+        context = self._context(session.event_sink.thread_tree.main, session.agent, session.toolbox)
+        context.emit = emit
+        return context
 
     @asynccontextmanager
-    async def open_context(
-        self, node: ThreadNode, supervisor: SubagentSupervisor
-    ) -> AsyncGenerator[ThreadContext, None]:
-        agent, kind = self.agent_of(node), self.subagent_of(node)
+    async def open_context(self, node: ThreadNode) -> AsyncGenerator[ThreadContext, None]:
+        """
+        Raises:
+            InvalidInput: two tools have the same name.
+            ToolEnvironmentError: it has no sandbox or no folder to work in.
+        """
+        agent, subagent = self.agent_of(node), self.subagent_of(node)
+        skills = self.session_context.agent.skills
         is_first = node.thread.turns == 0 and not node.thread.running
-        if kind.skills:
-            text = await to_thread.run_sync(preloaded_text, kind.skills, self.agent.skills)
+        if subagent.skills:
+            text = await to_thread.run_sync(preloaded_text, subagent.skills, skills)
             agent = replace(agent, instructions="\n\n".join((agent.instructions, text)))
-        async with self._toolbox_for(node, agent) as toolbox:
-            spec = ThreadSpec(
-                node=node,
-                agent=agent,
-                toolbox=replace(
-                    toolbox,
-                    tools=allowed_tools(self._tool_owner(node), toolbox.tools),
-                    client_tools=(),
-                ),
-                tools=self.extra_tools(supervisor, node, agent),
-                siblings=supervisor,
-                parent_tiers=self._parent_tiers(node),
-                prompt_prefix=self._prefixes.get(node.parent_id or "")
-                if kind.name == FORK
-                else None,
+        async with self._open_toolbox(node, agent) as toolbox:
+            toolbox = replace(
+                toolbox,
+                tools=allowed_tools(self._tool_owner(node), toolbox.tools),
+                client_tools=(),
             )
-            context = build_thread_context(self.session_context, spec)
+            if subagent.must_run_something:
+                toolbox = replace(toolbox, authorizer=MustRunAuthorizer(toolbox.authorizer))
+            context = self._context(node, agent, toolbox)
             context.is_watched = True
             context.note(*toolbox.facts)
             if is_first:
-                context.note(*preload_facts(kind.skills, self.agent.skills))
-            if kind.must_run_something:
-                context.authorizer = MustRunAuthorizer(context.authorizer)
-            yield self._remember_prefix(node, context)
+                context.note(*preload_facts(subagent.skills, skills))
+            yield context
+
+    def _context(self, node: ThreadNode, agent: Agent, toolbox: Toolbox) -> ThreadContext:
+        session = self.session_context
+        models = session.models
+        if agent.is_coordinator:  # it delegates and has no tools of its own
+            agent = replace(agent, tools=(), client_tools=())
+            toolbox = replace(toolbox, tools=(), client_tools=(), deferred=frozenset(), aliases={})
+        tools = tools_of(
+            replace(
+                agent, tools=[item for item in agent.tools if item.spec.name not in toolbox.denied]
+            ),
+            *toolbox.tools,
+            *(() if agent.is_coordinator else _history_tools(session)),
+            *self.extra_tools(node, agent),
+        )
+        client_tools = [*agent.client_tools, *toolbox.client_tools]
+
+        def open_model(name: str) -> NamedModel:
+            name = models.related(name, agent.model)
+            return NamedModel(name, models.open(name), models.facts(name))
+
+        prompt_prefix = toolbox.prompt_prefix
+        if node.name == FORK:  # it starts with the same bytes as its parent
+            prompt_prefix = self._prefixes.get(node.parent_id or "")
+        if prompt_prefix is None:
+            specs = [tool.spec for name, tool in tools.items() if name not in toolbox.deferred]
+            prompt_prefix = prefix_of(
+                agent, [*specs, *client_tools], environment=toolbox.environment
+            )
+        context = ThreadContext(
+            event_sink=session.event_sink,
+            thread=node.thread,
+            model=models.open(agent.model),
+            facts=models.facts(agent.model),
+            prompt_prefix=prompt_prefix,
+            toolbox=replace(toolbox, tools=[*tools.values()], client_tools=client_tools),
+            tiers=[
+                BudgetTier(item.spend_account, self.agent_of(item).limits)
+                for item in session.event_sink.thread_tree.with_ancestors(node)
+            ],
+            budget=session.budget,
+            new_id=session.new_id,
+            price=models.cost,
+            siblings=self.siblings,
+            open_model=open_model,
+        )
+        if loaded := node.thread.session_state.loaded_tools:
+            context.load(loaded)
+        self._prefixes[node.id] = context.prompt_prefix
+        return context
 
     def agent_of(self, node: ThreadNode) -> Agent:
-        """Who a thread is, by its type and by who has called it."""
+        """The agent of a thread, derived from its subagent type and its parent's agent."""
         if node.created_event is None or node.parent_id is None:
-            return self.agent
+            return self.session_context.agent
         if node.id not in self._agents:
             parent = self.agent_of(
                 self.session_context.event_sink.thread_tree.nodes[node.parent_id]
             )
-            kind = self.subagent_of(node)
-            if kind.name == FORK:
-                self._agents[node.id] = replace(parent, limits=Limits())
-            else:
-                cast = derive_agent(kind, parent, node.created_event, self.session_context.models)
-                self._agents[node.id] = cast
+            subagent = self.subagent_of(node)
+            self._agents[node.id] = (
+                replace(parent, limits=Limits())
+                if subagent.name == FORK
+                else derive_agent(subagent, parent, node.created_event, self.session_context.models)
+            )
         return self._agents[node.id]
 
     def subagent_of(self, node: ThreadNode) -> Subagent:
-        """The type of a thread that is not the main one."""
+        """The subagent type of a thread that is not the main one."""
         if node.name == FORK:
             return _FORK_SUBAGENT
-        known = {kind.name: kind for kind in self.agent.subagents}
-        return known.get(node.name or "", GENERAL)
+        by_name = {item.name: item for item in self.session_context.agent.subagents}
+        return by_name.get(node.name or "", GENERAL)
 
     def task_of(self, node: ThreadNode, parent: ThreadNode, prompt: str) -> ThreadMessageReceived:
-        """The first thing that a thread reads."""
-        kind = self.subagent_of(node)
-        text = "\n\n".join(filter(None, (kind.initial_prompt, prompt)))
+        """The first message of a thread."""
+        text = "\n\n".join(filter(None, (self.subagent_of(node).initial_prompt, prompt)))
         return ThreadMessageReceived(
             from_session_thread_id=parent.id,
             from_agent_name=parent.name,
             content=(TextBlock(text),),
         )
 
-    def _parent_tiers(self, node: ThreadNode) -> list[BudgetTier]:
-        chain = list(self.session_context.event_sink.thread_tree.with_ancestors(node))[1:]
-        return [BudgetTier(item.spend_account, self.agent_of(item).limits) for item in chain]
-
     def _tool_owner(self, node: ThreadNode) -> Subagent:
-        """Whose tools a thread has: those of a fork are its parent's, whoever that is."""
-        chain = self.session_context.event_sink.thread_tree.with_ancestors(node)
-        called = (item for item in chain if item.created_event is not None)
+        """The subagent type whose tools a thread has: a fork has those of its parent."""
         return next(
-            (kind for kind in map(self.subagent_of, called) if kind.name != FORK), _FORK_SUBAGENT
+            (item for item in self._subagent_chain(node) if item.name != FORK), _FORK_SUBAGENT
         )
 
-    def _toolbox_for(self, node: ThreadNode, agent: Agent) -> AbstractAsyncContextManager[Toolbox]:
-        chain = list(self.session_context.event_sink.thread_tree.with_ancestors(node))
-        worktree = next((item.worktree for item in chain if item.worktree is not None), None)
-        opening = SetupRequest(
+    def _subagent_chain(self, node: ThreadNode) -> list[Subagent]:
+        """The subagent types of a thread and of those above it, without the main thread."""
+        nodes = self.session_context.event_sink.thread_tree.with_ancestors(node)
+        return [self.subagent_of(item) for item in nodes if item.created_event is not None]
+
+    def _open_toolbox(self, node: ThreadNode, agent: Agent) -> AbstractAsyncContextManager[Toolbox]:
+        session = self.session_context
+        nodes = session.event_sink.thread_tree.with_ancestors(node)
+        worktree = next((item.worktree for item in nodes if item.worktree is not None), None)
+        request = SetupRequest(
             agent=agent,
             thread=node.thread,
-            writer=self.session_context.event_sink.writer,
-            log=self.session_context.log,
-            mode=strictest_mode(
-                self.subagent_of(item) for item in chain if item.created_event is not None
-            ),
+            writer=session.event_sink.writer,
+            log=session.log,
+            mode=strictest_mode(self._subagent_chain(node)),
             subagent=node.name,
             workspace=None if worktree is None else Path(worktree.path),
         )
-        toolbox_factory = self.toolbox.for_thread or toolbox_without_tools(self.toolbox.authorizer)
-        return toolbox_factory(opening)
+        open_toolbox: ToolboxFactory = session.toolbox.for_thread or toolbox_without_tools(
+            session.toolbox.authorizer
+        )
+        return open_toolbox(request)
 
-    def _remember_prefix(self, node: ThreadNode, context: ThreadContext) -> ThreadContext:
-        """What stands before its messages: forks of it begin with the same bytes."""
-        self._prefixes[node.id] = context.prompt_prefix
-        return context
+
+def _history_tools(session: SessionContext) -> tuple[Tool, ...]:
+    """Find and read again what a compaction or a size cap has removed from the context."""
+    log, session_id = session.log, session.event_sink.writer.session_id
+
+    async def read_blob(digest: str) -> bytes:
+        """Only blobs of this session and of those it was forked from."""
+        for segment in await log.lineage(session_id):
+            if digest in await log.store.blobs(segment.session_id):
+                return await log.blob(digest)
+        raise BlobNotFound(digest)
+
+    return (
+        history_search(lambda query, limit: search(log, query, session_id=session_id, limit=limit)),
+        history_read(read_blob),
+    )

@@ -1,4 +1,4 @@
-"""What a subagent's run came to, in words for who has called it."""
+"""The report of a subagent's run, as a text for its parent."""
 
 from __future__ import annotations
 
@@ -22,18 +22,17 @@ _STOP_REASONS = {
 
 
 def report_text(node: ThreadNode, note: str = "") -> str:
-    """Its last words, how to reach it again, and what else there is to know."""
+    """Its last message, its id and cost, and a note."""
     thread = node.thread
     words = thread.transcript.last_words().strip() or "(it said nothing)"
     why = _STOP_REASONS.get(thread.last_reason or "")
     ended = f"[It did not finish: {why}. What it said last:]\n{words}" if why else words
     spent = node.spend_account.spending
     cost = f", {spent.cost_usd:.4f} US dollars" if spent.cost_usd else ""
-    told = f"{ended}\n\n[{node.name} {node.id}: {spent.turns} turns{cost}]"
-    return f"{told}\n{note}" if note else told
+    text = f"{ended}\n\n[{node.name} {node.id}: {spent.turns} turns{cost}]"
+    return f"{text}\n{note}" if note else text
 
 
 def report_result(node: ThreadNode, note: str = "") -> ToolResult:
     is_done = node.thread.last_reason == "completed"
-    told = report_text(node, note)
-    return ToolResult.text(told, ok=is_done, error=None if is_done else "failed")
+    return ToolResult.text(report_text(node, note), ok=is_done, error=None if is_done else "failed")

@@ -1,4 +1,4 @@
-"""Where threads work that work apart: a git worktree for each, until somebody closes it.
+"""Git worktrees of threads that do not share the workspace; each stays until it is closed.
 
 What is true of them is in the log and on the disk; what is kept here is what was looked up last.
 """
@@ -24,21 +24,21 @@ _MAX_NAMED_PATHS = 20
 @dataclass(slots=True, kw_only=True)
 class ThreadWorktrees:
     worktrees: Worktrees | None
-    """`None`: nobody can work apart here."""
+    """`None`: worktrees are unavailable here."""
     session_id: str
     note: Callable[[str, KnownPayload], None]
-    """Puts a fact into the log of a thread."""
+    """Records a fact of a thread."""
     changed: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """By thread: what differs in its worktree from what it began with."""
+    """Changed paths in the worktree, by thread."""
 
     async def open_for(
         self, birth: ThreadCreated, *, is_within: bool
     ) -> tuple[WorktreeOpened, ...]:
-        """A worktree, if a thread that is to be born wants one; the same one if it is asked again.
+        """Open the worktree of a thread that is being created, if it needs one; safe to repeat.
         `is_within`: whoever calls it works in one.
 
         Raises:
-            HandsError: it cannot have one.
+            ToolEnvironmentError: the worktree cannot be opened.
         """
         if birth.isolation != "worktree":
             return ()
@@ -55,9 +55,9 @@ class ThreadWorktrees:
         return (WorktreeOpened(path=str(opened.path), branch=opened.branch, commit=opened.commit),)
 
     async def reopen(self, node: ThreadNode, *, is_within: bool) -> None:
-        """One that was closed is opened anew for a thread that goes on.
+        """Open a closed worktree again for a thread that continues.
 
-        Raises: HandsError.
+        Raises: ToolEnvironmentError.
         """
         if node.worktree is None and node.created_event is not None:
             for opened in await self.open_for(node.created_event, is_within=is_within):
@@ -66,7 +66,7 @@ class ThreadWorktrees:
     async def changed_paths(self, node: ThreadNode) -> tuple[str, ...]:
         """Paths in the workspace that would change if its worktree were merged.
 
-        Raises: HandsError.
+        Raises: ToolEnvironmentError.
         """
         if self.worktrees is None or node.worktree is None:
             return ()
@@ -74,17 +74,17 @@ class ThreadWorktrees:
         return self.changed[node.id]
 
     async def discard_if_unchanged(self, node: ThreadNode) -> None:
-        """After a run: a worktree in which nothing was changed is not kept."""
+        """After a run, discard a worktree without changes."""
         try:
             if not await self.changed_paths(node):
                 await self.close(node, merge=False)
         except ToolEnvironmentError:
-            self.changed.pop(node.id, None)  # whoever wants to close it is told what is wrong
+            self.changed.pop(node.id, None)  # close_worktree will report the error
 
     async def close(self, node: ThreadNode, *, merge: bool) -> ClosedWorktree | None:
-        """Bring what was done into the workspace, or throw it away; `None`: it has no worktree.
+        """Merge the changes into the workspace, or discard them; `None`: it has no worktree.
 
-        Raises: HandsError.
+        Raises: ToolEnvironmentError.
         """
         opened, birth = node.worktree, node.created_event
         if self.worktrees is None or opened is None or birth is None:
@@ -104,7 +104,7 @@ class ThreadWorktrees:
         return closed
 
     def describe(self, node: ThreadNode) -> str:
-        """What whoever has called a thread is told of its worktree."""
+        """What the parent of a thread reads about its worktree."""
         if node.worktree is None:
             return ""
         what = _change_summary(self.changed.get(node.id, ()))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
-from msgspec import UNSET, Struct, UnsetType
-from msgspec.structs import replace
+from msgspec import UNSET, Struct, UnsetType, convert
+from msgspec.structs import asdict, replace
 
 from mainspring.core.errors import InvalidInput
 from mainspring.core.ids import AgentId
@@ -177,16 +177,7 @@ async def snapshot_agent(
         agent = await agents.with_changes(tenant, agent, asked)
     agent = await agents.with_pinned_skills(tenant, agent)
     return SessionAgent(
-        id=agent.id,
-        name=agent.name,
-        version=agent.version,
-        model=agent.model,
-        execution_identity=agent.execution_identity,
-        mcp_servers=agent.mcp_servers,
-        skills=agent.skills,
-        tools=agent.tools,
-        description=agent.description,
-        system=agent.system,
+        **asdict(_to_thread_agent(agent)),
         multiagent=await _resolve_multiagent(agents, tenant, agent.multiagent),
     )
 
@@ -210,13 +201,9 @@ def thread_agent(agent: SessionAgent, name: str | None = None) -> ThreadAgent | 
     if called is not None:
         return called
     is_ours = name == GENERAL.name
-    return InlineAgent(
+    return replace(
+        convert(own, InlineAgent, from_attributes=True),
         name=name,
-        model=own.model,
-        execution_identity=own.execution_identity,
-        mcp_servers=own.mcp_servers,
-        skills=own.skills,
-        tools=own.tools,
         description=GENERAL.description if is_ours else None,
         system=GENERAL.prompt if is_ours else None,
     )
@@ -263,18 +250,7 @@ def skills_of(agent: SessionAgent) -> dict[AgentSkill, None]:
 
 
 def _to_thread_agent(agent: SessionAgent | AgentObject) -> ThreadAgent:
-    return ThreadAgent(
-        id=agent.id,
-        name=agent.name,
-        version=agent.version,
-        model=agent.model,
-        execution_identity=agent.execution_identity,
-        mcp_servers=agent.mcp_servers,
-        skills=agent.skills,
-        tools=agent.tools,
-        description=agent.description,
-        system=agent.system,
-    )
+    return convert(agent, ThreadAgent, from_attributes=True)
 
 
 def _advisors(multiagent: SessionMultiagent | None) -> list[str]:

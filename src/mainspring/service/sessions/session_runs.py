@@ -18,15 +18,15 @@ from mainspring.core.errors import InvalidInput, StoreUnavailable
 from mainspring.core.lru_cache import LruCache
 from mainspring.core.ports import Credential
 from mainspring.core.sender import Sender
+from mainspring.harness.toolbox import Toolbox
 from mainspring.log.event_chain import Scrub
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Store
 from mainspring.log.task_groups import run_in_background
 from mainspring.runtime.session.run_options import RunOptions, RunOptionsFor
 from mainspring.runtime.session.session import Runtime, Session
-from mainspring.runtime.session.session_context import Models
 from mainspring.runtime.session.session_summary import workspace_of
-from mainspring.runtime.session.toolbox import SetupRequest, Toolbox, ToolboxFactory
+from mainspring.runtime.session_context import Models, SetupRequest, ToolboxFactory
 from mainspring.service.access.budget_ledger import DailyBudgetLedger
 from mainspring.service.access.kill_switch import Halts
 from mainspring.service.jobs.worker import Postponed

@@ -33,10 +33,7 @@ from mainspring.service.access.principal import Principal
 from mainspring.service.resources.environments import Environment
 from mainspring.service.sessions.dependencies import SessionDependencies
 from mainspring.service.sessions.event_content import to_payload, with_shared_file_limit
-from mainspring.service.sessions.resource_types import (
-    attach_resource,
-    check_resources,
-)
+from mainspring.service.sessions.resource_types import attach_resource, check_resources
 from mainspring.service.sessions.session_agent import (
     AgentWithOverrides,
     agent_id_of,

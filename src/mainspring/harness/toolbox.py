@@ -1,0 +1,59 @@
+"""The toolbox of one thread: the tools it may call, the authorizer that judges the calls, and the
+sandbox, snapshots and worktrees behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+
+from mainspring.core.envelope import KnownPayload
+from mainspring.core.model import ToolSpec
+from mainspring.core.ports import SandboxInfo, Snapshots, Worktrees
+from mainspring.core.tool import Tool
+from mainspring.harness.authorizer import Authorizer
+from mainspring.harness.context.request_builder import PromptPrefix
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toolbox:
+    authorizer: Authorizer
+    tools: Sequence[Tool] = ()
+    client_tools: Sequence[ToolSpec] = ()
+    """Tools that the client runs itself."""
+    denied: frozenset[str] = frozenset()
+    """Names of the agent's own tools that are hidden from the model."""
+    deferred: frozenset[str] = frozenset()
+    """Names of tools that the model must load with `tool_search` before it can call them."""
+    aliases: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Other names that models use for our tools, each with our name."""
+    sandbox_info: SandboxInfo | None = None
+    """The sandbox that tools run programs in."""
+    snapshots: Snapshots | None = None
+    environment: str = ""
+    """What the prompt says about the workspace."""
+    prompt_prefix: PromptPrefix | None = None
+    """The part of the prompt before the messages, if it is not to be made from the agent."""
+    pending_facts: list[KnownPayload] = field(default_factory=list[KnownPayload])
+    """Facts that the sandbox collects while a call runs; they are recorded with its result."""
+    facts: Sequence[KnownPayload] = ()
+    """Facts to record before the thread runs."""
+    for_thread: Callable[..., AbstractAsyncContextManager[Toolbox]] | None = None
+    """Opens a toolbox with the same sandbox, rules and hooks for another thread of the session.
+    It takes the runtime's `SetupRequest`, which this layer cannot name."""
+    before_idle: Callable[[], Awaitable[None]] | None = None
+    """Runs when the thread has ended, before the log says that it is idle."""
+    worktrees: Worktrees | None = None
+    """Separate working folders for threads that must not share one."""
+    _by_name: Mapping[str, Tool] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_name", {tool.spec.name: tool for tool in self.tools})
+
+    def find(self, name: str) -> Tool | None:
+        """The tool of that name or alias."""
+        return self._by_name.get(name) or self._by_name.get(self.aliases.get(name, ""))
+
+    def is_client_tool(self, name: str) -> bool:
+        return any(spec.name == name for spec in self.client_tools)

@@ -1,0 +1,87 @@
+"""How a session is set up: `SetupRequest` asks for a thread's toolbox, `SessionContext` holds what
+all threads of the session share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+from mainspring.core.events import Usage
+from mainspring.core.model import Model
+from mainspring.core.model_facts import ModelFacts
+from mainspring.harness.authorizer import Authorizer
+from mainspring.harness.budget import Budget
+from mainspring.harness.event_sink import EventSink
+from mainspring.harness.permissions.policy import Mode
+from mainspring.harness.state.thread import Thread
+from mainspring.harness.toolbox import Toolbox
+from mainspring.log.session_log import SessionLog
+from mainspring.log.writer import Writer
+from mainspring.runtime.agent import Agent
+
+
+class Models(Protocol):
+    def open(self, name: str) -> Model: ...
+
+    def put(self, name: str, model: Model) -> None: ...
+
+    def resolve(self, name: str) -> str: ...
+
+    def facts(self, name: str) -> ModelFacts: ...
+
+    def cost(self, name: str, usage: Usage) -> Decimal: ...
+
+    def related(self, wanted: str, to: str) -> str:
+        """The model that `sonnet`, `small` or a full name means to an agent that uses the model
+        `to`; `to` itself if that model is unavailable."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetupRequest:
+    """A thread that is about to run and needs its toolbox."""
+
+    agent: Agent
+    thread: Thread
+    writer: Writer
+    log: SessionLog
+    mode: Mode | None = None
+    """The loosest permission mode it may have: a subagent is never freer than its parent."""
+    subagent: str | None = None
+    """Its subagent type; `None` for the main thread."""
+    workspace: Path | None = None
+    """Its working folder, if that is not the session's."""
+
+
+ToolboxFactory: TypeAlias = Callable[[SetupRequest], AbstractAsyncContextManager[Toolbox]]
+"""Opens the toolbox of a thread; it is closed when the thread stops running."""
+
+
+def toolbox_without_tools(authorizer: Authorizer) -> ToolboxFactory:
+    """For agents that bring all their tools themselves."""
+
+    @asynccontextmanager
+    async def toolbox_factory(_request: SetupRequest) -> AsyncGenerator[Toolbox, None]:
+        yield Toolbox(authorizer=authorizer)
+
+    return toolbox_factory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionContext:
+    """What the threads of one running session share."""
+
+    agent: Agent
+    """The main thread's."""
+    toolbox: Toolbox
+    """The main thread's."""
+    log: SessionLog
+    models: Models
+    event_sink: EventSink
+    budget: Budget
+    new_id: Callable[[str], str]
