@@ -12,7 +12,7 @@ import pytest
 from mainspring.config import Settings, read_settings
 from mainspring.core.clock import now
 from mainspring.core.errors import InvalidInput
-from mainspring.edges.cli import agents_acts
+from mainspring.edges.cli import agents
 from mainspring.runtime.agent_folder.folder_versions import list_versions, record_version
 
 Run: TypeAlias = Callable[..., CompletedProcess[str]]
@@ -35,18 +35,18 @@ def put(folder: Path, path: str, text: str) -> None:
 async def test_agents_below_a_folder_are_listed_with_their_versions(
     settings: Settings, tmp_path: Path, capsys: Out
 ):
-    await agents_acts.ls(settings, json=False)
-    assert "no agent here; `mainspring init` makes one" in capsys.readouterr().err
+    await agents.ls(settings, json=False)
+    assert "there is no agent here; `mainspring init` creates one" in capsys.readouterr().err
     put(tmp_path, "team/poet/agent.yaml", "name: bard\ndescription: Rhymes.\nmodel: opus\n")
     put(tmp_path, "team/plain/AGENTS.md", "Be plain.")
     put(tmp_path, "node_modules/x/AGENTS.md", "not ours")
     record_version(tmp_path / "team/poet", now)
     put(tmp_path, "team/poet/AGENTS.md", "Rhyme.")
-    await agents_acts.ls(settings, json=False)
+    await agents.ls(settings, json=False)
     [_, plain, poet] = capsys.readouterr().out.splitlines()
     assert plain.split() == ["plain", "team/plain", "-", "-"]
     assert poet.split() == ["bard", "team/poet", "1,", "changed", "since", "opus", "Rhymes."]
-    await agents_acts.ls(settings, json=True)
+    await agents.ls(settings, json=True)
     views = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(view["name"], view["version"], view["is_changed"]) for view in views] == [
         ("plain", None, True),
@@ -58,7 +58,7 @@ async def test_an_agent_is_shown_as_it_would_run(settings: Settings, tmp_path: P
     shutil.copytree(CLAUDE_PROJECT, tmp_path / "shop")
     put(tmp_path, "shop/agent.yaml", "limits: {max_turns: 5}\nrules: [Never push.]\n")
     record_version(tmp_path / "shop", now)
-    await agents_acts.show(settings, folder="shop", json=False)
+    await agents.show(settings, folder="shop", json=False)
     shown = {line[:14].strip(): line[14:] for line in capsys.readouterr().out.splitlines()}
     assert shown["name"] == "shop"
     assert shown["version"].startswith("1; files ")
@@ -67,7 +67,7 @@ async def test_an_agent_is_shown_as_it_would_run(settings: Settings, tmp_path: P
     assert shown["instructions"].startswith("CLAUDE.md, docs/style.md")
     assert "reviewer" in shown["subagents"]
     assert (shown["skills"], shown["commands"]) == ("release-notes", "/db:migrate, /fix-issue")
-    await agents_acts.show(settings, folder="shop", json=True)
+    await agents.show(settings, folder="shop", json=True)
     view = json.loads(capsys.readouterr().out)
     assert view["definition"]["limits"]["max_turns"] == 5
     assert (view["version"], view["is_changed"]) == (1, False)
@@ -78,21 +78,21 @@ async def test_versions_are_compared_and_gone_back_to(
 ):
     put(tmp_path, "a/AGENTS.md", "One.\n")
     with pytest.raises(InvalidInput, match="there are no versions yet"):
-        await agents_acts.diff(settings, folder="a", before=None, after=None)
+        await agents.diff(settings, agent="a", before=None, after=None)
     record_version(tmp_path / "a", now)
-    await agents_acts.diff(settings, folder="a", before=None, after=None)
-    assert "no difference between version 1 and the files now" in capsys.readouterr().err
+    await agents.diff(settings, agent="a", before=None, after=None)
+    assert "no difference between version 1 and the current files" in capsys.readouterr().err
     put(tmp_path, "a/AGENTS.md", "Two.\n")
-    await agents_acts.diff(settings, folder="a", before=None, after=None)
+    await agents.diff(settings, agent="a", before=None, after=None)
     assert "-One.\n+Two.\n" in capsys.readouterr().out
-    await agents_acts.rollback(settings, folder="a", number=1)
+    await agents.rollback(settings, agent="a", version=1)
     told = capsys.readouterr()
     assert told.out == "back to version 1, now version 3\n"
-    assert told.err == "what it was before is kept as version 2\n"
+    assert told.err == "the files before are saved as version 2\n"
     assert (tmp_path / "a/AGENTS.md").read_text() == "One.\n"
     assert [list_version.number for list_version in list_versions(tmp_path / "a")] == [1, 2, 3]
-    await agents_acts.rollback(settings, folder="a", number=1)
-    assert capsys.readouterr().out == "it is as it was in version 1 already\n"
+    await agents.rollback(settings, agent="a", version=1)
+    assert capsys.readouterr().out == "the files are already those of version 1\n"
 
 
 def test_what_cannot_be_is_said_in_one_line(mainspring: Run, place: Path):

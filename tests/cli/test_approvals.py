@@ -173,7 +173,7 @@ def test_the_policy_is_shown_changed_and_reset(mainspring: Run, waiting: str):
         *("--escalate-to", "the night shift", "--escalated-role", "operator", "--four-eyes"),
     )
     assert changed.returncode == 0, changed.stderr
-    for words in ("after 2:00:00, then denied", "to the night shift", "not who spoke"):
+    for words in ("after 2:00:00, then denied", "to the night shift", "except those who wrote"):
         assert words in changed.stdout
     own = mainspring("approvals", "policy", "--agent", "agent_1", "--role", "admin", "--json")
     assert json.loads(own.stdout)["expires_after_seconds"] == 7200

@@ -40,12 +40,12 @@ def test_a_command_is_shown_with_the_reason_and_runs_once_if_allowed(
         upstream.says(call("bash", command="echo more >> count.txt"))
     with begin("count") as terminal:
         shown = terminal.expect("[y/")
-        assert "may it? bash" in shown
+        assert "Allow bash?" in shown
         assert "echo more >> count.txt" in shown
         assert "asked because " in shown
         assert not (place / "count.txt").exists()
         terminal.type("y\r")
-        terminal.expect("may it? bash")  # once is once
+        terminal.expect("Allow bash?")  # once is once
         assert (place / "count.txt").read_text() == "more\n"
         terminal.expect("[y/")
         terminal.type("perhaps\r")
@@ -102,7 +102,7 @@ def test_what_is_allowed_for_the_session_is_not_asked_again_in_it(
         terminal.type("s\r")
         terminal.expect("all I know")
         assert terminal.wait() == 0
-        assert terminal.text.count("may it?") == 1
+        assert terminal.text.count("Allow bash?") == 1
     assert len(told(upstream)) == 2
     assert not (place / ".mainspring/settings.local.json").exists()
 
@@ -126,7 +126,7 @@ def test_what_is_always_allowed_is_written_down_and_holds_in_the_next_session(
     with begin("again") as terminal:
         terminal.expect("all I know")
         assert terminal.wait() == 0
-        assert "may it?" not in terminal.text
+        assert "Allow bash?" not in terminal.text
         assert "not trusted" not in terminal.text
     assert (place / "made.txt").exists()
 
@@ -185,7 +185,7 @@ def test_an_edit_is_shown_as_a_coloured_diff(begin: Begin, upstream: Upstream, p
     upstream.says(call("read", file_path="poem.txt"))
     upstream.says(call("edit", file_path="poem.txt", old_string="blue", new_string="violet"))
     with begin("mend it") as terminal:
-        terminal.expect("may it? edit")
+        terminal.expect("Allow edit?")
         terminal.expect("-violets are blue")
         terminal.expect("+violets are violet")
         terminal.expect("[y/")

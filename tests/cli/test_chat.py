@@ -43,7 +43,7 @@ def test_messages_are_answered_in_turn_and_ctrl_d_leaves(
         terminal.expect("Still here.")
         terminal.expect("> ")
         terminal.type("\x04")
-        terminal.expect("go on: mainspring chat --resume ")
+        terminal.expect("continue: mainspring chat --resume ")
         assert terminal.wait() == 0
     [session] = mainspring("sessions", "ls", "--json").stdout.splitlines()
     assert json.loads(session)["turns"] == 2

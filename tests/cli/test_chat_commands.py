@@ -67,7 +67,7 @@ def test_subagents_are_a_tree_that_lives_and_what_they_ask_says_who_asks(
         terminal.watch("2 subagents, 1 at work")
         terminal.resize(60)  # what is on the screen stays there; it goes on below
         go_on.set()
-        shown = terminal.expect("may it? general > bash")
+        shown = terminal.expect("Allow general > bash?")
         assert shown.count("├ explore  done · 1 turn") == 1
         assert "2 subagents · 2 turns, $0.00" in shown
         terminal.expect("[y/")
@@ -133,7 +133,7 @@ def test_a_plan_is_asked_about_when_it_is_presented_then_changed_and_carried_out
         assert "no b.txt" in told(upstream.requests[-1])
         terminal.expect("what to change: ")
         terminal.type("n\r")
-        terminal.expect("still in the mode plan")
+        terminal.expect("still in plan mode")
         terminal.expect("As you like.")
         terminal.expect("> ")
         terminal.type("now\r")

@@ -11,7 +11,7 @@ from mainspring.config import Settings, read_settings
 from mainspring.core import clock
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import InvalidInput, NotFound
-from mainspring.edges.cli import deployments_acts, webhooks_acts
+from mainspring.edges.cli import deployments, webhooks
 from mainspring.service.schedules.deployment_types import CreateDeployment, ScheduleParams
 from mainspring.service.sessions.event_params import SendMessage
 from mainspring.service.storage.notifications import Notification
@@ -53,32 +53,28 @@ async def test_deployments_are_listed_shown_paused_and_run_by_a_worker(
 ):
     id_ = await deployed(made)
     out = await printed(
-        deployments_acts.ls(settings, tenant=TENANT, everything=False, json=False), capfd
+        deployments.ls(settings, tenant=TENANT, everything=False, json=False), capfd
     )
     assert all(part in out for part in (id_, "nightly", "agent_1 v3", "0 3 * * * Europe/Paris"))
     out = await printed(
-        deployments_acts.pause(settings, tenant=TENANT, deployment_id=id_, json=True), capfd
+        deployments.pause(settings, tenant=TENANT, deployment=id_, json=True), capfd
     )
     assert json.loads(out)["paused_reason"] == {"type": "manual"}
     out = await printed(
-        deployments_acts.show(settings, tenant=TENANT, deployment_id=id_, json=False), capfd
+        deployments.show(settings, tenant=TENANT, deployment=id_, json=False), capfd
     )
     assert "paused" in out
     assert len(out.splitlines()) == 3, "it does not say when it would run"
-    await printed(
-        deployments_acts.unpause(settings, tenant=TENANT, deployment_id=id_, json=False), capfd
-    )
-    out = await printed(
-        deployments_acts.run(settings, tenant=TENANT, deployment_id=id_, json=True), capfd
-    )
+    await printed(deployments.unpause(settings, tenant=TENANT, deployment=id_, json=False), capfd)
+    out = await printed(deployments.run(settings, tenant=TENANT, deployment=id_, json=True), capfd)
     run_id = json.loads(out)["run_id"]
     made.clock.now = clock.now()
     await made.firing.sweep()
     await made.fire_due()
     for as_json in (False, True):
         out = await printed(
-            deployments_acts.runs(
-                settings, tenant=TENANT, deployment_id=id_, failed=False, limit=5, json=as_json
+            deployments.runs(
+                settings, tenant=TENANT, deployment=id_, failed=False, limit=5, json=as_json
             ),
             capfd,
         )
@@ -93,32 +89,30 @@ async def test_webhooks_are_listed_and_what_was_given_up_is_sent_again(
         TENANT, CreateWebhook(url="https://example.com/", event_types=("agent.created",))
     )
     await made.outbox.notify(Notification(tenant=TENANT, type="agent.created", id="agent_1"))
-    out = await printed(webhooks_acts.ls(settings, tenant=TENANT, json=False), capfd)
+    out = await printed(webhooks.ls(settings, tenant=TENANT, json=False), capfd)
     assert webhook.id in out
     assert webhook.secret not in out
     out = await printed(
-        webhooks_acts.deliveries(
-            settings, tenant=TENANT, webhook_id=webhook.id, dead=False, limit=5, json=True
+        webhooks.deliveries(
+            settings, tenant=TENANT, webhook=webhook.id, dead=False, limit=5, json=True
         ),
         capfd,
     )
     delivery = json.loads(out)
     assert delivery["status"] == "pending"
     out = await printed(
-        webhooks_acts.resend(settings, tenant=TENANT, meant=delivery["id"], json=True), capfd
+        webhooks.resend(settings, tenant=TENANT, id_=delivery["id"], json=True), capfd
     )
     assert json.loads(out) == {"resent": 1}
-    out = await printed(
-        webhooks_acts.resend(settings, tenant=TENANT, meant=webhook.id, json=False), capfd
-    )
+    out = await printed(webhooks.resend(settings, tenant=TENANT, id_=webhook.id, json=False), capfd)
     assert "0" in out
 
 
 async def test_what_is_not_there_is_said(made: Works, settings: Settings, tmp_path: Path):
     with pytest.raises(NotFound, match="depl_none"):
-        await deployments_acts.show(settings, tenant=TENANT, deployment_id="depl_none", json=False)
+        await deployments.show(settings, tenant=TENANT, deployment="depl_none", json=False)
     with pytest.raises(NotFound):
-        await webhooks_acts.resend(settings, tenant=TENANT, meant="whd_none", json=False)
+        await webhooks.resend(settings, tenant=TENANT, id_="whd_none", json=False)
     nowhere = read_settings(store=str(tmp_path / "none.db"), environ={}, folder=tmp_path)
     with pytest.raises(InvalidInput, match="exist"):
-        await deployments_acts.ls(nowhere, tenant=TENANT, everything=False, json=False)
+        await deployments.ls(nowhere, tenant=TENANT, everything=False, json=False)

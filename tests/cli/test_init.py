@@ -12,8 +12,9 @@ from tests.cli.terminal import at_terminal
 
 from mainspring.config import Settings, read_settings
 from mainspring.core.errors import InvalidInput
-from mainspring.edges.cli import init_acts
+from mainspring.edges.cli.init import init
 from mainspring.edges.cli.model_discovery import find_models
+from mainspring.edges.cli.run_and_chat import ModeName
 from mainspring.runtime.agent_folder.manifest import Permissions, read_manifest
 from mainspring.wiring.settings_files import load_policy
 
@@ -32,12 +33,17 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 async def test_a_new_agent_is_written_trusted_and_kept_as_its_first_version(
     settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    wanted = init_acts.InitOptions(
-        purpose="Mends tests.", tools="Read, grep", mode="acceptEdits", is_asked=False
+    status = await init(
+        settings,
+        folder="fixer",
+        purpose="Fixes tests.",
+        tools="Read, grep",
+        mode=ModeName.accept_edits,
+        yes=True,
+        json=True,
     )
-    assert await init_acts.init(settings, folder="fixer", init_options=wanted, json=True) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert said == {
+    assert status == 0
+    assert json.loads(capsys.readouterr().out) == {
         "folder": str(tmp_path / "fixer"),
         "files": ["agent.yaml", "AGENTS.md"],
         "name": "fixer",
@@ -47,7 +53,7 @@ async def test_a_new_agent_is_written_trusted_and_kept_as_its_first_version(
         "version": 1,
     }
     found = read_manifest(tmp_path / "fixer/agent.yaml")
-    assert (found.name, found.description) == ("fixer", "Mends tests.")
+    assert (found.name, found.description) == ("fixer", "Fixes tests.")
     assert found.permissions == Permissions(mode="acceptEdits")
     loaded = load_policy(tmp_path / "fixer", home=Path(settings.home))
     assert (loaded.policy.mode, loaded.is_trusted, loaded.warnings) == ("acceptEdits", True, ())
@@ -58,25 +64,24 @@ async def test_a_folder_whose_settings_nobody_trusts_does_not_become_trusted_by_
 ):
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude/settings.json").write_text('{"permissions": {"allow": ["Bash"]}}')
-    wanted = init_acts.InitOptions(mode="acceptEdits", is_asked=False)
-    await init_acts.init(settings, folder=None, init_options=wanted, json=True)
+    await init(settings, mode=ModeName.accept_edits, yes=True, json=True)
     loaded = load_policy(tmp_path, home=Path(settings.home))
     assert (loaded.policy.mode, loaded.policy.rules, loaded.is_trusted) == (None, (), False)
 
 
 @pytest.mark.parametrize(
-    ("wanted", "why"),
+    ("tools", "model", "yes", "why"),
     [
-        (init_acts.InitOptions(tools="raed", is_asked=False), "there is no tool raed"),
-        (init_acts.InitOptions(model="opuss", is_asked=False), "did you mean opus?"),
-        (init_acts.InitOptions(), "there is no terminal to ask at"),
+        ("raed", None, True, "there is no tool raed"),
+        (None, "opuss", True, "did you mean opus?"),
+        (None, None, False, "there is no terminal to ask at"),
     ],
 )
 async def test_what_cannot_be_is_refused_and_nothing_written(
-    settings: Settings, tmp_path: Path, wanted: init_acts.InitOptions, why: str
+    settings: Settings, tmp_path: Path, tools: str | None, model: str | None, yes: bool, why: str
 ):
     with pytest.raises(InvalidInput, match=why):
-        await init_acts.init(settings, folder="new", init_options=wanted, json=False)
+        await init(settings, folder="new", tools=tools, model=model, yes=yes)
     assert not (tmp_path / "new").exists()
 
 
@@ -100,8 +105,7 @@ async def test_models_are_found_by_keys_and_by_local_servers(tmp_path: Path):
             "ollama:qwen3:8b",
         ]
         settings = read_settings(environ=local, folder=tmp_path)
-        wanted = init_acts.InitOptions(is_asked=False)
-        await init_acts.init(settings, folder="agent", init_options=wanted, json=True)
+        await init(settings, folder="agent", yes=True, json=True)
     finally:
         await runner.cleanup()
     assert read_manifest(tmp_path / "agent/agent.yaml").model == "ollama:qwen3:8b"
@@ -117,7 +121,7 @@ def test_questions_are_asked_at_a_terminal_and_the_agent_runs_at_once(
         terminal.type("Counts lines.\n")
         terminal.expect("Which? [1]")
         terminal.type("7\n")
-        terminal.expect("there is no 7")
+        terminal.expect("7 is not a choice")
         terminal.expect("Which? [1]")
         terminal.type("\n")
         terminal.expect("Which? [1]")

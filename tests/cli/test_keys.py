@@ -72,7 +72,7 @@ def test_what_cannot_be_is_refused_with_a_reason(mainspring: Run):
     assert "there is no api key" in mainspring("keys", "revoke", "key_none").stderr
     wrong = mainspring("tenants", "create", "Not An Id")
     assert wrong.returncode == 1
-    assert "small letters" in wrong.stderr
+    assert "lower-case letters" in wrong.stderr
     assert mainspring("resume").returncode == 2
     assert mainspring("halt", "--all", "--tenant", "acme").returncode == 2
 

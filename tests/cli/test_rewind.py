@@ -126,7 +126,7 @@ def test_somebody_at_the_terminal_is_shown_the_changes_and_asked(
     with at_terminal("sessions", "rewind", worked, cwd=place, env=environ) as terminal:
         terminal.expect("Go back?")
         terminal.type("y\r")
-        terminal.expect("go on: mainspring run --resume ")
+        terminal.expect("continue: mainspring run --resume ")
         assert terminal.wait() == 0
     assert files(place) == MADE
 

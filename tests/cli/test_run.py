@@ -263,7 +263,7 @@ def test_after_kill_9_in_the_middle_of_a_reply_resume_goes_on_at_once(
     result = mainspring("run", "--resume", session["id"], **upstream.variables)
     assert result.returncode == 0
     assert result.stdout == "Written down.\n"
-    assert "goes on where it stopped" in result.stderr
+    assert "resumes where it stopped" in result.stderr
     assert upstream.last_words() == "write it down"
     again = mainspring("run", "--resume", session["id"], **upstream.variables)
     assert again.returncode == 0

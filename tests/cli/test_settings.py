@@ -97,7 +97,7 @@ def test_env_style_plugins_and_status_line_hold_once_the_project_is_trusted(
         terminal.expect("has changed since it was trusted")
         terminal.expect("> ")
         terminal.type("/exit\r")
-        terminal.expect("go on:")
+        terminal.expect("continue:")
         assert "OTHER BYTES" not in terminal.text
 
 

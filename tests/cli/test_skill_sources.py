@@ -82,7 +82,7 @@ def test_skills_are_found_in_folders_and_catalogues(mainspring: Run, source: Pat
     found = mainspring("skill", "find", "charts", "--in", str(catalogue), "--json")
     assert json.loads(found.stdout)["source"] == "a/b"
     nothing = mainspring("skill", "find", "zebra", "--in", str(catalogue))
-    assert (nothing.returncode, "none of the 2 skills fits" in nothing.stderr) == (1, True)
+    assert (nothing.returncode, "none of the 2 skills matches" in nothing.stderr) == (1, True)
     catalogue.write_text("[1, {")
     broken = mainspring("skill", "find", "x", "--in", str(catalogue))
     assert "the catalogue is not JSON" in broken.stderr

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from mainspring.config import Settings, read_settings
-from mainspring.edges.cli import validate_acts
+from mainspring.edges.cli import validate as validate_command
 from mainspring.wiring.folder_validation import validate
 from mainspring.wiring.settings_files import trust
 
@@ -40,7 +40,7 @@ def put(folder: Path, path: str, text: str) -> None:
 async def checked(
     settings: Settings, capsys: pytest.CaptureFixture[str], *, strict: bool = False
 ) -> tuple[int, dict[str, Any]]:
-    status = await validate_acts.check(settings, folder=None, strict=strict, json=True)
+    status = await validate_command.validate(settings, folder=None, strict=strict, json=True)
     return status, json.loads(capsys.readouterr().out)
 
 
@@ -102,7 +102,7 @@ async def test_every_problem_has_its_place_and_how_to_mend_it(
     put(project, "hooks.json", '{"hooks": {\n  "PreTolUse": []\n}}')
     wrong = '{\n "permissions": {\n  "deny": [\n   "Read("\n ]},\n "sandbox": {"limits": 3}\n}'
     put(project, ".claude/settings.json", wrong)
-    status = await validate_acts.check(settings, folder=None, strict=False, json=False)
+    status = await validate_command.validate(settings, folder=None, strict=False, json=False)
     shown = capsys.readouterr().out
     assert status == 1
     lines = shown.splitlines()

@@ -44,7 +44,7 @@ def test_a_value_is_asked_for_at_a_terminal_and_not_echoed(
     with at_terminal("vault", "set", "TOKEN", cwd=place, env=environ) as terminal:
         terminal.expect("Value of TOKEN:")
         terminal.type(VALUE + "\n")
-        terminal.expect("kept TOKEN")
+        terminal.expect("saved TOKEN")
         assert terminal.wait() == 0
         assert VALUE not in terminal.text
     assert own.exists()

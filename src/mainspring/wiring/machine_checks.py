@@ -12,10 +12,15 @@ from pathlib import Path
 from mainspring.capabilities.sandbox.backend import containing_paths, file_identity
 from mainspring.capabilities.sandbox.backend_selection import SandboxSettings
 from mainspring.capabilities.sandbox.sandbox_probes import SandboxProbe, probe_sandboxes
+from mainspring.capabilities.tools.file_search import find_ripgreps
 from mainspring.config import Settings, is_postgres
 from mainspring.wiring.private_files import misplaced_file, private_files
 
 _OTHERS_BITS = stat.S_IRWXG | stat.S_IRWXO
+
+
+def find_ripgrep() -> str | None:
+    return next(iter(find_ripgreps()), None)
 
 
 def check_private_files(settings: Settings) -> list[SandboxProbe]:

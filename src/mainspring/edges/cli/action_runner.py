@@ -8,10 +8,11 @@ import traceback
 from io import TextIOWrapper
 
 import anyio
+import typer
 
 from mainspring.config import Settings, read_settings
 from mainspring.core import errors
-from mainspring.edges.cli.action import Action
+from mainspring.edges.cli.commands import Action
 from mainspring.edges.cli.printing import Screen, sanitize_text
 
 FAILED_STATUS = 1
@@ -30,11 +31,7 @@ _HINTS: dict[type[errors.MainspringError], str] = {
 
 def run_action(action: Action, *, store: str | None, debug: bool) -> int:
     settings = read_settings(store=store, debug=debug)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(
-            stream, TextIOWrapper
-        ):  # a terminal that lacks a character is no reason to fail
-            stream.reconfigure(errors="backslashreplace")
+    _escape_unencodable_output()
     try:
         status = anyio.run(action, settings)
         sys.stdout.flush()  # a reader that has gone away is noticed here, not at exit
@@ -44,6 +41,8 @@ def run_action(action: Action, *, store: str | None, debug: bool) -> int:
         return PIPE_BROKEN_STATUS
     except KeyboardInterrupt:
         return INTERRUPTED_STATUS
+    except typer.BadParameter:  # a usage error: Typer prints it
+        raise
     except errors.MainspringError as error:
         _print_error(settings, str(error), hints_for(error))
     except OSError as error:
@@ -53,6 +52,13 @@ def run_action(action: Action, *, store: str | None, debug: bool) -> int:
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         _print_error(settings, what, [f"this is a bug in Mainspring; {_TRACEBACK_HINT}"])
     return FAILED_STATUS
+
+
+def _escape_unencodable_output() -> None:
+    """A terminal that lacks a character is no reason to fail."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def hints_for(error: errors.MainspringError) -> list[str]:

@@ -1,43 +1,95 @@
-"""All commands. They parse and return an action; `act` is where it is run."""
+"""The root command and the table of its commands. A command's module is imported when the command
+is used, so that `mainspring --help` stays fast; its action is run by `run_returned_action`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import inspect
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command, get_group
 
 from mainspring import __version__
 from mainspring.core.lazy_module import LazyModule
-from mainspring.edges.cli import (
-    agents,
-    approvals,
-    audit,
-    backup,
-    completion,
-    deployments,
-    doctor,
-    init,
-    keys,
-    log,
-    model,
-    plugin,
-    policy,
-    reports,
-    run_and_chat,
-    serve,
-    session,
-    skill,
-    tenants,
-    validate,
-    vault,
-    webhooks,
-)
-from mainspring.edges.cli.action import Action
+from mainspring.edges.cli.commands import Action, returning_action
 
 if TYPE_CHECKING:
     from mainspring.edges.cli import action_runner
 else:
     action_runner = LazyModule("mainspring.edges.cli.action_runner")
+
+
+@dataclass(frozen=True, slots=True)
+class CommandEntry:
+    """Where a command is defined, and its summary in `mainspring --help`."""
+
+    module: str
+    attribute: str
+    summary: str
+
+
+COMMANDS = {
+    "run": CommandEntry("run_and_chat", "run", "Run an agent until it is done."),
+    "chat": CommandEntry("run_and_chat", "chat", "Talk with an agent."),
+    "serve": CommandEntry("serve", "serve", "Serve the Managed Agents API and run its sessions."),
+    "worker": CommandEntry("serve", "worker", "Run sessions of a service on this machine too."),
+    "init": CommandEntry("init", "init", "Create a new agent in a folder."),
+    "validate": CommandEntry("validate", "validate", "Check an agent's folder."),
+    "agents": CommandEntry("agents", "app", "List, show, compare and roll back agents."),
+    "sessions": CommandEntry("session", "app", "List, read, move, fork and rewind sessions."),
+    "log": CommandEntry("log", "app", "Read, move and delete the logs of sessions."),
+    "cost": CommandEntry("reports", "cost", "Show what model calls cost."),
+    "insights": CommandEntry("reports", "insights", "Show what your sessions waste."),
+    "context": CommandEntry("reports", "context", "Show what a model was given."),
+    "replay": CommandEntry("reports", "replay", "Run a session again without its model."),
+    "test": CommandEntry("reports", "test", "Turn sessions into tests."),
+    "models": CommandEntry("models", "app", "List and test models."),
+    "plugin": CommandEntry("plugin", "app", "Install, show and remove plugins."),
+    "skill": CommandEntry("skill", "app", "Write, install, scan, trust and remove skills."),
+    "vault": CommandEntry("vault", "app", "Secrets that agents use without seeing them."),
+    "policy": CommandEntry("policy", "app", "Show and change what agents may do here."),
+    "keys": CommandEntry("keys", "app", "Create, list and revoke API keys."),
+    "tenants": CommandEntry("tenants", "app", "Create, show, change and disable tenants."),
+    "halt": CommandEntry("tenants", "halt", "Stop an agent, a tenant or everything."),
+    "resume": CommandEntry("tenants", "resume", "Resume what was stopped."),
+    "approvals": CommandEntry("approvals", "app", "Answer calls that wait for approval."),
+    "audit": CommandEntry("audit", "app", "Show who did what to the service."),
+    "deployments": CommandEntry("deployments", "app", "Agents that run on a schedule."),
+    "webhooks": CommandEntry("webhooks", "app", "Show webhook endpoints and their deliveries."),
+    "backup": CommandEntry("backup", "backup", "Write the whole store to a file."),
+    "restore": CommandEntry("backup", "restore", "Restore a backup into an empty store."),
+    "migrate": CommandEntry("backup", "migrate", "Migrate the store's tables to this version."),
+    "doctor": CommandEntry("doctor", "doctor", "Check what this machine can do."),
+    "completion": CommandEntry("completion", "completion", "Print a script for Tab completion."),
+}
+
+
+class LazyGroup(TyperGroup):
+    """Lists the commands of the table; imports the module of the one that is called."""
+
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401 (what Typer passes to its class)
+        super().__init__(**options)
+        for name, entry in COMMANDS.items():
+            self.commands[name] = TyperCommand(name, help=entry.summary, rich_markup_mode=None)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 (private types)
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, found if name is None else self.load(name), rest
+
+    def load(self, name: str) -> object:
+        entry = COMMANDS[name]
+        target = getattr(import_module(f"mainspring.edges.cli.{entry.module}"), entry.attribute)
+        if isinstance(target, typer.Typer):
+            group = get_group(target)
+            group.help = entry.summary
+            return group
+        parent = typer.Typer(add_completion=False, rich_markup_mode=None)
+        is_async = inspect.iscoroutinefunction(target)
+        parent.command(name)(returning_action(target) if is_async else target)
+        return get_command(parent)
 
 
 def run_returned_action(action: Action, store: str | None, debug: bool, **_: object) -> None:
@@ -46,49 +98,18 @@ def run_returned_action(action: Action, store: str | None, debug: bool, **_: obj
 
 app = typer.Typer(
     name="mainspring",
-    help="Durable agents: run them, keep them inside their limits, read their record.",
-    epilog="--store and --debug are understood anywhere on the line.",
+    cls=LazyGroup,
+    help="Run durable agents within their limits, and read everything they did.",
+    epilog="--store and --debug may stand anywhere on the command line.",
     result_callback=run_returned_action,
     rich_markup_mode=None,  # Rich would double the time that --help takes
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("run")(run_and_chat.run)
-app.command("chat")(run_and_chat.chat)
-app.command("serve")(serve.serve)
-app.command("worker")(serve.worker)
-app.command("init")(init.init)
-app.command("validate")(validate.validate)
-app.add_typer(agents.app, name="agents")
-app.add_typer(session.app, name="sessions")
-app.add_typer(log.app, name="log")
-app.command("cost")(reports.cost)
-app.command("insights")(reports.insights)
-app.add_typer(reports.context, name="context")
-app.command("replay")(reports.replay)
-app.add_typer(reports.test, name="test")
-app.add_typer(model.app, name="models")
-app.add_typer(plugin.app, name="plugin")
-app.add_typer(skill.app, name="skill")
-app.add_typer(vault.app, name="vault")
-app.add_typer(policy.app, name="policy")
-app.add_typer(keys.app, name="keys")
-app.add_typer(tenants.app, name="tenants")
-app.command("halt")(tenants.halt)
-app.command("resume")(tenants.resume)
-app.add_typer(approvals.app, name="approvals")
-app.add_typer(audit.app, name="audit")
-app.add_typer(deployments.app, name="deployments")
-app.add_typer(webhooks.app, name="webhooks")
-app.command("backup")(backup.backup)
-app.command("restore")(backup.restore)
-app.command("migrate")(backup.migrate)
-app.command("doctor")(doctor.doctor)
-app.command("completion")(completion.completion)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
         typer.echo(f"mainspring {__version__}")
         raise typer.Exit
 
@@ -100,13 +121,11 @@ def mainspring(
         str | None,
         typer.Option(
             help="A SQLite file or postgresql://... [default: $MAINSPRING_STORE, else"
-            " .mainspring/mainspring.db here or in a folder above]",
+            " .mainspring/mainspring.db in this folder or one above it]",
             metavar="URL",
         ),
     ] = None,
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show the traceback when something breaks.")
-    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[
         bool,
         typer.Option(
@@ -114,7 +133,7 @@ def mainspring(
         ),
     ] = False,
 ) -> None:
-    del store, debug, version  # `act` gets them
+    del store, debug, version  # `run_returned_action` gets them
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
         raise typer.Exit

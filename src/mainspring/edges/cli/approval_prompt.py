@@ -38,7 +38,7 @@ _ASK_USER = "ask_user"
 _EXIT_PLAN = "exit_plan_mode"
 _PLAN_CHOICES = (
     ("y", "carry it out, and ask before changes"),
-    ("e", "carry it out; edits in the workspace pass"),
+    ("e", "carry it out; allow edits in the workspace"),
     ("n", "not now"),
 )
 _PLAN_MODES = {"y": "default", "yes": "default", "e": "acceptEdits"}
@@ -57,12 +57,12 @@ class ApprovalPrompt:
     notes: Screen
 
     async def ask_all(self, session: Session) -> bool:
-        """Ask about every call that waits; False if there is none, or as soon as somebody leaves
-        one for later."""
+        """Ask about every pending call. False if there is none, or once the user leaves one for
+        later."""
         row = await session.log.session(session.id)
-        asked = await read_pending_calls(session.log, row)
+        calls = await read_pending_calls(session.log, row)
         place = Path(await workspace_of(session.log, session.id) or self.settings.folder)
-        for item in asked:
+        for item in calls:
             self.keyboard.discard_typed()
             is_settled = (
                 await self._ask_user(session, item.call)
@@ -71,12 +71,12 @@ class ApprovalPrompt:
             )
             if not is_settled:
                 return False
-        return bool(asked)
+        return bool(calls)
 
-    async def _ask(self, session: Session, asked: ThreadPendingCall, place: Path) -> bool:
-        call = asked.call
+    async def _ask(self, session: Session, pending: ThreadPendingCall, place: Path) -> bool:
+        call = pending.call
         lines = preview_lines(call.preview, call.input)
-        self._print_call(asked, lines)
+        self._print_call(pending, lines)
         rule = always_allow_rule(call.name, call.input)
         match self._read_answer(rule, place, unseen=lines[_MAX_PREVIEW_LINES:]):
             case "later":
@@ -93,10 +93,12 @@ class ApprovalPrompt:
                 await session.answer(call.id, "allow")
                 return True
 
-    def _print_call(self, asked: ThreadPendingCall, lines: Sequence[StyledText]) -> None:
-        notes, reason = self.notes, asked.call.reason
+    def _print_call(self, pending: ThreadPendingCall, lines: Sequence[StyledText]) -> None:
+        notes, reason = self.notes, pending.call.reason
         notes.paragraph(("", ""))
-        notes.paragraph(("may it? ", "bold yellow"), (caller_path(asked), "bold"))
+        notes.paragraph(
+            ("Allow ", "bold yellow"), (caller_path(pending), "bold"), ("?", "bold yellow")
+        )
         for part in lines[:_MAX_PREVIEW_LINES]:
             notes.paragraph(part, indent=2)
         if len(lines) > _MAX_PREVIEW_LINES:
@@ -121,13 +123,13 @@ class ApprovalPrompt:
         if unseen:
             self.notes.paragraph(("  v  ", "bold"), ("view the rest of it", ""))
         keys = "/".join([*choices, "v"] if unseen else choices)
-        while (said := self._line(f"[{keys}] ")) is not None:
-            key = _KEYS.get(said.strip().lower())
+        while (answer := self._line(f"[{keys}] ")) is not None:
+            key = _KEYS.get(answer.strip().lower())
             if key in choices:
                 return choices[key]
             for part in unseen if key == "v" else ():
                 self.notes.paragraph(part, indent=2)
-            if said.strip() and key is None:  # "stop" is not s, and "abort" is not a
+            if answer.strip() and key is None:  # "stop" is not s, and "abort" is not a
                 self.notes.paragraph((f"nothing is allowed yet: type {keys}", "dim"))
         return "later"
 
@@ -136,11 +138,11 @@ class ApprovalPrompt:
         self.notes.paragraph((f"added {rule_text(rule)} to {file}", "dim"))
 
     async def _ask_user(self, session: Session, call: OpenCall) -> bool:
-        """A question of the agent's own."""
+        """The agent asks the user a question."""
         if call.name == _EXIT_PLAN:
             return await self._ask_about_plan(session, call)
         if call.name != _ASK_USER:
-            return False  # a tool of the caller's: nobody here can run it
+            return False  # a tool of the client: it cannot run here
         answers: dict[str, str] = {}
         for question in _parse_questions(call.input):
             answer = self._answer(question)
@@ -160,37 +162,37 @@ class ApprovalPrompt:
         self.notes.paragraph(("Carry out this plan?", "bold yellow"))
         for key, meaning in _PLAN_CHOICES:
             self.notes.paragraph((f"  {key}  ", "bold"), (meaning, ""))
-        said = (self._line("[y/e/n] or what to change: ") or "").strip()
-        mode = _PLAN_MODES.get(said.lower())
+        answer = (self._line("[y/e/n] or what to change: ") or "").strip()
+        mode = _PLAN_MODES.get(answer.lower())
         if mode is not None:
             await session.permit(*mode_update(mode).updates)
             self.notes.paragraph((f"approved; mode {mode}", "dim"))
             await session.settle(call.id, PLAN_APPROVED_MESSAGE)
-        elif said.lower() in ("", "n", "no"):
-            self.notes.paragraph(("still in the mode plan; /mode default leaves it", "dim"))
+        elif answer.lower() in ("", "n", "no"):
+            self.notes.paragraph(("still in plan mode; /mode default leaves it", "dim"))
             await session.settle(call.id, _NOT_NOW)
         else:
-            await session.settle(call.id, f"The user wants the plan changed: {said}")
+            await session.settle(call.id, f"The user wants the plan changed: {answer}")
         return True
 
     def _answer(self, question: Mapping[str, object]) -> str | None:
         self.notes.paragraph(("", ""))
         self.notes.paragraph((str(question.get("question", "")), "bold yellow"))
         options = [str(mapping.get("label", "")) for mapping in _mappings(question.get("options"))]
-        for number, each in enumerate(_mappings(question.get("options")), 1):
-            about = each.get("description")
-            told = f"  {each.get('label', '')}" + (f": {about}" if about else "")
-            self.notes.paragraph((f"  {number}", "bold"), (told, ""))
-        said = self._line("number, or your own words: " if options else "> ")
-        if said is None:
+        for number, option in enumerate(_mappings(question.get("options")), 1):
+            about = option.get("description")
+            text = f"  {option.get('label', '')}" + (f": {about}" if about else "")
+            self.notes.paragraph((f"  {number}", "bold"), (text, ""))
+        answer = self._line("number, or your own words: " if options else "> ")
+        if answer is None:
             return None
-        picked = [part.strip() for part in said.split(",")]
+        picked = [part.strip() for part in answer.split(",")]
         if options and all(part.isdigit() and 0 < int(part) <= len(options) for part in picked):
             return ", ".join(options[int(part) - 1] for part in picked)
-        return said.strip()
+        return answer.strip()
 
     def _line(self, prompt: str) -> str | None:
-        """`None`: they left."""
+        """`None`: the user left."""
         try:
             return self.keyboard.line(prompt)
         except (EOFError, KeyboardInterrupt):
@@ -198,9 +200,9 @@ class ApprovalPrompt:
             return None
 
 
-def caller_path(asked: ThreadPendingCall) -> str:
-    """A call, and the subagents that have come to it: `explore > bash`."""
-    return " > ".join((*asked.path, asked.call.name))
+def caller_path(pending: ThreadPendingCall) -> str:
+    """A call, and the subagents that made it: `explore > bash`."""
+    return " > ".join((*pending.path, pending.call.name))
 
 
 def preview_lines(preview: str | None, given: Mapping[str, object]) -> list[StyledText]:

@@ -1,4 +1,4 @@
-"""`mainspring approvals`: how its commands are called."""
+"""`mainspring approvals`: arguments and options."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from mainspring.core.lazy_module import LazyModule
-from mainspring.edges.cli.action import Action
-from mainspring.edges.cli.keys import TenantOption
-from mainspring.edges.cli.log import JsonOption, YesOption, parse_duration
+from mainspring.edges.cli.commands import Action, command_group
+from mainspring.edges.cli.options import JsonOption, TenantOption, YesOption, parse_duration
 
 if TYPE_CHECKING:
-    from mainspring.edges.cli import approvals_acts
+    from mainspring.edges.cli import approval_commands
 else:
-    approvals_acts = LazyModule("mainspring.edges.cli.approvals_acts")
+    approval_commands = LazyModule("mainspring.edges.cli.approval_commands")
 
-app = typer.Typer(help="Calls that wait for a person.", no_args_is_help=True, rich_markup_mode=None)
+app = command_group()
 
 _NEVER = "never"
 ApprovalIds: TypeAlias = Annotated[
-    list[str], typer.Argument(metavar="ID...", help="Of approvals or calls, or parts of them.")
+    list[str], typer.Argument(metavar="ID...", help="Ids of approvals or calls, or parts of them.")
 ]
 
 
@@ -39,60 +38,67 @@ class OnExpiryName(StrEnum):
 
 
 def _parse_deadline(text: str) -> timedelta:
-    """`never` is no time at all."""
+    """`never` is a deadline of zero."""
     return timedelta(0) if text.strip() == _NEVER else parse_duration(text)
 
 
 @app.command()
 def ls(
     tenant: TenantOption = "default",
-    agent: Annotated[str | None, typer.Option(help="Only of this agent.", metavar="ID")] = None,
+    agent: Annotated[
+        str | None, typer.Option(help="Only calls of this agent.", metavar="ID")
+    ] = None,
     session: Annotated[
         str | None, typer.Option("--session", "-s", help="Only in this session.", metavar="ID")
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Answered ones too.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Include answered ones.")] = False,
     json: JsonOption = False,
 ) -> Action:
-    """List what waits, the longest waiting first."""
-    wanted = approvals_acts.ApprovalFilter(
+    """List pending approvals, oldest first."""
+    wanted = approval_commands.ApprovalFilter(
         agent_id=agent, session_id=session, everything=everything
     )
-    return partial(approvals_acts.ls, tenant=tenant, approval_filter=wanted, json=json)
+    return partial(approval_commands.ls, tenant=tenant, approval_filter=wanted, json=json)
 
 
 @app.command()
 def show(
-    meant: Annotated[
-        str, typer.Argument(metavar="ID", help="Of an approval or a call, or a part of it.")
+    id_or_part: Annotated[
+        str, typer.Argument(metavar="ID", help="The id of an approval or a call, or a part of it.")
     ],
     tenant: TenantOption = "default",
     json: JsonOption = False,
 ) -> Action:
-    """Show what a call would do, why somebody is asked, and until when."""
-    return partial(approvals_acts.show, tenant=tenant, meant=meant, json=json)
+    """Show what a call would do, why approval is needed, and until when."""
+    return partial(approval_commands.show, tenant=tenant, id_or_part=id_or_part, json=json)
 
 
 @app.command()
 def allow(
-    meant: ApprovalIds,
+    id_or_part: ApprovalIds,
     tenant: TenantOption = "default",
     for_session: Annotated[
         bool,
-        typer.Option("--for-session", help="And the like of it in its session, from now on."),
+        typer.Option("--for-session", help="Also allow similar calls in its session from now on."),
     ] = False,
     yes: YesOption = False,
     json: JsonOption = False,
 ) -> Action:
-    """Let calls be made. Several are shown first."""
-    answer = approvals_acts.AnswerOptions(approval_result="allow", for_session=for_session)
+    """Allow calls. If there are several, they are shown first."""
+    answer = approval_commands.AnswerOptions(approval_result="allow", for_session=for_session)
     return partial(
-        approvals_acts.answer, tenant=tenant, meant=meant, answer_options=answer, yes=yes, json=json
+        approval_commands.answer,
+        tenant=tenant,
+        id_or_part=id_or_part,
+        answer_options=answer,
+        yes=yes,
+        json=json,
     )
 
 
 @app.command()
 def deny(
-    meant: ApprovalIds,
+    id_or_part: ApprovalIds,
     tenant: TenantOption = "default",
     message: Annotated[
         str | None,
@@ -101,24 +107,30 @@ def deny(
     yes: YesOption = False,
     json: JsonOption = False,
 ) -> Action:
-    """Have calls not made. Several are shown first."""
-    answer = approvals_acts.AnswerOptions(approval_result="deny", message=message)
+    """Deny calls. If there are several, they are shown first."""
+    answer = approval_commands.AnswerOptions(approval_result="deny", message=message)
     return partial(
-        approvals_acts.answer, tenant=tenant, meant=meant, answer_options=answer, yes=yes, json=json
+        approval_commands.answer,
+        tenant=tenant,
+        id_or_part=id_or_part,
+        answer_options=answer,
+        yes=yes,
+        json=json,
     )
 
 
 @app.command()
 def policy(  # noqa: PLR0913, PLR0917 (the options of the command)
     tenant: TenantOption = "default",
-    agent: Annotated[str | None, typer.Option(help="Of this agent only.", metavar="ID")] = None,
+    agent: Annotated[str | None, typer.Option(help="Only for this agent.", metavar="ID")] = None,
     role: Annotated[
-        ApproverRoleName | None, typer.Option(help="The least that may answer.")
+        ApproverRoleName | None, typer.Option(help="The lowest role that may answer.")
     ] = None,
     four_eyes: Annotated[
         bool | None,
         typer.Option(
-            "--four-eyes/--no-four-eyes", help="Whoever made the session or spoke in it may not."
+            "--four-eyes/--no-four-eyes",
+            help="Whoever created the session or wrote in it may not answer.",
         ),
     ] = None,
     expires_after: Annotated[
@@ -126,29 +138,29 @@ def policy(  # noqa: PLR0913, PLR0917 (the options of the command)
         typer.Option(
             parser=_parse_deadline,
             metavar="TIME",
-            help="How long an answer is waited for: 2h, never.",
+            help="How long to wait for an answer: 2h, never.",
         ),
     ] = None,
-    on_expiry: Annotated[OnExpiryName | None, typer.Option(help="What becomes of it then.")] = None,
+    on_expiry: Annotated[OnExpiryName | None, typer.Option(help="What happens then.")] = None,
     escalate_after: Annotated[
         timedelta | None,
         typer.Option(
             parser=_parse_deadline,
             metavar="TIME",
-            help="After how long others are told: 30m, never.",
+            help="After how long others are notified: 30m, never.",
         ),
     ] = None,
     escalate_to: Annotated[
-        str | None, typer.Option(help="Whom, in your own words.", metavar="GROUP")
+        str | None, typer.Option(help="Whom to notify, in your own words.", metavar="GROUP")
     ] = None,
     escalated_role: Annotated[
-        ApproverRoleName | None, typer.Option(help="The least that may answer from then on.")
+        ApproverRoleName | None, typer.Option(help="The lowest role that may answer from then on.")
     ] = None,
-    reset: Annotated[bool, typer.Option("--reset", help="As if nothing had been set.")] = False,
+    reset: Annotated[bool, typer.Option("--reset", help="Restore the defaults.")] = False,
     json: JsonOption = False,
 ) -> Action:
-    """Show who may answer and what happens if nobody does; with options, change it."""
-    given = approvals_acts.policy_changes(
+    """Show who may answer and what happens without an answer. With options, change it."""
+    given = approval_commands.policy_changes(
         role=role and role.value,
         four_eyes=four_eyes,
         expires_after=expires_after,
@@ -160,5 +172,5 @@ def policy(  # noqa: PLR0913, PLR0917 (the options of the command)
     if reset and given:
         raise typer.BadParameter("--reset stands alone", param_hint="--reset")
     return partial(
-        approvals_acts.policy, tenant=tenant, agent=agent, given=given, reset=reset, json=json
+        approval_commands.policy, tenant=tenant, agent=agent, given=given, reset=reset, json=json
     )

@@ -1,64 +1,122 @@
-"""`mainspring audit`: how its commands are called."""
+"""`mainspring audit`: works directly on the store."""
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from datetime import timedelta
-from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from mainspring.core.lazy_module import LazyModule
-from mainspring.edges.cli.action import Action
-from mainspring.edges.cli.keys import TenantOption
-from mainspring.edges.cli.log import JsonOption, parse_duration
+from mainspring.config import Settings
+from mainspring.edges.cli.commands import command, command_group
+from mainspring.edges.cli.operator_access import open_as_operator
+from mainspring.edges.cli.options import JsonOption, LimitOption, TenantOption, parse_duration
+from mainspring.edges.cli.printing import (
+    Screen,
+    StyledText,
+    local_time,
+    print_list,
+    print_result,
+)
+from mainspring.service.access.audit import Audit, AuditEntry
+from mainspring.service.storage.repository import ListQuery
 
-if TYPE_CHECKING:
-    from mainspring.edges.cli import audit_acts
-else:
-    audit_acts = LazyModule("mainspring.edges.cli.audit_acts")
-
-app = typer.Typer(help="Who did what to the service.", no_args_is_help=True, rich_markup_mode=None)
+app = command_group()
 
 
-@app.command()
-def ls(
+@command(app)
+async def ls(
+    settings: Settings,
+    *,
     tenant: TenantOption = "default",
-    limit: Annotated[int, typer.Option("--limit", "-n", help="How many.", min=1, max=1000)] = 20,
-    key: Annotated[str | None, typer.Option(help="Only of this key.", metavar="ID")] = None,
+    limit: LimitOption = 20,
+    key: Annotated[str | None, typer.Option(help="Only entries of this key.", metavar="ID")] = None,
     json: JsonOption = False,
-) -> Action:
-    """List what was done, newest first."""
-    return partial(audit_acts.ls, tenant=tenant, limit=limit, key=key, json=json)
+) -> int:
+    """List audit entries, newest first."""
+    async with open_as_operator(settings) as operator:
+        page = await Audit(operator.records).page(tenant, ListQuery(limit=limit, label=key))
+    return print_list(
+        settings,
+        page.data,
+        json=json,
+        heads=["SEQ", "TIME", "WHO", "WHAT", "STATUS", "ON", "FROM"],
+        row=_entry_row,
+        empty="there are no audit entries",
+    )
 
 
-@app.command()
-def verify(
+def _entry_row(entry: AuditEntry) -> list[StyledText]:
+    agent = f" (agent {entry.agent_id})" if entry.agent_id else ""
+    targets = [*entry.targets.values(), entry.made or ""]
+    return [
+        (str(entry.seq), "dim"),
+        (local_time(entry.time), "dim"),
+        ((entry.key_name or "nobody") + agent, "bold"),
+        (entry.operation, ""),
+        (str(entry.status), "red" if entry.status >= 400 else "green"),
+        (" ".join(dict.fromkeys(target for target in targets if target)), ""),
+        (entry.address, "dim"),
+    ]
+
+
+@command(app)
+async def verify(
+    settings: Settings,
+    *,
     tenant: TenantOption = "default",
     head: Annotated[
         str | None,
-        typer.Option(help="A hash that was kept elsewhere; it must be there.", metavar="HASH"),
+        typer.Option(help="A hash saved earlier that the audit must contain.", metavar="HASH"),
     ] = None,
     json: JsonOption = False,
-) -> Action:
-    """Check that nothing was changed or taken out. Tells the hash of the end, to be kept."""
-    return partial(audit_acts.verify, tenant=tenant, head=head, json=json)
+) -> int:
+    """Check that no entry was changed or removed, and print the hash of the last one to save."""
+    async with open_as_operator(settings) as operator:
+        report = await Audit(operator.records).verify(tenant, head=head)
+    screen = Screen(settings)
+    if json:
+        screen.json(report)
+    elif report.ok:
+        entries = "1 entry" if report.entries == 1 else f"{report.entries} entries"
+        screen.line(("ok  ", "green"), (tenant, "bold"), (f"  {entries}", "dim"))
+        screen.paragraph((f"head {report.head}", "dim"))
+    else:
+        screen.line(("BAD  ", "bold red"), (tenant, "bold"))
+        for problem in report.problems:
+            screen.paragraph((problem, ""), indent=5)
+    return 0 if report.ok else 1
 
 
-@app.command()
-def export(tenant: TenantOption = "default") -> Action:
-    """Write all entries from the first on, as JSON, one a line."""
-    return partial(audit_acts.export, tenant=tenant)
+@command(app)
+async def export(settings: Settings, *, tenant: TenantOption = "default") -> int:
+    """Write all entries as JSON, one per line, oldest first."""
+    screen = Screen(settings)
+    async with (
+        open_as_operator(settings) as operator,
+        aclosing(Audit(operator.records).entries(tenant)) as entries,
+    ):
+        async for entry in entries:
+            screen.json(entry)
+    return 0
 
 
-@app.command()
-def prune(
+@command(app)
+async def prune(
+    settings: Settings,
+    *,
     older_than: Annotated[
         timedelta,
         typer.Option(parser=parse_duration, metavar="TIME", help="Older than: 90d, 52w."),
     ],
     tenant: TenantOption = "default",
     json: JsonOption = False,
-) -> Action:
-    """Let go what is old; what remains can still be verified."""
-    return partial(audit_acts.prune, tenant=tenant, keep=older_than, json=json)
+) -> int:
+    """Delete old entries; the rest can still be verified."""
+    async with open_as_operator(settings) as operator:
+        removed = await Audit(operator.records).prune(tenant, keep=older_than)
+        await operator.audit(tenant, "audit prune")
+    entries = "1 entry" if removed == 1 else f"{removed} entries"
+    view = {"tenant_id": tenant, "removed": removed}
+    return print_result(settings, view, (f"deleted {entries}", ""), json=json)

@@ -1,36 +1,103 @@
-"""`mainspring backup`, `restore` and `migrate`: how they are called."""
+"""`mainspring backup`, `restore` and `migrate`."""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Annotated
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Annotated
 
 import typer
+from msgspec import Struct
 
-from mainspring.core.lazy_module import LazyModule
-from mainspring.edges.cli.action import Action
-from mainspring.edges.cli.log import JsonOption
+from mainspring.config import Settings
+from mainspring.core import clock
+from mainspring.core.errors import InvalidInput
+from mainspring.edges.cli.atomic_files import atomic_write, file_errors
+from mainspring.edges.cli.options import JsonOption
+from mainspring.edges.cli.printing import Screen, plural, print_note
+from mainspring.edges.cli.session_lookup import require_store
+from mainspring.log.backup import Counts, restore_backup, write_backup
+from mainspring.log.migrate import SchemaStatus
+from mainspring.wiring import stores
 
-if TYPE_CHECKING:
-    from mainspring.edges.cli import backup_acts
-else:
-    backup_acts = LazyModule("mainspring.edges.cli.backup_acts")
+_PROGRESS_SECONDS = 5.0
+_EXCLUDED_NOTE = "not included: workspaces, and the vault with the key that sealed secrets need"
 
 
-def backup(
+class CountsView(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    file: str
+    sessions: int
+    records: int
+    tallies: int
+    damaged: tuple[str, ...] = ()
+
+
+class MigrationView(Struct, frozen=True, kw_only=True):
+    version: int
+    newest: int
+
+
+class _Progress:
+    """Prints the counts every few seconds."""
+
+    def __init__(self, notes: Screen) -> None:
+        self._notes = notes
+        self._printed_at = time.monotonic()
+
+    def report(self, counts: Counts) -> None:
+        if time.monotonic() - self._printed_at >= _PROGRESS_SECONDS:
+            self._printed_at = time.monotonic()
+            self._notes.line((f"{_counts_text(counts)} so far", "dim"))
+
+
+async def backup(
+    settings: Settings,
+    *,
     file: Annotated[str, typer.Argument(metavar="FILE", help="Where to; - is standard output.")],
-    json_option: JsonOption = False,
-) -> Action:
-    """Write all that the store holds to a file, while others go on using it.
+    json: JsonOption = False,
+) -> int:
+    """Write the whole store to a file. The store can be used meanwhile.
 
-    Not in it: the vault, its key, and what is in workspaces.
+    The vault, its key and the files in workspaces are not included.
     """
-    return partial(backup_acts.backup, name=file, json=json_option)
+    require_store(settings)
+    notes = Screen(settings, stderr=True)
+    async with stores.open_store(settings.store) as store:
+        with _open_output(file) as output:
+            counts = await write_backup(
+                store, output, time=clock.now(), report_progress=_Progress(notes).report
+            )
+    for session_id in counts.damaged:
+        notes.paragraph((f"warning: {session_id} is damaged and was left out", "yellow"))
+    if counts.damaged:
+        notes.paragraph(("hint: `mainspring log verify` says what is wrong with it", "dim"))
+    # what goes to standard output is the backup itself
+    _print_counts(Screen(settings, stderr=file == "-"), "wrote", file, counts, json=json)
+    print_note(settings, _EXCLUDED_NOTE)
+    return 1 if counts.damaged else 0
 
 
-def restore(
+@contextmanager
+def _open_output(name: str) -> Generator[IO[bytes], None, None]:
+    if name == "-":
+        if sys.stdout.isatty():
+            raise InvalidInput("a backup cannot go to a terminal: name a file, or pipe it")
+        yield sys.stdout.buffer
+        return
+    with file_errors(name), atomic_write(Path(name)) as file:
+        yield file
+
+
+async def restore(
+    settings: Settings,
+    *,
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="What backup wrote; - is standard input.")
+        str,
+        typer.Argument(metavar="FILE", help="A file written by backup; - is standard input."),
     ],
     into: Annotated[
         str | None,
@@ -39,25 +106,87 @@ def restore(
             help="An empty store: a SQLite file or postgresql://... [default: --store]",
         ),
     ] = None,
-    json_option: JsonOption = False,
-) -> Action:
-    """Make an empty store hold what a backup does: all of it or nothing."""
-    return partial(backup_acts.restore, name=file, into=into, json=json_option)
+    json: JsonOption = False,
+) -> int:
+    """Restore a backup into an empty store. Either all of it is restored or nothing."""
+    settings = settings if into is None else replace(settings, store=into)
+    notes = Screen(settings, stderr=True)
+    with file_errors(file):
+        source = sys.stdin.buffer if file == "-" else Path(file).open("rb")  # noqa: SIM115, ASYNC230
+    with source:
+        async with stores.open_store(settings.store) as store:
+            try:
+                counts = await restore_backup(
+                    store, source, report_progress=_Progress(notes).report
+                )
+            except InvalidInput as error:
+                refusal = InvalidInput(f"{file}: {error}")
+                refusal.add_note(f"nothing was restored into {settings.store_label}")
+                raise refusal from error
+    _print_counts(Screen(settings), "restored", file, counts, json=json)
+    return 0
 
 
-def migrate(
+def _print_counts(screen: Screen, verb: str, file: str, counts: Counts, *, json: bool) -> None:
+    if json:
+        view = CountsView(
+            file=file,
+            sessions=counts.sessions,
+            records=counts.records,
+            tallies=counts.tallies,
+            damaged=tuple(counts.damaged),
+        )
+        screen.json(view)
+    else:
+        screen.paragraph((f"{verb} ", "green"), (file, ""), (f"  {_counts_text(counts)}", "dim"))
+
+
+def _counts_text(counts: Counts) -> str:
+    return ", ".join(
+        (
+            plural(counts.sessions, "session"),
+            plural(counts.records, "record"),
+            plural(counts.tallies, "counter"),
+        )
+    )
+
+
+async def migrate(
+    settings: Settings,
+    *,
     to: Annotated[
         int | None,
         typer.Option(
-            metavar="VERSION", min=1, help="Of the tables; an older one, if that loses nothing."
+            metavar="VERSION",
+            min=1,
+            help="The version of the tables; an older one only if nothing is lost.",
         ),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Only tell; the exit status is 1 if it is behind.")
+        bool,
+        typer.Option("--check", help="Change nothing; exit status 1 if the store is behind."),
     ] = False,
-    json_option: JsonOption = False,
-) -> Action:
-    """Bring the store's tables to this version of Mainspring. Opening it does so, too."""
+    json: JsonOption = False,
+) -> int:
+    """Migrate the store's tables to this version. Opening the store does so too."""
     if check and to is not None:
-        raise typer.BadParameter("changes nothing, and --to does", param_hint="--check")
-    return partial(backup_acts.migrate, target=to, is_check=check, json=json_option)
+        raise typer.BadParameter("cannot be combined with --to", param_hint="--check")
+    require_store(settings)
+    if not check:
+        await stores.migrate(settings.store, to)
+    status = await stores.schema_status(settings.store)
+    screen = Screen(settings)
+    if json:
+        screen.json(MigrationView(version=status.current, newest=status.newest))
+    else:
+        screen.paragraph((f"{settings.store_label}  ", ""), (_migration_text(status), "dim"))
+    return int(check and status.current != status.newest)
+
+
+def _migration_text(status: SchemaStatus) -> str:
+    current, newest = status.current, status.newest
+    if current == newest:
+        return f"tables of version {current}, as this Mainspring needs them"
+    if current > newest:
+        return f"tables of version {current}; this Mainspring supports {newest}: upgrade it"
+    return f"tables of version {current}; `mainspring migrate` migrates them to {newest}"

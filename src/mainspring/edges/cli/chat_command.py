@@ -180,7 +180,9 @@ class _Chat:
 
     def _print_resume_hint(self) -> None:
         if self._session is not None:
-            self._print_line(f"go on: mainspring chat --resume {short_id(self._session.id)}", "dim")
+            self._print_line(
+                f"continue: mainspring chat --resume {short_id(self._session.id)}", "dim"
+            )
 
     async def _ensure_session(self) -> Session:
         """The session; a new one, if nobody has said anything yet."""

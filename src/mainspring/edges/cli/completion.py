@@ -1,4 +1,4 @@
-"""`mainspring completion`: the script that has a shell complete commands and options with Tab."""
+"""`mainspring completion`: the script with which a shell completes commands and options."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ complete --command mainspring --no-files \
 def completion(
     shell: Annotated[Shell, typer.Argument(help="Which shell.", show_default=False)],
 ) -> NoReturn:
-    """Print a script for Tab completion: `eval "$(mainspring completion bash)"` in ~/.bashrc, the
-    same with zsh in ~/.zshrc; `mainspring completion fish | source` in config.fish."""
+    """Print a script for Tab completion. Use `eval "$(mainspring completion bash)"` in
+    ~/.bashrc, the same with zsh in ~/.zshrc, `mainspring completion fish | source` in
+    config.fish."""
     typer.echo(_SCRIPTS[shell], nl=False)
     raise typer.Exit

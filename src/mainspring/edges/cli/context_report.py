@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Usage
 from mainspring.core.model import Message, User
 from mainspring.edges.cli.event_summary import truncate
-from mainspring.edges.cli.printing import Screen, StyledText, pad, plural, token_count
+from mainspring.edges.cli.printing import Screen, StyledText, pad, plural, print_note, token_count
 from mainspring.edges.cli.session_lookup import find_session, open_existing_log
 from mainspring.harness.context.xray import (
     ModelCall,
@@ -23,21 +21,23 @@ from mainspring.harness.limits import prompt_tokens
 from mainspring.runtime.session.xrays import previous_shot, read_shots, shot_view
 
 
-async def show(settings: Settings, *, meant: str, call: int | None, json: bool, raw: bool) -> int:
+async def show(
+    settings: Settings, *, id_or_part: str, call: int | None, json: bool, raw: bool
+) -> int:
     async with open_existing_log(settings) as log:
-        shots = await read_shots(log, await find_session(log, meant))
+        shots = await read_shots(log, await find_session(log, id_or_part))
     if call is not None and call > len(shots):
         raise InvalidInput(f"there is no call {call}: the session has {plural(len(shots), 'call')}")
     screen = Screen(settings)
     chosen = shots if call is None else [shots[call - 1]]
     if not chosen:
-        Screen(settings, stderr=True).paragraph(("no model has been called", "dim"))
+        print_note(settings, "no model has been called")
     elif raw:
         for shot in chosen:
-            screen.json(msgspec.json.encode(shot.request))
+            screen.json(shot.request)
     elif json:
         for shot in chosen:
-            screen.json(msgspec.json.encode(shot_view(shots, shot, with_request=call is not None)))
+            screen.json(shot_view(shots, shot, with_request=call is not None))
     elif call is None:
         _print_list(screen, shots)
     else:
@@ -51,14 +51,20 @@ def _print_list(screen: Screen, model_calls: list[ModelCall]) -> None:
 
 
 def _shot_row(model_call: ModelCall) -> list[StyledText]:
-    found = token_breakdown(model_call)
+    tokens = token_breakdown(model_call)
     share = None if model_call.end is None else cached_share(model_call.end.model_usage)
-    about = "" if found.is_measured else "~"
-    counts = (found.tools, found.system_static, found.system_dynamic, found.history, found.newest)
+    about = "" if tokens.is_measured else "~"
+    counts = (
+        tokens.tools,
+        tokens.system_static,
+        tokens.system_dynamic,
+        tokens.history,
+        tokens.newest,
+    )
     return [
         (f"{model_call.number:>4}", "bold"),
         (f"{model_call.started.seq:>5}", "dim"),
-        (f"{about + token_count(found.total):>6}", ""),
+        (f"{about + token_count(tokens.total):>6}", ""),
         ("" if share is None else f"{share:>6.0%}", "green" if share else ""),
         *((f"{token_count(count):>6}" if count else "", "") for count in counts),
         (model_call.start.cache_break or "", "yellow"),
@@ -66,7 +72,7 @@ def _shot_row(model_call: ModelCall) -> list[StyledText]:
 
 
 def _print_detail(screen: Screen, model_call: ModelCall, before: ModelCall | None) -> None:
-    found, changed = token_breakdown(model_call), request_diff(model_call, before)
+    tokens, changed = token_breakdown(model_call), request_diff(model_call, before)
     usage = None if model_call.end is None else model_call.end.model_usage
     screen.line((f"call {model_call.number}", "bold"), (f"  event {model_call.started.seq}", "dim"))
     for name, value in (
@@ -76,17 +82,17 @@ def _print_detail(screen: Screen, model_call: ModelCall, before: ModelCall | Non
         ("cache", _cache_text(usage, changed)),
     ):
         screen.line(pad((f"  {name}", "dim"), 18), (value, ""))
-    kind = "counted by the provider" if found.is_measured else "estimated"
+    kind = "counted by the provider" if tokens.is_measured else "estimated"
     screen.line((f"tokens, {kind}", "bold"))
     for name, count in (
-        ("tools", found.tools),
-        ("system, static", found.system_static),
-        ("system, dynamic", found.system_dynamic),
-        ("history", found.history),
-        ("newest turn", found.newest),
-        ("total", found.total),
+        ("tools", tokens.tools),
+        ("system, static", tokens.system_static),
+        ("system, dynamic", tokens.system_dynamic),
+        ("history", tokens.history),
+        ("newest turn", tokens.newest),
+        ("total", tokens.total),
     ):
-        share = count / found.total if found.total else 0
+        share = count / tokens.total if tokens.total else 0
         bar = "█" * round(share * 30) if name != "total" else ""
         screen.line(pad((f"  {name}", "dim"), 18), (f"{count:>8}  ", ""), (bar, "cyan"))
     _print_change(screen, changed, before)

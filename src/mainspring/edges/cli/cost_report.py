@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import msgspec
 from msgspec import Struct
 
 from mainspring.config import Settings
 from mainspring.core.events import Usage
 from mainspring.edges.cli.event_summary import short_id
-from mainspring.edges.cli.printing import Screen, StyledText, dollars, token_count
+from mainspring.edges.cli.printing import Screen, StyledText, dollars, print_note, token_count
 from mainspring.edges.cli.session_lookup import all_sessions, find_session, open_existing_log
 from mainspring.harness.context.xray import cached_share
 from mainspring.harness.limits import prompt_tokens
@@ -31,23 +30,23 @@ class CostView(Struct, frozen=True, kw_only=True):
     cost_usd: str
 
 
-async def cost(settings: Settings, *, meant: str | None, group_by: GroupBy, json: bool) -> int:
+async def cost(settings: Settings, *, id_or_part: str | None, group_by: GroupBy, json: bool) -> int:
     screen = Screen(settings)
     found: list[ModelCharge] = []
     async with open_existing_log(settings) as log:
-        if meant is None:
+        if id_or_part is None:
             sessions = [session async for session in all_sessions(log)]
         else:
-            sessions = [await find_session(log, meant)]
+            sessions = [await find_session(log, id_or_part)]
         for session in sessions:
             found += await charges(log, session)
     bills = group_charges(found, group_by)
     if json:
         for bill in bills:
-            screen.json(msgspec.json.encode(_view(bill, group_by)))
+            screen.json(_view(bill, group_by))
         return 0
     if not bills:
-        Screen(settings, stderr=True).paragraph(("no model has been called", "dim"))
+        print_note(settings, "no model has been called")
         return 0
     rows = [_row(screen, bill, group_by) for bill in bills]
     if len(bills) > 1:

@@ -1,89 +1,220 @@
-"""`mainspring deployments`: how its commands are called."""
+"""`mainspring deployments`: works directly on the store."""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Annotated, TypeAlias
 
 import typer
 
-from mainspring.core.lazy_module import LazyModule
-from mainspring.edges.cli.action import Action
-from mainspring.edges.cli.keys import TenantOption
-from mainspring.edges.cli.log import JsonOption
-
-if TYPE_CHECKING:
-    from mainspring.edges.cli import deployments_acts
-else:
-    deployments_acts = LazyModule("mainspring.edges.cli.deployments_acts")
-
-app = typer.Typer(
-    help="Agents that run by themselves.", no_args_is_help=True, rich_markup_mode=None
+from mainspring.config import Settings
+from mainspring.edges.cli.commands import command, command_group
+from mainspring.edges.cli.offline_services import offline_services
+from mainspring.edges.cli.operator_access import all_pages, open_as_operator
+from mainspring.edges.cli.options import JsonOption, LimitOption, TenantOption
+from mainspring.edges.cli.printing import (
+    Screen,
+    StyledText,
+    local_time,
+    print_list,
+    print_note,
+    print_result,
 )
+from mainspring.service.schedules.deployment_runs import RunListing
+from mainspring.service.schedules.deployment_types import (
+    Deployment,
+    DeploymentRun,
+    ErrorPause,
+    ScheduledRun,
+)
+from mainspring.service.schedules.deployments import Deployments
+from mainspring.service.storage.repository import ListQuery
+
+app = command_group()
 
 DeploymentArgument: TypeAlias = Annotated[
     str, typer.Argument(metavar="DEPLOYMENT", help="Its id: depl_...")
 ]
 
 
-@app.command()
-def ls(
+@command(app)
+async def ls(
+    settings: Settings,
+    *,
     tenant: TenantOption = "default",
-    everything: Annotated[bool, typer.Option("--all", help="Archived ones too.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Include archived ones.")] = False,
     json: JsonOption = False,
-) -> Action:
-    """List deployments: what runs when."""
-    return partial(deployments_acts.ls, tenant=tenant, everything=everything, json=json)
+) -> int:
+    """List deployments and when they run."""
+    async with open_as_operator(settings) as operator:
+        service = offline_services(settings, operator.records).deployments
+        deployments = await all_pages(
+            lambda cursor: service.page(
+                tenant, ListQuery(limit=100, page=cursor, include_archived=everything)
+            )
+        )
+    return print_list(
+        settings,
+        deployments,
+        json=json,
+        heads=["ID", "NAME", "AGENT", "SCHEDULE", "NEXT", "LAST", "STATE"],
+        row=_deployment_row,
+        empty="there are no deployments",
+    )
 
 
-@app.command()
-def show(
-    deployment: DeploymentArgument, tenant: TenantOption = "default", json: JsonOption = False
-) -> Action:
+@command(app)
+async def show(
+    settings: Settings,
+    *,
+    deployment: DeploymentArgument,
+    tenant: TenantOption = "default",
+    json: JsonOption = False,
+) -> int:
     """Show a deployment and when it runs next."""
-    return partial(deployments_acts.show, tenant=tenant, deployment_id=deployment, json=json)
+    async with open_as_operator(settings) as operator:
+        service = offline_services(settings, operator.records).deployments
+        return _print_deployment(settings, await service.get(tenant, deployment), json=json)
 
 
-@app.command()
-def run(
-    deployment: DeploymentArgument, tenant: TenantOption = "default", json: JsonOption = False
-) -> Action:
-    """Have a worker run it once, soon."""
-    return partial(deployments_acts.run, tenant=tenant, deployment_id=deployment, json=json)
+@command(app)
+async def run(
+    settings: Settings,
+    *,
+    deployment: DeploymentArgument,
+    tenant: TenantOption = "default",
+    json: JsonOption = False,
+) -> int:
+    """Have a worker run it once, as soon as possible."""
+    async with _audited(settings, tenant, "run", deployment) as deployments:
+        run_id = await deployments.request_run(tenant, deployment)
+    view = {"deployment_id": deployment, "run_id": run_id}
+    print_result(settings, view, ("requested ", "green"), (run_id, "bold"), json=json)
+    if not json:
+        print_note(settings, "a worker will run it; `mainspring deployments runs` shows the result")
+    return 0
 
 
-@app.command()
-def pause(
-    deployment: DeploymentArgument, tenant: TenantOption = "default", json: JsonOption = False
-) -> Action:
-    """Have it not run by itself. Sessions that run go on."""
-    return partial(deployments_acts.pause, tenant=tenant, deployment_id=deployment, json=json)
+@command(app)
+async def pause(
+    settings: Settings,
+    *,
+    deployment: DeploymentArgument,
+    tenant: TenantOption = "default",
+    json: JsonOption = False,
+) -> int:
+    """Pause the schedule. Running sessions continue."""
+    async with _audited(settings, tenant, "pause", deployment) as deployments:
+        paused = await deployments.pause(tenant, deployment)
+    return _print_deployment(settings, paused, json=json)
 
 
-@app.command()
-def unpause(
-    deployment: DeploymentArgument, tenant: TenantOption = "default", json: JsonOption = False
-) -> Action:
-    """Have it run by itself again, from the next time on."""
-    return partial(deployments_acts.unpause, tenant=tenant, deployment_id=deployment, json=json)
+@command(app)
+async def unpause(
+    settings: Settings,
+    *,
+    deployment: DeploymentArgument,
+    tenant: TenantOption = "default",
+    json: JsonOption = False,
+) -> int:
+    """Resume the schedule, from the next time on."""
+    async with _audited(settings, tenant, "unpause", deployment) as deployments:
+        active = await deployments.unpause(tenant, deployment)
+    return _print_deployment(settings, active, json=json)
 
 
-@app.command()
-def runs(
+@asynccontextmanager
+async def _audited(
+    settings: Settings, tenant: str, verb: str, deployment_id: str
+) -> AsyncGenerator[Deployments, None]:
+    """The deployments; the command is audited if the block succeeds."""
+    async with open_as_operator(settings) as operator:
+        yield offline_services(settings, operator.records).deployments
+        await operator.audit(tenant, f"deployments {verb}", deployment_id)
+
+
+@command(app)
+async def runs(
+    settings: Settings,
+    *,
     deployment: Annotated[
-        str | None, typer.Argument(metavar="[DEPLOYMENT]", help="Only of this one.")
+        str | None, typer.Argument(metavar="[DEPLOYMENT]", help="Only runs of this one.")
     ] = None,
     tenant: TenantOption = "default",
-    failed: Annotated[bool, typer.Option("--failed", help="Only those that failed.")] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="How many.", min=1, max=1000)] = 20,
+    failed: Annotated[bool, typer.Option("--failed", help="Only failed runs.")] = False,
+    limit: LimitOption = 20,
     json: JsonOption = False,
-) -> Action:
-    """List runs, newest first: what came of each."""
-    return partial(
-        deployments_acts.runs,
-        tenant=tenant,
-        deployment_id=deployment,
-        failed=failed,
-        limit=limit,
+) -> int:
+    """List runs and their results, newest first."""
+    listing = RunListing(limit=limit, deployment_id=deployment, has_error=True if failed else None)
+    async with open_as_operator(settings) as operator:
+        page = await offline_services(settings, operator.records).runs.page(tenant, listing)
+    return print_list(
+        settings,
+        page.data,
         json=json,
+        heads=["RUN", "DEPLOYMENT", "AT", "BY", "RESULT"],
+        row=_run_row,
+        empty="there are no runs",
     )
+
+
+def _print_deployment(settings: Settings, deployment: Deployment, *, json: bool) -> int:
+    state, style = _deployment_state(deployment)
+    text = ((deployment.id, "bold"), (f"  {deployment.name}  ", ""), (state or "active", style))
+    print_result(settings, deployment, *text, json=json)
+    if json:
+        return 0
+    screen = Screen(settings)
+    screen.line((f"agent {deployment.agent.id}, version {deployment.agent.version}", "dim"))
+    if deployment.schedule is None:
+        screen.line(("runs on request only", "dim"))
+        return 0
+    screen.line((_schedule_text(deployment), ""))
+    for at in deployment.schedule.upcoming_runs_at if deployment.status == "active" else ():
+        screen.line((f"  {local_time(at)}", "dim"))
+    return 0
+
+
+def _deployment_row(deployment: Deployment) -> list[StyledText]:
+    schedule = deployment.schedule
+    upcoming = schedule.upcoming_runs_at if schedule is not None else ()
+    last = schedule.last_run_at if schedule is not None else None
+    is_active = deployment.status == "active"
+    return [
+        (deployment.id, ""),
+        (deployment.name, "bold"),
+        (f"{deployment.agent.id} v{deployment.agent.version}", ""),
+        (_schedule_text(deployment), ""),
+        (local_time(upcoming[0]) if upcoming and is_active else "", "dim"),
+        (local_time(last) if last else "", "dim"),
+        _deployment_state(deployment),
+    ]
+
+
+def _run_row(run: DeploymentRun) -> list[StyledText]:
+    trigger = "schedule" if isinstance(run.trigger_context, ScheduledRun) else "hand"
+    result: StyledText = (run.session_id or "", "")
+    if run.error is not None:
+        result = (f"{run.error.type}: {run.error.message}", "red")
+    return [
+        (run.id, ""),
+        (run.deployment_id, ""),
+        (local_time(run.created_at), "dim"),
+        (trigger, ""),
+        result,
+    ]
+
+
+def _schedule_text(deployment: Deployment) -> str:
+    schedule = deployment.schedule
+    return "" if schedule is None else f"{schedule.expression} {schedule.timezone}"
+
+
+def _deployment_state(deployment: Deployment) -> StyledText:
+    if deployment.archived_at is not None:
+        return "archived", "dim"
+    if isinstance(deployment.paused_reason, ErrorPause):
+        return f"paused: {deployment.paused_reason.error.type}", "red"
+    return ("paused", "yellow") if deployment.status == "paused" else ("", "")

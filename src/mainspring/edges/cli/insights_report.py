@@ -6,8 +6,6 @@ from collections.abc import Callable
 from datetime import timedelta
 from itertools import groupby
 
-import msgspec
-
 from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.edges.cli.event_summary import short_id
@@ -36,7 +34,7 @@ async def insights(settings: Settings, *, since: timedelta | None, limit: int, j
     if notes.can_redraw:
         notes.raw("\r\x1b[K")
     if json:
-        screen.json(msgspec.json.encode(report))
+        screen.json(report)
         return 0
     _print_report(screen, notes, report, limit)
     return 0

@@ -1,29 +1,33 @@
-"""`mainspring keys`: how its commands are called."""
+"""`mainspring keys`: works directly on the store."""
 
 from __future__ import annotations
 
 from datetime import timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from enum import StrEnum
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import Annotated
 
 import typer
 
-from mainspring.core.lazy_module import LazyModule
-from mainspring.edges.cli.action import Action
-from mainspring.edges.cli.log import JsonOption, parse_duration
+from mainspring.config import Settings
+from mainspring.core import clock
+from mainspring.edges.cli.commands import command, command_group
+from mainspring.edges.cli.operator_access import all_pages, open_as_operator
+from mainspring.edges.cli.options import JsonOption, TenantOption, parse_dollars, parse_duration
+from mainspring.edges.cli.printing import (
+    Screen,
+    StyledText,
+    local_time,
+    print_list,
+    print_note,
+    print_result,
+)
+from mainspring.service.access.api_keys import CreateKey, Key, Keys
+from mainspring.service.access.request_ids import check_ids_exist, ids_in
+from mainspring.service.access.tenants import ROOT_TENANT, Tenants
+from mainspring.service.storage.repository import ListQuery
 
-if TYPE_CHECKING:
-    from mainspring.edges.cli import keys_acts
-else:
-    keys_acts = LazyModule("mainspring.edges.cli.keys_acts")
-
-app = typer.Typer(help="Keys of the API.", no_args_is_help=True, rich_markup_mode=None)
-
-TenantOption: TypeAlias = Annotated[
-    str, typer.Option("--tenant", help="The tenant that is meant.", metavar="ID")
-]
+app = command_group()
 
 
 class RoleName(StrEnum):
@@ -33,16 +37,11 @@ class RoleName(StrEnum):
     admin = "admin"
 
 
-def parse_dollars(text: str) -> Decimal:
-    try:
-        return Decimal(text.removeprefix("$"))
-    except InvalidOperation:
-        raise typer.BadParameter(f"{text!r} is no amount such as 25 or 0.50") from None
-
-
-@app.command()
-def create(  # noqa: PLR0913, PLR0917 (the options of the command)
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What people call it.")],
+@command(app)
+async def create(  # noqa: PLR0913 (the options of the command)
+    settings: Settings,
+    *,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name for people.")],
     tenant: TenantOption = "default",
     role: Annotated[RoleName, typer.Option(help="What it may do.")] = RoleName.user,
     agent: Annotated[str | None, typer.Option(help="Only for this agent.", metavar="ID")] = None,
@@ -51,7 +50,7 @@ def create(  # noqa: PLR0913, PLR0917 (the options of the command)
     ] = None,
     lent_to: Annotated[
         str | None,
-        typer.Option(help="For the requests of this agent: it approves nothing.", metavar="ID"),
+        typer.Option(help="For requests of this agent; it cannot approve.", metavar="ID"),
     ] = None,
     grant: Annotated[
         list[str] | None,
@@ -64,45 +63,113 @@ def create(  # noqa: PLR0913, PLR0917 (the options of the command)
     expires_in: Annotated[
         timedelta | None,
         typer.Option(
-            parser=parse_duration, metavar="TIME", help="How long it holds: 12h, 30d, 8w."
+            parser=parse_duration, metavar="TIME", help="How long it is valid: 12h, 30d, 8w."
         ),
     ] = None,
-    rate: Annotated[int | None, typer.Option(help="Requests a minute.", min=1, metavar="N")] = None,
+    rate: Annotated[
+        int | None, typer.Option(help="Requests per minute.", min=1, metavar="N")
+    ] = None,
     daily_budget: Annotated[
         Decimal | None,
-        typer.Option(parser=parse_dollars, metavar="USD", help="What its sessions may cost a day."),
+        typer.Option(
+            parser=parse_dollars, metavar="USD", help="What its sessions may cost per day."
+        ),
     ] = None,
     json: JsonOption = False,
-) -> Action:
-    """Make a key. It is shown this once and cannot be shown again."""
-    asked = keys_acts.KeyOptions(
+) -> int:
+    """Create a key. Its secret is shown only this once."""
+    request = CreateKey(
         name=name,
         role=role.value,
         agent_id=agent,
         grants=tuple(grant or ()),
         environment_id=environment,
         lent_to=lent_to,
-        expires_in=expires_in,
+        expires_at=None if expires_in is None else clock.now() + expires_in,
         requests_per_minute=rate,
         daily_budget_usd=daily_budget,
     )
-    return partial(keys_acts.create, tenant=tenant, key_options=asked, json=json)
+    async with open_as_operator(settings, is_new=True) as operator:
+        tenants = Tenants(operator.records)
+        if tenant == ROOT_TENANT:
+            await tenants.ensure_root()
+        await tenants.get(tenant)
+        await check_ids_exist(operator.records, tenant, ids_in(request, CreateKey))
+        key = await Keys(operator.records).create(operator.principal_in(tenant), request)
+        await operator.audit(tenant, "keys create", key.id)
+    screen = Screen(settings)
+    if json:
+        screen.json(key)
+        return 0
+    screen.paragraph((key.key, "bold"))
+    note = f"{key.id}, {key.role} of {key.tenant_id}; save it now: it is not shown again"
+    print_note(settings, note)
+    return 0
 
 
-@app.command()
-def ls(
+@command(app)
+async def ls(
+    settings: Settings,
+    *,
     tenant: TenantOption = "default",
-    everything: Annotated[bool, typer.Option("--all", help="Revoked ones too.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Include revoked keys.")] = False,
     json: JsonOption = False,
-) -> Action:
-    """List keys, newest first; never their secrets."""
-    return partial(keys_acts.ls, tenant=tenant, everything=everything, json=json)
+) -> int:
+    """List keys, newest first, without their secrets."""
+    async with open_as_operator(settings) as operator:
+        await Tenants(operator.records).get(tenant)
+        repository = Keys(operator.records)
+        keys = await all_pages(
+            lambda cursor: repository.page(
+                tenant, ListQuery(limit=1000, page=cursor, include_archived=everything)
+            )
+        )
+    return print_list(
+        settings,
+        keys,
+        json=json,
+        heads=["ID", "NAME", "ROLE", "FOR", "CREATED", "USED", "STATE"],
+        row=_key_row,
+        empty="there are no keys",
+    )
 
 
-@app.command()
-def revoke(
+def _key_row(key: Key) -> list[StyledText]:
+    scope = key.agent_id or key.environment_id or ""
+    lent = f"lent to {key.lent_to}" if key.lent_to else ""
+    used = "" if key.last_used_at is None else local_time(key.last_used_at)
+    return [
+        (key.id, ""),
+        (key.name, "bold"),
+        (key.role, ""),
+        (" ".join(part for part in (scope, lent) if part), ""),
+        (local_time(key.created_at), "dim"),
+        (used, "dim"),
+        _key_state(key),
+    ]
+
+
+def _key_state(key: Key) -> StyledText:
+    if key.revoked_at is not None:
+        return "revoked", "red"
+    if key.expires_at is None:
+        return "", ""
+    is_expired = key.expires_at <= clock.now()
+    return ("expired", "red") if is_expired else (f"until {local_time(key.expires_at)}", "dim")
+
+
+@command(app)
+async def revoke(
+    settings: Settings,
+    *,
     key: Annotated[str, typer.Argument(metavar="KEY", help="Its id, or the secret itself.")],
     json: JsonOption = False,
-) -> Action:
-    """Have a key open nothing any more, within seconds and for good."""
-    return partial(keys_acts.revoke, meant=key, json=json)
+) -> int:
+    """Revoke a key for good. It stops working within seconds."""
+    async with open_as_operator(settings) as operator:
+        keys = Keys(operator.records)
+        stored = await keys.find_any_tenant(key)
+        revoked = await keys.revoke(stored.tenant_id, stored.id)
+        await operator.audit(stored.tenant_id, "keys revoke", stored.id)
+    text = (("revoked ", "green"), (revoked.id, "bold"), (f"  {revoked.name}", "dim"))
+    return print_result(settings, revoked, *text, json=json)

@@ -1,8 +1,7 @@
-"""`mainspring log`: how its commands are called."""
+"""`mainspring log`: arguments and options."""
 
 from __future__ import annotations
 
-import re
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from mainspring.core.lazy_module import LazyModule
-from mainspring.edges.cli.action import Action
+from mainspring.edges.cli.commands import Action, command_group
+from mainspring.edges.cli.options import JsonOption, SessionArgument, YesOption, parse_duration
 
 if TYPE_CHECKING:
     from mainspring.edges.cli import log_maintenance, log_view
@@ -18,22 +18,11 @@ else:
     log_maintenance = LazyModule("mainspring.edges.cli.log_maintenance")
     log_view = LazyModule("mainspring.edges.cli.log_view")
 
-SessionArgument: TypeAlias = Annotated[
-    str, typer.Argument(metavar="SESSION", help="Its id, or a part that no other has.")
-]
-JsonOption: TypeAlias = Annotated[
-    bool, typer.Option("--json", help="Print JSON, one object a line.")
-]
 AfterOption: TypeAlias = Annotated[
     int, typer.Option(help="Only events after this number.", min=0, metavar="N")
 ]
-YesOption: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
-app = typer.Typer(
-    help="Read sessions' logs, move them, and delete them.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = command_group()
 
 
 @app.command()
@@ -61,25 +50,25 @@ def show(
 ) -> Action:
     """Show a session's events, one a line."""
     wanted = log_view.EventFilter(after=after, types=types or None, thread=thread, tail=tail)
-    return partial(log_view.show, meant=session, event_filter=wanted, json=json)
+    return partial(log_view.show, id_or_part=session, event_filter=wanted, json=json)
 
 
 @app.command()
 def follow(session: SessionArgument, after: AfterOption = 0, json: JsonOption = False) -> Action:
     """Show events, then new ones as they happen."""
-    return partial(log_view.follow, meant=session, after=after, json=json)
+    return partial(log_view.follow, id_or_part=session, after=after, json=json)
 
 
 @app.command()
 def search(
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="Words that all must occur.")],
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="Words that must all occur.")],
     session: Annotated[
         str | None, typer.Option("--session", "-s", help="Only in this session.")
     ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", help="How many.", min=1)] = 20,
     json: JsonOption = False,
 ) -> Action:
-    """Find what was said."""
+    """Search the text of sessions."""
     return partial(log_view.search, query=query, session=session, limit=limit, json=json)
 
 
@@ -87,15 +76,15 @@ def search(
 def verify(
     session: Annotated[
         str | None,
-        typer.Argument(metavar="[SESSION]", help="Its id, or a part that no other has."),
+        typer.Argument(metavar="[SESSION]", help="The session's id, or a unique part of it."),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Every session.")] = False,
     json: JsonOption = False,
 ) -> Action:
-    """Check that no log was changed since it was written."""
+    """Check that no log was changed after it was written."""
     if (session is None) != every:
         raise typer.BadParameter("give one: a session, or --all", param_hint="SESSION")
-    return partial(log_maintenance.verify, meant=session, json=json)
+    return partial(log_maintenance.verify, id_or_part=session, json=json)
 
 
 @app.command()
@@ -106,13 +95,13 @@ def export(
     ] = "-",
 ) -> Action:
     """Write a session to a file, or to standard output."""
-    return partial(log_maintenance.export, meant=session, output=output)
+    return partial(log_maintenance.export, id_or_part=session, output=output)
 
 
 @app.command("import")
 def import_(
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="What export wrote; - is standard input.")
+        str, typer.Argument(metavar="FILE", help="A file written by export; - is standard input.")
     ],
     json: JsonOption = False,
 ) -> Action:
@@ -124,23 +113,13 @@ def import_(
 def rm(
     session: SessionArgument,
     cascade: Annotated[
-        bool, typer.Option("--cascade", help="Delete the sessions forked from it, too.")
+        bool, typer.Option("--cascade", help="Also delete the sessions forked from it.")
     ] = False,
     yes: YesOption = False,
     json: JsonOption = False,
 ) -> Action:
     """Delete a session for good."""
-    return partial(log_maintenance.rm, meant=session, cascade=cascade, yes=yes, json=json)
-
-
-_UNIT_SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-
-
-def parse_duration(text: str) -> timedelta:
-    match = re.fullmatch(r"([1-9][0-9]{0,5})([mhdw])", text.strip())
-    if match is None:
-        raise typer.BadParameter(f"{text!r} is not a time such as 90m, 12h, 30d or 8w")
-    return timedelta(seconds=int(match[1]) * _UNIT_SECONDS[match[2]])
+    return partial(log_maintenance.rm, id_or_part=session, cascade=cascade, yes=yes, json=json)
 
 
 @app.command()
@@ -148,7 +127,9 @@ def expire(
     older_than: Annotated[
         timedelta,
         typer.Option(
-            parser=parse_duration, metavar="TIME", help="Unchanged for so long: 90m, 12h, 30d, 8w."
+            parser=parse_duration,
+            metavar="TIME",
+            help="Unchanged for this long: 90m, 12h, 30d, 8w.",
         ),
     ],
     yes: YesOption = False,

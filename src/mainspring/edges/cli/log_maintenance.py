@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import IO
 
 import anyio
-import msgspec
 import typer
 from msgspec import Struct
 
@@ -21,7 +20,7 @@ from mainspring.core.clock import to_micros
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.atomic_files import atomic_write, file_errors
 from mainspring.edges.cli.log_view import session_view
-from mainspring.edges.cli.printing import Screen, local_time, plural
+from mainspring.edges.cli.printing import Screen, local_time, plural, print_note
 from mainspring.edges.cli.session_lookup import all_sessions, find_session, open_existing_log
 from mainspring.log import transfer
 from mainspring.log import verify as verifying
@@ -43,36 +42,34 @@ class VerifyView(Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...]
 
 
-async def verify(settings: Settings, *, meant: str | None, json: bool) -> int:
+async def verify(settings: Settings, *, id_or_part: str | None, json: bool) -> int:
     """One session, or all of them for `None`."""
     screen = Screen(settings)
     checked = spoiled = 0
     async with open_existing_log(settings) as log:
-        if meant is None:
+        if id_or_part is None:
             ids = [session.id async for session in all_sessions(log)]
         else:
-            ids = [(await find_session(log, meant)).id]
+            ids = [(await find_session(log, id_or_part)).id]
         for session_id in ids:
             report = await verifying.verify(log, session_id)
             checked += 1
             spoiled += not report.ok
             if json:
-                screen.json(_report_json(report))
+                screen.json(_report_view(report))
             else:
                 _print_report(screen, report)
-    if meant is None and not json:
+    if id_or_part is None and not json:
         screen.line((f"{plural(checked, 'session')} checked, {spoiled} with problems", "bold"))
     return 1 if spoiled else 0
 
 
-def _report_json(report: VerifyReport) -> bytes:
-    return msgspec.json.encode(
-        VerifyView(
-            session_id=report.session_id,
-            ok=report.ok,
-            events=report.events,
-            problems=report.problems,
-        )
+def _report_view(report: VerifyReport) -> VerifyView:
+    return VerifyView(
+        session_id=report.session_id,
+        ok=report.ok,
+        events=report.events,
+        problems=report.problems,
     )
 
 
@@ -89,11 +86,11 @@ def _print_report(screen: Screen, report: VerifyReport) -> None:
         screen.paragraph((f"      event {problem.seq}: ", "bold"), (problem.what, ""))
 
 
-async def export(settings: Settings, *, meant: str, output: str) -> int:
+async def export(settings: Settings, *, id_or_part: str, output: str) -> int:
     async with open_existing_log(settings) as log:
-        session = await find_session(log, meant)
+        session = await find_session(log, id_or_part)
         if output == "-":
-            await _write_lines(log, session.id, Screen(settings).json)
+            await _write_lines(log, session.id, Screen(settings).json_line)
             return 0
         with file_errors(output), atomic_write(Path(output)) as file:
             lines = await _write_lines(log, session.id, lambda line: file.writelines((line, b"\n")))
@@ -122,7 +119,7 @@ async def import_(settings: Settings, *, name: str, json: bool) -> int:
             for session_id in added:
                 found = await session_view(log, await log.session(session_id))
                 if json:
-                    screen.json(msgspec.json.encode(found))
+                    screen.json(found)
                 else:
                     screen.line(
                         ("imported ", "green"),
@@ -130,7 +127,7 @@ async def import_(settings: Settings, *, name: str, json: bool) -> int:
                         (f"  {plural(found.events, 'event')}  {found.title or ''}", "dim"),
                     )
     if not added:
-        Screen(settings, stderr=True).paragraph(("nothing new: all of it was here already", "dim"))
+        print_note(settings, "nothing new: all of it was here already")
     return 0
 
 
@@ -144,9 +141,9 @@ async def _read_lines(name: str, file: IO[bytes]) -> AsyncGenerator[bytes, None]
             yield line
 
 
-async def rm(settings: Settings, *, meant: str, cascade: bool, yes: bool, json: bool) -> int:
+async def rm(settings: Settings, *, id_or_part: str, cascade: bool, yes: bool, json: bool) -> int:
     async with open_existing_log(settings) as log:
-        session = await find_session(log, meant)
+        session = await find_session(log, id_or_part)
         doomed = await _with_forks(log, session) if cascade else [session]
         if not yes and not _confirm(settings, await _confirm_question(log, doomed)):
             return 1
@@ -188,7 +185,7 @@ async def expire(settings: Settings, *, older_than: timedelta, yes: bool, json: 
     if expired:
         _print_deleted(settings, expired, json=json)
     else:
-        Screen(settings, stderr=True).paragraph(("nothing is that old", "dim"))
+        print_note(settings, "nothing is that old")
     return 0
 
 
@@ -224,6 +221,6 @@ def _print_deleted(settings: Settings, ids: list[str], *, json: bool) -> None:
     screen = Screen(settings)
     for session_id in ids:
         if json:
-            screen.json(msgspec.json.encode({"deleted": session_id}))
+            screen.json({"deleted": session_id})
         else:
             screen.line(("deleted ", ""), (session_id, ""))

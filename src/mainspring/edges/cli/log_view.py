@@ -8,7 +8,6 @@ from contextlib import aclosing
 from datetime import datetime
 from difflib import get_close_matches
 
-import msgspec
 from msgspec import Struct
 
 from mainspring.config import Settings
@@ -18,7 +17,15 @@ from mainspring.core.envelope import PAYLOAD_TYPES, Event, encode_line
 from mainspring.core.events import UserMessage
 from mainspring.core.facts import SessionCreated, SessionForked
 from mainspring.edges.cli.event_summary import agent_label, short_id, summarize_event, truncate
-from mainspring.edges.cli.printing import Screen, StyledText, age_text, local_time, pad, short_time
+from mainspring.edges.cli.printing import (
+    Screen,
+    StyledText,
+    age_text,
+    local_time,
+    pad,
+    print_note,
+    short_time,
+)
 from mainspring.edges.cli.session_lookup import find_session, open_existing_log
 from mainspring.log import search as searching
 from mainspring.log.session_log import SessionLog
@@ -60,17 +67,20 @@ async def ls(settings: Settings, *, limit: int, json: bool) -> int:
     views: list[SessionView] = []
     if has_store(settings):
         async with open_existing_log(settings) as log:
-            found = await log.sessions(limit=limit + 1)
-            views = [await session_view(log, session) for session in found]
+            sessions = await log.sessions(limit=limit + 1)
+            views = [await session_view(log, session) for session in sessions]
     for view in views[:limit] if json else ():
-        screen.json(msgspec.json.encode(view))
+        screen.json(view)
     if json:
         return 0
     notes = Screen(settings, stderr=True)
     if not views:
         notes.paragraph((f"no sessions yet in {settings.store_label}", ""))
         notes.paragraph(
-            ("an agent's first run makes one; `mainspring log import` takes others", "dim")
+            (
+                "`mainspring run 'what to do'` starts one; `mainspring log import` imports others",
+                "dim",
+            )
         )
         return 0
     screen.table(*_session_table(screen, views[:limit]))
@@ -114,27 +124,27 @@ def _session_table(
     return heads, [row(view, moment) for view in views]
 
 
-def _wide_row(each: SessionView, moment: datetime) -> list[StyledText]:
+def _wide_row(view: SessionView, moment: datetime) -> list[StyledText]:
     return [
-        (each.id, "bold"),
-        (local_time(each.created), ""),
-        (age_text(moment - each.updated), ""),
-        (f"{each.events:>6}", ""),
-        (each.holder or "", "yellow"),
-        (f"{each.parent} at {each.parent_seq}" if each.parent else "", "dim"),
-        (each.title or "", ""),
+        (view.id, "bold"),
+        (local_time(view.created), ""),
+        (age_text(moment - view.updated), ""),
+        (f"{view.events:>6}", ""),
+        (view.holder or "", "yellow"),
+        (f"{view.parent} at {view.parent_seq}" if view.parent else "", "dim"),
+        (view.title or "", ""),
     ]
 
 
-def _narrow_row(each: SessionView, moment: datetime) -> list[StyledText]:
+def _narrow_row(view: SessionView, moment: datetime) -> list[StyledText]:
     return [
-        (short_id(each.id), "bold"),
-        (short_time(each.created, moment), ""),
-        (age_text(moment - each.updated), ""),
-        (f"{each.events:>6}", ""),
-        ((each.holder or "")[-12:], "yellow"),
-        (short_id(each.parent) if each.parent else "", "dim"),
-        (each.title or "", ""),
+        (short_id(view.id), "bold"),
+        (short_time(view.created, moment), ""),
+        (age_text(moment - view.updated), ""),
+        (f"{view.events:>6}", ""),
+        ((view.holder or "")[-12:], "yellow"),
+        (short_id(view.parent) if view.parent else "", "dim"),
+        (view.title or "", ""),
     ]
 
 
@@ -149,7 +159,7 @@ class _EventPrinter:
 
     def print(self, event: Event) -> None:
         if self._json:
-            self._screen.json(encode_line(event))
+            self._screen.json_line(encode_line(event))
             return
         day, time = event.time.astimezone().strftime("%Y-%m-%d %H:%M:%S").split()
         if self._screen.width is None:
@@ -185,10 +195,12 @@ class EventFilter(Struct, frozen=True, kw_only=True):
     tail: int | None
 
 
-async def show(settings: Settings, *, meant: str, event_filter: EventFilter, json: bool) -> int:
+async def show(
+    settings: Settings, *, id_or_part: str, event_filter: EventFilter, json: bool
+) -> int:
     printed = 0
     async with open_existing_log(settings) as log:
-        session = await find_session(log, meant)
+        session = await find_session(log, id_or_part)
         printer = _EventPrinter(Screen(settings), session.thread_id, json=json)
         async with aclosing(_select_events(log, session.id, event_filter)) as events:
             async for event in events:
@@ -203,11 +215,11 @@ async def _select_events(
     log: SessionLog, session_id: str, event_filter: EventFilter
 ) -> AsyncGenerator[Event, None]:
     if event_filter.tail is None:
-        found = _page_events(log, session_id, event_filter)
+        events = _page_events(log, session_id, event_filter)
     else:
-        found = _last_events(log, session_id, event_filter, event_filter.tail)
-    async with aclosing(found):
-        async for event in found:
+        events = _last_events(log, session_id, event_filter, event_filter.tail)
+    async with aclosing(events):
+        async for event in events:
             yield event
 
 
@@ -228,13 +240,13 @@ async def _last_events(
     log: SessionLog, session_id: str, event_filter: EventFilter, count: int
 ) -> AsyncGenerator[Event, None]:
     if event_filter.types is None and event_filter.thread is None:
-        found = await log.tail(session_id, count)
+        events = await log.tail(session_id, count)
     else:
-        found = deque(
+        events = deque(
             [page_event async for page_event in _page_events(log, session_id, event_filter)],
             maxlen=count,
         )
-    for event in found:
+    for event in events:
         if event.seq > event_filter.after:
             yield event
 
@@ -248,9 +260,9 @@ def _print_no_match(notes: Screen, types: list[str] | None) -> None:
             notes.paragraph((f"hint: {kind} is no type of event that we know{hint}", "dim"))
 
 
-async def follow(settings: Settings, *, meant: str, after: int, json: bool) -> int:
+async def follow(settings: Settings, *, id_or_part: str, after: int, json: bool) -> int:
     async with open_existing_log(settings) as log:
-        session = await find_session(log, meant)
+        session = await find_session(log, id_or_part)
         printer = _EventPrinter(Screen(settings), session.thread_id, json=json)
         async with aclosing(log.follow(session.id, after=after)) as events:
             async for event in events:
@@ -267,10 +279,10 @@ async def search(
         hits = await searching.search(log, query, session_id=within, limit=limit)
     for hit in hits:
         if json:
-            screen.json(msgspec.json.encode(hit))
+            screen.json(hit)
         else:
             name = hit.session_id if screen.width is None else short_id(hit.session_id)
             screen.line((name, "bold"), (f" {hit.seq:>5}  ", "dim"), (truncate(hit.snippet), ""))
     if not hits:
-        Screen(settings, stderr=True).paragraph((f"nothing said has all of: {query}", "dim"))
+        print_note(settings, f"nothing said has all of: {query}")
     return 0

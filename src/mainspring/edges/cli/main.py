@@ -1,9 +1,15 @@
-"""Where the `mainspring` command begins. The version is told before anything else is imported."""
+"""The entry point of `mainspring`. Prints the version before importing anything else, and help
+without importing what the commands call."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from itertools import takewhile
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from mainspring import __version__
@@ -15,17 +21,17 @@ else:
     app = LazyModule("mainspring.edges.cli.app")
 
 _GLOBAL_OPTIONS = ("--store", "--debug")
-"""Options of `mainspring` itself that are understood behind a command as well."""
+"""Options of `mainspring` itself that may also follow a command."""
 
 
-def hoist_global_options(arguments: Sequence[str]) -> list[str]:
-    """The arguments with global options in front, where the parser wants them."""
+def hoist_global_options(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The global options, which the parser expects first, and the other arguments."""
     front: list[str] = []
     rest: list[str] = []
     remaining = iter(arguments)
     for argument in remaining:
         if argument == "--":
-            return [*front, *rest, argument, *remaining]
+            return front, [*rest, argument, *remaining]
         name, equals, _ = argument.partition("=")
         if name not in _GLOBAL_OPTIONS:
             rest.append(argument)
@@ -33,7 +39,66 @@ def hoist_global_options(arguments: Sequence[str]) -> list[str]:
         front.append(argument)
         if name == "--store" and not equals:
             front.extend(value for value in [next(remaining, None)] if value is not None)
-    return front + rest
+    return front, rest
+
+
+class _PlaceholderType(type):
+    def __getattr__(cls, name: str) -> type:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Placeholder
+
+    def __call__(cls, *_: object, **__: object) -> type:
+        return Placeholder
+
+    def __getitem__(cls, _: object) -> type:
+        return Placeholder
+
+
+class Placeholder(metaclass=_PlaceholderType):
+    """Stands for every name of a module that is not imported."""
+
+    def __init_subclass__(cls, **options: object) -> None:
+        super().__init_subclass__()
+
+
+class PlaceholderModule(ModuleType):
+    def __getattr__(self, name: str) -> type:
+        return getattr(Placeholder, name)
+
+
+class PlaceholderImporter(MetaPathFinder, Loader):
+    """Help and completion need only the signatures of commands. So they run with placeholders
+    for the modules that commands call, which take up to a second to import."""
+
+    replaced = frozenset(
+        [f"mainspring.{layer}" for layer in ("wiring", "service", "runtime", "harness", "log")]
+        + ["mainspring.capabilities", "mainspring.core", "mainspring.edges.api"]
+        + ["aiohttp", "anyio", "msgspec", "rich"]
+    )
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        del path, target
+        parts = fullname.split(".")
+        names = {".".join(parts[: end + 1]) for end in range(len(parts))}
+        return ModuleSpec(fullname, self, is_package=True) if names & self.replaced else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return PlaceholderModule(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        pass
+
+
+def help_arguments(arguments: Sequence[str]) -> list[str] | None:
+    """If they ask for help: the words before `--` without any other option, so that the parser
+    can only print help. `None` if they do not."""
+    words = list(takewhile(lambda argument: argument != "--", arguments))
+    if not {"-h", "--help"} & {*words}:
+        return None
+    return [*(word for word in words if not word.startswith("-")), "--help"]
 
 
 def main() -> None:
@@ -41,4 +106,8 @@ def main() -> None:
     if arguments in (["--version"], ["-V"]):
         sys.stdout.write(f"mainspring {__version__}\n")
         return
-    app.app(hoist_global_options(arguments), prog_name="mainspring")
+    front, arguments = hoist_global_options(arguments)
+    help_words = help_arguments(arguments)
+    if help_words or os.environ.get("_MAINSPRING_COMPLETE"):  # noqa: TID251 (Typer reads it)
+        sys.meta_path.insert(0, PlaceholderImporter())
+    app.app(help_words or [*front, *arguments], prog_name="mainspring")

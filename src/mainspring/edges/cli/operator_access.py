@@ -1,19 +1,23 @@
-"""The operator of this machine: whoever can open the store may do anything, and each command is
+"""The operator of this machine: anyone who can open the store may do anything, and each command is
 audited.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 from mainspring.config import Settings
 from mainspring.edges.cli.session_lookup import require_store
 from mainspring.log.records import Records
 from mainspring.service.access.audit import Audit, AuditAction, attribute_to
 from mainspring.service.access.principal import CLI_PRINCIPAL, Principal
+from mainspring.service.storage.pagination import Page
 from mainspring.wiring.stores import open_store
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,7 @@ class Operator:
         return Principal(tenant=tenant, key_id=CLI_PRINCIPAL, role="admin", name=self.name)
 
     async def audit(self, tenant: str, command: str, target: str | None = None) -> None:
-        """After it was done; the command fails if it cannot be noted, and says so."""
+        """Records what was done; if that is impossible, the command fails and says so."""
         act = attribute_to(
             AuditAction(operation=f"cli {command}", status=200, made=target),
             self.principal_in(tenant),
@@ -37,7 +41,7 @@ class Operator:
 async def open_as_operator(
     settings: Settings, *, is_new: bool = False
 ) -> AsyncGenerator[Operator, None]:
-    """`is_new`: the store may be made by this.
+    """`is_new`: the store is created if it does not exist.
 
     Raises: InvalidInput: there is no store.
     """
@@ -45,3 +49,14 @@ async def open_as_operator(
         require_store(settings)
     async with open_store(settings.store) as store:
         yield Operator(store.records, settings.user or "operator")
+
+
+async def all_pages(fetch: Callable[[str | None], Awaitable[Page[Item]]]) -> list[Item]:
+    """The items of all pages; `fetch` gets the cursor of a page, `None` for the first."""
+    items: list[Item] = []
+    cursor: str | None = None
+    while True:
+        page = await fetch(cursor)
+        items += page.data
+        if (cursor := page.next_page) is None:
+            return items

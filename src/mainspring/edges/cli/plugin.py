@@ -1,38 +1,73 @@
-"""`mainspring plugin`: how its commands are called."""
+"""`mainspring plugin`."""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Annotated
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
 
 import typer
+from anyio import to_thread
+from msgspec import Struct
 
-from mainspring.core.lazy_module import LazyModule
-from mainspring.edges.cli.action import Action
-from mainspring.edges.cli.log import JsonOption, YesOption
-from mainspring.edges.cli.skill import AnywayOption
-
-if TYPE_CHECKING:
-    from mainspring.edges.cli import plugin_acts
-else:
-    plugin_acts = LazyModule("mainspring.edges.cli.plugin_acts")
-
-app = typer.Typer(
-    help="Packages of skills, agents, commands, hooks and MCP servers.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+from mainspring.config import Settings
+from mainspring.core.clock import now
+from mainspring.edges.cli.commands import command, command_group
+from mainspring.edges.cli.options import JsonOption, YesOption
+from mainspring.edges.cli.printing import (
+    Screen,
+    StyledText,
+    plural,
+    print_list,
+    print_note,
+    print_result,
 )
+from mainspring.edges.cli.skill import AnywayOption
+from mainspring.edges.cli.skill_report import Consent, confirm, print_report, require_consent
+from mainspring.runtime.agent_folder import plugin_installation
+from mainspring.runtime.agent_folder.plugin import Plugin
+from mainspring.runtime.agent_folder.plugin_installation import PluginCandidate, PluginContents
+from mainspring.runtime.agent_folder.plugins import installed_plugins
+from mainspring.runtime.definition_files.scopes import Scope
+from mainspring.runtime.packages import installer
+from mainspring.runtime.packages.installer import staging_folder
+from mainspring.runtime.packages.trust_pins import PINS_FILE, TrustPins, TrustStatus
+
+app = command_group()
 
 PluginName = Annotated[
     str, typer.Argument(metavar="NAME", help="As `mainspring plugin ls` lists it.")
 ]
 ProjectOption = Annotated[
-    bool, typer.Option("--project", help="The project's, in .mainspring/plugins; not the user's.")
+    bool,
+    typer.Option("--project", help="The project's, in .mainspring/plugins, not the user's."),
 ]
 
+_STYLES = {"error": "red", "warning": "yellow", "note": "dim"}
 
-@app.command()
-def install(  # noqa: PLR0913, PLR0917 (the options of the command)
+
+class PluginView(Struct, frozen=True, kw_only=True):
+    name: str
+    version: str | None
+    description: str
+    kind: str
+    scope: Scope
+    place: str
+    standing: TrustStatus
+    """Whether it is trusted in its current state."""
+    skills: Sequence[str]
+    agents: Sequence[str]
+    commands: Sequence[str]
+    hooks: int
+    mcp_servers: Sequence[str]
+    findings: Sequence[str]
+
+
+@command(app)
+async def install(  # noqa: PLR0913 (the options of the command)
+    settings: Settings,
+    *,
     source: Annotated[
         str,
         typer.Argument(
@@ -42,43 +77,196 @@ def install(  # noqa: PLR0913, PLR0917 (the options of the command)
     ],
     plugin: Annotated[
         str | None,
-        typer.Option("--plugin", metavar="NAME", help="Which one, of a marketplace that has many."),
+        typer.Option(
+            "--plugin", metavar="NAME", help="Which plugin of a marketplace that has several."
+        ),
     ] = None,
     project: ProjectOption = False,
     replace: Annotated[
-        bool, typer.Option("--replace", help="In the place of one of the same name.")
+        bool, typer.Option("--replace", help="Replace the plugin of the same name.")
     ] = False,
     yes: YesOption = False,
     anyway: AnywayOption = False,
     json: JsonOption = False,
-) -> Action:
-    """Look into a plugin, say what it brings and what is odd, and, if that is agreed to, install it
-    trusted as it is. A scan is not a proof."""
-    consent = plugin_acts.Consent(is_given=yes, covers_danger=anyway)
-    how = plugin_acts.PluginInstallOptions(
-        project=project, replace=replace, consent=consent, json=json
+) -> int:
+    """Scan a plugin, show what it contains and what is suspicious, and, if you agree, install and
+    trust it as it is. A scan is not a proof."""
+    home = Path(settings.home)
+    scope: Scope = "project" if project else "user"
+    place = plugin_installation.place_of(Path(settings.folder), home, scope)
+    with staging_folder(place, now=now()) as folder:
+        staging = Path(folder)
+        candidate = await to_thread.run_sync(
+            lambda: plugin_installation.fetch(source, staging, name=plugin)
+        )
+        installer.check_not_installed(place, candidate.plugin.name, replaces=replace)
+        _print_candidate(Screen(settings, stderr=True), candidate)
+        question = f"Install {candidate.plugin.name}, and trust it as it is?"
+        consent = Consent(is_given=yes, covers_danger=anyway)
+        if not require_consent(settings, candidate.package.scan_report, consent, question):
+            return 1
+        root = await to_thread.run_sync(
+            lambda: installer.install(candidate.package, staging, place, replaces=replace)
+        )
+        installed = plugin_installation.read_installed(root, scope)
+        pins = TrustPins(home / PINS_FILE)
+        installer.trust(candidate.package, root, pins, now())
+    view = await _plugin_view(installed, pins)
+    where = (f" in {installed.shown}", "dim")
+    return print_result(
+        settings, view, ("installed ", "green"), (installed.name, "bold"), where, json=json
     )
-    return partial(plugin_acts.install, source=source, chosen=plugin, plugin_install_options=how)
 
 
-@app.command()
-def ls(json: JsonOption = False) -> Action:
-    """List the plugins of the user and of the project here."""
-    return partial(plugin_acts.ls, json=json)
+@command(app)
+async def ls(settings: Settings, *, json: JsonOption = False) -> int:
+    """List the plugins of the user and of this project."""
+    installed = await to_thread.run_sync(
+        installed_plugins, Path(settings.folder), Path(settings.home)
+    )
+    pins = TrustPins(Path(settings.home) / PINS_FILE)
+    return print_list(
+        settings,
+        [await _plugin_view(plugin, pins) for plugin in installed.plugins],
+        json=json,
+        heads=["NAME", "VERSION", "SCOPE", "TRUST", "CONTAINS", "FINDINGS"],
+        row=_plugin_row,
+        empty="no plugin is installed",
+    )
 
 
-@app.command()
-def show(name: PluginName, project: ProjectOption = False, json: JsonOption = False) -> Action:
-    """Show what a plugin brings, whether it is trusted, and what is odd about it."""
-    return partial(plugin_acts.show, name=name, project=project, json=json)
+def _plugin_row(view: PluginView) -> list[StyledText]:
+    return [
+        (view.name, "bold"),
+        (view.version or "", ""),
+        (view.scope, ""),
+        (view.standing, "" if view.standing == "trusted" else "yellow"),
+        (_contents_text(view), "dim"),
+        (str(len(view.findings) or ""), "yellow"),
+    ]
 
 
-@app.command()
-def remove(
+@command(app)
+async def show(
+    settings: Settings,
+    *,
+    name: PluginName,
+    project: ProjectOption = False,
+    json: JsonOption = False,
+) -> int:
+    """Show what a plugin contains, whether it is trusted, and what is suspicious about it."""
+    plugin = await _find_plugin(settings, name, project=project)
+    pins = TrustPins(Path(settings.home) / PINS_FILE)
+    screen = Screen(settings)
+    if json:
+        screen.json(await _plugin_view(plugin, pins))
+        return 0
+    contents = await to_thread.run_sync(plugin_installation.plugin_contents, plugin)
+    trust = await to_thread.run_sync(pins.status, plugin.root)
+    _print_header(screen, plugin)
+    screen.line(("  in ", "dim"), (plugin.shown, ""), (f", {trust}", "dim"))
+    _print_contents(screen, contents, is_trusted=trust == "trusted")
+    if trust != "trusted":
+        root = shlex.quote(str(plugin.root))
+        print_note(settings, f"trust it as it is now: mainspring skill scan {root} --trust")
+    return 0
+
+
+@command(app)
+async def remove(
+    settings: Settings,
+    *,
     name: PluginName,
     project: ProjectOption = False,
     yes: YesOption = False,
     json: JsonOption = False,
-) -> Action:
+) -> int:
     """Delete an installed plugin, and the trust in it."""
-    return partial(plugin_acts.remove, name=name, project=project, is_agreed=yes, json=json)
+    plugin = await _find_plugin(settings, name, project=project)
+    if not yes and not confirm(settings, f"Delete {plugin.shown}?"):
+        return 1
+    pins = TrustPins(Path(settings.home) / PINS_FILE)
+    with staging_folder(plugin.root.parent, now=now()) as staging:
+        parts = plugin_installation.trusted_parts(plugin)
+        await to_thread.run_sync(
+            lambda: installer.remove(plugin.root, Path(staging), pins, parts=parts)
+        )
+    view = {"removed": name, "scope": plugin.scope}
+    scope = (f" of the {plugin.scope}", "dim")
+    return print_result(settings, view, ("removed ", ""), (name, "bold"), scope, json=json)
+
+
+async def _find_plugin(settings: Settings, name: str, *, project: bool) -> Plugin:
+    folder, home = Path(settings.folder), Path(settings.home)
+    scope: Scope | None = "project" if project else None
+    return await to_thread.run_sync(
+        lambda: plugin_installation.find_plugin(name, folder, home, scope=scope)
+    )
+
+
+async def _plugin_view(plugin: Plugin, trust_pins: TrustPins) -> PluginView:
+    contents = await to_thread.run_sync(plugin_installation.plugin_contents, plugin)
+    standing = await to_thread.run_sync(trust_pins.status, plugin.root)
+    return PluginView(
+        name=plugin.name,
+        version=plugin.version,
+        description=plugin.description,
+        kind=plugin.kind,
+        scope=plugin.scope,
+        place=plugin.shown,
+        standing=standing,
+        skills=contents.skills,
+        agents=contents.agents,
+        commands=contents.commands,
+        hooks=contents.hooks,
+        mcp_servers=contents.servers,
+        findings=[str(finding) for finding in contents.findings if finding.level != "note"],
+    )
+
+
+def _print_candidate(screen: Screen, candidate: PluginCandidate) -> None:
+    """What the user should know before agreeing."""
+    _print_header(screen, candidate.plugin)
+    at = f" at {candidate.package.commit[:12]}" if candidate.package.commit else ""
+    screen.line((f"  from {candidate.package.source}{at}", "dim"))
+    _print_contents(screen, candidate.contents)
+    print_report(screen, candidate.package.scan_report)
+
+
+def _print_header(screen: Screen, plugin: Plugin) -> None:
+    version = f" {plugin.version}" if plugin.version else ""
+    description = f": {plugin.description}" if plugin.description else ""
+    screen.line((plugin.name, "bold"), (version, ""), (description, "dim"))
+
+
+def _print_contents(screen: Screen, contents: PluginContents, *, is_trusted: bool = False) -> None:
+    for names, noun in _content_kinds(contents):
+        if names:
+            screen.line((f"  {plural(len(names), noun)}  ", ""), (", ".join(names), "dim"))
+    if contents.servers:
+        screen.line(("    described, not connected in this version", "dim"))
+    if contents.hooks:
+        when = "" if is_trusted else "  once trusted"
+        screen.line((f"  {plural(contents.hooks, 'hook')}", ""), (when, "dim"))
+    for finding in contents.findings:
+        screen.line((f"  {finding.level}  ", _STYLES[finding.level]), (str(finding), ""))
+
+
+def _content_kinds(contents: PluginContents) -> list[tuple[tuple[str, ...], str]]:
+    return [
+        (contents.skills, "skill"),
+        (contents.agents, "agent"),
+        (contents.commands, "command"),
+        (contents.servers, "MCP server"),
+    ]
+
+
+def _contents_text(view: PluginView) -> str:
+    counts = {
+        "skill": len(view.skills),
+        "agent": len(view.agents),
+        "command": len(view.commands),
+        "hook": view.hooks,
+        "MCP server": len(view.mcp_servers),
+    }
+    return ", ".join(plural(number, noun) for noun, number in counts.items() if number)

@@ -1,4 +1,4 @@
-"""`mainspring policy`: how its commands are called."""
+"""`mainspring policy`: arguments and options."""
 
 from __future__ import annotations
 
@@ -8,25 +8,22 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from mainspring.core.lazy_module import LazyModule
-from mainspring.edges.cli.action import Action
-from mainspring.edges.cli.log import JsonOption
+from mainspring.edges.cli.commands import Action, command_group
+from mainspring.edges.cli.options import JsonOption
 
 if TYPE_CHECKING:
-    from mainspring.edges.cli import policy_acts
+    from mainspring.edges.cli import policy_commands
 else:
-    policy_acts = LazyModule("mainspring.edges.cli.policy_acts")
+    policy_commands = LazyModule("mainspring.edges.cli.policy_commands")
 
-app = typer.Typer(
-    help="What agents may do here: which rules hold, what they say, which folders are trusted.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = command_group()
 
 ModeOption: TypeAlias = Annotated[
-    str | None, typer.Option("--mode", metavar="MODE", help="Instead of the mode that holds here.")
+    str | None,
+    typer.Option("--mode", metavar="MODE", help="Use this mode instead of the current one."),
 ]
 FolderArgument: TypeAlias = Annotated[
-    str | None, typer.Argument(metavar="[DIR]", help="The folder; else this one.")
+    str | None, typer.Argument(metavar="[DIR]", help="The folder. [default: this folder]")
 ]
 
 
@@ -36,29 +33,28 @@ def check(
         str | None, typer.Argument(metavar="[CALL]", help="As rules are written: 'Bash(ls -l)'.")
     ] = None,
     tool: Annotated[str | None, typer.Option("--tool", help="A tool's name, with --input.")] = None,
-    given: Annotated[
-        str, typer.Option("--input", metavar="JSON", help="What the tool is given.")
-    ] = "{}",
+    given: Annotated[str, typer.Option("--input", metavar="JSON", help="The tool's input.")] = "{}",
     mode: ModeOption = None,
     sandbox: Annotated[
-        bool, typer.Option("--sandbox/--no-sandbox", help="Whether a sandbox would hold it.")
+        bool,
+        typer.Option("--sandbox/--no-sandbox", help="Whether the call would run in a sandbox."),
     ] = True,
     json: JsonOption = False,
 ) -> Action:
-    """What would be decided about a call here, by which rule and why. Exit status 0: it is
-    allowed, 3: somebody is asked, 1: it is denied."""
+    """Show what would be decided about a call here, by which rule and why. Exit status 0: allowed,
+    3: a person is asked, 1: denied."""
     if (call is None) == (tool is None):
         raise typer.BadParameter("give one: a call, or --tool", param_hint="CALL")
-    options = policy_acts.CheckOptions(mode=mode, is_sandboxed=sandbox)
+    options = policy_commands.CheckOptions(mode=mode, is_sandboxed=sandbox)
     return partial(
-        policy_acts.check, call=call, tool=tool, given=given, check_options=options, json=json
+        policy_commands.check, call=call, tool=tool, given=given, check_options=options, json=json
     )
 
 
 @app.command()
 def explain(json: JsonOption = False) -> Action:
-    """All rules that hold here, in the order they are asked, and what each means."""
-    return partial(policy_acts.explain, json=json)
+    """Show all rules that apply here, in order of evaluation, and what each means."""
+    return partial(policy_commands.explain, json=json)
 
 
 @app.command("test")
@@ -68,25 +64,25 @@ def retry(
     ],
     over: Annotated[
         list[str] | None,
-        typer.Option("--over", metavar="SESSION", help="A past session; may be repeated."),
+        typer.Option("--over", metavar="SESSION", help="A past session; can be repeated."),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Every session.")] = False,
     json: JsonOption = False,
 ) -> Action:
-    """Judge the calls of past sessions by other rules: what would now be allowed, asked about or
-    denied, and what was."""
+    """Apply other rules to the calls of past sessions: what would be allowed, asked about or
+    denied, compared with what was."""
     if bool(over) == every:
         raise typer.BadParameter("give one: sessions, or --all", param_hint="--over")
-    return partial(policy_acts.retry, rules=rules, over=tuple(over or ()), json=json)
+    return partial(policy_commands.retry, rules=rules, over=tuple(over or ()), json=json)
 
 
 @app.command()
 def trust(folder: FolderArgument = None) -> Action:
-    """Let the settings of a folder hold in full, as they are now; else they can only forbid."""
-    return partial(policy_acts.trust, folder=folder)
+    """Trust the settings of a folder as they are now. Untrusted settings can only forbid."""
+    return partial(policy_commands.trust, folder=folder)
 
 
 @app.command()
 def untrust(folder: FolderArgument = None) -> Action:
-    """Take trust back: the settings of a folder can only forbid from now on."""
-    return partial(policy_acts.untrust, folder=folder)
+    """Revoke trust: from now on, the settings of a folder can only forbid."""
+    return partial(policy_commands.untrust, folder=folder)

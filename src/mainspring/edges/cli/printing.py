@@ -9,8 +9,9 @@ import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
+import msgspec
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, RenderableType
 from rich.segment import Segment, Segments
@@ -52,8 +53,10 @@ def escape_json(encoded: bytes) -> bytes:
 def _replace_unprintable(text: str, kept: str, instead: Callable[[str], str]) -> str:
     whole = {found.start() + at for found in _JOINERS.finditer(text) for at in range(len(found[0]))}
     return "".join(
-        each if each.isprintable() or each in kept or index in whole else instead(each)
-        for index, each in enumerate(text)
+        character
+        if character.isprintable() or character in kept or index in whole
+        else instead(character)
+        for index, character in enumerate(text)
     )
 
 
@@ -145,12 +148,55 @@ class Screen:
         self._stream.write(text)
         self._stream.flush()
 
-    def json(self, encoded: bytes) -> None:
-        """One JSON value on a line of its own, at once: whoever reads may act on it. To a program
-        as it is; at a terminal with escapes for what could steer that."""
+    def json(self, value: object) -> None:
+        """One JSON value on a line of its own, flushed so that the reader can act on it."""
+        self.json_line(msgspec.json.encode(value))
+
+    def json_line(self, encoded: bytes) -> None:
+        """As `json`, of encoded JSON. At a terminal, control characters are escaped."""
         self._stream.buffer.write(encoded if self.width is None else escape_json(encoded))
         self._stream.buffer.write(b"\n")
         self._stream.flush()
+
+
+Item = TypeVar("Item")
+
+
+def print_list(
+    settings: Settings,
+    items: Sequence[Item],
+    *,
+    json: bool,
+    heads: Sequence[str],
+    row: Callable[[Item], Sequence[StyledText]],
+    empty: str,
+) -> int:
+    """A table, or with `json` one object per line. If there are no items, `empty` is printed to
+    standard error. Returns the exit status."""
+    screen = Screen(settings)
+    if json:
+        for item in items:
+            screen.json(item)
+    elif items:
+        screen.table(heads, [row(item) for item in items])
+    else:
+        print_note(settings, empty)
+    return 0
+
+
+def print_result(settings: Settings, value: object, *text: StyledText, json: bool) -> int:
+    """What a command did: one line of text, or with `json` the value. Returns the exit status."""
+    screen = Screen(settings)
+    if json:
+        screen.json(value)
+    else:
+        screen.line(*text)
+    return 0
+
+
+def print_note(settings: Settings, note: str, style: str = "dim") -> None:
+    """A remark on standard error, so that output can be piped."""
+    Screen(settings, stderr=True).paragraph((note, style))
 
 
 def _trim_end(line: Sequence[Segment]) -> list[Segment]:

@@ -224,8 +224,8 @@ async def _send(
         bundle = await write_bundle(log, source, transfers_folder(settings))
         await server.upload("/v1/mainspring/transfers", query, bundle)
     except (MainspringError, OSError) as error:
-        error.add_note(f"session {session_id} goes on nowhere yet: run the same command again")
-        error.add_note(f"to go on here instead: mainspring sessions fork {session_id}")
+        error.add_note(f"session {session_id} runs nowhere yet: run the same command again")
+        error.add_note(f"to continue here instead: mainspring sessions fork {session_id}")
         raise
     finally:
         if bundle is not None:

@@ -239,7 +239,7 @@ class EventRenderer:
                     (f"{name} reports: ", "dim"), (truncate(plain_text(content)), ""), is_cut=True
                 )
             case facts.SessionWoken() if self.is_live:
-                self.note("goes on where it stopped")
+                self.note("resumes where it stopped")
             case facts.ToolCallInDoubt(tool_use_id=call_id):
                 name = self._calls[call_id].name if call_id in self._calls else short_id(call_id)
                 self.note(f"{name} was under way when the session stopped", "yellow")
@@ -296,7 +296,7 @@ class EventRenderer:
 def _transition_text(subagent_node: SubagentNode) -> str:
     match subagent_node.subagent_state:
         case "running":
-            return "started" if not subagent_node.turns else "goes on"
+            return "started" if not subagent_node.turns else "resumed"
         case "ended":
             return f"{subagent_node.reason}, {subagent_node.usage_text}"
         case _:

@@ -6,14 +6,13 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.event_summary import short_id
 from mainspring.edges.cli.log_maintenance import export
-from mainspring.edges.cli.printing import Screen, plural
+from mainspring.edges.cli.printing import Screen, plural, print_note
 from mainspring.edges.cli.renderer import EventRenderer
 from mainspring.edges.cli.run_command import EXIT_STATUS, FAILED, INTERRUPTED, print_end
 from mainspring.edges.cli.session_lookup import find_session, open_existing_log, require_store
@@ -56,17 +55,17 @@ class ReplayView(Struct, frozen=True, kw_only=True):
     diff: tuple[str, ...]
 
 
-async def replay(settings: Settings, *, meant: str, replay_options: ReplayOptions) -> int:
+async def replay(settings: Settings, *, id_or_part: str, replay_options: ReplayOptions) -> int:
     if replay_options.model is not None or replay_options.prompt is not None:
-        return await _branch_session(settings, meant, replay_options)
+        return await _branch_session(settings, id_or_part, replay_options)
     async with open_existing_log(settings) as log, open_model_registry(settings) as shelf:
-        session = await find_session(log, meant)
+        session = await find_session(log, id_or_part)
         replayed = await replaying.replay(
             log, session.id, start=replay_options.start, facts=_facts_or_default(shelf.facts)
         )
     screen = Screen(settings)
     if replay_options.json:
-        screen.json(msgspec.json.encode(_replay_view(replayed)))
+        screen.json(_replay_view(replayed))
     else:
         _print_replay(screen, replayed)
     return 0 if replayed.ok else 1
@@ -85,14 +84,14 @@ def _facts_or_default(facts: replaying.Facts) -> replaying.Facts:
 
 
 def _replay_view(replay_result: replaying.ReplayResult) -> ReplayView:
-    found = replay_result.divergence
+    divergence = replay_result.divergence
     return ReplayView(
         session_id=replay_result.session_id,
         ok=replay_result.ok,
         calls=replay_result.calls,
-        call=None if found is None else found.call,
-        what=None if found is None else found.what,
-        diff=() if found is None else found.diff,
+        call=None if divergence is None else divergence.call,
+        what=None if divergence is None else divergence.what,
+        diff=() if divergence is None else divergence.diff,
     )
 
 
@@ -105,31 +104,33 @@ def _print_replay(screen: Screen, replay_result: replaying.ReplayResult) -> None
     if replay_result.divergence is None:
         screen.line(("identical ", "green"), (name, "bold"), (f"  {calls} of the model", "dim"))
         return
-    found = replay_result.divergence
-    screen.line(("differs ", "bold red"), (name, "bold"), (f"  at call {found.call}", ""))
-    screen.paragraph((found.what, ""), indent=2)
-    for line in found.diff:
+    divergence = replay_result.divergence
+    screen.line(("differs ", "bold red"), (name, "bold"), (f"  at call {divergence.call}", ""))
+    screen.paragraph((divergence.what, ""), indent=2)
+    for line in divergence.diff:
         style = {"+": "green", "-": "red"}.get(line[:1], "dim")
         screen.line((f"  {line}", style))
 
 
-async def _branch_session(settings: Settings, meant: str, replay_options: ReplayOptions) -> int:
+async def _branch_session(
+    settings: Settings, id_or_part: str, replay_options: ReplayOptions
+) -> int:
     require_store(settings)
     notes = Screen(settings, stderr=True)
     async with open_runtime(settings) as runtime:
-        session = await find_session(runtime.log, meant)
+        session = await find_session(runtime.log, id_or_part)
         change = BranchChange(
             model=replay_options.model, prompt=replay_options.prompt, start=replay_options.start
         )
-        found = await branch(runtime, session.id, change)
-        told = f"forked at event {found.at}; {found.session.agent.model} answers,"
-        notes.paragraph((f"{told} tools do not run: they say what they said then", "dim"))
-        status = await _run_branch(settings, found.session) if found.is_open else 0
-        for message in found.messages:
+        branched = await branch(runtime, session.id, change)
+        told = f"forked at event {branched.at}; {branched.session.agent.model} answers,"
+        notes.paragraph((f"{told} tools do not run: their recorded results are used", "dim"))
+        status = await _run_branch(settings, branched.session) if branched.is_open else 0
+        for message in branched.messages:
             if status not in (0, FAILED):
                 break
-            await found.session.send(message)
-            status = await _run_branch(settings, found.session)
+            await branched.session.send(message)
+            status = await _run_branch(settings, branched.session)
     return status
 
 
@@ -154,22 +155,22 @@ async def _run_branch(settings: Settings, session: Session) -> int:
             return 0
 
 
-async def record(settings: Settings, *, meant: str, output: str) -> int:
+async def record(settings: Settings, *, id_or_part: str, output: str) -> int:
     """Raises: InvalidInput."""
     async with open_existing_log(settings) as log:
-        session = await find_session(log, meant)
+        session = await find_session(log, id_or_part)
         name = _test_name((await summarize_session(log, session)).title or "", session.id)
     folder = Path(settings.folder) / output
     try:
         folder.mkdir(parents=True, exist_ok=True)
         test = folder / f"test_{name}.py"
-        await export(settings, meant=session.id, output=f"{output}/{name}.jsonl")
+        await export(settings, id_or_part=session.id, output=f"{output}/{name}.jsonl")
         test.write_text(_TEST_TEMPLATE.format(name=name), encoding="utf-8")
     except OSError as error:
         raise InvalidInput(f"{output}: {error.strerror or error}") from error
     screen = Screen(settings)
     screen.line(("wrote ", ""), (f"{output}/test_{name}.py", "bold"))
-    Screen(settings, stderr=True).paragraph((f"run it: pytest {output}/test_{name}.py", "dim"))
+    print_note(settings, f"run it: pytest {output}/test_{name}.py")
     return 0
 
 

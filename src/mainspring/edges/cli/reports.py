@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mainspring.core.lazy_module import LazyModule
-from mainspring.edges.cli.action import Action
-from mainspring.edges.cli.log import JsonOption, SessionArgument, parse_duration
+from mainspring.edges.cli.commands import Action, command_group
+from mainspring.edges.cli.options import JsonOption, SessionArgument, parse_duration
 
 if TYPE_CHECKING:
     from mainspring.edges.cli import context_report, cost_report, insights_report, replay_command
@@ -21,12 +21,8 @@ else:
     replay_command = LazyModule("mainspring.edges.cli.replay_command")
     context_report = LazyModule("mainspring.edges.cli.context_report")
 
-context = typer.Typer(
-    help="What a model was really given.", no_args_is_help=True, rich_markup_mode=None
-)
-test = typer.Typer(
-    help="Sessions as tests of what they are made of.", no_args_is_help=True, rich_markup_mode=None
-)
+context = command_group()
+test = command_group()
 
 
 class CostGrouping(StrEnum):
@@ -42,17 +38,17 @@ def cost(
     ] = None,
     cost_grouping: Annotated[
         CostGrouping | None,
-        typer.Option("--by", help="How to add up. [default: session; of one: model]"),
+        typer.Option("--by", help="How to group. [default: session; for one session: model]"),
     ] = None,
     json_option: JsonOption = False,
 ) -> Action:
-    """What the calls of models cost, folded from the logs."""
+    """Show what model calls cost. Computed from the logs."""
     grouped = (
         cost_grouping.value
         if cost_grouping is not None
         else ("session" if session is None else "model")
     )
-    return partial(cost_report.cost, meant=session, group_by=grouped, json=json_option)
+    return partial(cost_report.cost, id_or_part=session, group_by=grouped, json=json_option)
 
 
 def insights(
@@ -69,8 +65,8 @@ def insights(
     ] = 10,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object, with all.")] = False,
 ) -> Action:
-    """Show what your sessions waste, what fails in them repeatedly, which rules are missing, and
-    which tools and skills are never used. Imported sessions count too; no model is asked."""
+    """Show what your sessions waste. Also shows what fails repeatedly, which rules are missing,
+    and which tools and skills are never used. Includes imported sessions; calls no model."""
     return partial(insights_report.insights, since=since, limit=limit, json=json)
 
 
@@ -88,33 +84,29 @@ def show(
     """Rebuild past requests: tokens of each part, what changed, why the cache broke."""
     if raw and json:
         raise typer.BadParameter("give one of --json and --raw", param_hint="--raw")
-    return partial(context_report.show, meant=session, call=call, json=json, raw=raw)
-
-
-@context.callback()
-def about_context() -> None:
-    """A group, although it has one command so far."""
+    return partial(context_report.show, id_or_part=session, call=call, json=json, raw=raw)
 
 
 def replay(
     session: SessionArgument,
     start: Annotated[
-        int | None, typer.Option("--from", min=1, metavar="N", help="Take up to event N as given.")
+        int | None,
+        typer.Option("--from", min=1, metavar="N", help="Take events up to N as is."),
     ] = None,
     model: Annotated[
-        str | None, typer.Option("--model", "-m", help="Go on with this model at a difference.")
+        str | None, typer.Option("--model", "-m", help="Continue with this model at a difference.")
     ] = None,
     prompt: Annotated[
-        str | None, typer.Option("--prompt", help="Say this instead of the first words from there.")
+        str | None, typer.Option("--prompt", help="Use this as the first message from there.")
     ] = None,
     json_option: JsonOption = False,
 ) -> Action:
-    """Run a session again without its model and tools: is everything the same? Exit status 1 at
-    the first difference; with --model or --prompt it goes on from there, in a fork."""
+    """Run a session again without its model. Tools do not run either. Exit status 1 at the first
+    difference; with --model or --prompt, a fork continues from there."""
     options = replay_command.ReplayOptions(
         start=start, model=model, prompt=prompt, json=json_option
     )
-    return partial(replay_command.replay, meant=session, replay_options=options)
+    return partial(replay_command.replay, id_or_part=session, replay_options=options)
 
 
 @test.command()
@@ -125,9 +117,4 @@ def record(
     ] = "tests/replays",
 ) -> Action:
     """Write a session and a pytest file that replays it."""
-    return partial(replay_command.record, meant=session, output=output)
-
-
-@test.callback()
-def about_test() -> None:
-    """A group, although it has one command so far."""
+    return partial(replay_command.record, id_or_part=session, output=output)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from mainspring.core.lazy_module import LazyModule
-from mainspring.edges.cli.action import Action
+from mainspring.edges.cli.commands import Action
 
 if TYPE_CHECKING:
     from mainspring.edges.cli import chat_command, run_command
@@ -53,13 +53,13 @@ ModelName: TypeAlias = Annotated[
         "--model",
         "-m",
         metavar="NAME",
-        help="Which model; several with commas stand in for each other."
+        help="Which model; separate fallbacks with commas."
         " [default: the agent's, else $MAINSPRING_MODEL, else by the keys that are set]",
     ),
 ]
 ResumeOption: TypeAlias = Annotated[
     str | None,
-    typer.Option("--resume", "-r", metavar="SESSION", help="Go on with a session."),
+    typer.Option("--resume", "-r", metavar="SESSION", help="Continue a session."),
 ]
 ModeOption: TypeAlias = Annotated[
     ModeName | None,
@@ -75,14 +75,14 @@ WorkspaceOption: TypeAlias = Annotated[
         "--workspace",
         "-w",
         metavar="DIR",
-        help="Where it works; it can touch nothing else. [default: this folder]",
+        help="The folder it works in; it can change nothing else. [default: this folder]",
     ),
 ]
 Unsandboxed: TypeAlias = Annotated[
     bool,
     typer.Option(
         "--dangerously-run-unsandboxed",
-        help="Where no sandbox works, run commands all the same, with all that you may do.",
+        help="If no sandbox works, run commands anyway, with all your permissions.",
     ),
 ]
 Protected: TypeAlias = Annotated[
@@ -91,15 +91,15 @@ Protected: TypeAlias = Annotated[
         "--allow-protected",
         metavar="PATH",
         help="Let the file tools change this protected file, such as .vscode/settings.json, without"
-        " asking; may be given several times. Recorded in the session.",
+        " asking; can be repeated. Recorded in the session.",
     ),
 ]
 MaxTurns: TypeAlias = Annotated[
-    int | None, typer.Option("--max-turns", min=1, metavar="N", help="Of the whole session.")
+    int | None, typer.Option("--max-turns", min=1, metavar="N", help="For the whole session.")
 ]
 MaxCost: TypeAlias = Annotated[
     Decimal | None,
-    typer.Option("--max-cost", parser=_parse_dollars, metavar="USD", help="Of the whole session."),
+    typer.Option("--max-cost", parser=_parse_dollars, metavar="USD", help="For the whole session."),
 ]
 
 
@@ -121,8 +121,8 @@ def run(  # noqa: PLR0913, PLR0917 (the options of the command)
         bool, typer.Option("--json", help="Print events as JSON lines, then the result.")
     ] = False,
 ) -> Action:
-    """Run an agent until it is done. Exit status: 0 done, 3 waits for an answer, 4 a limit was
-    reached, 1 failed, 130 interrupted."""
+    """Run an agent until it is done. Exit status: 0 done, 3 waiting for an answer, 4 a limit
+    was reached, 1 failed, 130 interrupted."""
     if prompt is None and resume_option is None and sys.stdin.isatty():
         raise typer.BadParameter("say what to do, or pipe it in", param_hint="PROMPT")
     wanted = run_command.AgentOptions(
@@ -151,7 +151,7 @@ def chat(  # noqa: PLR0913, PLR0917 (the options of the command)
     unsandboxed: Unsandboxed = False,
     allow_protected: Protected = None,
 ) -> Action:
-    """Talk with an agent. /help tells what can be typed; Ctrl-D leaves."""
+    """Talk with an agent. /help lists the commands; Ctrl-D leaves."""
     wanted = chat_command.AgentOptions(
         folder=agent,
         model=model,

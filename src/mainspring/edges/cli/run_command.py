@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 
 import anyio
-import msgspec
 from msgspec import Struct
 
 from mainspring.config import Settings
@@ -51,7 +50,7 @@ EXIT_STATUS: dict[EndReason, int] = {
 _CARRY_OUT_HINT = 'mainspring run --resume {} --mode default "go"'
 _PIPE_SECONDS = 3.0
 """Seconds that a pipe beside a prompt has to begin with something."""
-_RESUME_HINT = "go on: mainspring run --resume {}"
+_RESUME_HINT = "continue: mainspring run --resume {}"
 
 
 class ResultView(Struct, frozen=True, kw_only=True, tag_field="type", tag="result"):
@@ -106,7 +105,7 @@ async def _run_prompt(
 async def _report_delivered(settings: Settings, session: Session, *, json: bool) -> int:
     """Another process runs the session: the message is in its inbox, and that one answers it."""
     if json:
-        Screen(settings).json(msgspec.json.encode({"type": "delivered", "session_id": session.id}))
+        Screen(settings).json({"type": "delivered", "session_id": session.id})
     notes = Screen(settings, stderr=True)
     name = session.id if notes.width is None else short_id(session.id)
     _print_line(
@@ -166,7 +165,7 @@ async def _run_as_json(settings: Settings, runner: SessionRunner, session: Sessi
     screen, notes = Screen(settings), Screen(settings, stderr=True)
 
     def tell(event: Event) -> None:
-        screen.json(encode_line(event))
+        screen.json_line(encode_line(event))
 
     if runner.session is None:
         for event in await session.events():
@@ -177,7 +176,7 @@ async def _run_as_json(settings: Settings, runner: SessionRunner, session: Sessi
     match result:
         case Result():
             status = EXIT_STATUS.get(result.reason, FAILED)
-            screen.json(msgspec.json.encode(_result_view(result, status)))
+            screen.json(_result_view(result, status))
             return status
         case UserLeft():
             return INTERRUPTED
@@ -232,7 +231,7 @@ async def _print_idle(notes: Screen, runner: SessionRunner, session: Session) ->
     before = runner.session_summary
     reason = f" ({before.reason})" if before is not None and before.reason else ""
     _print_line(
-        notes, f"nothing to do: session {name} is idle{reason}; give a prompt to go on", "dim"
+        notes, f"nothing to do: session {name} is idle{reason}; give a prompt to continue", "dim"
     )
     return DONE
 

@@ -1,4 +1,4 @@
-"""`mainspring serve` and `mainspring worker`: how they are called."""
+"""`mainspring serve` and `mainspring worker`: arguments and options."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mainspring.core.lazy_module import LazyModule
-from mainspring.edges.cli.action import Action
+from mainspring.edges.cli.commands import Action
 
 if TYPE_CHECKING:
-    from mainspring.edges.cli import serve_acts
+    from mainspring.edges.cli import serve_command
 else:
-    serve_acts = LazyModule("mainspring.edges.cli.serve_acts")
+    serve_command = LazyModule("mainspring.edges.cli.serve_command")
 
 Concurrency = Annotated[
     int, typer.Option(min=1, max=10_000, help="How many sessions this process runs at once.")
@@ -32,18 +32,20 @@ DrainSeconds = Annotated[
     typer.Option(
         "--drain-seconds",
         min=0,
-        help="After SIGTERM, how long sessions may take to come to an end; others go on where"
-        " they were cut off.",
+        help="After SIGTERM, how long sessions may take to finish; others resume"
+        " later where they were cut off.",
     ),
 ]
 ModelName = Annotated[
     str | None,
-    typer.Option("--model", help="Use this model whatever agents say: to try things out."),
+    typer.Option("--model", help="Use this model for all agents, for trying things out."),
 ]
 MetricsAddress = Annotated[
     str | None,
     typer.Option(
-        metavar="HOST:PORT", help="Serve /metrics and health here too, without a key: not publicly."
+        "--metrics",
+        metavar="HOST:PORT",
+        help="Serve /metrics and health here too, without a key: not publicly.",
     ),
 ]
 LogLevel = Annotated[
@@ -61,7 +63,7 @@ AuditDays = Annotated[
         "--keep-audit-days",
         min=1,
         metavar="DAYS",
-        help="Forget what the audit has that is older. [default: nothing is forgotten]",
+        help="Delete older audit entries. [default: keep all]",
     ),
 ]
 WorkspaceDays = Annotated[
@@ -70,13 +72,13 @@ WorkspaceDays = Annotated[
         "--keep-workspaces-days",
         min=0,
         metavar="DAYS",
-        help="Remove workspaces that no session has used for so long; 0 keeps them.",
+        help="Remove workspaces unused for this long; 0 keeps them.",
     ),
 ]
 Issuers = Annotated[
     str | None,
     typer.Option(
-        "--oidc", metavar="FILE", help="Identity providers whose tokens are believed: JSON."
+        "--oidc", metavar="FILE", help="Identity providers whose tokens are accepted: JSON."
     ),
 ]
 Proxies = Annotated[
@@ -84,7 +86,7 @@ Proxies = Annotated[
     typer.Option(
         "--trusted-proxy",
         metavar="ADDRESS",
-        help="A proxy of yours, whose word on who the client is counts. May be repeated.",
+        help="A trusted proxy that reports the client's address. Can be repeated.",
     ),
 ]
 Networks = Annotated[
@@ -101,23 +103,23 @@ ServiceUser = Annotated[
     typer.Option(
         "--user",
         metavar="NAME|UID",
-        help="Whom to become once the port is bound, if root starts it. Also $MAINSPRING_USER.",
+        help="The user to run as after binding the port as root. Also $MAINSPRING_USER.",
     ),
 ]
 AllowRoot = Annotated[
     bool,
     typer.Option(
         "--allow-root",
-        help="Run as root all the same: in a container of its own. Also $MAINSPRING_ALLOW_ROOT=1.",
+        help="Run as root anyway, as in a container of its own. Also $MAINSPRING_ALLOW_ROOT=1.",
     ),
 ]
 
 
 def serve(  # noqa: PLR0913, PLR0917 (the options of the command)
-    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8700,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 picks a free port.")] = 8700,
     worker: Annotated[
-        bool, typer.Option("--worker/--no-worker", help="Whether to run sessions as well.")
+        bool, typer.Option("--worker/--no-worker", help="Whether to run sessions too.")
     ] = True,
     concurrency: Concurrency = 16,
     tenant_concurrency: TenantConcurrency = None,
@@ -134,20 +136,20 @@ def serve(  # noqa: PLR0913, PLR0917 (the options of the command)
     service_user: ServiceUser = None,
     allow_root: AllowRoot = False,
 ) -> Action:
-    """Serve the Managed Agents API, and run the sessions that it starts.
+    """Serve the Managed Agents API and run its sessions.
 
-    The first start makes an admin key and shows it once. Point any client of the Managed Agents
+    The first start creates an admin key and shows it once. Point any client of the Managed Agents
     API at the address, with that key.
     """
     return partial(
-        serve_acts.serve,
-        asked=serve_acts.ServeOptions(
+        serve_command.serve,
+        options=serve_command.ServeOptions(
             host=host,
             port=port,
             has_worker=worker,
             oidc=oidc,
             proxies=tuple(proxies or ()),
-            worker_options=serve_acts.WorkerOptions(
+            worker_options=serve_command.WorkerOptions(
                 concurrency=concurrency,
                 of_tenant=tenant_concurrency,
                 drain_seconds=drain_seconds,
@@ -185,8 +187,8 @@ def worker(  # noqa: PLR0913, PLR0917 (the options of the command)
     a shared disk, and the same vault key.
     """
     return partial(
-        serve_acts.run_worker,
-        asked=serve_acts.WorkerOptions(
+        serve_command.run_worker,
+        options=serve_command.WorkerOptions(
             concurrency=concurrency,
             of_tenant=tenant_concurrency,
             drain_seconds=drain_seconds,

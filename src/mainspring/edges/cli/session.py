@@ -1,4 +1,4 @@
-"""`mainspring sessions`: how its commands are called."""
+"""`mainspring sessions`: arguments and options."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mainspring.core.lazy_module import LazyModule
-from mainspring.edges.cli.action import Action
-from mainspring.edges.cli.log import JsonOption, SessionArgument, YesOption, rm
+from mainspring.edges.cli.commands import Action, command_group
+from mainspring.edges.cli.log import rm
+from mainspring.edges.cli.options import JsonOption, SessionArgument, YesOption
 
 if TYPE_CHECKING:
     from mainspring.edges.cli import (
-        session_acts,
-        session_export,
+        session_commands,
         session_import,
         session_rewind,
         session_transfer,
@@ -23,16 +23,10 @@ if TYPE_CHECKING:
 else:
     session_import = LazyModule("mainspring.edges.cli.session_import")
     session_rewind = LazyModule("mainspring.edges.cli.session_rewind")
-    session_acts = LazyModule("mainspring.edges.cli.session_acts")
-    session_export = LazyModule("mainspring.edges.cli.session_export")
+    session_commands = LazyModule("mainspring.edges.cli.session_commands")
     session_transfer = LazyModule("mainspring.edges.cli.session_transfer")
 
-app = typer.Typer(
-    help="List sessions, read and search what was said, import, export, move, fork, rewind, cancel,"
-    " answer and delete them.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = command_group()
 
 
 class OriginName(StrEnum):
@@ -75,56 +69,61 @@ class AnswerChoice(StrEnum):
 @app.command()
 def ls(
     limit: Annotated[int, typer.Option("--limit", "-n", help="How many.", min=1)] = 20,
-    origin: Annotated[
-        OriginName | None, typer.Option(help="Only those that were made by or for this.")
-    ] = None,
+    origin: Annotated[OriginName | None, typer.Option(help="Only sessions of this origin.")] = None,
     json: JsonOption = False,
 ) -> Action:
-    """List sessions, newest first: how they stand, what they took."""
-    return partial(session_acts.ls, limit=limit, origin=origin and origin.value, json=json)
+    """List sessions with their state and cost, newest first."""
+    return partial(session_commands.ls, limit=limit, origin=origin and origin.value, json=json)
 
 
 @app.command()
 def show(session: SessionArgument) -> Action:
     """Show a session as a conversation."""
-    return partial(session_acts.show, meant=session)
+    return partial(session_commands.show, id_or_part=session)
 
 
 @app.command()
 def fork(
     session: SessionArgument,
     at: Annotated[
-        int | None, typer.Option("--at", min=1, metavar="N", help="After this event; else the end.")
+        int | None,
+        typer.Option("--at", min=1, metavar="N", help="After this event. [default: the last]"),
     ] = None,
-    title: Annotated[str | None, typer.Option(help="What to call it.")] = None,
+    title: Annotated[str | None, typer.Option(help="A title.")] = None,
     json: JsonOption = False,
 ) -> Action:
-    """Begin a new session with this one's events."""
-    return partial(session_acts.fork, meant=session, at=at, title=title, json=json)
+    """Start a new session with this one's events."""
+    return partial(session_commands.fork, id_or_part=session, at=at, title=title, json=json)
 
 
 @app.command()
 def cancel(session: SessionArgument) -> Action:
-    """Interrupt what runs, in whatever process; what was said and done is kept."""
-    return partial(session_acts.cancel, meant=session)
+    """Interrupt a running session, in any process. Nothing recorded is lost."""
+    return partial(session_commands.cancel, id_or_part=session)
 
 
 @app.command()
 def answer(
     session: SessionArgument,
     call: Annotated[
-        str, typer.Argument(metavar="CALL", help="The call's id, or a part that no other has.")
+        str, typer.Argument(metavar="CALL", help="The call's id, or a unique part of it.")
     ],
-    verdict: Annotated[AnswerChoice, typer.Argument(help="May it run?", metavar="allow|deny")],
+    verdict: Annotated[
+        AnswerChoice, typer.Argument(help="Whether it may run.", metavar="allow|deny")
+    ],
     message: Annotated[
-        str | None, typer.Option("--message", help="Told to the agent with a denial.")
+        str | None, typer.Option("--message", help="Why not; the agent reads it.")
     ] = None,
 ) -> Action:
-    """Answer a call that waits for a person."""
+    """Answer a call that waits for approval."""
     if message is not None and verdict is AnswerChoice.allow:
         raise typer.BadParameter("a message goes with deny", param_hint="--message")
     return partial(
-        session_acts.answer, meant=session, call=call, verdict=verdict.value, message=message
+        session_commands.answer,
+        id_or_part=session,
+        call=call,
+        verdict=verdict.value,
+        message=message,
     )
 
 
@@ -132,13 +131,13 @@ def answer(
 def rewind(  # noqa: PLR0913, PLR0917 (the options of the command)
     session: SessionArgument,
     to: Annotated[
-        int | None, typer.Option("--to", min=1, metavar="N", help="To how it was after this event.")
+        int | None, typer.Option("--to", min=1, metavar="N", help="To the state after this event.")
     ] = None,
     turns: Annotated[
         int | None, typer.Option("--turns", min=1, metavar="N", help="To before the last N turns.")
     ] = None,
     files_only: Annotated[
-        bool, typer.Option("--files-only", help="The files; the conversation stays as it is.")
+        bool, typer.Option("--files-only", help="Restore only the files, not the conversation.")
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
@@ -146,20 +145,20 @@ def rewind(  # noqa: PLR0913, PLR0917 (the options of the command)
     yes: YesOption = False,
     json: JsonOption = False,
 ) -> Action:
-    """Go back to before the last thing that was asked, or further: the files are restored, and a
-    fork goes on with the conversation from there. Nothing is lost: it can be undone."""
+    """Go back to before the last request, or further. Restores the files and continues the
+    conversation from there in a fork. Nothing is lost: you can undo it."""
     if to is not None and turns is not None:
         raise typer.BadParameter("give one: --to or --turns", param_hint="--to")
     wanted = session_rewind.RewindOptions(
         to=to, turns=turns, files_only=files_only, is_dry_run=dry_run, yes=yes
     )
-    return partial(session_rewind.rewind, meant=session, rewind_options=wanted, json=json)
+    return partial(session_rewind.rewind, id_or_part=session, rewind_options=wanted, json=json)
 
 
 @app.command()
 def snapshots(session: SessionArgument, json: JsonOption = False) -> Action:
-    """List the states of the workspace that were kept: after which event, and what changed."""
-    return partial(session_rewind.snapshots, meant=session, json=json)
+    """List the saved states of the workspace: after which event, and what changed."""
+    return partial(session_rewind.snapshots, id_or_part=session, json=json)
 
 
 @app.command()
@@ -167,33 +166,34 @@ def diff(
     session: SessionArgument,
     since: Annotated[
         int | None,
-        typer.Option("--from", min=1, metavar="N", help="After this event; else the beginning."),
+        typer.Option("--from", min=1, metavar="N", help="After this event. [default: the start]"),
     ] = None,
     to: Annotated[
-        int | None, typer.Option("--to", min=1, metavar="N", help="After this event; else now.")
+        int | None,
+        typer.Option("--to", min=1, metavar="N", help="After this event. [default: now]"),
     ] = None,
     json: JsonOption = False,
 ) -> Action:
     """Show which files of the workspace have changed."""
-    return partial(session_rewind.diff, meant=session, since=since, to=to, json=json)
+    return partial(session_rewind.diff, id_or_part=session, since=since, to=to, json=json)
 
 
 @app.command("import")
 def import_(
     paths: Annotated[
         list[str] | None,
-        typer.Argument(metavar="PATH...", help="Session files, or folders: all in them."),
+        typer.Argument(metavar="PATH...", help="Session files, or folders of them."),
     ] = None,
     form: Annotated[
         FormatName | None,
-        typer.Option("--from", help="Which tool wrote it. [default: told by its content]"),
+        typer.Option("--from", help="Which tool wrote it. [default: detected from its content]"),
     ] = None,
     is_list: Annotated[
         bool, typer.Option("--list", help="Show what could be imported, and import nothing.")
     ] = False,
     json: JsonOption = False,
 ) -> Action:
-    """Take over sessions of Claude Code, Codex, pi or OpenHands, to go on with them here. Doing it
+    """Import sessions of Claude Code, Codex, pi or OpenHands, to continue them here. Importing
     again adds only what is new."""
     act = session_import.list_importable if is_list else session_import.import_sessions
     return partial(act, paths=paths or [], form=None if form is None else form.value, json=json)
@@ -215,8 +215,8 @@ def export(
         str, typer.Option("--output", "-o", metavar="FILE", help="Where to; - is standard output.")
     ] = "-",
 ) -> Action:
-    """Write a session to a file that people or other tools read."""
-    return partial(session_export.export, meant=session, form=form.value, output=output)
+    """Write a session to a file for people or other tools."""
+    return partial(session_transfer.export, id_or_part=session, form=form.value, output=output)
 
 
 @app.command()
@@ -240,7 +240,7 @@ def push(
     session: SessionArgument,
     agent: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="Agent on the server that goes on with it."),
+        typer.Option(metavar="ID", help="The agent on the server that continues it."),
     ] = None,
     environment: Annotated[
         str | None, typer.Option(metavar="ID", help="Environment on the server.")
@@ -256,7 +256,7 @@ def push(
     return partial(
         session_transfer.push,
         url=url,
-        meant=session,
+        id_or_part=session,
         place=(agent, environment),
         workspace=workspace,
         json=json,
@@ -268,20 +268,20 @@ def rename(
     session: SessionArgument,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Its new title.")],
 ) -> Action:
-    """Give a session another title."""
-    return partial(session_acts.rename, meant=session, name=name)
+    """Rename a session."""
+    return partial(session_commands.rename, id_or_part=session, name=name)
 
 
 @app.command()
 def search(
     words: Annotated[
-        list[str], typer.Argument(metavar="WORDS...", help="Words that all must occur.")
+        list[str], typer.Argument(metavar="WORDS...", help="Words that must all occur.")
     ],
     limit: Annotated[int, typer.Option("--limit", "-n", help="How many.", min=1)] = 20,
     json: JsonOption = False,
 ) -> Action:
-    """Find sessions by what was said in them."""
-    return partial(session_acts.search, words=words, limit=limit, json=json)
+    """Find sessions by their text."""
+    return partial(session_commands.search, words=words, limit=limit, json=json)
 
 
 app.command("rm")(rm)

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 
-import msgspec
 from anyio import to_thread
 from msgspec import Struct
 
@@ -73,21 +72,25 @@ async def import_sessions(
         missing = InvalidInput("name the files or folders to import")
         missing.add_note("`mainspring sessions import --list` shows what is there")
         raise missing
-    found = await _find_candidates(settings, [Path(settings.folder, path) for path in paths], form)
-    if not found:
+    candidates = await _find_candidates(
+        settings, [Path(settings.folder, path) for path in paths], form
+    )
+    if not candidates:
         raise InvalidInput(f"{', '.join(paths)}: no sessions of other tools were found there")
     outcomes: Counter[str] = Counter()
     readers = SessionReaders()
     async with open_log(settings) as log:
-        for item in found:
+        for item in candidates:
             view = await _import_one(settings, log, readers, item)
             outcomes[view.outcome] += 1
             if json:
-                screen.json(msgspec.json.encode(view))
+                screen.json(view)
             else:
-                _print_import(screen, notes, view, is_only=len(found) == 1, here=settings.folder)
+                _print_import(
+                    screen, notes, view, is_only=len(candidates) == 1, here=settings.folder
+                )
     if not json:
-        _print_totals(notes, outcomes, len(found))
+        _print_totals(notes, outcomes, len(candidates))
     return 1 if outcomes["failed"] else 0
 
 
@@ -108,33 +111,33 @@ async def _find_candidates(
 
 
 async def _import_one(
-    settings: Settings, log: SessionLog, session_readers: SessionReaders, found: ImportCandidate
+    settings: Settings, log: SessionLog, session_readers: SessionReaders, candidate: ImportCandidate
 ) -> ImportView:
     """One of them; what is wrong with it does not keep the others."""
     try:
-        source = await to_thread.run_sync(session_readers.read, found.path, found.format)
+        source = await to_thread.run_sync(session_readers.read, candidate.path, candidate.format)
         if source.is_empty:
-            return _import_view(found, source, None)
+            return _import_view(candidate, source, None)
         importer = local_user(settings.user)
         stored = await store_session(log, source, now=clock.now(), importer=importer)
     except (MainspringError, OSError) as error:
         return ImportView(
-            path=str(found.path),
-            format=found.format,
-            source_session_id=found.source_id,
+            path=str(candidate.path),
+            format=candidate.format,
+            source_session_id=candidate.source_id,
             session_id=None,
             outcome="failed",
             error=str(error),
         )
-    return _import_view(found, source, stored)
+    return _import_view(candidate, source, stored)
 
 
 def _import_view(
-    found: ImportCandidate, source: SourceSession, import_result: ImportResult | None
+    candidate: ImportCandidate, source: SourceSession, import_result: ImportResult | None
 ) -> ImportView:
     return ImportView(
-        path=str(found.path),
-        format=found.format,
+        path=str(candidate.path),
+        format=candidate.format,
         source_session_id=source.id,
         session_id=None if import_result is None else import_result.session_id,
         outcome="empty" if import_result is None else import_result.import_status,
@@ -179,9 +182,9 @@ def _print_details(notes: Screen, view: ImportView, name: str, *, here: str) -> 
         notes.paragraph((f"{told} what the file has", "dim"))
     if view.folder is not None and view.folder != here:
         notes.paragraph(
-            (f"it worked in {view.folder}: go there first to go on with its files", "dim")
+            (f"it worked in {view.folder}: go there first to continue with its files", "dim")
         )
-    notes.paragraph((f"go on: mainspring run --resume {name} 'what to do'", "dim"))
+    notes.paragraph((f"continue: mainspring run --resume {name} 'what to do'", "dim"))
 
 
 def _print_totals(notes: Screen, outcomes: Counter[str], count: int) -> None:
@@ -196,11 +199,11 @@ async def list_importable(
     screen, notes = Screen(settings), Screen(settings, stderr=True)
     usual = [Path(settings.home, item) for item in DEFAULT_FOLDERS]
     places = [Path(settings.folder, path) for path in paths] or [p for p in usual if p.is_dir()]
-    found = await _find_candidates(settings, places, form)
+    candidates = await _find_candidates(settings, places, form)
     async with _log_if_any(settings) as log:
-        views = [await _candidate_view(log, item) for item in found]
+        views = [await _candidate_view(log, item) for item in candidates]
     for view in views if json else ():
-        screen.json(msgspec.json.encode(view))
+        screen.json(view)
     if json:
         return 0
     if not views:
@@ -223,15 +226,15 @@ async def _log_if_any(settings: Settings) -> AsyncGenerator[SessionLog | None, N
         yield log
 
 
-async def _candidate_view(log: SessionLog | None, found: ImportCandidate) -> CandidateView:
-    session_id = session_id_of(found.format, found.source_id)
+async def _candidate_view(log: SessionLog | None, candidate: ImportCandidate) -> CandidateView:
+    session_id = session_id_of(candidate.format, candidate.source_id)
     return CandidateView(
-        path=str(found.path),
-        format=found.format,
-        source_session_id=found.source_id,
+        path=str(candidate.path),
+        format=candidate.format,
+        source_session_id=candidate.source_id,
         session_id=session_id,
-        changed=found.changed,
-        bytes=found.bytes,
+        changed=candidate.changed,
+        bytes=candidate.bytes,
         is_imported=log is not None and await _exists(log, session_id),
     )
 

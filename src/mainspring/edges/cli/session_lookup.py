@@ -18,28 +18,30 @@ _MAX_SUGGESTIONS = 5
 """How many sessions a hint names."""
 
 
-async def find_session(log: SessionLog, meant: str) -> SessionRow:
+async def find_session(log: SessionLog, id_or_part: str) -> SessionRow:
     """
     Raises:
         SessionNotFound: none is called so; a note names those that nearly are.
         InvalidInput: several are; a note names them.
     """
     try:
-        return await log.session(meant)
+        return await log.session(id_or_part)
     except SessionNotFound:
-        known = [session async for session in all_sessions(log)]
-    found = [session for session in known if _matches_id(session.id, meant)]
-    found = found or [session for session in known if meant and meant in session.id]
-    if len(found) == 1:
-        return found[0]
-    if found:
+        sessions = [session async for session in all_sessions(log)]
+    matches = [session for session in sessions if _matches_id(session.id, id_or_part)]
+    matches = matches or [
+        session for session in sessions if id_or_part and id_or_part in session.id
+    ]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
         several = InvalidInput(
-            f"{meant} could be any of {len(found)} sessions; give more of the id"
+            f"{id_or_part} could be any of {len(matches)} sessions; give more of the id"
         )
-        several.add_note(_did_you_mean([session.id for session in found]))
+        several.add_note(_did_you_mean([session.id for session in matches]))
         raise several
-    unknown = SessionNotFound(meant)
-    if near := _similar_ids(meant, [session.id for session in known]):
+    unknown = SessionNotFound(id_or_part)
+    if near := _similar_ids(id_or_part, [session.id for session in sessions]):
         unknown.add_note(_did_you_mean(near))
     raise unknown
 
@@ -53,17 +55,25 @@ async def all_sessions(log: SessionLog) -> AsyncGenerator[SessionRow, None]:
         before = page[-1]
 
 
-def _matches_id(session_id: str, meant: str) -> bool:
+def _matches_id(session_id: str, id_or_part: str) -> bool:
     _, _, bare = session_id.partition("_")
-    return bool(meant) and any(
-        (session_id.startswith(meant), bare.startswith(meant), session_id.endswith(meant))
+    return bool(id_or_part) and any(
+        (
+            session_id.startswith(id_or_part),
+            bare.startswith(id_or_part),
+            session_id.endswith(id_or_part),
+        )
     )
 
 
-def _similar_ids(meant: str, ids: list[str]) -> list[str]:
+def _similar_ids(id_or_part: str, ids: list[str]) -> list[str]:
     """By the whole id or by its end, whichever was mistyped."""
-    ends = {session_id[-len(meant) :]: session_id for session_id in ids[:_PAGE_SIZE] if meant}
-    return [ends[end] for end in get_close_matches(meant, ends, n=_MAX_SUGGESTIONS, cutoff=0.7)]
+    ends = {
+        session_id[-len(id_or_part) :]: session_id for session_id in ids[:_PAGE_SIZE] if id_or_part
+    }
+    return [
+        ends[end] for end in get_close_matches(id_or_part, ends, n=_MAX_SUGGESTIONS, cutoff=0.7)
+    ]
 
 
 def _did_you_mean(ids: list[str]) -> str:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-import msgspec
 import typer
 from msgspec import Struct
 
@@ -18,7 +17,7 @@ from mainspring.core.errors import InvalidInput, ToolEnvironmentError
 from mainspring.core.ports import FileChange, FileChangeKind, Snapshots
 from mainspring.core.sender import local_user
 from mainspring.edges.cli.event_summary import short_id
-from mainspring.edges.cli.printing import Screen, StyledText, plural, short_time
+from mainspring.edges.cli.printing import Screen, StyledText, plural, print_note, short_time
 from mainspring.edges.cli.session_lookup import find_session, open_existing_log
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.session.rewind import (
@@ -85,12 +84,12 @@ class _Plan:
 
 
 async def rewind(
-    settings: Settings, *, meant: str, rewind_options: RewindOptions, json: bool
+    settings: Settings, *, id_or_part: str, rewind_options: RewindOptions, json: bool
 ) -> int:
     fork: str | None = None
     undo: int | None = None
     async with open_existing_log(settings) as log:
-        plan = await _make_plan(settings, log, meant, rewind_options)
+        plan = await _make_plan(settings, log, id_or_part, rewind_options)
         if not rewind_options.is_dry_run:
             if not rewind_options.yes and not _confirm_plan(settings, plan):
                 return 1
@@ -113,7 +112,7 @@ async def rewind(
             fork=fork,
             undo=undo,
         )
-        Screen(settings).json(msgspec.json.encode(view))
+        Screen(settings).json(view)
     elif rewind_options.is_dry_run:
         _print_plan(Screen(settings), plan)
     else:
@@ -122,9 +121,9 @@ async def rewind(
 
 
 async def _make_plan(
-    settings: Settings, log: SessionLog, meant: str, rewind_options: RewindOptions
+    settings: Settings, log: SessionLog, id_or_part: str, rewind_options: RewindOptions
 ) -> _Plan:
-    past = await read_rewind_history(log, await find_session(log, meant))
+    past = await read_rewind_history(log, await find_session(log, id_or_part))
     to = past.target(to=rewind_options.to, turns=rewind_options.turns)
     kept = past.checkpoint_at(to)
     if kept is None and rewind_options.files_only:
@@ -174,7 +173,7 @@ def _print_plan(screen: Screen, plan: _Plan) -> None:
     else:
         _print_changes(screen, plan.file_change)
     if plan.forks:
-        screen.paragraph((f"the conversation goes on after event {plan.to}, in a fork", "dim"))
+        screen.paragraph((f"the conversation continues after event {plan.to}, in a fork", "dim"))
 
 
 def _print_changes(screen: Screen, file_change: Sequence[FileChange]) -> None:
@@ -201,7 +200,7 @@ def _print_rewound(settings: Settings, plan: _Plan, *, fork: str | None, undo: i
         notes.paragraph((f"undo: {command}", "dim"))
     if fork is not None:
         screen.line(("forked ", "green"), (fork, ""), (f"  from event {plan.to}", "dim"))
-        notes.paragraph((f"go on: mainspring run --resume {short_id(fork)} 'what to do'", "dim"))
+        notes.paragraph((f"continue: mainspring run --resume {short_id(fork)} 'what to do'", "dim"))
 
 
 def _change_totals(file_change: Iterable[FileChange]) -> str:
@@ -214,10 +213,10 @@ def _change_views(file_change: Iterable[FileChange]) -> list[FileChangeView]:
     return [FileChangeView(item.path, item.file_change_kind) for item in file_change]
 
 
-async def snapshots(settings: Settings, *, meant: str, json: bool) -> int:
+async def snapshots(settings: Settings, *, id_or_part: str, json: bool) -> int:
     screen, notes = Screen(settings), Screen(settings, stderr=True)
     async with open_existing_log(settings) as log:
-        past = await read_rewind_history(log, await find_session(log, meant))
+        past = await read_rewind_history(log, await find_session(log, id_or_part))
         if not past.checkpoints:
             notes.paragraph((f"{past.session_id} has changed no files: there are no snapshots", ""))
             return 0
@@ -228,7 +227,7 @@ async def snapshots(settings: Settings, *, meant: str, json: bool) -> int:
         ]
     if json:
         for kept, changed in zip(past.checkpoints, changes, strict=True):
-            screen.json(msgspec.json.encode(_snapshot_view(kept, changed)))
+            screen.json(_snapshot_view(kept, changed))
         return 0
     now = clock.now()
     heads = ["EVENT", "TIME", "TURN", "FILES", "CHANGED"]
@@ -278,12 +277,12 @@ def _snapshot_row(
 
 
 async def diff(
-    settings: Settings, *, meant: str, since: int | None, to: int | None, json: bool
+    settings: Settings, *, id_or_part: str, since: int | None, to: int | None, json: bool
 ) -> int:
     """What the session has changed; of an event, what was there after it."""
     screen = Screen(settings)
     async with open_existing_log(settings) as log:
-        past = await read_rewind_history(log, await find_session(log, meant))
+        past = await read_rewind_history(log, await find_session(log, id_or_part))
         older = past.checkpoint_at(past.target(to=since or 1, turns=None))
         if older is None:
             raise _no_snapshots_error(past)
@@ -292,12 +291,12 @@ async def diff(
         changed = await found.diff(older.snapshot, None if newer is None else newer.snapshot)
     if json:
         for change_view in _change_views(changed):
-            screen.json(msgspec.json.encode(change_view))
+            screen.json(change_view)
     elif changed:
         for item in changed:
             screen.line(
                 (f"{item.file_change_kind:<10}", _STYLES[item.file_change_kind]), (item.path, "")
             )
     else:
-        Screen(settings, stderr=True).paragraph(("no file is different", "dim"))
+        print_note(settings, "no file is different")
     return 0

@@ -148,10 +148,10 @@ async def open_session_runner(
         row = None if resume is None else await find_session(runtime.log, resume)
         recorded = None if row is None else await summarize_session(runtime.log, row)
         opened = partial(open_agent, settings, agent_options, recorded, facts=runtime.models.facts)
-        found = await anyio.to_thread.run_sync(opened)
-        agent = found.agent
+        loaded = await anyio.to_thread.run_sync(opened)
+        agent = loaded.agent
         try:
-            scripts = await anyio.to_thread.run_sync(scripted_models, agent.model, found.folder)
+            scripts = await anyio.to_thread.run_sync(scripted_models, agent.model, loaded.folder)
             for name, script in scripts.items():
                 runtime.models.put(name, script)
                 notes.paragraph((SCRIPT_LABEL.format(name), "yellow"))
@@ -161,13 +161,13 @@ async def open_session_runner(
                 raise
             raise model_unavailable(error, model=agent.model, session_id=row.id) from error
         _warn_if_assumed(notes, runtime.models.facts(agent.model))
-        await _print_new_warnings(notes, Path(settings.home), found)
+        await _print_new_warnings(notes, Path(settings.home), loaded)
         await _warn_if_expired(notes, Path(settings.home), runtime.models.facts(agent.model))
-        if agent_options.folder is not None and not found.is_described:
+        if agent_options.folder is not None and not loaded.is_described:
             notes.paragraph((f"warning: {agent_options.folder} has no instruction files", "yellow"))
         if runtime.models.facts(agent.model).id == OFFLINE_MODEL:
             is_chosen = (
-                agent_options.model or settings.model or found.agent_manifest.model or recorded
+                agent_options.model or settings.model or loaded.agent_manifest.model or recorded
             )
             for line in (OFFLINE_LABEL,) if is_chosen else NO_MODEL:
                 notes.paragraph((line, "yellow"))
@@ -198,8 +198,8 @@ async def _warn_if_expired(notes: Screen, home: Path, facts: ModelFacts) -> None
         notes.paragraph((f"hint: {entry.fix[0]}", "dim"))
 
 
-async def _print_new_warnings(notes: Screen, home: Path, found: AgentFolder) -> None:
-    warnings = await anyio.to_thread.run_sync(new_warnings, home, found.folder, found.warnings)
+async def _print_new_warnings(notes: Screen, home: Path, loaded: AgentFolder) -> None:
+    warnings = await anyio.to_thread.run_sync(new_warnings, home, loaded.folder, loaded.warnings)
     for warning in warnings:
         notes.paragraph((f"warning: {warning}", "yellow"))
     if warnings:
@@ -256,7 +256,7 @@ def print_status(notes: Screen, result: Result, *, command: str = "") -> None:
             f"session {name}",
         )
     )
-    hint = f"go on: {command} --resume {name}" if command else ""
+    hint = f"continue: {command} --resume {name}" if command else ""
     whole = f"{status} · {hint}" if hint else status
     if notes.width is None or len(whole) <= notes.width:
         notes.paragraph((whole, "dim"))

@@ -1,4 +1,4 @@
-"""`mainspring skill`: how its commands are called."""
+"""`mainspring skill`: arguments and options."""
 
 from __future__ import annotations
 
@@ -8,21 +8,17 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from mainspring.core.lazy_module import LazyModule
-from mainspring.edges.cli.action import Action
-from mainspring.edges.cli.log import JsonOption, YesOption
+from mainspring.edges.cli.commands import Action, command_group
+from mainspring.edges.cli.options import JsonOption, YesOption
 
 if TYPE_CHECKING:
-    from mainspring.edges.cli import skill_acts, skill_find, skill_install
+    from mainspring.edges.cli import skill_commands, skill_find, skill_install
 else:
-    skill_acts = LazyModule("mainspring.edges.cli.skill_acts")
+    skill_commands = LazyModule("mainspring.edges.cli.skill_commands")
     skill_find = LazyModule("mainspring.edges.cli.skill_find")
     skill_install = LazyModule("mainspring.edges.cli.skill_install")
 
-app = typer.Typer(
-    help="Skills: write, install, look into, trust, remove.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = command_group()
 
 SkillName: TypeAlias = Annotated[
     str, typer.Argument(metavar="NAME", help="As `skill ls` lists it.")
@@ -42,27 +38,27 @@ def new(
     ],
     description: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="What it does and when to use it: what the model sees."),
+        typer.Option(metavar="TEXT", help="What it does and when to use it; the model sees this."),
     ] = None,
     project: ProjectOption = False,
     json: JsonOption = False,
 ) -> Action:
-    """Begin a skill: one small SKILL.md that is valid as it stands."""
+    """Create a skill: one small, valid SKILL.md."""
     return partial(
-        skill_acts.new, name=name, description=description, is_project=project, json=json
+        skill_commands.new, name=name, description=description, is_project=project, json=json
     )
 
 
 @app.command()
 def ls(json: JsonOption = False) -> Action:
     """List the skills and commands that agents have here, and whether each is trusted."""
-    return partial(skill_acts.ls, json=json)
+    return partial(skill_commands.ls, json=json)
 
 
 @app.command()
 def show(name: SkillName, json: JsonOption = False) -> Action:
-    """Show a skill: what it says of itself, its files, its text."""
-    return partial(skill_acts.show, name=name, json=json)
+    """Show a skill: its description, files and text."""
+    return partial(skill_commands.show, name=name, json=json)
 
 
 @app.command()
@@ -75,19 +71,20 @@ def install(  # noqa: PLR0913, PLR0917 (the options of the command)
         ),
     ],
     only: Annotated[
-        str, typer.Option("--only", "--skill", metavar="A,B", help="Which ones, if it has several.")
+        str,
+        typer.Option(
+            "--only", "--skill", metavar="A,B", help="Which skills, if the source has several."
+        ),
     ] = "",
-    all_: Annotated[bool, typer.Option("--all", help="All skills that it has.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="All skills of the source.")] = False,
     project: ProjectOption = False,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="In the place of an older one.")
-    ] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace an older one.")] = False,
     yes: YesOption = False,
     anyway: AnywayOption = False,
     json: JsonOption = False,
 ) -> Action:
-    """Fetch skills, show what a scan finds in them, and keep them once you say so: from then on
-    they are trusted as they are. A scan is not a proof."""
+    """Fetch skills, show what a scan finds in them and, if you agree, install and trust them as
+    they are. A scan is not a proof."""
     names = frozenset(name.strip() for name in only.split(",") if name.strip())
     installation = skill_install.InstallRequest(
         source=source,
@@ -107,10 +104,10 @@ def scan(
     anyway: AnywayOption = False,
     json: JsonOption = False,
 ) -> Action:
-    """Look into a skill: scripts, network, secrets, hidden text, what it asks for. Exit status 1:
-    something in it is dangerous. A scan is not a proof."""
+    """Scan a skill for scripts, network access, secrets, hidden text and requested permissions.
+    Exit status 1: something in it is dangerous. A scan is not a proof."""
     consent = _consent(yes, anyway) if trust or anyway else None
-    return partial(skill_acts.scan, meant=skill, consent=consent, json=json)
+    return partial(skill_commands.scan, id_or_part=skill, consent=consent, json=json)
 
 
 @app.command()
@@ -121,24 +118,24 @@ def remove(
     json: JsonOption = False,
 ) -> Action:
     """Delete an installed skill, and the trust in it."""
-    return partial(skill_acts.remove, name=name, is_project=project, is_agreed=yes, json=json)
+    return partial(skill_commands.remove, name=name, is_project=project, is_agreed=yes, json=json)
 
 
 @app.command()
 def disable(name: SkillName, json: JsonOption = False) -> Action:
-    """Switch a skill or a command off in all projects; its files stay."""
-    return partial(skill_acts.switch, name=name, is_disabled=True, json=json)
+    """Disable a skill or a command in all projects. Its files stay."""
+    return partial(skill_commands.switch, name=name, is_disabled=True, json=json)
 
 
 @app.command()
 def enable(name: SkillName, json: JsonOption = False) -> Action:
-    """Switch a skill on again."""
-    return partial(skill_acts.switch, name=name, is_disabled=False, json=json)
+    """Enable a disabled skill."""
+    return partial(skill_commands.switch, name=name, is_disabled=False, json=json)
 
 
 @app.command()
 def find(
-    words: Annotated[list[str], typer.Argument(metavar="WORDS...", help="What it is to do.")],
+    words: Annotated[list[str], typer.Argument(metavar="WORDS...", help="What it should do.")],
     catalogue: Annotated[
         str,
         typer.Option(
@@ -150,7 +147,7 @@ def find(
     ],
     json: JsonOption = False,
 ) -> Action:
-    """Find skills in a catalogue by what they do; `skill install` gets them."""
+    """Find skills in a catalogue by what they do. `skill install` installs them."""
     return partial(skill_find.find, query=" ".join(words), catalogue=catalogue, json=json)
 
 
@@ -160,14 +157,14 @@ def check(
         list[str], typer.Argument(metavar="PATH...", help="Folders of skills, or their SKILL.md.")
     ],
     strict: Annotated[
-        bool, typer.Option("--strict", help="By the letter of the standard, as for publishing.")
+        bool, typer.Option("--strict", help="Apply the standard strictly, as for publishing.")
     ] = False,
     json: JsonOption = False,
 ) -> Action:
-    """Say what is odd about skills. Exit status 1: one of them would not be used or, with --strict,
+    """Check skills for problems. Exit status 1: one of them would not be used or, with --strict,
     is not valid."""
-    return partial(skill_acts.check, paths=paths, is_strict=strict, json=json)
+    return partial(skill_commands.check, paths=paths, is_strict=strict, json=json)
 
 
-def _consent(yes: bool, anyway: bool) -> skill_acts.Consent:
-    return skill_acts.Consent(is_given=yes, covers_danger=anyway)
+def _consent(yes: bool, anyway: bool) -> skill_commands.Consent:
+    return skill_commands.Consent(is_given=yes, covers_danger=anyway)

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import msgspec
 from anyio import to_thread
 from msgspec import Struct
 
 from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.edges.cli.printing import Screen, plural
-from mainspring.edges.cli.skill_acts import install_base, open_pins
+from mainspring.edges.cli.skill_commands import install_base, open_pins
 from mainspring.edges.cli.skill_report import (
     SEVERITY_STYLES,
     Consent,
@@ -166,4 +165,4 @@ def _print_installed(
         commit=candidate.commit,
         report=candidate.scan_report,
     )
-    screen.json(msgspec.json.encode(view))
+    screen.json(view)

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
-from mainspring.edges.cli.printing import Screen, byte_size, dollars, plural
+from mainspring.edges.cli.printing import Screen, byte_size, dollars, plural, print_note
 from mainspring.runtime.packages.scan import SEVERITIES, ScanHit, ScannedFile, ScanReport
 from mainspring.runtime.packages.scan_rule import Severity
 from mainspring.runtime.skills.skill_usage import SkillUse, read_skill_usage
@@ -97,12 +97,12 @@ def confirm(settings: Settings, question: str) -> bool:
         InvalidInput: there is nobody to ask.
     """
     if not sys.stdin.isatty():
-        refused = InvalidInput("nobody has agreed, and there is no terminal to ask at")
-        refused.add_note("--yes agrees to what would be asked")
+        refused = InvalidInput("consent is needed, and there is no terminal to ask at")
+        refused.add_note("--yes gives consent without asking")
         raise refused
     if typer.confirm(question, err=True):
         return True
-    Screen(settings, stderr=True).paragraph(("nothing was changed", "dim"))
+    print_note(settings, "nothing was changed")
     return False
 
 

@@ -78,21 +78,21 @@ def _cost_text(cost_result: CostResult) -> str:
 
 
 def _print_context(notes: Screen, context_result: ContextResult) -> None:
-    found, window = context_result.parts, context_result.window
-    about = "" if found.is_measured else "about "
-    of = f" of {token_count(window)} ({found.total / window:.0%})" if window else ""
+    tokens, window = context_result.parts, context_result.window
+    about = "" if tokens.is_measured else "about "
+    of = f" of {token_count(window)} ({tokens.total / window:.0%})" if window else ""
     notes.paragraph(
-        (f"{about}{token_count(found.total)} tokens{of}", "bold"),
+        (f"{about}{token_count(tokens.total)} tokens{of}", "bold"),
         (f" in {plural(context_result.messages, 'message')}, {context_result.model}", "dim"),
     )
     for name, count in (
-        ("tools", found.tools),
-        ("system, static", found.system_static),
-        ("system, dynamic", found.system_dynamic),
-        ("history", found.history),
-        ("newest turn", found.newest),
+        ("tools", tokens.tools),
+        ("system, static", tokens.system_static),
+        ("system, dynamic", tokens.system_dynamic),
+        ("history", tokens.history),
+        ("newest turn", tokens.newest),
     ):
-        bar = "█" * round(30 * count / (found.total or 1))
+        bar = "█" * round(30 * count / (tokens.total or 1))
         notes.line(pad((f"  {name}", "dim"), 18), (f"{token_count(count):>6}  ", ""), (bar, "cyan"))
 
 

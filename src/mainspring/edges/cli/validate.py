@@ -1,29 +1,129 @@
-"""`mainspring validate`: how it is called."""
+"""`mainspring validate`."""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Annotated
 
 import typer
+from anyio import to_thread
+from msgspec import Struct
 
-from mainspring.core.lazy_module import LazyModule
-from mainspring.edges.cli.action import Action
-from mainspring.edges.cli.log import JsonOption
+from mainspring.config import Settings
+from mainspring.edges.cli.options import JsonOption
+from mainspring.edges.cli.printing import Screen, plural
+from mainspring.runtime.agent_folder.validation import FolderReport, IgnoredItem, PartReport
+from mainspring.runtime.definition_files.finding import Finding
+from mainspring.wiring.folder_validation import validate as validate_folder
 
-if TYPE_CHECKING:
-    from mainspring.edges.cli import validate_acts
-else:
-    validate_acts = LazyModule("mainspring.edges.cli.validate_acts")
+_MAX_LINES = 20
+_STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
 
-def validate(
+class ValidationFindingView(Struct, frozen=True, kw_only=True):
+    level: str
+    file: str
+    line: int | None
+    what: str
+    fix: str | None
+
+
+class IgnoredView(Struct, frozen=True, kw_only=True):
+    what: str
+    why: str
+
+
+class AgentPartView(Struct, frozen=True, kw_only=True):
+    name: str
+    honoured: tuple[str, ...]
+    not_honoured: list[IgnoredView]
+    findings: list[ValidationFindingView]
+
+
+class ValidationReportView(Struct, frozen=True, kw_only=True):
+    """What `--json` prints."""
+
+    ok: bool
+    errors: int
+    warnings: int
+    parts: list[AgentPartView]
+
+
+async def validate(
+    settings: Settings,
+    *,
     folder: Annotated[
-        str | None, typer.Argument(metavar="[FOLDER]", help="The agent's; else this folder.")
+        str | None,
+        typer.Argument(metavar="[FOLDER]", help="The agent's folder. [default: this folder]"),
     ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="A warning is a failure, too.")] = False,
-    json_option: JsonOption = False,
-) -> Action:
-    """Check an agent's folder: what is wrong and how to mend it, what is honoured, and what is not
-    and why. Exit status 1 if something is wrong."""
-    return partial(validate_acts.check, folder=folder, strict=strict, json=json_option)
+    strict: Annotated[bool, typer.Option("--strict", help="Fail on warnings too.")] = False,
+    json: JsonOption = False,
+) -> int:
+    """Check an agent's folder. Shows what is wrong and how to fix it, what is supported, and what
+    is ignored and why. Exit status 1 if something is wrong."""
+    report = await to_thread.run_sync(validate_folder, settings, folder)
+    is_valid = not report.errors and not (strict and report.warnings)
+    screen = Screen(settings)
+    if json:
+        screen.json(_report_view(report, is_valid=is_valid))
+    else:
+        _print_report(screen, report, is_valid=is_valid)
+    return 0 if is_valid else 1
+
+
+def _report_view(report: FolderReport, *, is_valid: bool) -> ValidationReportView:
+    return ValidationReportView(
+        ok=is_valid,
+        errors=report.errors,
+        warnings=report.warnings,
+        parts=[
+            AgentPartView(
+                name=part.name,
+                honoured=part.supported,
+                not_honoured=[IgnoredView(what=item.what, why=item.why) for item in part.ignored],
+                findings=[ValidationFindingView(**asdict(finding)) for finding in part.findings],
+            )
+            for part in report.parts
+        ],
+    )
+
+
+def _print_report(screen: Screen, report: FolderReport, *, is_valid: bool) -> None:
+    for finding in report.problems:
+        _print_finding(screen, finding)
+    if report.problems:
+        screen.line(("", ""))
+    for part in report.parts:
+        _print_part(screen, part)
+    summary = f"{plural(report.errors, 'error')}, {plural(report.warnings, 'warning')}"
+    screen.paragraph((summary, "green" if is_valid else "bold red"))
+
+
+def _print_finding(screen: Screen, finding: Finding) -> None:
+    place = finding.file if finding.line is None else f"{finding.file}:{finding.line}"
+    level = finding.level
+    screen.paragraph((f"{place}: ", "bold"), (f"{level}: ", _STYLES[level]), (finding.what, ""))
+    if finding.fix:
+        screen.paragraph((f"fix: {finding.fix}", "cyan"), indent=4)
+
+
+def _print_part(screen: Screen, part_report: PartReport) -> None:
+    notes = [finding for finding in part_report.findings if finding.level == "note"]
+    if not (part_report.supported or part_report.ignored or notes):
+        return
+    screen.line((part_report.name, "bold"))
+    for what in part_report.supported[:_MAX_LINES]:
+        screen.paragraph(("✓ ", "green"), (what, ""), indent=2)
+    _print_remaining(screen, part_report.supported)
+    for item in part_report.ignored[:_MAX_LINES]:
+        screen.paragraph(("✗ ", "yellow"), (item.what, ""), (f": {item.why}", "dim"), indent=2)
+    _print_remaining(screen, part_report.ignored)
+    for note in notes[:_MAX_LINES]:
+        screen.paragraph(("· ", "dim"), (str(note), "dim"), indent=2)
+    _print_remaining(screen, notes)
+
+
+def _print_remaining(screen: Screen, items: Sequence[str | IgnoredItem | Finding]) -> None:
+    if len(items) > _MAX_LINES:
+        screen.paragraph((f"and {len(items) - _MAX_LINES} more; --json shows all", "dim"), indent=4)

@@ -1,54 +1,108 @@
-"""`mainspring vault`: how its commands are called."""
+"""`mainspring vault`. No value is ever printed."""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Annotated
+import sys
+from datetime import datetime
+from getpass import getpass
+from typing import Annotated
 
 import typer
+from msgspec import Struct
 
-from mainspring.core.lazy_module import LazyModule
-from mainspring.edges.cli.action import Action
-from mainspring.edges.cli.log import JsonOption
-
-if TYPE_CHECKING:
-    from mainspring.edges.cli import vault_acts
-else:
-    vault_acts = LazyModule("mainspring.edges.cli.vault_acts")
-
-app = typer.Typer(
-    help="Secrets that agents use without seeing them.", no_args_is_help=True, rich_markup_mode=None
+from mainspring.capabilities.vault.vault_file import MAX_VALUE_BYTES, Secret, unknown_secret
+from mainspring.config import Settings
+from mainspring.core.errors import InvalidInput
+from mainspring.edges.cli.commands import command, command_group
+from mainspring.edges.cli.options import JsonOption
+from mainspring.edges.cli.printing import (
+    StyledText,
+    local_time,
+    print_list,
+    print_note,
+    print_result,
 )
+from mainspring.wiring.user_vault import has_vault, open_vault
 
-SecretName = Annotated[
-    str, typer.Argument(metavar="NAME", help="As a variable is called: GITHUB_TOKEN.")
-]
+app = command_group()
+
+SecretName = Annotated[str, typer.Argument(metavar="NAME", help="A name such as GITHUB_TOKEN.")]
 
 
-@app.command("set")
-def put(
+class SecretView(Struct, frozen=True, kw_only=True):
+    name: str
+    hosts: tuple[str, ...]
+    created: datetime
+    updated: datetime
+
+
+@command(app, "set")
+async def put(
+    settings: Settings,
+    *,
     name: SecretName,
     host: Annotated[
         list[str] | None,
         typer.Option(
-            help="Where it may be sent: api.example.com, or *.example.com for all below."
-            " May be given several times; without it, nowhere from a sandbox.",
+            help="Where it may be sent: api.example.com, or *.example.com for all subdomains."
+            " Can be repeated; without it, a sandbox cannot send it anywhere.",
             metavar="HOST",
         ),
     ] = None,
     json: JsonOption = False,
-) -> Action:
-    """Keep a secret. Its value is asked for, or read from standard input; never an argument."""
-    return partial(vault_acts.put, name=name, hosts=host or [], json=json)
+) -> int:
+    """Save a secret. Its value is read from a prompt or from standard input, never from an
+    argument."""
+    secret = open_vault(settings).put(name, _read_value(name), host or [])
+    print_result(settings, _secret_view(secret), ("saved ", "green"), (name, "bold"), json=json)
+    if not host and not json:
+        print_note(settings, "no --host: programs in a sandbox cannot use it")
+    return 0
 
 
-@app.command()
-def ls(json: JsonOption = False) -> Action:
+def _read_value(name: str) -> str:
+    if sys.stdin.isatty():
+        return getpass(f"Value of {name}: ")  # nothing is echoed, not even what was typed early
+    content = sys.stdin.buffer.read(MAX_VALUE_BYTES + 3)
+    try:
+        return content.decode().removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{name}: the value is not text") from error
+
+
+@command(app)
+async def ls(settings: Settings, *, json: JsonOption = False) -> int:
     """List the secrets: names, hosts and dates, never values."""
-    return partial(vault_acts.ls, json=json)
+    secrets = open_vault(settings).secrets() if has_vault(settings) else []
+    return print_list(
+        settings,
+        [_secret_view(secret) for secret in secrets],
+        json=json,
+        heads=["NAME", "HOSTS", "CREATED", "CHANGED"],
+        row=_secret_row,
+        empty="the vault is empty",
+    )
 
 
-@app.command()
-def rm(name: SecretName, json: JsonOption = False) -> Action:
-    """Forget a secret."""
-    return partial(vault_acts.rm, name=name, json=json)
+@command(app)
+async def rm(settings: Settings, *, name: SecretName, json: JsonOption = False) -> int:
+    """Delete a secret."""
+    if not has_vault(settings):
+        raise unknown_secret(name)
+    open_vault(settings).remove(name)
+    return print_result(settings, {"removed": name}, ("removed ", ""), (name, "bold"), json=json)
+
+
+def _secret_view(secret: Secret) -> SecretView:
+    return SecretView(
+        name=secret.name, hosts=secret.hosts, created=secret.created, updated=secret.updated
+    )
+
+
+def _secret_row(secret: SecretView) -> list[StyledText]:
+    return [
+        (secret.name, "bold"),
+        (", ".join(secret.hosts) or "-", ""),
+        (local_time(secret.created), "dim"),
+        (local_time(secret.updated), "dim"),
+    ]

@@ -6,7 +6,6 @@ from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-import msgspec
 from msgspec import Struct
 
 from mainspring.config import Settings
@@ -16,7 +15,15 @@ from mainspring.core.events import Usage, UserInterrupt, UserToolConfirmation
 from mainspring.core.lazy_module import LazyModule
 from mainspring.core.sender import Origin, local_user
 from mainspring.edges.cli.event_summary import short_id, truncate
-from mainspring.edges.cli.printing import Screen, StyledText, age_text, dollars, local_time
+from mainspring.edges.cli.printing import (
+    Screen,
+    StyledText,
+    age_text,
+    dollars,
+    local_time,
+    print_note,
+    print_result,
+)
 from mainspring.edges.cli.renderer import EventRenderer
 from mainspring.edges.cli.session_lookup import all_sessions, find_session, open_existing_log
 from mainspring.harness.state.open_call import OpenCall
@@ -73,20 +80,20 @@ class SessionSummaryView(Struct, frozen=True, kw_only=True):
 
 async def ls(settings: Settings, *, limit: int, origin: str | None, json: bool) -> int:
     screen, notes = Screen(settings), Screen(settings, stderr=True)
-    found = await _list_sessions(settings, limit + 1, origin)
+    sessions = await _list_sessions(settings, limit + 1, origin)
     if json:
-        for item in found[:limit]:
-            screen.json(msgspec.json.encode(_summary_view(item)))
+        for item in sessions[:limit]:
+            screen.json(_summary_view(item))
         return 0
-    if not found:
+    if not sessions:
         what = "no sessions yet" if origin is None else f"no sessions of origin {origin}"
         notes.paragraph((f"{what} in {settings.store_label}", ""))
-        notes.paragraph(("`mainspring run 'what to do'` makes one", "dim"))
+        notes.paragraph(("`mainspring run 'what to do'` starts one", "dim"))
         return 0
     now = clock.now()
     heads = ["SESSION", "STATUS", "TURNS", "COST", "CHANGED", "TITLE"]
-    screen.table(heads, [_session_row(screen, item, now) for item in found[:limit]])
-    if len(found) > limit:
+    screen.table(heads, [_session_row(screen, item, now) for item in sessions[:limit]])
+    if len(sessions) > limit:
         notes.paragraph((f"there are more; --limit {limit * 5} shows up to {limit * 5}", "dim"))
     return 0
 
@@ -94,53 +101,53 @@ async def ls(settings: Settings, *, limit: int, origin: str | None, json: bool) 
 async def _list_sessions(
     settings: Settings, limit: int, origin: str | None
 ) -> list[SessionSummary]:
-    found: list[SessionSummary] = []
+    sessions: list[SessionSummary] = []
     if not has_store(settings):
-        return found
+        return sessions
     async with open_existing_log(settings) as log:
         async for row in all_sessions(log):
             if origin is None or (await origin_of(log, row)).type == origin:
-                found.append(await summarize_session(log, row))
-            if len(found) == limit:
+                sessions.append(await summarize_session(log, row))
+            if len(sessions) == limit:
                 break
-    return found
+    return sessions
 
 
-def _summary_view(each: SessionSummary) -> SessionSummaryView:
+def _summary_view(summary: SessionSummary) -> SessionSummaryView:
     return SessionSummaryView(
-        id=each.id,
-        title=each.title,
-        agent=each.agent,
-        model=each.model,
-        status=each.status,
-        reason=each.reason,
-        turns=each.turns,
-        usage=each.usage,
-        cost_usd=str(each.cost_usd),
-        created=each.created,
-        updated=each.updated,
-        holder=each.holder,
-        parent=each.parent,
-        origin=each.origin,
+        id=summary.id,
+        title=summary.title,
+        agent=summary.agent,
+        model=summary.model,
+        status=summary.status,
+        reason=summary.reason,
+        turns=summary.turns,
+        usage=summary.usage,
+        cost_usd=str(summary.cost_usd),
+        created=summary.created,
+        updated=summary.updated,
+        holder=summary.holder,
+        parent=summary.parent,
+        origin=summary.origin,
     )
 
 
-def _session_row(screen: Screen, each: SessionSummary, now: datetime) -> list[StyledText]:
-    is_plain = each.status != "idle" or each.reason == "completed"
-    status = each.status if is_plain else f"{each.status} ({each.reason})"
+def _session_row(screen: Screen, summary: SessionSummary, now: datetime) -> list[StyledText]:
+    is_plain = summary.status != "idle" or summary.reason == "completed"
+    status = summary.status if is_plain else f"{summary.status} ({summary.reason})"
     return [
-        (each.id if screen.width is None else short_id(each.id), "bold"),
-        (status, _STYLES[each.status]),
-        (f"{each.turns:>5}", ""),
-        (dollars(each.cost_usd), ""),
-        (age_text(now - each.updated), ""),
-        (truncate(each.title or ""), ""),
+        (summary.id if screen.width is None else short_id(summary.id), "bold"),
+        (status, _STYLES[summary.status]),
+        (f"{summary.turns:>5}", ""),
+        (dollars(summary.cost_usd), ""),
+        (age_text(now - summary.updated), ""),
+        (truncate(summary.title or ""), ""),
     ]
 
 
-async def show(settings: Settings, *, meant: str) -> int:
+async def show(settings: Settings, *, id_or_part: str) -> int:
     async with open_existing_log(settings) as log:
-        session = await find_session(log, meant)
+        session = await find_session(log, id_or_part)
         renderer = EventRenderer(settings, is_live=False, is_whole=True)
         for event in await log.read(session.id):
             if event.thread_id == session.thread_id:
@@ -150,19 +157,18 @@ async def show(settings: Settings, *, meant: str) -> int:
 
 
 async def fork(
-    settings: Settings, *, meant: str, at: int | None, title: str | None, json: bool
+    settings: Settings, *, id_or_part: str, at: int | None, title: str | None, json: bool
 ) -> int:
-    screen = Screen(settings)
     async with open_existing_log(settings) as log:
-        session = await find_session(log, meant)
+        session = await find_session(log, id_or_part)
         forked = await log.fork(session.id, at=at, title=title, sender=local_user(settings.user))
-    if json:
-        view = {"id": forked.id, "parent": session.id, "parent_seq": forked.parent_seq}
-        screen.json(msgspec.json.encode(view))
-        return 0
-    screen.line(("forked ", "green"), (forked.id, ""), (f"  from event {forked.parent_seq}", "dim"))
-    hint = f"go on: mainspring run --resume {short_id(forked.id)} 'what to do'"
-    Screen(settings, stderr=True).paragraph((hint, "dim"))
+    view = {"id": forked.id, "parent": session.id, "parent_seq": forked.parent_seq}
+    origin = f"  from event {forked.parent_seq}"
+    text = (("forked ", "green"), (forked.id, ""), (origin, "dim"))
+    print_result(settings, view, *text, json=json)
+    if not json:
+        name = short_id(forked.id)
+        print_note(settings, f"continue: mainspring run --resume {name} 'what to do'")
     return 0
 
 
@@ -186,7 +192,7 @@ async def search(settings: Settings, *, words: list[str], limit: int, json: bool
                 results.append(result)
     for result in results:
         if json:
-            screen.json(msgspec.json.encode(result))
+            screen.json(result)
             continue
         name = result.session_id if screen.width is None else short_id(result.session_id)
         screen.line(
@@ -200,22 +206,22 @@ async def search(settings: Settings, *, words: list[str], limit: int, json: bool
     return 0
 
 
-async def rename(settings: Settings, *, meant: str, name: str) -> int:
+async def rename(settings: Settings, *, id_or_part: str, name: str) -> int:
     title = " ".join(name.split())
     if not title or len(title) > _MAX_TITLE_CHARS:
         raise InvalidInput(f"a title has 1 to {_MAX_TITLE_CHARS} characters")
     async with open_existing_log(settings) as log:
-        session = await find_session(log, meant)
+        session = await find_session(log, id_or_part)
         await set_title(log, session.id, title, sender=local_user(settings.user))
     Screen(settings).line(("renamed ", "green"), (session.id, ""), (f"  {title}", "dim"))
     return 0
 
 
-async def cancel(settings: Settings, *, meant: str) -> int:
+async def cancel(settings: Settings, *, id_or_part: str) -> int:
     """Whoever runs it hears of it; if nobody does, we end it ourselves, without any model."""
     screen = Screen(settings)
     async with open_existing_log(settings) as log:
-        session = await find_session(log, meant)
+        session = await find_session(log, id_or_part)
         stands = await summarize_session(log, session)
         if stands.status in ("running", "unfinished"):
             await log.submit(session.id, UserInterrupt(), sender=local_user(settings.user))
@@ -233,39 +239,41 @@ async def cancel(settings: Settings, *, meant: str) -> int:
 async def answer(
     settings: Settings,
     *,
-    meant: str,
+    id_or_part: str,
     call: str,
     verdict: Literal["allow", "deny"],
     message: str | None,
 ) -> int:
     async with open_existing_log(settings) as log:
-        session = await find_session(log, meant)
+        session = await find_session(log, id_or_part)
         waiting = await read_open_calls(log, session)
-        found = _find_call(call, waiting)
+        pending = _find_call(call, waiting)
         await log.submit(
             session.id,
-            UserToolConfirmation(tool_use_id=found.id, result=verdict, deny_message=message),
+            UserToolConfirmation(tool_use_id=pending.id, result=verdict, deny_message=message),
             sender=local_user(settings.user),
-            client_id=f"answer-{found.id}-{found.call_hash}",  # of just what was shown
+            client_id=f"answer-{pending.id}-{pending.call_hash}",  # of just what was shown
         )
         left = len(waiting) - 1
     style = "green" if verdict == "allow" else "red"
-    Screen(settings).line((f"{verdict} ", style), (found.name, "bold"), (f"  {found.id}", "dim"))
+    Screen(settings).line(
+        (f"{verdict} ", style), (pending.name, "bold"), (f"  {pending.id}", "dim")
+    )
     rest = f"{left} more wait for an answer; then: " if left else ""
     hint = f"{rest}mainspring run --resume {short_id(session.id)}"
-    Screen(settings, stderr=True).paragraph((hint, "dim"))
+    print_note(settings, hint)
     return 0
 
 
-def _find_call(meant: str, waiting: list[OpenCall]) -> OpenCall:
+def _find_call(id_or_part: str, waiting: list[OpenCall]) -> OpenCall:
     """Raises: InvalidInput."""
-    found = [call for call in waiting if meant == call.id] or [
-        call for call in waiting if meant and meant in call.id
+    matches = [call for call in waiting if id_or_part == call.id] or [
+        call for call in waiting if id_or_part and id_or_part in call.id
     ]
-    if len(found) == 1:
-        return found[0]
-    problem = "could be any of several calls" if found else "is not a call that waits"
-    wrong = InvalidInput(f"{meant} {problem}")
+    if len(matches) == 1:
+        return matches[0]
+    problem = "could be any of several calls" if matches else "is not a call that waits"
+    wrong = InvalidInput(f"{id_or_part} {problem}")
     listed = ", ".join(f"{call.name} {short_id(call.id)}" for call in waiting)
     wrong.add_note(f"these wait: {listed}" if listed else "no call of this session waits")
     raise wrong

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-import msgspec
 from anyio import to_thread
 from msgspec import Struct
 
@@ -16,7 +15,14 @@ from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.edges.cli.event_summary import truncate
-from mainspring.edges.cli.printing import Screen, StyledText, sanitize_text
+from mainspring.edges.cli.printing import (
+    Screen,
+    StyledText,
+    print_list,
+    print_note,
+    print_result,
+    sanitize_text,
+)
 from mainspring.edges.cli.skill_report import (
     Consent,
     SkillUsageView,
@@ -95,48 +101,41 @@ async def new(
 ) -> int:
     """Raises: InvalidInput, AlreadyThere."""
     base = install_base(settings, is_project=is_project)
-    made = await to_thread.run_sync(write_new_skill, base, name, description)
-    if is_project:  # the user's own skills are trusted anyway, and stay so when they are edited
-        pin = TrustPin(hash=made.hash, when=clock.now())
-        await to_thread.run_sync(open_pins(settings).pin, made.file.parent, pin)
-    screen = Screen(settings)
-    if json:
-        screen.json(msgspec.json.encode({"created": name, "file": str(made.file)}))
-        return 0
-    screen.line(("created ", "green"), (str(made.file), "bold"))
-    if is_project:
-        words = f"trusted as it is; after you edit it: mainspring skill scan {name} --trust"
-        screen.line((words, "dim"))
+    created = await to_thread.run_sync(write_new_skill, base, name, description)
+    if is_project:  # the user's own skills are always trusted, also after edits
+        pin = TrustPin(hash=created.hash, when=clock.now())
+        await to_thread.run_sync(open_pins(settings).pin, created.file.parent, pin)
+    view = {"created": name, "file": str(created.file)}
+    text = (("created ", "green"), (str(created.file), "bold"))
+    print_result(settings, view, *text, json=json)
+    if is_project and not json:
+        hint = f"trusted as it is; after you edit it: mainspring skill scan {name} --trust"
+        Screen(settings).line((hint, "dim"))
     return 0
 
 
 async def ls(settings: Settings, *, json: bool) -> int:
     """Raises: InvalidInput."""
     scopes, pins = scopes_of(settings), open_pins(settings)
-    found = await to_thread.run_sync(partial(discover, scopes, is_pinned=pins.trusted_hash))
-    used = await read_usage(settings)
+    catalog = await to_thread.run_sync(partial(discover, scopes, is_pinned=pins.trusted_hash))
+    usage = await read_usage(settings)
     views = await to_thread.run_sync(
-        lambda: [_skill_view(skill, pins, used) for skill in found.skills]
+        lambda: [_skill_view(skill, pins, usage) for skill in catalog.skills]
     )
-    screen = Screen(settings)
-    if json:
-        for view in views:
-            screen.json(msgspec.json.encode(view))
-        return 0
-    notes = Screen(settings, stderr=True)
-    for finding in found.findings:
+    for finding in () if json else catalog.findings:
         if finding.level != "note":
-            notes.paragraph((str(finding), _LEVEL_STYLES[finding.level]))
-    if not views:
-        notes.paragraph(("no skills here; `mainspring skill new NAME` begins one", "dim"))
-        return 0
-    screen.table(
-        ["NAME", "SCOPE", "TRUST", "IDLE", "LOADED", "USES", "WHERE", "DESCRIPTION"],
-        [_skill_row(view, scopes) for view in views],
+            print_note(settings, str(finding), _LEVEL_STYLES[finding.level])
+    print_list(
+        settings,
+        views,
+        json=json,
+        heads=["NAME", "SCOPE", "TRUST", "IDLE", "LOADED", "USES", "WHERE", "DESCRIPTION"],
+        row=lambda view: _skill_row(view, scopes),
+        empty="there are no skills here; `mainspring skill new NAME` creates one",
     )
-    for view in views:
+    for view in () if json else views:
         if view.trust == "changed":
-            notes.paragraph((f"{view.name}: {CHANGED_NOTE}", "yellow"))
+            print_note(settings, f"{view.name}: {CHANGED_NOTE}", "yellow")
     return 0
 
 
@@ -153,7 +152,7 @@ async def show(settings: Settings, *, name: str, json: bool) -> int:
         view = SkillDetailView(
             skill=skill, trust=trust, report=report, usage=usage_view(use), body=body
         )
-        screen.json(msgspec.json.encode(view))
+        screen.json(view)
         return 0
     screen.line((skill.name, "bold"), (f"  {skill.scope} {skill.kind}", ""))
     screen.paragraph((skill.description, ""))
@@ -167,26 +166,26 @@ async def show(settings: Settings, *, name: str, json: bool) -> int:
     return 0
 
 
-async def scan(settings: Settings, *, meant: str, consent: Consent | None, json: bool) -> int:
+async def scan(settings: Settings, *, id_or_part: str, consent: Consent | None, json: bool) -> int:
     """Raises: InvalidInput, TooLarge."""
     pins = open_pins(settings)
-    place = await to_thread.run_sync(_resolve_path, settings, pins, meant)
+    place = await to_thread.run_sync(_resolve_path, settings, pins, id_or_part)
     report = await to_thread.run_sync(look_into, place)
-    standing = await to_thread.run_sync(pins.status, place)
+    trust = await to_thread.run_sync(pins.status, place)
     screen = Screen(settings)
     if json:
-        screen.json(msgspec.json.encode(report))
+        screen.json(report)
     else:
         print_report(screen, report)
-        if standing == "changed":
+        if trust == "changed":
             screen.paragraph(("it has changed since you trusted it", "bold red"))
     if consent is None:
         return 1 if report.severity == "danger" else 0
-    if not require_consent(settings, report, consent, f"Trust {meant} as it is now?"):
+    if not require_consent(settings, report, consent, f"Trust {id_or_part} as it is now?"):
         return 1
     pins.pin(place, TrustPin(hash=report.hash, when=clock.now(), severity=report.severity))
     if not json:
-        screen.line(("trusted ", "green"), (str(place), "bold"), ("; a change ends that", "dim"))
+        screen.line(("trusted ", "green"), (str(place), "bold"), ("; a change revokes that", "dim"))
     return 0
 
 
@@ -205,12 +204,9 @@ async def remove(
     base = install_base(settings, is_project=skill.scope == "project")
     with installer.staging_folder(base / skill_installation.FOLDER, now=clock.now()) as staging:
         await to_thread.run_sync(installer.remove, Path(skill.folder), Path(staging), pins)
-    screen = Screen(settings)
-    if json:
-        screen.json(msgspec.json.encode({"removed": name, "folder": skill.folder}))
-    else:
-        screen.line(("removed ", ""), (name, "bold"), (f"  {skill.folder}", "dim"))
-    return 0
+    view = {"removed": name, "folder": skill.folder}
+    text = (("removed ", ""), (name, "bold"), (f"  {skill.folder}", "dim"))
+    return print_result(settings, view, *text, json=json)
 
 
 async def switch(settings: Settings, *, name: str, is_disabled: bool, json: bool) -> int:
@@ -220,18 +216,14 @@ async def switch(settings: Settings, *, name: str, is_disabled: bool, json: bool
     change = partial(set_disabled, Path(settings.home), name, is_disabled=is_disabled)
     has_changed = await to_thread.run_sync(change)
     word = "disabled" if is_disabled else "enabled"
-    screen = Screen(settings)
-    if json:
-        screen.json(msgspec.json.encode({word: name, "changed": has_changed}))
-    else:
-        note = "" if has_changed else "  it was so already"
-        screen.line((f"{word} ", "green"), (name, "bold"), (note, "dim"))
-    return 0
+    note = "" if has_changed else f"  it was {word} already"
+    text = ((f"{word} ", "green"), (name, "bold"), (note, "dim"))
+    return print_result(settings, {word: name, "changed": has_changed}, *text, json=json)
 
 
 async def check(settings: Settings, *, paths: Sequence[str], is_strict: bool, json: bool) -> int:
     screen = Screen(settings)
-    is_well = True
+    is_all_valid = True
     for path in paths:
         place = Path(settings.folder) / path
         folder = place.parent if place.is_file() else place
@@ -239,19 +231,19 @@ async def check(settings: Settings, *, paths: Sequence[str], is_strict: bool, js
             check_strict if is_strict else _lenient_findings, folder
         )
         is_valid = not any(item.level == "error" or is_strict for item in findings)
-        is_well = is_well and is_valid
+        is_all_valid = is_all_valid and is_valid
         for finding in findings:
             if json:
-                screen.json(msgspec.json.encode(_finding_view(finding)))
+                screen.json(_finding_view(finding))
             else:
                 screen.paragraph((str(finding), _LEVEL_STYLES[finding.level]))
         if not json:
             screen.line(("valid " if is_valid else "not valid ", ""), (path, "bold"))
-    return 0 if is_well else 1
+    return 0 if is_all_valid else 1
 
 
 def install_base(settings: Settings, *, is_project: bool) -> Path:
-    """Raises: InvalidInput: what a project brings would make us write elsewhere."""
+    """Raises: InvalidInput: a link in the project leads elsewhere."""
     base = Path(settings.folder if is_project else settings.home)
     if is_project and not is_inside(base / skill_installation.FOLDER, base):
         raise InvalidInput(
@@ -278,17 +270,19 @@ def _find_skill(scopes: Scopes, trust_pins: TrustPins, name: str) -> Skill:
     raise missing
 
 
-def _resolve_path(settings: Settings, trust_pins: TrustPins, meant: str) -> Path:
+def _resolve_path(settings: Settings, trust_pins: TrustPins, id_or_part: str) -> Path:
     """A skill's name or, if it does not look like one or there is none, a path.
 
     Raises: NotFound.
     """
-    path = Path(settings.folder) / Path(meant).expanduser()
-    looks_like_path = meant.startswith((".", "~")) or any(item in meant for item in (os.sep, "/"))
+    path = Path(settings.folder) / Path(id_or_part).expanduser()
+    looks_like_path = id_or_part.startswith((".", "~")) or any(
+        item in id_or_part for item in (os.sep, "/")
+    )
     if looks_like_path and path.exists():
         return path.parent if path.name.lower() == "skill.md" else path
     try:
-        return _skill_path(_find_skill(scopes_of(settings), trust_pins, meant))
+        return _skill_path(_find_skill(scopes_of(settings), trust_pins, id_or_part))
     except NotFound:
         if path.exists():
             return path

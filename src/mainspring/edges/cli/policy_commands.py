@@ -138,7 +138,7 @@ async def check(
     )
     screen = Screen(settings)
     if json:
-        screen.json(msgspec.json.encode(view))
+        screen.json(view)
         return EXIT_STATUS[decision.decision]
     screen.line((f"{view.decision} ", _STYLES[view.decision]), (_call_text(name, values), "bold"))
     screen.paragraph((view.reason or "", ""), indent=2)
@@ -162,7 +162,7 @@ async def explain(settings: Settings, *, json: bool) -> int:
             directories=policy.directories,
             rules=views,
         )
-        screen.json(msgspec.json.encode(view))
+        screen.json(view)
         return 0
     screen.paragraph(("mode ", "dim"), (mode, "bold"), (f": {MODE_DESCRIPTIONS[mode]}", ""))
     for folder in policy.directories:
@@ -218,7 +218,7 @@ async def retry(settings: Settings, *, rules: str, over: tuple[str, ...], json: 
             for retried in replay_decisions(await log.read(session_id), policy):
                 tally[retried.was, retried.now.decision] += 1
                 if json:
-                    screen.json(msgspec.json.encode(_rule_test_view(session_id, retried)))
+                    screen.json(_rule_test_view(session_id, retried))
                 elif retried.is_changed:
                     _print_change(screen, session_id, retried)
     if not json:
@@ -229,7 +229,7 @@ async def retry(settings: Settings, *, rules: str, over: tuple[str, ...], json: 
 async def _find_sessions(log: SessionLog, over: tuple[str, ...]) -> list[str]:
     if not over:
         return [session.id async for session in all_sessions(log)]
-    return list(dict.fromkeys([(await find_session(log, meant)).id for meant in over]))
+    return list(dict.fromkeys([(await find_session(log, id_or_part)).id for id_or_part in over]))
 
 
 def _rule_test_view(session_id: str, replayed_decision: ReplayedDecision) -> RuleTestView:

@@ -1,10 +1,10 @@
-"""What `mainspring approvals` does, straight on the store. An answer goes into the session's
-inbox; a running service takes it up within a second."""
+"""The commands of `mainspring approvals`: they work directly on the store. An answer goes into the
+session's inbox; a running service reads it within a second."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -17,8 +17,15 @@ from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.edges.cli.approval_prompt import preview_lines
-from mainspring.edges.cli.operator_access import Operator
-from mainspring.edges.cli.printing import Screen, age_text, local_time, plural, sanitize_line
+from mainspring.edges.cli.operator_access import Operator, all_pages
+from mainspring.edges.cli.printing import (
+    Screen,
+    age_text,
+    local_time,
+    plural,
+    print_list,
+    sanitize_line,
+)
 from mainspring.edges.cli.session_lookup import open_existing_log
 from mainspring.service.access.principal import Principal
 from mainspring.service.access.tenants import Tenants
@@ -30,11 +37,12 @@ from mainspring.service.approvals.approvals import (
     ApprovalAnswer,
     Approvals,
 )
+from mainspring.service.storage.pagination import Page
 from mainspring.service.storage.repository import ListQuery
 
 _PAGE_SIZE = 1000
 _MIN_ID_CHARS = 6
-"""So many characters of an id at least say which is meant."""
+"""The least number of characters that may stand for an id."""
 _MAX_SUGGESTIONS = 5
 
 
@@ -75,29 +83,26 @@ async def ls(
     settings: Settings, *, tenant: str, approval_filter: ApprovalFilter, json: bool
 ) -> int:
     async with _open_approvals(settings, tenant) as context:
-        found = await _list_approvals(context, approval_filter)
-    screen = Screen(settings)
-    if json:
-        for item in found:
-            screen.json(msgspec.json.encode(item))
-        return 0
-    if not found:
-        Screen(settings, stderr=True).paragraph(("nothing waits for a person", "dim"))
-        return 0
+        approvals = await _list_approvals(context, approval_filter)
     now = clock.now()
-    heads = ["ID", "AGENT", "TOOL", "WHAT", "ASKED", "UNTIL", "STATE"]
-    screen.table(heads, [_approval_row(item, now) for item in found])
-    return 0
+    return print_list(
+        settings,
+        approvals,
+        json=json,
+        heads=["ID", "AGENT", "TOOL", "WHAT", "ASKED", "UNTIL", "STATE"],
+        row=lambda approval: _approval_row(approval, now),
+        empty="nothing waits for approval",
+    )
 
 
-async def show(settings: Settings, *, tenant: str, meant: str, json: bool) -> int:
+async def show(settings: Settings, *, tenant: str, id_or_part: str, json: bool) -> int:
     async with _open_approvals(settings, tenant) as context:
-        [found] = await _find_approvals(context, [meant], everything=True)
+        [approval] = await _find_approvals(context, [id_or_part], everything=True)
     screen = Screen(settings)
     if json:
-        screen.json(msgspec.json.encode(found))
+        screen.json(approval)
     else:
-        _print_approval(screen, found)
+        _print_approval(screen, approval)
     return 0
 
 
@@ -105,12 +110,12 @@ async def answer(
     settings: Settings,
     *,
     tenant: str,
-    meant: Sequence[str],
+    id_or_part: Sequence[str],
     answer_options: AnswerOptions,
     yes: bool,
     json: bool,
 ) -> int:
-    """The exit status is 1 if one of them was refused."""
+    """Exit status 1 if an answer was refused."""
     if (
         answer_options.message is not None
         and not 1 <= len(answer_options.message) <= MAX_MESSAGE_CHARS
@@ -122,7 +127,7 @@ async def answer(
         for_session=answer_options.for_session,
     )
     async with _open_approvals(settings, tenant) as context:
-        found = await _find_approvals(context, meant, everything=len(meant) == 1)
+        found = await _find_approvals(context, id_or_part, everything=len(id_or_part) == 1)
         if len(found) > 1 and not yes:
             _confirm_answers(Screen(settings, stderr=True), found, answer_options.approval_result)
         answered = await context.approvals.answer_all(
@@ -148,7 +153,7 @@ def policy_changes(  # noqa: PLR0913 (the options of the command)
     escalate_to: str | None,
     escalated_role: str | None,
 ) -> dict[str, Any]:
-    """What is to be changed. No time at all takes a deadline away, and what goes with it."""
+    """The fields to change. A time of zero removes a deadline and its options."""
     spans = {"expires_after_seconds": expires_after, "escalate_after_seconds": escalate_after}
     others = {
         "role": role,
@@ -157,7 +162,7 @@ def policy_changes(  # noqa: PLR0913 (the options of the command)
         "escalate_to": escalate_to,
         "escalated_role": escalated_role,
     }
-    given: dict[str, Any] = {name: each for name, each in others.items() if each is not None}
+    given: dict[str, Any] = {name: value for name, value in others.items() if value is not None}
     for name, span in spans.items():
         if span is not None:
             given[name] = int(span.total_seconds()) or None
@@ -188,7 +193,7 @@ async def policy(
             await context.operator.audit(tenant, "approvals policy", agent)
     screen = Screen(settings)
     if json:
-        screen.json(msgspec.json.encode(held))
+        screen.json(held)
     else:
         _print_policy(screen, held)
     return 0
@@ -197,62 +202,63 @@ async def policy(
 async def _list_approvals(
     approval_context: _ApprovalContext, approval_filter: ApprovalFilter
 ) -> list[Approval]:
-    found: list[Approval] = []
-    page: str | None = None
-    while True:
-        listing = ListQuery(
+    def fetch(cursor: str | None) -> Awaitable[Page[Approval]]:
+        query = ListQuery(
             limit=_PAGE_SIZE,
-            page=page,
+            page=cursor,
             label=approval_filter.agent_id,
             parent=approval_filter.session_id,
             include_archived=approval_filter.everything,
             is_ascending=True,
         )
-        shown = await approval_context.approvals.page(approval_context.who, listing)
-        found += shown.data
-        if (page := shown.next_page) is None:
-            return found
+        return approval_context.approvals.page(approval_context.who, query)
+
+    return await all_pages(fetch)
 
 
 async def _find_approvals(
-    approval_context: _ApprovalContext, meant: Sequence[str], *, everything: bool
+    approval_context: _ApprovalContext, id_or_part: Sequence[str], *, everything: bool
 ) -> list[Approval]:
     """Raises: NotFound; InvalidInput: it could be several."""
     known = await _list_approvals(
         approval_context, ApprovalFilter(agent_id=None, session_id=None, everything=everything)
     )
     found: dict[str, Approval] = {}
-    for item in meant:
+    for item in id_or_part:
         approval = _find_approval(known, item)
         found[approval.id] = approval
     return list(found.values())
 
 
-def _find_approval(known: Sequence[Approval], meant: str) -> Approval:
-    whole = [item for item in known if item.id == meant]
+def _find_approval(known: Sequence[Approval], id_or_part: str) -> Approval:
+    whole = [item for item in known if item.id == id_or_part]
     if whole:
         return whole[0]
-    found = [item for item in known if len(meant) >= _MIN_ID_CHARS and _matches_id(item, meant)]
-    if len(found) > 1:  # a call that was asked about anew: the one that waits is meant
+    found = [
+        item for item in known if len(id_or_part) >= _MIN_ID_CHARS and _matches_id(item, id_or_part)
+    ]
+    if len(found) > 1:  # a call that was asked about again: take the pending one
         found = [item for item in found if item.status == "waiting"] or found
     if len(found) == 1:
         return found[0]
     if not found:
-        raise NotFound("approval", meant)
-    several = InvalidInput(f"{meant} could be any of {len(found)} approvals; give more of the id")
+        raise NotFound("approval", id_or_part)
+    several = InvalidInput(
+        f"{id_or_part} could be any of {len(found)} approvals; give more of the id"
+    )
     several.add_note(f"did you mean {', '.join(item.id for item in found[:_MAX_SUGGESTIONS])}?")
     raise several
 
 
-def _matches_id(approval: Approval, meant: str) -> bool:
+def _matches_id(approval: Approval, id_or_part: str) -> bool:
     ids = (approval.id, approval.id.partition("_")[2], approval.tool_use_id)
-    return any(id_.startswith(meant) or id_.endswith(meant) for id_ in ids)
+    return any(id_.startswith(id_or_part) or id_.endswith(id_or_part) for id_ in ids)
 
 
 def _confirm_answers(
     screen: Screen, found: Sequence[Approval], approval_result: ApprovalResult
 ) -> None:
-    """Raises: InvalidInput, typer.Abort: nobody said yes."""
+    """Raises: InvalidInput, typer.Abort: the user did not agree."""
     for item in found:
         _print_approval(screen, item)
         screen.paragraph(("", ""))
@@ -302,7 +308,9 @@ def _print_approval(screen: Screen, approval: Approval) -> None:
     for part in preview_lines(approval.preview, approval.input):
         screen.paragraph(part, indent=2)
     if approval.is_cut:
-        screen.paragraph((f"cut; mainspring log show {approval.session_id} has all of it", "dim"))
+        screen.paragraph(
+            (f"truncated; `mainspring log show {approval.session_id}` shows all of it", "dim")
+        )
     facts = {
         "asked because": approval.reason,
         "asked": f"{age_text(now - approval.asked_at)}, {local_time(approval.asked_at)}",
@@ -312,26 +320,26 @@ def _print_approval(screen: Screen, approval: Approval) -> None:
         "state": _approval_state(approval, now)[0] or "waiting",
         "message": approval.message,
     }
-    for name, told in facts.items():
-        if told:
-            screen.paragraph((f"{name}: ", "dim"), (told, ""))
+    for name, value in facts.items():
+        if value:
+            screen.paragraph((f"{name}: ", "dim"), (value, ""))
 
 
 def _deadline_text(approval: Approval) -> str | None:
     if approval.expires_at is None:
         return None
-    then = "it goes on waiting" if approval.is_left else "it is denied then"
+    then = "it keeps waiting" if approval.is_left else "it is denied then"
     return f"{local_time(approval.expires_at)}; {then}"
 
 
 def _role_text(role: str, *, four_eyes: bool) -> str:
     who = role if role == "admin" else f"{role} or more"
-    return f"{who}, not who spoke in the session" if four_eyes else who
+    return f"{who}, except those who wrote in the session" if four_eyes else who
 
 
 def _print_answer(settings: Settings, answer_result: AnswerResult, *, json: bool) -> None:
     if json:
-        Screen(settings).json(msgspec.json.encode(answer_result))
+        Screen(settings).json(answer_result)
     elif answer_result.approval is None:
         Screen(settings, stderr=True).paragraph((answer_result.error or "", "red"))
     else:

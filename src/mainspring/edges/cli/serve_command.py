@@ -1,4 +1,4 @@
-"""What `serve` and `worker` do: open the house, let people in, work, and leave in good order."""
+"""Runs `serve` and `worker`: opens the service, accepts requests, runs jobs and drains on exit."""
 
 from __future__ import annotations
 
@@ -98,19 +98,21 @@ class ServeOptions:
     worker_options: WorkerOptions
 
 
-async def serve(settings: Settings, *, asked: ServeOptions) -> int:
-    proxies = frozenset(_parse_proxy(proxy) for proxy in asked.proxies)
+async def serve(settings: Settings, *, options: ServeOptions) -> int:
+    proxies = frozenset(_parse_proxy(proxy) for proxy in options.proxies)
     async with (
-        _bind_and_drop_privileges(settings, asked.worker_options, (asked.host, asked.port)) as (
+        _bind_and_drop_privileges(
+            settings, options.worker_options, (options.host, options.port)
+        ) as (
             own,
             ports,
         ),
         _open_service(
-            own, asked.worker_options, ports.metrics, works=asked.has_worker
+            own, options.worker_options, ports.metrics, works=options.has_worker
         ) as dependencies,
     ):
         service = dependencies.service
-        issuers = await _read_issuers(asked.oidc)
+        issuers = await _read_issuers(options.oidc)
         tokens = CombinedTokens(
             service.sessions.work_tokens, open_tokens(issuers, fetch_issuer_keys)
         )
@@ -134,9 +136,9 @@ async def serve(settings: Settings, *, asked: ServeOptions) -> int:
             first = await ensure_first_key(
                 service.infrastructure.store.records, adopted=own.admin_key
             )
-            _print_start(own, asked, url, first)
+            _print_start(own, options, url, first)
             _print_schedule(own, await sync_schedule(service, own))
-            if asked.has_worker:
+            if options.has_worker:
                 await dependencies.work()
             else:
                 await dependencies.closing.wait()
@@ -144,10 +146,10 @@ async def serve(settings: Settings, *, asked: ServeOptions) -> int:
     return 0
 
 
-async def run_worker(settings: Settings, *, asked: WorkerOptions) -> int:
+async def run_worker(settings: Settings, *, options: WorkerOptions) -> int:
     async with (
-        _bind_and_drop_privileges(settings, asked) as (own, ports),
-        _open_service(own, asked, ports.metrics) as dependencies,
+        _bind_and_drop_privileges(settings, options) as (own, ports),
+        _open_service(own, options, ports.metrics) as dependencies,
     ):
         Screen(own).line((f"working for {own.store_label}", ""))
         await dependencies.work()
@@ -158,7 +160,7 @@ async def run_worker(settings: Settings, *, asked: WorkerOptions) -> int:
 class _RunningService:
     service: Service
     telemetry: Telemetry
-    asked: WorkerOptions
+    options: WorkerOptions
     closing: Event
     loop_heartbeat: LoopHeartbeat
     store_gauges: StoreGauges
@@ -184,12 +186,12 @@ class _RunningService:
         )
 
     async def work(self) -> None:
-        days, kept = self.asked.audit_days, self.asked.workspace_days
+        days, kept = self.options.audit_days, self.options.workspace_days
         orders = WorkerConfig(
             worker_settings=WorkerSettings(
-                concurrency=self.asked.concurrency, drain_seconds=self.asked.drain_seconds
+                concurrency=self.options.concurrency, drain_seconds=self.options.drain_seconds
             ),
-            model=self.asked.model,
+            model=self.options.model,
             keep_audit=None if days is None else timedelta(days=days),
             keep_workspaces=timedelta(days=kept) if kept else None,
         )
@@ -207,11 +209,11 @@ class _BoundSockets:
 
 @asynccontextmanager
 async def _bind_and_drop_privileges(
-    settings: Settings, asked: WorkerOptions, api: tuple[str, int] | None = None
+    settings: Settings, options: WorkerOptions, api: tuple[str, int] | None = None
 ) -> AsyncGenerator[tuple[Settings, _BoundSockets], None]:
-    """Ports are bound as whoever started us, all else is done as the user of the service."""
-    metrics = None if asked.metrics is None else _parse_address(asked.metrics)
-    user = service_user(settings, user=asked.user, allow_root=asked.allow_root)
+    """Binds ports as the starting user, then does everything else as the service's user."""
+    metrics = None if options.metrics is None else _parse_address(options.metrics)
+    user = service_user(settings, user=options.user, allow_root=options.allow_root)
     with ExitStack() as stack:
         ports = _BoundSockets(
             **{
@@ -234,29 +236,29 @@ def _sanitize_log_line(scrub: Scrub, line: bytes) -> bytes:
 @asynccontextmanager
 async def _open_service(
     settings: Settings,
-    asked: WorkerOptions,
+    options: WorkerOptions,
     metrics_at: Sequence[socket.socket],
     *,
     works: bool = True,
 ) -> AsyncGenerator[_RunningService, None]:
-    networks = tuple(_parse_network(network) for network in asked.networks)
+    networks = tuple(_parse_network(network) for network in options.networks)
     scrub = scrubber(known_secrets(settings))
     async with AsyncExitStack() as stack:
-        level = asked.level or settings.environment.get("MAINSPRING_LOG_LEVEL") or "info"
+        level = options.level or settings.environment.get("MAINSPRING_LOG_LEVEL") or "info"
         shown = partial(_sanitize_log_line, scrub) if sys.stderr.isatty() else scrub
-        stack.enter_context(log_to_stream(sys.stderr, scrub=shown, level=level, form=asked.form))
+        stack.enter_context(log_to_stream(sys.stderr, scrub=shown, level=level, form=options.form))
         metrics = Metrics(version=__version__)
         service = await stack.enter_async_context(
             open_service(
                 settings,
                 networks=networks,
-                tenant_limit=asked.of_tenant,
+                tenant_limit=options.of_tenant,
                 metered=lambda post: MeteredPoster(post, metrics),
             )
         )
-        if asked.model is not None:
+        if options.model is not None:
             service.infrastructure.models.facts(
-                asked.model
+                options.model
             )  # a wrong name is told now, not by every session
         watching = await stack.enter_async_context(
             open_telemetry(
@@ -270,7 +272,7 @@ async def _open_service(
         dependencies = _RunningService(
             service=service,
             telemetry=watching,
-            asked=asked,
+            options=options,
             closing=closing,
             loop_heartbeat=LoopHeartbeat(),
             store_gauges=_gauge_readers(service, watching),
@@ -306,23 +308,23 @@ def _gauge_readers(service: Service, watching: Telemetry) -> StoreGauges:
     async def dead() -> int:
         return await records.count(RecordQuery(kind=DELIVERY_KIND, label="dead"))
 
-    async def asked() -> int:
+    async def waiting() -> int:
         return await records.count(RecordQuery(kind=approval_record.KIND, is_archived=False))
 
     return StoreGauges(
         watching.metrics,
         sessions_parked=parked,
         deliveries_dead=dead,
-        approvals_waiting=asked,
+        approvals_waiting=waiting,
     )
 
 
-def _print_start(settings: Settings, asked: ServeOptions, url: str, first: str | None) -> None:
+def _print_start(settings: Settings, options: ServeOptions, url: str, first: str | None) -> None:
     screen = Screen(settings)
     screen.line((f"serving the Managed Agents API at {url}", "bold"))
     if first is not None:
         screen.paragraph((f"admin key, shown this once: {first}", ""))
-    if asked.host not in _LOOPBACK_HOSTS:
+    if options.host not in _LOOPBACK_HOSTS:
         screen.paragraph(("it is not encrypted: put it behind a proxy that speaks TLS", "yellow"))
 
 

@@ -1,29 +1,36 @@
-"""What `mainspring models` does."""
+"""`mainspring models`."""
 
 from __future__ import annotations
 
 from contextlib import aclosing
 from datetime import timedelta
+from typing import Annotated
 
-import msgspec
+import typer
 from msgspec import Struct
 
 from mainspring.config import Settings
 from mainspring.core import error_table
 from mainspring.core.events import Usage
 from mainspring.core.model_facts import ModelFacts
+from mainspring.edges.cli.commands import command, command_group
+from mainspring.edges.cli.options import JsonOption
 from mainspring.edges.cli.printing import (
     Screen,
     StyledText,
     dollars,
     duration_text,
     pad,
+    print_list,
+    print_note,
     token_count,
 )
 from mainspring.harness.limits import prompt_tokens
 from mainspring.runtime import model_checks
 from mainspring.wiring.model_registry import OFFLINE_MODEL, PROVIDERS, ModelRegistry
 from mainspring.wiring.runtime_assembly import open_model_registry
+
+app = command_group()
 
 _WIDE_COLUMNS = 100
 
@@ -39,7 +46,7 @@ class ModelView(Struct, frozen=True, kw_only=True):
     cache_write: str
     price_date: str
     price_expired: str | None
-    """The last day that the price held, if that is over."""
+    """The last day that the price was valid, if that day is over."""
     key: str | None
     """The variable that holds its key."""
     key_is_set: bool
@@ -55,26 +62,31 @@ class ModelTestView(Struct, frozen=True, kw_only=True):
     cost_usd: str
 
 
-async def ls(settings: Settings, *, json: bool) -> int:
-    screen = Screen(settings)
-    async with open_model_registry(settings) as shelf:
-        views = [_model_view(settings, shelf, model) for model in shelf.catalog.ids]
-    if json:
-        for view in views:
-            screen.json(msgspec.json.encode(view))
-        return 0
-    is_wide = screen.width is None or screen.width >= _WIDE_COLUMNS
+@command(app)
+async def ls(settings: Settings, *, json: JsonOption = False) -> int:
+    """List the models of the catalog: window, price, and whether a key is set."""
+    async with open_model_registry(settings) as registry:
+        views = [_model_view(settings, registry, model) for model in registry.catalog.ids]
+    width = Screen(settings).width
+    is_wide = width is None or width >= _WIDE_COLUMNS
     heads = ["MODEL", "KEY", "ALIAS", "WINDOW", "$ IN", "$ OUT", "PRICE OF"]
     more = ["REPLY", "$ CACHED", "$ WRITTEN"] if is_wide else []
-    screen.table([*heads, *more], [_model_row(view, is_wide=is_wide) for view in views])
-    local = ", ".join(name for name, provider in PROVIDERS.items() if provider.key is None)
-    notes = Screen(settings, stderr=True)
-    notes.paragraph(("dollars a million tokens; .mainspring/models.toml adds and corrects", "dim"))
+    print_list(
+        settings,
+        views,
+        json=json,
+        heads=[*heads, *more],
+        row=lambda view: _model_row(view, is_wide=is_wide),
+        empty="the catalog has no models",
+    )
+    if json:
+        return 0
+    print_note(settings, "in dollars per million tokens; change them in .mainspring/models.toml")
     if any(view.price_expired for view in views):
-        notes.paragraph(
-            (f"prices `until` a day are over: {error_table.PRICE_EXPIRED.fix[0]}", "yellow")
-        )
-    notes.paragraph((f"and any model of openrouter, {local}, as provider:name", "dim"))
+        fix = error_table.PRICE_EXPIRED.fix[0]
+        print_note(settings, f"prices `until` a day are out of date: {fix}", "yellow")
+    local = ", ".join(name for name, provider in PROVIDERS.items() if provider.key is None)
+    print_note(settings, f"and any model of openrouter, {local}, as provider:name")
     return 0
 
 
@@ -85,7 +97,7 @@ def _model_view(settings: Settings, models: ModelRegistry, model: str) -> ModelV
     price = models.catalog.price(model)
     return ModelView(
         id=model,
-        aliases=[alias for alias, known in models.catalog.aliases.items() if known == model],
+        aliases=[alias for alias, target in models.catalog.aliases.items() if target == model],
         window=facts.window,
         max_output=facts.max_output,
         input=str(price.input),
@@ -118,12 +130,18 @@ def _model_row(view: ModelView, *, is_wide: bool) -> list[StyledText]:
     return row
 
 
-async def test(settings: Settings, *, name: str, json: bool) -> int:
-    """Raises: ProviderFailed."""
+@command(app, "test")
+async def call_model(
+    settings: Settings,
+    *,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="provider:name, or an alias.")],
+    json: JsonOption = False,
+) -> int:
+    """Make one tiny call and show how long it took and what it cost."""
     screen = Screen(settings)
-    async with open_model_registry(settings) as shelf:
-        trial = await model_checks.ask_once(shelf.open(name), name)
-        cost = shelf.cost(trial.reply.model, trial.reply.usage)
+    async with open_model_registry(settings) as registry:
+        trial = await model_checks.ask_once(registry.open(name), name)
+        cost = registry.cost(trial.reply.model, trial.reply.usage)
     usage = trial.reply.usage
     text = " ".join(getattr(part, "text", "") for part in trial.reply.content).strip()
     if json:
@@ -136,17 +154,17 @@ async def test(settings: Settings, *, name: str, json: bool) -> int:
             usage_is_estimated=trial.reply.usage_is_estimated,
             cost_usd=str(cost),
         )
-        screen.json(msgspec.json.encode(view))
+        screen.json(view)
         return 0
     estimated = " (estimated: the provider counted nothing)" * trial.reply.usage_is_estimated
     screen.line(("✓ ", "green"), (trial.reply.model, "bold"), (f"  {text}", ""))
-    for what, value in (
+    for label, value in (
         ("first token", duration_text(timedelta(seconds=trial.first_seconds))),
         ("whole reply", duration_text(timedelta(seconds=trial.seconds))),
         ("tokens", f"{prompt_tokens(usage)} in, {usage.output_tokens} out{estimated}"),
         ("cost", dollars(cost)),
     ):
-        screen.line(pad((f"  {what}", "dim"), 16), (value, ""))
+        screen.line(pad((f"  {label}", "dim"), 16), (value, ""))
     if trial.switched is not None:
         screen.paragraph((f"  failed over to {trial.switched}", "yellow"))
     if trial.reply.model == OFFLINE_MODEL:
@@ -154,23 +172,31 @@ async def test(settings: Settings, *, name: str, json: bool) -> int:
     return 0
 
 
-async def drill(settings: Settings, *, names: str, json: bool) -> int:
-    """Raises: InvalidInput."""
+@command(app)
+async def drill(
+    settings: Settings,
+    *,
+    names: Annotated[
+        str, typer.Argument(metavar="NAMES", help="Two or more models, separated by commas.")
+    ],
+    json: JsonOption = False,
+) -> int:
+    """Treat the first model as down and test the next one with an agent's work."""
     screen = Screen(settings)
     failed = 0
-    async with open_model_registry(settings) as shelf:
-        router = shelf.router(names)
+    async with open_model_registry(settings) as registry:
+        router = registry.router(names)
         route = router.drill()
         first, *rest = router.candidates()
         if not json:
             screen.line(
-                (f"{first} is taken to be down; ", "dim"), (rest[0], "bold"), (" answers", "dim")
+                (f"{first} is treated as down; ", "dim"), (rest[0], "bold"), (" answers", "dim")
             )
         async with aclosing(model_checks.check_model(route, first)) as checks:
             async for check in checks:
                 failed += not check.ok
                 if json:
-                    screen.json(msgspec.json.encode(check))
+                    screen.json(check)
                     continue
                 mark: StyledText = ("✓ ", "green") if check.ok else ("✗ ", "red")
                 took = duration_text(timedelta(seconds=check.seconds))

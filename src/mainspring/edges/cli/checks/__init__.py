@@ -1,1 +1,0 @@
-"""What `mainspring doctor` looks at."""
