@@ -31,6 +31,7 @@ from mainspring.harness.thread_context import ThreadContext
 from mainspring.harness.tool_pipeline import settle
 from mainspring.harness.tool_rounds import run_round
 from mainspring.harness.turn import take_turn
+from mainspring.log.task_groups import retry_unavailable, run_in_background
 
 WAKES_WITHOUT_PROGRESS = 5
 FEEDBACK_IN_A_ROW = 3
@@ -38,7 +39,11 @@ FEEDBACK_IN_A_ROW = 3
 
 async def run(context: ThreadContext) -> Ended | None:
     """Run the thread until it ends or waits; `None` if there was nothing to do."""
-    async with open_speculative_reads() as context.speculative_reads:
+    watch = partial(context.writer.watch_interrupts, context.thread.id, context.interrupt)
+    async with (
+        run_in_background(partial(retry_unavailable, watch)),
+        open_speculative_reads() as context.speculative_reads,
+    ):
         stopped = await receive(context)
         ended = _begin(context) or stopped
         if ended is None and not context.thread.running:
@@ -58,7 +63,7 @@ async def _run(context: ThreadContext, ended: Ended | None) -> Ended:
             case None:
                 pass
         if ended is None:
-            ended = await receive_during_run(context)
+            ended = await receive_during_run(context, if_changed=True)
         elif await _has_new_input(context, ended):
             ended = None
     ended = _with_waiting_children(context, ended)

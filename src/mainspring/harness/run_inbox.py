@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from functools import partial
 
 import anyio
 
@@ -19,13 +18,13 @@ from mainspring.harness.permissions.policy import parse_mode
 from mainspring.harness.permissions.rule_descriptions import mode_notice
 from mainspring.harness.stop_reasons import Ended
 from mainspring.harness.thread_context import ThreadContext
-from mainspring.log.task_groups import retry_unavailable, unwrap_single_error
 
 
-async def receive_during_run(context: ThreadContext) -> Ended | None:
-    """Record what arrived during a run."""
+async def receive_during_run(context: ThreadContext, *, if_changed: bool = False) -> Ended | None:
+    """Record what arrived during a run; with `if_changed`, only if a signal said that something
+    may have."""
     seen = context.thread.messages
-    ended = await receive(context)
+    ended = await receive(context, if_changed=if_changed)
     if (
         context.thread.messages > seen and not context.thread.interrupted
     ):  # the interrupt comes first
@@ -33,10 +32,10 @@ async def receive_during_run(context: ThreadContext) -> Ended | None:
     return ended
 
 
-async def receive(context: ThreadContext) -> Ended | None:
+async def receive(context: ThreadContext, *, if_changed: bool = False) -> Ended | None:
     """Record what clients have sent; hooks see every message before the model does."""
     ended: Ended | None = None
-    for event in await context.receive_inbox():
+    for event in await context.receive_inbox(if_changed=if_changed):
         if isinstance(event.payload, PermissionUpdated):
             _note_mode(context, event.payload)
         if isinstance(event.payload, UserMessage):
@@ -63,24 +62,15 @@ def _note_mode(context: ThreadContext, updated: PermissionUpdated) -> None:
 
 async def until_interrupted(context: ThreadContext, work: Callable[[], Awaitable[None]]) -> bool:
     """Run `work`; True if the user interrupted it before it was done."""
-    is_interrupted = False
-    own = context.thread.id
-    hear = partial(
-        context.writer.wait_for_inbox, "user.interrupt", is_for=lambda thread_id: thread_id == own
-    )
-    with unwrap_single_error():
-        async with anyio.create_task_group() as group:
-
-            async def stop(until: Callable[[], Awaitable[object]]) -> None:
-                nonlocal is_interrupted
-                await until()
-                is_interrupted = True
-                group.cancel_scope.cancel()
-
-            if not context.is_watched:
-                group.start_soon(stop, partial(retry_unavailable, hear))
-            group.start_soon(stop, context.interrupt_requested.wait)
+    with anyio.CancelScope() as scope:
+        context.stoppable_work = scope
+        try:
+            if context.interrupt_requested.is_set() or context.writer.is_interrupted(
+                context.thread.id
+            ):
+                scope.cancel()
             await work()
-            is_interrupted = False
-            group.cancel_scope.cancel()
-    return is_interrupted
+        finally:
+            context.stoppable_work = None
+        return False
+    return True

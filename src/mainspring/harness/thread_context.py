@@ -13,7 +13,7 @@ import anyio
 import msgspec
 
 from mainspring.core.envelope import Event, KnownPayload
-from mainspring.core.events import PermissionUpdated, StatusIdle, Usage
+from mainspring.core.events import PermissionUpdated, StatusIdle, Usage, UserInterrupt
 from mainspring.core.facts import ContextAdded, SkillUsed, ToolsLoaded
 from mainspring.core.hook import HookEvent, HookResult
 from mainspring.core.model import Delta, Effort, Model
@@ -118,15 +118,17 @@ class ThreadContext:
     siblings: SiblingThreads = field(default_factory=NoSiblings)
     skill_called: Callable[[str | None], SkillUsed | None] = lambda _: None
     """The fact to record when a user calls a skill by name."""
-    is_watched: bool = False
-    """Another task waits for interrupts of this thread and sets `interrupt_requested`."""
     interrupt_requested: anyio.Event = field(default_factory=anyio.Event)
-    """Set when another task has seen an interrupt of this thread."""
+    """Set when an interrupt of this thread was seen."""
+    stoppable_work: anyio.CancelScope | None = None
+    """What the thread does now and an interrupt stops."""
     open_model: Callable[[str], NamedModel] | None = None
     """Opens the model that a skill names."""
     writer: Writer = field(init=False)
     _agent_model: tuple[NamedModel, Effort] = field(init=False)
     """The agent's own model and effort."""
+    _inbox_changes: int = field(default=-1, init=False)
+    """As the writer had counted when the inbox was last looked at."""
 
     def __post_init__(self) -> None:
         self.writer = self.event_sink.writer
@@ -154,6 +156,8 @@ class ThreadContext:
     def note(self, *payloads: KnownPayload, event_ids: Sequence[str] = ()) -> list[Event]:
         """Record facts. They are durable after the next `event_sink.commit`, which every effect
         waits for."""
+        if not payloads:
+            return []
         events = self.writer.stage(*payloads, thread_id=self.thread.id, event_ids=event_ids)
         self._apply(events)
         return events
@@ -170,17 +174,35 @@ class ThreadContext:
         self.note(idle)
         await self.event_sink.commit()
 
-    async def receive_inbox(self) -> list[Event]:
+    def interrupt(self) -> None:
+        """Stop what the thread does; it records the interrupt itself, next."""
+        self.interrupt_requested.set()
+        if self.stoppable_work is not None:
+            self.stoppable_work.cancel()
+
+    async def receive_inbox(self, *, if_changed: bool = False) -> list[Event]:
         """Record what clients and other threads have sent; between tool rounds, never inside one.
-        Items for a thread that is not running now are recorded on its behalf."""
-        tree, own = self.event_sink.thread_tree, self.thread.id
+        Items for a thread that is not running now are recorded on its behalf. With `if_changed`,
+        the store is asked only if a signal said that something may have come."""
+        changes = self.writer.inbox_changes
+        is_known = if_changed and changes == self._inbox_changes
+        self._inbox_changes = changes
+        events = [] if is_known else await self._receive_from_clients()
+        return [*events, *self.note(*self.event_sink.thread_tree.messages_for(self.thread.id))]
+
+    async def _receive_from_clients(self) -> list[Event]:
+        own = self.thread.id
         events = await self.writer.stage_inbox(
-            tree.addressee,
+            self.event_sink.thread_tree.addressee,
             lambda thread_id: thread_id == own or not self.siblings.is_live(thread_id),
         )
         self._apply(events)
+        if not self.thread.interrupted and any(
+            isinstance(event.payload, UserInterrupt) for event in events
+        ):
+            self.interrupt_requested = anyio.Event()  # there was nothing to interrupt
         self.siblings.on_inbox(events)
-        return [*events, *self.note(*tree.messages_for(own))]
+        return events
 
     async def run_hooks(self, hook_event: HookEvent, *, is_context: bool = True) -> HookResult:
         """Run the hooks of an event and record what they did; with `is_context`, also the text

@@ -270,6 +270,7 @@ class Store(Protocol):
         """Remove every trace. Raises: SessionNotFound, SessionHasForks."""
         ...
 
-    def watch(self, session_id: str) -> Watch:
-        """A signal that the session may have changed, in this process or another."""
+    def watch(self, session_id: str, *, is_inbox_only: bool = False) -> Watch:
+        """A signal that the session may have changed, in this process or another; or only that its
+        inbox may have."""
         ...

@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 from weakref import WeakSet
 
 import anyio
 
 
+class SessionHeads(NamedTuple):
+    """Where a session's log ends, and how many events its inbox got."""
+
+    seq: int
+    inbox: int
+
+
 class Watch:
     """One follower's ear on one session. Hears everything since it last stopped waiting."""
 
-    __slots__ = ("__weakref__", "_heard", "pokes")
+    __slots__ = ("__weakref__", "_heard", "_is_inbox_only", "pokes")
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_inbox_only: bool = False) -> None:
         self._heard = anyio.Event()
+        self._is_inbox_only = is_inbox_only
         self.pokes = 0
-        """How often the session may have changed."""
+        """How often the session, or its inbox, may have changed."""
 
-    def poke(self) -> None:
-        self.pokes += 1
-        self._heard.set()
+    def poke(self, *, is_inbox: bool = True) -> None:
+        if is_inbox or not self._is_inbox_only:
+            self.pokes += 1
+            self._heard.set()
 
     def nudge(self) -> None:
         """Wake the follower for a reason of its own; the session has not changed."""
@@ -36,28 +46,28 @@ class Signals:
 
     def __init__(self) -> None:
         self._watches: dict[str, WeakSet[Watch]] = {}
-        self.arrivals = 0
-        """Counts followers that came; tells a poller that it has somebody new."""
-        self._heads: Mapping[str, int] = {}
+        self._heads: Mapping[str, SessionHeads] = {}
         self._arrived = anyio.Event()
 
-    def watch(self, session_id: str) -> Watch:
-        watch = Watch()
+    def watch(self, session_id: str, *, is_inbox_only: bool = False) -> Watch:
+        watch = Watch(is_inbox_only=is_inbox_only)
         self._watches.setdefault(session_id, WeakSet()).add(watch)
-        self.arrivals += 1
         self._arrived.set()
         return watch
 
-    def poke(self, session_ids: Iterable[str]) -> None:
+    def poke(self, session_ids: Iterable[str], *, is_inbox: bool = True) -> None:
+        """`is_inbox`: the inbox may have changed, and not only the log."""
         for session_id in session_ids:
             for watch in tuple(self._watches.get(session_id, ())):
-                watch.poke()
+                watch.poke(is_inbox=is_inbox)
 
-    def compare(self, heads: Mapping[str, int]) -> None:
-        """Poke followers of sessions whose head is not what it was, or that are gone."""
+    def compare(self, heads: Mapping[str, SessionHeads]) -> None:
+        """Poke followers of sessions whose heads are not what they were, or that are gone."""
         for session_id in self.watched():
-            if self._heads.get(session_id, -1) != heads.get(session_id):
-                self.poke([session_id])
+            before, now = self._heads.get(session_id), heads.get(session_id)
+            if before is None or before != now:
+                is_inbox = before is None or now is None or before.inbox != now.inbox
+                self.poke([session_id], is_inbox=is_inbox)
         self._heads = heads
 
     def watched(self) -> list[str]:

@@ -15,6 +15,7 @@ from mainspring.core.clock import Clock
 from mainspring.core.content import BlobSource
 from mainspring.core.envelope import AnyPayload, Event, KnownPayload
 from mainspring.core.errors import Conflict, SessionGone
+from mainspring.core.events import UserInterrupt
 from mainspring.core.facts import SessionMoved, SessionReceived
 from mainspring.core.sender import decode_sender
 from mainspring.log import blobs
@@ -23,6 +24,8 @@ from mainspring.log.store import Append, EventRange, FoldedItem, InboxItem, Leas
 from mainspring.log.task_groups import retry_unavailable
 from mainspring.log.upcast import read_payload
 from mainspring.log.wakeup_signals import Watch
+
+_INTERRUPT = str(UserInterrupt.__struct_config__.tag)
 
 
 def _same_thread(_: AnyPayload, thread_id: str) -> str:
@@ -56,8 +59,8 @@ class Writer:
         self._heard: set[int] = set()  # positions of inbox items that were staged
         self._looking = anyio.Lock(fast_acquire=True)
         self._subscription: Watch | None = None
-        self._seen: Sequence[InboxItem] = ()  # the inbox, as `hear` saw it last
-        self._seen_at = -1  # how often the session may have changed by then
+        self._seen: Sequence[InboxItem] = ()  # the inbox, as a waiting thread saw it last
+        self._seen_at = -1  # how often the inbox may have changed by then
         self._losses = 0  # commits that failed, each with all that was staged
         self.loss: BaseException | None = None
         """Why the last of them did."""
@@ -155,7 +158,7 @@ class Writer:
     ) -> None:
         """Return when a client's event waits in the inbox of a thread that is meant; of one of
         these types, if any are given."""
-        watch = self._store.watch(self.session_id)
+        watch = self.watch_inbox()
 
         def is_meant(item: InboxItem) -> bool:
             if types and item.type not in types:
@@ -166,13 +169,37 @@ class Writer:
         while not any(map(is_meant, self._unheard(await self._look()))):
             await watch.wait()
 
+    async def watch_interrupts(self, thread_id: str, on_interrupt: Callable[[], None]) -> None:
+        """Tell of every interrupt that comes for a thread, for as long as it runs."""
+        watch = self.watch_inbox()
+        while True:
+            await self._look()
+            if self.is_interrupted(thread_id):
+                on_interrupt()
+            await watch.wait()
+
+    def is_interrupted(self, thread_id: str) -> bool:
+        """Whether an interrupt was seen that nobody has taken in."""
+        return any(
+            item.type == _INTERRUPT and item.thread_id == thread_id
+            for item in self._unheard(self._seen)
+        )
+
+    def watch_inbox(self) -> Watch:
+        return self._store.watch(self.session_id, is_inbox_only=True)
+
+    @property
+    def inbox_changes(self) -> int:
+        """How often the inbox may have changed since it was first asked so."""
+        if self._subscription is None:
+            self._subscription = self.watch_inbox()
+        return self._subscription.pokes
+
     async def _look(self) -> Sequence[InboxItem]:
-        """The inbox as it is. Threads that wait beside each other are woken by every commit of any
-        of them: the first one looks for all."""
+        """The inbox as it is. Threads that wait beside each other are woken by whatever comes: the
+        first one looks for all."""
         async with self._looking:
-            if self._subscription is None:
-                self._subscription = self._store.watch(self.session_id)
-            if self._seen_at != (now := self._subscription.pokes):
+            if self._seen_at != (now := self.inbox_changes):
                 self._seen = await self._store.pending(self.session_id)
                 self._seen_at = now
             return self._seen

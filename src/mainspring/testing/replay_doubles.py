@@ -189,8 +189,8 @@ class RecordedThreadContext(ThreadContext):
         super().__post_init__()
         self._own_tiers = self.tiers
 
-    async def receive_inbox(self) -> list[Event]:
-        heard = await super().receive_inbox()
+    async def receive_inbox(self, *, if_changed: bool = False) -> list[Event]:
+        heard = await super().receive_inbox(if_changed=if_changed)
         self.note(*self.replay_cursor.late())
         while due := self.replay_cursor.due():
             heard += self.note(*due)

@@ -30,6 +30,7 @@ from mainspring.log.store import (
     SearchHit,
     SessionRow,
 )
+from mainspring.log.wakeup_signals import SessionHeads
 
 MAX_CHARACTERS = 100_000
 """Of one event; a tsvector holds a megabyte. More than this is a blob, with a preview here."""
@@ -152,9 +153,9 @@ async def runnable(db: Connection, limit: int) -> list[str]:
     return [session_id for (session_id,) in await ask(db, sql.RUNNABLE, [limit])]
 
 
-async def heads(db: Connection, session_ids: Sequence[str]) -> dict[str, int]:
-    """Where the logs end, with what their inboxes got: grows with every append and submit."""
-    return {session_id: head for session_id, head in await ask(db, sql.HEADS, [session_ids])}
+async def heads(db: Connection, session_ids: Sequence[str]) -> dict[str, SessionHeads]:
+    found = await ask(db, sql.HEADS, [session_ids])
+    return {session_id: SessionHeads(seq, inbox) for session_id, seq, inbox in found}
 
 
 async def delete(db: Connection, session_id: str) -> None:

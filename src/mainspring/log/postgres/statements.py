@@ -63,7 +63,7 @@ EXPIRED: Final = f"""
     select key from mainspring.session s where {_STALE} and key = %s
        and not exists (select from mainspring.session f where f.parent_key = s.key)
 """
-HEADS: Final = "select id, seq + inbox_head from mainspring.session where id = any(%b::text[])"
+HEADS: Final = "select id, seq, inbox_head from mainspring.session where id = any(%b::text[])"
 
 LOCKED: Final = "select key from mainspring.session where id = %s for update"
 KNOWN: Final = "select key from mainspring.session where id = %s"

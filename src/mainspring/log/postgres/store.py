@@ -101,7 +101,7 @@ class PostgresStore:
 
     async def append(self, append: Append) -> None:
         await self._pool.run(lambda db: queries.append(db, append))
-        self.wakeups.tell(append.lease.session_id)
+        self.wakeups.tell(append.lease.session_id, is_inbox=False)
 
     async def read(self, event_range: EventRange) -> list[Row]:
         return await self._pool.read(lambda db: queries.read(db, event_range))
@@ -166,8 +166,8 @@ class PostgresStore:
     ) -> list[SearchHit]:
         return await self._pool.read(lambda db: queries.search(db, words, event_ranges, limit))
 
-    def watch(self, session_id: str) -> Watch:
-        return self.signals.watch(session_id)
+    def watch(self, session_id: str, *, is_inbox_only: bool = False) -> Watch:
+        return self.signals.watch(session_id, is_inbox_only=is_inbox_only)
 
     async def _collide(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """Try again when another process's write came in between: then it is visible."""

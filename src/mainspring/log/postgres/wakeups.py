@@ -19,7 +19,7 @@ from psycopg import Notify
 from mainspring.core.errors import StoreFailed
 from mainspring.log.postgres import queries
 from mainspring.log.postgres.connect import Connection, Pool, connect
-from mainspring.log.wakeup_signals import Signals
+from mainspring.log.wakeup_signals import SessionHeads, Signals
 
 POLL_SECONDS = 1.0
 _GATHER_SECONDS = 0.01
@@ -38,9 +38,9 @@ class Wakeups:
         self._changed: set[str] = set()
         self._anything = anyio.Event()
 
-    def tell(self, session_id: str) -> None:
+    def tell(self, session_id: str, *, is_inbox: bool = True) -> None:
         """The session has changed: own followers hear it now, others' within moments."""
-        self._signals.poke([session_id])
+        self._signals.poke([session_id], is_inbox=is_inbox)
         self._changed.add(session_id)
         self._anything.set()
 
@@ -116,7 +116,7 @@ class Wakeups:
                 self._signals.compare(await self._pool.run(self._heads))
             await anyio.sleep(POLL_SECONDS)
 
-    async def _heads(self, db: Connection) -> dict[str, int]:
+    async def _heads(self, db: Connection) -> dict[str, SessionHeads]:
         return await queries.heads(db, self._signals.watched())
 
 

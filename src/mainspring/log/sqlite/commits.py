@@ -71,7 +71,19 @@ class CommitQueue:
         self._connection = connection
         self._group: GroupCommit[_Job[object]] = GroupCommit(self._commit)
         self._pace = AdaptiveThreads()
+        self._is_committing = False
+        self._foreign_version = 0
         connection.execute("pragma busy_timeout = 0")  # we wait without holding up the loop
+
+    def foreign_version(self) -> int:
+        """Of the database: another one after every commit that was not ours."""
+        if not self._is_committing:  # else a thread may be at it, and notes it
+            with translate_errors(self._path):
+                self._note_foreign_version()
+        return self._foreign_version
+
+    def _note_foreign_version(self) -> None:
+        self._foreign_version = self._connection.execute("pragma data_version").fetchone()[0]
 
     async def run(self, work: Callable[[sqlite3.Connection], T], *, is_long: bool = False) -> T:
         """Do `work` in a transaction; what it did is on disk when this returns.
@@ -89,17 +101,27 @@ class CommitQueue:
         self._connection.close()
 
     async def _commit(self, jobs: Sequence[_Job[object]]) -> None:
+        self._is_committing = True
+        try:
+            if await self._is_committed(jobs):
+                self.count += len(jobs)
+                return
+        finally:
+            self._is_committing = False
+        locked = f"{self._path}: another process kept it locked for {BUSY_SECONDS:.0f} s"
+        for job in jobs:
+            job.outcome = job.outcome or StoreUnavailable(locked)
+
+    async def _is_committed(self, jobs: Sequence[_Job[object]]) -> bool:
+        """Try until it is done, or has taken too long."""
         deadline = time.monotonic() + BUSY_SECONDS
         is_long = any(job.is_long for job in jobs)
         run = anyio.to_thread.run_sync if is_long else self._pace.run
         while not await run(partial(self._attempt, jobs)):
             if time.monotonic() > deadline:
-                locked = f"{self._path}: another process kept it locked for {BUSY_SECONDS:.0f} s"
-                for job in jobs:
-                    job.outcome = job.outcome or StoreUnavailable(locked)
-                return
+                return False
             await anyio.sleep(_LOCKED_SECONDS)
-        self.count += len(jobs)
+        return True
 
     def _attempt(self, jobs: Sequence[_Job[object]]) -> bool:
         """One transaction for all jobs; if it fails, one for each, so that a job fails alone.
@@ -122,6 +144,7 @@ class CommitQueue:
             return False
         outcomes: list[tuple[object] | LogError | ServiceError] = []
         try:
+            self._note_foreign_version()
             for job in jobs:
                 try:
                     outcomes.append((job.work(db),))

@@ -20,6 +20,7 @@ from mainspring.core.errors import (
 )
 from mainspring.log.sql_rows import inbox_item, session_row
 from mainspring.log.store import Append, EventRange, InboxItem, Lease, Row, SessionRow
+from mainspring.log.wakeup_signals import SessionHeads
 
 # SQLite's own clock in seconds since 1970; `unixepoch('subsec')` would need 3.42
 _NOW = "((julianday('now') - 2440587.5) * 86400.0)"
@@ -134,15 +135,12 @@ def expire(db: sqlite3.Connection, session_id: str, updated_before: int) -> bool
     return found is not None
 
 
-def heads(db: sqlite3.Connection, session_ids: Sequence[str]) -> dict[str, int]:
-    """Where the logs end, with what their inboxes got: grows with every append and submit."""
-    found: dict[str, int] = {}
+def heads(db: sqlite3.Connection, session_ids: Sequence[str]) -> dict[str, SessionHeads]:
+    found: dict[str, SessionHeads] = {}
     for session_id in session_ids:
-        row = db.execute(
-            "select seq + inbox_head from session where id = ?", (session_id,)
-        ).fetchone()
-        if row is not None:
-            found[session_id] = row[0]
+        row = db.execute("select seq, inbox_head from session where id = ?", (session_id,))
+        if (head := row.fetchone()) is not None:
+            found[session_id] = SessionHeads._make(head)
     return found
 
 

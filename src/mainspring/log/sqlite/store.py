@@ -51,12 +51,10 @@ class SqliteStore:
         self.signals = Signals()
         self._commits = CommitQueue(path, writing)
         self._glances = AdaptiveThreads()
-        self._looks = AdaptiveThreads()
         self._checkpointed = 0
         self._checkpoint_due = anyio.Event()
         self._readers = anyio.CapacityLimiter(_READERS)
         self._idle: list[sqlite3.Connection] = []
-        self._polling: sqlite3.Connection | None = None
         self.records = SqliteRecords(self._glance, self._read, self._write)
 
     @asynccontextmanager
@@ -116,7 +114,7 @@ class SqliteStore:
 
     async def append(self, append: Append) -> None:
         await self._write(lambda db: queries.append(db, append))
-        self.signals.poke([append.lease.session_id])
+        self.signals.poke([append.lease.session_id], is_inbox=False)
 
     async def read(self, event_range: EventRange) -> list[Row]:
         read = self._glance if event_range.limit <= _FEW_ROWS else self._read
@@ -188,8 +186,8 @@ class SqliteStore:
     ) -> list[SearchHit]:
         return await self._read(lambda db: text_index.search(db, words, event_ranges, limit))
 
-    def watch(self, session_id: str) -> Watch:
-        return self.signals.watch(session_id)
+    def watch(self, session_id: str, *, is_inbox_only: bool = False) -> Watch:
+        return self.signals.watch(session_id, is_inbox_only=is_inbox_only)
 
     async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return await anyio.to_thread.run_sync(self._read_now, work, limiter=self._readers)
@@ -217,17 +215,15 @@ class SqliteStore:
 
     async def poll(self) -> None:
         """Poke followers of sessions that other processes changed, for as long as it runs."""
-        seen = arrivals = 0
+        seen = 0
         while True:
             await self.signals.someone()
             begun = time.monotonic()
-            if arrivals != self.signals.arrivals:  # a new follower may have just missed a commit
-                seen, arrivals = 0, self.signals.arrivals
             try:
-                version = await self._looks.run(self._version)
-                if version != seen:
-                    heads = partial(self._heads, self.signals.watched())
-                    self.signals.compare(await self._looks.run(heads))
+                if (version := self._commits.foreign_version()) != seen:
+                    watched = self.signals.watched()
+                    heads = await self._glance(partial(queries.heads, session_ids=watched))
+                    self.signals.compare(heads)
                     seen = version
             except StoreFailed:
                 await anyio.sleep(_PATIENCE_SECONDS)  # followers find out by reading
@@ -243,24 +239,10 @@ class SqliteStore:
             with suppress(StoreFailed):  # the next one may do better; nothing is lost
                 await self._read(lambda db: db.execute("pragma wal_checkpoint").fetchall())
 
-    def _version(self) -> int:
-        """Of the database: another one after every commit."""
-        with translate_errors(self.path):
-            if self._polling is None:
-                self._polling = connect(self.path)
-            return int(self._polling.execute("pragma data_version").fetchone()[0])
-
-    def _heads(self, watched: list[str]) -> dict[str, int]:
-        """Where logs end."""
-        with translate_errors(self.path):
-            assert self._polling is not None
-            return queries.heads(self._polling, watched)
-
     def close(self) -> None:
         self._commits.close()
-        for connection in (self._polling, *self._idle):
-            if connection is not None:
-                connection.close()
+        for connection in self._idle:
+            connection.close()
 
 
 class _TransactionStore(SqliteStore):

@@ -24,7 +24,7 @@ from mainspring.harness.state.open_call import OpenCall
 from mainspring.harness.state.thread_tree import ThreadNode
 from mainspring.harness.stop_reasons import Ended, stop_reason
 from mainspring.harness.thread_context import ThreadContext
-from mainspring.log.task_groups import retry_unavailable, run_in_background, unwrap_single_error
+from mainspring.log.task_groups import retry_unavailable, unwrap_single_error
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.session_context import SessionContext
 from mainspring.runtime.subagents.thread_factory import ThreadFactory
@@ -194,25 +194,12 @@ class SubagentSupervisor:
     async def run(self, main: ThreadContext) -> Ended | None:
         """Run the main thread until all threads have ended or wait."""
         self._running[main.thread.id] = _RunningThread(main)
-        async with run_in_background(partial(retry_unavailable, self._watch_interrupts)):
-            self._reschedule()
-            ended = await run(main)
-            while self._is_busy(main):
-                await self._wait_for_change(main.thread.id)
-                ended = await run(main) or ended
-            return await self._with_pending_calls(main, ended)
-
-    async def _watch_interrupts(self) -> None:
-        """Wait for interrupts of single threads, in one task: otherwise every commit of one thread
-        would wake all the others."""
-
-        def interrupt(thread_id: str) -> bool:
-            running = self._running.get(thread_id)
-            if running is not None and running.context is not None and thread_id != self._main:
-                running.context.interrupt_requested.set()  # it reads the interrupt itself
-            return False
-
-        await self._event_sink.writer.wait_for_inbox("user.interrupt", is_for=interrupt)
+        self._reschedule()
+        ended = await run(main)
+        while self._is_busy(main):
+            await self._wait_for_change(main.thread.id)
+            ended = await run(main) or ended
+        return await self._with_pending_calls(main, ended)
 
     def _is_busy(self, main: ThreadContext) -> bool:
         self._reschedule()
@@ -381,7 +368,7 @@ def _has_ended(node: ThreadNode) -> bool:
 
 def _cancel(running: _RunningThread) -> None:
     if running.context is not None and running.context.thread.interrupted:
-        running.context.interrupt_requested.set()
+        running.context.interrupt()
 
 
 @asynccontextmanager

@@ -208,7 +208,6 @@ class ThreadFactory:
             if subagent.must_run_something:
                 toolbox = replace(toolbox, authorizer=MustRunAuthorizer(toolbox.authorizer))
             context = self._context(node, agent, toolbox)
-            context.is_watched = True
             context.note(*toolbox.facts)
             if is_first:
                 context.note(*preload_facts(subagent.skills, skills))
