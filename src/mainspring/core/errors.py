@@ -32,6 +32,7 @@ MainspringError
 │   ├── FileRefused         too large, a device, or no permission to read or write
 │   │   └── IsFolder
 │   ├── NetworkRefused      the session may not reach this host, or it does not answer
+│   ├── McpFailed           an MCP server cannot be reached, or does not keep to the protocol
 │   └── SandboxFailed       no isolation, so nothing was run; the message says how to fix it
 ├── ProviderFailed          a model did not answer; `kind` says why, `retryable` if it may later
 └── StoreFailed             the database failed; `retryable` says whether waiting may help
@@ -239,6 +240,15 @@ class IsFolder(FileRefused):
 
 class NetworkRefused(ToolEnvironmentError):
     pass
+
+
+class McpFailed(ToolEnvironmentError):
+    def __init__(self, why: str, *, code: int | None = None, is_in_doubt: bool = False) -> None:
+        super().__init__(why)
+        self.code = code
+        """Of the error that the server answered with."""
+        self.is_in_doubt = is_in_doubt
+        """The request was sent, and nobody knows whether it took effect."""
 
 
 class SandboxFailed(ToolEnvironmentError):

@@ -99,6 +99,28 @@ class Sandbox(Protocol):
         ...
 
 
+class AttachedProgram(Protocol):
+    """A program in a sandbox whose input and output are ours. It ends when it is closed, or when
+    the process that started it ends."""
+
+    async def send(self, data: bytes) -> None:
+        """
+        Raises:
+            OSError: it reads no more.
+        """
+        ...
+
+    async def receive(self) -> bytes:
+        """What it has written; empty once it writes no more."""
+        ...
+
+    async def error_output(self) -> str:
+        """The end of what it wrote to its standard error output."""
+        ...
+
+    async def aclose(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileState:
     """A file as it was read; `version` is another whenever its content or mode is."""

@@ -1,0 +1,1 @@
+"""A client of the Model Context Protocol, and the tools that servers offer to a session."""

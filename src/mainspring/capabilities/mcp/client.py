@@ -1,0 +1,435 @@
+"""One MCP server as a session sees it: agrees on an era, asks, and bounds what it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias, TypeVar
+
+import anyio
+import msgspec
+
+from mainspring.capabilities.mcp import messages
+from mainspring.capabilities.mcp.messages import (
+    LEGACY_VERSIONS,
+    META,
+    MODERN_ERRORS,
+    MODERN_VERSIONS,
+    CallResult,
+    Era,
+    Implementation,
+    Message,
+    Request,
+    ToolDefinition,
+    decode_result,
+)
+from mainspring.capabilities.mcp.param_headers import ParamHeaders, param_headers
+from mainspring.core.errors import InvalidInput, McpFailed
+
+_MAX_ROUNDS = 10
+"""How often a server may ask for more input before it has to answer."""
+_RETRY_SECONDS = 0.1
+_MAX_INSTRUCTIONS = 2_048
+_PageT = TypeVar("_PageT", bound="_Paged")
+_ItemT = TypeVar("_ItemT")
+
+
+class _Paged(Protocol):
+    @property
+    def next_cursor(self) -> str | None: ...
+
+
+class Listener(Protocol):
+    """Hears what a server says without being asked."""
+
+    def notified(self, message: Message) -> None: ...
+
+    async def answer(self, message: Message) -> bytes:
+        """The response to a server's own request."""
+        ...
+
+
+class Transport(Protocol):
+    """Carries messages to one server and back. It bounds their size, the client their time."""
+
+    listener: Listener | None
+
+    @property
+    def mirrors_params(self) -> bool:
+        """Whether parameters of tools travel in headers too."""
+        ...
+
+    async def exchange(self, request: Request) -> Message:
+        """Send a request and wait for its response; cancelling it cancels the request.
+
+        Raises:
+            McpFailed: there is none; `code` is 0 if the server refused the request as such.
+        """
+        ...
+
+    async def notify(self, message: bytes) -> None: ...
+
+    async def aclose(self) -> None: ...
+
+
+class InputHandler(Protocol):
+    """Answers what a server wants to know from the person or the model behind the client."""
+
+    @property
+    def capabilities(self) -> Mapping[str, object]: ...
+
+    async def __call__(self, method: str, params: bytes) -> Mapping[str, object]:
+        """
+        Raises:
+            McpFailed: the request is refused.
+        """
+        ...
+
+
+Progress: TypeAlias = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientLimits:
+    connect_seconds: float = 30.0
+    probe_seconds: float = 5.0
+    """For a server that does not answer what it does not know."""
+    request_seconds: float = 60.0
+    call_seconds: float = 600.0
+    """For a tool call, where its server has no limit of its own."""
+    max_items: int = 2_000
+    max_pages: int = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerInfo:
+    era: Era
+    version: str
+    """Of the protocol."""
+    implementation: Implementation
+    capabilities: Mapping[str, object] = field(default_factory=dict[str, object])
+    instructions: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolList:
+    tools: tuple[ToolDefinition, ...]
+    rejected: tuple[str, ...]
+    """Why a definition is not among them."""
+
+
+class McpClient:
+    """A `Listener` of its transport. `era`: what an earlier connection found the server to be."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        implementation: Implementation,
+        era: Era | None = None,
+        input_handler: InputHandler | None = None,
+        limits: ClientLimits | None = None,
+    ) -> None:
+        self._transport = transport
+        self._implementation = msgspec.to_builtins(implementation)
+        self._capabilities = {} if input_handler is None else dict(input_handler.capabilities)
+        self._input_handler = input_handler
+        self._limits = limits or ClientLimits()
+        self._era: Era | None = era
+        self._version = MODERN_VERSIONS[0]
+        self._last_id = 0
+        self._progress: dict[int | str, Progress] = {}
+        self._param_headers: dict[str, ParamHeaders] = {}
+        self.has_changed_tools = False
+        """The server says that its tools are others by now."""
+        transport.listener = self
+
+    async def connect(self) -> ServerInfo:
+        """
+        Raises:
+            McpFailed: no connection.
+        """
+        seconds = self._limits.connect_seconds
+        try:
+            with anyio.fail_after(seconds):
+                info = None if self._era == "legacy" else await self._discover()
+                info = info or await self._initialize()
+        except TimeoutError as error:
+            raise McpFailed(f"no connection within {seconds:g} s") from error
+        self._era, self._version = info.era, info.version
+        return info
+
+    async def list_tools(self) -> ToolList:
+        """Raises: McpFailed."""
+        self.has_changed_tools = False
+        tools: dict[str, ToolDefinition] = {}
+        rejected: list[str] = []
+        found = await self._list("tools/list", messages.ToolPage, lambda page: page.tools)
+        headers: dict[str, ParamHeaders] = {}
+        for item in found:
+            try:
+                tool = decode_result(item, ToolDefinition, "tools/list")
+                mirrored = param_headers(tool.input_schema)
+            except (McpFailed, InvalidInput) as error:
+                rejected.append(str(error))
+                continue
+            if not tool.name or tool.name in tools:
+                rejected.append(f"{tool.name!r:.80}: two tools have this name, or it is empty")
+                continue
+            tools[tool.name] = tool
+            headers[tool.name] = mirrored
+        self._param_headers = headers
+        return ToolList(tuple(tools.values()), tuple(rejected))
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, object],
+        *,
+        seconds: float | None = None,
+        progress: Progress | None = None,
+    ) -> CallResult:
+        """
+        Raises:
+            McpFailed: no result; `is_in_doubt` if the call may have taken effect all the same.
+        """
+        params = {"name": name, "arguments": arguments}
+        seconds = seconds or self._limits.call_seconds
+        try:
+            result = await self._complete("tools/call", params, seconds, progress)
+        except McpFailed as error:
+            if error.code != messages.HEADER_MISMATCH or not self._transport.mirrors_params:
+                raise
+            await self.list_tools()  # its parameters may be mirrored in other headers by now
+            result = await self._complete("tools/call", params, seconds, progress)
+        return decode_result(result, CallResult, "tools/call")
+
+    async def list_resources(self) -> list[messages.Resource]:
+        return await self._list(
+            "resources/list", messages.ResourcePage, lambda page: page.resources
+        )
+
+    async def read_resource(self, uri: str) -> messages.ResourceResult:
+        result = await self._complete("resources/read", {"uri": uri})
+        return decode_result(result, messages.ResourceResult, "resources/read")
+
+    async def list_prompts(self) -> list[messages.Prompt]:
+        return await self._list("prompts/list", messages.PromptPage, lambda page: page.prompts)
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> messages.PromptResult:
+        result = await self._complete("prompts/get", {"name": name, "arguments": arguments})
+        return decode_result(result, messages.PromptResult, "prompts/get")
+
+    async def aclose(self) -> None:
+        await self._transport.aclose()
+
+    def notified(self, message: Message) -> None:
+        if message.method == "notifications/tools/list_changed":
+            self.has_changed_tools = True
+        elif message.method == "notifications/progress" and self._progress:
+            self._show_progress(message)
+
+    async def answer(self, message: Message) -> bytes:
+        assert message.id is not None
+        assert message.method is not None
+        if message.method == "ping":
+            return messages.encode_answer(message.id, {})
+        try:
+            result = await self._input(message.method, bytes(message.params) or b"{}")
+        except McpFailed as error:
+            code = messages.METHOD_NOT_FOUND if error.code is None else error.code
+            return messages.encode_refusal(message.id, code, str(error))
+        return messages.encode_answer(message.id, result)
+
+    def _show_progress(self, message: Message) -> None:
+        try:
+            progress = decode_result(message.params, messages.ProgressParams, "progress")
+        except McpFailed:
+            return
+        if show := self._progress.get(progress.progress_token):
+            total = "" if progress.total is None else f"/{progress.total:g}"
+            show(f"{progress.progress:g}{total} {progress.message or '':.500}".rstrip())
+
+    async def _discover(self) -> ServerInfo | None:
+        """`None` if the server is of the legacy era."""
+        for version in (self._version, None):
+            self._version = version or self._version
+            response = await self._probe()
+            if response is None:
+                return None
+            if response.error is None:
+                return self._discovered(response)
+            if response.error.code not in MODERN_ERRORS:
+                return None
+            offered = _supported(response.error)
+            common = [item for item in MODERN_VERSIONS if item in offered]
+            if not common and (not offered or set(offered) & set(LEGACY_VERSIONS)):
+                return None
+            if not common or version is None:
+                break
+            self._version = common[0]
+        raise McpFailed(f"speaks only other versions of MCP than {', '.join(MODERN_VERSIONS)}")
+
+    async def _probe(self) -> Message | None:
+        """Its answer to the first request of the modern era, if it has any."""
+        request = self._request("server/discover", {}, "modern")
+        try:
+            with anyio.move_on_after(self._limits.probe_seconds):
+                return await self._transport.exchange(request)
+        except McpFailed as error:
+            if error.code is None:
+                raise
+        return None
+
+    def _discovered(self, response: Message) -> ServerInfo | None:
+        try:
+            found = decode_result(response.result, messages.DiscoverResult, "server/discover")
+        except McpFailed:
+            return None  # answered, but not as a modern server does
+        if self._version not in found.supported_versions:
+            return None
+        name = found.meta.get(f"{META}serverInfo")
+        return ServerInfo(
+            era="modern",
+            version=self._version,
+            implementation=_implementation(name),
+            capabilities=found.capabilities,
+            instructions=(found.instructions or "")[:_MAX_INSTRUCTIONS],
+        )
+
+    async def _initialize(self) -> ServerInfo:
+        params = {
+            "protocolVersion": LEGACY_VERSIONS[0],
+            "capabilities": self._capabilities,
+            "clientInfo": self._implementation,
+        }
+        self._era, self._version = "legacy", LEGACY_VERSIONS[0]
+        response = await self._transport.exchange(self._request("initialize", params, "legacy"))
+        if response.error is not None:
+            raise _refused("initialize", response.error)
+        found = decode_result(response.result, messages.InitializeResult, "initialize")
+        if found.protocol_version not in LEGACY_VERSIONS:
+            raise McpFailed(f"speaks an unknown version of MCP: {found.protocol_version!r:.40}")
+        await self._transport.notify(messages.encode_notification("notifications/initialized", {}))
+        return ServerInfo(
+            era="legacy",
+            version=found.protocol_version,
+            implementation=found.server_info,
+            capabilities=found.capabilities,
+            instructions=(found.instructions or "")[:_MAX_INSTRUCTIONS],
+        )
+
+    async def _list(
+        self, method: str, page_type: type[_PageT], items: Callable[[_PageT], list[_ItemT]]
+    ) -> list[_ItemT]:
+        """All pages. A server that never comes to an end is cut off."""
+        found: list[_ItemT] = []
+        cursors: set[str] = set()
+        params: dict[str, object] = {}
+        for _ in range(self._limits.max_pages):
+            result = await self._ask(method, params, self._limits.request_seconds)
+            page = decode_result(result, page_type, method)
+            found += items(page)
+            cursor = page.next_cursor
+            if not cursor or cursor in cursors or len(found) >= self._limits.max_items:
+                break
+            cursors.add(cursor)
+            params = {"cursor": cursor}
+        return found[: self._limits.max_items]
+
+    async def _complete(
+        self,
+        method: str,
+        params: Mapping[str, object],
+        seconds: float | None = None,
+        progress: Progress | None = None,
+    ) -> bytes:
+        """Ask, give the server what it needs to know meanwhile, and ask again."""
+        seconds = seconds or self._limits.request_seconds
+        more: dict[str, object] = {}
+        for _ in range(_MAX_ROUNDS):
+            result = await self._ask(method, {**params, **more}, seconds, progress)
+            if self._era == "legacy":
+                return result
+            head = decode_result(result, messages.ResultHead, method)
+            if head.result_type == "complete":
+                return result
+            if head.result_type != "input_required":
+                raise McpFailed(f"{method}: unknown result type {head.result_type!r:.40}")
+            more = {}
+            if head.input_requests:
+                more["inputResponses"] = {
+                    key: await self._input(item.method, bytes(item.params))
+                    for key, item in head.input_requests.items()
+                }
+            else:
+                await anyio.sleep(_RETRY_SECONDS)
+            if head.request_state is not None:
+                more["requestState"] = head.request_state
+        raise McpFailed(f"{method}: asked for more input {_MAX_ROUNDS} times")
+
+    async def _input(self, method: str, params: bytes) -> Mapping[str, object]:
+        if self._input_handler is None:
+            raise McpFailed(f"{method:.80} is not supported by this client")
+        return await self._input_handler(method, params)
+
+    async def _ask(
+        self,
+        method: str,
+        params: Mapping[str, object],
+        seconds: float,
+        progress: Progress | None = None,
+    ) -> bytes:
+        request = self._request(method, params, self._era or "modern", progress is not None)
+        if progress is not None:
+            self._progress[request.id] = progress
+        try:
+            with anyio.fail_after(seconds):
+                response = await self._transport.exchange(request)
+        except TimeoutError as error:
+            raise McpFailed(f"{method}: no answer in {seconds:g} s", is_in_doubt=True) from error
+        finally:
+            self._progress.pop(request.id, None)
+        if response.error is not None:
+            raise _refused(method, response.error)
+        return bytes(response.result)
+
+    def _request(
+        self, method: str, params: Mapping[str, object], era: Era, has_progress: bool = False
+    ) -> Request:
+        self._last_id += 1
+        meta: dict[str, object] = {"progressToken": self._last_id} if has_progress else {}
+        headers: dict[str, str] = {}
+        if era == "modern":
+            meta[f"{META}protocolVersion"] = self._version
+            meta[f"{META}clientInfo"] = self._implementation
+            meta[f"{META}clientCapabilities"] = self._capabilities
+            if method == "tools/call" and self._transport.mirrors_params:
+                mirrored = self._param_headers.get(str(params["name"]))
+                headers = {} if mirrored is None else mirrored.values(params["arguments"])
+        return Request(
+            id=self._last_id,
+            method=method,
+            params={**params, "_meta": meta} if meta else params,
+            version=self._version,
+            era=era,
+            headers=headers,
+        )
+
+
+def _supported(error: messages.RpcError) -> list[str]:
+    try:
+        return decode_result(error.data, messages.SupportedVersions, "an error").supported
+    except McpFailed:
+        return []
+
+
+def _refused(method: str, error: messages.RpcError) -> McpFailed:
+    return McpFailed(f"{method}: {error.message:.2000} ({error.code})", code=error.code)
+
+
+def _implementation(value: object) -> Implementation:
+    try:
+        return msgspec.convert(value, Implementation)
+    except msgspec.ValidationError:
+        return Implementation()

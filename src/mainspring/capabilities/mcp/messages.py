@@ -1,0 +1,268 @@
+"""Messages of the Model Context Protocol, of both eras: JSON-RPC envelopes, requests and results.
+
+Modern versions describe every request in its `_meta`; legacy ones begin with `initialize`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from mainspring.core.errors import McpFailed
+
+Era: TypeAlias = Literal["modern", "legacy"]
+
+MODERN_VERSIONS = ("2026-07-28",)
+"""The newest first, as below."""
+LEGACY_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+META = "io.modelcontextprotocol/"
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+HEADER_MISMATCH = -32020
+MISSING_CAPABILITY = -32021
+UNSUPPORTED_VERSION = -32022
+MODERN_ERRORS = frozenset((HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION))
+"""Only a server of the modern era answers with one of these."""
+
+RequestId: TypeAlias = int | str
+ResultT = TypeVar("ResultT")
+
+
+class RpcError(Struct, frozen=True):
+    code: int
+    message: str = ""
+    data: Raw = Raw()
+
+
+class Message(Struct, frozen=True, kw_only=True):
+    """Anything that a peer sends: a response, a notification or a request."""
+
+    id: RequestId | None = None
+    method: str | None = None
+    params: Raw = Raw()
+    result: Raw = Raw()
+    error: RpcError | None = None
+
+    @property
+    def is_response(self) -> bool:
+        return self.method is None and (self.error is not None or bool(bytes(self.result)))
+
+
+_DECODER = msgspec.json.Decoder(Message)
+
+
+def decode_message(data: bytes) -> Message | None:
+    """`None` if it is no message of the protocol."""
+    try:
+        message = _DECODER.decode(data)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+    return message if message.method is not None or message.is_response else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What we ask of a server."""
+
+    id: int
+    method: str
+    params: Mapping[str, object]
+    version: str
+    era: Era
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What a transport over HTTP adds."""
+
+    def encode(self) -> bytes:
+        message = {"jsonrpc": "2.0", "id": self.id, "method": self.method, "params": self.params}
+        return msgspec.json.encode(message)
+
+
+def encode_notification(method: str, params: Mapping[str, object]) -> bytes:
+    return msgspec.json.encode({"jsonrpc": "2.0", "method": method, "params": params})
+
+
+def encode_answer(id_: RequestId, result: Mapping[str, object]) -> bytes:
+    return msgspec.json.encode({"jsonrpc": "2.0", "id": id_, "result": result})
+
+
+def encode_refusal(id_: RequestId, code: int, text: str) -> bytes:
+    error = {"code": code, "message": text}
+    return msgspec.json.encode({"jsonrpc": "2.0", "id": id_, "error": error})
+
+
+class Implementation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    name: str = ""
+    version: str = ""
+    title: str | None = None
+
+
+class ToolAnnotations(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Hints of a server about its own tool. Nobody vouches for them."""
+
+    title: str | None = None
+    read_only_hint: bool | None = None
+    destructive_hint: bool | None = None
+    idempotent_hint: bool | None = None
+    open_world_hint: bool | None = None
+
+
+class ToolDefinition(Struct, frozen=True, kw_only=True, rename="camel"):
+    name: str
+    title: str | None = None
+    description: str | None = None
+    input_schema: dict[str, object] = {}
+    annotations: ToolAnnotations | None = None
+
+
+class Resource(Struct, frozen=True, kw_only=True, rename="camel"):
+    uri: str
+    name: str = ""
+    title: str | None = None
+    description: str | None = None
+    mime_type: str | None = None
+
+
+class PromptArgument(Struct, frozen=True, kw_only=True):
+    name: str
+    description: str | None = None
+    required: bool = False
+
+
+class Prompt(Struct, frozen=True, kw_only=True):
+    name: str
+    title: str | None = None
+    description: str | None = None
+    arguments: list[PromptArgument] | None = None
+
+
+class _Page(Struct, frozen=True, kw_only=True, rename="camel"):
+    next_cursor: str | None = None
+
+
+class ToolPage(_Page, frozen=True, kw_only=True):
+    tools: list[Raw]
+    """Read one by one: an invalid definition does not cost the others."""
+
+
+class ResourcePage(_Page, frozen=True, kw_only=True):
+    resources: list[Resource]
+
+
+class PromptPage(_Page, frozen=True, kw_only=True):
+    prompts: list[Prompt]
+
+
+class Text(Struct, frozen=True, tag_field="type", tag="text"):
+    text: str
+
+
+class Image(Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", tag="image"):
+    data: str
+    mime_type: str = "application/octet-stream"
+
+
+class Audio(Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", tag="audio"):
+    data: str
+    mime_type: str = "application/octet-stream"
+
+
+class ResourceLink(
+    Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", tag="resource_link"
+):
+    uri: str
+    name: str = ""
+    description: str | None = None
+    mime_type: str | None = None
+
+
+class ResourceContent(Struct, frozen=True, kw_only=True, rename="camel"):
+    uri: str
+    mime_type: str | None = None
+    text: str | None = None
+    blob: str | None = None
+
+
+class EmbeddedResource(Struct, frozen=True, kw_only=True, tag_field="type", tag="resource"):
+    resource: ResourceContent
+
+
+Content: TypeAlias = Text | Image | Audio | ResourceLink | EmbeddedResource
+
+
+class CallResult(Struct, frozen=True, kw_only=True, rename="camel"):
+    content: list[Raw] = []
+    """Read one by one, as they come from foreign hands."""
+    structured_content: Raw = Raw()
+    is_error: bool = False
+
+
+class ResourceResult(Struct, frozen=True, kw_only=True):
+    contents: list[ResourceContent]
+
+
+class PromptMessage(Struct, frozen=True, kw_only=True):
+    role: Literal["user", "assistant"]
+    content: Content
+
+
+class PromptResult(Struct, frozen=True, kw_only=True):
+    messages: list[PromptMessage]
+    description: str | None = None
+
+
+class InputRequest(Struct, frozen=True, kw_only=True):
+    """What a server needs from the client before it can go on."""
+
+    method: str
+    params: Raw = Raw(b"{}")
+
+
+class ResultHead(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The part of every result that says how to read the rest."""
+
+    result_type: str = "complete"
+    input_requests: dict[str, InputRequest] = {}
+    request_state: str | None = None
+
+
+class DiscoverResult(Struct, frozen=True, kw_only=True, rename="camel"):
+    supported_versions: list[str]
+    capabilities: dict[str, object] = {}
+    instructions: str | None = None
+    meta: dict[str, object] = msgspec.field(default_factory=dict[str, object], name="_meta")
+
+
+class InitializeResult(Struct, frozen=True, kw_only=True, rename="camel"):
+    protocol_version: str
+    capabilities: dict[str, object] = {}
+    server_info: Implementation = Implementation()
+    instructions: str | None = None
+
+
+class SupportedVersions(Struct, frozen=True):
+    """The data of an error -32022."""
+
+    supported: list[str] = []
+
+
+class ProgressParams(Struct, frozen=True, kw_only=True, rename="camel"):
+    progress_token: RequestId
+    progress: float = 0
+    total: float | None = None
+    message: str | None = None
+
+
+def decode_result(data: Raw | bytes, type_: type[ResultT], what: str) -> ResultT:
+    """
+    Raises:
+        McpFailed: a result of another shape.
+    """
+    try:
+        return msgspec.json.decode(data, type=type_)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise McpFailed(f"invalid result of {what}: {error!s:.200}") from error

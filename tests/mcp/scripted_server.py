@@ -1,0 +1,125 @@
+"""A server in this process that says exactly what a test has it say."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import TypeAlias, cast
+
+import anyio
+import msgspec
+from tests.mcp.peers import CLIENT
+
+from mainspring.capabilities.mcp.client import ClientLimits, InputHandler, McpClient
+from mainspring.capabilities.mcp.messages import Era
+from mainspring.capabilities.mcp.stdio import StdioTransport
+
+Fields: TypeAlias = dict[str, object]
+Respond: TypeAlias = Callable[[Fields], "list[object]"]
+"""What the server writes upon a message: bytes as they are, anything else as JSON on a line."""
+
+DISCOVERED: Fields = {
+    "resultType": "complete",
+    "supportedVersions": ["2026-07-28"],
+    "capabilities": {"tools": {}},
+}
+INITIALIZED: Fields = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {"tools": {}},
+    "serverInfo": {"name": "scripted", "version": "1"},
+}
+
+
+def result(message: Fields, **fields: object) -> Fields:
+    return {"jsonrpc": "2.0", "id": message["id"], "result": fields}
+
+
+def error(message: Fields, code: int, text: str, data: object = None) -> Fields:
+    said = {"code": code, "message": text, "data": data}
+    return {"jsonrpc": "2.0", "id": message["id"], "error": said}
+
+
+def modern(respond: Respond) -> Respond:
+    """Discovery is answered; the rest is the test's."""
+
+    def both(message: Fields) -> list[object]:
+        if message.get("method") == "server/discover":
+            return [result(message, **DISCOVERED)]
+        return respond(message)
+
+    return both
+
+
+def legacy(respond: Respond) -> Respond:
+    def both(message: Fields) -> list[object]:
+        match message.get("method"):
+            case "server/discover":
+                return [error(message, -32601, "unknown")]
+            case "initialize":
+                return [result(message, **INITIALIZED)]
+            case "notifications/initialized":
+                return []
+            case _:
+                return respond(message)
+
+    return both
+
+
+class ScriptedProgram:
+    """An `AttachedProgram`. It ends after `b""`."""
+
+    def __init__(self, respond: Respond) -> None:
+        self._respond = respond
+        self._send, self._receive = anyio.create_memory_object_stream[bytes](100_000)
+        self.heard: list[Fields] = []
+        self.is_closed = False
+
+    async def send(self, data: bytes) -> None:
+        for line in data.splitlines():
+            message = cast(Fields, msgspec.json.decode(line))
+            self.heard.append(message)
+            for item in self._respond(message):
+                self.say(item)
+
+    def say(self, item: object) -> None:
+        self._send.send_nowait(
+            item if isinstance(item, bytes) else msgspec.json.encode(item) + b"\n"
+        )
+
+    async def receive(self) -> bytes:
+        try:
+            return await self._receive.receive()
+        except anyio.ClosedResourceError:
+            return b""
+
+    async def error_output(self) -> str:
+        return ""
+
+    async def aclose(self) -> None:
+        self.is_closed = True
+        self._send.close()
+        self._receive.close()
+
+    def methods(self) -> list[object]:
+        return [message.get("method") for message in self.heard]
+
+
+@asynccontextmanager
+async def scripted_client(
+    respond: Respond,
+    *,
+    era: Era | None = None,
+    limits: ClientLimits | None = None,
+    input_handler: InputHandler | None = None,
+    max_bytes: int = 1 << 20,
+) -> AsyncGenerator[tuple[McpClient, ScriptedProgram], None]:
+    program = ScriptedProgram(respond)
+    transport = StdioTransport(program, max_bytes=max_bytes)
+    client = McpClient(
+        transport, implementation=CLIENT, era=era, limits=limits, input_handler=input_handler
+    )
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as group:
+            group.start_soon(transport.run)
+            yield client, program
+            await client.aclose()
