@@ -24,6 +24,7 @@ from mainspring.capabilities.mcp.messages import (
     decode_result,
 )
 from mainspring.capabilities.mcp.param_headers import ParamHeaders, param_headers
+from mainspring.capabilities.mcp.transport import Transport
 from mainspring.core.errors import InvalidInput, McpFailed
 
 _MAX_ROUNDS = 10
@@ -37,39 +38,6 @@ _ItemT = TypeVar("_ItemT")
 class _Paged(Protocol):
     @property
     def next_cursor(self) -> str | None: ...
-
-
-class Listener(Protocol):
-    """Hears what a server says without being asked."""
-
-    def notified(self, message: Message) -> None: ...
-
-    async def answer(self, message: Message) -> bytes:
-        """The response to a server's own request."""
-        ...
-
-
-class Transport(Protocol):
-    """Carries messages to one server and back. It bounds their size, the client their time."""
-
-    listener: Listener | None
-
-    @property
-    def mirrors_params(self) -> bool:
-        """Whether parameters of tools travel in headers too."""
-        ...
-
-    async def exchange(self, request: Request) -> Message:
-        """Send a request and wait for its response; cancelling it cancels the request.
-
-        Raises:
-            McpFailed: there is none; `code` is 0 if the server refused the request as such.
-        """
-        ...
-
-    async def notify(self, message: bytes) -> None: ...
-
-    async def aclose(self) -> None: ...
 
 
 class InputHandler(Protocol):

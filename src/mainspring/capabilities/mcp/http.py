@@ -9,7 +9,6 @@ import aiohttp
 import anyio
 from anyio import CancelScope
 
-from mainspring.capabilities.mcp.client import Listener
 from mainspring.capabilities.mcp.messages import (
     Message,
     Request,
@@ -17,7 +16,7 @@ from mainspring.capabilities.mcp.messages import (
     encode_notification,
 )
 from mainspring.capabilities.mcp.param_headers import encode_header
-from mainspring.capabilities.mcp.stdio import MAX_MESSAGE_BYTES
+from mainspring.capabilities.mcp.transport import MAX_MESSAGE_BYTES, Listener
 from mainspring.core.errors import McpFailed
 
 _MAX_UNASKED = 100_000

@@ -6,17 +6,16 @@ import anyio
 from anyio import CancelScope
 from anyio.abc import TaskGroup
 
-from mainspring.capabilities.mcp.client import Listener
 from mainspring.capabilities.mcp.messages import (
     Message,
     Request,
     decode_message,
     encode_notification,
 )
+from mainspring.capabilities.mcp.transport import MAX_MESSAGE_BYTES, Listener
 from mainspring.core.errors import McpFailed
 from mainspring.core.ports import AttachedProgram
 
-MAX_MESSAGE_BYTES = 16 << 20
 _MAX_UNASKED = 100_000
 """Messages between two requests of ours; what sends more does not stop by itself."""
 _MAX_ANSWERS = 64
