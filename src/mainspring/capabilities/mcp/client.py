@@ -229,7 +229,7 @@ class McpClient:
                 return self._discovered(response)
             if response.error.code not in MODERN_ERRORS:
                 return None
-            offered = _supported(response.error)
+            offered = messages.supported_versions(response.error)
             common = [item for item in MODERN_VERSIONS if item in offered]
             if not common and (not offered or set(offered) & set(LEGACY_VERSIONS)):
                 return None
@@ -260,7 +260,7 @@ class McpClient:
         return ServerInfo(
             era="modern",
             version=self._version,
-            implementation=_implementation(name),
+            implementation=messages.read_implementation(name),
             capabilities=found.capabilities,
             instructions=(found.instructions or "")[:_MAX_INSTRUCTIONS],
         )
@@ -274,7 +274,7 @@ class McpClient:
         self._era, self._version = "legacy", LEGACY_VERSIONS[0]
         response = await self._transport.exchange(self._request("initialize", params, "legacy"))
         if response.error is not None:
-            raise _refused("initialize", response.error)
+            raise messages.refusal("initialize", response.error)
         found = decode_result(response.result, messages.InitializeResult, "initialize")
         if found.protocol_version not in LEGACY_VERSIONS:
             raise McpFailed(f"speaks an unknown version of MCP: {found.protocol_version!r:.40}")
@@ -359,7 +359,7 @@ class McpClient:
         finally:
             self._progress.pop(request.id, None)
         if response.error is not None:
-            raise _refused(method, response.error)
+            raise messages.refusal(method, response.error)
         return bytes(response.result)
 
     def _request(
@@ -383,21 +383,3 @@ class McpClient:
             era=era,
             headers=headers,
         )
-
-
-def _supported(error: messages.RpcError) -> list[str]:
-    try:
-        return decode_result(error.data, messages.SupportedVersions, "an error").supported
-    except McpFailed:
-        return []
-
-
-def _refused(method: str, error: messages.RpcError) -> McpFailed:
-    return McpFailed(f"{method}: {error.message:.2000} ({error.code})", code=error.code)
-
-
-def _implementation(value: object) -> Implementation:
-    try:
-        return msgspec.convert(value, Implementation)
-    except msgspec.ValidationError:
-        return Implementation()

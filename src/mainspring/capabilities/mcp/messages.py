@@ -266,3 +266,22 @@ def decode_result(data: Raw | bytes, type_: type[ResultT], what: str) -> ResultT
         return msgspec.json.decode(data, type=type_)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise McpFailed(f"invalid result of {what}: {error!s:.200}") from error
+
+
+def supported_versions(error: RpcError) -> list[str]:
+    try:
+        return decode_result(error.data, SupportedVersions, "an error").supported
+    except McpFailed:
+        return []
+
+
+def refusal(method: str, error: RpcError) -> McpFailed:
+    return McpFailed(f"{method}: {error.message:.2000} ({error.code})", code=error.code)
+
+
+def read_implementation(value: object) -> Implementation:
+    """Empty if a server says nothing useful about itself."""
+    try:
+        return msgspec.convert(value, Implementation)
+    except msgspec.ValidationError:
+        return Implementation()
