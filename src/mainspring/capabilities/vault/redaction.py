@@ -1,7 +1,7 @@
 """Redact everything on its way into the log: known secrets, and what looks like a secret.
 
-Content without secrets costs one pass of a single automaton. In JSON, whole strings are replaced by
-strings and numbers by numbers, so it keeps its structure.
+Content without secrets costs one pass of each of two automata. In JSON, whole strings are replaced
+by strings and numbers by numbers, so it keeps its structure.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class _Scrubber:
     def _scrub_text(self, text: bytes) -> bytes:
         for _ in range(_MAX_PASSES):
             before = text
-            for hint in sorted(self._hints(text) or ()):
+            for hint in sorted(self._hints(text)):
                 found = hint != _KNOWN_PATTERN
                 text = DETECTORS[hint - 1].redacted(text) if found else self._labelled(text)
             if text == before:

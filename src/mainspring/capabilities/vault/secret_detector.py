@@ -4,7 +4,8 @@ and what is put in its place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, cast
 
@@ -50,18 +51,33 @@ def any_literal(texts: Iterable[bytes]) -> bytes:
 
 
 class PatternSet:
-    """Many patterns looked for in one pass."""
+    """Many patterns looked for in two passes. A pattern that counts many characters (`{64}`) would
+    multiply the states of the others: most bytes of an id would make a new one, at fifty times the
+    cost of a known one. Those go into an automaton of their own.
+    """
 
     def __init__(self, patterns: Iterable[bytes]) -> None:
-        found = cast("_Set", re2.Set.SearchSet(_BYTEWISE))  # pyright: ignore[reportUnknownMemberType]
-        for pattern in patterns:
-            found.Add(pattern)
-        found.Compile()
-        self._match = found.Match
+        numbered = list(enumerate(patterns))
+        counting = [item for item in numbered if _COUNTS_MANY.search(item[1])]
+        rest = [item for item in numbered if item not in counting]
+        self._automata = [_automaton(group) for group in (rest, counting) if group]
 
-    def __call__(self, text: bytes) -> list[int] | None:
+    def __call__(self, text: bytes) -> list[int]:
         """The numbers of those that are somewhere in the text, in no order."""
-        return self._match(text)
+        return [numbers[place] for match, numbers in self._automata for place in match(text) or ()]
+
+
+_COUNTS_MANY = re.compile(rb"\{\d{2,}\}")
+
+
+def _automaton(
+    numbered: Sequence[tuple[int, bytes]],
+) -> tuple[Callable[[bytes], list[int] | None], list[int]]:
+    found = cast("_Set", re2.Set.SearchSet(_BYTEWISE))  # pyright: ignore[reportUnknownMemberType]
+    for _, pattern in numbered:
+        found.Add(pattern)
+    found.Compile()
+    return found.Match, [number for number, _ in numbered]
 
 
 LINE_PREFIX = r"(?:[^\s\\:]{1,200}[:-])?\d{1,6}(?:\t|\\+t|→|[:|-])"
