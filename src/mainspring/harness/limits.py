@@ -121,8 +121,32 @@ class Spending(Struct, frozen=True, kw_only=True):
         return self.seconds_before + _seconds(self.running_since, self.latest)
 
 
+_SPENDING_TYPES = frozenset[type](
+    (
+        AgentCustomToolUse,
+        AgentMcpToolUse,
+        AgentToolUse,
+        BudgetReserved,
+        BudgetSettled,
+        LoopContinued,
+        ModelRequestEnded,
+        SessionForked,
+        SessionImported,
+        SessionReceived,
+        SessionWoken,
+        StatusIdle,
+        StatusRescheduled,
+        StatusRunning,
+        StatusTerminated,
+    )
+)
+"""What the rest of the fold looks at: of a long log most events are of other types."""
+
+
 def fold(spending: Spending, payload: AnyPayload, at: datetime | None = None) -> Spending:
     """What has been spent after one more event; `at` is its time."""
+    if type(payload) not in _SPENDING_TYPES:
+        return replace(spending, latest=at or spending.latest)
     spending = _fold_time(spending, payload, at)
     match payload:
         case ModelRequestEnded(model_usage=usage, purpose=purpose):

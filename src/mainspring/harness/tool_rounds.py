@@ -191,14 +191,16 @@ async def _run_group(context: ThreadContext, work: ToolRound, group: Sequence[Re
     together = _ConcurrentCalls(context, work, group)
     patient = [ready for ready in group if ready.traits.on_interrupt == "block"]
     stoppable = [ready for ready in group if ready.traits.on_interrupt == "cancel"]
+    if not patient:
+        return await until_interrupted(context, partial(together.run_all, stoppable))
+    if not stoppable:
+        await together.run_all(patient)
+        return False
     is_interrupted = False
     with unwrap_single_error():
         async with anyio.create_task_group() as both:  # losing the lease stops them all
             both.start_soon(together.run_all, patient)
-            if stoppable:
-                is_interrupted = await until_interrupted(
-                    context, partial(together.run_all, stoppable)
-                )
+            is_interrupted = await until_interrupted(context, partial(together.run_all, stoppable))
     return is_interrupted
 
 
@@ -213,16 +215,22 @@ class _ConcurrentCalls:
         self._scopes = {ready.call.id: anyio.CancelScope() for ready in group}
 
     async def run_all(self, calls: Sequence[ReadyCall]) -> None:
-        async with anyio.create_task_group() as together:
-            for ready in calls:
-                together.start_soon(self._run, ready)
+        if len(calls) == 1:
+            return await self._run(calls[0])
+        with unwrap_single_error():
+            async with anyio.create_task_group() as together:
+                for ready in calls:
+                    together.start_soon(self._run, ready)
 
     async def _run(self, ready_call: ReadyCall) -> None:
-        outcome = ToolResult.text(
-            EARLIER_CALL_FAILED.format(ready_call.call.name), ok=False, error="cancelled"
-        )
-        with self._scopes[ready_call.call.id]:
+        if len(self._group) == 1:  # there is no other whose failure would stop it
             outcome = await execute(self._context, self._work, ready_call)
+        else:
+            outcome = ToolResult.text(
+                EARLIER_CALL_FAILED.format(ready_call.call.name), ok=False, error="cancelled"
+            )
+            with self._scopes[ready_call.call.id]:
+                outcome = await execute(self._context, self._work, ready_call)
         if outcome.waits_for:
             self._work.waits[ready_call.call.id] = outcome.waits_for
         else:

@@ -6,19 +6,22 @@ from mainspring.core.envelope import AnyPayload
 from mainspring.core.events import CompactionRequested, StatusIdle, UserInterrupt
 from mainspring.core.facts import LoopContinued, SessionForked, SessionReceived, ThreadStopped
 
-_RELEVANT = (
-    CompactionRequested,
-    LoopContinued,
-    StatusIdle,
-    UserInterrupt,
-    ThreadStopped,
-    SessionForked,
-    SessionReceived,
+RELEVANT = frozenset[type](
+    (
+        CompactionRequested,
+        LoopContinued,
+        StatusIdle,
+        UserInterrupt,
+        ThreadStopped,
+        SessionForked,
+        SessionReceived,
+    )
 )
+"""Types of events that may change what is pending."""
 
 
 def fold(wanted: CompactionRequested | None, payload: AnyPayload) -> CompactionRequested | None:
-    if not isinstance(payload, _RELEVANT):
+    if type(payload) not in RELEVANT:
         return wanted
     match payload:
         case CompactionRequested():

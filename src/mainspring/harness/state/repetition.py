@@ -93,6 +93,23 @@ class Repetition(Struct, frozen=True, kw_only=True):
     """What the loop has to do now: tell the model `NUDGE`, or end with `loop_detected`."""
 
 
+RELEVANT = frozenset[type](
+    (
+        AgentCustomToolUse,
+        AgentMcpToolResult,
+        AgentMcpToolUse,
+        AgentToolResult,
+        AgentToolUse,
+        LoopContinued,
+        ModelRequestStarted,
+        UserCustomToolResult,
+        UserMessage,
+        UserToolResult,
+    )
+)
+"""Types of events that may change the state."""
+
+
 def fold(
     state: Repetition, event_id: str, payload: AnyPayload, tolerance: Tolerance = TOLERANCE
 ) -> Repetition:

@@ -21,6 +21,29 @@ _ULTRATHINK = re.compile(r"\bultrathink\b", re.IGNORECASE)
 _QUOTES = re.compile(r"(?<!\$)'|[\\\n\"]")
 """What may stand in the midst of a word and is no part of it."""
 
+RELEVANT = frozenset[type](
+    (
+        events.AgentMcpToolUse,
+        events.AgentToolResult,
+        events.AgentToolUse,
+        events.PermissionUpdated,
+        events.StatusIdle,
+        events.UserMessage,
+        facts.AgentAdopted,
+        facts.PolicyAdopted,
+        facts.SandboxOpened,
+        facts.SessionForked,
+        facts.SessionImported,
+        facts.SessionReceived,
+        facts.SkillUsed,
+        facts.ToolCallAuthorized,
+        facts.ToolsLoaded,
+        facts.WorkspaceRestored,
+        facts.WorkspaceSnapshotted,
+    )
+)
+"""Types of events that may change the state."""
+
 
 @dataclass(slots=True)
 class SessionState:

@@ -17,7 +17,7 @@ from mainspring.core.content import TextBlock
 from mainspring.core.envelope import AnyPayload, Event
 from mainspring.harness.context.prompts import outcome_prompt
 from mainspring.harness.context.transcript import Transcript
-from mainspring.harness.state import pending_compaction, repetition
+from mainspring.harness.state import pending_compaction, repetition, session_state
 from mainspring.harness.state.open_call import CallKind, OpenCall
 from mainspring.harness.state.repetition import Repetition
 from mainspring.harness.state.session_state import SessionState
@@ -77,12 +77,16 @@ class Thread:
         """Apply one event. Events of other threads change nothing."""
         if event.thread_id != self.id:
             return
-        self.repetition = repetition.fold(self.repetition, event.id, event.payload)
-        self.pending_compaction = pending_compaction.fold(self.pending_compaction, event.payload)
-        self.session_state.apply(event.payload)
-        handler = _HANDLERS.get(type(event.payload))
-        if handler is not None:
-            handler(self, event, event.payload)
+        payload = event.payload
+        kind = type(payload)
+        if kind in repetition.RELEVANT:
+            self.repetition = repetition.fold(self.repetition, event.id, payload)
+        if kind in pending_compaction.RELEVANT:
+            self.pending_compaction = pending_compaction.fold(self.pending_compaction, payload)
+        if kind in session_state.RELEVANT:
+            self.session_state.apply(payload)
+        if (handler := _HANDLERS.get(kind)) is not None:
+            handler(self, event, payload)
 
     def unsettled_calls(self) -> list[OpenCall]:
         return [call for call in self.round.values() if not call.settled]
@@ -224,11 +228,9 @@ def _thinking(thread: Thread, event: Event, payload: events.AgentThinking) -> No
     thread.transcript.add_thinking(event.seq, payload)
 
 
-def _tool_use(thread: Thread, event: Event, payload: events.AgentToolUse) -> None:
-    _propose(thread, event, payload.name, payload.input, "tool")
-
-
-def _mcp_tool_use(thread: Thread, event: Event, payload: events.AgentMcpToolUse) -> None:
+def _tool_use(
+    thread: Thread, event: Event, payload: events.AgentToolUse | events.AgentMcpToolUse
+) -> None:
     _propose(thread, event, payload.name, payload.input, "tool")
 
 
@@ -381,7 +383,7 @@ _HANDLERS: dict[type[AnyPayload], Callable[[Thread, Event, Any], None]] = {
     events.AgentMessage: _message,
     events.AgentThinking: _thinking,
     events.AgentToolUse: _tool_use,
-    events.AgentMcpToolUse: _mcp_tool_use,
+    events.AgentMcpToolUse: _tool_use,
     events.AgentCustomToolUse: _custom_tool_use,
     facts.ToolCallAuthorized: _authorization,
     events.UserToolConfirmation: _confirmation,

@@ -18,6 +18,25 @@ from mainspring.harness.state.thread import Thread
 from mainspring.harness.stop_reasons import INTERRUPTED_REASONS
 
 ThreadMessage: TypeAlias = events.ThreadMessageSent | ThreadMessageReceived
+_CONCERNING_OTHERS = frozenset[type](
+    (
+        ModelRequestEnded,
+        ThreadMessageReceived,
+        events.AgentMcpToolResult,
+        events.AgentToolResult,
+        events.StatusIdle,
+        events.StatusRunning,
+        events.ThreadCreated,
+        events.ThreadMessageSent,
+        events.ThreadStatusTerminated,
+        events.UserInterrupt,
+        facts.SessionForked,
+        facts.SessionReceived,
+        facts.WorktreeClosed,
+        facts.WorktreeOpened,
+    )
+)
+"""Types of events that may mean something for other threads than their own."""
 
 
 @dataclass(slots=True)
@@ -94,11 +113,15 @@ class ThreadTree:
         if member is None:
             return  # no event has created this thread
         member.thread.apply(event)
-        for with_ancestor in self.with_ancestors(member):
-            with_ancestor.spend_account.apply(event)
-        if _is_progress(event.payload):
-            self._reset_ancestor_wakes(member)
-        self._apply_to_others(member, event)
+        if member is self.main:
+            member.spend_account.apply(event)
+        else:
+            for with_ancestor in self.with_ancestors(member):
+                with_ancestor.spend_account.apply(event)
+        if type(event.payload) in _CONCERNING_OTHERS:
+            if _is_progress(event.payload):
+                self._reset_ancestor_wakes(member)
+            self._apply_to_others(member, event)
 
     def with_ancestors(self, node: ThreadNode) -> Iterator[ThreadNode]:
         """The thread, its parent, and so on up to the main thread."""
