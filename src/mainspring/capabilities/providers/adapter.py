@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import aclosing
 from typing import Protocol
 
 import msgspec
@@ -12,7 +11,6 @@ from mainspring.capabilities.providers.http_client import (
     Endpoint,
     HttpCall,
     HttpClient,
-    ResponsePart,
     ResponseStarted,
     WholeResponse,
 )
@@ -55,39 +53,36 @@ async def stream_reply(
 
     A connection that fails after the provider has said how the reply ended does not matter.
     """
-    opened = ResponseStarted(None)
+    request_id: str | None = None
     try:
-        async with aclosing(http_client.exchange(http_call)) as arrivals:
-            async for arrival in arrivals:
-                if isinstance(arrival, ResponseStarted):
-                    opened = arrival
-                for delta in _deltas(arrival, reply_parser, http_call.endpoint):
+        async with http_client.exchange(http_call) as exchange:
+            while not reply_parser.is_over and (part := await exchange.read()) is not None:
+                if isinstance(part, ResponseStarted):
+                    request_id = part.provider_request_id
+                    continue
+                for delta in _deltas(part, reply_parser, http_call.endpoint):
                     yield delta
-                if reply_parser.is_over:
-                    opened.is_answered = True
-                    break
+            exchange.is_answered = reply_parser.is_over
     except ProviderFailed as failure:
         if failure.kind not in ("connection", "stalled") or not reply_parser.is_complete:
             raise
     if not reply_parser.is_complete:
         raise _truncated_reply(http_call, reply_parser)
-    yield reply_parser.reply(opened.provider_request_id)
+    yield reply_parser.reply(request_id)
 
 
 def _deltas(
-    response_part: ResponsePart, reply_parser: ReplyParser, endpoint: Endpoint
+    part: list[bytes] | Stalled | WholeResponse, reply_parser: ReplyParser, endpoint: Endpoint
 ) -> Iterator[Delta]:
     try:
-        match response_part:
+        match part:
             case list():
-                for data in response_part:
+                for data in part:
                     yield from reply_parser.feed(data)
             case Stalled():
-                yield response_part
+                yield part
             case WholeResponse(body=body):
                 reply_parser.take(body)
-            case ResponseStarted():
-                pass
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         told = excerpt(str(error), secret=endpoint.secret)
         what = f"the answer is not what its API promises: {told}"

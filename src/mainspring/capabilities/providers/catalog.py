@@ -10,7 +10,7 @@ import tomllib
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -25,7 +25,9 @@ from mainspring.core.model import Effort
 from mainspring.core.model_facts import FREE, ModelFacts, Price, cost_of
 
 Table: TypeAlias = dict[str, object]
+T = TypeVar("T")
 
+_MAX_REMEMBERED = 1000
 _NUMBER = re.compile(r"\d+")
 _SNAPSHOT = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
 
@@ -97,6 +99,8 @@ class Catalog:
         self._families: dict[str, Table] = {}
         self._models: dict[str, Table] = {}
         self._providers: dict[str, Table] = {}
+        self._resolved: dict[str, str] = {}  # what was looked up so far: a turn asks several times
+        self._listings: dict[str, ModelListing] = {}
         for name, text in layers:
             self._add(name, text)
         for model in self._models:
@@ -131,6 +135,11 @@ class Catalog:
         Raises:
             InvalidInput: nothing is known by that name; it lists what comes close.
         """
+        if (known := self._resolved.get(name)) is None:
+            known = _remember(self._resolved, name, self._resolve(name))
+        return known
+
+    def _resolve(self, name: str) -> str:
         name = self._aliases.get(name, name)
         provider, colon, _ = name.partition(":")
         if name in self._models:
@@ -195,6 +204,11 @@ class Catalog:
 
     def listing(self, model: str) -> ModelListing:
         """Everything there is on `provider:name`; for a server's unlisted model, its defaults."""
+        if (known := self._listings.get(model)) is None:
+            known = _remember(self._listings, model, self._listing(model))
+        return known
+
+    def _listing(self, model: str) -> ModelListing:
         provider = model.partition(":")[0]
         own = self._models.get(model) or self._models.get(_SNAPSHOT.sub("", model), {})
         family = own.get("family")
@@ -237,6 +251,13 @@ class Catalog:
         if close:
             return "did you mean " + ", ".join(dict.fromkeys(close[:3])) + "?"
         return "models are written provider:name, for example anthropic:claude-sonnet-5-5"
+
+
+def _remember(cache: dict[str, T], name: str, value: T) -> T:
+    if len(cache) >= _MAX_REMEMBERED:  # servers may be asked for any name
+        cache.clear()
+    cache[name] = value
+    return value
 
 
 @functools.cache

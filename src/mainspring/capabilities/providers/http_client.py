@@ -6,8 +6,8 @@ What the bytes of an answer mean is the adapters' business.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, aclosing, contextmanager
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar
@@ -82,13 +82,11 @@ class HttpCall:
     stream: bool
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ResponseStarted:
     """The provider has accepted the request."""
 
     provider_request_id: str | None
-    is_answered: bool = False
-    """Set by the reader once it has all it needs, so that the connection can be used again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,32 +160,10 @@ class HttpClient:
                 await self._session.close()
             self._session = None
 
-    async def exchange(self, http_call: HttpCall) -> AsyncGenerator[ResponsePart, None]:
-        """`Opened`, then either batches of events or one `Whole`; `Stalled` when it is silent.
+    def exchange(self, http_call: HttpCall) -> Exchange:
+        return Exchange(self, http_call)
 
-        Raises:
-            ProviderFailed
-        """
-        sending, group = self._send(http_call)
-        opened: ResponseStarted | None = None
-        try:
-            if http_call.stream:
-                await self._within(self.limits.stall_seconds, sending.settled.wait)
-                if not sending.settled.is_set():
-                    yield Stalled(seconds=self.limits.stall_seconds)
-            response = await self._response(http_call, sending)
-            opened = ResponseStarted(_provider_request_id(response))
-            yield opened
-            if _is_stream(response, http_call):
-                async with aclosing(self._batches(http_call, response)) as batches:
-                    async for batch in batches:
-                        yield batch
-            else:
-                yield WholeResponse(await self._whole(http_call, response))
-        finally:
-            self._finish(sending, group, keep=opened is not None and opened.is_answered)
-
-    def _send(self, http_call: HttpCall) -> tuple[PendingResponse, TaskGroup]:
+    def send(self, http_call: HttpCall) -> tuple[PendingResponse, TaskGroup]:
         group = self._group
         if group is None:
             raise InvalidInput("the HTTP session for models is not open: use `async with Http()`")
@@ -220,32 +196,7 @@ class HttpClient:
             read_bufsize=256 * 1024,
         )
 
-    async def _within(self, seconds: float, wait: Callable[[], Awaitable[T]]) -> T | None:
-        with anyio.move_on_after(max(0.0, seconds)):
-            return await wait()
-        return None
-
-    async def _response(
-        self, http_call: HttpCall, pending_response: PendingResponse
-    ) -> aiohttp.ClientResponse:
-        """The response whose headers say yes."""
-        limits = self.limits
-        seconds = (
-            limits.abort_seconds - limits.stall_seconds
-            if http_call.stream
-            else limits.whole_seconds
-        )
-        if not pending_response.settled.is_set():
-            await self._within(seconds, pending_response.settled.wait)
-        with translate_errors(http_call.endpoint):
-            if pending_response.error is not None:
-                raise pending_response.error
-        if pending_response.response is None:
-            raise self._silent(http_call)
-        await self._refuse_failures(http_call, pending_response.response)
-        return pending_response.response
-
-    async def _refuse_failures(self, http_call: HttpCall, response: aiohttp.ClientResponse) -> None:
+    async def refuse_failures(self, http_call: HttpCall, response: aiohttp.ClientResponse) -> None:
         endpoint = http_call.endpoint
         if response.status == 200 and response.content_type != "text/html":
             return
@@ -265,52 +216,7 @@ class HttpClient:
             retry_after=retry_after_seconds(response.headers, self._clock),
         )
 
-    async def _batches(
-        self, http_call: HttpCall, response: aiohttp.ClientResponse
-    ) -> AsyncGenerator[list[bytes] | Stalled, None]:
-        limits, read = self.limits, response.content.readany
-        splitter = SseDecoder(max_event_bytes=limits.max_event_bytes)
-        while True:
-            with translate_errors(http_call.endpoint):
-                chunk = await self._within(limits.stall_seconds, read)
-            if chunk is None:
-                yield Stalled(seconds=limits.stall_seconds)
-                with translate_errors(http_call.endpoint):
-                    chunk = await self._within(limits.abort_seconds - limits.stall_seconds, read)
-            if chunk is None:
-                raise self._silent(http_call)
-            if response.content.total_bytes > limits.max_answer_bytes:
-                raise _response_too_large(http_call, limits)
-            with translate_errors(http_call.endpoint):
-                batch = splitter.feed(chunk) if chunk else splitter.end()
-            if batch:
-                yield batch
-            if not chunk:
-                return
-
-    async def _whole(self, http_call: HttpCall, response: aiohttp.ClientResponse) -> bytes:
-        body: list[bytes] = []
-        with (
-            translate_errors(http_call.endpoint),
-            anyio.move_on_after(self.limits.whole_seconds) as scope,
-        ):
-            while chunk := await response.content.readany():
-                body.append(chunk)
-                if response.content.total_bytes > self.limits.max_answer_bytes:
-                    raise _response_too_large(http_call, self.limits)
-        if scope.cancelled_caught:
-            raise self._silent(http_call)
-        return b"".join(body)
-
-    def _silent(self, http_call: HttpCall) -> ProviderFailed:
-        provider = http_call.endpoint.provider
-        if http_call.stream:
-            what = f"nothing came for {self.limits.abort_seconds:g} s"
-            return ProviderFailed(provider, "stalled", what)
-        what = f"no answer within {self.limits.whole_seconds:g} s"
-        return ProviderFailed(provider, "timeout", what)
-
-    def _finish(self, pending_response: PendingResponse, group: TaskGroup, *, keep: bool) -> None:
+    def finish(self, pending_response: PendingResponse, group: TaskGroup, *, keep: bool) -> None:
         response = pending_response.response
         if response is None:
             pending_response.scope.cancel()
@@ -318,6 +224,115 @@ class HttpClient:
             group.start_soon(_drain, response)
         else:
             response.close()
+
+
+class Exchange:
+    """One request and its answer, part by part. No generator: a token passes through every one."""
+
+    def __init__(self, http_client: HttpClient, http_call: HttpCall) -> None:
+        self.is_answered = False
+        """Set by the reader once it has all it needs, so that the connection can be used again."""
+        self._client = http_client
+        self._limits = http_client.limits
+        self._call = http_call
+        self._pending, self._group = http_client.send(http_call)
+        self._response: aiohttp.ClientResponse | None = None
+        self._decoder: SseDecoder | None = None
+        self._is_silent = False
+        self._is_over = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        self._client.finish(
+            self._pending, self._group, keep=self.is_answered and self._response is not None
+        )
+
+    async def read(self) -> ResponsePart | None:
+        """`ResponseStarted`, then either batches of events or one `WholeResponse`; `Stalled` when
+        it is silent, `None` at the end.
+
+        Raises:
+            ProviderFailed
+        """
+        if self._response is None:
+            return await self._start()
+        if self._is_over:
+            return None
+        with translate_errors(self._call.endpoint):
+            if self._decoder is None:
+                self._is_over = True
+                return WholeResponse(await self._whole(self._response))
+            return await self._next_batch(self._response, self._decoder)
+
+    async def _start(self) -> ResponseStarted | Stalled:
+        limits, settled = self._limits, self._pending.settled
+        if self._call.stream and not self._is_silent:
+            await _within(limits.stall_seconds, settled.wait)
+            if not settled.is_set():
+                self._is_silent = True
+                return Stalled(seconds=limits.stall_seconds)
+        is_stream, self._is_silent = self._call.stream, False
+        if not settled.is_set():
+            seconds = limits.abort_seconds - limits.stall_seconds
+            await _within(seconds if is_stream else limits.whole_seconds, settled.wait)
+        with translate_errors(self._call.endpoint):
+            if self._pending.error is not None:
+                raise self._pending.error
+        if self._pending.response is None:
+            raise self._silent()
+        await self._client.refuse_failures(self._call, self._pending.response)
+        self._response = self._pending.response
+        if _is_stream(self._response, self._call):
+            self._decoder = SseDecoder(max_event_bytes=limits.max_event_bytes)
+        return ResponseStarted(_provider_request_id(self._response))
+
+    async def _next_batch(
+        self, response: aiohttp.ClientResponse, decoder: SseDecoder
+    ) -> list[bytes] | Stalled | None:
+        limits, content = self._limits, response.content
+        while not self._is_over:
+            chunk: bytes | None = content.read_nowait()
+            if not chunk:
+                patience = limits.abort_seconds if self._is_silent else 2 * limits.stall_seconds
+                chunk = await _within(patience - limits.stall_seconds, content.readany)
+            if chunk is None and self._is_silent:
+                raise self._silent()
+            if chunk is None:
+                self._is_silent = True
+                return Stalled(seconds=limits.stall_seconds)
+            self._is_silent, self._is_over = False, not chunk
+            if content.total_bytes > limits.max_answer_bytes:
+                raise _response_too_large(self._call, limits)
+            if batch := decoder.feed(chunk) if chunk else decoder.end():
+                return batch
+        return None
+
+    async def _whole(self, response: aiohttp.ClientResponse) -> bytes:
+        body: list[bytes] = []
+        with anyio.move_on_after(self._limits.whole_seconds) as scope:
+            while chunk := await response.content.readany():
+                body.append(chunk)
+                if response.content.total_bytes > self._limits.max_answer_bytes:
+                    raise _response_too_large(self._call, self._limits)
+        if scope.cancelled_caught:
+            raise self._silent()
+        return b"".join(body)
+
+    def _silent(self) -> ProviderFailed:
+        provider = self._call.endpoint.provider
+        if self._call.stream:
+            what = f"nothing came for {self._limits.abort_seconds:g} s"
+            return ProviderFailed(provider, "stalled", what)
+        what = f"no answer within {self._limits.whole_seconds:g} s"
+        return ProviderFailed(provider, "timeout", what)
+
+
+async def _within(seconds: float, wait: Callable[[], Awaitable[T]]) -> T | None:
+    with anyio.move_on_after(max(0.0, seconds)):
+        return await wait()
+    return None
 
 
 async def _drain(response: aiohttp.ClientResponse) -> None:

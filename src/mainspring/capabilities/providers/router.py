@@ -11,13 +11,17 @@ asked last. `Stalled` is not a part of a reply.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 
 import msgspec
 
 from mainspring.capabilities.providers.circuit_breaker import BreakerSettings, CircuitBreaker
-from mainspring.capabilities.providers.rate_limit import RateLimiter, RateLimitSettings
+from mainspring.capabilities.providers.rate_limit import (
+    RateLimiter,
+    RateLimitSettings,
+    TokenReservation,
+)
 from mainspring.capabilities.providers.retry import (
     REQUEST_AT_FAULT,
     RetryPolicy,
@@ -155,6 +159,20 @@ class ModelRoute:
         Raises:
             ProviderFailed: of the one model whose stream broke, or one for all that were asked.
         """
+        async with aclosing(self._attempts(request)) as attempts:
+            async for attempt in attempts:
+                try:
+                    async for item in attempt.items:
+                        if self._current != attempt.candidate.id and not isinstance(item, Stalled):
+                            yield self._switched(attempt)
+                        yield attempt.receive(item)
+                        if attempt.is_answered:
+                            break
+                except ProviderFailed as failure:
+                    attempt.failure = failure
+
+    async def _attempts(self, request: Request) -> AsyncGenerator[_Attempt, None]:
+        """Calls to be read until they end, one after the other until one is answered."""
         refusals = _CandidateFailures()
         candidates = await self._order(request)
         await self._wait_for_a_cooldown(candidates)
@@ -164,12 +182,10 @@ class ModelRoute:
                 for other in candidates
                 if other is not candidate and other.id not in refusals.said
             )
-            items = self._ask(candidate, request, refusals, is_alone=is_alone)
-            async with aclosing(items):
-                async for item in items:
-                    if self._current != candidate.id and not isinstance(item, Stalled):
-                        yield self._switched(candidate, refusals)
-                    yield item
+            attempts = self._ask(candidate, request, refusals, is_alone=is_alone)
+            async with aclosing(attempts):
+                async for attempt in attempts:
+                    yield attempt
             if candidate.id not in refusals.said:
                 return
         raise refusals.summary()
@@ -201,7 +217,7 @@ class ModelRoute:
         candidate_failures: _CandidateFailures,
         *,
         is_alone: bool,
-    ) -> AsyncGenerator[Delta | Reply, None]:
+    ) -> AsyncGenerator[_Attempt, None]:
         """One candidate with its retries; if it gives nothing, its refusal is noted instead."""
         breaker = self._router.breaker(model_candidate.id)
         admission = breaker.admit()
@@ -209,10 +225,11 @@ class ModelRoute:
             candidate_failures.said[model_candidate.id] = _breaker_open(model_candidate, breaker)
             return
         try:
-            items = self._attempts(model_candidate, request, is_alone=is_alone)
-            async with aclosing(items):
-                async for item in items:
-                    yield item
+            attempts = self._retries(model_candidate, request, is_alone=is_alone)
+            async with aclosing(attempts):
+                async for attempt in attempts:
+                    attempt.refusals = candidate_failures
+                    yield attempt
             admission.succeed()
             self._broken.clear()
         except _CandidateFailed as refused:
@@ -226,72 +243,86 @@ class ModelRoute:
         finally:
             admission.release()
 
-    async def _attempts(
+    async def _retries(
         self, model_candidate: ModelCandidate, request: Request, *, is_alone: bool
-    ) -> AsyncGenerator[Delta | Reply, None]:
+    ) -> AsyncGenerator[_Attempt, None]:
         timing = self._router.timing
-        attempt = 0
+        request = msgspec.structs.replace(request, model=model_candidate.name)
+        number = 0
         while True:
-            attempt += 1
-            has_given = False
-            items = self._once(model_candidate, request)
-            try:
-                async with aclosing(items):
-                    async for item in items:
-                        has_given = has_given or not isinstance(item, Stalled)
-                        yield item
+            number += 1
+            async with self._open(model_candidate, request) as attempt:
+                yield attempt
+            if attempt.is_answered:
                 return
-            except ProviderFailed as failure:
-                if has_given or failure.kind in REQUEST_AT_FAULT:
-                    raise
-                seconds = retry_delay(
-                    failure,
-                    attempt,
-                    retry_policy=self._router.settings.retry_policy,
-                    rng=timing.random,
-                    is_alone=is_alone,
-                )
-                if seconds is None:
-                    raise _CandidateFailed(
-                        _with_candidate(model_candidate, failure, attempt)
-                    ) from failure
+            failure = attempt.failure or _no_reply(model_candidate)
+            if attempt.has_given or failure.kind in REQUEST_AT_FAULT:
+                raise failure
+            seconds = retry_delay(
+                failure,
+                number,
+                retry_policy=self._router.settings.retry_policy,
+                rng=timing.random,
+                is_alone=is_alone,
+            )
+            if seconds is None:
+                raise _CandidateFailed(
+                    _with_candidate(model_candidate, failure, number)
+                ) from failure
             await timing.sleep(seconds)
 
-    async def _once(
+    @asynccontextmanager
+    async def _open(
         self, model_candidate: ModelCandidate, request: Request
-    ) -> AsyncGenerator[Delta | Reply, None]:
-        request = msgspec.structs.replace(request, model=model_candidate.name)
+    ) -> AsyncGenerator[_Attempt, None]:
         pace = self._router.pace(model_candidate.provider)
         async with (
             pace.slot(request_tokens(request) if pace.counts_tokens else 0) as tokens,
             aclosing(model_candidate.model.stream(request)) as items,
         ):
-            async for item in items:
-                if isinstance(item, Reply):
-                    usage = item.usage
-                    tokens.used = (
-                        usage.input_tokens + usage.cache_creation_input_tokens + usage.output_tokens
-                    )
-                    yield msgspec.structs.replace(item, model=model_candidate.id)
-                    return
-                yield item
-        raise ProviderFailed(
-            model_candidate.provider, "malformed", "the stream ended without a reply"
-        )
+            yield _Attempt(model_candidate, items, tokens)
 
-    def _switched(
-        self, model_candidate: ModelCandidate, candidate_failures: _CandidateFailures
-    ) -> FailedOver:
-        before = self._current or ""
-        self._current = model_candidate.id
-        refusal = candidate_failures.said.get(before)
+    def _switched(self, attempt: _Attempt) -> FailedOver:
+        before, now = self._current or "", attempt.candidate.id
+        self._current = now
+        refusal = attempt.refusals.said.get(before)
         if refusal is not None:
             reason = str(refusal)
         elif before == self._drilled:
             reason = "drill"
         else:
-            reason = f"{model_candidate.id} answers again"
-        return FailedOver(from_model=before, to_model=model_candidate.id, reason=reason)
+            reason = f"{now} answers again"
+        return FailedOver(from_model=before, to_model=now, reason=reason)
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One call of one candidate. Who reads it notes here how it ended."""
+
+    candidate: ModelCandidate
+    items: AsyncGenerator[Delta | Reply, None]
+    tokens: TokenReservation
+    refusals: _CandidateFailures = field(default_factory=_CandidateFailures)
+    """Why those before it did not answer."""
+    has_given: bool = False
+    """A part of a reply was handed out."""
+    is_answered: bool = False
+    failure: ProviderFailed | None = None
+
+    def receive(self, item: Delta | Reply) -> Delta | Reply:
+        if isinstance(item, Reply):
+            usage = item.usage
+            self.is_answered = True
+            self.tokens.used = (
+                usage.input_tokens + usage.cache_creation_input_tokens + usage.output_tokens
+            )
+            return msgspec.structs.replace(item, model=self.candidate.id)
+        self.has_given = self.has_given or not isinstance(item, Stalled)
+        return item
+
+
+def _no_reply(model_candidate: ModelCandidate) -> ProviderFailed:
+    return ProviderFailed(model_candidate.provider, "malformed", "the stream ended without a reply")
 
 
 class _CandidateFailed(Exception):
