@@ -224,10 +224,6 @@ def _message(thread: Thread, event: Event, payload: events.AgentMessage) -> None
     thread.transcript.add_text(event.seq, payload.content)
 
 
-def _thinking(thread: Thread, event: Event, payload: events.AgentThinking) -> None:
-    thread.transcript.add_thinking(event.seq, payload)
-
-
 def _tool_use(
     thread: Thread, event: Event, payload: events.AgentToolUse | events.AgentMcpToolUse
 ) -> None:
@@ -381,7 +377,7 @@ _HANDLERS: dict[type[AnyPayload], Callable[[Thread, Event, Any], None]] = {
     events.ModelRequestStarted: _request_started,
     events.ModelRequestEnded: _request_ended,
     events.AgentMessage: _message,
-    events.AgentThinking: _thinking,
+    events.AgentThinking: lambda it, event, said: it.transcript.add_thinking(event.seq, said),
     events.AgentToolUse: _tool_use,
     events.AgentMcpToolUse: _tool_use,
     events.AgentCustomToolUse: _custom_tool_use,
