@@ -48,6 +48,6 @@ async def made(client: AsyncAnthropic, **fields: object) -> BetaManagedAgentsAge
 
 
 @asynccontextmanager
-async def served_agents(folder: Path) -> AsyncGenerator[Served, None]:
+async def served_agents(folder: Path) -> AsyncGenerator[Served]:
     async with served(folder, routes) as running:
         yield running

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from anthropic import AsyncAnthropic
 
@@ -16,6 +17,22 @@ from mainspring.log.records import Records
 from mainspring.log.sqlite import open_sqlite
 from mainspring.service.access.principal import ROLES, Principal
 from mainspring.service.authorization.authentication import AuthenticationResult, RequestCredentials
+
+Item = TypeVar("Item")
+
+
+class HasId(Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+async def collect(pages: AsyncIterable[Item]) -> list[Item]:
+    """Everything on all pages of a list."""
+    return [item async for item in pages]
+
+
+async def ids(pages: AsyncIterable[HasId]) -> list[str]:
+    return [item.id async for item in pages]
 
 
 class Tags:
@@ -49,7 +66,7 @@ class Served:
 @asynccontextmanager
 async def served(
     folder: Path, routes: Callable[[Records], Sequence[Route]]
-) -> AsyncGenerator[Served, None]:
+) -> AsyncGenerator[Served]:
     async with open_sqlite(folder / "mainspring.db") as store:
         api = Api(routes(store.records), access_control=Tags())
         async with http_server(api.application()) as url:

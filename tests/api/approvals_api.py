@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 from anthropic import AsyncAnthropic
 from tests.api.guarded_api import Http
-from tests.api.sessions_api import AgentTags, House, message, service, session
+from tests.api.sessions_api import AgentTags, SessionsApi, message, service, session
 from tests.service.schedule_setup import Jobs
 
 from mainspring import Model, Scripted, calls, says
@@ -97,7 +97,7 @@ class Notices:
 
 @dataclass(frozen=True, slots=True)
 class Office:
-    home: House
+    home: SessionsApi
     approvals: Approvals
     jobs: Jobs
     later: Later
@@ -105,7 +105,7 @@ class Office:
     url: str
 
     @asynccontextmanager
-    async def http(self, key: str = "acme:user", **headers: str) -> AsyncGenerator[Http, None]:
+    async def http(self, key: str = "acme:user", **headers: str) -> AsyncGenerator[Http]:
         given = {"x-api-key": key, **{name.replace("_", "-"): it for name, it in headers.items()}}
         async with aiohttp.ClientSession(self.url, headers=given) as opened:
             yield Http(opened)
@@ -129,7 +129,7 @@ class Office:
 
 
 @asynccontextmanager
-async def session_context(folder: Path, model: Model) -> AsyncGenerator[Office, None]:
+async def session_context(folder: Path, model: Model) -> AsyncGenerator[Office]:
     async with service(folder, model) as home:
         jobs, later, notices = Jobs(), Later(), Notices()
         approvals = Approvals(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
-from anthropic import Anthropic
+from anthropic import Anthropic, AsyncAnthropic
 from tests.cli.upstream import Part, serving
 from tests.environ import clean_environ
 
@@ -94,3 +94,40 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Generator[Anthropic]:
         ) as made,
     ):
         yield made
+
+
+class HasClients(Protocol):
+    """What the fixture `api` of a file gives: a server that the official client can ask."""
+
+    def client(self, key: str = ...) -> AsyncAnthropic: ...
+
+
+@pytest.fixture
+async def acme(api: HasClients) -> AsyncGenerator[AsyncAnthropic]:
+    async with api.client("acme:admin") as client:
+        yield client
+
+
+@pytest.fixture
+async def rival(api: HasClients) -> AsyncGenerator[AsyncAnthropic]:
+    """The administrator of another tenant."""
+    async with api.client("rival:admin") as client:
+        yield client
+
+
+@pytest.fixture
+async def operator(api: HasClients) -> AsyncGenerator[AsyncAnthropic]:
+    async with api.client("acme:operator") as client:
+        yield client
+
+
+@pytest.fixture
+async def user(api: HasClients) -> AsyncGenerator[AsyncAnthropic]:
+    async with api.client("acme:user") as client:
+        yield client
+
+
+@pytest.fixture
+async def viewer(api: HasClients) -> AsyncGenerator[AsyncAnthropic]:
+    async with api.client("acme:viewer") as client:
+        yield client

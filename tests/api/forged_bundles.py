@@ -151,10 +151,7 @@ def rebuilt(bundle: bytes, change: Change) -> bytes:
 
 
 def _with_file(
-    name: str,
-    kind: bytes = tarfile.REGTYPE,
-    link: str = "",
-    pax: Mapping[str, str] | None = None,
+    name: str, kind: bytes = tarfile.REGTYPE, link: str = "", pax: Mapping[str, str] | None = None
 ) -> Change:
     def change(members: Members, manifest: dict[str, Any]) -> None:
         entry = tarfile.TarInfo(f"workspace/{name}")

@@ -75,7 +75,7 @@ class Guarded:
         return AsyncAnthropic(api_key=key, base_url=self.url, max_retries=0, timeout=60)
 
     @asynccontextmanager
-    async def http(self, key: str | None = None, **headers: str) -> AsyncGenerator[Http, None]:
+    async def http(self, key: str | None = None, **headers: str) -> AsyncGenerator[Http]:
         own = {} if key is None else {"x-api-key": key}
         async with aiohttp.ClientSession(self.url, headers={**own, **headers}) as session:
             yield Http(session)
@@ -98,7 +98,7 @@ async def add_record(records: Records, kind: str, id_: str, *, tenant: str = "de
 
 
 @asynccontextmanager
-async def guarded(folder: Path) -> AsyncGenerator[Guarded, None]:
+async def guarded(folder: Path) -> AsyncGenerator[Guarded]:
     async with open_sqlite(folder / "mainspring.db") as store:
         records = store.records
         root = await ensure_first_key(records)

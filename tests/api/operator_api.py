@@ -78,7 +78,7 @@ class Operated:
 @asynccontextmanager
 async def operated(
     folder: Path, checks: Mapping[str, HealthCheck] | None = None
-) -> AsyncGenerator[Operated, None]:
+) -> AsyncGenerator[Operated]:
     async with open_sqlite(folder / "mainspring.db") as store:
         metrics = Metrics(version="1.2.3")
         health = Health(checks or {}, seconds=0.2)

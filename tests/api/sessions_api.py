@@ -141,7 +141,7 @@ class Worker:
 
 
 @dataclass(frozen=True, slots=True)
-class House:
+class SessionsApi:
     url: str
     log: SessionLog
     sessions: Sessions
@@ -173,7 +173,7 @@ def routes(log: SessionLog, sessions: Sessions, agents: Agents) -> tuple[Route, 
 
 
 @asynccontextmanager
-async def service(folder: Path, model: Model) -> AsyncGenerator[House, None]:
+async def service(folder: Path, model: Model) -> AsyncGenerator[SessionsApi]:
     async with (
         open_runtime(store=str(folder / "log.db")) as runtime,
         anyio.create_task_group() as group,
@@ -205,7 +205,7 @@ async def service(folder: Path, model: Model) -> AsyncGenerator[House, None]:
         sessions = Sessions(runtime.log, dependencies)
         api = Api(routes(runtime.log, sessions, agents), access_control=AgentTags())
         async with http_server(api.application()) as url:
-            yield House(url, runtime.log, sessions, worker, notices)
+            yield SessionsApi(url, runtime.log, sessions, worker, notices)
         group.cancel_scope.cancel()
 
 

@@ -60,7 +60,7 @@ class Station:
     @asynccontextmanager
     async def raw(
         self, session_id: str, *, last: int | str | None = None, **query: str
-    ) -> AsyncGenerator[aiohttp.ClientResponse, None]:
+    ) -> AsyncGenerator[aiohttp.ClientResponse]:
         headers = {"x-api-key": "acme:viewer"}
         if last is not None:
             headers["last-event-id"] = str(last)
@@ -72,7 +72,7 @@ class Station:
             yield response
 
 
-async def frames(response: aiohttp.ClientResponse) -> AsyncGenerator[Frame, None]:
+async def frames(response: aiohttp.ClientResponse) -> AsyncGenerator[Frame]:
     """What comes, without pings; a half frame at the end is not one."""
     name, data, seq = "", "", None
     async for line in response.content:
@@ -110,7 +110,7 @@ async def thread_workspace(
     deltas: Deltas | None = None,
     pace: StreamTiming = BRISK,
     limits: StreamLimits | None = None,
-) -> AsyncGenerator[Station, None]:
+) -> AsyncGenerator[Station]:
     """Its sessions are all acme's."""
     deltas = deltas or LocalDeltas()
     streams = EventStreams(log, deltas, limits=limits or StreamLimits())
@@ -160,7 +160,7 @@ class Studio:
 @asynccontextmanager
 async def studio(
     folder: Path, model: Model, *, secrets: Mapping[str, str] = MappingProxyType({})
-) -> AsyncGenerator[Studio, None]:
+) -> AsyncGenerator[Studio]:
     async with open_runtime(store=str(folder / "log.db")) as runtime:
         runtime.models.put(CLERK.model, model)
         runtime.log = SessionLog(runtime.log.store, scrub=scrubber(secrets))
@@ -178,7 +178,7 @@ class Held:
         self._at = at
         """Of the text, the piece to stop before; the reply itself if there is none such."""
 
-    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
+    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         async for item in self._model.stream(request):
             if isinstance(item, Reply) or (isinstance(item, TextDelta) and item.text == self._at):
                 self.has_begun.set()

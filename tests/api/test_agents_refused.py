@@ -5,12 +5,13 @@ from typing import Any
 import anthropic
 import httpx2
 import pytest
+from anthropic import AsyncAnthropic
 from tests.api.agents_api import CUSTOM, MODEL, SEARCH, made, served_agents
-from tests.api.api_server import Served
+from tests.api.api_server import Served, collect
 
 
 @pytest.fixture
-async def api(tmp_path: Path) -> AsyncGenerator[Served, None]:
+async def api(tmp_path: Path) -> AsyncGenerator[Served]:
     async with served_agents(tmp_path) as running:
         yield running
 
@@ -27,10 +28,7 @@ REFUSED: list[tuple[Mapping[str, Any], str]] = [
     ({"tools": [CUSTOM, CUSTOM]}, "two custom tools"),
     ({"tools": [{**CUSTOM, "name": "not a name"}]}, "name"),
     ({"tools": [{**CUSTOM, "input_schema": {"type": "string"}}]}, "input_schema.type"),
-    (
-        {"tools": [{**CUSTOM, "input_schema": {"type": "object", "required": "x"}}]},
-        "required",
-    ),
+    ({"tools": [{**CUSTOM, "input_schema": {"type": "object", "required": "x"}}]}, "required"),
     (
         {"tools": [{**CUSTOM, "name": "bash"}, {"type": "agent_toolset_20260401"}]},
         "enabled built-in",
@@ -73,12 +71,11 @@ REFUSED: list[tuple[Mapping[str, Any], str]] = [
 ]
 
 
-async def test_what_cannot_be_is_refused_with_the_reason(api: Served):
-    async with api.client() as client:
-        for fields, reason in REFUSED:
-            with pytest.raises(anthropic.BadRequestError, match=reason):
-                await made(client, **fields)
-        assert [agent async for agent in client.beta.agents.list()] == []
+async def test_what_cannot_be_is_refused_with_the_reason(acme: AsyncAnthropic):
+    for fields, reason in REFUSED:
+        with pytest.raises(anthropic.BadRequestError, match=reason):
+            await made(acme, **fields)
+    assert await collect(acme.beta.agents.list()) == []
 
 
 WRONG_CONFIGS: list[tuple[list[dict[str, Any]], str]] = [
@@ -123,25 +120,21 @@ WRONG_CONFIGS: list[tuple[list[dict[str, Any]], str]] = [
 ]
 
 
-async def test_a_wrong_tool_config_is_refused_with_the_reason(api: Served):
-    async with api.client() as client:
-        for configs, reason in WRONG_CONFIGS:
-            toolset = {"type": "agent_toolset_20260401", "configs": configs}
-            with pytest.raises(anthropic.BadRequestError, match=reason):
-                await made(client, tools=[toolset])
+async def test_a_wrong_tool_config_is_refused_with_the_reason(acme: AsyncAnthropic):
+    for configs, reason in WRONG_CONFIGS:
+        toolset = {"type": "agent_toolset_20260401", "configs": configs}
+        with pytest.raises(anthropic.BadRequestError, match=reason):
+            await made(acme, tools=[toolset])
 
 
-async def test_servers_are_checked_against_the_tools_that_result(api: Served):
-    async with api.client() as client:
-        agent = await made(
-            client,
-            mcp_servers=[SEARCH],
-            tools=[{"type": "mcp_toolset", "mcp_server_name": "docs"}],
-        )
-        with pytest.raises(anthropic.BadRequestError, match="no server"):
-            await client.beta.agents.update(agent.id, mcp_servers=[])
-        with pytest.raises(anthropic.BadRequestError, match="used by no"):
-            await client.beta.agents.update(agent.id, tools=[])
+async def test_servers_are_checked_against_the_tools_that_result(acme: AsyncAnthropic):
+    agent = await made(
+        acme, mcp_servers=[SEARCH], tools=[{"type": "mcp_toolset", "mcp_server_name": "docs"}]
+    )
+    with pytest.raises(anthropic.BadRequestError, match="no server"):
+        await acme.beta.agents.update(agent.id, mcp_servers=[])
+    with pytest.raises(anthropic.BadRequestError, match="used by no"):
+        await acme.beta.agents.update(agent.id, tools=[])
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ async def _answer(_call: ApiCall[Empty, Said]) -> Said:
 
 
 @asynccontextmanager
-async def served(limits: ConnectionLimits) -> AsyncGenerator[tuple[str, int], None]:
+async def served(limits: ConnectionLimits) -> AsyncGenerator[tuple[str, int]]:
     route = Route(
         method="POST", path="/v1/things", handle=_answer, summary="s", body=Said, response_type=Said
     )

@@ -9,6 +9,7 @@ import anthropic
 import anyio
 import pytest
 from anthropic import AsyncAnthropic
+from tests.api.api_server import collect
 from tests.api.guarded_api import Guarded, add_record, guarded
 
 from mainspring.service.access.api_keys import CreateKey
@@ -17,7 +18,7 @@ PATH = "/v1/environments"
 
 
 @pytest.fixture
-async def api(tmp_path: Path) -> AsyncGenerator[Guarded, None]:
+async def api(tmp_path: Path) -> AsyncGenerator[Guarded]:
     async with guarded(tmp_path) as running:
         yield running
 
@@ -36,7 +37,7 @@ async def test_each_tenant_sees_its_own(api: Guarded):
         made = await mine.beta.environments.create(name="ci")
         with pytest.raises(anthropic.NotFoundError):
             await theirs.beta.environments.retrieve(made.id)
-        assert [environment async for environment in theirs.beta.environments.list()] == []
+        assert await collect(theirs.beta.environments.list()) == []
 
 
 async def test_the_client_is_told_what_is_wrong_with_its_key(api: Guarded):

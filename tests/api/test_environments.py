@@ -3,81 +3,75 @@ from pathlib import Path
 
 import anthropic
 import pytest
-from tests.api.api_server import Served, served
+from anthropic import AsyncAnthropic
+from tests.api.api_server import Served, collect, ids, served
 
 from mainspring.edges.api.routes.environments import environment_routes
 from mainspring.service.resources.environments import Environments
 
 
 @pytest.fixture
-async def api(tmp_path: Path) -> AsyncGenerator[Served, None]:
+async def api(tmp_path: Path) -> AsyncGenerator[Served]:
     async with served(
         tmp_path, lambda records: environment_routes(Environments(records))
     ) as running:
         yield running
 
 
-async def test_an_environment_is_made_read_changed_and_archived(api: Served):
-    async with api.client() as client:
-        made = await client.beta.environments.create(
-            name="ci",
-            config={"type": "cloud", "networking": {"type": "limited", "allowed_hosts": ["a.org"]}},
-            metadata={"team": "core"},
-        )
-        assert made.id.startswith("env_")
-        again = await client.beta.environments.retrieve(made.id)
-        assert again == made
-        changed = await client.beta.environments.update(made.id, metadata={"team": None, "x": "1"})
-        assert changed.metadata == {"x": "1"}
-        assert (made.description, made.scope) == (None, "organization")
-        told = await client.beta.environments.update(made.id, description="", scope="organization")
-        assert told.description == ""
-        cleared = await client.beta.environments.update(made.id, description=None)
-        assert (cleared.description, cleared.name, cleared.config) == (None, "ci", made.config)
-        with pytest.raises(anthropic.BadRequestError, match="scope"):
-            await client.beta.environments.create(name="mine", scope="account")
-        archived = await client.beta.environments.archive(made.id)
-        assert archived.archived_at is not None
-        assert [environment.id async for environment in client.beta.environments.list()] == []
-        assert [
-            environment.id
-            async for environment in client.beta.environments.list(include_archived=True)
-        ] == [made.id]
-        gone = await client.beta.environments.delete(made.id)
-        assert gone.type == "environment_deleted"
+async def test_an_environment_is_made_read_changed_and_archived(acme: AsyncAnthropic):
+    made = await acme.beta.environments.create(
+        name="ci",
+        config={"type": "cloud", "networking": {"type": "limited", "allowed_hosts": ["a.org"]}},
+        metadata={"team": "core"},
+    )
+    assert made.id.startswith("env_")
+    again = await acme.beta.environments.retrieve(made.id)
+    assert again == made
+    changed = await acme.beta.environments.update(made.id, metadata={"team": None, "x": "1"})
+    assert changed.metadata == {"x": "1"}
+    assert (made.description, made.scope) == (None, "organization")
+    told = await acme.beta.environments.update(made.id, description="", scope="organization")
+    assert told.description == ""
+    cleared = await acme.beta.environments.update(made.id, description=None)
+    assert (cleared.description, cleared.name, cleared.config) == (None, "ci", made.config)
+    with pytest.raises(anthropic.BadRequestError, match="scope"):
+        await acme.beta.environments.create(name="mine", scope="account")
+    archived = await acme.beta.environments.archive(made.id)
+    assert archived.archived_at is not None
+    assert await ids(acme.beta.environments.list()) == []
+    assert await ids(acme.beta.environments.list(include_archived=True)) == [made.id]
+    gone = await acme.beta.environments.delete(made.id)
+    assert gone.type == "environment_deleted"
 
 
-async def test_a_list_comes_in_pages_newest_first(api: Served):
-    async with api.client() as client:
-        made = [(await client.beta.environments.create(name=f"e{n}")).id for n in range(5)]
-        listed = [environment.id async for environment in client.beta.environments.list(limit=2)]
-        assert listed == made[::-1]
+async def test_a_list_comes_in_pages_newest_first(acme: AsyncAnthropic):
+    made = [(await acme.beta.environments.create(name=f"e{n}")).id for n in range(5)]
+    listed = await ids(acme.beta.environments.list(limit=2))
+    assert listed == made[::-1]
 
 
-async def test_a_taken_name_conflicts_and_bad_input_is_refused(api: Served):
-    async with api.client() as client:
-        await client.beta.environments.create(name="ci")
-        with pytest.raises(anthropic.ConflictError):
-            await client.beta.environments.create(name="ci")
-        with pytest.raises(anthropic.BadRequestError, match="name"):
-            await client.beta.environments.create(name="")
-        with pytest.raises(anthropic.BadRequestError, match="page"):
-            await client.beta.environments.list(page="nonsense")
+async def test_a_taken_name_conflicts_and_bad_input_is_refused(acme: AsyncAnthropic):
+    await acme.beta.environments.create(name="ci")
+    with pytest.raises(anthropic.ConflictError):
+        await acme.beta.environments.create(name="ci")
+    with pytest.raises(anthropic.BadRequestError, match="name"):
+        await acme.beta.environments.create(name="")
+    with pytest.raises(anthropic.BadRequestError, match="page"):
+        await acme.beta.environments.list(page="nonsense")
 
 
-async def test_another_tenant_finds_nothing(api: Served):
-    async with api.client() as client, api.client("rival:admin") as rival:
-        made = await client.beta.environments.create(name="ci")
-        with pytest.raises(anthropic.NotFoundError):
-            await rival.beta.environments.retrieve(made.id)
-        with pytest.raises(anthropic.NotFoundError):
-            await rival.beta.environments.delete(made.id)
-        assert [environment.id async for environment in rival.beta.environments.list()] == []
+async def test_another_tenant_finds_nothing(acme: AsyncAnthropic, rival: AsyncAnthropic):
+    made = await acme.beta.environments.create(name="ci")
+    with pytest.raises(anthropic.NotFoundError):
+        await rival.beta.environments.retrieve(made.id)
+    with pytest.raises(anthropic.NotFoundError):
+        await rival.beta.environments.delete(made.id)
+    assert await ids(rival.beta.environments.list()) == []
 
 
-async def test_a_viewer_may_look_and_nobody_without_a_key(api: Served):
-    async with api.client("acme:viewer") as viewer, api.client("nobody") as nobody:
-        assert [environment async for environment in viewer.beta.environments.list()] == []
+async def test_a_viewer_may_look_and_nobody_without_a_key(api: Served, viewer: AsyncAnthropic):
+    async with api.client("nobody") as nobody:
+        assert await collect(viewer.beta.environments.list()) == []
         with pytest.raises(anthropic.PermissionDeniedError):
             await viewer.beta.environments.create(name="ci")
         with pytest.raises(anthropic.AuthenticationError):

@@ -4,8 +4,10 @@ from typing import Any
 
 import anthropic
 import pytest
+from anthropic import AsyncAnthropic
+from tests.api.api_server import collect
 from tests.api.sessions_api import (
-    House,
+    SessionsApi,
     environment_id,
     idles,
     kinds,
@@ -27,21 +29,18 @@ from mainspring.service.sessions.event_sender import EventSender
 
 
 @pytest.fixture
-async def home(tmp_path: Path) -> AsyncGenerator[House, None]:
+async def api(tmp_path: Path) -> AsyncGenerator[SessionsApi]:
     async with service(tmp_path, Scripted(otherwise=says("Done."))) as running:
         yield running
 
 
 async def test_calls_wait_for_a_person_and_partial_answers_leave_the_rest(tmp_path: Path):
     model = Scripted(calls("erase", x="a") + calls("erase", x="b"), says("Both handled."))
-    async with service(tmp_path, model) as home, home.client() as client:
+    async with service(tmp_path, model) as api, api.client() as client:
         made = await session(client, initial_events=[message("clean up")])
-        await home.worker.settled()
+        await api.worker.settled()
         first, second = await waiting(client, made.id)
-        listed = [
-            event
-            async for event in client.beta.sessions.events.list(made.id, types=["agent.tool_use"])
-        ]
+        listed = await collect(client.beta.sessions.events.list(made.id, types=["agent.tool_use"]))
         assert [item.id for item in listed] == [first, second]
         assert {item.evaluated_permission for item in listed if item.type == "agent.tool_use"} == {
             "ask"
@@ -50,7 +49,7 @@ async def test_calls_wait_for_a_person_and_partial_answers_leave_the_rest(tmp_pa
             made.id,
             events=[{"type": "user.tool_confirmation", "tool_use_id": first, "result": "allow"}],
         )
-        await home.worker.settled()
+        await api.worker.settled()
         assert await waiting(client, made.id) == [second]
         with pytest.raises(anthropic.BadRequestError, match=f"does not wait.*{second}"):
             await client.beta.sessions.events.send(
@@ -70,7 +69,7 @@ async def test_calls_wait_for_a_person_and_partial_answers_leave_the_rest(tmp_pa
                 }
             ],
         )
-        await home.worker.settled()
+        await api.worker.settled()
         assert [idle.stop_reason.type for idle in await idles(client, made.id)] == [
             "requires_action",
             "requires_action",
@@ -80,9 +79,9 @@ async def test_calls_wait_for_a_person_and_partial_answers_leave_the_rest(tmp_pa
 
 async def test_a_custom_tool_is_the_clients_to_run(tmp_path: Path):
     model = Scripted(calls("ask_owner", question="Why?"), says("I see."))
-    async with service(tmp_path, model) as home, home.client() as client:
+    async with service(tmp_path, model) as api, api.client() as client:
         made = await session(client, initial_events=[message("go")])
-        await home.worker.settled()
+        await api.worker.settled()
         [call] = await waiting(client, made.id)
         with pytest.raises(anthropic.BadRequestError, match="confirmation"):
             await client.beta.sessions.events.send(
@@ -103,20 +102,20 @@ async def test_a_custom_tool_is_the_clients_to_run(tmp_path: Path):
         assert "user.custom_tool_result" not in await kinds(client, made.id)
         system: Any = {"type": "system.message", "content": [text("Be kind.")]}
         await client.beta.sessions.events.send(made.id, events=[result, system])
-        await home.worker.settled()
+        await api.worker.settled()
         assert (await idles(client, made.id))[-1].stop_reason.type == "end_turn"
         assert "Be kind." in str(model.requests[-1].messages)
 
 
 async def test_a_repeated_answer_gets_the_same_reply_and_another_answer_a_conflict(tmp_path: Path):
     model = Scripted(calls("erase", x="a"), calls("ask_owner", question="Why?"), says("I see."))
-    async with service(tmp_path, model) as home, home.client() as client:
+    async with service(tmp_path, model) as api, api.client() as client:
         made = await session(client, initial_events=[message("go")])
         for type_, name in (
             ("tool_confirmation", "tool_use_id"),
             ("custom_tool_result", "custom_tool_use_id"),
         ):
-            await home.worker.settled()
+            await api.worker.settled()
             [call] = await waiting(client, made.id)
             same: Any = {"type": f"user.{type_}", name: call}
             other: Any = dict(same)
@@ -124,14 +123,14 @@ async def test_a_repeated_answer_gets_the_same_reply_and_another_answer_a_confli
                 same["result"], other["result"] = "allow", "deny"
             else:
                 same["content"], other["content"] = [text("Because.")], [text("No idea.")]
-            home.worker.is_asleep = True
+            api.worker.is_asleep = True
             first = await client.beta.sessions.events.send(made.id, events=[same])
             waits = await client.beta.sessions.events.send(made.id, events=[same])
             with pytest.raises(anthropic.ConflictError, match="answered already"):
                 await client.beta.sessions.events.send(made.id, events=[other])
-            home.worker.is_asleep = False
-            await home.worker.wake("acme", made.id)
-            await home.worker.settled()
+            api.worker.is_asleep = False
+            await api.worker.wake("acme", made.id)
+            await api.worker.settled()
             taken = await client.beta.sessions.events.send(made.id, events=[same])
             with pytest.raises(anthropic.ConflictError, match="answered already"):
                 await client.beta.sessions.events.send(made.id, events=[other])
@@ -145,11 +144,11 @@ async def test_a_repeated_answer_gets_the_same_reply_and_another_answer_a_confli
 
 async def test_an_interrupt_stops_what_runs(tmp_path: Path):
     slow = Scripted(says("Never."), latency_seconds=60)
-    async with service(tmp_path, slow) as home, home.client() as client:
+    async with service(tmp_path, slow) as api, api.client() as client:
         made = await session(client, initial_events=[message("go")])
-        await home.until(made.id, "span.model_request_start")
+        await api.until(made.id, "span.model_request_start")
         await client.beta.sessions.events.send(made.id, events=[{"type": "user.interrupt"}])
-        await home.worker.settled()
+        await api.worker.settled()
         shown = await kinds(client, made.id)
         assert "user.interrupt" in shown
         assert shown[-1] == "session.status_idle"
@@ -158,7 +157,7 @@ async def test_an_interrupt_stops_what_runs(tmp_path: Path):
 
 async def test_an_outcome_becomes_work_with_its_rubric(tmp_path: Path):
     model = Scripted(otherwise=says("Written."))
-    async with service(tmp_path, model) as home, home.client() as client:
+    async with service(tmp_path, model) as api, api.client() as client:
         made = await session(client)
         sent = await client.beta.sessions.events.send(
             made.id,
@@ -176,7 +175,7 @@ async def test_an_outcome_becomes_work_with_its_rubric(tmp_path: Path):
         assert echo.type == "user.define_outcome"
         assert (echo.outcome_id[:5], echo.max_iterations) == ("outc_", 5)
         assert echo.rubric.type == "text"
-        await home.worker.settled()
+        await api.worker.settled()
         shown = str(model.requests[0].messages)
         assert "A report on rates" in shown
         assert "Rows and rows." in shown
@@ -186,28 +185,27 @@ async def test_an_outcome_becomes_work_with_its_rubric(tmp_path: Path):
         ]
 
 
-async def test_files_and_pictures_reach_the_log_whole(home: House):
-    async with home.client() as client:
-        made = await session(client)
-        asked: Any = {
-            "type": "user.message",
-            "content": [
-                {"type": "image", "source": {"type": "file", "file_id": "file_png"}},
-                {"type": "document", "source": {"type": "file", "file_id": "file_text"}},
-                {
-                    "type": "image",
-                    "source": {"type": "base64", "media_type": "image/png", "data": "aGk="},
-                },
-            ],
-        }
-        await client.beta.sessions.events.send(made.id, events=[asked])
-        await home.worker.settled()
-        [event] = await home.log.read(made.id, types=["user.message"])
-        assert isinstance(event.payload, UserMessage)
-        picture, document, _ = event.payload.content
-        assert isinstance(picture, ImageBlock)
-        assert plain_text((document,)) == "Rows and rows."
-        assert getattr(document, "source", None) == PlainTextSource(data="Rows and rows.")
+async def test_files_and_pictures_reach_the_log_whole(api: SessionsApi, acme: AsyncAnthropic):
+    made = await session(acme)
+    asked: Any = {
+        "type": "user.message",
+        "content": [
+            {"type": "image", "source": {"type": "file", "file_id": "file_png"}},
+            {"type": "document", "source": {"type": "file", "file_id": "file_text"}},
+            {
+                "type": "image",
+                "source": {"type": "base64", "media_type": "image/png", "data": "aGk="},
+            },
+        ],
+    }
+    await acme.beta.sessions.events.send(made.id, events=[asked])
+    await api.worker.settled()
+    [event] = await api.log.read(made.id, types=["user.message"])
+    assert isinstance(event.payload, UserMessage)
+    picture, document, _ = event.payload.content
+    assert isinstance(picture, ImageBlock)
+    assert plain_text((document,)) == "Rows and rows."
+    assert getattr(document, "source", None) == PlainTextSource(data="Rows and rows.")
 
 
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "?"}}
@@ -227,12 +225,7 @@ REFUSED: list[tuple[list[Any], str]] = [
     ([{"type": "user.message", "content": [IMAGE]}], "base64"),
     ([{"type": "user.message", "content": [BLOB]}], "type"),
     (
-        [
-            {
-                "type": "user.message",
-                "content": [{**IMAGE, "source": {"type": "url", "url": "x"}}],
-            }
-        ],
+        [{"type": "user.message", "content": [{**IMAGE, "source": {"type": "url", "url": "x"}}]}],
         "url",
     ),
     (
@@ -277,22 +270,23 @@ REFUSED: list[tuple[list[Any], str]] = [
 
 
 @pytest.mark.parametrize(("events", "words"), REFUSED)
-async def test_what_cannot_be_sent_is_refused_whole(home: House, events: list[Any], words: str):
-    async with home.client() as client:
-        made = await session(client)
-        with pytest.raises(anthropic.BadRequestError, match=words):
-            await client.beta.sessions.events.send(
-                made.id, events=[message("first"), *events] if len(events) == 1 else events
-            )
-        await home.worker.settled()
-        assert await kinds(client, made.id) == []
+async def test_what_cannot_be_sent_is_refused_whole(
+    api: SessionsApi, events: list[Any], words: str, acme: AsyncAnthropic
+):
+    made = await session(acme)
+    with pytest.raises(anthropic.BadRequestError, match=words):
+        await acme.beta.sessions.events.send(
+            made.id, events=[message("first"), *events] if len(events) == 1 else events
+        )
+    await api.worker.settled()
+    assert await kinds(acme, made.id) == []
 
 
 async def test_a_request_with_a_key_is_done_once(tmp_path: Path):
     model = Scripted(calls("ask_owner", question="Why?"), otherwise=says("I see."))
-    async with service(tmp_path, model) as home, home.client() as client:
+    async with service(tmp_path, model) as api, api.client() as client:
         made = await session(client, initial_events=[message("go")])
-        await home.worker.settled()
+        await api.worker.settled()
         [call] = await waiting(client, made.id)
         result: Any = {
             "type": "user.custom_tool_result",
@@ -306,7 +300,7 @@ async def test_a_request_with_a_key_is_done_once(tmp_path: Path):
                 events=[result, message("and now?")],
                 extra_headers={"Idempotency-Key": "k1"},
             )
-            await home.worker.settled()
+            await api.worker.settled()
             ids.append([item.id for item in sent.data or ()])
         assert ids[0] == ids[1]
         assert (await kinds(client, made.id)).count("user.message") == 2
@@ -317,30 +311,30 @@ async def test_a_request_with_a_key_is_done_once(tmp_path: Path):
                 )
 
 
-async def test_a_self_hosted_client_gives_results_of_built_in_tools(home: House):
-    async with home.client() as client:
-        hosted = await environment_id(client, name="mine", config={"type": "self_hosted"})
-        made = await session(client, environment_id=hosted)
-        home.worker.is_asleep = True
-        writer = await home.log.hold(made.id, owner="test")
-        _, call = await writer.append(StatusRunning(), AgentToolUse(name="bash", input={}))
-        sent = await client.beta.sessions.events.send(
-            made.id,
-            events=[{"type": "user.tool_result", "tool_use_id": call.id}],
-        )
-        assert sent.data is not None
-        assert sent.data[0].type == "user.tool_result"
+async def test_a_self_hosted_client_gives_results_of_built_in_tools(
+    api: SessionsApi, acme: AsyncAnthropic
+):
+    hosted = await environment_id(acme, name="mine", config={"type": "self_hosted"})
+    made = await session(acme, environment_id=hosted)
+    api.worker.is_asleep = True
+    writer = await api.log.hold(made.id, owner="test")
+    _, call = await writer.append(StatusRunning(), AgentToolUse(name="bash", input={}))
+    sent = await acme.beta.sessions.events.send(
+        made.id, events=[{"type": "user.tool_result", "tool_use_id": call.id}]
+    )
+    assert sent.data is not None
+    assert sent.data[0].type == "user.tool_result"
 
 
 async def test_an_agent_does_not_approve_what_agents_do(tmp_path: Path):
     model: Model = Scripted(calls("erase", x="a"), otherwise=says("Done."))
-    async with service(tmp_path, model) as home, home.client() as client:
+    async with service(tmp_path, model) as api, api.client() as client:
         made = await session(client, initial_events=[message("clean up")])
-        await home.worker.settled()
+        await api.worker.settled()
         [call] = await waiting(client, made.id)
         agent = Principal(tenant="acme", key_id="k", role="admin", acting_agent="agent_1")
         allow = SendConfirmation(tool_use_id=call, result="allow")
         with pytest.raises(Forbidden, match="agent_1"):
-            await EventSender(home.sessions, AnswerPermission(home.log.store.records)).send(
+            await EventSender(api.sessions, AnswerPermission(api.log.store.records)).send(
                 agent, made.id, [allow]
             )

@@ -17,7 +17,7 @@ BOSS = Principal(tenant="acme", key_id="cli", role="admin", name="olga")
 
 
 @pytest.fixture
-async def api(tmp_path: Path) -> AsyncGenerator[Whole, None]:
+async def api(tmp_path: Path) -> AsyncGenerator[Whole]:
     async with whole(tmp_path) as made:
         yield made
 

@@ -7,9 +7,10 @@ import anthropic
 import anyio
 import httpx2
 import pytest
+from anthropic import AsyncAnthropic
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.api.api_server import Served, served
+from tests.api.api_server import Served, collect, ids, served
 
 from mainspring.edges.api.file_transfer import content_disposition
 from mainspring.edges.api.routes.files import FileRoutes
@@ -38,7 +39,7 @@ def clock() -> SetClock:
 
 
 @pytest.fixture
-async def api(tmp_path: Path, clock: SetClock) -> AsyncGenerator[Served, None]:
+async def api(tmp_path: Path, clock: SetClock) -> AsyncGenerator[Served]:
     async with served(
         tmp_path,
         lambda records: FileRoutes(Files(records, max_bytes=MAX_BYTES, clock=clock)).routes(),
@@ -46,39 +47,37 @@ async def api(tmp_path: Path, clock: SetClock) -> AsyncGenerator[Served, None]:
         yield running
 
 
-async def test_a_file_is_uploaded_looked_at_downloaded_and_deleted(api: Served):
+async def test_a_file_is_uploaded_looked_at_downloaded_and_deleted(user: AsyncAnthropic):
     content = bytes(range(256)) * 40 + b"\r\n--not a boundary\r\n"
-    async with api.client("acme:user") as client:
-        file = await client.beta.files.upload(file=("notes/plan.bin", content, "image/png"))
-        assert file.id.startswith("file_")
-        assert file.to_dict(mode="python") == {
-            "id": file.id,
-            "type": "file",
-            "created_at": file.created_at,
-            "filename": "plan.bin",
-            "mime_type": "image/png",
-            "size_bytes": len(content),
-            "downloadable": True,
-            "expires_at": None,
-            "scope": None,
-        }
-        assert await client.beta.files.retrieve_metadata(file.id) == file
-        downloaded = await client.beta.files.download(file.id)
-        assert await downloaded.read() == content
-        assert (await client.beta.files.delete(file.id)).type == "file_deleted"
-        with pytest.raises(anthropic.NotFoundError):
-            await client.beta.files.retrieve_metadata(file.id)
-        with pytest.raises(anthropic.NotFoundError):
-            await client.beta.files.download(file.id)
-        with pytest.raises(anthropic.NotFoundError):
-            await client.beta.files.delete(file.id)
+    file = await user.beta.files.upload(file=("notes/plan.bin", content, "image/png"))
+    assert file.id.startswith("file_")
+    assert file.to_dict(mode="python") == {
+        "id": file.id,
+        "type": "file",
+        "created_at": file.created_at,
+        "filename": "plan.bin",
+        "mime_type": "image/png",
+        "size_bytes": len(content),
+        "downloadable": True,
+        "expires_at": None,
+        "scope": None,
+    }
+    assert await user.beta.files.retrieve_metadata(file.id) == file
+    downloaded = await user.beta.files.download(file.id)
+    assert await downloaded.read() == content
+    assert (await user.beta.files.delete(file.id)).type == "file_deleted"
+    with pytest.raises(anthropic.NotFoundError):
+        await user.beta.files.retrieve_metadata(file.id)
+    with pytest.raises(anthropic.NotFoundError):
+        await user.beta.files.download(file.id)
+    with pytest.raises(anthropic.NotFoundError):
+        await user.beta.files.delete(file.id)
 
 
-async def test_an_empty_file_is_a_file_too(api: Served):
-    async with api.client() as client:
-        file = await client.beta.files.upload(file=("empty.txt", b""))
-        assert file.size_bytes == 0
-        assert await (await client.beta.files.download(file.id)).read() == b""
+async def test_an_empty_file_is_a_file_too(acme: AsyncAnthropic):
+    file = await acme.beta.files.upload(file=("empty.txt", b""))
+    assert file.size_bytes == 0
+    assert await (await acme.beta.files.download(file.id)).read() == b""
 
 
 async def test_a_download_is_saved_and_never_run(api: Served):
@@ -96,65 +95,62 @@ async def test_a_download_is_saved_and_never_run(api: Served):
 
 
 async def test_files_are_listed_newest_first_by_page_by_id_and_by_session(
-    api: Served, clock: SetClock
+    api: Served, clock: SetClock, acme: AsyncAnthropic
 ):
-    async with api.client() as client:
-        made: list[str] = []
-        for n in range(5):
-            clock.now += timedelta(seconds=1)
-            made.append((await client.beta.files.upload(file=(f"{n}.txt", b"x"))).id)
-        files = Files(api.records, clock=clock)
-        left = await files.create("acme", NewFile(content=b"out", session_id="sesn_1"))
-        listed = [file.id async for file in client.beta.files.list(limit=2)]
-        assert listed[1:] == made[::-1]
-        scoped = [file async for file in client.beta.files.list(scope_id="sesn_1")]
-        assert [item.id for item in scoped] == [left.id]
-        scope = scoped[0].scope
-        assert scope is not None
-        assert (scope.id, scope.type) == ("sesn_1", "session")
-        named = client.beta.files.list(ids=[made[3], "file_none", made[0], made[3]])
-        assert [item.id async for item in named] == [made[3], made[0]]
-        both = client.beta.files.list(ids=[made[3], left.id], scope_id="sesn_1")
-        assert [item.id async for item in both] == [left.id]
-        with pytest.raises(anthropic.BadRequestError, match="ids"):
-            await client.beta.files.list(ids=made, limit=2)
-        with pytest.raises(anthropic.BadRequestError, match="ids"):
-            await client.beta.files.list(ids=[f"file_{n}" for n in range(101)])
-        with pytest.raises(anthropic.BadRequestError, match="page"):
-            await client.beta.files.list(page="nonsense")
+    made: list[str] = []
+    for n in range(5):
+        clock.now += timedelta(seconds=1)
+        made.append((await acme.beta.files.upload(file=(f"{n}.txt", b"x"))).id)
+    files = Files(api.records, clock=clock)
+    left = await files.create("acme", NewFile(content=b"out", session_id="sesn_1"))
+    listed = await ids(acme.beta.files.list(limit=2))
+    assert listed[1:] == made[::-1]
+    scoped = await collect(acme.beta.files.list(scope_id="sesn_1"))
+    assert [item.id for item in scoped] == [left.id]
+    scope = scoped[0].scope
+    assert scope is not None
+    assert (scope.id, scope.type) == ("sesn_1", "session")
+    named = acme.beta.files.list(ids=[made[3], "file_none", made[0], made[3]])
+    assert [item.id async for item in named] == [made[3], made[0]]
+    both = acme.beta.files.list(ids=[made[3], left.id], scope_id="sesn_1")
+    assert [item.id async for item in both] == [left.id]
+    with pytest.raises(anthropic.BadRequestError, match="ids"):
+        await acme.beta.files.list(ids=made, limit=2)
+    with pytest.raises(anthropic.BadRequestError, match="ids"):
+        await acme.beta.files.list(ids=[f"file_{n}" for n in range(101)])
+    with pytest.raises(anthropic.BadRequestError, match="page"):
+        await acme.beta.files.list(page="nonsense")
 
 
-async def test_a_file_expires(api: Served, clock: SetClock):
-    async with api.client() as client:
-        kept = await client.beta.files.upload(file=("a.txt", b"x"))
-        file = await client.beta.files.upload(file=("b.txt", b"x"), expires_in_seconds=3600)
-        assert file.expires_at == clock.now + timedelta(hours=1)
-        clock.now += timedelta(hours=1)
-        with pytest.raises(anthropic.NotFoundError, match="expired"):
-            await client.beta.files.download(file.id)
-        files = Files(api.records, clock=clock)
-        assert await files.remove_expired() == 1
-        assert await files.remove_expired() == 0
-        assert [item.id async for item in client.beta.files.list()] == [kept.id]
-        for seconds in (3599, 7_776_001):
-            with pytest.raises(anthropic.BadRequestError, match="expires_in_seconds"):
-                await client.beta.files.upload(file=("b.txt", b"x"), expires_in_seconds=seconds)
+async def test_a_file_expires(api: Served, clock: SetClock, acme: AsyncAnthropic):
+    kept = await acme.beta.files.upload(file=("a.txt", b"x"))
+    file = await acme.beta.files.upload(file=("b.txt", b"x"), expires_in_seconds=3600)
+    assert file.expires_at == clock.now + timedelta(hours=1)
+    clock.now += timedelta(hours=1)
+    with pytest.raises(anthropic.NotFoundError, match="expired"):
+        await acme.beta.files.download(file.id)
+    files = Files(api.records, clock=clock)
+    assert await files.remove_expired() == 1
+    assert await files.remove_expired() == 0
+    assert await ids(acme.beta.files.list()) == [kept.id]
+    for seconds in (3599, 7_776_001):
+        with pytest.raises(anthropic.BadRequestError, match="expires_in_seconds"):
+            await acme.beta.files.upload(file=("b.txt", b"x"), expires_in_seconds=seconds)
 
 
-async def test_a_file_that_is_too_large_is_refused(api: Served):
-    async with api.client() as client:
-        largest = await client.beta.files.upload(file=("l.bin", b"x" * MAX_BYTES))
-        assert largest.size_bytes == MAX_BYTES
-        with pytest.raises(anthropic.APIStatusError) as refused:
-            await client.beta.files.upload(file=("l.bin", b"x" * (MAX_BYTES + 1)))
-        assert refused.value.status_code == 413
-        assert [file.id async for file in client.beta.files.list()] == [largest.id]
+async def test_a_file_that_is_too_large_is_refused(acme: AsyncAnthropic):
+    largest = await acme.beta.files.upload(file=("l.bin", b"x" * MAX_BYTES))
+    assert largest.size_bytes == MAX_BYTES
+    with pytest.raises(anthropic.APIStatusError) as refused:
+        await acme.beta.files.upload(file=("l.bin", b"x" * (MAX_BYTES + 1)))
+    assert refused.value.status_code == 413
+    assert await ids(acme.beta.files.list()) == [largest.id]
 
 
-async def test_an_endless_upload_is_cut_off(api: Served):
+async def test_an_endless_upload_is_cut_off(api: Served, acme: AsyncAnthropic):
     sent = 0
 
-    async def endless() -> AsyncGenerator[bytes, None]:
+    async def endless() -> AsyncGenerator[bytes]:
         nonlocal sent
         yield b'--b\r\ncontent-disposition: form-data; name="file"; filename="a"\r\n\r\n'
         while sent < 50_000_000:
@@ -169,8 +165,7 @@ async def test_an_endless_upload_is_cut_off(api: Served):
                 assert answer.status_code == 413
             except httpx2.TransportError:  # cut off in the middle of what it sends
                 pass
-    async with api.client() as client:
-        assert [file async for file in client.beta.files.list()] == []
+    assert await collect(acme.beta.files.list()) == []
 
 
 MALFORMED = [
@@ -232,28 +227,26 @@ async def test_a_name_that_would_forge_headers_or_is_not_unicode_is_cleaned(api:
     assert download.headers["content-type"] == "text/plain"
 
 
-async def test_another_tenant_finds_nothing(api: Served):
-    async with api.client() as client, api.client("rival:admin") as rival:
-        file = await client.beta.files.upload(file=("a.txt", b"x"))
-        with pytest.raises(anthropic.NotFoundError):
-            await rival.beta.files.retrieve_metadata(file.id)
-        with pytest.raises(anthropic.NotFoundError):
-            await rival.beta.files.download(file.id)
-        with pytest.raises(anthropic.NotFoundError):
-            await rival.beta.files.delete(file.id)
-        assert [item async for item in rival.beta.files.list()] == []
-        assert [item async for item in rival.beta.files.list(ids=[file.id])] == []
+async def test_another_tenant_finds_nothing(acme: AsyncAnthropic, rival: AsyncAnthropic):
+    file = await acme.beta.files.upload(file=("a.txt", b"x"))
+    with pytest.raises(anthropic.NotFoundError):
+        await rival.beta.files.retrieve_metadata(file.id)
+    with pytest.raises(anthropic.NotFoundError):
+        await rival.beta.files.download(file.id)
+    with pytest.raises(anthropic.NotFoundError):
+        await rival.beta.files.delete(file.id)
+    assert await collect(rival.beta.files.list()) == []
+    assert await collect(rival.beta.files.list(ids=[file.id])) == []
 
 
-async def test_a_viewer_may_only_look(api: Served):
-    async with api.client("acme:user") as user, api.client("acme:viewer") as viewer:
-        file = await user.beta.files.upload(file=("a.txt", b"x"))
-        assert await viewer.beta.files.retrieve_metadata(file.id) == file
-        assert await (await viewer.beta.files.download(file.id)).read() == b"x"
-        with pytest.raises(anthropic.PermissionDeniedError):
-            await viewer.beta.files.upload(file=("a.txt", b"x"))
-        with pytest.raises(anthropic.PermissionDeniedError):
-            await viewer.beta.files.delete(file.id)
+async def test_a_viewer_may_only_look(user: AsyncAnthropic, viewer: AsyncAnthropic):
+    file = await user.beta.files.upload(file=("a.txt", b"x"))
+    assert await viewer.beta.files.retrieve_metadata(file.id) == file
+    assert await (await viewer.beta.files.download(file.id)).read() == b"x"
+    with pytest.raises(anthropic.PermissionDeniedError):
+        await viewer.beta.files.upload(file=("a.txt", b"x"))
+    with pytest.raises(anthropic.PermissionDeniedError):
+        await viewer.beta.files.delete(file.id)
 
 
 def test_a_name_is_what_follows_the_last_slash_or_is_made_up():

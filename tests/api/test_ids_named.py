@@ -45,7 +45,7 @@ class Scene:
 
 
 @pytest.fixture
-async def scene(tmp_path: Path) -> AsyncGenerator[Scene, None]:
+async def scene(tmp_path: Path) -> AsyncGenerator[Scene]:
     async with whole(tmp_path) as api:
         agent = await api.make("acme", "/v1/agents", {"name": "mine", "model": "claude-opus-5-5"})
         place = await api.make("acme", "/v1/environments", {"name": "mine"})

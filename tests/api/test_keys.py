@@ -16,7 +16,7 @@ KEYS = "/v1/mainspring/keys"
 
 
 @pytest.fixture
-async def api(tmp_path: Path) -> AsyncGenerator[Guarded, None]:
+async def api(tmp_path: Path) -> AsyncGenerator[Guarded]:
     async with guarded(tmp_path) as running:
         yield running
 

@@ -4,158 +4,149 @@ from pathlib import Path
 import anthropic
 import anyio
 import pytest
-from tests.api.api_server import Served, served
+from anthropic import AsyncAnthropic
+from tests.api.api_server import Served, ids, served
 from tests.api.memory_api import digest, error_of, routes
 
 
 @pytest.fixture
-async def api(tmp_path: Path) -> AsyncGenerator[Served, None]:
+async def api(tmp_path: Path) -> AsyncGenerator[Served]:
     async with served(tmp_path, routes) as running:
         yield running
 
 
-async def test_a_store_is_made_read_changed_archived_and_deleted(api: Served):
-    async with api.client() as client:
-        stores = client.beta.memory_stores
-        made = await stores.create(name="Notes", metadata={"user": "ada"})
-        assert made.id.startswith("memstore_")
-        assert (made.description, made.archived_at) == ("", None)
-        assert await stores.retrieve(made.id) == made
-        changed = await stores.update(
-            made.id, description="About Ada", metadata={"user": None, "team": "core"}
-        )
-        assert (changed.name, changed.description) == ("Notes", "About Ada")
-        assert changed.metadata == {"team": "core"}
-        archived = await stores.archive(made.id)
-        assert archived.archived_at is not None
-        assert await stores.archive(made.id) == archived
-        assert [store.id async for store in stores.list()] == []
-        assert [store.id async for store in stores.list(include_archived=True)] == [made.id]
-        gone = await stores.delete(made.id)
-        assert (gone.id, gone.type) == (made.id, "memory_store_deleted")
-        with pytest.raises(anthropic.NotFoundError):
-            await stores.retrieve(made.id)
+async def test_a_store_is_made_read_changed_archived_and_deleted(acme: AsyncAnthropic):
+    stores = acme.beta.memory_stores
+    made = await stores.create(name="Notes", metadata={"user": "ada"})
+    assert made.id.startswith("memstore_")
+    assert (made.description, made.archived_at) == ("", None)
+    assert await stores.retrieve(made.id) == made
+    changed = await stores.update(
+        made.id, description="About Ada", metadata={"user": None, "team": "core"}
+    )
+    assert (changed.name, changed.description) == ("Notes", "About Ada")
+    assert changed.metadata == {"team": "core"}
+    archived = await stores.archive(made.id)
+    assert archived.archived_at is not None
+    assert await stores.archive(made.id) == archived
+    assert await ids(stores.list()) == []
+    assert await ids(stores.list(include_archived=True)) == [made.id]
+    gone = await stores.delete(made.id)
+    assert (gone.id, gone.type) == (made.id, "memory_store_deleted")
+    with pytest.raises(anthropic.NotFoundError):
+        await stores.retrieve(made.id)
 
 
-async def test_stores_are_listed_in_pages_and_by_time(api: Served):
-    async with api.client() as client:
-        stores = client.beta.memory_stores
-        made = [await stores.create(name=f"s{n}") for n in range(5)]
-        listed = [store.id async for store in stores.list(limit=2)]
-        assert listed == [item.id for item in made[::-1]]
-        moment = made[2].created_at
-        late = [store.id async for store in stores.list(created_at_gte=moment)]
-        early = [store.id async for store in stores.list(created_at_lte=moment)]
-        assert set(late) & set(early) == {made[2].id}
-        with pytest.raises(anthropic.BadRequestError, match="created_at"):
-            await stores.list(created_at_gte="2026-01-01T00:00:00")
+async def test_stores_are_listed_in_pages_and_by_time(acme: AsyncAnthropic):
+    stores = acme.beta.memory_stores
+    made = [await stores.create(name=f"s{n}") for n in range(5)]
+    listed = await ids(stores.list(limit=2))
+    assert listed == [item.id for item in made[::-1]]
+    moment = made[2].created_at
+    late = await ids(stores.list(created_at_gte=moment))
+    early = await ids(stores.list(created_at_lte=moment))
+    assert set(late) & set(early) == {made[2].id}
+    with pytest.raises(anthropic.BadRequestError, match="created_at"):
+        await stores.list(created_at_gte="2026-01-01T00:00:00")
 
 
-async def test_a_memory_is_made_read_changed_renamed_and_deleted(api: Served):
-    async with api.client() as client:
-        store = await client.beta.memory_stores.create(name="s")
-        memories = client.beta.memory_stores.memories
-        made = await memories.create(store.id, path="/notes/café.md", content="Grüße")
-        assert (made.id[:4], made.memory_version_id[:7]) == ("mem_", "memver_")
-        assert (made.content, made.content_size_bytes) == (None, 7)
-        assert made.content_sha256 == digest("Grüße")
-        full = await memories.retrieve(made.id, memory_store_id=store.id)
-        assert full.content == "Grüße"
-        basic = await memories.retrieve(made.id, memory_store_id=store.id, view="basic")
-        assert basic == made
-        changed = await memories.update(
-            made.id, memory_store_id=store.id, content="two", view="full"
-        )
-        assert (changed.content, changed.path) == ("two", made.path)
-        renamed = await memories.update(made.id, memory_store_id=store.id, path="/b.md")
-        assert (renamed.id, renamed.path) == (made.id, "/b.md")
-        assert renamed.content_sha256 == digest("two")
-        moved = await memories.retrieve(made.id, memory_store_id=store.id)
-        assert moved.content == "two"
-        gone = await memories.delete(made.id, memory_store_id=store.id)
-        assert (gone.id, gone.type) == (made.id, "memory_deleted")
-        with pytest.raises(anthropic.NotFoundError):
-            await memories.retrieve(made.id, memory_store_id=store.id)
-        again = await memories.create(store.id, path="/b.md", content="", view="full")
-        assert again.content == ""
+async def test_a_memory_is_made_read_changed_renamed_and_deleted(acme: AsyncAnthropic):
+    store = await acme.beta.memory_stores.create(name="s")
+    memories = acme.beta.memory_stores.memories
+    made = await memories.create(store.id, path="/notes/café.md", content="Grüße")
+    assert (made.id[:4], made.memory_version_id[:7]) == ("mem_", "memver_")
+    assert (made.content, made.content_size_bytes) == (None, 7)
+    assert made.content_sha256 == digest("Grüße")
+    full = await memories.retrieve(made.id, memory_store_id=store.id)
+    assert full.content == "Grüße"
+    basic = await memories.retrieve(made.id, memory_store_id=store.id, view="basic")
+    assert basic == made
+    changed = await memories.update(made.id, memory_store_id=store.id, content="two", view="full")
+    assert (changed.content, changed.path) == ("two", made.path)
+    renamed = await memories.update(made.id, memory_store_id=store.id, path="/b.md")
+    assert (renamed.id, renamed.path) == (made.id, "/b.md")
+    assert renamed.content_sha256 == digest("two")
+    moved = await memories.retrieve(made.id, memory_store_id=store.id)
+    assert moved.content == "two"
+    gone = await memories.delete(made.id, memory_store_id=store.id)
+    assert (gone.id, gone.type) == (made.id, "memory_deleted")
+    with pytest.raises(anthropic.NotFoundError):
+        await memories.retrieve(made.id, memory_store_id=store.id)
+    again = await memories.create(store.id, path="/b.md", content="", view="full")
+    assert again.content == ""
 
 
-async def test_a_change_needs_the_content_that_it_expects(api: Served):
-    async with api.client() as client:
-        store = await client.beta.memory_stores.create(name="s")
-        memories = client.beta.memory_stores.memories
-        made = await memories.create(store.id, path="/a", content="one")
-        expected = {"type": "content_sha256", "content_sha256": made.content_sha256}
+async def test_a_change_needs_the_content_that_it_expects(acme: AsyncAnthropic):
+    store = await acme.beta.memory_stores.create(name="s")
+    memories = acme.beta.memory_stores.memories
+    made = await memories.create(store.id, path="/a", content="one")
+    expected = {"type": "content_sha256", "content_sha256": made.content_sha256}
+    await memories.update(
+        made.id,
+        memory_store_id=store.id,
+        content="two",
+        precondition=expected,  # pyright: ignore[reportArgumentType]
+    )
+    with pytest.raises(anthropic.ConflictError) as caught:
         await memories.update(
             made.id,
             memory_store_id=store.id,
-            content="two",
+            content="three",
             precondition=expected,  # pyright: ignore[reportArgumentType]
         )
-        with pytest.raises(anthropic.ConflictError) as caught:
-            await memories.update(
-                made.id,
-                memory_store_id=store.id,
-                content="three",
-                precondition=expected,  # pyright: ignore[reportArgumentType]
-            )
-        assert error_of(caught)["type"] == "memory_precondition_failed_error"
-        same = await memories.update(
-            made.id,
-            memory_store_id=store.id,
-            content="two",
-            precondition=expected,  # pyright: ignore[reportArgumentType]
-        )
-        assert same.content_sha256 == digest("two")
-        with pytest.raises(anthropic.ConflictError) as caught:
-            await memories.delete(
-                made.id, memory_store_id=store.id, expected_content_sha256=made.content_sha256
-            )
-        assert error_of(caught)["type"] == "memory_precondition_failed_error"
+    assert error_of(caught)["type"] == "memory_precondition_failed_error"
+    same = await memories.update(
+        made.id,
+        memory_store_id=store.id,
+        content="two",
+        precondition=expected,  # pyright: ignore[reportArgumentType]
+    )
+    assert same.content_sha256 == digest("two")
+    with pytest.raises(anthropic.ConflictError) as caught:
         await memories.delete(
-            made.id, memory_store_id=store.id, expected_content_sha256=digest("two")
+            made.id, memory_store_id=store.id, expected_content_sha256=made.content_sha256
         )
+    assert error_of(caught)["type"] == "memory_precondition_failed_error"
+    await memories.delete(made.id, memory_store_id=store.id, expected_content_sha256=digest("two"))
 
 
-async def test_a_path_is_a_memory_or_a_folder_but_never_both(api: Served):
-    async with api.client() as client:
-        store = await client.beta.memory_stores.create(name="s")
-        memories = client.beta.memory_stores.memories
-        made = await memories.create(store.id, path="/a/b", content="")
-        other = await memories.create(store.id, path="/z", content="")
-        for path in ("/a/b", "/a", "/a/b/c/d"):
-            with pytest.raises(anthropic.ConflictError) as caught:
-                await memories.create(store.id, path=path, content="")
-            told = error_of(caught)
-            assert told["type"] == "memory_path_conflict_error"
-            assert (told["conflicting_memory_id"], told["conflicting_path"]) == (made.id, "/a/b")
-            with pytest.raises(anthropic.ConflictError):
-                await memories.update(other.id, memory_store_id=store.id, path=path)
-        deeper = await memories.update(made.id, memory_store_id=store.id, path="/a/b/c")
-        assert deeper.path == "/a/b/c"
-        higher = await memories.update(made.id, memory_store_id=store.id, path="/a")
-        assert higher.path == "/a"
+async def test_a_path_is_a_memory_or_a_folder_but_never_both(acme: AsyncAnthropic):
+    store = await acme.beta.memory_stores.create(name="s")
+    memories = acme.beta.memory_stores.memories
+    made = await memories.create(store.id, path="/a/b", content="")
+    other = await memories.create(store.id, path="/z", content="")
+    for path in ("/a/b", "/a", "/a/b/c/d"):
+        with pytest.raises(anthropic.ConflictError) as caught:
+            await memories.create(store.id, path=path, content="")
+        told = error_of(caught)
+        assert told["type"] == "memory_path_conflict_error"
+        assert (told["conflicting_memory_id"], told["conflicting_path"]) == (made.id, "/a/b")
+        with pytest.raises(anthropic.ConflictError):
+            await memories.update(other.id, memory_store_id=store.id, path=path)
+    deeper = await memories.update(made.id, memory_store_id=store.id, path="/a/b/c")
+    assert deeper.path == "/a/b/c"
+    higher = await memories.update(made.id, memory_store_id=store.id, path="/a")
+    assert higher.path == "/a"
 
 
-async def test_of_many_who_want_one_path_at_once_one_gets_it(api: Served):
-    async with api.client() as client:
-        store = await client.beta.memory_stores.create(name="s")
-        memories = client.beta.memory_stores.memories
-        got: list[str] = []
-        refused: list[str] = []
+async def test_of_many_who_want_one_path_at_once_one_gets_it(acme: AsyncAnthropic):
+    store = await acme.beta.memory_stores.create(name="s")
+    memories = acme.beta.memory_stores.memories
+    got: list[str] = []
+    refused: list[str] = []
 
-        async def want(path: str) -> None:
-            try:
-                got.append((await memories.create(store.id, path=path, content=path)).path)
-            except anthropic.ConflictError as error:
-                refused.append(str(error))
+    async def want(path: str) -> None:
+        try:
+            got.append((await memories.create(store.id, path=path, content=path)).path)
+        except anthropic.ConflictError as error:
+            refused.append(str(error))
 
-        with anyio.fail_after(60):
-            async with anyio.create_task_group() as group:
-                for path in ("/a", "/a/b", "/a/b/c", "/a", "/a/b", "/a/b/c"):
-                    group.start_soon(want, path)
-        assert len(got) == 1
-        assert len([item for item in refused if "memory_path_conflict_error" in item]) == 5
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as group:
+            for path in ("/a", "/a/b", "/a/b/c", "/a", "/a/b", "/a/b/c"):
+                group.start_soon(want, path)
+    assert len(got) == 1
+    assert len([item for item in refused if "memory_path_conflict_error" in item]) == 5
 
 
 @pytest.mark.parametrize(
@@ -180,96 +171,94 @@ async def test_of_many_who_want_one_path_at_once_one_gets_it(api: Served):
         "/a" * 21,
     ],
 )
-async def test_a_bad_path_is_refused(api: Served, path: str):
-    async with api.client() as client:
-        store = await client.beta.memory_stores.create(name="s")
-        memories = client.beta.memory_stores.memories
+async def test_a_bad_path_is_refused(path: str, acme: AsyncAnthropic):
+    store = await acme.beta.memory_stores.create(name="s")
+    memories = acme.beta.memory_stores.memories
+    with pytest.raises(anthropic.BadRequestError, match="path"):
+        await memories.create(store.id, path=path, content="")
+    made = await memories.create(store.id, path="/good", content="")
+    with pytest.raises(anthropic.BadRequestError, match="path"):
+        await memories.update(made.id, memory_store_id=store.id, path=path)
+
+
+async def test_what_is_too_much_is_refused(acme: AsyncAnthropic):
+    stores = acme.beta.memory_stores
+    store = await stores.create(name="s")
+    large = await stores.memories.create(store.id, path="/l", content="x" * 102_400)
+    assert large.content_size_bytes == 102_400
+    with pytest.raises(anthropic.BadRequestError, match="102400"):
+        await stores.memories.create(store.id, path="/m", content="x" * 102_401)
+    with pytest.raises(anthropic.BadRequestError, match="content"):
+        await stores.memories.create(store.id, path="/m", content=None)
+    for n in range(29):
+        await stores.memories.create(store.id, path=f"/{n}", content="")
+    with pytest.raises(anthropic.BadRequestError, match="30 memories"):
+        await stores.memories.create(store.id, path="/one-more", content="")
+    for name in ("", "x" * 256, "a\tb"):
+        with pytest.raises(anthropic.BadRequestError, match="name"):
+            await stores.create(name=name)
+    with pytest.raises(anthropic.BadRequestError, match="limit"):
+        await stores.memories.list(store.id, limit=101)
+
+
+async def test_memories_are_listed_by_path_and_folders_stand_for_what_is_deeper(
+    acme: AsyncAnthropic,
+):
+    store = await acme.beta.memory_stores.create(name="s")
+    memories = acme.beta.memory_stores.memories
+    paths = ["/b/x/1", "/b/x/2", "/b/y", "/a", "/b-c/1", "/c", "/d/1/2/3"]
+    for path in paths:
+        await memories.create(store.id, path=path, content=path)
+
+    async def listed(prefix: str = "/", depth: int = 0, limit: int = 100) -> list[str]:
+        found = memories.list(store.id, path_prefix=prefix, depth=depth, limit=limit)
+        return [f"{item.type[7:]}{item.path}" async for item in found]
+
+    for limit in (1, 2, 3, 100):
+        assert await listed(limit=limit) == sorted(paths)
+        assert await listed(depth=1, limit=limit) == [
+            "/a",
+            "prefix/b-c/",
+            "prefix/b/",
+            "/c",
+            "prefix/d/",
+        ]
+        assert await listed("/b/", 1, limit) == ["prefix/b/x/", "/b/y"]
+        assert await listed(depth=2, limit=limit) == [
+            "/a",
+            "/b-c/1",
+            "prefix/b/x/",
+            "/b/y",
+            "/c",
+            "prefix/d/1/",
+        ]
+    assert await listed("/b/x/") == ["/b/x/1", "/b/x/2"]
+    assert await listed("/nothing/") == []
+    full = await memories.list(store.id, view="full", limit=100)
+    assert [item.path for item in full.data] == sorted(paths)
+    assert [getattr(item, "content", None) for item in full.data] == sorted(paths)
+    for prefix in ("b", "/b", "//", "/../"):
         with pytest.raises(anthropic.BadRequestError, match="path"):
-            await memories.create(store.id, path=path, content="")
-        made = await memories.create(store.id, path="/good", content="")
-        with pytest.raises(anthropic.BadRequestError, match="path"):
-            await memories.update(made.id, memory_store_id=store.id, path=path)
+            await memories.list(store.id, path_prefix=prefix)
+    with pytest.raises(anthropic.BadRequestError, match="page"):
+        await memories.list(store.id, page="nonsense")
 
 
-async def test_what_is_too_much_is_refused(api: Served):
-    async with api.client() as client:
-        stores = client.beta.memory_stores
-        store = await stores.create(name="s")
-        large = await stores.memories.create(store.id, path="/l", content="x" * 102_400)
-        assert large.content_size_bytes == 102_400
-        with pytest.raises(anthropic.BadRequestError, match="102400"):
-            await stores.memories.create(store.id, path="/m", content="x" * 102_401)
-        with pytest.raises(anthropic.BadRequestError, match="content"):
-            await stores.memories.create(store.id, path="/m", content=None)
-        for n in range(29):
-            await stores.memories.create(store.id, path=f"/{n}", content="")
-        with pytest.raises(anthropic.BadRequestError, match="30 memories"):
-            await stores.memories.create(store.id, path="/one-more", content="")
-        for name in ("", "x" * 256, "a\tb"):
-            with pytest.raises(anthropic.BadRequestError, match="name"):
-                await stores.create(name=name)
-        with pytest.raises(anthropic.BadRequestError, match="limit"):
-            await stores.memories.list(store.id, limit=101)
-
-
-async def test_memories_are_listed_by_path_and_folders_stand_for_what_is_deeper(api: Served):
-    async with api.client() as client:
-        store = await client.beta.memory_stores.create(name="s")
-        memories = client.beta.memory_stores.memories
-        paths = ["/b/x/1", "/b/x/2", "/b/y", "/a", "/b-c/1", "/c", "/d/1/2/3"]
-        for path in paths:
-            await memories.create(store.id, path=path, content=path)
-
-        async def listed(prefix: str = "/", depth: int = 0, limit: int = 100) -> list[str]:
-            found = memories.list(store.id, path_prefix=prefix, depth=depth, limit=limit)
-            return [f"{item.type[7:]}{item.path}" async for item in found]
-
-        for limit in (1, 2, 3, 100):
-            assert await listed(limit=limit) == sorted(paths)
-            assert await listed(depth=1, limit=limit) == [
-                "/a",
-                "prefix/b-c/",
-                "prefix/b/",
-                "/c",
-                "prefix/d/",
-            ]
-            assert await listed("/b/", 1, limit) == ["prefix/b/x/", "/b/y"]
-            assert await listed(depth=2, limit=limit) == [
-                "/a",
-                "/b-c/1",
-                "prefix/b/x/",
-                "/b/y",
-                "/c",
-                "prefix/d/1/",
-            ]
-        assert await listed("/b/x/") == ["/b/x/1", "/b/x/2"]
-        assert await listed("/nothing/") == []
-        full = await memories.list(store.id, view="full", limit=100)
-        assert [item.path for item in full.data] == sorted(paths)
-        assert [getattr(item, "content", None) for item in full.data] == sorted(paths)
-        for prefix in ("b", "/b", "//", "/../"):
-            with pytest.raises(anthropic.BadRequestError, match="path"):
-                await memories.list(store.id, path_prefix=prefix)
-        with pytest.raises(anthropic.BadRequestError, match="page"):
-            await memories.list(store.id, page="nonsense")
-
-
-async def test_an_archived_store_can_be_read_and_cleaned_only(api: Served):
-    async with api.client() as client:
-        stores = client.beta.memory_stores
-        store = await stores.create(name="s")
-        made = await stores.memories.create(store.id, path="/a", content="one")
-        await stores.memories.update(made.id, memory_store_id=store.id, content="two")
-        await stores.archive(store.id)
-        with pytest.raises(anthropic.BadRequestError, match="archived"):
-            await stores.update(store.id, name="t")
-        with pytest.raises(anthropic.BadRequestError, match="archived"):
-            await stores.memories.create(store.id, path="/b", content="")
-        with pytest.raises(anthropic.BadRequestError, match="archived"):
-            await stores.memories.update(made.id, memory_store_id=store.id, content="three")
-        assert (await stores.memories.retrieve(made.id, memory_store_id=store.id)).content == "two"
-        await stores.memory_versions.redact(made.memory_version_id, memory_store_id=store.id)
-        await stores.memories.delete(made.id, memory_store_id=store.id)
+async def test_an_archived_store_can_be_read_and_cleaned_only(acme: AsyncAnthropic):
+    stores = acme.beta.memory_stores
+    store = await stores.create(name="s")
+    made = await stores.memories.create(store.id, path="/a", content="one")
+    await stores.memories.update(made.id, memory_store_id=store.id, content="two")
+    await stores.archive(store.id)
+    with pytest.raises(anthropic.BadRequestError, match="archived"):
+        await stores.update(store.id, name="t")
+    with pytest.raises(anthropic.BadRequestError, match="archived"):
+        await stores.memories.create(store.id, path="/b", content="")
+    with pytest.raises(anthropic.BadRequestError, match="archived"):
+        await stores.memories.update(made.id, memory_store_id=store.id, content="three")
+    assert (await stores.memories.retrieve(made.id, memory_store_id=store.id)).content == "two"
+    await stores.memory_versions.redact(made.memory_version_id, memory_store_id=store.id)
+    await stores.memories.delete(made.id, memory_store_id=store.id)
 
 
 async def test_a_deleted_store_takes_everything_along(tmp_path: Path):
@@ -292,56 +281,52 @@ async def test_a_deleted_store_takes_everything_along(tmp_path: Path):
     assert b"of the deleted store" not in left
 
 
-async def test_another_tenant_or_store_finds_nothing(api: Served):
-    async with api.client() as client, api.client("rival:admin") as rival:
-        store = await client.beta.memory_stores.create(name="s")
-        made = await client.beta.memory_stores.memories.create(store.id, path="/a", content="x")
-        own = await rival.beta.memory_stores.create(name="mine")
-        second = await client.beta.memory_stores.create(name="second")
-        for asking, asked in ((rival, store.id), (rival, own.id), (client, second.id)):
-            memories = asking.beta.memory_stores.memories
-            versions = asking.beta.memory_stores.memory_versions
-            with pytest.raises(anthropic.NotFoundError):
-                await memories.retrieve(made.id, memory_store_id=asked)
-            with pytest.raises(anthropic.NotFoundError):
-                await memories.update(made.id, memory_store_id=asked, content="y")
-            with pytest.raises(anthropic.NotFoundError):
-                await memories.delete(made.id, memory_store_id=asked)
-            with pytest.raises(anthropic.NotFoundError):
-                await versions.retrieve(made.memory_version_id, memory_store_id=asked)
-            with pytest.raises(anthropic.NotFoundError):
-                await versions.redact(made.memory_version_id, memory_store_id=asked)
-        foreign = rival.beta.memory_stores
+async def test_another_tenant_or_store_finds_nothing(acme: AsyncAnthropic, rival: AsyncAnthropic):
+    store = await acme.beta.memory_stores.create(name="s")
+    made = await acme.beta.memory_stores.memories.create(store.id, path="/a", content="x")
+    own = await rival.beta.memory_stores.create(name="mine")
+    second = await acme.beta.memory_stores.create(name="second")
+    for asking, asked in ((rival, store.id), (rival, own.id), (acme, second.id)):
+        memories = asking.beta.memory_stores.memories
+        versions = asking.beta.memory_stores.memory_versions
         with pytest.raises(anthropic.NotFoundError):
-            await foreign.retrieve(store.id)
+            await memories.retrieve(made.id, memory_store_id=asked)
         with pytest.raises(anthropic.NotFoundError):
-            await foreign.update(store.id, name="x")
+            await memories.update(made.id, memory_store_id=asked, content="y")
         with pytest.raises(anthropic.NotFoundError):
-            await foreign.archive(store.id)
+            await memories.delete(made.id, memory_store_id=asked)
         with pytest.raises(anthropic.NotFoundError):
-            await foreign.delete(store.id)
+            await versions.retrieve(made.memory_version_id, memory_store_id=asked)
         with pytest.raises(anthropic.NotFoundError):
-            await foreign.memories.list(store.id)
-        with pytest.raises(anthropic.NotFoundError):
-            await foreign.memories.create(store.id, path="/b", content="")
-        assert [item.id async for item in foreign.list()] == [own.id]
+            await versions.redact(made.memory_version_id, memory_store_id=asked)
+    foreign = rival.beta.memory_stores
+    with pytest.raises(anthropic.NotFoundError):
+        await foreign.retrieve(store.id)
+    with pytest.raises(anthropic.NotFoundError):
+        await foreign.update(store.id, name="x")
+    with pytest.raises(anthropic.NotFoundError):
+        await foreign.archive(store.id)
+    with pytest.raises(anthropic.NotFoundError):
+        await foreign.delete(store.id)
+    with pytest.raises(anthropic.NotFoundError):
+        await foreign.memories.list(store.id)
+    with pytest.raises(anthropic.NotFoundError):
+        await foreign.memories.create(store.id, path="/b", content="")
+    assert await ids(foreign.list()) == [own.id]
 
 
-async def test_each_role_may_do_its_part(api: Served):
-    async with (
-        api.client("acme:operator") as operator,
-        api.client("acme:user") as user,
-        api.client("acme:viewer") as viewer,
-    ):
-        store = await operator.beta.memory_stores.create(name="s")
-        with pytest.raises(anthropic.PermissionDeniedError):
-            await user.beta.memory_stores.create(name="t")
-        made = await user.beta.memory_stores.memories.create(store.id, path="/a", content="x")
-        with pytest.raises(anthropic.PermissionDeniedError):
-            await viewer.beta.memory_stores.memories.create(store.id, path="/b", content="x")
-        read = await viewer.beta.memory_stores.memories.retrieve(made.id, memory_store_id=store.id)
-        assert read.content == "x"
-        with pytest.raises(anthropic.PermissionDeniedError):
-            await user.beta.memory_stores.memory_versions.redact(
-                made.memory_version_id, memory_store_id=store.id
-            )
+async def test_each_role_may_do_its_part(
+    operator: AsyncAnthropic, user: AsyncAnthropic, viewer: AsyncAnthropic
+):
+    store = await operator.beta.memory_stores.create(name="s")
+    with pytest.raises(anthropic.PermissionDeniedError):
+        await user.beta.memory_stores.create(name="t")
+    made = await user.beta.memory_stores.memories.create(store.id, path="/a", content="x")
+    with pytest.raises(anthropic.PermissionDeniedError):
+        await viewer.beta.memory_stores.memories.create(store.id, path="/b", content="x")
+    read = await viewer.beta.memory_stores.memories.retrieve(made.id, memory_store_id=store.id)
+    assert read.content == "x"
+    with pytest.raises(anthropic.PermissionDeniedError):
+        await user.beta.memory_stores.memory_versions.redact(
+            made.memory_version_id, memory_store_id=store.id
+        )

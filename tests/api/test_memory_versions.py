@@ -4,7 +4,8 @@ from pathlib import Path
 
 import anthropic
 import pytest
-from tests.api.api_server import Served, served
+from anthropic import AsyncAnthropic
+from tests.api.api_server import Served, collect, ids, served
 from tests.api.memory_api import digest, routes
 
 from mainspring.service.memory_stores.memories import Memories
@@ -13,87 +14,77 @@ from mainspring.service.memory_stores.memory_stores import MemoryStores
 
 
 @pytest.fixture
-async def api(tmp_path: Path) -> AsyncGenerator[Served, None]:
+async def api(tmp_path: Path) -> AsyncGenerator[Served]:
     async with served(tmp_path, routes) as running:
         yield running
 
 
-async def test_what_changes_nothing_makes_no_version(api: Served):
-    async with api.client() as client:
-        store = await client.beta.memory_stores.create(name="s")
-        memories = client.beta.memory_stores.memories
-        made = await memories.create(store.id, path="/a", content="one")
-        assert await memories.update(made.id, memory_store_id=store.id) == made
-        same = await memories.update(made.id, memory_store_id=store.id, content="one", path="/a")
-        assert same == made
+async def test_what_changes_nothing_makes_no_version(acme: AsyncAnthropic):
+    store = await acme.beta.memory_stores.create(name="s")
+    memories = acme.beta.memory_stores.memories
+    made = await memories.create(store.id, path="/a", content="one")
+    assert await memories.update(made.id, memory_store_id=store.id) == made
+    same = await memories.update(made.id, memory_store_id=store.id, content="one", path="/a")
+    assert same == made
 
 
-async def test_a_page_with_contents_has_twenty_at_most(api: Served):
-    async with api.client() as client:
-        store = await client.beta.memory_stores.create(name="s")
-        memories = client.beta.memory_stores.memories
-        for n in range(22):
-            await memories.create(store.id, path=f"/{n:02}", content=str(n))
-        page = await memories.list(store.id, view="full", limit=100)
-        assert len(page.data) == 20
-        assert len([item async for item in page]) == 22
-        versions = client.beta.memory_stores.memory_versions
-        first = await versions.list(store.id, view="full", limit=100)
-        assert len(first.data) == 20
-        assert [item.content async for item in first] == [str(n) for n in range(22)][::-1]
+async def test_a_page_with_contents_has_twenty_at_most(acme: AsyncAnthropic):
+    store = await acme.beta.memory_stores.create(name="s")
+    memories = acme.beta.memory_stores.memories
+    for n in range(22):
+        await memories.create(store.id, path=f"/{n:02}", content=str(n))
+    page = await memories.list(store.id, view="full", limit=100)
+    assert len(page.data) == 20
+    assert len([item async for item in page]) == 22
+    versions = acme.beta.memory_stores.memory_versions
+    first = await versions.list(store.id, view="full", limit=100)
+    assert len(first.data) == 20
+    assert [item.content async for item in first] == [str(n) for n in range(22)][::-1]
 
 
-async def test_every_change_is_a_version_with_its_author(api: Served):
-    async with api.client() as client:
-        store = await client.beta.memory_stores.create(name="s")
-        memories, versions = (
-            client.beta.memory_stores.memories,
-            client.beta.memory_stores.memory_versions,
-        )
-        made = await memories.create(store.id, path="/a", content="one")
-        other = await memories.create(store.id, path="/other", content="x")
-        await Memories(api.records, MemoryStores(api.records)).update(
-            "acme",
-            store.id,
-            made.id,
-            UpdateMemory(content="two"),
-            SessionActor(session_id="sesn_1"),
-        )
-        await memories.update(made.id, memory_store_id=store.id, path="/b")
-        await memories.delete(made.id, memory_store_id=store.id)
-        found = [version async for version in versions.list(store.id, memory_id=made.id, limit=2)]
-        assert [(item.operation, item.path) for item in found] == [
-            ("deleted", "/b"),
-            ("modified", "/b"),
-            ("modified", "/a"),
-            ("created", "/a"),
-        ]
-        assert [item.content_sha256 for item in found] == [
-            None,
-            digest("two"),
-            digest("two"),
-            digest("one"),
-        ]
-        authors = [item.created_by.type for item in found if item.created_by]
-        assert authors == ["api_actor", "api_actor", "session_actor", "api_actor"]
-        assert all(item.content is None for item in found)
-        first = await versions.retrieve(found[-1].id, memory_store_id=store.id)
-        assert first.content == "one"
-        assert first.id == made.memory_version_id
+async def test_every_change_is_a_version_with_its_author(api: Served, acme: AsyncAnthropic):
+    store = await acme.beta.memory_stores.create(name="s")
+    memories, versions = (acme.beta.memory_stores.memories, acme.beta.memory_stores.memory_versions)
+    made = await memories.create(store.id, path="/a", content="one")
+    other = await memories.create(store.id, path="/other", content="x")
+    await Memories(api.records, MemoryStores(api.records)).update(
+        "acme", store.id, made.id, UpdateMemory(content="two"), SessionActor(session_id="sesn_1")
+    )
+    await memories.update(made.id, memory_store_id=store.id, path="/b")
+    await memories.delete(made.id, memory_store_id=store.id)
+    found = await collect(versions.list(store.id, memory_id=made.id, limit=2))
+    assert [(item.operation, item.path) for item in found] == [
+        ("deleted", "/b"),
+        ("modified", "/b"),
+        ("modified", "/a"),
+        ("created", "/a"),
+    ]
+    assert [item.content_sha256 for item in found] == [
+        None,
+        digest("two"),
+        digest("two"),
+        digest("one"),
+    ]
+    authors = [item.created_by.type for item in found if item.created_by]
+    assert authors == ["api_actor", "api_actor", "session_actor", "api_actor"]
+    assert all(item.content is None for item in found)
+    first = await versions.retrieve(found[-1].id, memory_store_id=store.id)
+    assert first.content == "one"
+    assert first.id == made.memory_version_id
 
-        async def ids(**wanted: str) -> list[str]:
-            return [version.id async for version in versions.list(store.id, **wanted)]  # pyright: ignore[reportArgumentType]
+    async def matches(**wanted: str) -> list[str]:
+        return await ids(versions.list(store.id, **wanted))  # pyright: ignore[reportArgumentType]
 
-        assert await ids(session_id="sesn_1") == [found[2].id]
-        assert len(await ids(api_key_id="key_test")) == 4
-        assert await ids(operation="deleted") == [found[0].id]
-        assert await ids(operation="deleted", memory_id=other.id) == []
-        assert await ids(service_account_id="svac_1") == []
-        moment = found[1].created_at
-        assert set(await ids(created_at_gte=moment.isoformat())) == {found[0].id, found[1].id}
-        before = (moment - timedelta(microseconds=1)).isoformat()
-        assert found[1].id not in await ids(created_at_lte=before)
-        assert found[1].id in await ids(created_at_lte=moment.isoformat())
+    assert await matches(session_id="sesn_1") == [found[2].id]
+    assert len(await matches(api_key_id="key_test")) == 4
+    assert await matches(operation="deleted") == [found[0].id]
+    assert await matches(operation="deleted", memory_id=other.id) == []
+    assert await matches(service_account_id="svac_1") == []
+    moment = found[1].created_at
+    assert set(await matches(created_at_gte=moment.isoformat())) == {found[0].id, found[1].id}
+    before = (moment - timedelta(microseconds=1)).isoformat()
+    assert found[1].id not in await matches(created_at_lte=before)
+    assert found[1].id in await matches(created_at_lte=moment.isoformat())
 
 
 async def test_a_redacted_version_keeps_the_fact_and_nothing_else(tmp_path: Path):

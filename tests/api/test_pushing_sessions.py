@@ -18,14 +18,7 @@ import pytest
 from anthropic import Anthropic, NotFoundError
 from tests import fork_server
 from tests.api.conftest import Platform, platform
-from tests.api.forged_bundles import (
-    FORGED,
-    HOSTILE,
-    SESSION,
-    TRANSFER,
-    forged_bundle,
-    rebuilt,
-)
+from tests.api.forged_bundles import FORGED, HOSTILE, SESSION, TRANSFER, forged_bundle, rebuilt
 from tests.cli.upstream import call, serving
 from tests.environ import clean_environ
 

@@ -36,7 +36,7 @@ SAID = [{"type": "user.message", "content": [{"type": "text", "text": "hello"}]}
 
 
 @pytest.fixture
-async def api(tmp_path: Path) -> AsyncGenerator[Whole, None]:
+async def api(tmp_path: Path) -> AsyncGenerator[Whole]:
     async with whole(tmp_path) as made:
         yield made
 
@@ -348,7 +348,7 @@ async def test_nothing_starts_by_itself_in_a_tenant_that_is_disabled(api: Whole)
 async def test_uploads_that_are_not_sent_do_not_keep_other_tenants_from_theirs(api: Whole):
     """Nor does one tenant have more of them in memory than it may."""
 
-    async def dripping() -> AsyncGenerator[bytes, None]:
+    async def dripping() -> AsyncGenerator[bytes]:
         yield b'--x\r\ncontent-disposition: form-data; name="file"; filename="a"\r\n\r\n'
         await anyio.sleep_forever()
 

@@ -122,7 +122,7 @@ def about(body: dict[str, Any], ids: Mapping[str, str]) -> dict[str, Any]:
 
 
 @pytest.fixture
-async def api(tmp_path: Path) -> AsyncGenerator[Whole, None]:
+async def api(tmp_path: Path) -> AsyncGenerator[Whole]:
     async with whole(tmp_path) as made:
         yield made
 

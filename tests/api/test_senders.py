@@ -31,18 +31,14 @@ NOT_A_WORKERS: list[Any] = [
     {"type": "user.message", "content": TEXT},
     {"type": "user.interrupt"},
     {"type": "user.tool_confirmation", "tool_use_id": "sevt_1", "result": "allow"},
-    {
-        "type": "user.define_outcome",
-        "description": "d",
-        "rubric": {"type": "text", "content": "r"},
-    },
+    {"type": "user.define_outcome", "description": "d", "rubric": {"type": "text", "content": "r"}},
     {"type": "system.message", "content": TEXT},
 ]
 BOSS = Principal(tenant="acme", key_id="cli", role="admin", name="olga")
 
 
 @pytest.fixture
-async def api(tmp_path: Path) -> AsyncGenerator[Whole, None]:
+async def api(tmp_path: Path) -> AsyncGenerator[Whole]:
     async with whole(tmp_path) as made:
         yield made
 

@@ -9,6 +9,7 @@ import anthropic
 import anyio
 import pytest
 from anthropic import beta_async_tool
+from tests.api.api_server import collect
 from tests.api.sessions_api import session
 from tests.api.work_api import site
 
@@ -37,7 +38,7 @@ async def test_a_runner_does_the_custom_tools_of_a_cloud_session(tmp_path: Path)
             async for call in runner:
                 done.append((call.name, call.posted, call.is_error))
         assert done == [("ask_owner", True, False)] * 2
-        shown = [event async for event in client.beta.sessions.events.list(made.id)]
+        shown = await collect(client.beta.sessions.events.list(made.id))
         answers = [item for item in shown if item.type == "user.custom_tool_result"]
         assert ["tea" in str(answers[0].content), "cake" in str(answers[1].content)] == [True, True]
         assert (await client.beta.sessions.retrieve(made.id)).status == "idle"

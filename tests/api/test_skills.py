@@ -10,7 +10,7 @@ from anthropic import AsyncAnthropic
 from anthropic.lib import files_from_dir
 from anthropic.lib.tools._skills import download_session_skills
 from anthropic.types.beta import BetaManagedAgentsSession, BetaSkill
-from tests.api.api_server import Served, served
+from tests.api.api_server import Served, collect, ids, served
 
 from mainspring.edges.api.routes.skills import SkillRoutes
 from mainspring.runtime.packages.upload import PackageLimits
@@ -26,7 +26,7 @@ FILES = [
 
 
 @pytest.fixture
-async def api(tmp_path: Path) -> AsyncGenerator[Served, None]:
+async def api(tmp_path: Path) -> AsyncGenerator[Served]:
     async with served(
         tmp_path, lambda records: SkillRoutes(Skills(records, limits=LIMITS)).routes()
     ) as running:
@@ -37,23 +37,24 @@ async def uploaded(client: AsyncAnthropic) -> BetaSkill:
     return await client.beta.skills.create(files=FILES)
 
 
-async def test_a_skill_is_uploaded_looked_at_and_deleted_with_its_versions(api: Served):
-    async with api.client("acme:operator") as client:
-        skill = await client.beta.skills.create(files=FILES, display_name="PDF forms")
-        assert skill.id.startswith("skill_")
-        assert (skill.type, skill.source.type) == ("skill", "custom")
-        assert skill.display_name == "PDF forms"
-        assert await client.beta.skills.retrieve(skill.id) == skill
-        version = await client.beta.skills.versions.retrieve("latest", skill_id=skill.id)
-        assert version.id == skill.latest_version_id
-        assert (version.name, version.description) == ("pdf-forms", "Fills in PDF forms.")
-        assert version.skill_id == skill.id
-        assert (await client.beta.skills.delete(skill.id)).type == "skill_deleted"
-        with pytest.raises(anthropic.NotFoundError):
-            await client.beta.skills.retrieve(skill.id)
-        with pytest.raises(anthropic.NotFoundError):
-            await client.beta.skills.versions.retrieve(version.id, skill_id=skill.id)
-        assert (await uploaded(client)).display_name == "pdf-forms"
+async def test_a_skill_is_uploaded_looked_at_and_deleted_with_its_versions(
+    operator: AsyncAnthropic,
+):
+    skill = await operator.beta.skills.create(files=FILES, display_name="PDF forms")
+    assert skill.id.startswith("skill_")
+    assert (skill.type, skill.source.type) == ("skill", "custom")
+    assert skill.display_name == "PDF forms"
+    assert await operator.beta.skills.retrieve(skill.id) == skill
+    version = await operator.beta.skills.versions.retrieve("latest", skill_id=skill.id)
+    assert version.id == skill.latest_version_id
+    assert (version.name, version.description) == ("pdf-forms", "Fills in PDF forms.")
+    assert version.skill_id == skill.id
+    assert (await operator.beta.skills.delete(skill.id)).type == "skill_deleted"
+    with pytest.raises(anthropic.NotFoundError):
+        await operator.beta.skills.retrieve(skill.id)
+    with pytest.raises(anthropic.NotFoundError):
+        await operator.beta.skills.versions.retrieve(version.id, skill_id=skill.id)
+    assert (await uploaded(operator)).display_name == "pdf-forms"
 
 
 async def test_a_folder_goes_up_and_comes_back_through_the_official_downloader(
@@ -108,49 +109,46 @@ async def test_a_download_is_named_after_the_skill(api: Served):
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-async def test_versions_are_added_listed_and_deleted(api: Served):
-    async with api.client() as client:
-        versions = client.beta.skills.versions
-        skill = await uploaded(client)
-        ids = [skill.latest_version_id]
-        for note in (b"Two", b"Three"):
-            changed = [("renamed/SKILL.md", MANIFEST + note)]
-            ids.append((await versions.create(skill.id, files=changed)).id)
-        assert (await client.beta.skills.retrieve(skill.id)).latest_version_id == ids[2]
-        assert [version.id async for version in versions.list(skill.id, limit=2)] == ids[::-1]
-        gone = await versions.delete(ids[2], skill_id=skill.id)
-        assert (gone.id, gone.type) == (ids[2], "skill_version_deleted")
-        assert (await versions.retrieve("latest", skill_id=skill.id)).id == ids[1]
-        await versions.delete(ids[0], skill_id=skill.id)
-        assert (await client.beta.skills.retrieve(skill.id)).latest_version_id == ids[1]
-        with pytest.raises(anthropic.BadRequestError, match="only version"):
-            await versions.delete(ids[1], skill_id=skill.id)
-        with pytest.raises(anthropic.NotFoundError):
-            await versions.download(ids[2], skill_id=skill.id)
+async def test_versions_are_added_listed_and_deleted(acme: AsyncAnthropic):
+    versions = acme.beta.skills.versions
+    skill = await uploaded(acme)
+    added = [skill.latest_version_id]
+    for note in (b"Two", b"Three"):
+        changed = [("renamed/SKILL.md", MANIFEST + note)]
+        added.append((await versions.create(skill.id, files=changed)).id)
+    assert (await acme.beta.skills.retrieve(skill.id)).latest_version_id == added[2]
+    assert await ids(versions.list(skill.id, limit=2)) == added[::-1]
+    gone = await versions.delete(added[2], skill_id=skill.id)
+    assert (gone.id, gone.type) == (added[2], "skill_version_deleted")
+    assert (await versions.retrieve("latest", skill_id=skill.id)).id == added[1]
+    await versions.delete(added[0], skill_id=skill.id)
+    assert (await acme.beta.skills.retrieve(skill.id)).latest_version_id == added[1]
+    with pytest.raises(anthropic.BadRequestError, match="only version"):
+        await versions.delete(added[1], skill_id=skill.id)
+    with pytest.raises(anthropic.NotFoundError):
+        await versions.download(added[2], skill_id=skill.id)
 
 
-async def test_a_version_keeps_the_name_of_its_skill(api: Served):
-    async with api.client() as client:
-        skill = await uploaded(client)
-        other = MANIFEST.replace(b"pdf-forms", b"other")
-        with pytest.raises(anthropic.BadRequestError, match="called pdf-forms"):
-            await client.beta.skills.versions.create(skill.id, files=[("x/SKILL.md", other)])
-        second = await client.beta.skills.create(files=[("x/SKILL.md", other)])
-        with pytest.raises(anthropic.NotFoundError):
-            await client.beta.skills.versions.retrieve(second.latest_version_id, skill_id=skill.id)
+async def test_a_version_keeps_the_name_of_its_skill(acme: AsyncAnthropic):
+    skill = await uploaded(acme)
+    other = MANIFEST.replace(b"pdf-forms", b"other")
+    with pytest.raises(anthropic.BadRequestError, match="called pdf-forms"):
+        await acme.beta.skills.versions.create(skill.id, files=[("x/SKILL.md", other)])
+    second = await acme.beta.skills.create(files=[("x/SKILL.md", other)])
+    with pytest.raises(anthropic.NotFoundError):
+        await acme.beta.skills.versions.retrieve(second.latest_version_id, skill_id=skill.id)
 
 
-async def test_skills_are_listed_newest_first_and_by_source(api: Served):
-    async with api.client() as client:
-        made = [(await uploaded(client)).id for _ in range(3)]
-        assert [skill.id async for skill in client.beta.skills.list(limit=2)] == made[::-1]
-        assert len([skill async for skill in client.beta.skills.list(source="custom")]) == 3
-        assert [skill async for skill in client.beta.skills.list(source="anthropic")] == []
-        with pytest.raises(anthropic.BadRequestError, match="limit"):
-            await client.beta.skills.list(limit=1001)
+async def test_skills_are_listed_newest_first_and_by_source(acme: AsyncAnthropic):
+    made = [(await uploaded(acme)).id for _ in range(3)]
+    assert await ids(acme.beta.skills.list(limit=2)) == made[::-1]
+    assert len(await collect(acme.beta.skills.list(source="custom"))) == 3
+    assert await collect(acme.beta.skills.list(source="anthropic")) == []
+    with pytest.raises(anthropic.BadRequestError, match="limit"):
+        await acme.beta.skills.list(limit=1001)
 
 
-async def test_what_is_no_skill_is_refused_with_the_file_and_the_reason(api: Served):
+async def test_what_is_no_skill_is_refused_with_the_file_and_the_reason(acme: AsyncAnthropic):
     refused: list[tuple[list[tuple[str, bytes]], str]] = [
         ([("SKILL.md", MANIFEST)], "one folder"),
         ([("a/SKILL.md", MANIFEST), ("b/x", b"")], "one folder; there is a, b"),
@@ -162,55 +160,54 @@ async def test_what_is_no_skill_is_refused_with_the_file_and_the_reason(api: Ser
         ([("a/SKILL.md", b"\xff")], "not UTF-8"),
         ([("a.zip", b"PK\x03\x04 but not really")], "a.zip"),
     ]
-    async with api.client() as client:
-        for files, reason in refused:
-            with pytest.raises(anthropic.BadRequestError, match=reason):
-                await client.beta.skills.create(files=files)
-        with pytest.raises(anthropic.BadRequestError, match="display_name"):
-            await client.beta.skills.create(files=FILES, display_name="two\nlines")
-        for files in (
-            [*FILES, ("pdf-forms/large.bin", b"x" * 100_000)],
-            [*FILES, *((f"pdf-forms/{n}", b"") for n in range(18))],
-        ):
-            with pytest.raises(anthropic.APIStatusError) as refusal:
-                await client.beta.skills.create(files=files)
-            assert refusal.value.status_code == 413
-        assert [skill async for skill in client.beta.skills.list()] == []
+    for files, reason in refused:
+        with pytest.raises(anthropic.BadRequestError, match=reason):
+            await acme.beta.skills.create(files=files)
+    with pytest.raises(anthropic.BadRequestError, match="display_name"):
+        await acme.beta.skills.create(files=FILES, display_name="two\nlines")
+    for files in (
+        [*FILES, ("pdf-forms/large.bin", b"x" * 100_000)],
+        [*FILES, *((f"pdf-forms/{n}", b"") for n in range(18))],
+    ):
+        with pytest.raises(anthropic.APIStatusError) as refusal:
+            await acme.beta.skills.create(files=files)
+        assert refusal.value.status_code == 413
+    assert await collect(acme.beta.skills.list()) == []
 
 
-async def test_another_tenant_finds_nothing(api: Served):
-    async with api.client() as client, api.client("rival:admin") as rival:
-        skill = await uploaded(client)
-        version, theirs = skill.latest_version_id, rival.beta.skills
-        with pytest.raises(anthropic.NotFoundError):
-            await theirs.retrieve(skill.id)
-        with pytest.raises(anthropic.NotFoundError):
-            await theirs.delete(skill.id)
-        with pytest.raises(anthropic.NotFoundError):
-            await theirs.versions.create(skill.id, files=FILES)
-        with pytest.raises(anthropic.NotFoundError):
-            await theirs.versions.list(skill.id)
-        with pytest.raises(anthropic.NotFoundError):
-            await theirs.versions.retrieve(version, skill_id=skill.id)
-        with pytest.raises(anthropic.NotFoundError):
-            await theirs.versions.download(version, skill_id=skill.id)
-        with pytest.raises(anthropic.NotFoundError):
-            await theirs.versions.delete(version, skill_id=skill.id)
-        own = await uploaded(rival)
-        with pytest.raises(anthropic.NotFoundError):
-            await theirs.versions.retrieve(version, skill_id=own.id)
-        assert [their.id async for their in theirs.list()] == [own.id]
+async def test_another_tenant_finds_nothing(acme: AsyncAnthropic, rival: AsyncAnthropic):
+    skill = await uploaded(acme)
+    version, theirs = skill.latest_version_id, rival.beta.skills
+    with pytest.raises(anthropic.NotFoundError):
+        await theirs.retrieve(skill.id)
+    with pytest.raises(anthropic.NotFoundError):
+        await theirs.delete(skill.id)
+    with pytest.raises(anthropic.NotFoundError):
+        await theirs.versions.create(skill.id, files=FILES)
+    with pytest.raises(anthropic.NotFoundError):
+        await theirs.versions.list(skill.id)
+    with pytest.raises(anthropic.NotFoundError):
+        await theirs.versions.retrieve(version, skill_id=skill.id)
+    with pytest.raises(anthropic.NotFoundError):
+        await theirs.versions.download(version, skill_id=skill.id)
+    with pytest.raises(anthropic.NotFoundError):
+        await theirs.versions.delete(version, skill_id=skill.id)
+    own = await uploaded(rival)
+    with pytest.raises(anthropic.NotFoundError):
+        await theirs.versions.retrieve(version, skill_id=own.id)
+    assert await ids(theirs.list()) == [own.id]
 
 
-async def test_a_user_may_look_and_an_operator_may_change(api: Served):
-    async with api.client("acme:operator") as operator, api.client("acme:user") as user:
-        skill = await uploaded(operator)
-        assert await user.beta.skills.retrieve(skill.id) == skill
-        with pytest.raises(anthropic.PermissionDeniedError):
-            await uploaded(user)
-        with pytest.raises(anthropic.PermissionDeniedError):
-            await user.beta.skills.delete(skill.id)
-        with pytest.raises(anthropic.PermissionDeniedError):
-            await user.beta.skills.versions.create(skill.id, files=FILES)
-        with pytest.raises(anthropic.PermissionDeniedError):
-            await user.beta.skills.versions.delete(skill.latest_version_id, skill_id=skill.id)
+async def test_a_user_may_look_and_an_operator_may_change(
+    operator: AsyncAnthropic, user: AsyncAnthropic
+):
+    skill = await uploaded(operator)
+    assert await user.beta.skills.retrieve(skill.id) == skill
+    with pytest.raises(anthropic.PermissionDeniedError):
+        await uploaded(user)
+    with pytest.raises(anthropic.PermissionDeniedError):
+        await user.beta.skills.delete(skill.id)
+    with pytest.raises(anthropic.PermissionDeniedError):
+        await user.beta.skills.versions.create(skill.id, files=FILES)
+    with pytest.raises(anthropic.PermissionDeniedError):
+        await user.beta.skills.versions.delete(skill.latest_version_id, skill_id=skill.id)

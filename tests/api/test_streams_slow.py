@@ -95,7 +95,7 @@ async def test_nobody_waits_for_a_reader_that_does_not_read(tmp_path: Path):
                 await tell(log, large, "and the log itself is written on")
 
 
-async def _first(response: ClientResponse, count: int) -> AsyncGenerator[Frame, None]:
+async def _first(response: ClientResponse, count: int) -> AsyncGenerator[Frame]:
     async for frame in frames(response):
         yield frame
         count -= 1

@@ -41,7 +41,7 @@ BODIES: Mapping[str, object] = {
 
 
 @pytest.fixture
-async def api(tmp_path: Path) -> AsyncGenerator[Whole, None]:
+async def api(tmp_path: Path) -> AsyncGenerator[Whole]:
     async with whole(tmp_path) as made:
         yield made
 

@@ -4,7 +4,9 @@ from pathlib import Path
 import anthropic
 import anyio
 import pytest
-from tests.api.sessions_api import House, message, service, session
+from anthropic import AsyncAnthropic
+from tests.api.api_server import collect
+from tests.api.sessions_api import SessionsApi, message, service, session
 from tests.api.streaming import thread_workspace
 from tests.log.sample_sessions import opened
 
@@ -24,14 +26,14 @@ ENDED = StatusIdle(stop_reason=StopReason(type="end_turn"))
 
 
 @pytest.fixture
-async def home(tmp_path: Path) -> AsyncGenerator[House, None]:
+async def api(tmp_path: Path) -> AsyncGenerator[SessionsApi]:
     async with service(tmp_path, Scripted(otherwise=says("Done."))) as running:
         yield running
 
 
-async def with_child(home: House, session_id: str) -> str:
+async def with_child(api: SessionsApi, session_id: str) -> str:
     """A session in whose log another thread has worked."""
-    writer = await home.log.hold(session_id, owner="test")
+    writer = await api.log.hold(session_id, owner="test")
     await writer.append(ThreadCreated(session_thread_id="sthr_2", agent_name="scout"))
     await writer.append(
         StatusRunning(),
@@ -46,87 +48,81 @@ async def with_child(home: House, session_id: str) -> str:
     return "sthr_2"
 
 
-async def test_the_main_thread_tells_what_it_has_done(home: House):
-    async with home.client() as client:
-        made = await session(client)
-        [fresh] = [thread async for thread in client.beta.sessions.threads.list(made.id)]
-        assert (fresh.status, fresh.stats, fresh.usage) == ("idle", None, None)
-        await client.beta.sessions.events.send(made.id, events=[message("go")])
-        await home.worker.settled()
-        [main] = [thread async for thread in client.beta.sessions.threads.list(made.id)]
-        assert (main.type, main.session_id, main.parent_thread_id) == (
-            "session_thread",
-            made.id,
-            None,
+async def test_the_main_thread_tells_what_it_has_done(api: SessionsApi, acme: AsyncAnthropic):
+    made = await session(acme)
+    [fresh] = await collect(acme.beta.sessions.threads.list(made.id))
+    assert (fresh.status, fresh.stats, fresh.usage) == ("idle", None, None)
+    await acme.beta.sessions.events.send(made.id, events=[message("go")])
+    await api.worker.settled()
+    [main] = await collect(acme.beta.sessions.threads.list(made.id))
+    assert (main.type, main.session_id, main.parent_thread_id) == ("session_thread", made.id, None)
+    assert main.agent.type == "agent"
+    assert main.agent.id == made.agent.id
+    assert main.usage is not None
+    assert main.usage.output_tokens
+    assert main.stats is not None
+    again = await acme.beta.sessions.threads.retrieve(main.id, session_id=made.id)
+    assert again.usage == main.usage
+    shown = [
+        event.type
+        async for event in acme.beta.sessions.threads.events.list(
+            main.id, session_id=made.id, limit=2
         )
-        assert main.agent.type == "agent"
-        assert main.agent.id == made.agent.id
-        assert main.usage is not None
-        assert main.usage.output_tokens
-        assert main.stats is not None
-        again = await client.beta.sessions.threads.retrieve(main.id, session_id=made.id)
-        assert again.usage == main.usage
-        shown = [
-            event.type
-            async for event in client.beta.sessions.threads.events.list(
-                main.id, session_id=made.id, limit=2
-            )
-        ]
-        assert shown == [event.type async for event in client.beta.sessions.events.list(made.id)]
+    ]
+    assert shown == [event.type async for event in acme.beta.sessions.events.list(made.id)]
 
 
-async def test_threads_are_listed_by_status_and_in_pages(home: House):
-    async with home.client() as client:
-        made = await session(client)
-        child = await with_child(home, made.id)
-        threads = client.beta.sessions.threads
-        paged = [thread async for thread in threads.list(made.id, limit=1)]
-        assert [item.id for item in paged][1:] == [child]
-        assert paged[1].parent_thread_id == paged[0].id
-        running = [thread async for thread in threads.list(made.id, statuses=["running"])]
-        assert [item.id for item in running] == [child]
-        whole = await client.beta.sessions.retrieve(made.id)
-        assert (whole.status, whole.usage.input_tokens) == ("running", 7)
-        with pytest.raises(anthropic.BadRequestError, match="page"):
-            await threads.list(made.id, page="nonsense")
+async def test_threads_are_listed_by_status_and_in_pages(api: SessionsApi, acme: AsyncAnthropic):
+    made = await session(acme)
+    child = await with_child(api, made.id)
+    threads = acme.beta.sessions.threads
+    paged = await collect(threads.list(made.id, limit=1))
+    assert [item.id for item in paged][1:] == [child]
+    assert paged[1].parent_thread_id == paged[0].id
+    running = await collect(threads.list(made.id, statuses=["running"]))
+    assert [item.id for item in running] == [child]
+    whole = await acme.beta.sessions.retrieve(made.id)
+    assert (whole.status, whole.usage.input_tokens) == ("running", 7)
+    with pytest.raises(anthropic.BadRequestError, match="page"):
+        await threads.list(made.id, page="nonsense")
 
 
-async def test_a_thread_is_archived_when_it_is_still_and_takes_no_more(home: House):
-    async with home.client() as client:
-        made = await session(client)
-        child = await with_child(home, made.id)
-        threads = client.beta.sessions.threads
-        with pytest.raises(anthropic.ConflictError, match="interrupt"):
-            await threads.archive(child, session_id=made.id)
-        writer = await home.log.hold(made.id, owner="test")
-        await writer.append(ENDED, thread_id=child)
-        idle = await threads.retrieve(child, session_id=made.id)
-        assert idle.usage is not None
-        assert idle.usage.list_cost is not None
-        assert (idle.usage.input_tokens, idle.usage.list_cost.amount) == (7, "25")
-        await writer.release()
-        archived = await threads.archive(child, session_id=made.id)
-        assert archived.archived_at is not None
-        assert archived.status == "terminated"
-        with pytest.raises(anthropic.BadRequestError, match="archived"):
-            await client.beta.sessions.events.send(
-                made.id, events=[{"type": "user.interrupt", "session_thread_id": child}]
-            )
-        [main, _] = [thread async for thread in threads.list(made.id)]
-        with pytest.raises(anthropic.BadRequestError, match="main thread"):
-            await threads.archive(main.id, session_id=made.id)
+async def test_a_thread_is_archived_when_it_is_still_and_takes_no_more(
+    api: SessionsApi, acme: AsyncAnthropic
+):
+    made = await session(acme)
+    child = await with_child(api, made.id)
+    threads = acme.beta.sessions.threads
+    with pytest.raises(anthropic.ConflictError, match="interrupt"):
+        await threads.archive(child, session_id=made.id)
+    writer = await api.log.hold(made.id, owner="test")
+    await writer.append(ENDED, thread_id=child)
+    idle = await threads.retrieve(child, session_id=made.id)
+    assert idle.usage is not None
+    assert idle.usage.list_cost is not None
+    assert (idle.usage.input_tokens, idle.usage.list_cost.amount) == (7, "25")
+    await writer.release()
+    archived = await threads.archive(child, session_id=made.id)
+    assert archived.archived_at is not None
+    assert archived.status == "terminated"
+    with pytest.raises(anthropic.BadRequestError, match="archived"):
+        await acme.beta.sessions.events.send(
+            made.id, events=[{"type": "user.interrupt", "session_thread_id": child}]
+        )
+    [main, _] = await collect(threads.list(made.id))
+    with pytest.raises(anthropic.BadRequestError, match="main thread"):
+        await threads.archive(main.id, session_id=made.id)
 
 
-async def test_a_thread_that_is_not_there_is_not_found(home: House):
-    async with home.client() as client:
-        made = await session(client)
-        threads = client.beta.sessions.threads
-        with pytest.raises(anthropic.NotFoundError):
-            await threads.retrieve("sthr_x", session_id=made.id)
-        with pytest.raises(anthropic.NotFoundError):
-            await threads.archive("sthr_x", session_id=made.id)
-        with pytest.raises(anthropic.NotFoundError):
-            await threads.events.list("sthr_x", session_id=made.id)
+async def test_a_thread_that_is_not_there_is_not_found(acme: AsyncAnthropic):
+    made = await session(acme)
+    threads = acme.beta.sessions.threads
+    with pytest.raises(anthropic.NotFoundError):
+        await threads.retrieve("sthr_x", session_id=made.id)
+    with pytest.raises(anthropic.NotFoundError):
+        await threads.archive("sthr_x", session_id=made.id)
+    with pytest.raises(anthropic.NotFoundError):
+        await threads.events.list("sthr_x", session_id=made.id)
 
 
 async def test_how_a_thread_stands_is_told_on_its_stream_and_on_the_sessions(tmp_path: Path):

@@ -7,6 +7,7 @@ from typing import Any, cast
 import aiohttp
 import anthropic
 import pytest
+from anthropic import AsyncAnthropic
 from tests.api.api_server import Served, Tags
 from tests.service.schedule_setup import Works, works
 
@@ -45,7 +46,7 @@ class Scene(Served):
 
 
 @pytest.fixture
-async def api(tmp_path: Path) -> AsyncGenerator[Scene, None]:
+async def api(tmp_path: Path) -> AsyncGenerator[Scene]:
     async with works(tmp_path) as made:
         routes = TriggerRoutes(made.triggers, made.intake).routes()
         async with http_server(Api(routes, access_control=Tags()).application()) as url:
@@ -56,73 +57,73 @@ def signed(api: Scene, secret: str, body: bytes = BODY) -> dict[str, str]:
     return signed_headers("msg_1", body, secrets=[secret], now=api.works.clock.now)
 
 
-async def test_a_trigger_is_made_fired_without_a_key_changed_and_deleted(api: Scene):
-    async with api.client() as client:
-        made = await api.create(client)
-        status, fired = await api.fire(made["id"], signed(api, made["secret"]))
-        assert (status, fired["status"]) == (200, "started")
-        one = f"{TRIGGERS}/{made['id']}"
-        shown = cast("dict[str, Any]", await client.get(one, cast_to=object))
-        assert {**shown, "secret": made["secret"]} == made
-        changed = await client.post(one, body={"is_enabled": False}, cast_to=object)
-        assert cast("dict[str, Any]", changed)["is_enabled"] is False
-        assert (await api.fire(made["id"], signed(api, made["secret"])))[0] == 401
-        await client.delete(one, cast_to=object)
-        with pytest.raises(anthropic.NotFoundError):
-            await client.get(one, cast_to=object)
+async def test_a_trigger_is_made_fired_without_a_key_changed_and_deleted(
+    api: Scene, acme: AsyncAnthropic
+):
+    made = await api.create(acme)
+    status, fired = await api.fire(made["id"], signed(api, made["secret"]))
+    assert (status, fired["status"]) == (200, "started")
+    one = f"{TRIGGERS}/{made['id']}"
+    shown = cast("dict[str, Any]", await acme.get(one, cast_to=object))
+    assert {**shown, "secret": made["secret"]} == made
+    changed = await acme.post(one, body={"is_enabled": False}, cast_to=object)
+    assert cast("dict[str, Any]", changed)["is_enabled"] is False
+    assert (await api.fire(made["id"], signed(api, made["secret"])))[0] == 401
+    await acme.delete(one, cast_to=object)
+    with pytest.raises(anthropic.NotFoundError):
+        await acme.get(one, cast_to=object)
 
 
-async def test_no_answer_tells_an_unknown_trigger_from_a_bad_signature(api: Scene):
-    async with api.client() as client:
-        made = await api.create(client)
-        good = signed(api, made["secret"])
-        answers = [
-            await api.fire("trg_unknown", good),
-            await api.fire("..%2Ftrg", good),
-            await api.fire(made["id"], {}),
-            await api.fire(made["id"], {**good, "webhook-signature": "v1,AAAA"}),
-            await api.fire(made["id"], {**good, "x-api-key": "acme:admin"}, BODY + b" "),
-        ]
-        for _, body in answers:
-            body.pop("request_id")
-        assert all(answer == answers[0] for answer in answers)
-        assert answers[0][0] == 401
-        assert api.works.sessions.starts == 0
+async def test_no_answer_tells_an_unknown_trigger_from_a_bad_signature(
+    api: Scene, acme: AsyncAnthropic
+):
+    made = await api.create(acme)
+    good = signed(api, made["secret"])
+    answers = [
+        await api.fire("trg_unknown", good),
+        await api.fire("..%2Ftrg", good),
+        await api.fire(made["id"], {}),
+        await api.fire(made["id"], {**good, "webhook-signature": "v1,AAAA"}),
+        await api.fire(made["id"], {**good, "x-api-key": "acme:admin"}, BODY + b" "),
+    ]
+    for _, body in answers:
+        body.pop("request_id")
+    assert all(answer == answers[0] for answer in answers)
+    assert answers[0][0] == 401
+    assert api.works.sessions.starts == 0
 
 
-async def test_a_payload_that_is_too_large_is_refused_whoever_sends_it(api: Scene):
-    async with api.client() as client:
-        made = await api.create(client)
-        large = b" " * (MAX_PAYLOAD_BYTES + 1)
-        for trigger_id in (made["id"], "trg_unknown"):
-            status, _ = await api.fire(trigger_id, signed(api, made["secret"], large), large)
-            assert status == 413
+async def test_a_payload_that_is_too_large_is_refused_whoever_sends_it(
+    api: Scene, acme: AsyncAnthropic
+):
+    made = await api.create(acme)
+    large = b" " * (MAX_PAYLOAD_BYTES + 1)
+    for trigger_id in (made["id"], "trg_unknown"):
+        status, _ = await api.fire(trigger_id, signed(api, made["secret"], large), large)
+        assert status == 413
 
 
-async def test_bad_triggers_are_refused_and_other_tenants_and_users_kept_out(api: Scene):
-    async with (
-        api.client() as client,
-        api.client("rival:admin") as rival,
-        api.client("acme:user") as user,
+async def test_bad_triggers_are_refused_and_other_tenants_and_users_kept_out(
+    api: Scene, acme: AsyncAnthropic, rival: AsyncAnthropic, user: AsyncAnthropic
+):
+    made = await api.create(acme)
+    one = f"{TRIGGERS}/{made['id']}"
+    for change, where in (
+        ({"message": "{{env.HOME}}"}, "message"),
+        ({"correlation": "{{"}, "correlation"),
+        ({"secret": "short"}, "secret"),
+        ({"secret": "not base64 at all, sorry"}, "secret"),
     ):
-        made = await api.create(client)
-        one = f"{TRIGGERS}/{made['id']}"
-        for change, where in (
-            ({"message": "{{env.HOME}}"}, "message"),
-            ({"correlation": "{{"}, "correlation"),
-            ({"secret": "short"}, "secret"),
-            ({"secret": "not base64 at all, sorry"}, "secret"),
-        ):
-            with pytest.raises(anthropic.BadRequestError, match=where):
-                await client.post(one, body=change, cast_to=object)
+        with pytest.raises(anthropic.BadRequestError, match=where):
+            await acme.post(one, body=change, cast_to=object)
+    with pytest.raises(anthropic.NotFoundError):
+        await acme.post(one, body={"environment_id": "env_none"}, cast_to=object)
+    for act in (
+        rival.get(one, cast_to=object),
+        rival.post(one, body={}, cast_to=object),
+        rival.delete(one, cast_to=object),
+    ):
         with pytest.raises(anthropic.NotFoundError):
-            await client.post(one, body={"environment_id": "env_none"}, cast_to=object)
-        for act in (
-            rival.get(one, cast_to=object),
-            rival.post(one, body={}, cast_to=object),
-            rival.delete(one, cast_to=object),
-        ):
-            with pytest.raises(anthropic.NotFoundError):
-                await act
-        with pytest.raises(anthropic.PermissionDeniedError):
-            await api.create(user)
+            await act
+    with pytest.raises(anthropic.PermissionDeniedError):
+        await api.create(user)

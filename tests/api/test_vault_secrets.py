@@ -13,14 +13,14 @@ from tests.service.token_server import Provider, provider
 
 
 @pytest.fixture
-async def api(tmp_path: Path) -> AsyncGenerator[Served, None]:
+async def api(tmp_path: Path) -> AsyncGenerator[Served]:
     NOTICES.clear()
     async with served(tmp_path, routes) as running:
         yield running
 
 
 @pytest.fixture
-async def oauth() -> AsyncGenerator[Provider, None]:
+async def oauth() -> AsyncGenerator[Provider]:
     async with provider() as running:
         yield running
 
@@ -52,11 +52,10 @@ async def oauth() -> AsyncGenerator[Provider, None]:
         (cast("Auth", {"type": "password"}), "type"),
     ],
 )
-async def test_what_cannot_be_is_refused(api: Served, auth: Auth, where: str):
-    async with api.client() as client:
-        vault = await client.beta.vaults.create(display_name="Ada")
-        with pytest.raises(anthropic.BadRequestError, match=where):
-            await client.beta.vaults.credentials.create(vault.id, auth=auth)
+async def test_what_cannot_be_is_refused(auth: Auth, where: str, acme: AsyncAnthropic):
+    vault = await acme.beta.vaults.create(display_name="Ada")
+    with pytest.raises(anthropic.BadRequestError, match=where):
+        await acme.beta.vaults.credentials.create(vault.id, auth=auth)
 
 
 class Told(Protocol):
@@ -153,14 +152,11 @@ async def plant(
 
 
 @pytest.mark.parametrize("value", ["swordfish", "ghp_" + "aB3dE5gH7jK9mN1pQ3sT5vW7xY9zA1cE3gI5"])
-async def test_an_error_does_not_repeat_the_value_that_it_refuses(api: Served, value: str):
-    async with api.client() as client:
-        vault = await client.beta.vaults.create(display_name="Ada")
-        with pytest.raises(anthropic.BadRequestError, match=r"type: invalid value") as refused:
-            await client.beta.vaults.credentials.create(
-                vault.id, auth=cast("Auth", {"type": value})
-            )
-        assert value not in str(refused.value)
-        with pytest.raises(anthropic.NotFoundError) as missing:
-            await client.beta.vaults.retrieve(f"{value}/{value}" if "_" in value else "none")
-        assert "ghp_" not in str(missing.value)
+async def test_an_error_does_not_repeat_the_value_that_it_refuses(value: str, acme: AsyncAnthropic):
+    vault = await acme.beta.vaults.create(display_name="Ada")
+    with pytest.raises(anthropic.BadRequestError, match=r"type: invalid value") as refused:
+        await acme.beta.vaults.credentials.create(vault.id, auth=cast("Auth", {"type": value}))
+    assert value not in str(refused.value)
+    with pytest.raises(anthropic.NotFoundError) as missing:
+        await acme.beta.vaults.retrieve(f"{value}/{value}" if "_" in value else "none")
+    assert "ghp_" not in str(missing.value)

@@ -5,321 +5,307 @@ from pathlib import Path
 import anthropic
 import anyio
 import pytest
-from tests.api.api_server import Served, served
+from anthropic import AsyncAnthropic
+from tests.api.api_server import Served, ids, served
 from tests.api.vault_api import LATER, NOTICES, oauth_auth, routes, static, variable
 from tests.service.token_server import Provider, provider
 
 
 @pytest.fixture
-async def api(tmp_path: Path) -> AsyncGenerator[Served, None]:
+async def api(tmp_path: Path) -> AsyncGenerator[Served]:
     NOTICES.clear()
     async with served(tmp_path, routes) as running:
         yield running
 
 
 @pytest.fixture
-async def oauth() -> AsyncGenerator[Provider, None]:
+async def oauth() -> AsyncGenerator[Provider]:
     async with provider() as running:
         yield running
 
 
-async def test_a_vault_is_made_read_changed_archived_and_deleted(api: Served):
-    async with api.client() as client:
-        made = await client.beta.vaults.create(display_name="Ada", metadata={"user": "1"})
-        assert made.id.startswith("vlt_")
-        assert await client.beta.vaults.retrieve(made.id) == made
-        changed = await client.beta.vaults.update(
-            made.id, display_name="Ada L.", metadata={"user": None, "x": "y"}
-        )
-        assert (changed.display_name, changed.metadata) == ("Ada L.", {"x": "y"})
-        archived = await client.beta.vaults.archive(made.id)
-        assert archived.archived_at is not None
-        assert await client.beta.vaults.archive(made.id) == archived
-        assert [vault.id async for vault in client.beta.vaults.list()] == []
-        listed = client.beta.vaults.list(include_archived=True)
-        assert [item.id async for item in listed] == [made.id]
-        with pytest.raises(anthropic.BadRequestError, match="archived"):
-            await client.beta.vaults.update(made.id, display_name="x")
-        gone = await client.beta.vaults.delete(made.id)
-        assert (gone.id, gone.type) == (made.id, "vault_deleted")
-        with pytest.raises(anthropic.NotFoundError):
-            await client.beta.vaults.retrieve(made.id)
+async def test_a_vault_is_made_read_changed_archived_and_deleted(acme: AsyncAnthropic):
+    made = await acme.beta.vaults.create(display_name="Ada", metadata={"user": "1"})
+    assert made.id.startswith("vlt_")
+    assert await acme.beta.vaults.retrieve(made.id) == made
+    changed = await acme.beta.vaults.update(
+        made.id, display_name="Ada L.", metadata={"user": None, "x": "y"}
+    )
+    assert (changed.display_name, changed.metadata) == ("Ada L.", {"x": "y"})
+    archived = await acme.beta.vaults.archive(made.id)
+    assert archived.archived_at is not None
+    assert await acme.beta.vaults.archive(made.id) == archived
+    assert await ids(acme.beta.vaults.list()) == []
+    listed = acme.beta.vaults.list(include_archived=True)
+    assert [item.id async for item in listed] == [made.id]
+    with pytest.raises(anthropic.BadRequestError, match="archived"):
+        await acme.beta.vaults.update(made.id, display_name="x")
+    gone = await acme.beta.vaults.delete(made.id)
+    assert (gone.id, gone.type) == (made.id, "vault_deleted")
+    with pytest.raises(anthropic.NotFoundError):
+        await acme.beta.vaults.retrieve(made.id)
 
 
-async def test_vaults_and_credentials_are_listed_in_pages_newest_first(api: Served):
-    async with api.client() as client:
-        vaults = [(await client.beta.vaults.create(display_name=f"v{n}")).id for n in range(5)]
-        assert [vault.id async for vault in client.beta.vaults.list(limit=2)] == vaults[::-1]
-        credentials = client.beta.vaults.credentials
-        made = [
-            (await credentials.create(vaults[0], auth=variable(f"KEY_{n}"))).id for n in range(5)
-        ]
-        assert [credential.id async for credential in credentials.list(vaults[0], limit=2)] == made[
-            ::-1
-        ]
-        assert [credential.id async for credential in credentials.list(vaults[1])] == []
-        await credentials.archive(made[2], vault_id=vaults[0])
-        assert made[2] not in [credential.id async for credential in credentials.list(vaults[0])]
-        everything = credentials.list(vaults[0], include_archived=True)
-        assert [item.id async for item in everything] == made[::-1]
-        with pytest.raises(anthropic.BadRequestError, match="page"):
-            await credentials.list(vaults[0], page="nonsense")
-        with pytest.raises(anthropic.BadRequestError, match="limit"):
-            await client.beta.vaults.list(limit=101)
+async def test_vaults_and_credentials_are_listed_in_pages_newest_first(acme: AsyncAnthropic):
+    vaults = [(await acme.beta.vaults.create(display_name=f"v{n}")).id for n in range(5)]
+    assert await ids(acme.beta.vaults.list(limit=2)) == vaults[::-1]
+    credentials = acme.beta.vaults.credentials
+    made = [(await credentials.create(vaults[0], auth=variable(f"KEY_{n}"))).id for n in range(5)]
+    assert await ids(credentials.list(vaults[0], limit=2)) == made[::-1]
+    assert await ids(credentials.list(vaults[1])) == []
+    await credentials.archive(made[2], vault_id=vaults[0])
+    assert made[2] not in await ids(credentials.list(vaults[0]))
+    everything = credentials.list(vaults[0], include_archived=True)
+    assert [item.id async for item in everything] == made[::-1]
+    with pytest.raises(anthropic.BadRequestError, match="page"):
+        await credentials.list(vaults[0], page="nonsense")
+    with pytest.raises(anthropic.BadRequestError, match="limit"):
+        await acme.beta.vaults.list(limit=101)
 
 
-async def test_every_kind_of_credential_is_told_without_its_secrets(api: Served):
-    async with api.client() as client:
-        vault = await client.beta.vaults.create(display_name="Ada")
-        credentials = client.beta.vaults.credentials
-        bearer = await credentials.create(vault.id, auth=static(), display_name="Bearer")
-        assert bearer.id.startswith("vcrd_")
-        assert (bearer.type, bearer.vault_id) == ("vault_credential", vault.id)
-        assert bearer.auth.to_dict() == {
-            "type": "static_bearer",
-            "mcp_server_url": "https://mcp.example.com/mcp",
-        }
-        oauth = await credentials.create(vault.id, auth=oauth_auth(), metadata={"a": "b"})
-        assert oauth.auth.to_dict(mode="json") == {
-            "type": "mcp_oauth",
-            "mcp_server_url": "https://auth.example.com/mcp",
-            "expires_at": "2100-01-01T00:00:00Z",
-            "refresh": {
-                "client_id": "client",
-                "token_endpoint": "https://auth.example.com/token",
-                "token_endpoint_auth": {"type": "client_secret_post"},
-                "resource": None,
-                "scope": "read",
-            },
-        }
-        limited = {"type": "limited", "allowed_hosts": ["api.example.com", "*.example.org"]}
-        variables = await credentials.create(vault.id, auth=variable(networking=limited))
-        assert variables.auth.to_dict() == {
+async def test_every_kind_of_credential_is_told_without_its_secrets(
+    api: Served, acme: AsyncAnthropic
+):
+    vault = await acme.beta.vaults.create(display_name="Ada")
+    credentials = acme.beta.vaults.credentials
+    bearer = await credentials.create(vault.id, auth=static(), display_name="Bearer")
+    assert bearer.id.startswith("vcrd_")
+    assert (bearer.type, bearer.vault_id) == ("vault_credential", vault.id)
+    assert bearer.auth.to_dict() == {
+        "type": "static_bearer",
+        "mcp_server_url": "https://mcp.example.com/mcp",
+    }
+    oauth = await credentials.create(vault.id, auth=oauth_auth(), metadata={"a": "b"})
+    assert oauth.auth.to_dict(mode="json") == {
+        "type": "mcp_oauth",
+        "mcp_server_url": "https://auth.example.com/mcp",
+        "expires_at": "2100-01-01T00:00:00Z",
+        "refresh": {
+            "client_id": "client",
+            "token_endpoint": "https://auth.example.com/token",
+            "token_endpoint_auth": {"type": "client_secret_post"},
+            "resource": None,
+            "scope": "read",
+        },
+    }
+    limited = {"type": "limited", "allowed_hosts": ["api.example.com", "*.example.org"]}
+    variables = await credentials.create(vault.id, auth=variable(networking=limited))
+    assert variables.auth.to_dict() == {
+        "type": "environment_variable",
+        "secret_name": "API_KEY",
+        "networking": limited,
+        "injection_location": {"header": True, "body": False},
+    }
+    for item in (bearer, oauth, variables):
+        assert await credentials.retrieve(item.id, vault_id=vault.id) == item
+
+
+async def test_secrets_and_what_is_not_fixed_can_be_changed(acme: AsyncAnthropic):
+    vault = await acme.beta.vaults.create(display_name="Ada")
+    credentials = acme.beta.vaults.credentials
+    made = await credentials.create(vault.id, auth=variable(), display_name="one")
+    changed = await credentials.update(
+        made.id,
+        vault_id=vault.id,
+        display_name="two",
+        metadata={"a": "b"},
+        auth={
             "type": "environment_variable",
-            "secret_name": "API_KEY",
-            "networking": limited,
-            "injection_location": {"header": True, "body": False},
-        }
-        for item in (bearer, oauth, variables):
-            assert await credentials.retrieve(item.id, vault_id=vault.id) == item
-
-
-async def test_secrets_and_what_is_not_fixed_can_be_changed(api: Served):
-    async with api.client() as client:
-        vault = await client.beta.vaults.create(display_name="Ada")
-        credentials = client.beta.vaults.credentials
-        made = await credentials.create(vault.id, auth=variable(), display_name="one")
-        changed = await credentials.update(
+            "secret_value": "another",
+            "injection_location": {"body": True},
+            "networking": {"type": "limited", "allowed_hosts": ["a.org"]},
+        },
+    )
+    assert (changed.display_name, changed.metadata) == ("two", {"a": "b"})
+    told = changed.auth.to_dict()
+    assert told["injection_location"] == {"header": True, "body": True}
+    assert told["networking"] == {"type": "limited", "allowed_hosts": ["a.org"]}
+    with pytest.raises(anthropic.BadRequestError, match="injection_location"):
+        await credentials.update(
             made.id,
             vault_id=vault.id,
-            display_name="two",
-            metadata={"a": "b"},
             auth={
                 "type": "environment_variable",
-                "secret_value": "another",
-                "injection_location": {"body": True},
-                "networking": {"type": "limited", "allowed_hosts": ["a.org"]},
+                "injection_location": {"header": False, "body": False},
             },
         )
-        assert (changed.display_name, changed.metadata) == ("two", {"a": "b"})
-        told = changed.auth.to_dict()
-        assert told["injection_location"] == {"header": True, "body": True}
-        assert told["networking"] == {"type": "limited", "allowed_hosts": ["a.org"]}
-        with pytest.raises(anthropic.BadRequestError, match="injection_location"):
-            await credentials.update(
-                made.id,
-                vault_id=vault.id,
-                auth={
-                    "type": "environment_variable",
-                    "injection_location": {"header": False, "body": False},
-                },
-            )
-        with pytest.raises(anthropic.BadRequestError, match=r"auth\.type"):
-            await credentials.update(
-                made.id, vault_id=vault.id, auth={"type": "static_bearer", "token": "x"}
-            )
-        oauth = await credentials.create(vault.id, auth=oauth_auth())
-        moment = LATER + timedelta(hours=1)
-        renewed = await credentials.update(
-            oauth.id,
+    with pytest.raises(anthropic.BadRequestError, match=r"auth\.type"):
+        await credentials.update(
+            made.id, vault_id=vault.id, auth={"type": "static_bearer", "token": "x"}
+        )
+    oauth = await credentials.create(vault.id, auth=oauth_auth())
+    moment = LATER + timedelta(hours=1)
+    renewed = await credentials.update(
+        oauth.id,
+        vault_id=vault.id,
+        auth={
+            "type": "mcp_oauth",
+            "access_token": "new",
+            "expires_at": moment,
+            "refresh": {
+                "refresh_token": "new",
+                "scope": "",
+                "token_endpoint_auth": {"type": "client_secret_basic", "client_secret": "new"},
+            },
+        },
+    )
+    assert renewed.auth.type == "mcp_oauth"
+    assert renewed.auth.expires_at == moment
+    assert renewed.auth.refresh is not None
+    assert renewed.auth.refresh.scope is None
+    assert renewed.auth.refresh.token_endpoint_auth.type == "client_secret_post"
+    kept = await credentials.update(oauth.id, vault_id=vault.id, auth={"type": "mcp_oauth"})
+    assert kept.auth == renewed.auth
+    public = await credentials.create(
+        vault.id,
+        auth={
+            "type": "mcp_oauth",
+            "mcp_server_url": "https://public.example.com",
+            "access_token": "x",
+        },
+    )
+    with pytest.raises(anthropic.BadRequestError, match=r"auth\.refresh"):
+        await credentials.update(
+            public.id,
             vault_id=vault.id,
-            auth={
-                "type": "mcp_oauth",
-                "access_token": "new",
-                "expires_at": moment,
-                "refresh": {
-                    "refresh_token": "new",
-                    "scope": "",
-                    "token_endpoint_auth": {
-                        "type": "client_secret_basic",
-                        "client_secret": "new",
-                    },
-                },
-            },
+            auth={"type": "mcp_oauth", "refresh": {"refresh_token": "x"}},
         )
-        assert renewed.auth.type == "mcp_oauth"
-        assert renewed.auth.expires_at == moment
-        assert renewed.auth.refresh is not None
-        assert renewed.auth.refresh.scope is None
-        assert renewed.auth.refresh.token_endpoint_auth.type == "client_secret_post"
-        kept = await credentials.update(oauth.id, vault_id=vault.id, auth={"type": "mcp_oauth"})
-        assert kept.auth == renewed.auth
-        public = await credentials.create(
-            vault.id,
-            auth={
-                "type": "mcp_oauth",
-                "mcp_server_url": "https://public.example.com",
-                "access_token": "x",
-            },
-        )
-        with pytest.raises(anthropic.BadRequestError, match=r"auth\.refresh"):
-            await credentials.update(
-                public.id,
-                vault_id=vault.id,
-                auth={"type": "mcp_oauth", "refresh": {"refresh_token": "x"}},
-            )
 
 
-async def test_a_server_and_a_name_have_one_active_credential_in_a_vault(api: Served):
-    async with api.client() as client:
-        vault = await client.beta.vaults.create(display_name="Ada")
-        other = await client.beta.vaults.create(display_name="Bob")
-        credentials = client.beta.vaults.credentials
-        first = await credentials.create(vault.id, auth=static())
-        await credentials.create(other.id, auth=static())
-        for same in (
-            static("https://MCP.example.com:443/mcp/"),
-            oauth_auth(mcp_server_url="https://mcp.example.com/mcp"),
-        ):
-            with pytest.raises(anthropic.ConflictError):
-                await credentials.create(vault.id, auth=same)
-        await credentials.create(vault.id, auth=variable())
-        with pytest.raises(anthropic.ConflictError):
-            await credentials.create(vault.id, auth=variable())
-        archived = await credentials.archive(first.id, vault_id=vault.id)
-        assert archived.archived_at is not None
-        assert archived.auth == first.auth
-        again = await credentials.create(vault.id, auth=static())
-        await credentials.delete(again.id, vault_id=vault.id)
-        await credentials.create(vault.id, auth=static())
-        with pytest.raises(anthropic.BadRequestError, match="archived"):
-            await credentials.update(first.id, vault_id=vault.id, display_name="x")
-
-
-async def test_a_vault_has_twenty_credentials_at_most_whoever_is_first(api: Served):
-    async with api.client() as client:
-        vault = await client.beta.vaults.create(display_name="Ada")
-        refused: list[str] = []
-
-        async def put(n: int) -> None:
-            try:
-                await client.beta.vaults.credentials.create(vault.id, auth=variable(f"KEY_{n}"))
-            except anthropic.BadRequestError as error:
-                refused.append(str(error))
-
-        with anyio.fail_after(60):
-            async with anyio.create_task_group() as group:
-                for n in range(23):
-                    group.start_soon(put, n)
-        assert len(refused) == 3
-        listed = client.beta.vaults.credentials.list(vault.id, limit=100)
-        assert len([item async for item in listed]) == 20
-
-
-async def test_archiving_or_deleting_a_vault_takes_its_secrets_along(api: Served):
-    async with api.client() as client:
-        credentials = client.beta.vaults.credentials
-        kept = await client.beta.vaults.create(display_name="kept")
-        gone = await client.beta.vaults.create(display_name="gone")
-        one = await credentials.create(kept.id, auth=static())
-        two = await credentials.create(gone.id, auth=static())
-        await client.beta.vaults.archive(kept.id)
-        assert await api.records.content("vault_credential", one.id) == b""
-        record = await credentials.retrieve(one.id, vault_id=kept.id)
-        assert record.archived_at is not None
-        with pytest.raises(anthropic.BadRequestError, match="archived"):
-            await credentials.create(kept.id, auth=variable())
-        await client.beta.vaults.delete(gone.id)
-        with pytest.raises(anthropic.NotFoundError):
-            await credentials.retrieve(two.id, vault_id=gone.id)
-        with pytest.raises(anthropic.NotFoundError):
-            await credentials.list(gone.id)
-        told = [(item.type, item.id) for item in NOTICES if not item.type.endswith("created")]
-        assert told == [
-            ("vault.archived", kept.id),
-            ("vault_credential.archived", one.id),
-            ("vault.deleted", gone.id),
-            ("vault_credential.deleted", two.id),
-        ]
-
-
-async def test_a_credential_is_validated_against_its_server(api: Served, oauth: Provider):
-    async with api.client() as client:
-        vault = await client.beta.vaults.create(display_name="Ada")
-        credentials = client.beta.vaults.credentials
-        oauth.access_token = "an-access-token"
-        made = await credentials.create(vault.id, auth=oauth_auth(oauth.url))
-        good = await credentials.mcp_oauth_validate(made.id, vault_id=vault.id)
-        assert (good.type, good.status) == ("vault_credential_validation", "valid")
-        assert (good.credential_id, good.vault_id) == (made.id, vault.id)
-        oauth.access_token = "another"
-        bad = await credentials.mcp_oauth_validate(made.id, vault_id=vault.id)
-        assert bad.status == "invalid"
-        assert bad.refresh is not None
-        assert bad.refresh.status == "failed"
-        assert [item.type for item in NOTICES][-1] == "vault_credential.refresh_failed"
-        other = await credentials.create(vault.id, auth=variable())
-        with pytest.raises(anthropic.BadRequestError, match="mcp_oauth"):
-            await credentials.mcp_oauth_validate(other.id, vault_id=vault.id)
-
-
-async def test_another_tenant_or_vault_finds_nothing(api: Served):
-    async with api.client() as client, api.client("rival:admin") as rival:
-        vault = await client.beta.vaults.create(display_name="Ada")
-        second = await client.beta.vaults.create(display_name="Bob")
-        own = await rival.beta.vaults.create(display_name="mine")
-        made = await client.beta.vaults.credentials.create(vault.id, auth=static())
-        for asking, asked in ((rival, vault.id), (rival, own.id), (client, second.id)):
-            credentials = asking.beta.vaults.credentials
-            for ask in (
-                credentials.retrieve,
-                credentials.update,
-                credentials.archive,
-                credentials.delete,
-                credentials.mcp_oauth_validate,
-            ):
-                with pytest.raises(anthropic.NotFoundError):
-                    await ask(made.id, vault_id=asked)
-        with pytest.raises(anthropic.NotFoundError):
-            await rival.beta.vaults.credentials.create(vault.id, auth=variable())
-        with pytest.raises(anthropic.NotFoundError):
-            await rival.beta.vaults.credentials.list(vault.id)
-        vaults = rival.beta.vaults
-        asks: tuple[Callable[[str], Awaitable[object]], ...] = (
-            vaults.retrieve,
-            vaults.update,
-            vaults.archive,
-            vaults.delete,
-        )
-        for ask in asks:
-            with pytest.raises(anthropic.NotFoundError):
-                await ask(vault.id)
-        assert [item.id async for item in vaults.list()] == [own.id]
-
-
-async def test_users_see_that_there_are_vaults_and_operators_manage_them(api: Served):
-    async with (
-        api.client("acme:operator") as operator,
-        api.client("acme:user") as user,
-        api.client("acme:viewer") as viewer,
+async def test_a_server_and_a_name_have_one_active_credential_in_a_vault(acme: AsyncAnthropic):
+    vault = await acme.beta.vaults.create(display_name="Ada")
+    other = await acme.beta.vaults.create(display_name="Bob")
+    credentials = acme.beta.vaults.credentials
+    first = await credentials.create(vault.id, auth=static())
+    await credentials.create(other.id, auth=static())
+    for same in (
+        static("https://MCP.example.com:443/mcp/"),
+        oauth_auth(mcp_server_url="https://mcp.example.com/mcp"),
     ):
-        vault = await operator.beta.vaults.create(display_name="Ada")
-        made = await operator.beta.vaults.credentials.create(vault.id, auth=static())
-        assert [item.id async for item in user.beta.vaults.list()] == [vault.id]
-        assert await user.beta.vaults.credentials.retrieve(made.id, vault_id=vault.id) == made
-        with pytest.raises(anthropic.PermissionDeniedError):
-            await user.beta.vaults.credentials.create(vault.id, auth=variable())
-        with pytest.raises(anthropic.PermissionDeniedError):
-            await viewer.beta.vaults.list()
-        with pytest.raises(anthropic.PermissionDeniedError):
-            await viewer.beta.vaults.credentials.list(vault.id)
+        with pytest.raises(anthropic.ConflictError):
+            await credentials.create(vault.id, auth=same)
+    await credentials.create(vault.id, auth=variable())
+    with pytest.raises(anthropic.ConflictError):
+        await credentials.create(vault.id, auth=variable())
+    archived = await credentials.archive(first.id, vault_id=vault.id)
+    assert archived.archived_at is not None
+    assert archived.auth == first.auth
+    again = await credentials.create(vault.id, auth=static())
+    await credentials.delete(again.id, vault_id=vault.id)
+    await credentials.create(vault.id, auth=static())
+    with pytest.raises(anthropic.BadRequestError, match="archived"):
+        await credentials.update(first.id, vault_id=vault.id, display_name="x")
+
+
+async def test_a_vault_has_twenty_credentials_at_most_whoever_is_first(acme: AsyncAnthropic):
+    vault = await acme.beta.vaults.create(display_name="Ada")
+    refused: list[str] = []
+
+    async def put(n: int) -> None:
+        try:
+            await acme.beta.vaults.credentials.create(vault.id, auth=variable(f"KEY_{n}"))
+        except anthropic.BadRequestError as error:
+            refused.append(str(error))
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as group:
+            for n in range(23):
+                group.start_soon(put, n)
+    assert len(refused) == 3
+    listed = acme.beta.vaults.credentials.list(vault.id, limit=100)
+    assert len([item async for item in listed]) == 20
+
+
+async def test_archiving_or_deleting_a_vault_takes_its_secrets_along(
+    api: Served, acme: AsyncAnthropic
+):
+    credentials = acme.beta.vaults.credentials
+    kept = await acme.beta.vaults.create(display_name="kept")
+    gone = await acme.beta.vaults.create(display_name="gone")
+    one = await credentials.create(kept.id, auth=static())
+    two = await credentials.create(gone.id, auth=static())
+    await acme.beta.vaults.archive(kept.id)
+    assert await api.records.content("vault_credential", one.id) == b""
+    record = await credentials.retrieve(one.id, vault_id=kept.id)
+    assert record.archived_at is not None
+    with pytest.raises(anthropic.BadRequestError, match="archived"):
+        await credentials.create(kept.id, auth=variable())
+    await acme.beta.vaults.delete(gone.id)
+    with pytest.raises(anthropic.NotFoundError):
+        await credentials.retrieve(two.id, vault_id=gone.id)
+    with pytest.raises(anthropic.NotFoundError):
+        await credentials.list(gone.id)
+    told = [(item.type, item.id) for item in NOTICES if not item.type.endswith("created")]
+    assert told == [
+        ("vault.archived", kept.id),
+        ("vault_credential.archived", one.id),
+        ("vault.deleted", gone.id),
+        ("vault_credential.deleted", two.id),
+    ]
+
+
+async def test_a_credential_is_validated_against_its_server(oauth: Provider, acme: AsyncAnthropic):
+    vault = await acme.beta.vaults.create(display_name="Ada")
+    credentials = acme.beta.vaults.credentials
+    oauth.access_token = "an-access-token"
+    made = await credentials.create(vault.id, auth=oauth_auth(oauth.url))
+    good = await credentials.mcp_oauth_validate(made.id, vault_id=vault.id)
+    assert (good.type, good.status) == ("vault_credential_validation", "valid")
+    assert (good.credential_id, good.vault_id) == (made.id, vault.id)
+    oauth.access_token = "another"
+    bad = await credentials.mcp_oauth_validate(made.id, vault_id=vault.id)
+    assert bad.status == "invalid"
+    assert bad.refresh is not None
+    assert bad.refresh.status == "failed"
+    assert [item.type for item in NOTICES][-1] == "vault_credential.refresh_failed"
+    other = await credentials.create(vault.id, auth=variable())
+    with pytest.raises(anthropic.BadRequestError, match="mcp_oauth"):
+        await credentials.mcp_oauth_validate(other.id, vault_id=vault.id)
+
+
+async def test_another_tenant_or_vault_finds_nothing(acme: AsyncAnthropic, rival: AsyncAnthropic):
+    vault = await acme.beta.vaults.create(display_name="Ada")
+    second = await acme.beta.vaults.create(display_name="Bob")
+    own = await rival.beta.vaults.create(display_name="mine")
+    made = await acme.beta.vaults.credentials.create(vault.id, auth=static())
+    for asking, asked in ((rival, vault.id), (rival, own.id), (acme, second.id)):
+        credentials = asking.beta.vaults.credentials
+        for ask in (
+            credentials.retrieve,
+            credentials.update,
+            credentials.archive,
+            credentials.delete,
+            credentials.mcp_oauth_validate,
+        ):
+            with pytest.raises(anthropic.NotFoundError):
+                await ask(made.id, vault_id=asked)
+    with pytest.raises(anthropic.NotFoundError):
+        await rival.beta.vaults.credentials.create(vault.id, auth=variable())
+    with pytest.raises(anthropic.NotFoundError):
+        await rival.beta.vaults.credentials.list(vault.id)
+    vaults = rival.beta.vaults
+    asks: tuple[Callable[[str], Awaitable[object]], ...] = (
+        vaults.retrieve,
+        vaults.update,
+        vaults.archive,
+        vaults.delete,
+    )
+    for ask in asks:
+        with pytest.raises(anthropic.NotFoundError):
+            await ask(vault.id)
+    assert await ids(vaults.list()) == [own.id]
+
+
+async def test_users_see_that_there_are_vaults_and_operators_manage_them(
+    operator: AsyncAnthropic, user: AsyncAnthropic, viewer: AsyncAnthropic
+):
+    vault = await operator.beta.vaults.create(display_name="Ada")
+    made = await operator.beta.vaults.credentials.create(vault.id, auth=static())
+    assert await ids(user.beta.vaults.list()) == [vault.id]
+    assert await user.beta.vaults.credentials.retrieve(made.id, vault_id=vault.id) == made
+    with pytest.raises(anthropic.PermissionDeniedError):
+        await user.beta.vaults.credentials.create(vault.id, auth=variable())
+    with pytest.raises(anthropic.PermissionDeniedError):
+        await viewer.beta.vaults.list()
+    with pytest.raises(anthropic.PermissionDeniedError):
+        await viewer.beta.vaults.credentials.list(vault.id)

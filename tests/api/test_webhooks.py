@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import anthropic
 import pytest
+from anthropic import AsyncAnthropic
 from tests.api.api_server import Served, Tags
 from tests.service.receiver import Receiver, holds, receiving
 from tests.service.schedule_setup import LOOPBACK, Works, works
@@ -41,7 +42,7 @@ async def get(client: anthropic.AsyncAnthropic, path: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-async def api(tmp_path: Path) -> AsyncGenerator[Scene, None]:
+async def api(tmp_path: Path) -> AsyncGenerator[Scene]:
     poster = HttpPoster(allowed=[ip_network(LOOPBACK)], allow_http=True)
     async with works(tmp_path, poster=poster) as made, receiving() as receiver:
         made.clock.now = clock.now()  # the official client looks at the real clock
@@ -50,116 +51,114 @@ async def api(tmp_path: Path) -> AsyncGenerator[Scene, None]:
             yield Scene(url, made.records, made, receiver)
 
 
-async def test_the_official_client_verifies_and_understands_every_event(api: Scene):
+async def test_the_official_client_verifies_and_understands_every_event(
+    api: Scene, acme: AsyncAnthropic
+):
     pytest.importorskip("standardwebhooks", reason="the extra anthropic[webhooks]")
-    async with api.client() as client:
-        webhook = await api.create(client)
-        for index, type_ in enumerate(EVENT_TYPES):
-            vault_id = "vlt_1" if type_.startswith("vault_credential.") else None
-            notice = Notification(tenant="acme", type=type_, id=f"id_{index}", vault_id=vault_id)
-            await api.works.outbox.notify(notice)
-        await api.works.deliver_due()
-        seen: set[str] = set()
-        for headers, body in api.receiver.got:
-            event = client.beta.webhooks.unwrap(body, headers=headers, key=webhook["secret"])
-            assert type(event.data).__name__.startswith("BetaWebhook")
-            assert event.id == headers["webhook-id"]
-            seen.add(event.data.type)
-        assert seen == set(EVENT_TYPES)
-        headers, body = api.receiver.got[0]
-        with pytest.raises(Exception, match="signature"):
-            client.beta.webhooks.unwrap(body + " ", headers=headers, key=webhook["secret"])
+    webhook = await api.create(acme)
+    for index, type_ in enumerate(EVENT_TYPES):
+        vault_id = "vlt_1" if type_.startswith("vault_credential.") else None
+        notice = Notification(tenant="acme", type=type_, id=f"id_{index}", vault_id=vault_id)
+        await api.works.outbox.notify(notice)
+    await api.works.deliver_due()
+    seen: set[str] = set()
+    for headers, body in api.receiver.got:
+        event = acme.beta.webhooks.unwrap(body, headers=headers, key=webhook["secret"])
+        assert type(event.data).__name__.startswith("BetaWebhook")
+        assert event.id == headers["webhook-id"]
+        seen.add(event.data.type)
+    assert seen == set(EVENT_TYPES)
+    headers, body = api.receiver.got[0]
+    with pytest.raises(Exception, match="signature"):
+        acme.beta.webhooks.unwrap(body + " ", headers=headers, key=webhook["secret"])
 
 
-async def test_every_event_is_one_that_the_official_client_knows(api: Scene):
-    async with api.client() as client:
-        webhook = await api.create(client)
-        for type_ in EVENT_TYPES:
-            await api.works.outbox.notify(Notification(tenant="acme", type=type_, id="x"))
-        await api.works.deliver_due()
-        assert len(api.receiver.got) == len(EVENT_TYPES)
-        for headers, body in api.receiver.got:
-            assert holds(webhook["secret"], headers, body)
-            event = client.beta.webhooks.parse_unverified(body)
-            assert event.type == "event"
-            assert type(event.data).__name__.startswith("BetaWebhook")
+async def test_every_event_is_one_that_the_official_client_knows(api: Scene, acme: AsyncAnthropic):
+    webhook = await api.create(acme)
+    for type_ in EVENT_TYPES:
+        await api.works.outbox.notify(Notification(tenant="acme", type=type_, id="x"))
+    await api.works.deliver_due()
+    assert len(api.receiver.got) == len(EVENT_TYPES)
+    for headers, body in api.receiver.got:
+        assert holds(webhook["secret"], headers, body)
+        event = acme.beta.webhooks.parse_unverified(body)
+        assert event.type == "event"
+        assert type(event.data).__name__.startswith("BetaWebhook")
 
 
-async def test_an_endpoint_is_made_read_changed_and_deleted_and_its_secret_shown_once(api: Scene):
-    async with api.client() as client:
-        made = await api.create(client)
-        one = f"{HOOKS}/{made['id']}"
-        assert made["secret"].startswith("whsec_")
-        shown = await get(client, one)
-        assert {**shown, "secret": made["secret"]} == made
-        assert "secret" not in (await get(client, HOOKS))["data"][0]
-        changed = await post(client, one, {"event_types": ["agent.created"], "description": "d"})
-        assert (changed["event_types"], changed["description"]) == (["agent.created"], "d")
-        rotated = await post(client, f"{one}/rotate_secret", {"old_valid_seconds": 60})
-        assert rotated["secret"] != made["secret"]
-        off = await post(client, one, {"status": "disabled"})
-        assert (off["status"], off["disabled_reason"]) == ("disabled", "manual")
-        gone = await client.delete(one, cast_to=object)
-        assert gone == {"id": made["id"], "type": "webhook_endpoint_deleted"}
+async def test_an_endpoint_is_made_read_changed_and_deleted_and_its_secret_shown_once(
+    api: Scene, acme: AsyncAnthropic
+):
+    made = await api.create(acme)
+    one = f"{HOOKS}/{made['id']}"
+    assert made["secret"].startswith("whsec_")
+    shown = await get(acme, one)
+    assert {**shown, "secret": made["secret"]} == made
+    assert "secret" not in (await get(acme, HOOKS))["data"][0]
+    changed = await post(acme, one, {"event_types": ["agent.created"], "description": "d"})
+    assert (changed["event_types"], changed["description"]) == (["agent.created"], "d")
+    rotated = await post(acme, f"{one}/rotate_secret", {"old_valid_seconds": 60})
+    assert rotated["secret"] != made["secret"]
+    off = await post(acme, one, {"status": "disabled"})
+    assert (off["status"], off["disabled_reason"]) == ("disabled", "manual")
+    gone = await acme.delete(one, cast_to=object)
+    assert gone == {"id": made["id"], "type": "webhook_endpoint_deleted"}
+    with pytest.raises(anthropic.NotFoundError):
+        await get(acme, one)
+
+
+async def test_a_ping_says_what_came_of_it_and_deliveries_are_listed_and_sent_again(
+    api: Scene, acme: AsyncAnthropic
+):
+    made = await api.create(acme)
+    one = f"{HOOKS}/{made['id']}"
+    pinged = await post(acme, f"{one}/ping")
+    assert (pinged["status"], pinged["event_type"]) == ("delivered", "mainspring.ping")
+    assert pinged["last_attempt"]["status"] == 200
+    api.receiver.status = 410
+    failed = await post(acme, f"{one}/ping")
+    assert (failed["status"], failed["last_attempt"]["status"]) == ("pending", 410)
+    waiting = await get(acme, f"{one}/deliveries?status=pending")
+    assert [item["id"] for item in waiting["data"]] == [failed["id"]]
+    assert len((await get(acme, f"{one}/deliveries"))["data"]) == 2
+    api.receiver.status = 200
+    again = await post(acme, f"/v1/mainspring/webhook_deliveries/{pinged['id']}/resend")
+    assert again["status"] == "pending"
+    await api.works.deliver_due()
+    after = await get(acme, f"/v1/mainspring/webhook_deliveries/{pinged['id']}")
+    assert after["status"] == "delivered"
+    assert await post(acme, f"{one}/resend_dead") == {"resent": 0}
+
+
+async def test_bad_endpoints_are_refused(acme: AsyncAnthropic):
+    good = {"url": "https://example.com/", "event_types": ["agent.created"]}
+    bad: list[tuple[str, object]] = [
+        ("url", "ftp://x/"),
+        ("url", "https://u:p@example.com/"),
+        ("event_types", []),
+        ("event_types", ["no.such"]),
+    ]
+    for name, value in bad:
+        with pytest.raises(anthropic.BadRequestError, match=name):
+            await post(acme, HOOKS, {**good, name: value})
+
+
+async def test_another_tenant_finds_nothing_and_a_viewer_changes_nothing(
+    api: Scene, acme: AsyncAnthropic, rival: AsyncAnthropic, user: AsyncAnthropic
+):
+    made = await api.create(acme)
+    one = f"{HOOKS}/{made['id']}"
+    pinged = await post(acme, f"{one}/ping")
+    delivery = f"/v1/mainspring/webhook_deliveries/{pinged['id']}"
+    for path in (one, f"{one}/ping", f"{one}/rotate_secret", f"{one}/resend_dead"):
         with pytest.raises(anthropic.NotFoundError):
-            await get(client, one)
-
-
-async def test_a_ping_says_what_came_of_it_and_deliveries_are_listed_and_sent_again(api: Scene):
-    async with api.client() as client:
-        made = await api.create(client)
-        one = f"{HOOKS}/{made['id']}"
-        pinged = await post(client, f"{one}/ping")
-        assert (pinged["status"], pinged["event_type"]) == ("delivered", "mainspring.ping")
-        assert pinged["last_attempt"]["status"] == 200
-        api.receiver.status = 410
-        failed = await post(client, f"{one}/ping")
-        assert (failed["status"], failed["last_attempt"]["status"]) == ("pending", 410)
-        waiting = await get(client, f"{one}/deliveries?status=pending")
-        assert [item["id"] for item in waiting["data"]] == [failed["id"]]
-        assert len((await get(client, f"{one}/deliveries"))["data"]) == 2
-        api.receiver.status = 200
-        again = await post(client, f"/v1/mainspring/webhook_deliveries/{pinged['id']}/resend")
-        assert again["status"] == "pending"
-        await api.works.deliver_due()
-        after = await get(client, f"/v1/mainspring/webhook_deliveries/{pinged['id']}")
-        assert after["status"] == "delivered"
-        assert await post(client, f"{one}/resend_dead") == {"resent": 0}
-
-
-async def test_bad_endpoints_are_refused(api: Scene):
-    async with api.client() as client:
-        good = {"url": "https://example.com/", "event_types": ["agent.created"]}
-        bad: list[tuple[str, object]] = [
-            ("url", "ftp://x/"),
-            ("url", "https://u:p@example.com/"),
-            ("event_types", []),
-            ("event_types", ["no.such"]),
-        ]
-        for name, value in bad:
-            with pytest.raises(anthropic.BadRequestError, match=name):
-                await post(client, HOOKS, {**good, name: value})
-
-
-async def test_another_tenant_finds_nothing_and_a_viewer_changes_nothing(api: Scene):
-    async with (
-        api.client() as client,
-        api.client("rival:admin") as rival,
-        api.client("acme:user") as user,
-    ):
-        made = await api.create(client)
-        one = f"{HOOKS}/{made['id']}"
-        pinged = await post(client, f"{one}/ping")
-        delivery = f"/v1/mainspring/webhook_deliveries/{pinged['id']}"
-        for path in (one, f"{one}/ping", f"{one}/rotate_secret", f"{one}/resend_dead"):
-            with pytest.raises(anthropic.NotFoundError):
-                await post(rival, path, {})
+            await post(rival, path, {})
+    with pytest.raises(anthropic.NotFoundError):
+        await post(rival, f"{delivery}/resend")
+    for path in (one, f"{one}/deliveries", delivery):
         with pytest.raises(anthropic.NotFoundError):
-            await post(rival, f"{delivery}/resend")
-        for path in (one, f"{one}/deliveries", delivery):
-            with pytest.raises(anthropic.NotFoundError):
-                await get(rival, path)
-        assert (await get(rival, HOOKS))["data"] == []
-        for path in (HOOKS, one, f"{one}/ping"):
-            with pytest.raises(anthropic.PermissionDeniedError):
-                await post(user, path, {})
+            await get(rival, path)
+    assert (await get(rival, HOOKS))["data"] == []
+    for path in (HOOKS, one, f"{one}/ping"):
+        with pytest.raises(anthropic.PermissionDeniedError):
+            await post(user, path, {})

@@ -7,6 +7,7 @@ from pathlib import Path
 import anthropic
 import pytest
 from anthropic.types.beta.environments import BetaHeartbeatPreconditionFailedError
+from tests.api.api_server import collect
 from tests.api.work_api import Site, hosted, site
 
 from mainspring import Scripted, calls, says
@@ -92,7 +93,7 @@ async def test_an_item_is_marked_stopped_and_listed(tmp_path: Path):
             assert over.state == "stopped"
             with pytest.raises(anthropic.ConflictError):
                 await work.stop(item.id, environment_id=env, force=True)
-            listed = [entry async for entry in work.list(env, limit=1)]
+            listed = await collect(work.list(env, limit=1))
             assert [entry.state for entry in listed] == ["queued", "stopped"]  # the session goes on
             assert (await work.retrieve(item.id, environment_id=env)).stopped_at == over.stopped_at
 

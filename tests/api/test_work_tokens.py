@@ -11,6 +11,7 @@ import anthropic
 import anyio
 import pytest
 from anthropic import AsyncAnthropic
+from tests.api.api_server import collect
 from tests.api.work_api import Site, hosted, site
 
 from mainspring import Scripted, calls, says
@@ -37,7 +38,7 @@ async def test_a_token_is_for_its_item_and_its_session(tmp_path: Path):
         async with bearing(here, token) as client:
             work = client.beta.environments.work
             assert (await client.beta.sessions.retrieve(mine.id)).id == mine.id
-            assert [event async for event in client.beta.sessions.events.list(mine.id)]
+            assert await collect(client.beta.sessions.events.list(mine.id))
             await work.ack(work_id, environment_id=env)
             await work.heartbeat(work_id, environment_id=env)
             other, _ = await token_of(admin, theirs.environment_id)
@@ -116,7 +117,7 @@ async def test_a_token_opens_the_memory_of_its_session_and_no_other(tmp_path: Pa
             await memories.delete(
                 kept.id, memory_store_id=mine, expected_content_sha256=changed.content_sha256
             )
-            assert [memory async for memory in memories.list(readable)] == []
+            assert await collect(memories.list(readable)) == []
             with pytest.raises(anthropic.PermissionDeniedError):
                 await memories.create(readable, path="/x.md", content="x")
             with pytest.raises(anthropic.NotFoundError):

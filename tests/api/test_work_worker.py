@@ -13,6 +13,7 @@ import pytest
 from anthropic import beta_async_tool
 from anthropic.lib.environments import BetaAnyRunnableTool
 from anthropic.lib.tools.agent_toolset import AgentToolContext, beta_agent_toolset_20260401
+from tests.api.api_server import collect
 from tests.api.streaming import eventually
 from tests.api.work_api import CAREFUL, hosted, site
 
@@ -59,7 +60,7 @@ async def test_a_worker_does_what_the_session_asks_for(tmp_path: Path):
         async with here.worker(made.environment_id, workdir, tools=everything):
             await here.until_done(made.id)
         assert (workdir / "note.txt").read_text() == "made by hand\n"
-        shown = [event async for event in client.beta.sessions.events.list(made.id)]
+        shown = await collect(client.beta.sessions.events.list(made.id))
         results = [item for item in shown if item.type == "user.tool_result"]
         assert len(results) == 3
         assert "MADE BY HAND" in str(results[1].content)
@@ -67,7 +68,7 @@ async def test_a_worker_does_what_the_session_asks_for(tmp_path: Path):
         assert "yes to tea" in str(answer.content)
         uses = [item for item in shown if item.type == "agent.tool_use"]
         assert {use.evaluated_permission for use in uses} == {"allow"}
-        work = [item async for item in client.beta.environments.work.list(made.environment_id)]
+        work = await collect(client.beta.environments.work.list(made.environment_id))
         assert {item.data.id for item in work} == {made.id}
 
 
@@ -82,7 +83,7 @@ async def test_a_worker_waits_for_a_yes_and_never_does_what_got_a_no(tmp_path: P
         made = await hosted(client, "go", tools=[CAREFUL])
         async with here.worker(made.environment_id, workdir):
             await here.until(made.id, "session.status_idle")
-            shown = [event async for event in client.beta.sessions.events.list(made.id)]
+            shown = await collect(client.beta.sessions.events.list(made.id))
             first, second = [item for item in shown if item.type == "agent.tool_use"]
             assert (first.evaluated_permission, second.evaluated_permission) == ("ask", "ask")
             assert not (workdir / "done").exists()
@@ -116,9 +117,7 @@ async def test_a_later_message_finds_a_worker_again(tmp_path: Path):
             await here.until_work_is(made.environment_id, "stopped")
             await client.beta.sessions.events.send(
                 made.id,
-                events=[
-                    {"type": "user.message", "content": [{"type": "text", "text": "again"}]},
-                ],
+                events=[{"type": "user.message", "content": [{"type": "text", "text": "again"}]}],
             )
             await here.until(made.id, "user.tool_result", times=2)
         assert (workdir / "log").read_text() == "1\n2\n"
@@ -202,7 +201,7 @@ async def test_a_result_counts_once_and_not_before_the_yes(tmp_path: Path):
         made = await hosted(client, "go", tools=[CAREFUL])
         await here.until(made.id, "session.status_idle")
         send = client.beta.sessions.events.send
-        shown = [event async for event in client.beta.sessions.events.list(made.id)]
+        shown = await collect(client.beta.sessions.events.list(made.id))
         [call_id] = [item.id for item in shown if item.type == "agent.tool_use"]
         result: Any = {
             "type": "user.tool_result",

@@ -100,7 +100,7 @@ def skill_form() -> aiohttp.FormData:
 
 
 @asynccontextmanager
-async def whole(folder: Path, *, is_audited: bool = False) -> AsyncGenerator[Whole, None]:
+async def whole(folder: Path, *, is_audited: bool = False) -> AsyncGenerator[Whole]:
     settings = read_settings(
         store=str(folder / "mainspring.db"), environ={"MAINSPRING_VAULT": str(folder / "vault")}
     )

@@ -169,7 +169,7 @@ class Site:
     @asynccontextmanager
     async def worker(
         self, environment_id: str, workdir: Path, tools: EnvironmentWorkerTools | None = None
-    ) -> AsyncGenerator[None, None]:
+    ) -> AsyncGenerator[None]:
         """The official worker, until the block ends."""
         key = await self.environment_key(environment_id)
         async with self.client("parent-key-is-not-used") as client, anyio.create_task_group() as tg:
@@ -206,7 +206,7 @@ def routes(
 @asynccontextmanager
 async def site(
     folder: Path, model: Model, *, leases: LeaseTimes | None = None
-) -> AsyncGenerator[Site, None]:
+) -> AsyncGenerator[Site]:
     settings = read_settings(store=str(folder / "log.db"))
     async with (
         open_log(settings) as log,

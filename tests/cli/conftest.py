@@ -78,14 +78,14 @@ def mainspring_from_nothing(place: Path, environ: dict[str, str]) -> Run:
 
 
 @pytest.fixture
-def upstream() -> Generator[Upstream, None, None]:
+def upstream() -> Generator[Upstream]:
     """A model server on this machine."""
     with serving() as server:
         yield server
 
 
 @asynccontextmanager
-async def opened(store: Path) -> AsyncGenerator[SessionLog, None]:
+async def opened(store: Path) -> AsyncGenerator[SessionLog]:
     async with open_sqlite(store) as opened_store:
         yield SessionLog(opened_store)
 

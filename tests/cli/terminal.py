@@ -117,7 +117,7 @@ def _resize(handle: int, columns: int) -> None:
 @contextmanager
 def at_terminal(
     *arguments: str, cwd: Path, env: Mapping[str, str], columns: int = 80
-) -> Generator[Terminal, None, None]:
+) -> Generator[Terminal]:
     ours, theirs = pty.openpty()
     _resize(theirs, columns)
     order = Order(arguments=arguments, cwd=str(cwd), env=env, is_leader=True)

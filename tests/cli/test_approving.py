@@ -19,7 +19,7 @@ Begin: TypeAlias = Callable[..., AbstractContextManager[Terminal]]
 @pytest.fixture
 def begin(upstream: Upstream, place: Path, environ: dict[str, str]) -> Begin:
     @contextmanager
-    def begun(*arguments: str) -> Generator[Terminal, None, None]:
+    def begun(*arguments: str) -> Generator[Terminal]:
         env = {**environ, **upstream.variables}
         with at_terminal("run", *arguments, cwd=place, env=env) as terminal:
             yield terminal

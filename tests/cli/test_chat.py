@@ -19,7 +19,7 @@ Chat: TypeAlias = Callable[..., AbstractContextManager[Terminal]]
 @pytest.fixture
 def chat(upstream: Upstream, place: Path, environ: dict[str, str]) -> Chat:
     @contextmanager
-    def begin(*arguments: str) -> Generator[Terminal, None, None]:
+    def begin(*arguments: str) -> Generator[Terminal]:
         env = {**environ, **upstream.variables}
         with at_terminal("chat", *arguments, cwd=place, env=env) as terminal:
             terminal.expect("/help")

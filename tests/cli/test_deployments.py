@@ -20,7 +20,7 @@ from mainspring.wiring.outbound_http import HttpPoster
 
 
 @pytest.fixture
-async def made(tmp_path: Path) -> AsyncGenerator[Works, None]:
+async def made(tmp_path: Path) -> AsyncGenerator[Works]:
     async with works(tmp_path, poster=HttpPoster()) as assembled:
         assembled.clock.now = clock.now()  # the commands look at the real one
         yield assembled

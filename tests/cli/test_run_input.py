@@ -85,9 +85,7 @@ def test_a_model_that_cannot_be_reached_is_told_once_with_what_to_do(mainspring:
     assert "hint: `ollama serve` starts it; OLLAMA_BASE_URL names another address" in done.stderr
 
 
-def test_a_model_that_the_catalogue_does_not_have_is_used_with_a_warning(
-    mainspring: Run,
-):
+def test_a_model_that_the_catalogue_does_not_have_is_used_with_a_warning(mainspring: Run):
     unknown = mainspring("run", "hello", "--model", "openai:gpt-4o", OPENAI_API_KEY="")
     assert "OPENAI_API_KEY is not set" in unknown.stderr
     known = mainspring(

@@ -69,7 +69,7 @@ def ship(request: Request) -> ScriptAnswer:
 
 
 @asynccontextmanager
-async def waiting(folder: Path) -> AsyncGenerator[tuple[Session, CommandContext], None]:
+async def waiting(folder: Path) -> AsyncGenerator[tuple[Session, CommandContext]]:
     """A session whose subagent waits for a person."""
     async with staged(folder, troupe({"begin": lead, "part ship": ship})) as runtime:
         session = await runtime.start(AGENT, "begin")

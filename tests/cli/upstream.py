@@ -123,7 +123,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving() -> Generator[Upstream, None, None]:
+def serving() -> Generator[Upstream]:
     upstream = Upstream()
     server = _Server(upstream)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

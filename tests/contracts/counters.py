@@ -54,7 +54,7 @@ async def counters_are_forgotten_by_how_they_begin(open_store: StoreFactory) -> 
         assert kept == [(name, 1), (f"{name}.b", 4)]
 
 
-async def _tallies(records: Records) -> AsyncGenerator[tuple[str, int], None]:
+async def _tallies(records: Records) -> AsyncGenerator[tuple[str, int]]:
     after = ""
     while page := await records.tallies(after=after, limit=1):
         for item in page:

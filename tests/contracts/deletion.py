@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from tests.contracts.store_setup import (
-    ENDLESS,
-    StoreFactory,
-    asks,
-    refused,
-    says,
-    scene,
-    texts,
-)
+from tests.contracts.store_setup import ENDLESS, StoreFactory, asks, refused, says, scene, texts
 from tests.senders import TESTER
 
 from mainspring.core.errors import BlobNotFound, SessionHasForks, SessionNotFound

@@ -85,9 +85,7 @@ async def client_ids_are_each_sessions_own(open_store: StoreFactory) -> None:
         assert here.event_id != there.event_id
 
 
-async def one_client_id_submitted_many_times_at_once_is_one_item(
-    open_store: StoreFactory,
-) -> None:
+async def one_client_id_submitted_many_times_at_once_is_one_item(open_store: StoreFactory) -> None:
     async with scene(open_store) as at, open_store() as other:
         for round_ in range(5):
             got: list[InboxItem] = []
@@ -107,9 +105,7 @@ async def one_client_id_submitted_many_times_at_once_is_one_item(
         assert await _waiting(at) == [f"round {round_}" for round_ in range(5)]
 
 
-async def submits_at_once_are_all_kept_each_in_a_place_of_its_own(
-    open_store: StoreFactory,
-) -> None:
+async def submits_at_once_are_all_kept_each_in_a_place_of_its_own(open_store: StoreFactory) -> None:
     async with scene(open_store) as at, open_store() as other:
 
         async def submit(store: Store, name: str) -> None:
@@ -144,9 +140,7 @@ async def folding_moves_the_inbox_into_the_log(open_store: StoreFactory) -> None
         assert await _waiting(at) == []
 
 
-async def what_is_submitted_while_folding_is_folded_exactly_once(
-    open_store: StoreFactory,
-) -> None:
+async def what_is_submitted_while_folding_is_folded_exactly_once(open_store: StoreFactory) -> None:
     async with scene(open_store) as at, open_store() as other:
 
         async def submit(client: int) -> None:

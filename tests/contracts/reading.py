@@ -45,9 +45,7 @@ async def _fill(at: Scene) -> None:
     )
 
 
-async def reading_gives_what_lies_after_one_seq_and_up_to_another(
-    open_store: StoreFactory,
-) -> None:
+async def reading_gives_what_lies_after_one_seq_and_up_to_another(open_store: StoreFactory) -> None:
     async with scene(open_store) as at:
         await _fill(at)
         assert await _seqs(at) == [1, 2, 3, 4, 5, 6, 7]

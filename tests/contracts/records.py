@@ -186,9 +186,7 @@ async def several_changes_happen_together_or_not_at_all(open_store: StoreFactory
                     await store.records.content(old.kind, id_)
 
 
-async def each_of_several_changes_finds_what_those_before_it_left(
-    open_store: StoreFactory,
-) -> None:
+async def each_of_several_changes_finds_what_those_before_it_left(open_store: StoreFactory) -> None:
     record = _fresh()
     async with open_store() as store:
         write = store.records.write

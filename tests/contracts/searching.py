@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from tests.contracts.store_setup import (
-    ENDLESS,
-    Scene,
-    StoreFactory,
-    asks,
-    refused,
-    says,
-    scene,
-)
+from tests.contracts.store_setup import ENDLESS, Scene, StoreFactory, asks, refused, says, scene
 from tests.senders import TESTER
 
 from mainspring.core.errors import InvalidInput, SessionNotFound

@@ -142,9 +142,7 @@ async def a_fork_at_an_event_that_is_not_there_is_refused(open_store: StoreFacto
                 await at.log.fork(at.id, at=seq)
 
 
-async def sessions_untouched_since_a_moment_are_stale_unless_held(
-    open_store: StoreFactory,
-) -> None:
+async def sessions_untouched_since_a_moment_are_stale_unless_held(open_store: StoreFactory) -> None:
     async with open_store() as store:
         old = SessionLog(store, clock=lambda: MOMENT)
         idle, held, fresh = await old.create(), await old.create(), await SessionLog(store).create()

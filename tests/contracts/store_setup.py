@@ -47,7 +47,7 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(open_store: StoreFactory) -> AsyncGenerator[Scene, None]:
+async def scene(open_store: StoreFactory) -> AsyncGenerator[Scene]:
     async with open_store() as store:
         log = SessionLog(store)
         session = await log.create()

@@ -79,10 +79,7 @@ _PAYLOADS: tuple[KnownPayload, ...] = (
         to_session_thread_id="sthr_2", content=(TEXT,), to_agent_name="explorer"
     ),
     events.ThreadMessageReceived(
-        from_session_thread_id="sthr_1",
-        content=(TEXT,),
-        from_agent_name="lead",
-        sent_id="sevt_1",
+        from_session_thread_id="sthr_1", content=(TEXT,), from_agent_name="lead", sent_id="sevt_1"
     ),
     events.ContextCompacted(
         layer="collapse",

@@ -8,12 +8,8 @@ from typing import get_args
 
 import msgspec
 import pytest
-from anthropic.types.beta.sessions import (
-    beta_managed_agents_session_event_type as sdk_types,
-)
-from anthropic.types.beta.sessions import (
-    beta_managed_agents_stream_session_events as sdk_events,
-)
+from anthropic.types.beta.sessions import beta_managed_agents_session_event_type as sdk_types
+from anthropic.types.beta.sessions import beta_managed_agents_stream_session_events as sdk_events
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter

@@ -114,7 +114,7 @@ class Zygote:
 
 
 @contextmanager
-def zygote(url: str, openers: Sequence[str]) -> Generator[Zygote, None, None]:
+def zygote(url: str, openers: Sequence[str]) -> Generator[Zygote]:
     ours, theirs = socket.socketpair()
     command = [sys.executable, "-m", "tests.crash.zygote", str(theirs.fileno()), url]
     with theirs:

@@ -117,7 +117,7 @@ class _Forgetful(_Broken):
 
 def _opener(broken: Callable[[Store], _Broken]) -> Opener:
     @asynccontextmanager
-    async def opened(url: str) -> AsyncGenerator[Store, None]:
+    async def opened(url: str) -> AsyncGenerator[Store]:
         async with open_store(url) as store:
             yield cast("Store", broken(store))
 

@@ -227,11 +227,7 @@ def _leased(
             if acked.epoch in story.grants:
                 story.twice.append(acked.epoch)
             grant = Grant(
-                owner=owner,
-                seconds=seconds,
-                acked_at=acked.at,
-                until=at,
-                instead_of=instead_of,
+                owner=owner, seconds=seconds, acked_at=acked.at, until=at, instead_of=instead_of
             )
             story.grants[acked.epoch] = grant
             _renewed(grant, at)

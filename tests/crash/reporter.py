@@ -8,16 +8,7 @@ from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import TypeVar, cast
 
-from tests.crash.wire import (
-    Acked,
-    Doing,
-    Failed,
-    Line,
-    Refused,
-    SeenEvent,
-    Tried,
-    encoded,
-)
+from tests.crash.wire import Acked, Doing, Failed, Line, Refused, SeenEvent, Tried, encoded
 
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput, LogError, StoreFailed

@@ -133,7 +133,7 @@ class Fleet:
 
 
 @asynccontextmanager
-async def fleet(order: Order) -> AsyncGenerator[Fleet, None]:
+async def fleet(order: Order) -> AsyncGenerator[Fleet]:
     nursery = subprocess.Popen(
         [sys.executable, "-m", "tests.fleet.worker_main"],
         cwd=ROOT,

@@ -44,7 +44,7 @@ class Order(Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def open_dispatcher(url: str, runtime: Runtime) -> AsyncGenerator[Dispatcher, None]:
+async def open_dispatcher(url: str, runtime: Runtime) -> AsyncGenerator[Dispatcher]:
     if is_sqlite(url):
         yield EmbeddedDispatcher(runtime.log.store.records)
         return

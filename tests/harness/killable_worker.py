@@ -128,7 +128,7 @@ class Streaming:
         self._model = model
         self._fuse = fuse
 
-    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
+    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         async with aclosing(self._model.stream(request)) as deltas:
             async for delta in deltas:
                 self._fuse.near("delta")
@@ -245,13 +245,10 @@ class Lives(Generic[OrderT]):
 
 
 @contextmanager
-def lives(kind: type[OrderT], module: str) -> Generator[Lives[OrderT], None, None]:
+def lives(kind: type[OrderT], module: str) -> Generator[Lives[OrderT]]:
     root = Path(__file__).parents[2]
     process = subprocess.Popen(
-        [sys.executable, "-m", module],
-        cwd=root,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        [sys.executable, "-m", module], cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     with process:
         yield Lives[kind](process)

@@ -157,7 +157,7 @@ class World:
             authorizer=ByInput(),
         )
 
-    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
+    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         self.requests.append(request)
         async with aclosing(self.script.stream(request)) as deltas:
             async for delta in deltas:

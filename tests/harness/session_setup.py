@@ -148,7 +148,7 @@ class Stage:
 @asynccontextmanager
 async def stage(
     path: Path, model: Model, *tools: Tool, **settings: object
-) -> AsyncGenerator[Stage, None]:
+) -> AsyncGenerator[Stage]:
     async with open_sqlite(path / "log.db") as store:
         log = SessionLog(store)
         session = await log.create()

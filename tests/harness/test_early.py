@@ -27,7 +27,7 @@ class Streaming:
         self.fails = fails
         self.asked = 0
 
-    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
+    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         self.asked += 1
         if self.asked > 1:
             yield Reply(
@@ -129,7 +129,7 @@ async def test_a_reply_that_says_something_else_in_the_end_counts(tmp_path: Path
     go_on = anyio.Event()
 
     class Fickle(Streaming):
-        async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
+        async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
             async for delta in super().stream(request):
                 if isinstance(delta, Reply) and self.asked == 1:
                     changed = ToolUse(id="use_1", name="read", input={"x": "9"})

@@ -53,11 +53,7 @@ async def test_it_is_a_safe_read_and_checks_its_input(tmp_path: Path):
     async with opened(tmp_path / "log.db") as log:
         tool = tool_for(log, await told(log))
         traits = tool.traits({"query": "x"})
-        assert (traits.read_only, traits.concurrent, traits.in_doubt) == (
-            True,
-            True,
-            "retry",
-        )
+        assert (traits.read_only, traits.concurrent, traits.in_doubt) == (True, True, "retry")
         assert tool.invalid({"query": "x", "limit": 5}) is None
         for wrong in ({}, {"query": 1}, {"query": "x", "limit": 0}, {"query": "x", "limit": True}):
             assert tool.invalid(wrong)

@@ -23,7 +23,7 @@ async def test_an_interrupt_while_the_model_speaks_keeps_what_it_said(tmp_path: 
         silent = anyio.Event()
 
         class Slow:
-            async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
+            async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
                 yield TextDelta("one two")
                 heard.set()
                 await silent.wait()

@@ -174,7 +174,7 @@ def process() -> Iterator[Lives[Order]]:
 @asynccontextmanager
 async def sweep(
     process: Lives[Order], folder: Path, url: str | None = None
-) -> AsyncGenerator[Sweep, None]:
+) -> AsyncGenerator[Sweep]:
     url = url or str(folder / "log.db")
     async with open_store(url) as store:
         made = Sweep(url, folder, SessionLog(store), process)

@@ -309,7 +309,7 @@ async def test_a_prompt_too_long_is_compacted_once_then_surfaced(tmp_path: Path)
 
 async def test_a_session_that_keeps_dying_is_given_up(tmp_path: Path):
     class Dies:
-        async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
+        async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
             yield TextDelta("I ")
             raise RuntimeError("power cut")
 

@@ -161,7 +161,7 @@ def process() -> Iterator[Lives[Order]]:
 
 
 @asynccontextmanager
-async def sweep(process: Lives[Order], folder: Path) -> AsyncGenerator[Sweep, None]:
+async def sweep(process: Lives[Order], folder: Path) -> AsyncGenerator[Sweep]:
     (folder / "home").mkdir()
     async with open_runtime(settings_of(folder)) as runtime:
         play = Sweep(folder, runtime, process)

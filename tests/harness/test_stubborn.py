@@ -47,7 +47,7 @@ async def test_a_gate_that_is_never_content_gives_in(tmp_path: Path):
 
 async def test_a_model_that_ends_without_a_reply_has_failed(tmp_path: Path):
     class Mute:
-        async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
+        async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
             yield TextDelta("I was going to s")
 
     async with stage(tmp_path, Mute()) as play:

@@ -38,9 +38,7 @@ def dying(name: str, traits: Traits) -> Tool:
 
 
 @pytest.mark.parametrize(
-    "dies",
-    [dying("act", Traits(in_doubt="probe")), dying("read", SAFE_READ)],
-    ids=["in", "after"],
+    "dies", [dying("act", Traits(in_doubt="probe")), dying("read", SAFE_READ)], ids=["in", "after"]
 )
 async def test_effects_before_a_crash_are_in_the_snapshot_of_their_turn(tmp_path: Path, dies: Tool):
     """The worker dies in a call with an effect, or in a read after it."""

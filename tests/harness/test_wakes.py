@@ -92,7 +92,7 @@ async def test_an_answer_that_comes_while_other_calls_still_run_is_not_overlooke
 
 async def test_an_interrupt_with_a_message_turns_the_agent_to_the_message(tmp_path: Path):
     class Slow:
-        async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
+        async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
             if len(request.messages) > 1:
                 async for item in Scripted(says("something else then")).stream(request):
                     yield item

@@ -29,9 +29,7 @@ READER = Subagent(
 )
 
 
-async def test_whom_a_strict_subagent_calls_is_as_strict_and_its_fork_has_its_tools(
-    tmp_path: Path,
-):
+async def test_whom_a_strict_subagent_calls_is_as_strict_and_its_fork_has_its_tools(tmp_path: Path):
     modes: dict[str, Mode | None] = {}
 
     ran: list[str] = []
@@ -58,13 +56,13 @@ async def test_whom_a_strict_subagent_calls_is_as_strict_and_its_fork_has_its_to
         usual = runtime.toolbox_factory
 
         @asynccontextmanager
-        async def for_thread(opening: SetupRequest) -> AsyncGenerator[Toolbox, None]:
+        async def for_thread(opening: SetupRequest) -> AsyncGenerator[Toolbox]:
             modes[str(opening.subagent)] = opening.mode
             async with usual(opening) as toolbox:
                 yield replace(toolbox, tools=[echo(ran=ran)])
 
         @asynccontextmanager
-        async def toolbox_factory(opening: SetupRequest) -> AsyncGenerator[Toolbox, None]:
+        async def toolbox_factory(opening: SetupRequest) -> AsyncGenerator[Toolbox]:
             async with usual(opening) as toolbox:
                 yield replace(toolbox, tools=[echo(ran=ran)], for_thread=for_thread)
 

@@ -33,7 +33,7 @@ def texts(events: Iterable[Event]) -> list[str]:
 
 
 @asynccontextmanager
-async def opened(path: Path, *, scrub: Scrub = no_scrub) -> AsyncGenerator[SessionLog, None]:
+async def opened(path: Path, *, scrub: Scrub = no_scrub) -> AsyncGenerator[SessionLog]:
     async with open_sqlite(path) as store:
         yield SessionLog(store, scrub=scrub)
 

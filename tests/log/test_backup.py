@@ -85,7 +85,7 @@ async def restored(store: Store, archive: bytes) -> Counts:
 
 
 @asynccontextmanager
-async def two_files(folder: Path) -> AsyncGenerator[tuple[Store, Store], None]:
+async def two_files(folder: Path) -> AsyncGenerator[tuple[Store, Store]]:
     async with open_sqlite(folder / "here.db") as here, open_sqlite(folder / "there.db") as there:
         yield here, there
 
@@ -259,7 +259,7 @@ async def test_a_client_event_folded_during_an_export_is_not_lost(tmp_path: Path
         await writer.fold_inbox()
         exported += [line async for line in lines]
 
-        async def each() -> AsyncGenerator[bytes, None]:
+        async def each() -> AsyncGenerator[bytes]:
             for line in exported:
                 yield line
 

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @asynccontextmanager
-async def talking(path: Path, number: int, *session_ids: str) -> AsyncGenerator[Process, None]:
+async def talking(path: Path, number: int, *session_ids: str) -> AsyncGenerator[Process]:
     """Another process appends `number` messages to each session meanwhile."""
     command = [
         sys.executable,

@@ -166,11 +166,7 @@ async def test_jobs_that_are_refused_or_broken_fail_alone(tmp_path: Path):
             async with anyio.create_task_group() as tasks:
                 for name in jobs:
                     tasks.start_soon(attempt, name)
-        assert failures == {
-            "unknown": SessionNotFound,
-            "broken": OverflowError,
-            "held": LeaseHeld,
-        }
+        assert failures == {"unknown": SessionNotFound, "broken": OverflowError, "held": LeaseHeld}
         assert texts(await writer.fold_inbox()) == ["one", "two", "three"]
         assert texts(await log.read(session.id)) == ["kept", "one", "two", "three"]
 

@@ -41,7 +41,7 @@ async def said(log: SessionLog, session_id: str) -> list[str]:
 
 
 @asynccontextmanager
-async def writing(url: str) -> AsyncGenerator[tuple[SessionLog, Writer], None]:
+async def writing(url: str) -> AsyncGenerator[tuple[SessionLog, Writer]]:
     with anyio.fail_after(60):
         async with open_postgres(url) as store:
             log = SessionLog(store)

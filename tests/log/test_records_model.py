@@ -11,12 +11,7 @@ from typing import TypeVar, cast
 from anyio.from_thread import start_blocking_portal
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    invariant,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from mainspring.core.errors import AlreadyExists, NotFound, ServiceError, StaleVersion
 from mainspring.log.postgres import open_postgres

@@ -68,7 +68,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def unprivileged() -> Generator[None, None, None]:
+def unprivileged() -> Generator[None]:
     """Permissions do not bind root."""
     user = os.geteuid()
     if user == 0:
@@ -80,7 +80,7 @@ def unprivileged() -> Generator[None, None, None]:
 
 
 @contextmanager
-def files_limited_to(size: int) -> Generator[None, None, None]:
+def files_limited_to(size: int) -> Generator[None]:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -90,7 +90,7 @@ def files_limited_to(size: int) -> Generator[None, None, None]:
 
 
 @contextmanager
-def locked(path: Path) -> Generator[None, None, None]:
+def locked(path: Path) -> Generator[None]:
     """Another process is in the midst of writing."""
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD_A_LOCK, str(path)],

@@ -38,7 +38,7 @@ async def exported(log: SessionLog, session_id: str) -> Lines:
     return [line async for line in export_lines(log, session_id)]
 
 
-async def each(lines: Sequence[bytes]) -> AsyncGenerator[bytes, None]:
+async def each(lines: Sequence[bytes]) -> AsyncGenerator[bytes]:
     for line in lines:
         yield line
 

@@ -88,10 +88,7 @@ TAMPERED = {
         ("update session set seq = 5",),
         [(6, "the log ends here, but the session says 5")],
     ),
-    "the session's thread": (
-        ("update session set thread_id = 'x'",),
-        [(1, "begins thread sthr_")],
-    ),
+    "the session's thread": (("update session set thread_id = 'x'",), [(1, "begins thread sthr_")]),
     "the session's age": (
         ("update session set created = created - 1",),
         [(1, "is not from when the session says that it was created")],

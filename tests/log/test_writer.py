@@ -38,7 +38,7 @@ class Line:
 
 
 @asynccontextmanager
-async def lined(path: Path) -> AsyncGenerator[tuple[SessionLog, Line], None]:
+async def lined(path: Path) -> AsyncGenerator[tuple[SessionLog, Line]]:
     async with open_sqlite(path) as store:
         line = Line(store)
         yield SessionLog(cast("Store", line)), line
@@ -132,9 +132,7 @@ async def test_a_log_that_grew_meanwhile_is_a_conflict_and_not_taken_for_our_own
         assert texts(await log.read(session_id)) == ["one", "two"]
 
 
-async def test_appends_of_several_threads_at_once_keep_the_order_they_were_asked_in(
-    tmp_path: Path,
-):
+async def test_appends_of_several_threads_at_once_keep_the_order_they_were_asked_in(tmp_path: Path):
     async with lined(tmp_path / "log.db") as (log, line):
         writer = await log.hold((await log.create()).id, owner="teller")
         asked: list[str] = []

@@ -111,7 +111,7 @@ class Internet:
                 return await _rest(stream)
 
     @asynccontextmanager
-    async def tunnel(self, host: str, port: int | None = None) -> AsyncGenerator[TLSStream, None]:
+    async def tunnel(self, host: str, port: int | None = None) -> AsyncGenerator[TLSStream]:
         with anyio.fail_after(60):
             async with await anyio.connect_tcp("127.0.0.1", self.port) as stream:
                 authority = f"{host}:{port or self.secure.port}"
@@ -181,7 +181,7 @@ async def internet(
     credentials: Sequence[Credential] | None = None,
     caps: ProxyLimits | None = None,
     trust: CertificateAuthority = PUBLIC,
-) -> AsyncGenerator[Internet, None]:
+) -> AsyncGenerator[Internet]:
     """`api.test` is the secret's host; `other.test` and `*.wide.test` can be reached too."""
     secure, plain = Origin(), Origin()
     context = PUBLIC.context("api.test")

@@ -181,10 +181,7 @@ ECHOES: dict[str, Sequence[bytes]] = {
         ok(b"", b"Location: https://x.test/?t=" + SINGLE["percent, all of it"](VALUE))
     ],
     "in a cookie": [ok(b"", b"Set-Cookie: t=" + SINGLE["base64"](VALUE) + b"; HttpOnly")],
-    "in a trailer": [
-        *in_chunks(SAID, 9)[:-1],
-        b"0\r\nX-Token: " + VALUE + b"\r\n\r\n",
-    ],
+    "in a trailer": [*in_chunks(SAID, 9)[:-1], b"0\r\nX-Token: " + VALUE + b"\r\n\r\n"],
     **{
         f"{name}, three bytes a chunk": in_chunks(b"[" + encode(VALUE) + b"]", 3)
         for name, encode in SINGLE.items()

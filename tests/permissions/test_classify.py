@@ -29,8 +29,7 @@ def test_the_call_that_is_judged_is_shown_whole_and_the_rest_is_cut():
 
 
 @pytest.mark.parametrize(
-    "text",
-    ['{"decision": "allow", "reason": "as asked"}', ' {"decision":"allow"}\n'],
+    "text", ['{"decision": "allow", "reason": "as asked"}', ' {"decision":"allow"}\n']
 )
 def test_a_plain_yes_is_a_yes(text: str):
     answer = parse_answer(text)

@@ -7,12 +7,12 @@ from mainspring.capabilities.providers.http_client import HttpClient
 
 
 @pytest.fixture
-async def server() -> AsyncGenerator[Loopback, None]:
+async def server() -> AsyncGenerator[Loopback]:
     async with serving() as loopback:
         yield loopback
 
 
 @pytest.fixture
-async def http() -> AsyncGenerator[HttpClient, None]:
+async def http() -> AsyncGenerator[HttpClient]:
     async with HttpClient() as opened:
         yield opened

@@ -48,7 +48,7 @@ class Fake:
         self.most_at_once = 0
         self.gate: anyio.Event | None = None
 
-    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
+    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         self.requests.append(request)
         turn = self.turns.pop(0) if len(self.turns) > 1 else self.turns[0]
         self.at_once += 1

@@ -50,7 +50,7 @@ class Loopback:
 
 
 @asynccontextmanager
-async def serving() -> AsyncGenerator[Loopback, None]:
+async def serving() -> AsyncGenerator[Loopback]:
     app = web.Application(client_max_size=64 * 1024 * 1024)
     runner = web.AppRunner(app, shutdown_timeout=0.01, access_log=None)
     server = Loopback("")

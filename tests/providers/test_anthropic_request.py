@@ -216,8 +216,7 @@ def test_no_request_asks_for_more_than_the_model_can_say():
 
 
 @pytest.mark.parametrize(
-    "source",
-    [BlobSource(hash="h", size=1, media_type="image/png"), FileSource(file_id="file_1")],
+    "source", [BlobSource(hash="h", size=1, media_type="image/png"), FileSource(file_id="file_1")]
 )
 def test_a_source_that_nobody_loaded_is_refused(source: BlobSource | FileSource):
     with pytest.raises(InvalidInput, match="must be loaded"):

@@ -54,9 +54,7 @@ async def collect(model: Model, request: Request | None = None) -> tuple[list[De
     return deltas, reply
 
 
-async def drain(
-    stream: AsyncGenerator[Delta | Reply, None],
-) -> tuple[list[Delta], Reply | None]:
+async def drain(stream: AsyncGenerator[Delta | Reply]) -> tuple[list[Delta], Reply | None]:
     deltas: list[Delta] = []
     reply: Reply | None = None
     with anyio.fail_after(60):

@@ -122,11 +122,7 @@ async def test_what_may_climb_is_judged_as_what_may_write(
     made = python(interpreter, sandbox)
     for given in ({"code": "import os"}, {"code": "1", "full": True}):
         traits = made.traits(given)
-        assert (traits.read_only, traits.concurrent, traits.in_doubt) == (
-            False,
-            False,
-            "probe",
-        )
+        assert (traits.read_only, traits.concurrent, traits.in_doubt) == (False, False, "probe")
     assert python(interpreter).traits({"code": "import os"}) == SAFE_READ
 
 

@@ -54,7 +54,7 @@ CLERK = Agent(name="clerk", instructions="Use the tools.", tools=[add])
 @asynccontextmanager
 async def runtime_with(
     model: Model, folder: Path, *, budget: Budget | None = None
-) -> AsyncGenerator[Runtime, None]:
+) -> AsyncGenerator[Runtime]:
     async with open_runtime(store=str(folder / "log.db")) as runtime:
         runtime.models.put(CLERK.model, model)
         runtime.budget = budget or runtime.budget

@@ -67,11 +67,7 @@ async def test_names_that_are_exchanged_while_a_sandbox_opens_expose_nothing_of_
     (root / ".mainspring").mkdir()
     (root / ".mainspring/secret.txt").write_text("canary-of-the-log")
     before = listed(outside)
-    guarded = replace(
-        site,
-        hidden=(Path(".mainspring"),),
-        protected=tuple(map(Path, PROTECTED)),
-    )
+    guarded = replace(site, hidden=(Path(".mainspring"),), protected=tuple(map(Path, PROTECTED)))
     refused = 0
     async with KeeperSandbox(guarded, bubblewrap) as hostile, anyio.create_task_group() as group:
         argv = ("python3", "-c", SWAPS, str(outside))

@@ -27,7 +27,7 @@ def soon(_failures: int) -> float:
 
 def embedded_in(folder: Path) -> Open:
     @asynccontextmanager
-    async def opened(*, tenant_limit: int | None = None) -> AsyncGenerator[Dispatcher, None]:
+    async def opened(*, tenant_limit: int | None = None) -> AsyncGenerator[Dispatcher]:
         async with open_sqlite(folder / "jobs.db") as store:
             yield EmbeddedDispatcher(store.records, tenant_limit=tenant_limit, backoff=soon)
 
@@ -80,7 +80,7 @@ class Doing:
 @asynccontextmanager
 async def at_work(
     dispatcher: Dispatcher, doing: Doing, *, concurrency: int = 4
-) -> AsyncGenerator[Event, None]:
+) -> AsyncGenerator[Event]:
     """A worker until the block ends; the event closes it."""
     closing = Event()
 

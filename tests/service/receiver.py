@@ -28,7 +28,7 @@ class Receiver:
 
 
 @asynccontextmanager
-async def receiving() -> AsyncGenerator[Receiver, None]:
+async def receiving() -> AsyncGenerator[Receiver]:
     receiver = Receiver()
     app = web.Application()
     app.router.add_route("*", "/{any:.*}", receiver.handle)

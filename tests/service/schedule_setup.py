@@ -181,7 +181,7 @@ def assembled(
 @asynccontextmanager
 async def works(
     folder: Path, *, poster: HttpPoster | None = None, patience: RetryPolicy | None = None
-) -> AsyncGenerator[Works, None]:
+) -> AsyncGenerator[Works]:
     async with open_sqlite(folder / "mainspring.db") as store:
         made = assembled(
             store.records,

@@ -101,10 +101,7 @@ def _name(config: dict[str, Any]) -> str:
     return config["name"]
 
 
-@given(
-    configs=st.lists(_CONFIG, unique_by=_name),
-    enabled=st.none() | st.booleans(),
-)
+@given(configs=st.lists(_CONFIG, unique_by=_name), enabled=st.none() | st.booleans())
 def test_what_is_on_is_what_the_config_or_else_the_default_says(
     configs: list[dict[str, Any]], enabled: bool | None
 ):

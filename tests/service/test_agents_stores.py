@@ -20,7 +20,7 @@ MANIFEST = b"---\nname: pdf\ndescription: Reads PDF files.\n---\nRead."
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-async def records(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Records, None]:
+async def records(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Records]:
     if request.param == "sqlite":
         async with open_sqlite(tmp_path / "mainspring.db") as store:
             yield store.records

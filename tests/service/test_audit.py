@@ -33,7 +33,7 @@ ACT = AuditAction(operation="post /v1/agents", status=200)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-async def records(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Records, None]:
+async def records(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Records]:
     if request.param == "sqlite":
         async with open_sqlite(tmp_path / "mainspring.db") as store:
             yield store.records

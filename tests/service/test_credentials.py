@@ -20,7 +20,7 @@ from mainspring.wiring.user_vault import open_seal
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncGenerator[Desk, None]:
+async def desk(tmp_path: Path) -> AsyncGenerator[Desk]:
     async with open_sqlite(tmp_path / "mainspring.db") as store:
         yield Desk(store.records)
 

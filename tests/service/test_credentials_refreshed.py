@@ -26,13 +26,13 @@ from mainspring.wiring.outbound_http import McpInitializeProbe, OutboundHttpClie
 
 
 @pytest.fixture
-async def context(tmp_path: Path) -> AsyncGenerator[Desk, None]:
+async def context(tmp_path: Path) -> AsyncGenerator[Desk]:
     async with open_sqlite(tmp_path / "mainspring.db") as store:
         yield Desk(store.records)
 
 
 @pytest.fixture
-async def oauth() -> AsyncGenerator[Provider, None]:
+async def oauth() -> AsyncGenerator[Provider]:
     async with provider() as running:
         yield running
 

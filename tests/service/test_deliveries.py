@@ -58,12 +58,9 @@ class Sending:
 
 
 @pytest.fixture
-async def sending(tmp_path: Path) -> AsyncGenerator[Sending, None]:
+async def sending(tmp_path: Path) -> AsyncGenerator[Sending]:
     poster = HttpPoster(allowed=[ip_network(LOOPBACK)], allow_http=True)
-    async with (
-        works(tmp_path, poster=poster, patience=PATIENCE) as made,
-        receiving() as receiver,
-    ):
+    async with works(tmp_path, poster=poster, patience=PATIENCE) as made, receiving() as receiver:
         webhook = await made.webhooks.create(
             TENANT, CreateWebhook(url=receiver.url, event_types=EVENT_TYPES)
         )

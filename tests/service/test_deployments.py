@@ -38,7 +38,7 @@ from mainspring.service.webhooks.webhook_events import EVENT_TYPES
 
 
 @pytest.fixture
-async def works_(tmp_path: Path) -> AsyncGenerator[Works, None]:
+async def works_(tmp_path: Path) -> AsyncGenerator[Works]:
     async with works(tmp_path) as made:
         yield made
 

@@ -17,7 +17,7 @@ from mainspring.service.jobs.dispatcher import ATTEMPTS, Job
 
 
 @pytest.fixture(params=["embedded", "fleet"])
-async def dispatchers(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Open, None]:
+async def dispatchers(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Open]:
     if request.param == "embedded":
         yield embedded_in(tmp_path)
         return

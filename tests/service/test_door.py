@@ -85,10 +85,7 @@ class House:
         self.keys = Keys(self.records, clock=self.time.now)
         self.tenants = Tenants(self.records, clock=self.time.now)
         self.door = Authenticator(
-            self.records,
-            rate_limits=self.rates,
-            clock=self.time.now,
-            monotonic=self.time.monotonic,
+            self.records, rate_limits=self.rates, clock=self.time.now, monotonic=self.time.monotonic
         )
 
     async def key(self, asked: CreateKey | None = None, tenant: str = "acme") -> NewKey:
@@ -111,7 +108,7 @@ class House:
 
 
 @asynccontextmanager
-async def house_in(folder: Path, rates: RateLimits | None = None) -> AsyncGenerator[House, None]:
+async def house_in(folder: Path, rates: RateLimits | None = None) -> AsyncGenerator[House]:
     async with open_sqlite(folder / "mainspring.db") as store:
         service = House(store.records, rates=rates or RateLimits())
         for tenant in ("acme", "rival"):
@@ -121,7 +118,7 @@ async def house_in(folder: Path, rates: RateLimits | None = None) -> AsyncGenera
 
 
 @pytest.fixture
-async def service(tmp_path: Path) -> AsyncGenerator[House, None]:
+async def service(tmp_path: Path) -> AsyncGenerator[House]:
     async with house_in(tmp_path) as made:
         yield made
 

@@ -16,7 +16,7 @@ from mainspring.service.access.kill_switch import ALL_TENANTS, HALT_CACHE_SECOND
 
 
 @pytest.fixture
-async def records(tmp_path: Path) -> AsyncGenerator[Records, None]:
+async def records(tmp_path: Path) -> AsyncGenerator[Records]:
     async with open_sqlite(tmp_path / "mainspring.db") as store:
         yield store.records
 

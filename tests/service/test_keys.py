@@ -24,7 +24,7 @@ STRONG = "kJ3-9fQz_x7Lw2VbN8sTq4RmY6HcD1Ge"
 
 
 @pytest.fixture
-async def records(tmp_path: Path) -> AsyncGenerator[Records, None]:
+async def records(tmp_path: Path) -> AsyncGenerator[Records]:
     async with open_sqlite(tmp_path / "mainspring.db") as store:
         yield store.records
 

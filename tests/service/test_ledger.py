@@ -23,7 +23,7 @@ from mainspring.service.access.tenants import CreateTenant, Tenants, UpdateTenan
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-async def records(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Records, None]:
+async def records(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Records]:
     if request.param == "sqlite":
         async with open_sqlite(tmp_path / "mainspring.db") as store:
             yield store.records

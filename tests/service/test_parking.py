@@ -92,7 +92,7 @@ class Scene:
 
 
 @asynccontextmanager
-async def failing(folder: Path) -> AsyncGenerator[Scene, None]:
+async def failing(folder: Path) -> AsyncGenerator[Scene]:
     async with open_sqlite(folder / "log.db") as store:
         log = SessionLog(store)
         yield Scene(log, await known_session(log, text="hi"))

@@ -39,10 +39,7 @@ def test_no_more_buckets_are_kept_than_said():
     assert len(buckets) == 3
 
 
-@given(
-    per_minute=st.integers(1, 600),
-    gaps=st.lists(st.floats(0, 30), min_size=1, max_size=200),
-)
+@given(per_minute=st.integers(1, 600), gaps=st.lists(st.floats(0, 30), min_size=1, max_size=200))
 def test_however_requests_come_no_more_are_let_in_than_the_burst_and_what_grew_back(
     per_minute: int, gaps: list[float]
 ):

@@ -34,7 +34,7 @@ ISSUE = msgspec.json.encode({"issue": {"number": 7, "title": "It breaks"}})
 
 
 @pytest.fixture
-async def made(tmp_path: Path) -> AsyncGenerator[Works, None]:
+async def made(tmp_path: Path) -> AsyncGenerator[Works]:
     async with works(tmp_path) as assembled:
         yield assembled
 

@@ -15,7 +15,7 @@ from mainspring.wiring.outbound_http import HttpPoster
 
 
 @pytest.fixture
-async def receiver() -> AsyncGenerator[Receiver, None]:
+async def receiver() -> AsyncGenerator[Receiver]:
     async with receiving() as running:
         yield running
 

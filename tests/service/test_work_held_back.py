@@ -173,9 +173,7 @@ async def test_streams_that_break_off_anywhere_miss_nothing_and_repeat_nothing(t
         assert thread.id in listing
 
 
-async def test_a_call_that_was_settled_without_being_done_is_never_shown_as_allowed(
-    tmp_path: Path,
-):
+async def test_a_call_that_was_settled_without_being_done_is_never_shown_as_allowed(tmp_path: Path):
     """A worker that comes later reads the history, and does what has no result of a client's."""
     async with opened(tmp_path / "log.db") as log:
         session, writer, invalid = await asked_for(log)

@@ -95,7 +95,7 @@ class Shop:
 
 
 @asynccontextmanager
-async def shop(folder: Path) -> AsyncGenerator[Shop, None]:
+async def shop(folder: Path) -> AsyncGenerator[Shop]:
     async with open_sqlite(folder / "mainspring.db") as store:
         yield await shop_over(store.records)
 
@@ -108,7 +108,7 @@ async def shop_over(records: Records) -> Shop:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-async def records(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Records, None]:
+async def records(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Records]:
     if request.param == "sqlite":
         async with open_sqlite(tmp_path / "mainspring.db") as store:
             yield store.records

@@ -58,7 +58,7 @@ class Provider:
 
 
 @asynccontextmanager
-async def provider() -> AsyncGenerator[Provider, None]:
+async def provider() -> AsyncGenerator[Provider]:
     current = Provider()
     app = web.Application()
     app.router.add_post("/token", current.token)

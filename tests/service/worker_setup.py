@@ -73,7 +73,7 @@ async def shop(
     *,
     run: Callable[[str], Awaitable[None]] | None = None,
     pace: WorkerSettings | None = None,
-) -> AsyncGenerator[Shop, None]:
+) -> AsyncGenerator[Shop]:
     async with open_runtime(store=str(folder / "log.db")) as runtime:
         runtime.models.put(AGENT.model, model)
 
@@ -93,7 +93,7 @@ async def shop(
 
 
 @asynccontextmanager
-async def at_work(worker: Worker) -> AsyncGenerator[Event, None]:
+async def at_work(worker: Worker) -> AsyncGenerator[Event]:
     closing = Event()
 
     async def work() -> None:

@@ -47,9 +47,7 @@ async def raw_stream(
         yield _numbered(response)
 
 
-async def _numbered(
-    response: aiohttp.ClientResponse,
-) -> AsyncGenerator[tuple[int, dict[str, Any]]]:
+async def _numbered(response: aiohttp.ClientResponse) -> AsyncGenerator[tuple[int, dict[str, Any]]]:
     place = 0
     async for line in response.content:
         label, _, value = line.decode().rstrip("\n").partition(": ")

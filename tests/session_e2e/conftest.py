@@ -23,9 +23,7 @@ def probed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def scene(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, probed: Path
-) -> Generator[Scene, None, None]:
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, probed: Path) -> Generator[Scene]:
     home, workspace = tmp_path / "home", tmp_path / "project"
     for folder in (home, workspace):
         folder.mkdir()

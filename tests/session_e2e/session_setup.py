@@ -117,7 +117,7 @@ class Scene:
     @asynccontextmanager
     async def runtime(
         self, mode: Mode | None = None, environ: Mapping[str, str] | None = None
-    ) -> AsyncGenerator[Runtime, None]:
+    ) -> AsyncGenerator[Runtime]:
         settings = read_settings(
             folder=self.workspace,
             environ=environ or {"HOME": str(self.home), "PATH": "/usr/local/bin:/usr/bin:/bin"},
@@ -134,7 +134,7 @@ class Scene:
         tools: Sequence[Tool] = (),
         environ: Mapping[str, str] | None = None,
         go_on: str | None = None,
-    ) -> AsyncGenerator[Play, None]:
+    ) -> AsyncGenerator[Play]:
         """A new session, or the one to `go_on` with, in a process of its own as it were."""
         async with self.runtime(mode, environ) as runtime:
             yield await begin(runtime, *steps, tools=tools, go_on=go_on)

@@ -189,9 +189,7 @@ async def test_a_protected_folder_is_so_for_a_shell_that_went_there_before(scene
         assert not (scene.workspace / ".git/packed-refs").exists()
         await play.deny(result, "no")
         play = await begin(
-            play.runtime,
-            calls("bash", command="cd generated"),
-            calls("bash", command="rm api.py"),
+            play.runtime, calls("bash", command="cd generated"), calls("bash", command="rm api.py")
         )
         await play.run()
         assert (await play.decisions())[-1] == ("deny", "rule", "Edit(generated/**)")

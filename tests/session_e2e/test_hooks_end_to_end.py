@@ -153,8 +153,7 @@ async def test_a_gate_that_breaks_is_closed(scene: Scene, broken: dict[str, obje
     handler = {"type": "command", **broken}
     scene.user(hooks={"PreToolUse": [{"matcher": "", "hooks": [handler]}]})
     async with scene.play(
-        calls("read", file_path="a") + calls("bash", command="touch made"),
-        mode="bypassPermissions",
+        calls("read", file_path="a") + calls("bash", command="touch made"), mode="bypassPermissions"
     ) as play:
         assert (await play.run()).ok
         assert all(result.startswith("Not allowed") for result in await play.results())

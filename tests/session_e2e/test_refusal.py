@@ -58,7 +58,7 @@ async def test_bypass_is_no_bypass_without_isolation(scene: Scene):
 
 
 @pytest.fixture
-def reachable(monkeypatch: pytest.MonkeyPatch) -> Generator[Scene, None, None]:
+def reachable(monkeypatch: pytest.MonkeyPatch) -> Generator[Scene]:
     """Where a sandbox that has a user of its own can get to."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)

@@ -48,7 +48,7 @@ async def search(_: Call) -> ToolResult:
 
 
 @asynccontextmanager
-async def toolbox_factory(_: SetupRequest) -> AsyncGenerator[Toolbox, None]:
+async def toolbox_factory(_: SetupRequest) -> AsyncGenerator[Toolbox]:
     tools = [echo(), echo("far"), replace(echo("tool_search"), run=search)]
     yield Toolbox(authorizer=Hooked(), tools=tools, deferred=frozenset({"far"}))
 
@@ -66,7 +66,7 @@ async def recorded(runtime: Runtime) -> tuple[Session, Scripted]:
 
 
 @pytest.fixture
-async def runtime(tmp_path: Path) -> AsyncGenerator[Runtime, None]:
+async def runtime(tmp_path: Path) -> AsyncGenerator[Runtime]:
     async with open_runtime(store=str(tmp_path / "log.db")) as opened:
         yield opened
 

@@ -132,7 +132,7 @@ async def test_results_of_the_client_s_own_tools_come_again(tmp_path: Path):
 class Talking:
     """Says something, then waits for ever."""
 
-    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
+    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         yield TextDelta("I was about to")
         await anyio.sleep_forever()
 
@@ -180,7 +180,7 @@ async def test_interrupted_tools_are_identical(tmp_path: Path):
 class Dying:
     """Dies in the middle of every reply."""
 
-    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
+    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         yield TextDelta("I was ab")
         raise Stop
 

@@ -252,7 +252,7 @@ def positional(x: int, /) -> None:
     """Act."""
 
 
-def odd(x: int, stream: AsyncGenerator[int, None]) -> None:
+def odd(x: int, stream: AsyncGenerator[int]) -> None:
     """Act."""
 
 

@@ -262,10 +262,7 @@ def _disguised(tokens: dict[str, str]) -> dict[str, tuple[str, str]]:
             "\n".join(lines[at : at + 76] for at in range(0, len(lines), 76)),
             lines[:76],
         ),
-        "kubernetes_secret": (
-            f"data:\n  url: {url}",
-            url,
-        ),
+        "kubernetes_secret": (f"data:\n  url: {url}", url),
     }
 
 

@@ -46,7 +46,7 @@ def leaking(texts: Mapping[str, tuple[str, str]]) -> Tool:
 
 
 @asynccontextmanager
-async def scrubbed_stage(path: Path, model: Scripted, tool: Tool) -> AsyncGenerator[Stage, None]:
+async def scrubbed_stage(path: Path, model: Scripted, tool: Tool) -> AsyncGenerator[Stage]:
     async with open_sqlite(path / "log.db") as store:
         log = SessionLog(store, scrub=scrubber(KNOWN))
         session = await log.create()

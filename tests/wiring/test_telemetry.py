@@ -231,7 +231,7 @@ class Received:
 
 
 @asynccontextmanager
-async def collector(received: Received) -> AsyncGenerator[str, None]:
+async def collector(received: Received) -> AsyncGenerator[str]:
     async def take(request: web.Request) -> web.Response:
         body = await request.read()
         received.requests.append((request.path, request.content_type, len(body)))
@@ -291,11 +291,7 @@ async def test_nothing_is_imported_or_sent_unless_it_is_configured(
             "/v1/traces",
             None,
         ),
-        (
-            {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318", "OTEL_SDK_DISABLED": "true"},
-            None,
-            None,
-        ),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318", "OTEL_SDK_DISABLED": "true"}, None, None),
     ],
 )
 def test_the_standard_variables_say_where_to(

@@ -50,10 +50,7 @@ async def test_what_was_done_apart_is_merged_and_nothing_else_is_left_of_it(
     (workspace / "b.txt").write_text("being edited\n")
     (workspace / "mine.txt").write_text("not in git\n")
     opened = await worktrees.open("helper-1")
-    assert (opened.branch, opened.path) == (
-        "mainspring/helper-1",
-        worktrees.place / "helper-1",
-    )
+    assert (opened.branch, opened.path) == ("mainspring/helper-1", worktrees.place / "helper-1")
     assert await worktrees.open("helper-1") == opened
     assert (opened.path / "b.txt").read_text() == "two\n"
     (opened.path / "a.txt").unlink()

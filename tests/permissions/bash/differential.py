@@ -14,12 +14,7 @@ from msgspec.structs import replace
 from tests.permissions.bash.program_grammar import productions
 from tests.permissions.bash.program_writer import ProgramWriter
 from tests.permissions.bash.trace import Trace, Tracer
-from tests.permissions.bash.trap_workspace import (
-    CANARY,
-    DENY_RULES,
-    READ_ONLY_RULES,
-    TrapWorkspace,
-)
+from tests.permissions.bash.trap_workspace import CANARY, DENY_RULES, READ_ONLY_RULES, TrapWorkspace
 
 from mainspring.core.events import Permission
 from mainspring.core.tool import Traits

@@ -28,11 +28,7 @@ def root(tmp_path: Path) -> Path:
 
 def test_an_agent_plugin_is_read_from_its_fixed_places():
     plugin = read_plugin(PLUGINS / "reports", "project")
-    assert (plugin.name, plugin.version, plugin.kind) == (
-        "acme.reports",
-        "1.2.0",
-        "agent-plugins",
-    )
+    assert (plugin.name, plugin.version, plugin.kind) == ("acme.reports", "1.2.0", "agent-plugins")
     assert names(plugin.skills) == ["outline", "summarize"]  # immediate children only
     assert said(plugin, "error", "warning", "note") == ""
     validator, archive = (expand_server(server, {"HOME": "/h"})[0] for server in plugin.servers)

@@ -37,13 +37,13 @@ POLICY = PolicyAdopted(policy="sha256:theirs", mode="bypassPermissions")
 
 
 @pytest.fixture
-async def here(tmp_path: Path) -> AsyncGenerator[SessionLog, None]:
+async def here(tmp_path: Path) -> AsyncGenerator[SessionLog]:
     async with opened(tmp_path / "here.db") as log:
         yield log
 
 
 @pytest.fixture
-async def theirs(tmp_path: Path) -> AsyncGenerator[SessionLog, None]:
+async def theirs(tmp_path: Path) -> AsyncGenerator[SessionLog]:
     async with opened(tmp_path / "theirs.db") as log:
         await log.create(SessionCreated(agent_name="fixer"), session_id=SESSION)
         yield log

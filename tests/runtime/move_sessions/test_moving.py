@@ -33,13 +33,13 @@ TRANSFER = "tran_" + "0" * 32
 
 
 @pytest.fixture
-async def here(tmp_path: Path) -> AsyncGenerator[SessionLog, None]:
+async def here(tmp_path: Path) -> AsyncGenerator[SessionLog]:
     async with opened(tmp_path / "here.db") as log:
         yield log
 
 
 @pytest.fixture
-async def there(tmp_path: Path) -> AsyncGenerator[SessionLog, None]:
+async def there(tmp_path: Path) -> AsyncGenerator[SessionLog]:
     async with opened(tmp_path / "there.db") as log:
         yield log
 

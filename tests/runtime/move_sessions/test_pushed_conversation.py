@@ -41,7 +41,7 @@ WAITING = StatusIdle(stop_reason=StopReason(type="requires_action"), reason="req
 
 
 @pytest.fixture
-async def log(tmp_path: Path) -> AsyncGenerator[SessionLog, None]:
+async def log(tmp_path: Path) -> AsyncGenerator[SessionLog]:
     async with opened(tmp_path / "log.db") as made:
         yield made
 

@@ -65,7 +65,7 @@ class Site:
         runtime.toolbox_factory = self._toolbox_factory
 
     @asynccontextmanager
-    async def _toolbox_factory(self, opening: SetupRequest) -> AsyncGenerator[Toolbox, None]:
+    async def _toolbox_factory(self, opening: SetupRequest) -> AsyncGenerator[Toolbox]:
         authorizer = PermissionEngine(
             thread=opening.thread,
             policy=Policy(workspace="/work", rules=self._rules),
@@ -89,7 +89,7 @@ class Site:
 
 
 @asynccontextmanager
-async def site(folder: Path, model: Scripted, *rules: PolicyRule) -> AsyncGenerator[Site, None]:
+async def site(folder: Path, model: Scripted, *rules: PolicyRule) -> AsyncGenerator[Site]:
     async with open_runtime(store=str(folder / "log.db")) as runtime:
         runtime.models.put("default", model)
         yield Site(runtime, *rules)

@@ -123,7 +123,7 @@ async def test_the_files_of_skills_may_be_read_wherever_they_stand(tmp_path: Pat
     assert skill_folders(lead) == [place]
     reading = echo("read")
     model = Scripted(
-        calls("read", file_path=str(place / "a.md")) + calls("read", file_path=str(tmp_path / "b")),
+        calls("read", file_path=str(place / "a.md")) + calls("read", file_path=str(tmp_path / "b"))
     )
     async with site(tmp_path, model, *reading_rules(lead)) as played:
         session = await played.played(replace(lead, tools=[reading]), "read")

@@ -87,10 +87,7 @@ READ: dict[str, tuple[dict[str, Any], list[Told]]] = {
     "version-float": ({"extra": {"version": 1.0}}, [("warning", 4, UNKNOWN)]),
     "version-date": ({"extra": {"version": "2025-11-16"}}, [("warning", 4, UNKNOWN)]),
     "not-yaml": (
-        {
-            "description": 'Use when: the user says so, e.g. "do it: now"',
-            "license": "MIT",
-        },
+        {"description": 'Use when: the user says so, e.g. "do it: now"', "license": "MIT"},
         [("warning", 3, NOT_YAML)],
     ),
     "not-yaml-continued": (

@@ -28,7 +28,7 @@ def ended(reason: str) -> StatusIdle:
 
 
 @asynccontextmanager
-async def opened(folder: Path) -> AsyncGenerator[SessionLog, None]:
+async def opened(folder: Path) -> AsyncGenerator[SessionLog]:
     async with open_sqlite(folder / "log.db") as store:
         yield SessionLog(store)
 

@@ -71,10 +71,7 @@ async def test_a_skill_that_has_changed_is_not_used(tmp_path: Path):
 async def test_what_is_for_users_only_is_refused_to_the_model(tmp_path: Path):
     written(tmp_path, "deploy", "disable-model-invocation: true\n")
     written(tmp_path, "test")
-    model = Scripted(
-        calls("skill", name="deploy") + calls("skill", name="tests"),
-        says("done"),
-    )
+    model = Scripted(calls("skill", name="deploy") + calls("skill", name="tests"), says("done"))
     async with site(tmp_path, model) as played:
         session = await played.played(agent(found(tmp_path)), "go")
         events = await session.events()

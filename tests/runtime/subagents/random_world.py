@@ -52,7 +52,7 @@ class Storm:
         self._store = self.runtime.log.store
         self.runtime.models.put(self.agent.model, self)
 
-    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
+    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         self.requests.append(request)
         async with aclosing(self.model.stream(request)) as deltas:
             async for delta in deltas:

@@ -57,7 +57,7 @@ LEAD = Agent(name="lead", instructions="Lead.", subagents=BUILT_IN_SUBAGENTS)
 
 
 @asynccontextmanager
-async def staged(folder: Path, model: Scripted) -> AsyncGenerator[Runtime, None]:
+async def staged(folder: Path, model: Scripted) -> AsyncGenerator[Runtime]:
     async with open_runtime(store=str(folder / "log.db")) as runtime:
         runtime.models.put(LEAD.model, model)
         yield runtime

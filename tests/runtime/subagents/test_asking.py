@@ -115,7 +115,7 @@ async def test_an_interrupt_of_one_thread_stops_it_in_the_midst_of_a_reply(tmp_p
     blocked = anyio.Event()
 
     class Stuck(Scripted):
-        async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
+        async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
             if "task" in task_of(request):
                 blocked.set()
                 await anyio.sleep_forever()

@@ -70,12 +70,12 @@ def without_a_place(runtime: Runtime) -> None:
     """No thread but the main one finds a place to work."""
 
     @asynccontextmanager
-    async def refused(_opening: SetupRequest) -> AsyncGenerator[Toolbox, None]:
+    async def refused(_opening: SetupRequest) -> AsyncGenerator[Toolbox]:
         raise SandboxFailed("no room for it here")
         yield
 
     @asynccontextmanager
-    async def toolbox_factory(_opening: SetupRequest) -> AsyncGenerator[Toolbox, None]:
+    async def toolbox_factory(_opening: SetupRequest) -> AsyncGenerator[Toolbox]:
         yield Toolbox(authorizer=AllowAll(), for_thread=refused)
 
     runtime.toolbox_factory = toolbox_factory

@@ -35,10 +35,7 @@ READ: dict[str, tuple[dict[str, Any], list[tuple[str, int | None, str]]]] = {
     ),
     "calls-agents": ({"tools": ("Agent(worker, researcher)", "Read")}, []),
     "calls-tasks": (
-        {
-            "tools": ("Read", "Agent(worker, researcher)"),
-            "disallowed_tools": ("Agent", "mcp__*"),
-        },
+        {"tools": ("Read", "Agent(worker, researcher)"), "disallowed_tools": ("Agent", "mcp__*")},
         [],
     ),
     "inherits": ({}, []),
@@ -102,10 +99,7 @@ READ: dict[str, tuple[dict[str, Any], list[tuple[str, int | None, str]]]] = {
     ),
     "colon": ({"name": "team:colon"}, [("warning", 2, "has a colon")]),
     "nameless": ({}, [("warning", None, "has no name: called nameless")]),
-    "undescribed": (
-        {"description": "You review code."},
-        [("warning", None, "has no description")],
-    ),
+    "undescribed": ({"description": "You review code."}, [("warning", None, "has no description")]),
 }
 ELSEWHERE = {"README", "explore", "nested"}
 
@@ -179,14 +173,7 @@ def test_the_subagents_of_a_deep_agent_are_folders(tmp_path: Path):
     assert [
         (subagent.name, subagent.description, subagent.prompt, subagent.model)
         for subagent in what.subagents
-    ] == [
-        (
-            "researcher",
-            "Looks things up",
-            "You look things up.",
-            "anthropic:claude-sonnet-4-6",
-        )
-    ]
+    ] == [("researcher", "Looks things up", "You look things up.", "anthropic:claude-sonnet-4-6")]
     assert what.subagents[0].extra == {"runtime": {"a": 1}}
     assert [(finding.level, finding.file.split("/")[1]) for finding in what.findings] == [
         ("error", "broken"),

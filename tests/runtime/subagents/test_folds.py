@@ -38,7 +38,7 @@ from mainspring.log.verify import verify
 
 
 @asynccontextmanager
-async def opened(folder: Path, name: str = "log") -> AsyncGenerator[Runtime, None]:
+async def opened(folder: Path, name: str = "log") -> AsyncGenerator[Runtime]:
     store = str(folder / f"{name}.db")
     async with open_runtime(read_settings(store=store, environ={}, folder=folder)) as runtime:
         yield runtime

@@ -150,7 +150,7 @@ def process() -> Iterator[Lives[Order]]:
 
 
 @asynccontextmanager
-async def sweep(process: Lives[Order], folder: Path) -> AsyncGenerator[Sweep, None]:
+async def sweep(process: Lives[Order], folder: Path) -> AsyncGenerator[Sweep]:
     async with open_store(str(folder / "log.db")) as store:
         yield Sweep(folder, SessionLog(store), process)
 

@@ -133,9 +133,7 @@ async def test_a_session_is_not_idle_while_one_works_in_the_background(tmp_path:
     assert kinds_of(events, main).count("session.status_running") == 1
 
 
-async def test_a_message_wakes_a_subagent_that_has_ended_and_it_knows_what_was_said(
-    tmp_path: Path,
-):
+async def test_a_message_wakes_a_subagent_that_has_ended_and_it_knows_what_was_said(tmp_path: Path):
     def lead(request: Request) -> ScriptAnswer:
         match turn_of(request):
             case 0:

@@ -76,13 +76,13 @@ class Scene:
         return [item for item in listed.split() if item != "main"]
 
     @asynccontextmanager
-    async def opened(self, model: Scripted) -> AsyncGenerator[Runtime, None]:
+    async def opened(self, model: Scripted) -> AsyncGenerator[Runtime]:
         async with staged(self.folder, model) as runtime:
             runtime.toolbox_factory = self.toolbox_factory
             yield runtime
 
     @asynccontextmanager
-    async def toolbox_factory(self, opening: SetupRequest) -> AsyncGenerator[Toolbox, None]:
+    async def toolbox_factory(self, opening: SetupRequest) -> AsyncGenerator[Toolbox]:
         at = opening.workspace or self.workspace
         mode = self.mode if opening.subagent is None else "acceptEdits"
         policy = Policy(workspace=str(at), rules=(SAVES, *self.rules), mode=mode)
