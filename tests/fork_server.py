@@ -83,8 +83,7 @@ def run(
         given.seek(0)
         order = Order(arguments=arguments, cwd=str(cwd), env=env)
         child = Child(order, given.fileno(), output.fileno(), errors.fileno())
-        status = child.wait()
-        return subprocess.CompletedProcess(arguments, status, _text(output), _text(errors))
+        return subprocess.CompletedProcess(arguments, child.wait(), _text(output), _text(errors))
 
 
 def _text(file: IO[bytes]) -> str:

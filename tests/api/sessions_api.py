@@ -246,11 +246,9 @@ async def idles(
     client: AsyncAnthropic, session_id: str
 ) -> list[BetaManagedAgentsSessionStatusIdleEvent]:
     return [
-        event
-        async for event in client.beta.sessions.events.list(
-            session_id, types=["session.status_idle"]
-        )
-        if event.type == "session.status_idle"
+        e
+        async for e in client.beta.sessions.events.list(session_id, types=["session.status_idle"])
+        if e.type == "session.status_idle"
     ]
 
 

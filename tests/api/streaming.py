@@ -92,9 +92,7 @@ async def frames(response: aiohttp.ClientResponse) -> AsyncGenerator[Frame]:
 
 def grown(pieces: Iterable[PreviewPiece], event_id: str | None = None) -> str:
     return "".join(
-        piece.text
-        for piece in pieces
-        if isinstance(piece, PreviewText) and event_id in (None, piece.event_id)
+        p.text for p in pieces if isinstance(p, PreviewText) and event_id in (None, p.event_id)
     )
 
 

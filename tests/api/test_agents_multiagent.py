@@ -44,8 +44,7 @@ async def test_a_coordinator_has_a_roster_of_agents_at_their_versions(acme: Asyn
     assert renamed.multiagent is not None
     roster[2]["version"] = 2  # it is itself, as it is now
     assert renamed.multiagent.to_dict() == {"type": "coordinator", "agents": roster}
-    alone = await acme.beta.agents.update(lead.id, multiagent=None)
-    assert alone.multiagent is None
+    assert (await acme.beta.agents.update(lead.id, multiagent=None)).multiagent is None
 
 
 async def test_a_roster_of_what_cannot_be_is_refused(acme: AsyncAnthropic, rival: AsyncAnthropic):

@@ -132,8 +132,7 @@ async def test_agents_viewers_and_what_makes_no_sense_are_refused(tmp_path: Path
             refused = await http.post(answer, json={"result": "allow"})
             assert refused.status_code == 403
             assert "agent" in refused.json()["error"]["message"]
-            policy = await http.post(f"{PATH}/policy", json={"role": "user"})
-            assert policy.status_code == 403
+            assert (await http.post(f"{PATH}/policy", json={"role": "user"})).status_code == 403
         assert await waiting(client, session_id) == [one["tool_use_id"]]
         assert await answers(context, session_id) == []
 
@@ -275,15 +274,12 @@ async def test_the_like_of_it_may_be_allowed_in_a_session(tmp_path: Path):
             )
             assert said.status_code == 200, said.text
         await context.settled(session_id)
-        assert "permission.updated" in [
-            item.type for item in await context.home.log.read(session_id)
-        ]
+        assert "permission.updated" in [i.type for i in await context.home.log.read(session_id)]
 
 
 async def test_custom_tools_wait_for_the_client_and_are_no_approvals(tmp_path: Path):
     model = Scripted(calls("ask_owner", question="Why?"), says("I see."))
     async with session_context(tmp_path, model) as context, context.home.client() as client:
-        session_id = await context.asked(client)
-        assert len(await waiting(client, session_id)) == 1
+        assert len(await waiting(client, await context.asked(client))) == 1
         async with context.http() as http:
             assert (await http.get(PATH)).json()["data"] == []

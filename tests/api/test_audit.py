@@ -29,10 +29,8 @@ async def test_what_was_done_is_in_the_audit_before_the_answer_arrives(api: Guar
         [entry] = (await http.get(AUDIT)).json()["data"]
         assert entry["operation"] == "post /v1/environments"
         assert (entry["status"], entry["actor"]) == (200, "human")
-        assert entry["made"] == made.id
-        assert entry["key_name"] == "first administrator"
-        assert entry["address"] == "127.0.0.1"
-        assert entry["request_id"] == made._request_id
+        assert (entry["made"], entry["key_name"]) == (made.id, "first administrator")
+        assert (entry["address"], entry["request_id"]) == ("127.0.0.1", made._request_id)
         await client.beta.environments.update(made.id, name="x")
         await client.beta.environments.retrieve(made.id)
         answer = await http.get(AUDIT)

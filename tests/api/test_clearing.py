@@ -38,6 +38,4 @@ def test_a_deleted_session_leaves_no_files_behind(tmp_path: Path):
         deadline = time.monotonic() + 60
         while left := [name for name in names_in(place) if session.id in name]:
             assert time.monotonic() < deadline, left
-        assert not any(
-            b"secret-plan" in path.read_bytes() for path in place.rglob("*") if path.is_file()
-        )
+        assert not any(b"secret-plan" in p.read_bytes() for p in place.rglob("*") if p.is_file())

@@ -100,8 +100,7 @@ async def test_a_deployment_is_made_read_changed_paused_and_archived(
     assert paused.paused_reason
     assert (paused.status, paused.paused_reason.type) == ("paused", "manual")
     assert (await acme.beta.deployments.unpause(made.id)).status == "active"
-    archived = await acme.beta.deployments.archive(made.id)
-    assert archived.archived_at
+    assert (await acme.beta.deployments.archive(made.id)).archived_at
     with pytest.raises(anthropic.BadRequestError, match="archived"):
         await acme.beta.deployments.update(made.id, name="x")
 
@@ -139,8 +138,7 @@ async def test_runs_are_made_by_hand_and_by_the_schedule_and_listed_by_what_came
     assert shown.paused_reason.error.type == "environment_archived_error"
 
     everything = await ids(runs.list(limit=1))
-    assert everything[2:] == [scheduled.id, by_hand.id]
-    assert len(everything) == 4
+    assert (everything[2:], len(everything)) == ([scheduled.id, by_hand.id], 4)
     assert len(await collect(runs.list(has_error=True, limit=1))) == 2
     assert await ids(runs.list(has_error=False)) == [scheduled.id, by_hand.id]
     both = runs.list(has_error=True, trigger_type="manual")

@@ -135,8 +135,7 @@ async def test_tenants_are_managed_by_administrators_of_the_root_tenant_only(api
         made = await root.post("/v1/mainspring/tenants", json=body)
         assert made.status_code == 200, made.text
         assert made.json()["daily_budget_usd"] == "12.50"
-        again = await root.post("/v1/mainspring/tenants", json=body)
-        assert again.status_code == 409
+        assert (await root.post("/v1/mainspring/tenants", json=body)).status_code == 409
         changed = await root.post("/v1/mainspring/tenants/acme", json={"daily_budget_usd": None})
         assert changed.json()["daily_budget_usd"] is None
         listed = (await root.get("/v1/mainspring/tenants")).json()["data"]

@@ -25,8 +25,7 @@ async def test_an_environment_is_made_read_changed_and_archived(acme: AsyncAnthr
         metadata={"team": "core"},
     )
     assert made.id.startswith("env_")
-    again = await acme.beta.environments.retrieve(made.id)
-    assert again == made
+    assert await acme.beta.environments.retrieve(made.id) == made
     changed = await acme.beta.environments.update(made.id, metadata={"team": None, "x": "1"})
     assert changed.metadata == {"x": "1"}
     assert (made.description, made.scope) == (None, "organization")
@@ -36,18 +35,15 @@ async def test_an_environment_is_made_read_changed_and_archived(acme: AsyncAnthr
     assert (cleared.description, cleared.name, cleared.config) == (None, "ci", made.config)
     with pytest.raises(anthropic.BadRequestError, match="scope"):
         await acme.beta.environments.create(name="mine", scope="account")
-    archived = await acme.beta.environments.archive(made.id)
-    assert archived.archived_at is not None
+    assert (await acme.beta.environments.archive(made.id)).archived_at is not None
     assert await ids(acme.beta.environments.list()) == []
     assert await ids(acme.beta.environments.list(include_archived=True)) == [made.id]
-    gone = await acme.beta.environments.delete(made.id)
-    assert gone.type == "environment_deleted"
+    assert (await acme.beta.environments.delete(made.id)).type == "environment_deleted"
 
 
 async def test_a_list_comes_in_pages_newest_first(acme: AsyncAnthropic):
     made = [(await acme.beta.environments.create(name=f"e{n}")).id for n in range(5)]
-    listed = await ids(acme.beta.environments.list(limit=2))
-    assert listed == made[::-1]
+    assert await ids(acme.beta.environments.list(limit=2)) == made[::-1]
 
 
 async def test_a_taken_name_conflicts_and_bad_input_is_refused(acme: AsyncAnthropic):

@@ -42,9 +42,7 @@ async def test_calls_wait_for_a_person_and_partial_answers_leave_the_rest(tmp_pa
         first, second = await waiting(client, made.id)
         listed = await collect(client.beta.sessions.events.list(made.id, types=["agent.tool_use"]))
         assert [item.id for item in listed] == [first, second]
-        assert {item.evaluated_permission for item in listed if item.type == "agent.tool_use"} == {
-            "ask"
-        }
+        assert {i.evaluated_permission for i in listed if i.type == "agent.tool_use"} == {"ask"}
         await client.beta.sessions.events.send(
             made.id,
             events=[{"type": "user.tool_confirmation", "tool_use_id": first, "result": "allow"}],
@@ -180,9 +178,7 @@ async def test_an_outcome_becomes_work_with_its_rubric(tmp_path: Path):
         assert "A report on rates" in shown
         assert "Rows and rows." in shown
         current = (await client.beta.sessions.retrieve(made.id)).outcome_evaluations
-        assert [(item.outcome_id, item.result) for item in current] == [
-            (echo.outcome_id, "running")
-        ]
+        assert [(i.outcome_id, i.result) for i in current] == [(echo.outcome_id, "running")]
 
 
 async def test_files_and_pictures_reach_the_log_whole(api: SessionsApi, acme: AsyncAnthropic):

@@ -39,8 +39,7 @@ async def test_a_message_is_sent_answered_and_listed(api: SessionsApi, acme: Asy
     assert listed[0].id == echo.id
     assert listed[0].processed_at is not None
     assert await kinds(acme, made.id, types=["agent.message"]) == ["agent.message"]
-    newest = await kinds(acme, made.id, order="desc")
-    assert newest == [item.type for item in listed][::-1]
+    assert await kinds(acme, made.id, order="desc") == [item.type for item in listed][::-1]
 
 
 async def test_what_waits_is_listed_last_and_unprocessed(api: SessionsApi, acme: AsyncAnthropic):
@@ -133,9 +132,7 @@ async def test_answers_find_the_thread_whose_call_they_answer(
     assert sent.data[0].type == "user.tool_confirmation"
     assert sent.data[0].session_thread_id == "sthr_2"
     within = [
-        event.type
-        async for event in acme.beta.sessions.threads.events.list(
-            "sthr_2", session_id=made.id, limit=1
-        )
+        e.type
+        async for e in acme.beta.sessions.threads.events.list("sthr_2", session_id=made.id, limit=1)
     ]
     assert within == ["agent.tool_use", "agent.tool_use"]  # an answer shows once it counts

@@ -45,17 +45,14 @@ async def test_the_runs_of_hooks_are_listed_in_pages_as_they_happened(api: Whole
             break
         page = f"&page={answer['next_page']}"
     assert found == [(f"hook {number}", outcome) for number, outcome in enumerate(outcomes)]
-    wrong = await api.ask("GET", f"{path}&page=nonsense", key=viewer)
-    assert wrong.status == 400
+    assert (await api.ask("GET", f"{path}&page=nonsense", key=viewer)).status == 400
 
 
 async def test_a_parked_session_is_told_with_its_reason_and_let_go_by_a_person(api: Whole):
     session_id = api.ids["acme"]["session_id"]
     one = f"/v1/mainspring/parked/{session_id}"
     listed = await api.ask("GET", "/v1/mainspring/parked", key=api.keys["acme", "viewer"])
-    assert [(item["id"], item["reason"]) for item in listed.json["data"]] == [
-        (session_id, "broken")
-    ]
+    assert [(i["id"], i["reason"]) for i in listed.json["data"]] == [(session_id, "broken")]
     operator = api.keys["acme", "operator"]
     agent = {"x-mainspring-agent": "agent_x"}
     refused = await api.ask("POST", f"{one}/unpark", key=operator, headers=agent)
@@ -71,8 +68,7 @@ async def test_a_key_of_one_agent_sees_its_own_sessions_costs_and_budgets_only(a
     ids = api.ids["acme"]
     own = await key(api, CreateKey(name="own", role="user", agent_id=ids["agent_id"]))
     other = await key(api, CreateKey(name="other", role="user", agent_id="agent_other"))
-    mine = (await api.ask("GET", "/v1/mainspring/cost", key=own)).json
-    assert mine["sessions"] >= 1
+    assert (await api.ask("GET", "/v1/mainspring/cost", key=own)).json["sessions"] >= 1
     assert (await api.ask("GET", "/v1/mainspring/cost", key=other)).json["sessions"] == 0
     foreign = f"/v1/mainspring/cost?agent_id={ids['agent_id']}"
     assert (await api.ask("GET", foreign, key=other)).status == 403

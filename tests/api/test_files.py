@@ -63,8 +63,7 @@ async def test_a_file_is_uploaded_looked_at_downloaded_and_deleted(user: AsyncAn
         "scope": None,
     }
     assert await user.beta.files.retrieve_metadata(file.id) == file
-    downloaded = await user.beta.files.download(file.id)
-    assert await downloaded.read() == content
+    assert await (await user.beta.files.download(file.id)).read() == content
     assert (await user.beta.files.delete(file.id)).type == "file_deleted"
     with pytest.raises(anthropic.NotFoundError):
         await user.beta.files.retrieve_metadata(file.id)
@@ -87,8 +86,7 @@ async def test_a_download_is_saved_and_never_run(api: Served):
         )
         answer = await client.beta.files.with_raw_response.download(file.id)
     headers = answer.headers
-    assert headers["content-type"] == "text/html"
-    assert headers["x-content-type-options"] == "nosniff"
+    assert (headers["content-type"], headers["x-content-type-options"]) == ("text/html", "nosniff")
     assert "sandbox" in headers["content-security-policy"]
     assert headers["content-disposition"].startswith("attachment; ")
     assert "%C3%BC.html" in headers["content-disposition"]
@@ -103,8 +101,7 @@ async def test_files_are_listed_newest_first_by_page_by_id_and_by_session(
         made.append((await acme.beta.files.upload(file=(f"{n}.txt", b"x"))).id)
     files = Files(api.records, clock=clock)
     left = await files.create("acme", NewFile(content=b"out", session_id="sesn_1"))
-    listed = await ids(acme.beta.files.list(limit=2))
-    assert listed[1:] == made[::-1]
+    assert (await ids(acme.beta.files.list(limit=2)))[1:] == made[::-1]
     scoped = await collect(acme.beta.files.list(scope_id="sesn_1"))
     assert [item.id for item in scoped] == [left.id]
     scope = scoped[0].scope

@@ -111,8 +111,7 @@ async def test_a_repeated_creation_is_done_once_and_answered_alike(tmp_path: Pat
         answer = await api.ask("POST", keys_path, key=key, body={"name": "once"}, headers=by_agent)
         assert (answer.status, "idempotent-replayed" in answer.headers) == (403, False)
         assert first[keys_path].json["key"] not in answer.body
-        refused = await post("/v1/environments", {"name": "once"}, name="other")
-        assert refused.status == 409
+        assert (await post("/v1/environments", {"name": "once"}, name="other")).status == 409
         assert (await post("/v1/environments", {"name": "new"}, name="other")).status == 200
         assert (await post("/v1/environments", {"name": "x"}, name="ü" * 3)).status == 400
         rival = await api.ask(
@@ -172,8 +171,7 @@ async def test_a_request_that_was_abandoned_is_done_again_and_answers_expire(tmp
         taken = await requests.begin(who, "POST /v1/agents", "k", "print")
         assert taken.attempt_id == begun.attempt_id
         await requests.finish("acme", taken, b"{}")
-        current = await requests.begin(who, "POST /v1/agents", "k", "print")
-        assert requests.answer(current) == b"{}"
+        assert requests.answer(await requests.begin(who, "POST /v1/agents", "k", "print")) == b"{}"
         now += LIFETIME + timedelta(seconds=1)
         assert await requests.remove_expired() == 1
         anew = await requests.begin(who, "POST /v1/agents", "k", "another")

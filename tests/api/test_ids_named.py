@@ -59,10 +59,7 @@ async def scene(tmp_path: Path) -> AsyncGenerator[Scene]:
         ids = api.ids["acme"]
         only = CreateKey(name="only", role="admin", agent_id=agent["id"])
         more = CreateKey(
-            name="more",
-            role="admin",
-            agent_id=agent["id"],
-            grants=tuple(ids[name] for name in GRANTED),
+            name="more", role="admin", agent_id=agent["id"], grants=tuple(ids[n] for n in GRANTED)
         )
         yield Scene(
             api=api,

@@ -31,16 +31,13 @@ async def test_an_administrator_makes_lists_and_revokes_keys_and_each_is_shown_o
         assert [item["name"] for item in listed.json()["data"]] == ["ci", "first administrator"]
         assert key["key"] not in listed.text
         assert "digest" not in listed.text
-        shown = await http.get(f"{KEYS}/{key['id']}")
-        assert "key" not in shown.json()
+        assert "key" not in (await http.get(f"{KEYS}/{key['id']}")).json()
         async with api.http(key["key"]) as other:
             assert (await other.get("/v1/environments")).status_code == 200
             assert (await other.get(KEYS)).status_code == 403
-        revoked = await http.post(f"{KEYS}/{key['id']}/revoke")
-        assert revoked.json()["revoked_at"] is not None
+        assert (await http.post(f"{KEYS}/{key['id']}/revoke")).json()["revoked_at"] is not None
         assert len((await http.get(KEYS)).json()["data"]) == 1
-        everything = await http.get(KEYS, params={"include_revoked": "true"})
-        assert len(everything.json()["data"]) == 2
+        assert len((await http.get(KEYS, params={"include_revoked": "true"})).json()["data"]) == 2
 
 
 async def test_the_keys_of_another_tenant_are_not_there(api: Guarded):

@@ -40,8 +40,7 @@ async def test_a_store_is_made_read_changed_archived_and_deleted(acme: AsyncAnth
 async def test_stores_are_listed_in_pages_and_by_time(acme: AsyncAnthropic):
     stores = acme.beta.memory_stores
     made = [await stores.create(name=f"s{n}") for n in range(5)]
-    listed = await ids(stores.list(limit=2))
-    assert listed == [item.id for item in made[::-1]]
+    assert await ids(stores.list(limit=2)) == [item.id for item in made[::-1]]
     moment = made[2].created_at
     late = await ids(stores.list(created_at_gte=moment))
     early = await ids(stores.list(created_at_lte=moment))
@@ -57,23 +56,19 @@ async def test_a_memory_is_made_read_changed_renamed_and_deleted(acme: AsyncAnth
     assert (made.id[:4], made.memory_version_id[:7]) == ("mem_", "memver_")
     assert (made.content, made.content_size_bytes) == (None, 7)
     assert made.content_sha256 == digest("Grüße")
-    full = await memories.retrieve(made.id, memory_store_id=store.id)
-    assert full.content == "Grüße"
-    basic = await memories.retrieve(made.id, memory_store_id=store.id, view="basic")
-    assert basic == made
+    assert (await memories.retrieve(made.id, memory_store_id=store.id)).content == "Grüße"
+    assert await memories.retrieve(made.id, memory_store_id=store.id, view="basic") == made
     changed = await memories.update(made.id, memory_store_id=store.id, content="two", view="full")
     assert (changed.content, changed.path) == ("two", made.path)
     renamed = await memories.update(made.id, memory_store_id=store.id, path="/b.md")
     assert (renamed.id, renamed.path) == (made.id, "/b.md")
     assert renamed.content_sha256 == digest("two")
-    moved = await memories.retrieve(made.id, memory_store_id=store.id)
-    assert moved.content == "two"
+    assert (await memories.retrieve(made.id, memory_store_id=store.id)).content == "two"
     gone = await memories.delete(made.id, memory_store_id=store.id)
     assert (gone.id, gone.type) == (made.id, "memory_deleted")
     with pytest.raises(anthropic.NotFoundError):
         await memories.retrieve(made.id, memory_store_id=store.id)
-    again = await memories.create(store.id, path="/b.md", content="", view="full")
-    assert again.content == ""
+    assert (await memories.create(store.id, path="/b.md", content="", view="full")).content == ""
 
 
 async def test_a_change_needs_the_content_that_it_expects(acme: AsyncAnthropic):
@@ -125,8 +120,7 @@ async def test_a_path_is_a_memory_or_a_folder_but_never_both(acme: AsyncAnthropi
             await memories.update(other.id, memory_store_id=store.id, path=path)
     deeper = await memories.update(made.id, memory_store_id=store.id, path="/a/b/c")
     assert deeper.path == "/a/b/c"
-    higher = await memories.update(made.id, memory_store_id=store.id, path="/a")
-    assert higher.path == "/a"
+    assert (await memories.update(made.id, memory_store_id=store.id, path="/a")).path == "/a"
 
 
 async def test_of_many_who_want_one_path_at_once_one_gets_it(acme: AsyncAnthropic):
@@ -277,8 +271,7 @@ async def test_a_deleted_store_takes_everything_along(tmp_path: Path):
             await stores.memory_versions.retrieve(made.memory_version_id, memory_store_id=store.id)
         with pytest.raises(anthropic.NotFoundError):
             await stores.memories.create(store.id, path="/b", content="")
-    left = b"".join(item.read_bytes() for item in tmp_path.iterdir())
-    assert b"of the deleted store" not in left
+    assert b"of the deleted store" not in b"".join(item.read_bytes() for item in tmp_path.iterdir())
 
 
 async def test_another_tenant_or_store_finds_nothing(acme: AsyncAnthropic, rival: AsyncAnthropic):

@@ -59,18 +59,12 @@ async def test_every_change_is_a_version_with_its_author(api: Served, acme: Asyn
         ("modified", "/a"),
         ("created", "/a"),
     ]
-    assert [item.content_sha256 for item in found] == [
-        None,
-        digest("two"),
-        digest("two"),
-        digest("one"),
-    ]
+    assert [i.content_sha256 for i in found] == [None, digest("two"), digest("two"), digest("one")]
     authors = [item.created_by.type for item in found if item.created_by]
     assert authors == ["api_actor", "api_actor", "session_actor", "api_actor"]
     assert all(item.content is None for item in found)
     first = await versions.retrieve(found[-1].id, memory_store_id=store.id)
-    assert first.content == "one"
-    assert first.id == made.memory_version_id
+    assert (first.content, first.id) == ("one", made.memory_version_id)
 
     async def matches(**wanted: str) -> list[str]:
         return await ids(versions.list(store.id, **wanted))  # pyright: ignore[reportArgumentType]
@@ -104,10 +98,8 @@ async def test_a_redacted_version_keeps_the_fact_and_nothing_else(tmp_path: Path
         assert cleared.redacted_at is not None
         assert cleared.redacted_by is not None
         assert (cleared.operation, cleared.memory_id) == ("created", made.id)
-        again = await versions.redact(made.memory_version_id, memory_store_id=store.id)
-        assert again == cleared
-        read = await versions.retrieve(made.memory_version_id, memory_store_id=store.id)
-        assert read == cleared
+        assert await versions.redact(made.memory_version_id, memory_store_id=store.id) == cleared
+        assert await versions.retrieve(made.memory_version_id, memory_store_id=store.id) == cleared
         assert (await memories.retrieve(made.id, memory_store_id=store.id)).content == "clean"
         last = await memories.delete(made.id, memory_store_id=store.id)
         newest = (await versions.list(store.id, memory_id=last.id)).data[1]

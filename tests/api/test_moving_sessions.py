@@ -86,8 +86,7 @@ def test_a_session_is_pulled_with_its_files_and_open_approval(tmp_path: Path, la
         assert "the server answered 403" in refused.stderr
         pulled = laptop.run(*pull, "-w", "work", **key)
         assert pulled.returncode == 0, pulled.stderr
-        again = laptop.run(*pull, "-w", "again", **key)
-        assert "the server answered 409" in again.stderr
+        assert "the server answered 409" in laptop.run(*pull, "-w", "again", **key).stderr
         with pytest.raises(ConflictError, match="was moved"):
             say(client, session_id, "say hello")
 

@@ -79,18 +79,13 @@ def test_a_coordinator_calls_two_others_at_once(client: anthropic.Anthropic):
     assert any("Land." in result for result in results)
     assert any("Three." in result for result in results)
 
-    threads = {
-        thread.agent.name: thread for thread in client.beta.sessions.threads.list(session.id)
-    }
+    threads = {t.agent.name: t for t in client.beta.sessions.threads.list(session.id)}
     assert set(threads) == {"lead", "scout", "clerk"}
     main = threads["lead"]
-    assert threads["clerk"].agent.id == clerk
-    assert threads["clerk"].agent.system == "You are clerk."
+    assert (threads["clerk"].agent.id, threads["clerk"].agent.system) == (clerk, "You are clerk.")
     assert {thread.parent_thread_id for thread in threads.values()} == {None, main.id}
     assert {thread.status for thread in threads.values()} == {"idle"}
-    assert all(
-        thread.usage.output_tokens and thread.stats.duration_seconds for thread in threads.values()
-    )
+    assert all(t.usage.output_tokens and t.stats.duration_seconds for t in threads.values())
     whole = client.beta.sessions.retrieve(session.id)
     assert whole.status == "idle"
     spent = sum(thread.usage.output_tokens for thread in threads.values())

@@ -174,8 +174,7 @@ def test_a_session_is_pushed_with_its_files_and_open_approval(laptop: Laptop, pl
     pushed = laptop.push(session_id, *place.options)
     assert pushed.returncode == 0, pushed.stderr
     received = pushed.stdout.split()[-1]
-    again = laptop.push(session_id, *place.options)
-    assert again.stdout == pushed.stdout
+    assert laptop.push(session_id, *place.options).stdout == pushed.stdout
     resumed = laptop.run("run", "--resume", session_id, "--model", "demo", "more")
     assert "was moved" in resumed.stderr
     assert " moved " in laptop.run("sessions", "ls").stdout

@@ -59,12 +59,8 @@ class Fuzz:
     def _operations(self) -> list[Any]:
         document_ = document(self.api.routes, version="1")
         schema = schemathesis.openapi.from_dict(document_)
-        streams = {
-            route.operation for route in self.api.routes if route.media_type == STREAM_MEDIA_TYPE
-        }
-        found: list[Any] = [
-            cast("Any", get_all_operation).ok() for get_all_operation in schema.get_all_operations()
-        ]
+        streams = {r.operation for r in self.api.routes if r.media_type == STREAM_MEDIA_TYPE}
+        found: list[Any] = [cast("Any", g).ok() for g in schema.get_all_operations()]
         ending = sorted(
             found, key=lambda each: each.method == "delete" or each.path.endswith(ENDING)
         )

@@ -113,9 +113,7 @@ async def test_a_worker_shows_the_model_no_file_that_its_session_does_not_have(a
     key = (await keys.create(BOSS, asked)).key
     listed = await api.ask("GET", "/v1/sessions", key=api.keys["acme", "admin"])
     [session_id] = [
-        item["id"]
-        for item in listed.json["data"]
-        if item["environment_id"] == ids["environment_id"]
+        i["id"] for i in listed.json["data"] if i["environment_id"] == ids["environment_id"]
     ]
     source = {"type": "file", "file_id": ids["file_id"]}
     shown = {"type": "document", "source": source}
@@ -145,8 +143,7 @@ async def test_every_way_in_says_who_sent_it_and_where_a_session_comes_from(api:
     assert '"kind":"agent","id":"agent_x","on_behalf_of":["key_' in waiting.sender
     listed = (await api.ask("GET", f"{path}/senders", key=admin)).json["data"]
     [created] = listed
-    assert created["event_type"] == "session.created"
-    assert created["sender"]["kind"] == "person"
+    assert (created["event_type"], created["sender"]["kind"]) == ("session.created", "person")
     assert created["sender"]["id"].startswith("key_")
 
     sessions = api.service.sessions.sessions
@@ -177,9 +174,7 @@ async def test_the_audit_has_what_a_worker_sent_and_what_was_refused_to_it(tmp_p
         made = await Keys(records).create(BOSS, asked)
         listed = await api.ask("GET", "/v1/sessions", key=api.keys["acme", "admin"])
         [session_id] = [
-            item["id"]
-            for item in listed.json["data"]
-            if item["environment_id"] == ids["environment_id"]
+            i["id"] for i in listed.json["data"] if i["environment_id"] == ids["environment_id"]
         ]
         event = {"events": [{"type": "user.interrupt"}]}
         path = f"/v1/sessions/{session_id}/events"

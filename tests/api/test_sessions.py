@@ -45,20 +45,14 @@ async def test_a_session_is_made_with_all_that_it_was_asked_for(
     )
     assert (made.id[:5], made.type, made.status) == ("sesn_", "session", "idle")
     assert (made.agent.id, made.agent.version, made.agent.name) == (agent, 1, "helper")
-    assert [resource.type for resource in made.resources] == [
-        "file",
-        "github_repository",
-        "memory_store",
-    ]
+    assert [r.type for r in made.resources] == ["file", "github_repository", "memory_store"]
     assert made.resources[0].mount_path == "/mnt/session/uploads/file_text"
     assert made.resources[1].mount_path == "/workspace/r"
     assert made.resources[2].mount_path == "/mnt/memory/user-preferences"
     assert (made.title, made.metadata, made.vault_ids) == ("Rates", {"team": "core"}, ["vlt_1"])
     assert made.budget is not None
-    assert made.budget.max_list_cost.amount == "2500"
-    assert made.outcome_evaluations == []
-    again = await acme.beta.sessions.retrieve(made.id)
-    assert again.created_at == made.created_at
+    assert (made.budget.max_list_cost.amount, made.outcome_evaluations) == ("2500", [])
+    assert (await acme.beta.sessions.retrieve(made.id)).created_at == made.created_at
     assert [notice.type for notice in api.notices] == ["session.created"]
 
 
@@ -160,8 +154,7 @@ async def test_archived_agents_and_environments_get_no_new_sessions(acme: AsyncA
 
 async def test_initial_events_set_it_to_work(api: SessionsApi, acme: AsyncAnthropic):
     api.worker.is_asleep = True
-    waiting = await session(acme, initial_events=[message("go")])
-    assert waiting.status == "running"
+    assert (await session(acme, initial_events=[message("go")])).status == "running"
     api.worker.is_asleep = False
     made = await session(acme, initial_events=[message("go"), message("on")])
     await api.worker.settled()
@@ -195,8 +188,7 @@ async def test_title_metadata_budget_and_tools_are_changed_and_the_log_is_told(
     assert (told.title, told.metadata) == ("Named", {"b": "2", "c": "3"})
     assert told.agent is not None
     assert told.budget is not None
-    removed = await acme.beta.sessions.update(made.id, budget=None)
-    assert removed.budget is None
+    assert (await acme.beta.sessions.update(made.id, budget=None)).budget is None
     with pytest.raises(anthropic.BadRequestError, match="budget_create_only"):
         await acme.beta.sessions.update(
             made.id, budget={"type": "limit", "max_list_cost": {"amount": "9", "currency": "USD"}}

@@ -69,15 +69,10 @@ def test_a_session_has_the_skills_of_its_agent(client: anthropic.Anthropic):
     events = said(client, session.id, f'call bash {{"command": "cd {folder}; {writing}"}}')
     assert "ead-only" in results(events)[0] or "denied" in results(events)[0]
     events = said(client, session.id, "/tea-making lemon")
-    assert [event.content[0].text for event in events if event.type == "agent.message"] == [
-        "Tea with lemon."
-    ]
+    assert [e.content[0].text for e in events if e.type == "agent.message"] == ["Tea with lemon."]
     path = f"/v1/sessions/{session.id}/events?include=internal&types=skill.used"
     used = client.get(path, cast_to=object)["data"]
-    assert [(item["name"], item["by"]) for item in used] == [
-        ("tea-making", "model"),
-        ("tea-making", "user"),
-    ]
+    assert [(i["name"], i["by"]) for i in used] == [("tea-making", "model"), ("tea-making", "user")]
 
 
 def test_commands_are_listed_and_given(client: anthropic.Anthropic):

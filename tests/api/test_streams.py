@@ -53,8 +53,7 @@ async def test_a_stream_shows_what_happens_after_it_was_opened(tmp_path: Path):
             "span.model_request_end",
             "session.status_idle",
         ]
-        assert seen[0].content[0].text == "second"
-        assert seen[3].content[0].text == "two"
+        assert (seen[0].content[0].text, seen[3].content[0].text) == ("second", "two")
 
 
 async def test_deltas_add_up_to_the_event_that_they_announce(tmp_path: Path):
@@ -71,8 +70,7 @@ async def test_deltas_add_up_to_the_event_that_they_announce(tmp_path: Path):
             group.start_soon(here.run, session_id, "go")
             seen += await until_idle(stream, held=model)
     starts = {event.event.type: event.event.id for event in seen if event.type == "event_start"}
-    finals = {event.type: event.id for event in seen if event.type.startswith("agent.")}
-    assert starts == finals
+    assert starts == {event.type: event.id for event in seen if event.type.startswith("agent.")}
     accumulated: Any = None
     for event in seen:
         if event.type == "agent.message":

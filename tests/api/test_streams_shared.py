@@ -92,7 +92,6 @@ async def test_a_stream_says_when_the_database_stays_away(postgres: Postgres, po
                     last = [item async for item in shown][-1]
                 finally:
                     postgres.start()
-        assert last.name == "error"
-        assert last.data["error"]["type"] == "overloaded_error"
+        assert (last.name, last.data["error"]["type"]) == ("error", "overloaded_error")
         assert "Last-Event-ID" in last.data["error"]["message"]
         assert "postgres" not in last.data["error"]["message"]

@@ -49,9 +49,7 @@ async def api(tmp_path: Path) -> AsyncGenerator[Whole]:
 def named(api: Whole) -> list[Route]:
     """The routes with an id in their path; those without a key have no tenant."""
     return [
-        route
-        for route in api.routes
-        if parameters(route) and not route.is_open and not route.path.startswith(PLATFORM)
+        r for r in api.routes if parameters(r) and not r.is_open and not r.path.startswith(PLATFORM)
     ]
 
 
@@ -136,9 +134,7 @@ async def test_a_thing_of_anothers_is_not_found_under_a_thing_of_ones_own(api: W
 
 async def test_ones_own_things_are_found(api: Whole):
     """Else all of the above would hold for nothing."""
-    looks = [
-        route for route in named(api) if route.method == "GET" and route.response_type is not None
-    ]
+    looks = [r for r in named(api) if r.method == "GET" and r.response_type is not None]
     for route in looks:
         answer = await ask(api, route, api.ids[THEIRS], key=api.keys[THEIRS, "admin"])
         assert answer.status == 200, (route.operation, answer.body)

@@ -64,10 +64,8 @@ async def test_the_main_thread_tells_what_it_has_done(api: SessionsApi, acme: As
     again = await acme.beta.sessions.threads.retrieve(main.id, session_id=made.id)
     assert again.usage == main.usage
     shown = [
-        event.type
-        async for event in acme.beta.sessions.threads.events.list(
-            main.id, session_id=made.id, limit=2
-        )
+        e.type
+        async for e in acme.beta.sessions.threads.events.list(main.id, session_id=made.id, limit=2)
     ]
     assert shown == [event.type async for event in acme.beta.sessions.events.list(made.id)]
 

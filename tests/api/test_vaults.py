@@ -226,8 +226,7 @@ async def test_archiving_or_deleting_a_vault_takes_its_secrets_along(
     two = await credentials.create(gone.id, auth=static())
     await acme.beta.vaults.archive(kept.id)
     assert await api.records.content("vault_credential", one.id) == b""
-    record = await credentials.retrieve(one.id, vault_id=kept.id)
-    assert record.archived_at is not None
+    assert (await credentials.retrieve(one.id, vault_id=kept.id)).archived_at is not None
     with pytest.raises(anthropic.BadRequestError, match="archived"):
         await credentials.create(kept.id, auth=variable())
     await acme.beta.vaults.delete(gone.id)

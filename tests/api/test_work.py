@@ -87,8 +87,7 @@ async def test_an_item_is_marked_stopped_and_listed(tmp_path: Path):
                 item.id, environment_id=env, metadata={"host": "a", "gone": None}
             )
             assert changed.metadata == {"host": "a"}
-            stopping = await work.stop(item.id, environment_id=env)
-            assert stopping.state == "stopping"
+            assert (await work.stop(item.id, environment_id=env)).state == "stopping"
             over = await work.stop(item.id, environment_id=env, force=True)
             assert over.state == "stopped"
             with pytest.raises(anthropic.ConflictError):

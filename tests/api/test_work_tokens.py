@@ -22,8 +22,7 @@ async def token_of(client: AsyncAnthropic, environment_id: str) -> tuple[str, st
     item = await client.beta.environments.work.poll(environment_id)
     assert item is not None
     assert item.secret is not None
-    payload = json.loads(base64.urlsafe_b64decode(item.secret))
-    return item.id, payload["sessions_token"]
+    return item.id, json.loads(base64.urlsafe_b64decode(item.secret))["sessions_token"]
 
 
 def bearing(here: Site, token: str) -> AsyncAnthropic:

@@ -214,8 +214,7 @@ async def test_a_result_counts_once_and_not_before_the_yes(tmp_path: Path):
         await send(made.id, events=[yes])
         await here.until(made.id, "tool_call.started")
         first = await send(made.id, events=[result])
-        again = await send(made.id, events=[result])
-        assert again.to_json() == first.to_json()
+        assert (await send(made.id, events=[result])).to_json() == first.to_json()
         result["content"] = []
         with pytest.raises(anthropic.ConflictError, match="answered already"):
             await send(made.id, events=[result])

@@ -111,9 +111,7 @@ async def whole(folder: Path, *, is_audited: bool = False) -> AsyncGenerator[Who
         for tenant in TENANTS:
             await Tenants(records).create(CreateTenant(id=tenant))
         keys: dict[tuple[str, Role], str] = {
-            (tenant, role): await _key(service, tenant, role)
-            for tenant in TENANTS
-            for role in ROLES
+            (t, r): await _key(service, t, r) for t in TENANTS for r in ROLES
         }
         routes = all_routes(
             service,

@@ -62,8 +62,7 @@ async def test_an_agent_is_shown_as_it_would_run(settings: Settings, tmp_path: P
     shown = {line[:14].strip(): line[14:] for line in capsys.readouterr().out.splitlines()}
     assert shown["name"] == "shop"
     assert shown["version"].startswith("1; files ")
-    assert shown["limits"] == "max_turns 5"
-    assert shown["rule"] == "Never push."
+    assert (shown["limits"], shown["rule"]) == ("max_turns 5", "Never push.")
     assert shown["instructions"].startswith("CLAUDE.md, docs/style.md")
     assert "reviewer" in shown["subagents"]
     assert (shown["skills"], shown["commands"]) == ("release-notes", "/db:migrate, /fix-issue")

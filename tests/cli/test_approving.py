@@ -96,8 +96,7 @@ def test_what_is_allowed_for_the_session_is_not_asked_again_in_it(
     for _ in range(2):
         upstream.says(call("bash", command="touch made.txt"))
     with begin("make it") as terminal:
-        offered = terminal.expect("in this session")
-        assert "allow Bash(" in offered
+        assert "allow Bash(" in terminal.expect("in this session")
         terminal.expect("[y/")
         terminal.type("s\r")
         terminal.expect("all I know")

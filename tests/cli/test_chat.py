@@ -133,13 +133,11 @@ def test_a_chat_is_taken_up_again(chat: Chat, upstream: Upstream, mainspring: Ru
         assert "remember seven" in terminal.text
         terminal.type("what was it?\r")
         terminal.expect("all I know")
-    sent = [message["content"] for message in upstream.requests[-1]["messages"]]
-    assert "remember seven" in sent
+    assert "remember seven" in [message["content"] for message in upstream.requests[-1]["messages"]]
 
 
 def test_without_a_terminal_lines_are_messages(mainspring: Run, upstream: Upstream):
     upstream.says("One.")
     upstream.says("Two.")
     result = mainspring("chat", stdin="a\nb\n", **upstream.variables)
-    assert result.returncode == 0
-    assert result.stdout == "One.\nTwo.\n"
+    assert (result.returncode, result.stdout) == (0, "One.\nTwo.\n")

@@ -154,9 +154,7 @@ def test_a_plan_without_a_terminal_says_how_it_is_carried_out(mainspring: Run, u
     upstream.says("First this, then that.")
     result = mainspring("run", "--mode", "plan", "think", **upstream.variables)
     assert (result.returncode, result.stdout) == (0, "First this, then that.\n")
-    [line] = [
-        splitline for splitline in result.stderr.splitlines() if "carry the plan out" in splitline
-    ]
+    [line] = [s for s in result.stderr.splitlines() if "carry the plan out" in s]
     session = line.split("--resume ")[1].split()[0]
     assert line.endswith(f'mainspring run --resume {session} --mode default "go"')
     again = mainspring("run", "--resume", session, "--mode", "default", "go", **upstream.variables)
@@ -190,8 +188,7 @@ def test_sessions_are_cleared_forked_and_compacted(chat: Chat, upstream: Upstrea
         terminal.expect("> ")
         terminal.type("/ex\t\r")
         assert terminal.wait() == 0
-    sessions = mainspring("sessions", "ls", "--json").stdout.splitlines()
-    assert len(sessions) == 3
+    assert len(mainspring("sessions", "ls", "--json").stdout.splitlines()) == 3
 
 
 def test_commands_of_the_agent_are_expanded_and_unknown_ones_are_not_sent(

@@ -70,8 +70,7 @@ def test_a_claude_code_project_runs_unchanged(run_project: list[dict[str, Any]],
     assert "Writes release notes from the history" in first  # the skill's description
     assert "Run `scripts/collect.sh`" not in first  # and not its text, before it is used
     assert {"agent", "skill", "bash", "read", "edit"} <= names
-    described = json.dumps(main[0]["tools"])
-    assert "Reviews a change for bugs and style" in described
+    assert "Reviews a change for bugs and style" in json.dumps(main[0]["tools"])
     assert "Cents, one product a line." in last  # a rule for the path that was read
     assert ".env is not accessible to this session" in last
     assert "hidden" not in last

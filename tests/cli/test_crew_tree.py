@@ -26,10 +26,8 @@ async def played(folder: Path) -> tuple[list[Event], str]:
         if turn_of(request):
             return says(f"All of it: {newest(request)[:11]}")
         two = [
-            calls(
-                "agent", description=f"the {kind} part", prompt=f"part {kind}", subagent_type=kind
-            )
-            for kind in CHILDREN
+            calls("agent", description=f"the {k} part", prompt=f"part {k}", subagent_type=k)
+            for k in CHILDREN
         ]
         return two[0] + two[1]
 

@@ -39,9 +39,7 @@ def test_each_says_what_to_do(mainspring: Run, place: Path):
         (("run",), "no prompt: standard", "mainspring run 'your prompt'"),
     ):
         ended = mainspring(*arguments)
-        first, *hints = [
-            splitline for splitline in ended.stderr.splitlines() if not splitline.startswith("warn")
-        ]
+        first, *hints = [s for s in ended.stderr.splitlines() if not s.startswith("warn")]
         assert (ended.returncode, first[:7], what in first) == (1, "error: ", True), arguments
         assert any(hint.startswith("hint: ") and fix in hint for hint in hints), ended.stderr
 
@@ -52,9 +50,7 @@ def test_a_limit_says_how_to_go_on(mainspring: Run, place: Path):
     script = ("--model", "scripted:play.yaml")
     ended = mainspring("run", "look", *script, "--max-turns", "1")
     assert ended.returncode == 4
-    [hint] = [
-        splitline for splitline in ended.stderr.splitlines() if splitline.startswith("hint: ")
-    ]
+    [hint] = [s for s in ended.stderr.splitlines() if s.startswith("hint: ")]
     session = hint.partition("--resume ")[2].split()[0]
     again = mainspring("run", "on", *script, "--resume", session, "--max-turns", "9")
     assert (again.returncode, again.stdout) == (0, "Done\n"), again.stderr

@@ -71,8 +71,7 @@ def test_the_hooks_of_a_skill_run_while_it_is_used_once_it_is_trusted(
     assert "THE SKILL SAYS NO" not in results()
     trusted = mainspring("skill", "scan", "careful", "--trust", "--yes")
     assert trusted.returncode == 0, trusted.stderr
-    said = results()
-    assert said.count("THE SKILL SAYS NO") == 1
+    assert results().count("THE SKILL SAYS NO") == 1
     assert (place / "skill-log").read_text() == "once\n"
 
 
@@ -138,9 +137,7 @@ def test_a_skill_s_model_and_effort_and_the_word_ultrathink_hold_for_their_turn(
         assert ran.returncode == 0, ran.stderr
         nonlocal session
         session = json.loads(ran.stdout.splitlines()[-1])["session_id"]
-        return [
-            (request["model"], request.get("reasoning_effort")) for request in upstream.requests
-        ]
+        return [(r["model"], r.get("reasoning_effort")) for r in upstream.requests]
 
     upstream.says(call("skill", name="deep"))
     assert asked("go") == [("test", None), ("deep", "medium")]

@@ -81,8 +81,7 @@ async def test_show_as_json_is_the_events_as_exported(
 ):
     async with open_sqlite(store) as opened:
         expected = [encode_line(event) for event in await SessionLog(opened).read(session_id)]
-    shown = mainspring("log", "show", session_id, "--json").stdout
-    assert shown.encode().splitlines() == expected
+    assert mainspring("log", "show", session_id, "--json").stdout.encode().splitlines() == expected
 
 
 def test_show_selects_by_place_type_and_thread(mainspring: Run, session_id: str, fork_id: str):
@@ -119,8 +118,7 @@ def test_a_part_of_several_ids_names_them(mainspring: Run, session_id: str, fork
 
 
 def test_a_mistyped_id_is_suggested(mainspring: Run, session_id: str):
-    result = mainspring("log", "show", session_id[:-1] + "~")
-    assert f"did you mean {session_id}?" in result.stderr
+    assert f"did you mean {session_id}?" in mainspring("log", "show", session_id[:-1] + "~").stderr
 
 
 def test_a_reader_that_goes_away_is_no_error(session_id: str, place: Path, environ: dict[str, str]):
@@ -156,8 +154,7 @@ async def test_follow_shows_what_another_process_appends_until_interrupted(
             writer = await SessionLog(opened).hold(session_id, owner="another")
             await writer.append(UserMessage(content=(TextBlock("and now?"),)))
             followed = json.loads(await output.receive_until(b"\n", 10_000))
-            assert followed["seq"] == 7
-            assert followed["payload"]["content"][0]["text"] == "and now?"
+            assert (followed["seq"], followed["payload"]["content"][0]["text"]) == (7, "and now?")
             process.send_signal(signal.SIGINT)
             assert await process.wait() == 130
             assert [chunk async for chunk in process.stderr] == []

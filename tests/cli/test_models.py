@@ -115,8 +115,7 @@ def test_cost_adds_up_by_what_is_asked_for(mainspring: Run, upstream: Upstream, 
     [agent] = lines(mainspring("cost", "--by", "agent", "--json"))
     assert (agent["key"], agent["usage"]["output_tokens"]) == ("project", 60)
     assert len(lines(mainspring("cost", "--by", "day", "--json"))) == 1
-    shown = mainspring("cost").stdout.splitlines()
-    assert shown[-1].split()[:2] == ["total", "$0.0078"]
+    assert mainspring("cost").stdout.splitlines()[-1].split()[:2] == ["total", "$0.0078"]
     [fork] = lines(mainspring("sessions", "fork", first["key"], "--json"))
     assert lines(mainspring("cost", fork["id"], "--json")) == []
 
@@ -140,8 +139,7 @@ def test_context_shows_every_call_in_parts(mainspring: Run, session: str):
         assert sum(item["parts"][part] for part in PARTS) == 1000
         assert item["tokens_are_measured"] is True
     assert [item["kept_messages"] for item in calls] == [0, 1, 3]
-    listing = mainspring("context", "show", session).stdout
-    assert "model changed" in listing
+    assert "model changed" in mainspring("context", "show", session).stdout
     detail = mainspring("context", "show", session, "--call", "3").stdout
     assert "against call 2: 3 messages the same" in detail
     assert "-model ollama:test" in detail
@@ -164,8 +162,7 @@ def test_a_raw_request_is_what_was_sent(mainspring: Run, upstream: Upstream, ses
             for part in message["content"]
             if part["type"] == "text"
         ]
-        said = [item["content"] for item in sent["messages"] if item["role"] == "user"]
-        assert texts == said
+        assert texts == [item["content"] for item in sent["messages"] if item["role"] == "user"]
         assert [tool["name"] for tool in rebuilt["tools"]] == [
             tool["function"]["name"] for tool in sent["tools"]
         ]

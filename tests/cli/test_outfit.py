@@ -88,12 +88,9 @@ def test_a_network_that_is_given_is_reached_through_the_proxy_only(
     result = mainspring("run", "look it up", *free, **upstream.variables)
     assert result.returncode == 0, result.stderr
     assert "403" in results(upstream)[-1]
-    offered = [tool["function"]["name"] for tool in upstream.requests[0]["tools"]]
-    assert "web_fetch" in offered
+    assert "web_fetch" in [tool["function"]["name"] for tool in upstream.requests[0]["tools"]]
     requested = [
-        item.payload
-        for item in anyio.run(events_of, store)
-        if isinstance(item.payload, NetworkRequested)
+        i.payload for i in anyio.run(events_of, store) if isinstance(i.payload, NetworkRequested)
     ]
     assert [(item.host, item.decision) for item in requested] == [("forbidden.test", "deny")]
 

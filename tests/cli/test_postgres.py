@@ -16,8 +16,7 @@ def test_a_session_moves_from_a_file_to_a_server(
     imported = mainspring("log", "import", "-", "--store", postgres_url, stdin=exported)
     assert imported.returncode == 0, imported.stderr
     assert session_id in mainspring("log", "ls", MAINSPRING_STORE=postgres_url).stdout
-    moved = mainspring("log", "export", session_id, "--store", postgres_url)
-    assert moved.stdout == exported
+    assert mainspring("log", "export", session_id, "--store", postgres_url).stdout == exported
 
 
 def test_an_empty_server_says_so(mainspring: Run, postgres_url: str):

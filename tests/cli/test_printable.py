@@ -63,8 +63,7 @@ def test_export_and_json_are_exact_in_a_pipe_and_harmless_at_a_terminal(
 
     session = anyio.run(tell)
     for arguments in (("log", "export", session), ("log", "show", session, "--json")):
-        piped = mainspring(*arguments).stdout
-        assert "\u009b" in piped
+        assert "\u009b" in mainspring(*arguments).stdout
         with at_terminal(*arguments, cwd=place, env=environ) as terminal:
             assert terminal.wait() == 0
         shown = terminal.raw

@@ -49,8 +49,7 @@ def test_piped_the_reply_is_plain_and_alone_on_standard_output(mainspring: Run, 
     upstream.says("I look.", call("history_search", query="key"))
     upstream.says(STORY)
     result = mainspring("run", "-", stdin="tell it\n", **upstream.variables)
-    assert result.returncode == 0
-    assert result.stdout == f"I look.\n\n{STORY}"
+    assert (result.returncode, result.stdout) == (0, f"I look.\n\n{STORY}")
     assert "✓ history_search key" in result.stderr
     assert "2 turns · 2.0k in (90% cached), 40 out · $0.00" in result.stderr
     assert upstream.requests[0]["messages"][-1]["content"] == "tell it"
@@ -213,8 +212,7 @@ def test_ctrl_c_interrupts_the_reply_and_keeps_what_was_said(
     assert "interrupted" in terminal.text
     [session] = sessions(mainspring)
     assert (session["status"], session["reason"]) == ("idle", "interrupted_streaming")
-    shown = mainspring("sessions", "show", session["id"]).stdout
-    assert "I was about to" in shown
+    assert "I was about to" in mainspring("sessions", "show", session["id"]).stdout
 
 
 def test_ctrl_c_twice_leaves_at_once_and_the_session_can_go_on(

@@ -48,11 +48,9 @@ def test_a_pipe_that_says_nothing_does_not_keep_a_prompt_waiting(
 def test_a_command_that_nobody_has_is_not_sent_to_the_model(mainspring: Run):
     unknown = mainspring("run", "/reveiw this", *DEMO)
     assert (unknown.returncode, "there is no command /reveiw" in unknown.stderr) == (1, True)
-    near = mainspring("run", "/contxt", *DEMO)
-    assert "did you mean /context?" in near.stderr
+    assert "did you mean /context?" in mainspring("run", "/contxt", *DEMO).stderr
     assert mainspring("sessions", "ls", "--json").stdout == ""
-    said = mainspring("run", "//reveiw this", *DEMO)
-    assert "You said: '/reveiw this'" in said.stdout
+    assert "You said: '/reveiw this'" in mainspring("run", "//reveiw this", *DEMO).stdout
     assert "You said: '/usr/bin/x fails'" in mainspring("run", "/usr/bin/x fails", *DEMO).stdout
 
 
@@ -72,8 +70,7 @@ def test_a_message_to_a_session_that_another_process_runs_is_delivered_once(
     sent = anyio.run(while_held)
     assert sent.returncode == 0
     assert "it has your message and answers it" in sent.stderr
-    answered = mainspring("run", "--resume", session_id, *DEMO)
-    assert answered.stdout.count("You said: 'more'") == 1
+    assert mainspring("run", "--resume", session_id, *DEMO).stdout.count("You said: 'more'") == 1
 
 
 def test_a_model_that_cannot_be_reached_is_told_once_with_what_to_do(mainspring: Run):

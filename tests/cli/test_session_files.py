@@ -119,8 +119,7 @@ def test_a_session_is_exported_in_every_format(
     [name] = {line["sessionId"] for line in lines}
     assert name.replace("-", "") == session.removeprefix("sesn_")
     [side] = {line["agentId"] for line in lines if line["isSidechain"]}
-    assert main[5]["toolUseResult"] == {"agentId": side}
-    assert main[1]["message"]["model"] == "test"
+    assert (main[5]["toolUseResult"], main[1]["message"]["model"]) == ({"agentId": side}, "test")
     assert main[1]["message"]["usage"]["cache_read_input_tokens"] == 900
     assert {line["cwd"] for line in lines} == {str(place)}
 

@@ -186,8 +186,7 @@ def test_an_answer_lets_a_call_run_or_tells_why_not(mainspring: Run, waiting: Re
     assert denied.stdout.startswith("deny deploy")
     allowed = mainspring("sessions", "answer", waiting.session_id, other, "allow")
     assert f"mainspring run --resume {waiting.session_id[-8:]}" in allowed.stderr
-    result = anyio.run(_play, store, waiting.session_id, says("half of it"))
-    assert result.reason == "completed"
+    assert anyio.run(_play, store, waiting.session_id, says("half of it")).reason == "completed"
     shown = mainspring("sessions", "show", waiting.session_id).stdout
     assert "✗ deploy prod" in shown
     assert "not on Friday" in shown
@@ -199,8 +198,7 @@ def test_an_answer_to_what_does_not_wait_names_what_does(mainspring: Run, waitin
     assert result.returncode == 1
     assert "nonsense is not a call that waits" in result.stderr
     assert f"deploy {waiting.waiting_for[0][-8:]}" in result.stderr
-    wrong = mainspring("sessions", "answer", waiting.session_id, "x", "perhaps")
-    assert wrong.returncode == 2
+    assert mainspring("sessions", "answer", waiting.session_id, "x", "perhaps").returncode == 2
 
 
 def test_run_says_what_waits_and_how_to_answer_it(mainspring: Run, waiting: Result):

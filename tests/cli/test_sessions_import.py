@@ -169,5 +169,4 @@ def test_the_usual_places_are_listed(mainspring: Run, environ: dict[str, str]):
 def test_a_format_that_is_named_is_believed(mainspring: Run, place: Path, form: str):
     file = place / "odd.jsonl"
     file.write_text('{"hello": 1}\n')
-    done = mainspring("sessions", "import", "--from", form, str(file))
-    assert "no messages" in done.stderr
+    assert "no messages" in mainspring("sessions", "import", "--from", form, str(file)).stderr

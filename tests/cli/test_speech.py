@@ -33,8 +33,7 @@ LINES = st.sampled_from(
 
 def pieces(*chunks: str) -> list[MarkdownPiece]:
     blocks = BlockSplitter()
-    found = [piece for chunk in chunks for piece in blocks.feed(chunk)]
-    return found + blocks.close()
+    return [piece for chunk in chunks for piece in blocks.feed(chunk)] + blocks.close()
 
 
 def test_blocks_end_at_empty_lines_and_code_comes_line_by_line():

@@ -42,11 +42,7 @@ def imports_of(
     assert result.returncode == status, result.stderr
     modules = result.stderr.split()
     assert "mainspring.edges.cli.main" in modules
-    return {
-        ".".join(steps[: size + 1])
-        for steps in (module.split(".") for module in modules)
-        for size in range(len(steps))
-    }
+    return {".".join(p[: n + 1]) for p in (m.split(".") for m in modules) for n in range(len(p))}
 
 
 def test_version_and_help_import_nothing_heavy(environ: dict[str, str], tmp_path: Path):

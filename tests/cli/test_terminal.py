@@ -57,8 +57,7 @@ def test_a_terminal_gets_colours_unless_it_asks_for_none(look: Look, session_id:
 
 def test_no_line_is_wider_than_the_terminal(look: Look, session_id: str, fork_id: str):
     for arguments in (("ls",), ("show", session_id), ("show", fork_id), ("search", "clock")):
-        lines = look("log", *arguments, NO_COLOR="1").text.splitlines()
-        assert max(map(cell_len, lines)) <= 80
+        assert max(map(cell_len, look("log", *arguments, NO_COLOR="1").text.splitlines())) <= 80
 
 
 def test_a_narrow_list_names_sessions_by_the_end_of_their_ids(

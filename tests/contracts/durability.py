@@ -65,8 +65,7 @@ async def a_cancelled_append_was_not_begun_or_is_finished(open_store: StoreFacto
             with anyio.move_on_after(number * 0.0001):
                 await at.store.append(append)
                 is_finished = True
-            reached = (await at.store.session(at.id)).head
-            assert reached == (append.head if is_finished else head)
+            assert (await at.store.session(at.id)).head == (append.head if is_finished else head)
         assert (await verify(at.log, at.id)).ok
 
 

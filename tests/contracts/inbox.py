@@ -70,8 +70,7 @@ async def submitting_needs_no_lease_and_moves_no_head(open_store: StoreFactory) 
 async def a_client_id_seen_before_gives_back_the_first_item(open_store: StoreFactory) -> None:
     async with scene(open_store) as at:
         first = await at.log.submit(at.id, asks("hello"), client_id="c1", sender=TESTER)
-        again = await at.log.submit(at.id, asks("hello"), client_id="c1", sender=TESTER)
-        assert again == first
+        assert await at.log.submit(at.id, asks("hello"), client_id="c1", sender=TESTER) == first
         assert await _waiting(at) == ["c1"]
         with refused(InvalidInput):
             await at.log.submit(at.id, asks("something else"), client_id="c1", sender=TESTER)

@@ -120,8 +120,7 @@ async def a_name_is_taken_once_within_tenant_kind_and_parent(open_store: StoreFa
         [renamed] = await write(Replace(record_row=replace(first, name="m")))
         await write(Replace(record_row=renamed))  # its own name is no obstacle
         await write(Replace(record_row=replace(loose, name="n")))
-        found = await store.records.named(first.kind, "n", tenant=first.tenant)
-        assert found.id == "h"
+        assert (await store.records.named(first.kind, "n", tenant=first.tenant)).id == "h"
 
 
 async def a_change_counts_and_an_outdated_one_is_refused(open_store: StoreFactory) -> None:

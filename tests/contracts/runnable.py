@@ -28,8 +28,7 @@ async def what_waits_in_an_inbox_makes_a_free_session_runnable(open_store: Store
         session_id = (await log.create()).id
         await log.submit(session_id, asks("hello"), sender=TESTER)
         await log.submit(session_id, asks("are you there?"), sender=TESTER)
-        found = await other.runnable(limit=10_000)
-        assert found.count(session_id) == 1
+        assert (await other.runnable(limit=10_000)).count(session_id) == 1
         writer = await log.hold(session_id, owner="worker", seconds=60)
         assert not await _is_runnable(other, session_id)
         await writer.release()  # without having looked

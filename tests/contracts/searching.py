@@ -124,9 +124,7 @@ async def indexing_a_session_that_was_deleted_meanwhile_does_nothing(
     async with scene(open_store) as at:
         await at.writer.append(says("needle"))
         gone = new_id(SESSION)
-        ghost, needle = (
-            IndexedText(session_id=session_id, seq=2, text="needle") for session_id in (gone, at.id)
-        )
+        ghost, needle = (IndexedText(session_id=s, seq=2, text="needle") for s in (gone, at.id))
         with suppress(SessionNotFound):  # a store may refuse, and be asked again without it
             await at.store.index([ghost, needle], [(gone, 2), (at.id, 2)])
         hits = await search(at.log, "needle")

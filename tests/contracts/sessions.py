@@ -202,10 +202,7 @@ async def a_session_is_created_with_all_that_belongs_to_it_or_not_at_all(
         assert await at.store.blob(digest) == content
         assert await at.store.blobs(session.id) == [digest]
         items = await at.store.inbox(session.id)
-        assert [(item.client_id, item.position, item.seq) for item in items] == [
-            ("c2", 1, 7),
-            ("c1", 2, None),
-        ]
+        assert [(i.client_id, i.position, i.seq) for i in items] == [("c2", 1, 7), ("c1", 2, None)]
         assert [item.client_id for item in await at.store.pending(session.id)] == ["c1"]
         other = new_id(SESSION).encode()
         with refused(SessionExists):

@@ -100,9 +100,7 @@ class _Round:
             is_last = point == beginning + count - 1
             violations = await self._point(scene, point, is_last=is_last)
             if violations:
-                self._tally.violations += [
-                    replace(violation, point=point, seed=seed) for violation in violations
-                ]
+                self._tally.violations += [replace(v, point=point, seed=seed) for v in violations]
                 return
             self._tally.points += 1
             if self._options.progress is not None:

@@ -179,11 +179,7 @@ class Check:
         """What came first is folded first, and nothing is folded before what came earlier."""
         ranks: list[tuple[int, int]] = []
         for client in story.clients.values():
-            places = [
-                story.places[candidate]
-                for candidate in client.candidates
-                if candidate in story.places
-            ]
+            places = [story.places[c] for c in client.candidates if c in story.places]
             if places and client.position:
                 ranks.append((client.position, places[0]))
         ranks.sort()

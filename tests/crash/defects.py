@@ -111,8 +111,7 @@ class _Forgetful(_Broken):
         if kept.event_id == item.event_id:
             return kept
         renamed = replace(item, client_id=f"{item.client_id}.{item.event_id}")
-        again = await self.store.submit(session_id, renamed)
-        return replace(again, client_id=item.client_id)
+        return replace(await self.store.submit(session_id, renamed), client_id=item.client_id)
 
 
 def _opener(broken: Callable[[Store], _Broken]) -> Opener:

@@ -43,8 +43,7 @@ class Scene:
 
 def at_statement(scene: Scene, number: int) -> list[Violation]:
     """A child dies before its `number`-th SQL statement, also in the midst of a transaction."""
-    order = replace(_work(scene), tasks=1, kill_at=number)
-    return _play(scene, scene.zygote.start(order))
+    return _play(scene, scene.zygote.start(replace(_work(scene), tasks=1, kill_at=number)))
 
 
 def at_an_instant(scene: Scene) -> list[Violation]:

@@ -138,8 +138,7 @@ class Worker:
             for _ in range(self._random.randint(1, 4))
         ]
         sent = tuple(
-            wire.Sent(self._ids.fresh(ids.EVENT), encode_payload(payload).decode())
-            for payload in payloads
+            wire.Sent(self._ids.fresh(ids.EVENT), encode_payload(p).decode()) for p in payloads
         )
         doing = wire.Append(session_id=session_id, epoch=writer.lease.epoch, events=sent)
         event_ids = [item.id for item in sent]

@@ -179,9 +179,7 @@ def test_charts_and_page_of_the_analyst_have_the_numbers_of_the_data(play: Play)
         assert f"{100 * late:.1f} %" in text
     script = (folder / "offline.yaml").read_text()
     assert f"{sum(int(row['passengers']) for row in rows)}" not in script.replace(",", "")
-    assert published(events) == {
-        f"out/{name}" for name in ("report.pdf", "passengers.svg", "late.svg")
-    }
+    assert published(events) == {f"out/{n}" for n in ("report.pdf", "passengers.svg", "late.svg")}
 
 
 def marks(file: Path, shape: str) -> int:

@@ -38,10 +38,7 @@ def clerk(folder: Path, session_id: str) -> Agent:
 def steps(count: int, *, is_gentle: bool) -> dict[str, str]:
     """Each step with the tool that does it. Gentle: only what may safely be tried again by one
     who does not know that he has been replaced."""
-    return {
-        str(number): "pay" if number % 3 == 2 and not is_gentle else "note"
-        for number in range(count)
-    }
+    return {str(n): "pay" if n % 3 == 2 and not is_gentle else "note" for n in range(count)}
 
 
 def answering(plan: dict[str, str]) -> Callable[[Request], ScriptLine]:

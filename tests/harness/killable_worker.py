@@ -150,9 +150,7 @@ async def live(order: Order, fuse: Fuse) -> None:
         )
         while True:
             await stage.play()
-            idle = [
-                event for event in await stage.events() if isinstance(event.payload, StatusIdle)
-            ]
+            idle = [e for e in await stage.events() if isinstance(e.payload, StatusIdle)]
             last = idle[-1].payload
             assert isinstance(last, StatusIdle)
             if last.reason == "completed":

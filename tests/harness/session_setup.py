@@ -131,18 +131,12 @@ class Stage:
     async def continued(self) -> list[str]:
         """Why the loop went on, each time."""
         return [
-            event.payload.reason
-            for event in await self.events()
-            if isinstance(event.payload, LoopContinued)
+            e.payload.reason for e in await self.events() if isinstance(e.payload, LoopContinued)
         ]
 
     async def ended(self) -> list[str | None]:
         """Why each run ended, as the log has it."""
-        return [
-            event.payload.reason
-            for event in await self.events()
-            if isinstance(event.payload, StatusIdle)
-        ]
+        return [e.payload.reason for e in await self.events() if isinstance(e.payload, StatusIdle)]
 
 
 @asynccontextmanager

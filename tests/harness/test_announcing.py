@@ -45,12 +45,7 @@ def test_each_stretch_of_a_reply_is_announced_once_and_keeps_its_id():
         ToolUse(id="t", name="look", input={}),
         TextBlock("bc"),
     ]
-    assert [announcer.event_ids(part) for part in reply] == [
-        ("sevt_1",),
-        ("sevt_2",),
-        (),
-        ("sevt_3",),
-    ]
+    assert [announcer.event_ids(p) for p in reply] == [("sevt_1",), ("sevt_2",), (), ("sevt_3",)]
 
 
 def test_what_was_not_heard_of_gets_no_id_and_none_is_given_twice():

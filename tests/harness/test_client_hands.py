@@ -62,5 +62,4 @@ async def test_a_no_and_an_interrupt_settle_it_without_the_client(tmp_path: Path
         await play.play(UserInterrupt())
         late = UserToolResult(tool_use_id=call_id, content=(TextBlock("late"),))
         await play.play(late)
-        results = [kind for kind in await play.kinds() if kind == "agent.tool_result"]
-        assert len(results) == 2
+        assert len([kind for kind in await play.kinds() if kind == "agent.tool_result"]) == 2

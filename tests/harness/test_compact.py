@@ -178,9 +178,7 @@ async def test_results_of_one_round_have_a_limit_together(tmp_path: Path):
         assert await layers(play) == ["results"]
         assert await play.continued() == ["next_turn", "compacted_retry"]
         results = [
-            part
-            for part in model.requests[1].messages[-1].content
-            if isinstance(part, ToolResultBlock)
+            p for p in model.requests[1].messages[-1].content if isinstance(p, ToolResultBlock)
         ]
         assert [str(result.content).count("begins") for result in results] == [1, 1, 1]
         assert all("bytes left out" in str(result.content) for result in results)

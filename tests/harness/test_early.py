@@ -69,8 +69,7 @@ async def test_reads_begin_before_the_reply_has_ended_and_run_once(tmp_path: Pat
             "read 2",
             "read 3",
         ]
-        kinds = await play.kinds()
-        assert kinds.count("tool_call.started") == 3
+        assert (await play.kinds()).count("tool_call.started") == 3
 
 
 async def test_nothing_begins_early_behind_a_call_that_must_run_alone(tmp_path: Path):

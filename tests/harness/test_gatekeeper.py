@@ -59,8 +59,7 @@ async def asked(hooks: Changing) -> Decision:
 )
 async def test_what_a_hook_approves_instead_is_held_against_the_rules(command: str, decision: str):
     decided = await asked(Changing(command, "allow"))
-    assert decided.decision == decision
-    assert decided.updated_input == {"command": command}
+    assert (decided.decision, decided.updated_input) == (decision, {"command": command})
 
 
 async def test_a_hook_that_does_not_approve_changes_nothing():

@@ -71,11 +71,7 @@ def test_every_scope_has_its_places_and_the_closest_comes_last(tmp_path: Path):
     write(tmp_path, *reversed(own))
     found = read(tmp_path, cwd="project/app")
     assert [section.text.removeprefix("this is ") for section in found.sections] == own
-    assert [section.scope for section in found.sections] == [
-        *["managed"] * 4,
-        *["user"] * 5,
-        *["project"] * 14,
-    ]
+    assert [s.scope for s in found.sections] == [*["managed"] * 4, *["user"] * 5, *["project"] * 14]
     assert found.issues == ()
 
 
@@ -189,11 +185,7 @@ def test_steering_files_hold_always_unless_they_say_when(tmp_path: Path):
     steer(tmp_path, "manual", "inclusion: manual", "when asked")
     write(tmp_path, "project/.kiro/steering/deeper/x.md")
     found = read(tmp_path)
-    assert [section.text for section in found.sections] == [
-        "how to REST",
-        "for whom",
-        "where things are",
-    ]
+    assert [s.text for s in found.sections] == ["how to REST", "for whom", "where things are"]
     assert [(note.file, note.line) for note in notes(found)] == [
         (".kiro/steering/auto.md", 2),
         (".kiro/steering/manual.md", 2),

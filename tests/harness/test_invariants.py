@@ -157,16 +157,12 @@ def check_folds(events: Sequence[Event], live: Thread) -> None:
 
 async def check_xray(world: World, events: Sequence[Event], thread_id: str) -> None:
     """The log alone tells, byte for byte, what the model was given."""
-    prefixes = {
-        digest: xray.decode_prefix(await world.log.blob(digest))
-        for digest in xray.prefix_digests(events)
-    }
+    prefixes = {d: xray.decode_prefix(await world.log.blob(d)) for d in xray.prefix_digests(events)}
     shots = xray.model_calls(events, thread_id=thread_id, prefixes=prefixes)
     told = {shot.request.request_id: msgspec.json.encode(shot.request) for shot in shots}
     assert len(told) == len(shots)
     for request in world.requests:
-        again = replace(request, stream=True)
-        assert msgspec.json.encode(again) == told[request.request_id]
+        assert msgspec.json.encode(replace(request, stream=True)) == told[request.request_id]
     order = [key for key in told if key in {request.request_id for request in world.requests}]
     assert order == list(dict.fromkeys(request.request_id for request in world.requests))
 

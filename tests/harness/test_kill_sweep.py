@@ -124,8 +124,7 @@ class Sweep:
         assert report.ok, report.problems
         events = await self._log.read(order.session_id)
         prefixes = {
-            digest: xray.decode_prefix(await self._log.blob(digest))
-            for digest in xray.prefix_digests(events)
+            d: xray.decode_prefix(await self._log.blob(d)) for d in xray.prefix_digests(events)
         }
         thread_id = (await self._log.session(order.session_id)).thread_id
         shots = xray.model_calls(events, thread_id=thread_id, prefixes=prefixes)

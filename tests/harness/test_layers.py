@@ -243,7 +243,5 @@ def test_a_compaction_that_would_lose_a_pin_is_found_out(tale: Tale):
     changed = broken.compact(
         ContextCompacted(first_seq=first, last_seq=len(tale.log), summary="all is well")
     )
-    lost = missing_pins(
-        [block for block in transcript.pins.blocks() if not is_media(block)], broken.upcoming()
-    )
+    lost = missing_pins([b for b in transcript.pins.blocks() if not is_media(b)], broken.upcoming())
     assert not (changed and lost and is_harmless(transcript, broken))

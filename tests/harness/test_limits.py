@@ -140,8 +140,7 @@ def test_threads_that_run_at_once_share_the_time():
 
 
 def test_the_time_between_a_crash_and_the_waking_is_not_counted():
-    spent = told_at((0, StatusRunning()), (10, ended()), (5000, WOKEN), (5002, IDLE))
-    assert spent.seconds == 12
+    assert told_at((0, StatusRunning()), (10, ended()), (5000, WOKEN), (5002, IDLE)).seconds == 12
 
 
 money_moves = st.one_of(
@@ -288,11 +287,9 @@ def test_the_affordable_output_is_the_longest_that_can_be_reserved(
     )
     assert 0 <= output <= wanted
     if output:
-        cost = worst_cost(PRICE, input_tokens=input_tokens, output_tokens=output)
-        assert cost <= max_usd
+        assert worst_cost(PRICE, input_tokens=input_tokens, output_tokens=output) <= max_usd
     if 0 < output < min(wanted, max_output):
-        dearer = worst_cost(PRICE, input_tokens=input_tokens, output_tokens=output + 1)
-        assert dearer > max_usd
+        assert worst_cost(PRICE, input_tokens=input_tokens, output_tokens=output + 1) > max_usd
 
 
 def test_calls_beyond_the_limit_are_counted_from_the_last():
@@ -321,8 +318,7 @@ def test_nothing_is_said_of_a_budget_without_limits():
 def test_the_status_changes_only_at_a_few_steps():
     limits = Limits(max_turns=100)
     said = [status_block(Spending(turns=turns), limits) for turns in range(101)]
-    changes = [turns for turns in range(1, 101) if said[turns] != said[turns - 1]]
-    assert changes == [26, 51, 76, 91]
+    assert [turns for turns in range(1, 101) if said[turns] != said[turns - 1]] == [26, 51, 76, 91]
 
 
 def test_the_status_is_about_what_runs_out_first():

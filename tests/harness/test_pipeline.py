@@ -201,8 +201,7 @@ async def test_a_person_sees_what_would_happen_and_approves_just_that(tmp_path: 
         assert asked.preview == "-old\n+new"
 
         content[0] = "changed meanwhile"
-        again = await play.play(UserToolConfirmation(tool_use_id=call_id, result="allow"))
-        assert again == waits
+        assert await play.play(UserToolConfirmation(tool_use_id=call_id, result="allow")) == waits
         last = [e.payload for e in await play.events() if e.type == "tool_call.authorized"][-1]
         assert isinstance(last, facts.ToolCallAuthorized)
         assert (last.decision, last.reason, last.preview) == (
@@ -378,5 +377,4 @@ async def test_a_turn_with_effects_has_a_snapshot_and_one_that_only_reads_has_no
         await play.play("go")
         kinds = await play.kinds()
         assert kinds.count("workspace.snapshotted") == 3  # one before the first effect
-        first = kinds.index("workspace.snapshotted")
-        assert kinds[:first].count("tool_call.started") == 1
+        assert kinds[: kinds.index("workspace.snapshotted")].count("tool_call.started") == 1

@@ -186,8 +186,7 @@ async def test_every_break_of_the_cache_has_its_reason_in_the_log(tmp_path: Path
         why = await breaks(play)
         assert why == [None, None, changed, None, changed, "model changed", None]
         found = [usage.cache_read_input_tokens for usage in usages(model.requests)]
-        ends = [len(request.messages) for request in model.requests]
-        assert ends == [1, 3, 5, 7, 9, 11, 13]
+        assert [len(request.messages) for request in model.requests] == [1, 3, 5, 7, 9, 11, 13]
         tools_only = usages(model.requests[:1])[0]
         for reason, read, before in zip(why[1:], found[1:], usages(model.requests), strict=False):
             if reason is None:

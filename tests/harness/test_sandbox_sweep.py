@@ -176,8 +176,7 @@ async def test_the_session_that_is_killed_below_works_in_an_isolated_sandbox(
         ending = await play.undisturbed()
         [box] = [e.payload for e in ending.events if isinstance(e.payload, SandboxOpened)]
         assert box.level == "isolated"
-        assert ending.lines == LINES
-        assert ending.doubts == []
+        assert (ending.lines, ending.doubts) == (LINES, [])
         assert play.passed["before write"] > 20
         assert play.passed["output"] > 3
 

@@ -159,8 +159,7 @@ async def test_a_permission_is_not_taken_for_the_answer_to_a_call_in_doubt(tmp_p
         assert await play.play() == Ended("requires_action", waiting_for=(call_id,))
         assert len(ran) == 2, "that was an answer about the first attempt only"
         assert await play.play(allowed) == Ended("completed")
-        doubts = [e for e in await play.events() if isinstance(e.payload, ToolCallInDoubt)]
-        assert len(doubts) == 2
+        assert len([e for e in await play.events() if isinstance(e.payload, ToolCallInDoubt)]) == 2
 
 
 async def test_an_interrupt_takes_back_the_messages_before_it(tmp_path: Path):

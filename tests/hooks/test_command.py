@@ -123,8 +123,7 @@ async def test_a_failure_says_how_it_failed(project: Project):
 
 async def test_a_folder_that_is_gone_is_a_failure(project: Project):
     project.root.rmdir()
-    hook_result = await gate(project, "true")
-    assert "could not be started" in (hook_result.reason or "")
+    assert "could not be started" in ((await gate(project, "true")).reason or "")
 
 
 async def test_a_program_that_never_reads_is_not_waited_for(project: Project):

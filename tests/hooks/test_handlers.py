@@ -70,8 +70,7 @@ async def test_a_tool_of_a_server_is_called_with_what_happens(project: Project):
     handler = {"type": "mcp_tool", "server": "s", "tool": "t", "input": given}
     ports = HandlerPorts(hook_environment=project.surroundings(), call_tool=call_tool)
     runner = project.runner(configured("PreToolUse", handler), ports=ports)
-    hook_result = await runner.run(before("write", path="/x", n=[1]))
-    assert hook_result.reason == "scanned"
+    assert (await runner.run(before("write", path="/x", n=[1]))).reason == "scanned"
     assert heard == [("s", "t", {"a": ["/x", 1], "b": {"c": "[1]-"}, "d": True})]
 
 

@@ -16,8 +16,7 @@ TRUSTING = HookPolicy(
 async def test_a_command_validator_stops_what_its_author_did_not_want(project: Project):
     runner = project.runner(project.install("validator"), policy=TRUSTING)
     hook_result = await runner.run(before("bash", command="rm -rf build"))
-    assert hook_result.permission == "deny"
-    assert hook_result.reason == "• rm -rf is not allowed here"
+    assert (hook_result.permission, hook_result.reason) == ("deny", "• rm -rf is not allowed here")
     assert [fact.outcome for fact in hook_result.hook_runs] == ["blocked"]
     assert hook_result.hook_runs[0].tool_use_id == "toolu_1"
 
@@ -32,8 +31,7 @@ async def test_a_command_validator_lets_other_commands_pass(project: Project):
 @pytest.mark.parametrize(("path", "blocked"), [(".env", True), ("main.py", False)])
 async def test_a_guard_of_files_in_one_line_of_python(project: Project, path: str, blocked: bool):
     runner = project.runner(project.install("validator"), policy=TRUSTING)
-    hook_result = await runner.run(before("write", file_path=path, content="x"))
-    assert hook_result.blocked is blocked
+    assert (await runner.run(before("write", file_path=path, content="x"))).blocked is blocked
 
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="the published command uses jq")
@@ -55,8 +53,7 @@ async def test_notifications_and_sounds_are_played(project: Project):
     config = project.install("sounds")
     runner = project.runner(config, policy=TRUSTING)
     await runner.run(at("Notification", "permission_prompt", message="?"))
-    hook_result = await runner.run(at("Stop", stop_hook_active=False))
-    assert hook_result.blocked is False
+    assert (await runner.run(at("Stop", stop_hook_active=False))).blocked is False
     assert played.read_text().splitlines() == [
         "Claude Code: Awaiting your input",
         "/System/Library/Sounds/Glass.aiff",
@@ -67,10 +64,7 @@ async def test_notifications_and_sounds_are_played(project: Project):
 async def test_a_player_that_is_not_there_bothers_nobody_but_is_reported(project: Project):
     runner = project.runner(project.install("sounds"), policy=TRUSTING)
     hook_result = await runner.run(at("Stop", stop_hook_active=False))
-    assert (hook_result.blocked, [fact.outcome for fact in hook_result.hook_runs]) == (
-        False,
-        ["failed"],
-    )
+    assert (hook_result.blocked, [f.outcome for f in hook_result.hook_runs]) == (False, ["failed"])
     assert "exited with 127" in hook_result.messages[0]
 
 

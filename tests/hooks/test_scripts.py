@@ -123,9 +123,7 @@ async def test_what_a_script_brings_in_is_vouched_for_with_it_and_a_gate_stays_c
     config = HookConfig(
         scope="project",
         source="x",
-        hooks=tuple(
-            Hook(event="PreToolUse", handler=CommandHook(command=command)) for command in commands
-        ),
+        hooks=tuple(Hook(event="PreToolUse", handler=CommandHook(command=c)) for c in commands),
     )
     ports = HandlerPorts(hook_environment=vouch(project, *commands))
     policy = HookPolicy(trusted=frozenset(("project",)), fail_open=fail_open)

@@ -96,8 +96,7 @@ def first_steps(command: Path, place: Path, env: dict[str, str]) -> None:
     assert "You said: 'Hello?'" in said.stdout
     assert "ANTHROPIC_API_KEY" in said.stderr + said.stdout
     assert "ollama:" in said.stderr
-    listed = run([str(command), "sessions", "ls"], cwd=place, env=env)
-    assert "Hello?" in listed.stdout
+    assert "Hello?" in run([str(command), "sessions", "ls"], cwd=place, env=env).stdout
     run([str(command), "replay", "--help"], cwd=place, env=env)
     ask = (
         'eval "$(mainspring completion bash)"; COMP_WORDS=(mainspring ses); COMP_CWORD=1;'

@@ -65,9 +65,7 @@ async def dump(store: Store) -> object:
     """All that can be asked of it, as it does not depend on the kind of store."""
     log = SessionLog(store)
     sessions = await log.sessions()
-    exported = [
-        [line async for line in transfer.export_lines(log, session.id)] for session in sessions
-    ]
+    exported = [[line async for line in transfer.export_lines(log, s.id)] for s in sessions]
     records = store.records
     kept = [await records.whole(item.kind, item.id) for item in await records.everything()]
     waiting = {item.id: await store.pending(item.id) for item in sessions}
@@ -94,16 +92,14 @@ async def test_from_sqlite_to_postgres_and_back_nothing_changes(tmp_path: Path, 
     async with two_files(tmp_path) as (here, there), open_postgres(postgres_url) as server:
         leaf = await filled(here)
         archive = await backed_up(here)
-        counts = await restored(server, archive)
-        assert counts == Counts(sessions=3, records=3, tallies=2)
+        assert await restored(server, archive) == Counts(sessions=3, records=3, tallies=2)
         assert await dump(server) == await dump(here)
         from_server = await backed_up(server)
         assert from_server == archive
         await restored(there, from_server)
         assert await dump(there) == await dump(here)
         assert (await verify(SessionLog(there), leaf)).ok
-        rev = (await there.records.get("file", "a")).rev
-        assert rev == 2
+        assert (await there.records.get("file", "a")).rev == 2
 
 
 async def test_a_backup_is_of_one_moment_while_others_write(tmp_path: Path):

@@ -192,5 +192,4 @@ async def test_writers_cancelled_at_any_moment_leave_whole_logs_and_a_store_that
                     for _ in range(moment):
                         await anyio.lowlevel.checkpoint()
                     tasks.cancel_scope.cancel()
-        writer = await log.hold(session.id, owner="teller")
-        assert len(await writer.fold_inbox()) >= done > 0
+        assert len(await (await log.hold(session.id, owner="teller")).fold_inbox()) >= done > 0

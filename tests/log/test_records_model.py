@@ -113,9 +113,7 @@ class Model:
 
     def listed(self, wanted: RecordQuery) -> list[RecordRow]:
         """All pages of it."""
-        found = [
-            whole.record_row for whole in self.kept.values() if _fits(whole.record_row, wanted)
-        ]
+        found = [w.record_row for w in self.kept.values() if _fits(w.record_row, wanted)]
         if wanted.due_upto is not None:
             return sorted(found, key=lambda each: (each.due or 0, each.id))
         if wanted.name_from is not None:
@@ -184,9 +182,7 @@ class RecordsMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def change_what_is_there(self, data: st.DataObject) -> None:
         if self.model.kept:
-            there = data.draw(
-                st.sampled_from([item.record_row for item in self.model.kept.values()])
-            )
+            there = data.draw(st.sampled_from([i.record_row for i in self.model.kept.values()]))
             new = data.draw(records)
             moved = replace(new, kind=there.kind, id=there.id, rev=there.rev)
             change = data.draw(

@@ -41,8 +41,7 @@ def call(
 
 def held(behavior: Permission, *texts: str) -> tuple[PolicyRule, ...]:
     return tuple(
-        PolicyRule(text=text, behavior=behavior, scope="project", folder=WORKSPACE)
-        for text in texts
+        PolicyRule(text=t, behavior=behavior, scope="project", folder=WORKSPACE) for t in texts
     )
 
 

@@ -223,8 +223,7 @@ def test_a_protected_path_is_asked_about_in_every_mode(judged: AnalyzedCall, mod
     policy = in_mode(mode, rules(allow=("Edit", "Bash")))
     policy = replace(policy, sandbox_allows_bash=True, directories=(HOME,))
     decision = decided(judged, policy, is_sandboxed=True)
-    expected = {"dontAsk": "deny", "plan": "deny"}.get(mode, "ask")
-    assert decision.decision == expected
+    assert decision.decision == {"dontAsk": "deny", "plan": "deny"}.get(mode, "ask")
     assert decision.asks != "classifier"
 
 
@@ -295,8 +294,7 @@ def test_bypass_holds_in_a_sandbox_or_where_it_is_said_explicitly():
     assert refused.decision == "ask"
     assert "only in a sandbox" in (refused.reason or "")
     assert decided(judged, replace(policy, bypass="anywhere")).decision == "allow"
-    never = replace(policy, bypass="never")
-    assert decided(judged, never, is_sandboxed=True).decision == "ask"
+    assert decided(judged, replace(policy, bypass="never"), is_sandboxed=True).decision == "ask"
 
 
 def test_a_sandbox_may_answer_for_commands():
@@ -304,8 +302,7 @@ def test_a_sandbox_may_answer_for_commands():
     judged = call("bash", command="make all")
     assert decided(judged, policy).decision == "ask"
     assert decided(judged, policy, is_sandboxed=True).rule == "sandbox.autoAllowBashIfSandboxed"
-    denied = decided(call("bash", command="curl x"), policy, is_sandboxed=True)
-    assert denied.decision == "deny"
+    assert decided(call("bash", command="curl x"), policy, is_sandboxed=True).decision == "deny"
 
 
 def test_the_mode_that_was_set_last_holds():
@@ -334,8 +331,7 @@ def test_a_rule_that_was_to_forbid_and_cannot_be_read_has_all_asked_about(behavi
 
 
 def test_traits_say_nothing_for_a_shell():
-    judged = call("bash", command="rm a", traits=Traits(read_only=True))
-    assert decided(judged).decision == "ask"
+    assert decided(call("bash", command="rm a", traits=Traits(read_only=True))).decision == "ask"
 
 
 def test_a_policy_survives_the_log():
@@ -372,8 +368,7 @@ def test_a_file_that_may_not_be_read_is_hidden_from_searches():
 def test_denying_the_shell_denies_services_too():
     tools: dict[str, int] = dict.fromkeys(("bash", "service_start", "service_stop"), 0)
     assert list(remove_denied(tools, rules(deny=("Bash",)))) == ["service_stop"]
-    judged = call("service_start", command="ls")
-    assert decided(judged, rules(deny=("Bash",))).decision == "deny"
+    assert decided(call("service_start", command="ls"), rules(deny=("Bash",))).decision == "deny"
 
 
 @pytest.mark.parametrize(
@@ -385,5 +380,4 @@ def test_denying_the_shell_denies_services_too():
     ],
 )
 def test_files_to_be_asked_about_are_so_whatever_the_tool_that_reads_them(judged: AnalyzedCall):
-    policy = rules(ask=("Read(keys/**)",), allow=("artifact",))
-    assert decided(judged, policy).decision == "ask"
+    assert decided(judged, rules(ask=("Read(keys/**)",), allow=("artifact",))).decision == "ask"

@@ -122,8 +122,7 @@ def test_what_may_read_a_denied_file_is_not_allowed(command: str, is_sandboxed: 
     ],
 )
 def test_reading_other_files_needs_nobody(command: str):
-    judged = call("bash", command=command)
-    assert decided(judged, rules(deny=SECRETS)).decision == "allow"
+    assert decided(call("bash", command=command), rules(deny=SECRETS)).decision == "allow"
 
 
 def test_a_folder_where_no_rule_applies_may_be_read_as_a_whole():
@@ -178,8 +177,7 @@ def test_a_folder_where_no_rule_applies_may_be_read_as_a_whole():
 )
 def test_what_may_run_a_denied_program_is_not_allowed_with_all_the_rest(command: str):
     judged = call("bash", command=command)
-    policy = rules(deny=NO_PUSH, allow=("Bash",))
-    assert decided(judged, policy).decision != "allow"
+    assert decided(judged, rules(deny=NO_PUSH, allow=("Bash",))).decision != "allow"
     assert decided(judged, rules(ask=NO_PUSH, allow=("Bash",))).decision == "ask"
     assert decided(judged, rules(allow=("Bash",))).decision == "allow"
 

@@ -176,9 +176,7 @@ def test_nothing_that_is_called_or_ruled_breaks_the_decision(
     tool: str, given: dict[str, object], texts: list[str], mode: str
 ):
     behaviors: tuple[Permission, ...] = ("allow", "ask", "deny")
-    rules = tuple(
-        PolicyRule(text=text, behavior=behavior) for text in texts for behavior in behaviors
-    )
+    rules = tuple(PolicyRule(text=t, behavior=b) for t in texts for b in behaviors)
     policy = Policy(workspace=WORKSPACE, home=HOME, rules=rules)
     judged = analyze_call(tool, given, Traits(), place())
     standing = GrantState(mode=next(item for item in MODES if item == mode))

@@ -85,8 +85,7 @@ def test_modes_and_grants_are_those_of_then():
     past.add(PermissionUpdated(updates=(granted,)))
     past.bash("make", "allow")
     past.bash("make", "deny")
-    decisions = [item.now.decision for item in past.judged(rules())]
-    assert decisions == ["deny", "allow", "deny"]
+    assert [item.now.decision for item in past.judged(rules())] == ["deny", "allow", "deny"]
     others = past.judged(replace(rules(), mode="default"))
     assert [other.now.decision for other in others] == ["ask", "allow", "ask"]
 

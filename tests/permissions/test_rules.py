@@ -74,9 +74,7 @@ def test_after_a_literal_server_a_glob_may_allow():
 def test_the_names_of_claude_code_are_ours():
     names = [canonical_name(name) for name in ("Bash", "TodoWrite", "Task", "mine")]
     assert names == ["bash", "todo", "agent", "mine"]
-    assert {canonical_name(claude_code_name(name)) for name in ALIASES.values()} == set(
-        ALIASES.values()
-    )
+    assert {canonical_name(claude_code_name(n)) for n in ALIASES.values()} == set(ALIASES.values())
 
 
 def test_a_rule_of_an_update_is_written_as_in_settings():

@@ -23,8 +23,7 @@ def updated(*updates: PermissionUpdate, onto: GrantState | None = None) -> Grant
 
 
 def add(**fields: object) -> PermissionUpdate:
-    usual = PermissionUpdate(type="addRules", rules=X_COM, behavior="allow")
-    return replace(usual, **fields)
+    return replace(PermissionUpdate(type="addRules", rules=X_COM, behavior="allow"), **fields)
 
 
 def used(grant_id: str) -> ToolCallAuthorized:
@@ -179,8 +178,7 @@ def test_a_denial_by_a_rule_is_no_block():
 
 
 def test_a_mode_that_is_not_known_changes_nothing():
-    standing = updated(PermissionUpdate(type="setMode", mode="yolo"))
-    assert standing.mode is None
+    assert updated(PermissionUpdate(type="setMode", mode="yolo")).mode is None
     assert updated(PermissionUpdate(type="setMode", mode="manual")).mode == "default"
 
 

@@ -138,8 +138,7 @@ def test_git_is_trusted_wherever_it_finds_the_repository_of_the_workspace(
 
 
 def test_a_workspace_that_only_looks_like_a_repository_is_not_trusted():
-    names = {WORKSPACE: {"HEAD", "objects", "refs"}}
-    assert decision_on("git status", names=names) == "ask"
+    assert decision_on("git status", names={WORKSPACE: {"HEAD", "objects", "refs"}}) == "ask"
     assert decision_on("git status", names={WORKSPACE: {".git", "HEAD", "objects"}}) == "allow"
 
 

@@ -146,8 +146,7 @@ def test_probes_ask_what_there_is(name: str, port: int):
     container = containers()[name]
     assert asked(container, "livenessProbe") == asked(container, "startupProbe") == (HEALTHZ, port)
     assert asked(container, "readinessProbe") == (READYZ, port)
-    tested = SERVICES[name]["healthcheck"]["test"]
-    assert f"http://127.0.0.1:{port}{READYZ}" in tested[-1]
+    assert f"http://127.0.0.1:{port}{READYZ}" in SERVICES[name]["healthcheck"]["test"][-1]
     assert f"http://127.0.0.1:{API}{HEALTHZ}" in DOCKERFILE
 
 
@@ -171,9 +170,7 @@ def test_nobody_is_killed_before_it_has_drained(name: str):
 
 def test_everything_that_is_selected_is_there():
     labels = [
-        entry["spec"]["template"]["metadata"]["labels"]
-        for entry in MANIFESTS
-        if entry["kind"] == "Deployment"
+        e["spec"]["template"]["metadata"]["labels"] for e in MANIFESTS if e["kind"] == "Deployment"
     ]
     for item in MANIFESTS:
         spec = item.get("spec", {})
@@ -187,8 +184,7 @@ def test_everything_that_is_selected_is_there():
         volumes = {item["name"]: item for item in pod["volumes"]}
         for mount in pod["containers"][0]["volumeMounts"]:
             volume = volumes[mount["name"]]
-            claim = volume.get("persistentVolumeClaim", {}).get("claimName")
-            assert claim in {None, *claims}
+            assert volume.get("persistentVolumeClaim", {}).get("claimName") in {None, *claims}
 
 
 def test_workers_share_their_workspaces():
@@ -202,10 +198,7 @@ def test_workers_share_their_workspaces():
         ),
     }
     assert f"workspaces:{place}" in SERVICES["worker"]["volumes"]
-    mounts = {
-        container["name"]: container["mountPath"]
-        for container in containers()["worker"]["volumeMounts"]
-    }
+    mounts = {c["name"]: c["mountPath"] for c in containers()["worker"]["volumeMounts"]}
     assert mounts["workspaces"] == place
 
 

@@ -89,5 +89,4 @@ def test_every_dependency_has_its_reason_in_the_docs():
     extras = [line for group in project["optional-dependencies"].values() for line in group]
     declared = [*project["dependencies"], *extras, *SETTINGS["dependency-groups"]["dev"]]
     documented = (ROOT / "docs/dependencies.md").read_text(encoding="utf-8")
-    missing = [line for line in declared if f"`{re.split(r'[<>=]', line)[0]}`" not in documented]
-    assert missing == []
+    assert [line for line in declared if f"`{re.split(r'[<>=]', line)[0]}`" not in documented] == []

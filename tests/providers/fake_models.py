@@ -34,8 +34,7 @@ def says(text: str, *, tokens: int = 10) -> list[Item]:
 def fails(
     kind: ProviderFailure, *, after: Sequence[Item] = (), retry_after: float | None = None
 ) -> list[Item]:
-    failure = ProviderFailed("fake", kind, f"it is {kind}", retry_after_seconds=retry_after)
-    return [*after, failure]
+    return [*after, ProviderFailed("fake", kind, f"it is {kind}", retry_after_seconds=retry_after)]
 
 
 class Fake:

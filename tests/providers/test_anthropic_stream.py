@@ -85,9 +85,7 @@ async def test_a_rich_reply_comes_whole_and_in_order(server: Loopback, model: An
         "toolu_1": '{"command": "ls -l 🦊"}',
         "toolu_2": '{"command": "pwd"}',
     }
-    assert [delta for delta in deltas if isinstance(delta, ToolUseReady)] == [
-        ToolUseReady(call) for call in calls
-    ]
+    assert [d for d in deltas if isinstance(d, ToolUseReady)] == [ToolUseReady(c) for c in calls]
 
 
 async def test_the_request_carries_key_version_and_our_request_id(
@@ -96,8 +94,7 @@ async def test_the_request_carries_key_version_and_our_request_id(
     server.answers(streams(RICH))
     await collect(model)
     [received] = server.received
-    assert received.path == "/v1/messages"
-    assert received.headers["x-api-key"] == KEY
+    assert (received.path, received.headers["x-api-key"]) == ("/v1/messages", KEY)
     assert received.headers["anthropic-version"] == "2023-06-01"
     assert received.headers["x-client-request-id"] == "mreq_1"
     assert received.json["stream"] is True
@@ -136,8 +133,7 @@ async def test_the_official_sdk_reads_the_same_from_the_same_bytes(
         )
         for block in theirs.content
     ]
-    assert theirs.stop_reason == reply.reason
-    assert theirs.model == reply.model
+    assert (theirs.stop_reason, theirs.model) == (reply.reason, reply.model)
     assert theirs.usage.model_dump(include=set(reply.usage.__struct_fields__)) == {
         name: getattr(reply.usage, name) for name in reply.usage.__struct_fields__
     }
@@ -187,8 +183,7 @@ def test_tool_input_in_single_characters_is_one_input():
 def test_an_input_that_is_no_json_object_reaches_the_harness_as_it_was_written(written: str):
     deltas, reply = parse(wire.message(wire.tool(0, "t", "bash", [written]), stop="tool_use"))
     [use] = uses(reply)
-    assert use.invalid_json == written
-    assert use.input == {INVALID_JSON: written}
+    assert (use.invalid_json, use.input) == (written, {INVALID_JSON: written})
     assert not any(isinstance(delta, ToolUseReady) for delta in deltas)
 
 

@@ -55,8 +55,7 @@ def test_a_probe_that_fails_opens_it_for_longer_and_ends_once():
     probe.fail(DOWN)
     probe.release()
     probe.succeed()
-    assert breaker.state == "open"
-    assert breaker.seconds_left == 60
+    assert (breaker.state, breaker.seconds_left) == ("open", 60)
 
 
 def test_a_probe_that_is_let_go_makes_room_for_another():

@@ -89,8 +89,7 @@ def test_a_dated_snapshot_has_the_facts_of_its_model_and_keeps_its_name():
 def test_an_unlisted_model_of_a_local_server_gets_safe_defaults(server: str):
     facts = lookup(f"{server}:somebody/own-model:7b")
     assert facts.window <= 32_768
-    assert facts.price.output == 0
-    assert facts.efforts == ()
+    assert (facts.price.output, facts.efforts) == (0, ())
     assert not facts.vision
 
 

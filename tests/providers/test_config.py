@@ -13,8 +13,7 @@ STORE = "postgresql://ada:pa55word@db.example/log?password=pa55word"
 def test_settings_are_shown_without_keys_and_passwords(tmp_path: Path):
     environ = {"ANTHROPIC_API_KEY": "sk-very-secret", "MAINSPRING_STORE": STORE}
     settings = read_settings(environ=environ, folder=tmp_path)
-    assert settings.store == STORE
-    assert settings.store_label == "postgresql://ada:***@db.example/log"
+    assert (settings.store, settings.store_label) == (STORE, "postgresql://ada:***@db.example/log")
     assert "pa55word" not in repr(settings)
     assert "sk-very-secret" not in repr(settings)
 

@@ -166,13 +166,11 @@ async def test_a_stream_cut_anywhere_before_its_end_is_a_failed_connection(
     whole = b"".join(GOOD[api])
     first, end = len(GOOD[api][0]), whole.index(b"fine") + 10
     for cut in range(first, end, 13):
-        failed = await failure(api, server, streams([whole[:cut]]))
-        assert failed.kind == "connection"
+        assert (await failure(api, server, streams([whole[:cut]]))).kind == "connection"
 
 
 async def test_a_connection_reset_in_mid_stream_is_a_failed_connection(server: Loopback, api: str):
-    failed = await failure(api, server, streams(GOOD[api][:2], then="reset"))
-    assert failed.kind == "connection"
+    assert (await failure(api, server, streams(GOOD[api][:2], then="reset"))).kind == "connection"
 
 
 async def test_a_reply_that_has_ended_survives_the_connection(server: Loopback, http: HttpClient):
@@ -300,8 +298,7 @@ async def test_a_url_that_is_none_is_told_without_its_password(http: HttpClient,
 async def test_limits_on_size_hold(server: Loopback, api: str):
     endless = streams([b"data: " + b"x" * 5000] * 20)
     for limits in (HttpLimits(max_event_bytes=10_000), HttpLimits(max_answer_bytes=10_000)):
-        failed = await failure(api, server, endless, limits=limits)
-        assert failed.kind == "malformed"
+        assert (await failure(api, server, endless, limits=limits)).kind == "malformed"
 
 
 async def test_a_client_without_an_open_session_says_what_is_missing():
@@ -345,9 +342,7 @@ async def test_many_calls_at_once_do_not_mix(server: Loopback, http: HttpClient)
 
     async def call() -> None:
         deltas, reply = await collect(MODELS["chat"](http, server.url))
-        assert [
-            TextDelta(block.text) for block in reply.content if isinstance(block, TextBlock)
-        ] == deltas
+        assert [TextDelta(b.text) for b in reply.content if isinstance(b, TextBlock)] == deltas
         said.update(delta.text for delta in deltas if isinstance(delta, TextDelta))
 
     async with anyio.create_task_group() as group:

@@ -31,9 +31,7 @@ def chat(pieces: Sequence[str]) -> list[bytes]:
 
 def responses(pieces: Sequence[str]) -> list[bytes]:
     kind = "response.function_call_arguments.delta"
-    deltas: list[dict[str, Any]] = [
-        {"type": kind, "output_index": 0, "delta": piece} for piece in pieces
-    ]
+    deltas: list[dict[str, Any]] = [{"type": kind, "output_index": 0, "delta": p} for p in pieces]
     return wire.response(wire.response_call("t", "write", "".join(pieces)), deltas=deltas)
 
 

@@ -241,10 +241,8 @@ def test_gemini_gets_the_signature_of_a_call_back_with_that_call():
     signed["tool_calls"][0]["extra_content"] = extras
     _, reply = parse(wire.chat(signed, chat_call(1, "c2", "bash", "{}")))
     renamed = tuple(
-        ToolUse(id=f"new_{block.id}", name=block.name, input=block.input)
-        if isinstance(block, ToolUse)
-        else block
-        for block in reply.content
+        ToolUse(id=f"new_{b.id}", name=b.name, input=b.input) if isinstance(b, ToolUse) else b
+        for b in reply.content
     )
     said = body(asks(User((TextBlock("q"),)), Assistant(renamed)))["messages"][-1]
     assert [call.get("extra_content") for call in said["tool_calls"]] == [extras, None]
@@ -325,8 +323,7 @@ def test_a_conversation_in_the_shape_of_chat_completions():
             ],
         },
     ]
-    assert sent["stream_options"] == {"include_usage": True}
-    assert sent["max_tokens"] == 8000
+    assert (sent["stream_options"], sent["max_tokens"]) == ({"include_usage": True}, 8000)
 
 
 def test_parameters_that_a_model_rejects_are_not_sent():

@@ -100,9 +100,7 @@ async def test_a_rich_reply_comes_whole_and_in_order(server: Loopback, http: Htt
         "call_a": '{"command": "ls"}',
         "call_b": "",
     }
-    assert [delta for delta in deltas if isinstance(delta, ToolUseReady)] == [
-        *map(ToolUseReady, calls)
-    ]
+    assert [d for d in deltas if isinstance(d, ToolUseReady)] == [*map(ToolUseReady, calls)]
     assert server.received[0].path == "/responses"
 
 
@@ -144,8 +142,7 @@ def test_reasons_refusals_and_missing_usage():
 def test_duplicate_ids_are_made_unique():
     twice = [response_call("c", "a", {}), response_call("c", "b", {})]
     _, reply = parse(wire.response(*twice))
-    ids = [block.id for block in reply.content if isinstance(block, ToolUse)]
-    assert len(set(ids)) == 2
+    assert len(set([block.id for block in reply.content if isinstance(block, ToolUse)])) == 2
 
 
 def test_a_conversation_in_the_shape_of_the_responses_api():

@@ -63,8 +63,7 @@ async def test_a_key_revoked_in_the_middle_of_a_conversation_hands_all_of_it_to_
         from_model=MAIN, to_model=SPARE, reason=f"{MAIN}: it is forbidden"
     )
     assert spare.requests[0].messages == conversation.messages
-    assert spare.requests[0].tools == conversation.tools
-    assert spare.requests[0].model == "gpt"
+    assert (spare.requests[0].tools, spare.requests[0].model) == (conversation.tools, "gpt")
     assert len(main.requests) == 2, "a refused key is not tried again"
 
 
@@ -85,8 +84,7 @@ async def test_lost_access_fails_over_at_once_and_the_next_call_does_not_knock(
 async def test_a_passing_failure_is_retried_on_the_same_model_unseen(kind: ProviderFailure):
     main, spare = Fake(fails(kind), fails(kind), says("third time")), Fake(says("no"))
     time = Time()
-    items = await ask(fleet({MAIN: main, SPARE: spare}, time))
-    assert items[0] == TextDelta("third time")
+    assert (await ask(fleet({MAIN: main, SPARE: spare}, time)))[0] == TextDelta("third time")
     assert spare.requests == []
     assert len(time.slept) == 2
     assert max(time.slept[0], time.slept[1] - 1) <= 1, "jitter stays under the doubling ceiling"
@@ -291,8 +289,7 @@ async def test_no_more_calls_run_at_once_than_the_provider_allows():
             await anyio.wait_all_tasks_blocked()
             assert main.at_once == 2
             main.gate.set()
-    assert main.most_at_once == 2
-    assert len(main.requests) == 5
+    assert (main.most_at_once, len(main.requests)) == (2, 5)
 
 
 async def test_requests_a_minute_are_spread_out():

@@ -45,8 +45,7 @@ async def test_rules_choose_by_agent_skill_and_number_of_tools(
 
 async def test_a_chosen_model_that_fails_falls_back_to_the_others():
     models = {MAIN: Fake(says("ok")), SPARE: Fake(fails("forbidden"))}
-    route = fleet(models, rules=[RoutingRule(use=SPARE)]).route()
-    assert (await answer(route)).model == MAIN
+    assert (await answer(fleet(models, rules=[RoutingRule(use=SPARE)]).route())).model == MAIN
 
 
 async def test_a_classifier_is_asked_once_in_the_life_of_a_route():

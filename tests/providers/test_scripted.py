@@ -74,8 +74,7 @@ async def test_ids_of_calls_do_not_repeat_in_a_conversation():
         [use] = [block for block in reply.content if isinstance(block, ToolUse)]
         result = ToolResultBlock(tool_use_id=use.id, content=())
         messages += [Assistant(reply.content), User((result,))]
-    ids = [m.content[0].id for m in messages if isinstance(m.content[0], ToolUse)]
-    assert len(set(ids)) == 5
+    assert len(set([m.content[0].id for m in messages if isinstance(m.content[0], ToolUse)])) == 5
 
 
 async def test_a_failure_comes_after_what_was_said_before_it():

@@ -14,8 +14,7 @@ EVENTS = ['{"x": "żółć 🦊"}'.encode(), b"two\nlines", b"3"]
 
 def split(chunks: list[bytes], **limits: int) -> list[bytes]:
     splitter = SseDecoder(**limits)
-    events = [event for chunk in chunks for event in splitter.feed(chunk)]
-    return events + splitter.end()
+    return [event for chunk in chunks for event in splitter.feed(chunk)] + splitter.end()
 
 
 def cut(stream: bytes, places: list[int]) -> list[bytes]:

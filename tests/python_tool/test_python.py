@@ -111,8 +111,7 @@ async def test_a_program_that_was_judged_as_reading_does_not_climb(
     made = python(interpreter, sandbox)
     given: dict[str, object] = {"code": "frozenset.mro()"}
     assert made.traits(given) == SAFE_READ
-    outcome = await used(made, **given)
-    assert "full: true" in plain_text(outcome.content)
+    assert "full: true" in plain_text((await used(made, **given)).content)
     assert sandbox.asked == []
 
 

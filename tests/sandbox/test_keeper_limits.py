@@ -41,8 +41,7 @@ async def test_time(site: SandboxSpec, bubblewrap: Bubblewrap):
 
 
 async def test_time_of_the_processor(site: SandboxSpec, bubblewrap: Bubblewrap):
-    ran = await held(site, bubblewrap, "while :; do :; done")
-    assert ran.status in (137, 152)
+    assert (await held(site, bubblewrap, "while :; do :; done")).status in (137, 152)
 
 
 async def test_memory_of_one_process(site: SandboxSpec, bubblewrap: Bubblewrap):
@@ -141,8 +140,6 @@ def test_messages_come_out_as_they_went_in_however_they_are_cut(
 ):
     sent = b"".join(frame(*message) for message in messages)
     frames = Frames()
-    heard = [
-        message for at in range(0, len(sent), size) for message in frames.feed(sent[at : at + size])
-    ]
+    heard = [m for at in range(0, len(sent), size) for m in frames.feed(sent[at : at + size])]
     assert heard == messages
     assert [unpack(pack(message)) for message in messages] == messages

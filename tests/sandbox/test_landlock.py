@@ -74,8 +74,7 @@ async def test_ordinary_work_is_done_under_the_uid_of_the_session(
 @needs_root
 async def test_a_hidden_folder_stays_and_stays_hidden(sandbox: KeeperSandbox, site: SandboxSpec):
     await bash(sandbox, "mv .mainspring x; rm -rf .mainspring; chmod 777 .mainspring; true")
-    ran = await bash(sandbox, "cat .mainspring/secret x/secret")
-    assert b"hidden" not in ran.stdout.head
+    assert b"hidden" not in (await bash(sandbox, "cat .mainspring/secret x/secret")).stdout.head
     assert (site.workspace / ".mainspring/secret").read_text() == "hidden"
     assert (site.workspace / ".mainspring").stat().st_mode & 0o777 == 0o700
 

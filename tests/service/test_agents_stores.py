@@ -112,7 +112,6 @@ async def test_a_file_is_kept_whole_and_listed_by_its_session(records: Records):
     file = await files.create("acme", NewFile(content=content, session_id="sesn_1"))
     await files.create("acme", NewFile(content=b"other"))
     assert await files.content("acme", file.id) == (file, content)
-    page = await files.page("acme", ListQuery(label="sesn_1"))
-    assert list(page.data) == [file]
+    assert list((await files.page("acme", ListQuery(label="sesn_1"))).data) == [file]
     with pytest.raises(InvalidInput, match="filename"):
         await files.create("acme", NewFile(content=b"", filename="n" * 300))

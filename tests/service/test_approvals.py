@@ -121,8 +121,7 @@ async def test_after_a_while_others_are_told_and_it_takes_more_to_answer(tmp_pat
         async with anyio.create_task_group() as group:
             for _ in range(3):
                 group.start_soon(context.approvals.attend, job)
-        told = [item.type for item in context.notices.told_of]
-        assert told == ["mainspring.approval_escalated"]
+        assert [item.type for item in context.notices.told_of] == ["mainspring.approval_escalated"]
         [escalated] = await approvals_of(context)
         assert escalated.escalated_at is not None
         assert (escalated.escalate_to, escalated.may_answer.role) == ("the night shift", "operator")
@@ -274,8 +273,7 @@ async def test_an_answer_is_in_the_inbox_and_out_of_the_list_before_anybody_runs
 async def test_jobs_of_what_is_gone_do_nothing(tmp_path: Path):
     async with session_context(tmp_path, erasing("a")) as context:
         await context.approvals.attend(Job(task="approval", key="appr_none", tenant="acme"))
-        records = context.home.log.store.records
-        assert await records.list(RecordQuery(kind="approval")) == []
+        assert await context.home.log.store.records.list(RecordQuery(kind="approval")) == []
 
 
 def test_a_long_input_is_cut_and_says_so():

@@ -123,8 +123,7 @@ async def check(story: Story, listing: ListQuery) -> None:
     confirmed = Counter(e.tool_use_id for e in payloads if isinstance(e, UserToolConfirmation))
     settled = Counter(e.tool_use_id for e in payloads if isinstance(e, AgentToolResult))
     started = Counter(e.tool_use_id for e in payloads if isinstance(e, ToolCallStarted))
-    ids = {call.tool_use_id for call in story.calls}
-    assert settled == dict.fromkeys(ids, 1)
+    assert settled == dict.fromkeys({call.tool_use_id for call in story.calls}, 1)
     assert set(confirmed.values()) <= {1}
     assert set(started.values()) <= {1}
     assert set(story.accepted) <= set(said.values())

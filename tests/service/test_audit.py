@@ -83,8 +83,7 @@ async def test_several_processes_write_one_chain_without_a_gap(records: Records)
             for number in range(100):
                 group.start_soon(work, processes[number % 4], number)
     verified = await processes[0].verify("acme")
-    assert verified.problems == ()
-    assert verified.last_seq == 100
+    assert (verified.problems, verified.last_seq) == ((), 100)
     assert len({entry.request_id for entry in await entries(processes[0])}) == 100
 
 
@@ -133,8 +132,7 @@ async def test_a_removed_entry_is_found(records: Records):
     audit = Audit(records)
     await noted(audit, 3)
     await rewritten(records, 2, lambda record: Remove(record_row=record))
-    problems = (await audit.verify("acme")).problems
-    assert problems == ("entry 3 follows 1: what was between is gone",)
+    assert (await audit.verify("acme")).problems == ("entry 3 follows 1: what was between is gone",)
 
 
 async def test_a_removed_end_is_found_by_whoever_kept_its_hash(records: Records):

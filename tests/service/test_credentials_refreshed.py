@@ -49,8 +49,7 @@ async def test_an_expired_token_is_exchanged_for_a_new_one(
     assert fresh.token == oauth.access_token == "access-token-number-1"
     assert fresh.expires_at == context.time.now + timedelta(hours=1)
     [asked] = oauth.asked
-    assert asked["grant_type"] == "refresh_token"
-    assert asked["scope"] == "read write"
+    assert (asked["grant_type"], asked["scope"]) == ("refresh_token", "read write")
     assert ("client_id" in asked) == (method != "client_secret_basic")
     assert asked.get("basic_id") == ("client/1" if method == "client_secret_basic" else None)
     assert (await context.token(vault)).token == fresh.token

@@ -46,8 +46,7 @@ class Sending:
     webhook: WebhookWithSecret
 
     async def deliveries(self) -> list[Delivery]:
-        page = await self.works.deliveries.page(TENANT, ListQuery(limit=1000))
-        return [*page.data]
+        return [*(await self.works.deliveries.page(TENANT, ListQuery(limit=1000))).data]
 
     async def happens(self, type_: str = "vault.created", id_: str = "vlt_1") -> None:
         await self.works.outbox.notify(Notification(tenant=TENANT, type=type_, id=id_))
@@ -187,8 +186,7 @@ async def test_long_failure_disables_and_one_success_starts_the_count_anew(sendi
     sending.receiver.status = 500
     await sending.happens()
     await sending.pass_and_deliver(minutes=50)
-    enabled = await sending.works.webhooks.get(TENANT, sending.webhook.id)
-    assert enabled.status == "enabled"
+    assert (await sending.works.webhooks.get(TENANT, sending.webhook.id)).status == "enabled"
     await sending.happens()
     await sending.pass_and_deliver(minutes=61)
     disabled = await sending.works.webhooks.get(TENANT, sending.webhook.id)

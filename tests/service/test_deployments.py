@@ -226,8 +226,7 @@ async def test_pausing_stops_it_and_what_was_missed_stays_so(works_: Works):
     await works_.fire_due()
     assert works_.sessions.starts == 0
     assert (await works_.firing.run_now(TENANT, made.id)).session_id
-    back = await works_.deployments.unpause(TENANT, made.id)
-    assert back.paused_reason is None
+    assert (await works_.deployments.unpause(TENANT, made.id)).paused_reason is None
     await works_.fire_due()
     assert works_.sessions.starts == 1
     works_.clock.pass_by(hours=1)
@@ -264,8 +263,7 @@ async def test_a_session_that_cannot_be_made_is_a_failed_run_and_may_pause_it(
     assert run.error
     assert run.error.type == type_
     assert run.session_id is None
-    shown = await works_.deployments.get(TENANT, made.id)
-    assert shown.status == status
+    assert (await works_.deployments.get(TENANT, made.id)).status == status
 
 
 async def test_a_store_that_is_away_fails_nothing_and_is_tried_again(works_: Works):
@@ -332,8 +330,7 @@ async def test_a_run_that_was_asked_for_is_done_by_a_worker_with_the_id_that_was
     works_.jobs.waiting.clear()
     await works_.firing.sweep()
     await works_.fire_due()
-    run = await works_.runs.get(TENANT, run_id)
-    assert run.session_id
+    assert (await works_.runs.get(TENANT, run_id)).session_id
 
 
 async def test_a_token_reaches_the_session_and_stands_in_no_record(works_: Works):

@@ -81,8 +81,7 @@ def test_what_is_not_of_its_types_changes_nothing_but_where_it_stands(
     whole = reduce(fold, log, SessionDigest())
     part = reduce(fold, [item for item in log if item.type in DIGEST_TYPES], SessionDigest())
     assert (part.status, part.usage, part.outcomes) == (whole.status, whole.usage, whole.outcomes)
-    assert part.threads == whole.threads
-    assert part.spent.cost_usd == whole.spent.cost_usd
+    assert (part.threads, part.spent.cost_usd) == (whole.threads, whole.spent.cost_usd)
 
 
 def test_open_calls_are_those_that_nobody_has_answered():

@@ -236,8 +236,7 @@ async def test_a_tenant_that_always_has_one_job_does_not_starve_one_with_many(di
         await dispatcher.put(job("steady", tenant="steady"))
         async with at_work(dispatcher, doing, concurrency=1):
             await doing.until(lambda: len([key for key in doing.done if "big" in key]) == 20)
-    place = max(index for index, key in enumerate(doing.done) if "big" in key)
-    assert place <= 45
+    assert max(index for index, key in enumerate(doing.done) if "big" in key) <= 45
 
 
 async def test_a_tenant_has_no_more_jobs_running_than_it_may(dispatchers: Open):

@@ -215,8 +215,7 @@ async def test_a_disabled_tenant_is_out_within_seconds_and_the_audit_knows_who_i
 
 
 async def test_a_key_of_a_tenant_that_never_was_stays_out(service: House):
-    key = await service.key(tenant="nobody")
-    assert kind(await service.credentials(key.key)) is Forbidden
+    assert kind(await service.credentials((await service.key(tenant="nobody")).key)) is Forbidden
 
 
 async def test_roles_open_what_they_open(service: House):

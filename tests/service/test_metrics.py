@@ -208,11 +208,7 @@ async def test_a_real_run_is_counted_and_nothing_of_its_content_is_told(
 
 async def test_a_model_that_fails_is_counted(tmp_path: Path, metrics: Metrics):
     await watched(tmp_path, metrics, Scripted(fails("unauthorized")))
-    [model] = {
-        sample.labels["model"]
-        for item in metrics.model_requests.collect()
-        for sample in item.samples
-    }
+    [model] = {s.labels["model"] for i in metrics.model_requests.collect() for s in i.samples}
     assert value(metrics, "model_requests_total", model=model, outcome="failed") == 1
     assert value(metrics, "runs_total", reason="model_error") == 1
 
@@ -276,8 +272,7 @@ async def test_webhooks_are_counted_by_what_came_of_them(
     async def post(url: str, *, headers: Mapping[str, str], body: bytes) -> PostResult:
         return posted
 
-    poster = MeteredPoster(post, metrics)
-    assert await poster("https://example.com", headers={}, body=b"") == posted
+    assert await MeteredPoster(post, metrics)("https://example.com", headers={}, body=b"") == posted
     assert value(metrics, "delivery_attempts_total", outcome=outcome) == 1
 
 

@@ -169,8 +169,7 @@ async def test_what_could_not_be_told_in_the_log_is_parked_all_the_same(tmp_path
         await store.release(lease)
         scene.log.read = _unreadable
         assert await scene.wakes() == ATTEMPTS
-        parked = await scene.worker.parking.get("acme", scene.session_id)
-        assert not parked.is_told
+        assert not (await scene.worker.parking.get("acme", scene.session_id)).is_told
         assert await store.runnable() == [scene.session_id]
         assert await scene.wakes() == 0, "looking finds it, and knows better"
 
@@ -190,8 +189,7 @@ async def test_failures_are_counted_across_processes_and_forgotten_with_success(
         again.error = ValueError("secret")
         await say(scene.log, scene.session_id, "more")
         assert await again.wakes() == ATTEMPTS
-        parked = await again.worker.parking.get("acme", scene.session_id)
-        assert "secret" not in parked.reason
+        assert "secret" not in (await again.worker.parking.get("acme", scene.session_id)).reason
 
 
 async def test_what_a_dead_run_left_open_is_closed(tmp_path: Path):

@@ -152,8 +152,7 @@ async def test_a_repository_at_an_address_that_is_not_public_is_never_asked_for(
 
 @pytest.mark.parametrize("url", ["ext::sh -c true", "/etc", "file:///etc", "git://127.0.0.1/x"])
 async def test_only_web_addresses_are_cloned(tmp_path: Path, url: str):
-    mounts = inside()
-    assert "could not be put" in await prepared(mounts, tmp_path / "ws", repository(url))
+    assert "could not be put" in await prepared(inside(), tmp_path / "ws", repository(url))
 
 
 async def test_a_folder_that_becomes_a_link_while_git_works_leads_nowhere(

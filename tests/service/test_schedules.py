@@ -207,8 +207,7 @@ def test_nothing_fires_in_quiet_hours():
     policy = SchedulePolicy(quiet_hours=QuietHours(start=time(22), end=time(7)))
     hourly = cron("0 * * * *", "Europe/Paris", policy)
     found = upcoming_fire_times(hourly, NOW, 48)
-    hours = {item.astimezone(ZoneInfo("Europe/Paris")).hour for item in found}
-    assert hours == set(range(7, 22))
+    assert {item.astimezone(ZoneInfo("Europe/Paris")).hour for item in found} == set(range(7, 22))
 
 
 def test_a_schedule_that_is_always_quiet_is_refused():

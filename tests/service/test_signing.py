@@ -67,8 +67,7 @@ def holds(
     secret: str = SECRET,
     now: datetime = NOW,
 ) -> bool:
-    delivered = SignedRequest(headers=headers, body=body)
-    return is_genuine(scheme, delivered, secret=secret, now=now)
+    return is_genuine(scheme, SignedRequest(headers=headers, body=body), secret=secret, now=now)
 
 
 @pytest.mark.parametrize(("scheme", "headers"), GENUINE)

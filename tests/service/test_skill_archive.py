@@ -190,9 +190,7 @@ def test_what_is_kept_unpacks_to_what_was_sent_with_the_official_code(tree: dict
         extract(archive, Path(folder) / "out")
         out = Path(folder) / "out"
         found = {
-            file.relative_to(out).as_posix(): file.read_bytes()
-            for file in out.rglob("*")
-            if file.is_file()
+            f.relative_to(out).as_posix(): f.read_bytes() for f in out.rglob("*") if f.is_file()
         }
     assert found == {**tree, "SKILL.md": MANIFEST}
 

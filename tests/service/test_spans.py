@@ -71,8 +71,7 @@ def test_a_call_that_a_person_allowed_is_part_of_the_run_that_did_it():
     allowed = events.UserToolConfirmation(tool_use_id="e4", result="allow")
     log = log_of(RUNS, STARTS, ends("e2"), USE, ASKS, allowed, RUNS, started("e4"), RESULT, DONE)
     spans = {span.id: span for span in folded(log)}
-    assert spans["e4"].parent == "e7"
-    assert spans["e4"].seconds == 1
+    assert (spans["e4"].parent, spans["e4"].seconds) == ("e7", 1)
 
 
 def test_a_call_that_never_began_takes_no_time():
@@ -109,10 +108,7 @@ def test_a_fork_does_not_tell_again_what_its_parent_has_begun():
     forked = facts.SessionForked(parent_session_id="sesn_0", parent_seq=5)
     log = log_of(RUNS, STARTS, ends("e2"), USE, started("e4"), forked, RESULT, DONE)
     spans = folded(log)[1:]
-    assert [(span.id, span.parent, span.seconds) for span in spans] == [
-        ("e4", None, 0),
-        ("e6", None, 2),
-    ]
+    assert [(s.id, s.parent, s.seconds) for s in spans] == [("e4", None, 0), ("e6", None, 2)]
 
 
 def test_no_content_is_in_a_span_unless_it_is_wanted():
@@ -169,8 +165,7 @@ def test_whoever_goes_on_after_a_crash_finishes_what_is_left_and_nothing_twice(
 ):
     whole = folded(log)
     heir = SpanFold(agent_name="clerk")
-    before = folded(log[:at], heir)
-    assert before + folded(log[at:], heir) == whole
+    assert folded(log[:at], heir) + folded(log[at:], heir) == whole
     ids = [(span.id, type(span.span_details)) for span in whole]
     assert len(ids) == len(set(ids))
 
@@ -196,11 +191,7 @@ class Recorded:
         self, session_id: str, *, after: int = 0, types: Iterable[str] | None = None
     ) -> list[Event]:
         wanted = None if types is None else frozenset(types)
-        return [
-            event
-            for event in self.events
-            if event.seq > after and (wanted is None or event.type in wanted)
-        ]
+        return [e for e in self.events if e.seq > after and (wanted is None or e.type in wanted)]
 
 
 @tool

@@ -75,8 +75,7 @@ def told(made: Works, key: str) -> str:
 
 async def test_a_signed_delivery_starts_a_session_with_what_came_in_marked(made: Works):
     of = await trigger(made)
-    fired = await made.intake.take(of.id, delivery(made, of))
-    assert fired.status == "started"
+    assert (await made.intake.take(of.id, delivery(made, of))).status == "started"
     [key] = made.sessions.orders
     text = told(made, key)
     assert "Look into this." in text
@@ -119,8 +118,7 @@ async def test_two_deliveries_at_once_about_one_thing_start_one_session(made: Wo
     async with anyio.create_task_group() as group:
         for id_ in "abcd":
             group.start_soon(made.intake.take, of.id, delivery(made, of, id_=id_))
-    assert len(made.sessions.orders) == 1
-    assert len(made.sessions.sent) == 4
+    assert (len(made.sessions.orders), len(made.sessions.sent)) == (1, 4)
 
 
 async def test_a_session_that_has_ended_is_followed_by_another(made: Works):

@@ -99,8 +99,7 @@ async def test_a_name_that_leads_inside_is_not_called_whatever_it_says_later(rec
         return ["127.0.0.1"] if len(asked) == 1 else ["93.184.216.34"]
 
     poster = HttpPoster(allow_http=True, resolver=rebinding)
-    answer = await posted(poster, f"http://hooks.example:{port_of(receiver)}/")
-    assert answer.is_refused
+    assert (await posted(poster, f"http://hooks.example:{port_of(receiver)}/")).is_refused
     assert asked == ["hooks.example"]
     assert receiver.got == []
 
@@ -110,8 +109,7 @@ async def test_the_address_that_was_judged_is_the_one_that_is_dialled(receiver: 
         return ["10.0.0.1", "127.0.0.1"]  # the first is not allowed and so not tried
 
     poster = HttpPoster(allowed=[ip_network(LOOPBACK)], allow_http=True, resolver=resolver)
-    answer = await posted(poster, f"http://hooks.example:{port_of(receiver)}/hook")
-    assert answer.status == 200
+    assert (await posted(poster, f"http://hooks.example:{port_of(receiver)}/hook")).status == 200
     [(headers, _)] = receiver.got
     assert headers["Host"] == f"hooks.example:{port_of(receiver)}"
 
@@ -134,8 +132,7 @@ async def test_a_name_that_is_not_known_is_a_failure_that_may_pass():
 async def test_of_a_long_answer_only_the_beginning_is_kept(receiver: Receiver):
     receiver.answer = b"x" * 5_000_000
     poster = HttpPoster(allowed=[ip_network(LOOPBACK)], allow_http=True)
-    answer = await posted(poster, receiver.url)
-    assert len(answer.excerpt) <= 1024
+    assert len((await posted(poster, receiver.url)).excerpt) <= 1024
 
 
 async def test_an_endpoint_inside_is_disabled_at_its_first_call(tmp_path: Path, receiver: Receiver):

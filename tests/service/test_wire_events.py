@@ -108,8 +108,7 @@ def test_what_another_thread_does_says_which():
         event(events.AgentCustomToolUse(name="ask", input={}), thread_id="sthr_2"),
         main_thread_id="sthr_main",
     )
-    found = parsed(made, sdk.BetaManagedAgentsAgentCustomToolUseEvent)
-    assert found.session_thread_id == "sthr_2"
+    assert parsed(made, sdk.BetaManagedAgentsAgentCustomToolUseEvent).session_thread_id == "sthr_2"
 
 
 @pytest.mark.parametrize("kind", sorted(CLIENT_TYPES & PUBLIC_TYPES))

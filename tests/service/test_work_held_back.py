@@ -90,11 +90,7 @@ async def told(stream: EventStream) -> list[StreamMessage]:
 
 def calls(found: Sequence[StreamMessage]) -> list[tuple[str, str]]:
     bodies: list[dict[str, Any]] = [msgspec.json.decode(item.data) for item in found]
-    return [
-        (body["id"], body["evaluated_permission"])
-        for body in bodies
-        if body["type"] == "agent.tool_use"
-    ]
+    return [(b["id"], b["evaluated_permission"]) for b in bodies if b["type"] == "agent.tool_use"]
 
 
 async def asked_for(log: SessionLog) -> tuple[SessionRow, Writer, str]:

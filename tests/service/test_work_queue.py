@@ -86,8 +86,7 @@ class Shop:
         return await self.queue.acknowledge("acme", self.env, work.id)
 
     async def beat(self, work: WorkItem, asked: HeartbeatParams = FIRST) -> str:
-        told = await self.queue.heartbeat("acme", self.env, work.id, asked)
-        return told.last_heartbeat
+        return (await self.queue.heartbeat("acme", self.env, work.id, asked)).last_heartbeat
 
     async def all(self) -> list[WorkItem]:
         listing = ListQuery(parent=self.env, include_archived=True, is_ascending=True)

@@ -101,13 +101,10 @@ async def test_a_workspace_is_removed_three_days_after_its_people_were_told(tmp_
         assert told == [("mainspring.workspace_expiring", item) for item in sorted([stuck, idle])]
         assert await after(42) == everything
         assert await after(44) == sorted([stuck, waiting, "notes", f"{stuck}.mounted.json"])
-        assert told[2:] == [
-            ("mainspring.workspace_removed", item) for item in sorted([stuck, idle])
-        ]
+        assert told[2:] == [("mainspring.workspace_removed", i) for i in sorted([stuck, idle])]
         assert not (tmp_path / "workspaces" / f"{idle}.mounted.json").exists()
         assert (await sessions.get(person(), idle)).status == "idle"
-        current = await expiry.record("acme", idle)
-        assert getattr(current, "removed_at", None) == now
+        assert getattr(await expiry.record("acme", idle), "removed_at", None) == now
         await sessions.delete(person(), idle)
         assert await expiry.record("acme", idle) is None
 

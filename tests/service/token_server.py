@@ -50,8 +50,7 @@ class Provider:
 
     async def mcp(self, request: web.Request) -> web.Response:
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
-        greeting = await request.json()
-        assert greeting["method"] == "initialize"
+        assert (await request.json())["method"] == "initialize"
         if bearer != self.access_token:
             return web.json_response({"error": "invalid_token", "echo": bearer}, status=401)
         return web.json_response({"jsonrpc": "2.0", "id": 1, "result": {}})

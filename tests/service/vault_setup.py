@@ -65,9 +65,7 @@ class Desk:
         self.notices.append(notice)
 
     def failures(self) -> list[Notification]:
-        return [
-            notice for notice in self.notices if notice.type == "vault_credential.refresh_failed"
-        ]
+        return [n for n in self.notices if n.type == "vault_credential.refresh_failed"]
 
     async def vault(self, *auths: NewAuth) -> str:
         vault = await self.vaults.create("acme", CreateVault(display_name="Ada"))

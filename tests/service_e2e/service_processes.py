@@ -235,16 +235,12 @@ async def reached(client: AsyncAnthropic, session_id: str, kind: str) -> Any:  #
 def results(events: Iterable[Any]) -> list[str]:
     """What tools have answered."""
     return [
-        "".join(block.text for block in event.content)
-        for event in events
-        if event.type == "agent.tool_result"
+        "".join(block.text for block in e.content) for e in events if e.type == "agent.tool_result"
     ]
 
 
 def said(events: Iterable[Any]) -> list[str]:
-    return [
-        "".join(b.text for b in event.content) for event in events if event.type == "agent.message"
-    ]
+    return ["".join(b.text for b in e.content) for e in events if e.type == "agent.message"]
 
 
 async def eventually(path: Path, text: str) -> None:

@@ -128,8 +128,7 @@ async def test_a_database_that_goes_away_and_comes_back_loses_nothing(
         for session_id in sessions:
             events = await upto_idle(client, session_id)
             assert (results(events), said(events)) == (["went on"], ["back again"])
-            effects = (stage.workspaces / session_id / "effects").read_text()
-            assert effects == "began\nended\n"
+            assert (stage.workspaces / session_id / "effects").read_text() == "began\nended\n"
             assert followed[session_id] == sorted(set(followed[session_id]))
         await told(client, sessions[0], "say more")
         assert said(await upto_idle(client, sessions[0], times=2)) == ["back again", "more"]

@@ -34,8 +34,7 @@ async def test_each_effect_happens_once_whatever_dies(shared_stage: Stage, postg
             victim.send_signal(signal.SIGKILL)
             workers.append(await stack.enter_async_context(stage.worker()))
         for session_id in sessions:
-            events = await upto_idle(client, session_id)
-            assert events[-1].stop_reason.type == "end_turn"
+            assert (await upto_idle(client, session_id))[-1].stop_reason.type == "end_turn"
             effects = (stage.workspaces / session_id / "effects").read_text().split()
             assert effects == [str(step) for step in range(_STEPS)]
 

@@ -34,5 +34,4 @@ async def test_a_backup_made_at_work_is_served_from_postgresql(stage: Stage, sha
         (workspace / "go").touch()
         assert said(await upto_idle(client, busy)) == ["ready"]  # as of the backup it was at work
         await told(client, quiet, bash("cat note") + "\nsay there it is")
-        events = await upto_idle(client, quiet, times=2)
-        assert said(events) == ["noted", "there it is"]
+        assert said(await upto_idle(client, quiet, times=2)) == ["noted", "there it is"]

@@ -185,8 +185,7 @@ async def test_what_is_halted_does_nothing_until_it_is_resumed(
     assert said(await upto_idle(client, unaffected)) == ["unaffected"]
     assert not (workspace / "next").exists()
     await asked(client, "halts/resume", agent_id=agent_id)
-    events = await upto_idle(client, session_id)
-    assert said(events) == ["went on"]
+    assert said(await upto_idle(client, session_id)) == ["went on"]
     assert (workspace / "next").exists()
     assert (workspace / "effects").read_text() == "began\n"  # it was stopped as well
 
@@ -200,8 +199,7 @@ async def test_a_key_whose_daily_budget_is_used_up_gets_no_more_work_done(
         events = await upto_idle(thrifty, session_id)
         assert results(events)[0] == "0"
         assert events[-1].stop_reason.type == "budget_reached"
-    other = await begun(client, "say mine is not")
-    assert said(await upto_idle(client, other)) == ["mine is not"]
+    assert said(await upto_idle(client, await begun(client, "say mine is not"))) == ["mine is not"]
 
 
 async def test_a_session_stops_at_its_own_budget(client: AsyncAnthropic):

@@ -52,11 +52,7 @@ class Play:
         return result
 
     async def events(self, kind: type[P]) -> list[P]:
-        return [
-            event.payload
-            for event in await self.session.events()
-            if isinstance(event.payload, kind)
-        ]
+        return [e.payload for e in await self.session.events() if isinstance(e.payload, kind)]
 
     async def results(self) -> list[str]:
         """What came of its calls, in the order of their asking."""
@@ -68,16 +64,11 @@ class Play:
 
     async def decisions(self) -> list[tuple[str, str, str | None]]:
         """What was decided about calls, by which gate, by which rule."""
-        return [
-            (event.decision, event.gate, event.rule)
-            for event in await self.events(ToolCallAuthorized)
-        ]
+        return [(e.decision, e.gate, e.rule) for e in await self.events(ToolCallAuthorized)]
 
     async def asked(self) -> ToolCallAuthorized:
         """The newest question."""
-        return [
-            event for event in await self.events(ToolCallAuthorized) if event.decision == "ask"
-        ][-1]
+        return [e for e in await self.events(ToolCallAuthorized) if e.decision == "ask"][-1]
 
     async def allow(self, result: Result) -> Result:
         for call_id in result.waiting_for:

@@ -50,8 +50,7 @@ async def test_what_only_reads_runs_unasked(scene: Scene):
         + calls("bash", command="cat notes.txt | wc -l")
         + calls("think", thought="hm")
     ) as play:
-        result = await play.run()
-        assert result.reason == "completed"
+        assert (await play.run()).reason == "completed"
         read, grep, glob, bash, _ = await play.results()
         assert "two" in read
         assert "notes.txt" in grep
@@ -153,8 +152,7 @@ async def test_accept_edits_lets_edits_pass_and_asks_about_commands(scene: Scene
         calls("bash", command="python3 -c 'print(1)'"),
         mode="acceptEdits",
     ) as play:
-        result = await play.run()
-        assert result.reason == "requires_action"
+        assert (await play.run()).reason == "requires_action"
         assert scene.read("c/b.txt") == "x"
         decisions = await play.decisions()
         assert decisions[:2] == [("allow", "mode", "acceptEdits")] * 2
@@ -170,8 +168,7 @@ async def test_a_protected_path_is_asked_about_whatever_the_mode(
         calls("write", file_path=path, content="x"),
         mode=mode,  # pyright: ignore[reportArgumentType] (both are modes)
     ) as play:
-        result = await play.run()
-        assert result.reason == "requires_action"
+        assert (await play.run()).reason == "requires_action"
         assert (await play.decisions())[-1] == ("ask", "guardrail", "protected path")
 
 
@@ -277,8 +274,7 @@ async def test_a_grant_ends_with_its_uses(scene: Scene):
         calls("bash", command="touch a") + calls("bash", command="touch b")
     ) as play:
         await play.session.permit(leave("Bash(touch *)", max_uses=1, grant_id="once"))
-        result = await play.run()
-        assert result.reason == "requires_action"
+        assert (await play.run()).reason == "requires_action"
         assert (await play.decisions())[0] == ("allow", "grant", "once")
         assert (scene.workspace / "a").exists()
         assert not (scene.workspace / "b").exists()

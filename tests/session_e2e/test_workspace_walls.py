@@ -33,9 +33,7 @@ async def test_writes_outside_of_the_workspace_come_to_nothing(scene: Scene):
     targets = [f"{scene.home}/{name}", f"/etc/{name}", f"/tmp/{name}", f"/var/tmp/{name}"]
     targets += [f"{scene.outside}/{name}", f"/dev/shm/{name}", f"../{name}", f"~/{name}"]
     steps = [calls("write", file_path=target, content="x") for target in targets]
-    steps += [
-        calls("bash", command=f"touch {target}; echo x > {target}; true") for target in targets
-    ]
+    steps += [calls("bash", command=f"touch {t}; echo x > {t}; true") for t in targets]
     steps += [calls("python", code=f"open({target!r}, 'w').write('x')") for target in targets[:4]]
     before = state(scene.home)
     async with scene.play(*steps, mode="bypassPermissions") as play:
@@ -134,8 +132,7 @@ async def test_what_runs_later_is_not_changed_by_programs(scene: Scene):
     scene.write("tries.sh", tries.replace("; ", "\n"))
     scene.write("move.sh", "mv .git .git.old\nmkdir -p .git/hooks\necho x > .git/hooks/pre-commit")
     async with scene.play(
-        *(calls("bash", command=f"sh {item}.sh") for item in ("tries", "move")),
-        mode="bypassPermissions",
+        *(calls("bash", command=f"sh {i}.sh") for i in ("tries", "move")), mode="bypassPermissions"
     ) as play:
         await play.run()
         assert "Read-only file system" in (await play.results())[0]

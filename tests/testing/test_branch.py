@@ -82,9 +82,7 @@ async def test_another_model_that_says_the_same_is_given_the_same(runtime: Runti
         result = await found.session.run()
     assert result is not None
     assert result.text == "done"
-    assert [request.tools for request in now.requests] == [
-        request.tools for request in before.requests
-    ]
+    assert [r.tools for r in now.requests] == [r.tools for r in before.requests]
     assert [len(request.tools) for request in now.requests] == [4, 5, 5]
     assert "The branch is main." in str(now.requests[0].messages)
     then = texts(await session.events(), "agent.tool_result")

@@ -282,8 +282,7 @@ async def test_from_an_event_on_and_of_a_fork_it_is_identical(tmp_path: Path):
         await play.play("one")
         await play.play("two")
         for start in range(1, len(await play.events()) + 1):
-            found = await again(play, start=start)
-            assert found.divergence is None
+            assert (await again(play, start=start)).divergence is None
         fork = await play.log.fork(play.session_id, at=len(await play.events()))
         play.session_id = fork.id
         await play.play("three")
@@ -315,5 +314,4 @@ async def test_a_run_that_ends_earlier_says_so(tmp_path: Path):
     async with stage(tmp_path, Scripted(calls("echo", x="1"), says("done")), echo()) as play:
         await play.play("go")
         agent = Agent(model=FACTS.id, limits=Limits(max_turns=1))
-        found = await again(play, agent=agent)
-        assert found.divergence is not None
+        assert (await again(play, agent=agent)).divergence is not None

@@ -158,8 +158,7 @@ async def test_tools_that_were_loaded_are_loaded_again(tmp_path: Path):
     ) as play:
         assert await play.play("go") == Ended("completed")
         assert await play.play("on") == Ended("completed")
-        sizes = [len(request.tools) for request in model.requests]
-        assert sizes == [2, 2, 3, 3, 3]
+        assert [len(request.tools) for request in model.requests] == [2, 2, 3, 3, 3]
         await identical(play, calls=5)
         for start in range(1, len(await play.events()) + 1):
             assert (await again(play, start=start)).divergence is None

@@ -61,8 +61,7 @@ async def test_a_session_with_hooks_and_a_sandbox_is_identical(tmp_path: Path):
             runtime.models.put(AGENT.model, model)
             session = await runtime.start(AGENT, "go")
             for words in ("my secret", "thanks"):
-                result = await session.run()
-                assert result is not None
+                assert await session.run() is not None
                 await session.send(words)
                 session = await runtime.resume(AGENT, session.id)
             assert (await session.run()) is not None

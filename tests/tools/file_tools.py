@@ -67,6 +67,4 @@ class FileDesk:
 
 def desk_over(root: Path, *, ripgrep: str | None = None) -> FileDesk:
     tree = FolderWorkspace(root, hidden=[".mainspring"])
-    return FileDesk(
-        root, {file_tool.spec.name: file_tool for file_tool in file_tools(tree, ripgrep=ripgrep)}
-    )
+    return FileDesk(root, {f.spec.name: f for f in file_tools(tree, ripgrep=ripgrep)})

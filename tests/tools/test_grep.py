@@ -104,8 +104,7 @@ async def test_what_may_not_be_searched_is_refused(context: FileDesk):
 
 async def test_a_flood_is_cut(context: FileDesk):
     (context.root / "flood").write_text("same\n" * 5000)
-    lines = (await context.do("grep", pattern="same", path="flood")).split("\n")
-    assert len(lines) <= 2001
+    assert len((await context.do("grep", pattern="same", path="flood")).split("\n")) <= 2001
     assert (
         await context.do("grep", pattern="same", path="flood", output_mode="count") == "flood:5000"
     )

@@ -55,8 +55,7 @@ async def test_a_service_is_started_watched_and_stopped(tmp_path: Path):
     async with opened(tmp_path) as tools:
         asked = call(name="web", command="echo ready; echo here >&2; exec sleep 60")
         await tools["service_start"].run(asked)
-        shown = await shown_with("here", tools["service_output"], "web")
-        assert shown == "[web runs]\nready\nhere"
+        assert await shown_with("here", tools["service_output"], "web") == "[web runs]\nready\nhere"
         assert (await tools["service_start"].run(asked)).ok  # as after a crash: nothing is repeated
         other = replace(asked, idempotency_key="key_2")
         assert (await tools["service_start"].run(other)).error == "unavailable"

@@ -190,8 +190,7 @@ async def test_a_lost_sandbox_is_told_once(session: Session):
     assert "the sandbox was started anew" in await session.text("exec true")
     assert "anew" not in await session.text("true")
     await lose(session)
-    resumed = Session(session.sandbox, session.root, resumed=True)
-    assert "anew" in await resumed.text("true; true")
+    assert "anew" in await Session(session.sandbox, session.root, resumed=True).text("true; true")
 
 
 async def lose(session: Session) -> None:
@@ -205,8 +204,7 @@ async def lose(session: Session) -> None:
 async def test_threads_have_shells_of_their_own(session: Session):
     await session.text("export A=1; true")
     call = replace(session.call(command='builtin echo "${A-none}"'), thread_id="sthr_2")
-    other = await session.tool.run(call)
-    assert plain_text(other.content) == "none"
+    assert plain_text((await session.tool.run(call)).content) == "none"
 
 
 FORGED: Mapping[str, bytes] = {

@@ -33,9 +33,7 @@ PIECES = st.lists(
 
 @given(st.text())
 def test_no_control_character_is_left_but_newline_and_tab(text: str):
-    assert all(
-        sign in "\n\t" or sign.isprintable() or ord(sign) > 0x9F for sign in strip_escapes(text)
-    )
+    assert all(s in "\n\t" or s.isprintable() or ord(s) > 0x9F for s in strip_escapes(text))
 
 
 @given(st.text(alphabet=st.characters(min_codepoint=32, max_codepoint=126)))

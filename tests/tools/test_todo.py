@@ -29,8 +29,7 @@ async def test_the_list_goes_to_the_log_and_back_to_the_model():
 
 
 async def test_a_list_can_be_emptied():
-    outcome = await todo().run(call(todos=[]))
-    assert outcome.facts == (TodosWritten(todos=()),)
+    assert (await todo().run(call(todos=[]))).facts == (TodosWritten(todos=()),)
 
 
 @pytest.mark.parametrize(

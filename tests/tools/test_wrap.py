@@ -83,8 +83,7 @@ async def test_a_renamed_tool_sees_its_calls_under_its_own_name():
         return None
 
     other = renamed(replace(echo, probe=probe), "say")
-    assert other.spec.name == "say"
-    assert other.spec.description == echo.spec.description
+    assert (other.spec.name, other.spec.description) == ("say", echo.spec.description)
     assert await other.run(replace(CALL, name="say")) == ToolResult.text("echo: hi")
     assert other.probe is not None
     await other.probe(replace(CALL, name="say"))
@@ -130,8 +129,7 @@ async def test_a_result_over_the_cap_is_kept_whole_and_previewed():
 async def test_several_texts_are_capped_together():
     keep = Kept()
     parts = (TextBlock("a" * 600), TextBlock("b" * 600))
-    outcome = await capped(gives(*parts), 1000, keep).run(CALL)
-    assert len(outcome.content) == 1
+    assert len((await capped(gives(*parts), 1000, keep).run(CALL)).content) == 1
     assert keep.contents == [b"a" * 600 + b"\n" + b"b" * 600]
 
 

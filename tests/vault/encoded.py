@@ -120,9 +120,5 @@ def compose(outer: Encoding, inner: Encoding) -> Encoding:
 
 ENCODINGS = {
     **SINGLE,
-    **{
-        f"{outer} of {inner}": compose(SINGLE[outer], SINGLE[inner])
-        for outer in _OUTER
-        for inner in _INNER
-    },
+    **{f"{o} of {i}": compose(SINGLE[o], SINGLE[i]) for o in _OUTER for i in _INNER},
 }

@@ -224,8 +224,7 @@ def _passwords(dice: random.Random) -> dict[str, tuple[str, str]]:
         for name, text in texts.items()
         if name != "numbers"
     }
-    number = texts["numbers"].split()[-1]
-    return {**found, "password_numbers": (texts["numbers"], number)}
+    return {**found, "password_numbers": (texts["numbers"], texts["numbers"].split()[-1])}
 
 
 def _hashes(dice: random.Random) -> dict[str, tuple[str, str]]:

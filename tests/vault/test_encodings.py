@@ -17,9 +17,7 @@ VALUES = (
     "grüße_an & alle=€😀",
     "back\\slash%41 & more",
 )
-PLACEHOLDERS = Placeholders(
-    [Credential(name=item, value=item, hosts=()) for item in VALUES], KnownValues
-)
+PLACEHOLDERS = Placeholders([Credential(name=i, value=i, hosts=()) for i in VALUES], KnownValues)
 TOKENS = {name: token.encode() for name, token in PLACEHOLDERS.environment(VALUES).items()}
 
 

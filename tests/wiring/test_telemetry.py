@@ -132,9 +132,7 @@ def test_a_subagent_is_in_the_trace_of_its_session_below_the_run_that_made_it():
     assert parent(helper) == id_of(clerk)
     assert parent(clerk) is None
     assert "gen_ai.agent.id" not in attributes(helper)
-    assert {span.context.trace_id for span in (clerk, helper) if span.context} == {
-        trace_id(SESSION)
-    }
+    assert {s.context.trace_id for s in (clerk, helper) if s.context} == {trace_id(SESSION)}
 
 
 def test_the_metrics_of_the_conventions_are_kept():

@@ -274,8 +274,7 @@ async def test_a_folder_swapped_for_a_link_is_not_listed(
     with swapped(folder / "below", outside):
         for _ in range(ROUNDS // 4):
             with suppress(ToolEnvironmentError):
-                paths = [entry.path.name for entry in await tree.walk()]
-                assert "theirs" not in paths
+                assert "theirs" not in [entry.path.name for entry in await tree.walk()]
 
 
 async def test_a_folder_swapped_for_a_link_lets_no_write_out(

@@ -161,11 +161,10 @@ class Differential:
         """The rule sets that let `text` run, out of a sandbox and in one."""
         judged = self.judged(text, before)
         return [
-            (name, is_sandboxed)
+            (name, i)
             for name, policy in self._sets.items()
-            for is_sandboxed in (False, True)
-            if decide(judged, policy, GrantState(), now=_NOW, is_sandboxed=is_sandboxed).decision
-            == "allow"
+            for i in (False, True)
+            if decide(judged, policy, GrantState(), now=_NOW, is_sandboxed=i).decision == "allow"
         ]
 
     def check(self, text: str, before: str = "") -> list[Violation]:
@@ -205,15 +204,11 @@ class Differential:
             return [
                 (kind, detail) for kind, detail in found if kind != "changes" or inside in detail
             ]
-        found += [
-            ("runs", unnamed_run) for unnamed_run in self._unnamed_runs(trace, judged.command or "")
-        ]
+        found += [("runs", u) for u in self._unnamed_runs(trace, judged.command or "")]
         found += [("sends", send) for send in trace.sends]
         found += [("kills", kill) for kill in trace.kills]
         if not is_sandboxed and name != "deny+read-only":  # which has rules for any file
-            found += [
-                ("reads", unjudged_read) for unjudged_read in self._unjudged_reads(trace, judged)
-            ]
+            found += [("reads", u) for u in self._unjudged_reads(trace, judged)]
         return found
 
     def _denied_reads(self, trace: Trace) -> list[tuple[str, str]]:
@@ -249,11 +244,7 @@ class Differential:
     def _unnamed_runs(self, trace: Trace, text: str) -> list[str]:
         commands = parse_commands(text).commands
         named = {os.path.basename(command.name) for command in commands}
-        named |= {
-            os.path.basename(wrapper.split()[0])
-            for command in commands
-            for wrapper in command.wrappers
-        }
+        named |= {os.path.basename(w.split()[0]) for c in commands for w in c.wrappers}
         named |= {helper for name in named for helper in _HELPERS.get(name, "").split()}
         inside = str(self.workspace.root)
         return [

@@ -87,8 +87,7 @@ class Writer:
 
     def text(self) -> str:
         self._documents = []
-        text = self._list(self._chance.randint(0, 3))
-        return text + "".join(self._take_documents())
+        return self._list(self._chance.randint(0, 3)) + "".join(self._take_documents())
 
     def damaged(self) -> str:
         text = list(self.text())
@@ -247,8 +246,7 @@ class Writer:
         return self._chance.choice(spellings)
 
     def _word(self, depth: int) -> str:
-        parts = [self._part(depth) for _ in range(self._chance.choice((1, 1, 1, 2, 3)))]
-        return "".join(parts)
+        return "".join([self._part(depth) for _ in range(self._chance.choice((1, 1, 1, 2, 3)))])
 
     def _part(self, depth: int) -> str:
         if depth <= 0 or self._chance.random() < 0.75:

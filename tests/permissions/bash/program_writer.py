@@ -158,7 +158,5 @@ class ProgramWriter:
                 return name
 
     def _flag(self, program: str) -> str:
-        flags = [
-            option[1] for option in options()[program] if len(option) == 2 and option[0] == "-"
-        ]
+        flags = [o[1] for o in options()[program] if len(o) == 2 and o[0] == "-"]
         return self._chance.choice(flags) if flags else "n"

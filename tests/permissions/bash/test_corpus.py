@@ -14,9 +14,7 @@ from mainspring.harness.permissions.bash import (
     rule_matches,
 )
 
-CASES = [
-    (rule, text) for rule, texts in (DESTRUCTIVE | DESTRUCTIVE_TOOLS).items() for text in texts
-]
+CASES = [(rule, t) for rule, texts in (DESTRUCTIVE | DESTRUCTIVE_TOOLS).items() for t in texts]
 
 
 def test_the_corpus_is_large_and_says_nothing_twice():

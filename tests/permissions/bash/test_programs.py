@@ -87,8 +87,7 @@ def test_values_are_found_where_getopt_finds_them(
 ):
     line = parse_arguments(parse_commands(f"x {arguments}").commands[0].words[1:], spec)
     assert line is not None
-    taken = [item for name, value in line.options for item in (name, value and value.value)]
-    assert taken == files
+    assert [item for name, value in line.options for item in (name, value and value.value)] == files
 
 
 def test_options_are_not_bundled_where_the_program_does_not_bundle_them():

@@ -21,8 +21,7 @@ DENY = (
     "WebFetch(domain:evil.com)",
 )
 READ_ONLY = tuple(
-    f"Bash({item}:*)"
-    for item in ("ls", "git log", "find", "rg", "sed", "awk", "sort", "echo", "cat")
+    f"Bash({i}:*)" for i in ("ls", "git log", "find", "rg", "sed", "awk", "sort", "echo", "cat")
 )
 PLAN, DEFAULT = GrantState(mode="plan"), GrantState()
 NO_RULES = [(rules(), DEFAULT), (rules(), PLAN)]

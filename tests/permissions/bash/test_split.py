@@ -51,10 +51,7 @@ def test_a_text_is_split_at_every_operator(shell: str):
     ],
 )
 def test_commands_are_found_at_any_depth(shell: str):
-    assert {text.split()[-1] if "=" in text else text.split()[0] for text in texts(shell)} >= {
-        "a",
-        "b",
-    }
+    assert {t.split()[-1] if "=" in t else t.split()[0] for t in texts(shell)} >= {"a", "b"}
 
 
 @pytest.mark.parametrize(
@@ -120,9 +117,7 @@ def test_any_word_of_an_unknown_wrapper_may_begin_a_command():
 def test_redirections_are_kept():
     found = parse_commands("a < in > out 2>> log &> both <<< text 2>&1 3<> io")
     assert isinstance(found, (Commands, UnclearCommands))
-    redirects = [
-        (redirect.operator, redirect.target.pathlike) for redirect in found.commands[0].redirects
-    ]
+    redirects = [(r.operator, r.target.pathlike) for r in found.commands[0].redirects]
     assert redirects == [
         ("<", "in"),
         (">", "out"),

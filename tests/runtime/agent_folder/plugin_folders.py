@@ -35,11 +35,7 @@ def portable(root: Path, **fields: object) -> Plugin:
 
 
 def said(plugin: Plugin, *levels: str) -> str:
-    return "\n".join(
-        str(finding)
-        for finding in plugin.findings
-        if finding.level in (levels or ("error", "warning"))
-    )
+    return "\n".join(str(f) for f in plugin.findings if f.level in (levels or ("error", "warning")))
 
 
 def names(paths: tuple[Path, ...]) -> list[str]:

@@ -69,8 +69,7 @@ def test_a_broken_skill_is_an_error_and_the_others_are_honoured(tmp_path: Path):
     put(tmp_path, "skills/bad/SKILL.md", "")
     put(tmp_path, "commands/go.md", "Go.")
     found = parts(tmp_path)
-    assert found["skills"].supported == ("good: d",)
-    assert found["commands"].supported == ("go: Go.",)
+    assert (found["skills"].supported, found["commands"].supported) == (("good: d",), ("go: Go.",))
     assert [finding.file for finding in found["skills"].findings] == ["skills/bad/SKILL.md"]
 
 

@@ -241,8 +241,7 @@ def test_variables_are_replaced_only_when_asked_and_shown_never(scopes: Scopes):
     [server] = found.servers
     assert server.args[0] == "${TOKEN}"
     done, odd = expand_server(server, {"TOKEN": "hunter2"})
-    assert done.command == "npx"
-    assert done.args == ("hunter2", "${GONE}", "$TOKEN")
+    assert (done.command, done.args) == ("npx", ("hunter2", "${GONE}", "$TOKEN"))
     assert done.env == {"T": "a-hunter2-b"}
     assert (done.cwd, done.description) == ("hunter2", "${TOKEN}")
     [warning] = odd
@@ -259,8 +258,7 @@ def test_urls_and_headers_are_replaced_and_an_input_nobody_asks_for_is_said(scop
     }
     found = read(scopes, {"one": entry})
     done, _ = expand_server(found.servers[0], {"CLAUDE_PROJECT_DIR": "/p"})
-    assert done.url == "https://x.test/"
-    assert done.headers == {"Authorization": "Bearer ${input:key}"}
+    assert (done.url, done.headers) == ("https://x.test/", {"Authorization": "Bearer ${input:key}"})
     assert done.headers_helper == "/p/h.sh"
     [problem] = problems(found.findings)
     assert "${input:key} cannot be replaced here" in problem

@@ -351,9 +351,7 @@ def test_a_broken_skill_is_said_and_the_rest_is_installed(
     (root / "skills" / "rollback" / "SKILL.md").write_text("no head at all")
     candidate, kept = install(root, home, pins)
     assert candidate.contents.skills == ("deploy-tools:canary",)
-    said = "\n".join(
-        str(finding) for finding in candidate.contents.findings if finding.level == "error"
-    )
+    said = "\n".join(str(f) for f in candidate.contents.findings if f.level == "error")
     assert said.startswith("./skills/rollback/SKILL.md")
     assert plugin_contents(kept).skills == ("deploy-tools:canary",)
 

@@ -32,16 +32,12 @@ def test_a_project_of_claude_code_is_an_agent_as_it_is(project: Path):
     for words in ("prices are in cents", "Small functions", "failing check first", "in `.env`"):
         assert words in agent.instructions
     assert "team meets on Mondays" not in agent.instructions
-    assert {"reviewer", "test-runner", "explore", "verify"} <= {
-        subagent.name for subagent in agent.subagents
-    }
+    assert {"reviewer", "test-runner", "explore", "verify"} <= {s.name for s in agent.subagents}
     kinds = {skill.name: skill.kind for skill in agent.skills}
     assert kinds == {"release-notes": "skill", "fix-issue": "command", "db:migrate": "command"}
     assert not any(skill.is_trusted for skill in agent.skills)
     assert found.is_described
-    assert [rule.source for rule in found.instructions.instructions.scoped] == [
-        ".claude/rules/prices.md"
-    ]
+    assert [r.source for r in found.instructions.instructions.scoped] == [".claude/rules/prices.md"]
 
 
 def test_wider_scopes_add_their_parts_and_the_manifest_says_the_rest(tmp_path: Path):
@@ -66,12 +62,7 @@ def test_wider_scopes_add_their_parts_and_the_manifest_says_the_rest(tmp_path: P
 def test_without_a_manifest_or_anything_else_it_is_an_agent_of_the_folder_s_name(tmp_path: Path):
     found = read_agent(Scopes(folder=tmp_path))
     assert (found.agent.name, found.is_described) == (tmp_path.name, False)
-    assert {subagent.name for subagent in found.agent.subagents} == {
-        "explore",
-        "general",
-        "plan",
-        "verify",
-    }
+    assert {s.name for s in found.agent.subagents} == {"explore", "general", "plan", "verify"}
 
 
 def test_a_manifest_that_is_wrong_is_not_run_but_can_be_looked_at(tmp_path: Path):

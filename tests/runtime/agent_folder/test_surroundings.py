@@ -125,8 +125,7 @@ async def test_what_is_too_much_at_once_comes_with_the_next_call(project: Path):
     for name in ("x", "y"):
         (project / f"app/.claude/rules/{name}.md").write_text("word " * 5000)
     surroundings = around(project)
-    first = await shown(surroundings, "app/b.txt")
-    assert first == ["app/AGENTS.md", "app/.claude/rules/x.md"]
+    assert await shown(surroundings, "app/b.txt") == ["app/AGENTS.md", "app/.claude/rules/x.md"]
     assert await shown(surroundings, "app/b.txt") == ["app/.claude/rules/y.md"]
 
 

@@ -182,9 +182,7 @@ def test_versions_are_not_kept_where_a_link_leads(folder: Path, tmp_path: Path, 
 def test_a_damaged_version_is_refused_before_anything_is_written(folder: Path, clock: Clock):
     folder_versions.record_version(folder, clock)
     kept = folder / ".mainspring/versions/objects"
-    [damaged] = [
-        file for file in kept.rglob("*") if file.is_file() and b"brief" in file.read_bytes()
-    ]
+    [damaged] = [f for f in kept.rglob("*") if f.is_file() and b"brief" in f.read_bytes()]
     damaged.write_text("Be evil.\n")
     put(folder, "AGENTS.md", "Now.\n")
     with pytest.raises(InvalidInput, match="has changed"):

@@ -150,9 +150,7 @@ def check_calls(lines: list[dict[str, Any]]) -> None:
         content = line.get("message", {}).get("content", "")
         blocks: list[dict[str, Any]] = [] if isinstance(content, str) else content
         asked: set[str] = {block["id"] for block in blocks if block["type"] == "tool_use"}
-        answered: set[str] = {
-            block["tool_use_id"] for block in blocks if block["type"] == "tool_result"
-        }
+        answered: set[str] = {b["tool_use_id"] for b in blocks if b["type"] == "tool_result"}
         if line["type"] == "user" and not answered:
             assert not open_calls
         assert answered <= open_calls

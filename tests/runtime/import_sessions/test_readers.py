@@ -31,9 +31,7 @@ from mainspring.runtime.import_sessions.source_session import (
 
 FOREIGN = Path(__file__).parents[2] / "fixtures" / "foreign_sessions"
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
-FILES = sorted(
-    path for path in FOREIGN.rglob("*.json*") if path.suffix == ".jsonl" or "old" in path.parts[-2]
-)
+FILES = sorted(p for p in FOREIGN.rglob("*.json*") if p.suffix == ".jsonl" or "old" in p.parts[-2])
 ODD: list[Any] = [None, True, 0, -1, 10**30, 1.5, "", "x", [], [None], {}, {"type": 7}, "\ud800"]
 
 
@@ -119,9 +117,7 @@ async def test_history_is_nobodys_word_and_counts_against_no_limit(tmp_path: Pat
             assert thread.is_answered
             assert not thread.running
             assert not [
-                call
-                for node in thread_tree.nodes.values()
-                for call in node.thread.unsettled_calls()
+                c for node in thread_tree.nodes.values() for c in node.thread.unsettled_calls()
             ]
 
 
@@ -144,10 +140,9 @@ def test_calls_that_ran_at_once_keep_their_results_and_belong_to_one_reply():
     assert session.main.results["toolu_bash"].is_error
     assert set(calls) <= set(session.main.results)
     assert first.usage.output_tokens == 180
-    assert [
-        (source_subagent.name, source_subagent.call_id)
-        for source_subagent in session.source_subagents
-    ] == [("price-checker", "toolu_task")]
+    assert [(s.name, s.call_id) for s in session.source_subagents] == [
+        ("price-checker", "toolu_task")
+    ]
     assert session.left_out["other branch"] == 2
 
 

@@ -100,11 +100,7 @@ def agent(skills: Sequence[Skill], subagents: Sequence[Subagent] = ()) -> Agent:
 
 
 def results(events: Sequence[Event]) -> list[str]:
-    return [
-        plain_text(event.payload.content)
-        for event in events
-        if isinstance(event.payload, AgentToolResult)
-    ]
+    return [plain_text(e.payload.content) for e in events if isinstance(e.payload, AgentToolResult)]
 
 
 def uses(events: Sequence[Event]) -> list[SkillUsed]:

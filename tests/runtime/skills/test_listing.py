@@ -42,11 +42,7 @@ def test_the_list_never_exceeds_its_share_of_the_window(skills: list[Skill], win
 
 
 def test_the_cap_is_a_share_of_the_window_within_bounds():
-    assert [max_list_tokens(window) for window in (32_000, 200_000, 2_000_000)] == [
-        1_000,
-        2_000,
-        8_000,
-    ]
+    assert [max_list_tokens(w) for w in (32_000, 200_000, 2_000_000)] == [1_000, 2_000, 8_000]
 
 
 def test_what_is_used_most_is_listed_first_and_then_what_fits():

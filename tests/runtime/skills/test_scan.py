@@ -143,8 +143,7 @@ NASTY = [
 @pytest.mark.parametrize("text", NASTY, ids=lambda text: repr(text[:8]))
 @pytest.mark.timeout(20)
 def test_no_text_makes_a_scan_slow(text: str, tmp_path: Path):
-    folder = written(tmp_path / "a", SKILL__md=text, run__sh=text)
-    assert scan(folder).files
+    assert scan(written(tmp_path / "a", SKILL__md=text, run__sh=text)).files
 
 
 @given(st.text(max_size=300))

@@ -98,10 +98,7 @@ async def test_the_prompt_lists_skills_without_their_text(tmp_path: Path):
     assert '<skill name="deploy">Does deploy.</skill>' in with_skills
     assert not any(word in with_skills for word in ("whole text", "styles", "release"))
     assert "<skills>" not in without
-    assert [[tool.name for tool in item.tools if tool.name == "skill"] for item in asked] == [
-        ["skill"],
-        [],
-    ]
+    assert [[t.name for t in i.tools if t.name == "skill"] for i in asked] == [["skill"], []]
 
 
 async def test_what_a_trusted_skill_allows_ends_with_the_run(tmp_path: Path):
@@ -131,9 +128,7 @@ async def test_waiting_for_a_person_does_not_end_the_run(tmp_path: Path):
     )
     async with site(tmp_path, model) as played:
         session = await played.played(agent(found(tmp_path)), "deploy")
-        [asked] = [event.id for event in await session.events() if event.type == "agent.tool_use"][
-            1:
-        ]
+        [asked] = [e.id for e in await session.events() if e.type == "agent.tool_use"][1:]
         await session.answer(asked, "allow")
         with anyio.fail_after(60):
             result = await session.run()

@@ -99,9 +99,7 @@ class Storm:
         await self._submit(UserMessage(content=(TextBlock(text),)))
 
     async def answer(self, result: Literal["allow", "deny"]) -> bool:
-        idle = [
-            event.payload for event in await self.events() if isinstance(event.payload, StatusIdle)
-        ]
+        idle = [e.payload for e in await self.events() if isinstance(e.payload, StatusIdle)]
         asked = (idle[-1].stop_reason.event_ids or ()) if idle else ()
         for call_id in asked:
             await self._submit(UserToolConfirmation(tool_use_id=call_id, result=result))

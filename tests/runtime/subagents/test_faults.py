@@ -170,8 +170,7 @@ async def test_who_waits_for_a_subagent_that_goes_on_is_not_given_up_however_oft
                 break
         events = await session.events()
     main = [event for event in events if event.thread_id == events[0].thread_id]
-    woken = [event for event in main if isinstance(event.payload, SessionWoken)]
-    assert len(woken) > 5
+    assert len([event for event in main if isinstance(event.payload, SessionWoken)]) > 5
     assert result is not None
     assert "I have arrived" in result.text
 

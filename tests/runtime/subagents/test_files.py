@@ -150,9 +150,7 @@ def test_of_two_with_one_name_the_wider_scope_has_it(tmp_path: Path):
         text = f"---\nname: reviewer\ndescription: of the {scope}\n---\nYou review.\n"
         (tmp_path / scope / ".claude/agents/reviewer.md").write_text(text)
     what = discover_subagents(Scopes(folder=tmp_path / "project", home=tmp_path / "home"))
-    assert [(subagent.description, subagent.scope) for subagent in what.subagents] == [
-        ("of the home", "user")
-    ]
+    assert [(s.description, s.scope) for s in what.subagents] == [("of the home", "user")]
     assert [str(finding) for finding in what.findings] == [
         ".claude/agents/reviewer.md: is not used: "
         "~/.claude/agents/reviewer.md is also called reviewer and takes precedence"
@@ -170,10 +168,9 @@ def test_what_a_plugin_brings_is_called_by_the_plugin_first(tmp_path: Path):
 def test_the_subagents_of_a_deep_agent_are_folders(tmp_path: Path):
     shutil.copytree(WILD / "deep_agents/subagents", tmp_path / "subagents")
     what = found(tmp_path)
-    assert [
-        (subagent.name, subagent.description, subagent.prompt, subagent.model)
-        for subagent in what.subagents
-    ] == [("researcher", "Looks things up", "You look things up.", "anthropic:claude-sonnet-4-6")]
+    assert [(s.name, s.description, s.prompt, s.model) for s in what.subagents] == [
+        ("researcher", "Looks things up", "You look things up.", "anthropic:claude-sonnet-4-6")
+    ]
     assert what.subagents[0].extra == {"runtime": {"a": 1}}
     assert [(finding.level, finding.file.split("/")[1]) for finding in what.findings] == [
         ("error", "broken"),

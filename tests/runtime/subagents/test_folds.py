@@ -140,8 +140,7 @@ async def test_a_session_goes_on_to_its_end_from_any_beginning_of_its_log(
                 await again.to_the_end()
                 await check_end(again)
                 check_mail(await again.events())
-                member = folded(await again.events()).main
-                assert member.thread.last_reason == "completed"
+                assert folded(await again.events()).main.thread.last_reason == "completed"
 
 
 @pytest.mark.parametrize("every", [23, pytest.param(1, marks=pytest.mark.slow)])

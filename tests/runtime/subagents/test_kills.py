@@ -54,8 +54,7 @@ class Sweep:
             session.id, UserMessage(content=(TextBlock(message),)), sender=TESTER
         )
         ledger = self._folder / f"ledger-{next(self._numbers)}"
-        store = str(self._folder / "log.db")
-        return Order(store=store, session_id=session.id, ledger=str(ledger))
+        return Order(store=str(self._folder / "log.db"), session_id=session.id, ledger=str(ledger))
 
     async def undisturbed(self, message: str = ALL) -> dict[str, int]:
         """How many instants there are to die at, more or less: threads race."""
@@ -109,18 +108,14 @@ def check_messages(events: list[Event]) -> None:
         for event in events
         if isinstance(event.payload, ThreadCreated) and event.payload.mode == "background"
     ]
-    reports = Counter(
-        event.thread_id for event in events if isinstance(event.payload, ThreadMessageSent)
-    )
+    reports = Counter(e.thread_id for e in events if isinstance(e.payload, ThreadMessageSent))
     assert [reports[thread_id] for thread_id in background] == [1] * len(background)
 
 
 def check_births(events: list[Event]) -> None:
     """One thread for each call of the tool, with one task."""
     asked = [
-        event.id
-        for event in events
-        if isinstance(event.payload, AgentToolUse) and event.payload.name == "agent"
+        e.id for e in events if isinstance(e.payload, AgentToolUse) and e.payload.name == "agent"
     ]
     born = [event.payload for event in events if isinstance(event.payload, ThreadCreated)]
     assert sorted(asked) == sorted(item.tool_use_id or "" for item in born)
@@ -162,13 +157,7 @@ async def test_the_session_that_is_killed_below_has_five_threads_beside_its_own(
         passed = await play.undisturbed()
         events = await play.die("", 0)
     born = [event.payload for event in events if isinstance(event.payload, ThreadCreated)]
-    assert sorted(item.description or "" for item in born) == [
-        "deep",
-        "nest",
-        "pay",
-        "sign",
-        "slow",
-    ]
+    assert sorted(i.description or "" for i in born) == ["deep", "nest", "pay", "sign", "slow"]
     assert [item.mode for item in born].count("background") == 1
     reports = [event for event in events if isinstance(event.payload, ThreadMessageSent)]
     assert len(reports) == 3, "to one that had ended, from it, and from the one in the background"

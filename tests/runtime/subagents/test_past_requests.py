@@ -26,9 +26,7 @@ async def test_what_a_fork_was_sent_is_known_byte_for_byte(tmp_path: Path):
         await session.run()
         events = await session.events()
         digests = xray.prefix_digests(events)
-        prefixes = {
-            digest: xray.decode_prefix(await runtime.log.blob(digest)) for digest in digests
-        }
+        prefixes = {d: xray.decode_prefix(await runtime.log.blob(d)) for d in digests}
     [birth] = [event.payload for event in events if isinstance(event.payload, ThreadCreated)]
     [shot] = xray.model_calls(events, thread_id=birth.session_thread_id, prefixes=prefixes)
     [sent] = [item for item in model.requests if "your part" in newest(item)]

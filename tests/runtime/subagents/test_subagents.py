@@ -43,8 +43,7 @@ async def test_a_subagent_works_on_a_thread_of_its_own_and_its_last_words_are_th
     [birth] = births(events)
     assert (birth.agent_name, birth.mode) == ("general", "foreground")
     own = kinds_of(events, birth.session_thread_id)
-    assert own[0] == "agent.thread_message_received"
-    assert own[-1] == "session.status_idle"
+    assert (own[0], own[-1]) == ("agent.thread_message_received", "session.status_idle")
     main = next(event.thread_id for event in events)
     assert kinds_of(events, main).count("session.status_idle") == 1
 
@@ -87,10 +86,7 @@ async def test_who_cannot_call_others_is_not_shown_the_tool(tmp_path: Path):
     async with staged(tmp_path, model) as runtime:
         session = await runtime.start(LEAD, "begin")
         await session.run()
-    shown = {
-        task_of(request): [spec.name for spec in request.tools if spec.name == "agent"]
-        for request in model.requests
-    }
+    shown = {task_of(r): [s.name for s in r.tools if s.name == "agent"] for r in model.requests}
     assert shown == {"begin": ["agent"], "task outer": ["agent"], "task inner": []}
 
 
@@ -239,9 +235,7 @@ async def test_more_subagents_than_may_work_at_once_are_refused(tmp_path: Path):
         await session.run()
         events = await session.events()
     results = [
-        plain_text(event.payload.content)
-        for event in events
-        if isinstance(event.payload, AgentToolResult)
+        plain_text(e.payload.content) for e in events if isinstance(e.payload, AgentToolResult)
     ]
     refused = [text for text in results if "already running" in text]
     assert (len(results), len(refused)) == (23, 3)
@@ -259,9 +253,7 @@ async def test_a_coordinator_can_only_call_message_and_stop(tmp_path: Path):
     async with staged(tmp_path, model) as runtime:
         session = await runtime.start(lead, "begin")
         await session.run()
-    shown = {
-        task_of(request): sorted(spec.name for spec in request.tools) for request in model.requests
-    }
+    shown = {task_of(r): sorted(s.name for s in r.tools) for r in model.requests}
     assert shown["begin"] == ["agent", "send_message", "stop_agent"]
     assert "touch" in shown["task go"]
 

@@ -209,8 +209,7 @@ async def test_what_is_discarded_never_reaches_the_workspace(scene: Scene):
             "task write": writes("nonsense\n"),
         }
     )
-    events = await scene.played(model)
-    assert results(events)[1] == "Discarded."
+    assert results(await scene.played(model))[1] == "Discarded."
     assert (scene.text, scene.branches) == ("one\n", [])
 
 
@@ -312,8 +311,7 @@ async def test_what_may_not_be_edited_is_not_merged_either(
 ):
     scene.mode = mode
     scene.rules = (PolicyRule(text=rule, behavior="deny"),)
-    events = await scene.played(troupe(MERGING))
-    assert why in results(events)[1]
+    assert why in results(await scene.played(troupe(MERGING)))[1]
     assert scene.text == "one\n"
 
 
