@@ -6,47 +6,32 @@ from collections.abc import Mapping, Sequence
 
 from mainspring.core.content import plain_text
 from mainspring.core.events import CompactionRequested
-from mainspring.core.hook import HookEvent
+from mainspring.core.hook import HookEvent, HookEventName
 from mainspring.core.tool import Call, ToolResult
 
 
-def _tool_fields(call: Call) -> dict[str, object]:
-    return {"tool_name": call.name, "tool_input": dict(call.input), "tool_use_id": call.id}
+def _tool_event(event: HookEventName, call: Call, **more: str) -> HookEvent:
+    known = {"tool_name": call.name, "tool_input": dict(call.input), "tool_use_id": call.id}
+    return HookEvent(event=event, subject=call.name, fields={**known, **more}, tool_use_id=call.id)
 
 
 def before_tool(call: Call) -> HookEvent:
-    return HookEvent(
-        event="PreToolUse", subject=call.name, fields=_tool_fields(call), tool_use_id=call.id
-    )
+    return _tool_event("PreToolUse", call)
 
 
 def permission_requested(call: Call, reason: str | None) -> HookEvent:
-    return HookEvent(
-        event="PermissionRequest",
-        subject=call.name,
-        fields={**_tool_fields(call), "reason": reason or ""},
-        tool_use_id=call.id,
-    )
+    return _tool_event("PermissionRequest", call, reason=reason or "")
 
 
 def permission_denied(call: Call, reason: str | None) -> HookEvent:
-    return HookEvent(
-        event="PermissionDenied",
-        subject=call.name,
-        fields={**_tool_fields(call), "reason": reason or ""},
-        tool_use_id=call.id,
-    )
+    return _tool_event("PermissionDenied", call, reason=reason or "")
 
 
-def after_tool(call: Call, tool_result: ToolResult) -> HookEvent:
-    text = plain_text(tool_result.content)
-    answer: dict[str, object] = {"tool_response": text} if tool_result.ok else {"error": text}
-    return HookEvent(
-        event="PostToolUse" if tool_result.ok else "PostToolUseFailure",
-        subject=call.name,
-        fields={**_tool_fields(call), **answer},
-        tool_use_id=call.id,
-    )
+def after_tool(call: Call, result: ToolResult) -> HookEvent:
+    text = plain_text(result.content)
+    if result.ok:
+        return _tool_event("PostToolUse", call, tool_response=text)
+    return _tool_event("PostToolUseFailure", call, error=text)
 
 
 def after_batch(calls: Sequence[Mapping[str, object]]) -> HookEvent:

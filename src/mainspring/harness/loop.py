@@ -199,7 +199,11 @@ async def _stop(context: ThreadContext) -> Step:
             return Ended("stop_hook_prevented", hook_result.stop)
         if hook_result.blocked:
             return Continue("stop_hook_feedback", hook_result.reason or "A hook says: go on.")
-        verdict = await context.toolbox.authorizer.before_stop(context.thread)
+        toolbox = context.toolbox
+        objection = toolbox.stop_objection and toolbox.stop_objection(context.thread)
+        if objection:
+            return Continue("stop_hook_feedback", objection)
+        verdict = await toolbox.authorizer.before_stop(context.thread)
         if verdict is not None:
             return verdict
     own = context.tiers[0]

@@ -14,6 +14,7 @@ from mainspring.core.ports import SandboxInfo, Snapshots, Worktrees
 from mainspring.core.tool import Tool
 from mainspring.harness.authorizer import Authorizer
 from mainspring.harness.context.request_builder import PromptPrefix
+from mainspring.harness.state.thread import Thread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,8 @@ class Toolbox:
     for_thread: Callable[..., AbstractAsyncContextManager[Toolbox]] | None = None
     """Opens a toolbox with the same sandbox, rules and hooks for another thread of the session.
     It takes the runtime's `SetupRequest`, which this layer cannot name."""
+    stop_objection: Callable[[Thread], str | None] | None = None
+    """Why the model may not stop yet, as a text for it; `None` if it may."""
     before_idle: Callable[[], Awaitable[None]] | None = None
     """Runs when the thread has ended, before the log says that it is idle."""
     worktrees: Worktrees | None = None

@@ -18,10 +18,8 @@ from anyio import to_thread
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import BlobNotFound, InvalidInput
 from mainspring.core.events import ThreadCreated, ThreadMessageReceived
-from mainspring.core.hook import HookEvent, HookResult
 from mainspring.core.model import Delta
-from mainspring.core.tool import Call, Tool, Traits
-from mainspring.harness.authorizer import Authorizer, Decision
+from mainspring.core.tool import Tool
 from mainspring.harness.budget import BudgetTier
 from mainspring.harness.context.history_tools import history_read, history_search
 from mainspring.harness.context.request_builder import PromptPrefix
@@ -30,7 +28,6 @@ from mainspring.harness.permissions.policy import Mode, parse_mode, stricter_mod
 from mainspring.harness.permissions.tool_names import canonical_name
 from mainspring.harness.state.thread import Thread
 from mainspring.harness.state.thread_tree import ThreadNode
-from mainspring.harness.stop_reasons import Continue, Ended
 from mainspring.harness.thread_context import NamedModel, SiblingThreads, ThreadContext
 from mainspring.harness.toolbox import Toolbox
 from mainspring.log.search import search
@@ -52,31 +49,9 @@ _NOTHING_RAN = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class MustRunAuthorizer:
-    authorizer: Authorizer
-
-    async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
-        return await self.authorizer.authorize(call, tool, traits)
-
-    def still_forbidden(self, call: Call, traits: Traits) -> Decision | None:
-        return self.authorizer.still_forbidden(call, traits)
-
-    async def run_hooks(self, thread: Thread, hook_event: HookEvent) -> HookResult:
-        return await self.authorizer.run_hooks(thread, hook_event)
-
-    async def after_round(self, thread: Thread) -> Ended | None:
-        return await self.authorizer.after_round(thread)
-
-    async def before_stop(self, thread: Thread) -> Continue | Ended | None:
-        if not any(
-            canonical_name(name) in _RUNNING_TOOLS for name, _ in thread.session_state.calls
-        ):
-            return Continue("stop_hook_feedback", _NOTHING_RAN)
-        return await self.authorizer.before_stop(thread)
-
-    async def before_compact(self, thread: Thread) -> None:
-        await self.authorizer.before_compact(thread)
+def _missing_evidence(thread: Thread) -> str | None:
+    names = (canonical_name(name) for name, _ in thread.session_state.calls)
+    return None if any(name in _RUNNING_TOOLS for name in names) else _NOTHING_RAN
 
 
 ALL_TOOLS = "*"
@@ -206,7 +181,7 @@ class ThreadFactory:
                 client_tools=(),
             )
             if subagent.must_run_something:
-                toolbox = replace(toolbox, authorizer=MustRunAuthorizer(toolbox.authorizer))
+                toolbox = replace(toolbox, stop_objection=_missing_evidence)
             context = self._context(node, agent, toolbox)
             context.note(*toolbox.facts)
             if is_first:
