@@ -181,6 +181,11 @@ def payload_type(payload: AnyPayload) -> str:
     return str(payload.__struct_config__.tag)
 
 
+def event_types(*payloads: type[KnownPayload]) -> frozenset[str]:
+    """The names that events with these payloads have in the log."""
+    return frozenset(str(payload.__struct_config__.tag) for payload in payloads)
+
+
 def encode_payload(payload: KnownPayload) -> bytes:
     try:
         return _ENCODER.encode(payload)

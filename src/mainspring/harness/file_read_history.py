@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from mainspring.core.clock import to_micros
-from mainspring.core.envelope import Event
+from mainspring.core.envelope import Event, event_types
 from mainspring.core.events import AgentToolResult, AgentToolUse
 from mainspring.core.facts import (
     SessionImported,
@@ -19,16 +19,13 @@ from mainspring.log.session_log import SessionLog
 _WRITE_TOOLS = frozenset({"edit", "write"})
 _FILE_TOOLS = _WRITE_TOOLS | {"read"}
 """Tools after which the model knows what is in a file."""
-_EVENT_TYPES = frozenset(
-    str(item.__struct_config__.tag)
-    for item in (
-        AgentToolUse,
-        AgentToolResult,
-        ToolCallAuthorized,
-        ToolCallStarted,
-        SessionImported,
-        SessionReceived,
-    )
+_EVENT_TYPES = event_types(
+    AgentToolUse,
+    AgentToolResult,
+    ToolCallAuthorized,
+    ToolCallStarted,
+    SessionImported,
+    SessionReceived,
 )
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from mainspring.core import events, facts
+from mainspring.core.envelope import event_types
 from mainspring.harness.permissions.grant_state import GrantState, apply
 from mainspring.harness.permissions.policy import Mode, parse_mode
 from mainspring.log.session_log import SessionLog
 from mainspring.log.upcast import read_payload
 
-_MODE_EVENT_TYPES = [
-    str(kind.__struct_config__.tag)
-    for kind in (facts.PolicyAdopted, events.PermissionUpdated, facts.SessionReceived)
-]
+_MODE_EVENT_TYPES = event_types(
+    facts.PolicyAdopted, events.PermissionUpdated, facts.SessionReceived
+)
 
 
 async def mode_of(log: SessionLog, session_id: str) -> Mode:

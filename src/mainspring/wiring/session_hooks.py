@@ -15,7 +15,7 @@ from mainspring.capabilities.hooks.handlers import HandlerPorts
 from mainspring.capabilities.hooks.runner import HookPolicy, HookRunner, HookSession
 from mainspring.capabilities.hooks.scripts import Scripts
 from mainspring.config import Settings
-from mainspring.core.envelope import KnownPayload
+from mainspring.core.envelope import KnownPayload, event_types
 from mainspring.core.errors import InvalidInput
 from mainspring.core.facts import HookRan
 from mainspring.core.lru_cache import LruCache
@@ -32,7 +32,7 @@ from mainspring.runtime.session_context import SetupRequest
 from mainspring.runtime.settings.pinned_policy import PinnedPolicy
 from mainspring.runtime.settings.policy_loader import HookSettings
 
-_HOOK_RAN = str(HookRan.__struct_config__.tag)
+_HOOK_RAN = event_types(HookRan)
 _TRUSTED_SCOPES: tuple[Scope, ...] = ("managed", "user")
 _PROJECT_SCOPES: tuple[Scope, ...] = ("project", "local")
 
@@ -91,7 +91,7 @@ async def _recorded_hook_runs(
     only once."""
     if not any(b'"once":true' in bytes(hook) for hook in pinned_policy.hooks):
         return set()
-    events = await setup.log.read(setup.writer.session_id, types=[_HOOK_RAN])
+    events = await setup.log.read(setup.writer.session_id, types=_HOOK_RAN)
     payloads = [event.payload for event in events]
     return {
         (payload.hook_event, payload.handler)

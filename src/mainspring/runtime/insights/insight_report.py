@@ -15,7 +15,7 @@ from msgspec import Struct
 from mainspring.core import events, facts
 from mainspring.core.clock import from_micros
 from mainspring.core.content import Block, plain_text
-from mainspring.core.envelope import Event
+from mainspring.core.envelope import Event, event_types
 from mainspring.core.events import Failure
 from mainspring.core.sender import OriginType
 from mainspring.harness.context.messages import blocks_bytes
@@ -110,24 +110,21 @@ def _failure_insight(insight_group: InsightGroup, topic: str, title: str, action
 _PAGE = 1000
 _AUTOMATED_ORIGINS: frozenset[OriginType] = frozenset(("eval", "grader", "dream", "campaign"))
 """Runs of these do not count as requests of a person."""
-_TYPES = frozenset(
-    str(kind.__struct_config__.tag)
-    for kind in (
-        events.UserMessage,
-        events.UserToolConfirmation,
-        events.AgentMessage,
-        events.AgentToolUse,
-        events.AgentMcpToolUse,
-        events.AgentToolResult,
-        events.AgentMcpToolResult,
-        events.ModelRequestStarted,
-        events.ModelRequestEnded,
-        events.ContextCompacted,
-        facts.AgentAdopted,
-        facts.SkillUsed,
-        facts.ToolCallAuthorized,
-        facts.BudgetSettled,
-    )
+_TYPES = event_types(
+    events.UserMessage,
+    events.UserToolConfirmation,
+    events.AgentMessage,
+    events.AgentToolUse,
+    events.AgentMcpToolUse,
+    events.AgentToolResult,
+    events.AgentMcpToolResult,
+    events.ModelRequestStarted,
+    events.ModelRequestEnded,
+    events.ContextCompacted,
+    facts.AgentAdopted,
+    facts.SkillUsed,
+    facts.ToolCallAuthorized,
+    facts.BudgetSettled,
 )
 _ORDER = {"waste": 0, "failure": 1, "missing_rule": 2, "unused": 3}
 

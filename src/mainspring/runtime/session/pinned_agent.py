@@ -9,7 +9,7 @@ from dataclasses import replace
 import msgspec
 from msgspec import Struct, field
 
-from mainspring.core.envelope import KnownPayload, message_text
+from mainspring.core.envelope import KnownPayload, event_types, message_text
 from mainspring.core.events import UserMessage
 from mainspring.core.facts import AgentAdopted
 from mainspring.core.model import Effort
@@ -81,7 +81,7 @@ async def pin_agent(setup: SetupRequest, *, window: int) -> tuple[Agent, tuple[K
 
 async def _first_message(setup: SetupRequest) -> str:
     """The first message of the session, if it waits in the inbox."""
-    types = frozenset((str(UserMessage.__struct_config__.tag),))
+    types = event_types(UserMessage)
     session_id = setup.writer.session_id
     items = await setup.log.store.pending(session_id, types=types, limit=1)
     return "".join(message_text(read_payload(i.type, i.body, i.version)) for i in items)

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from mainspring.core import events, facts
 from mainspring.core.clock import from_micros
-from mainspring.core.envelope import Event, payload_type
+from mainspring.core.envelope import Event, event_types, payload_type
 from mainspring.core.events import Usage
 from mainspring.core.sender import UNKNOWN_ORIGIN, Origin
 from mainspring.harness.state.open_call import OpenCall
@@ -26,26 +26,21 @@ from mainspring.runtime.skills.substitution import typed_text
 Status: TypeAlias = Literal["new", "running", "unfinished", "requires_action", "idle", "moved"]
 """`unfinished`: the log says that it runs or has to, and nobody runs it."""
 
-_CREATED = str(facts.SessionCreated.__struct_config__.tag)
+_CREATED = event_types(facts.SessionCreated)
 _MAX_OPENING_EVENTS = 20
-_WORKSPACE_EVENT_TYPES = tuple(
-    str(kind.__struct_config__.tag) for kind in (facts.SandboxOpened, facts.SessionReceived)
-)
-_SUMMARY_EVENT_TYPES = frozenset(
-    str(kind.__struct_config__.tag)
-    for kind in (
-        facts.SessionCreated,
-        facts.SessionForked,
-        events.SessionUpdated,
-        events.StatusRunning,
-        events.StatusIdle,
-        events.StatusTerminated,
-        events.ModelRequestStarted,
-        events.ModelRequestEnded,
-        facts.SkillUsed,
-        facts.BudgetReserved,
-        facts.BudgetSettled,
-    )
+_WORKSPACE_EVENT_TYPES = event_types(facts.SandboxOpened, facts.SessionReceived)
+_SUMMARY_EVENT_TYPES = event_types(
+    facts.SessionCreated,
+    facts.SessionForked,
+    events.SessionUpdated,
+    events.StatusRunning,
+    events.StatusIdle,
+    events.StatusTerminated,
+    events.ModelRequestStarted,
+    events.ModelRequestEnded,
+    facts.SkillUsed,
+    facts.BudgetReserved,
+    facts.BudgetSettled,
 )
 
 
@@ -112,7 +107,7 @@ async def summarize_session(log: SessionLog, session: SessionRow) -> SessionSumm
 
 async def origin_of(log: SessionLog, session: SessionRow) -> Origin:
     """Of a fork: its parent's."""
-    [first] = await log.read(session.id, types=[_CREATED], limit=1)
+    [first] = await log.read(session.id, types=_CREATED, limit=1)
     made = first.payload
     return (made.origin if isinstance(made, facts.SessionCreated) else None) or UNKNOWN_ORIGIN
 

@@ -10,7 +10,7 @@ from functools import reduce
 from typing import Literal, TypeAlias
 
 from mainspring.core import events, facts
-from mainspring.core.envelope import Event
+from mainspring.core.envelope import Event, event_types
 from mainspring.core.events import Usage
 from mainspring.harness.state.thread_tree import add_usage
 from mainspring.log.session_log import SessionLog
@@ -18,14 +18,8 @@ from mainspring.log.store import SessionRow
 
 GroupBy: TypeAlias = Literal["agent", "session", "model", "day"]
 
-_TYPES = frozenset(
-    str(kind.__struct_config__.tag)
-    for kind in (
-        facts.SessionCreated,
-        events.ModelRequestStarted,
-        events.ModelRequestEnded,
-        facts.BudgetSettled,
-    )
+_TYPES = event_types(
+    facts.SessionCreated, events.ModelRequestStarted, events.ModelRequestEnded, facts.BudgetSettled
 )
 
 

@@ -9,19 +9,13 @@ from datetime import datetime
 from decimal import Decimal
 
 from mainspring.core import events, facts
-from mainspring.core.envelope import Event
+from mainspring.core.envelope import Event, event_types
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
 
 _PAGE = 1000
-_USED = str(facts.SkillUsed.__struct_config__.tag)
-_TYPES = frozenset(
-    (
-        _USED,
-        str(facts.BudgetSettled.__struct_config__.tag),
-        str(events.StatusIdle.__struct_config__.tag),
-    )
-)
+_USED = event_types(facts.SkillUsed)
+_TYPES = event_types(facts.SkillUsed, facts.BudgetSettled, events.StatusIdle)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,7 +41,7 @@ async def read_skill_usage(log: SessionLog) -> Mapping[str, SkillUse]:
     before: SessionRow | None = None
     while page := await log.sessions(before=before, limit=_PAGE):
         for session in page:
-            if await log.read(session.id, after=session.parent_seq, types=(_USED,), limit=1):
+            if await log.read(session.id, after=session.parent_seq, types=_USED, limit=1):
                 add_session(
                     usage, await log.read(session.id, after=session.parent_seq, types=_TYPES)
                 )
