@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from decimal import Decimal
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model_facts import ModelFacts
 from mainspring.harness.context import instructions
 from mainspring.harness.context.instruction_files import DiskInstructionFiles
-from mainspring.harness.permissions.policy import Mode, Policy, is_hidden
+from mainspring.harness.permissions.policy import Policy, is_hidden
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.agent_folder import folder_versions
 from mainspring.runtime.agent_folder.agent_loader import AgentFolder, read_agent
@@ -25,6 +24,7 @@ from mainspring.runtime.agent_folder.plugins import installed_plugins
 from mainspring.runtime.definition_files.finding import Finding
 from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 from mainspring.runtime.definition_files.settings_file import Preferences
+from mainspring.runtime.session.run_options import RunOptions
 from mainspring.runtime.session.session_summary import SessionSummary
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.skill_discovery import IsPinned, disabled_skills
@@ -40,25 +40,9 @@ else:
     )  # looks into skills, where there are any
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentOptions:
-    """What the caller says; `None`: what the agent says."""
-
-    folder: str | None = None
-    model: str | None = None
-    max_turns: int | None = None
-    max_cost_usd: Decimal | None = None
-    mode: Mode | None = None
-    workspace: str | None = None
-    """Where it works, if not in this folder."""
-    is_unsandboxed: bool = False
-    allow_protected: tuple[str, ...] = ()
-    """See `Wish`."""
-
-
 def open_agent(
     settings: Settings,
-    agent_options: AgentOptions,
+    options: RunOptions,
     recorded: SessionSummary | None = None,
     *,
     facts: Callable[[str], ModelFacts] | None = None,
@@ -71,13 +55,13 @@ def open_agent(
         InvalidInput: the folder is not there, or its file or settings are wrong.
     """
     known = recorded.folder if recorded is not None else None
-    scopes = scopes_of(settings, agent_options.folder or known)
+    scopes = scopes_of(settings, options.agent or known)
     loaded = load_policy(scopes.folder, home=Path(settings.home))
     files = _readable_disk(loaded.policy)
     used = recorded.model if recorded is not None else None
 
     def model_for(own: str) -> str:
-        return agent_options.model or used or own or default_model(settings)
+        return options.model or used or own or default_model(settings)
 
     found = read_agent(
         scopes,
@@ -87,10 +71,10 @@ def open_agent(
     )
     agent = found.agent
     limits = agent.limits
-    if agent_options.max_turns is not None:
-        limits = replace(limits, max_turns=agent_options.max_turns)
-    if agent_options.max_cost_usd is not None:
-        limits = replace(limits, max_cost_usd=agent_options.max_cost_usd)
+    if options.max_turns is not None:
+        limits = replace(limits, max_turns=options.max_turns)
+    if options.max_cost_usd is not None:
+        limits = replace(limits, max_cost_usd=options.max_cost_usd)
     agent = replace(agent, model=model_for(agent.model), limits=limits)
     agent = apply_preferences(agent, scopes, loaded.preferences)
     if recorded is None and found.is_described:
@@ -162,7 +146,7 @@ def _store_version(folder: Path) -> str | None:
     return version.label if version.number else None
 
 
-def scopes_of(settings: Settings, folder: str | None = None) -> Scopes:
+def scopes_of(settings: Settings, folder: str | Path | None = None) -> Scopes:
     """Where the parts of an agent are looked for that this user runs; else the folder is this."""
     place = (Path(settings.folder) / (folder or ".")).resolve()
     home = Path(settings.home).resolve()
@@ -194,8 +178,8 @@ def pins_of(settings: Settings) -> IsPinned:
     return lambda place: known().trusted_hash(place)
 
 
-def agent_origin(settings: Settings, agent_options: AgentOptions) -> dict[str, str] | None:
+def agent_origin(settings: Settings, options: RunOptions) -> dict[str, str] | None:
     """What a session keeps of where its agent came from, so that it can go on from anywhere."""
-    if agent_options.folder is None:
+    if options.agent is None:
         return None
-    return {"folder": str((Path(settings.folder) / agent_options.folder).resolve())}
+    return {"folder": str((Path(settings.folder) / options.agent).resolve())}

@@ -17,6 +17,7 @@ from mainspring.config import FOLDER, Settings, is_postgres
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, StoreFailed
 from mainspring.log.session_log import SessionLog
+from mainspring.runtime.session.run_options import RunOptions
 from mainspring.runtime.session.session_paths import SERVED_STATE_FOLDER
 from mainspring.service.access.api_keys import Keys
 from mainspring.service.access.audit import Audit
@@ -77,7 +78,7 @@ from mainspring.service.webhooks.session_event_forwarder import SessionEventForw
 from mainspring.service.webhooks.webhook_deliveries import Deliveries, WebhookPoster
 from mainspring.service.webhooks.webhook_endpoints import Webhooks
 from mainspring.service.webhooks.webhook_outbox import Outbox
-from mainspring.wiring.agent_selection import AgentOptions, open_agent
+from mainspring.wiring.agent_selection import open_agent
 from mainspring.wiring.outbound_http import HttpPoster, McpInitializeProbe, OutboundHttpClient
 from mainspring.wiring.runtime_assembly import open_model_registry
 from mainspring.wiring.service_parts import (
@@ -385,6 +386,6 @@ async def sync_schedule(service: Service, settings: Settings) -> ScheduleStatus 
         folder=folder,
         home=home,
         read_project=lambda: read_project_files(folder, home=home),
-        open_agent=lambda: open_agent(settings, AgentOptions()).agent,
+        open_agent=lambda: open_agent(settings, RunOptions()).agent,
     )
     return await local.sync()

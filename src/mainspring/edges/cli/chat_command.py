@@ -27,6 +27,7 @@ from mainspring.edges.cli.slash_output import print_help, print_reply, print_unk
 from mainspring.edges.cli.terminal_input import Keyboard
 from mainspring.runtime.command_results import AgentsResult, SubmittedResult
 from mainspring.runtime.modes import mode_of
+from mainspring.runtime.session.run_options import RunOptions
 from mainspring.runtime.session.session import Result, Session
 from mainspring.runtime.session.session_summary import summarize_session
 from mainspring.runtime.slash_commands import (
@@ -39,25 +40,25 @@ from mainspring.runtime.slash_commands import (
     skills_of,
     unescape_message,
 )
-from mainspring.wiring.agent_selection import AgentOptions, open_agent
+from mainspring.wiring.agent_selection import open_agent
 from mainspring.wiring.settings_commands import SettingsCommands, read_settings_commands
 
-__all__ = ["AgentOptions", "chat"]
+__all__ = ["RunOptions", "chat"]
 
 INTERRUPTED = 130
 _COMMANDS_BEFORE_SESSION = ("plan", "mode")
 """Commands that a session can begin with; the others are about one that there is."""
 
 
-async def chat(settings: Settings, *, agent_options: AgentOptions, resume: str | None) -> int:
-    async with open_session_runner(settings, agent_options, resume) as stage:
+async def chat(settings: Settings, *, options: RunOptions, resume: str | None) -> int:
+    async with open_session_runner(settings, options, resume) as stage:
         keyboard = Keyboard(_history_file(settings), colour=settings.color)
         keyboard.open()
         try:
             commands = await read_settings_commands(
-                settings, Path(settings.folder, agent_options.workspace or ".")
+                settings, Path(settings.folder, options.workspace or ".")
             )
-            return await _Chat(settings, agent_options, stage, keyboard, commands).run()
+            return await _Chat(settings, options, stage, keyboard, commands).run()
         finally:
             keyboard.close()
 
@@ -72,14 +73,14 @@ class _Chat:
     def __init__(
         self,
         settings: Settings,
-        agent_options: AgentOptions,
+        options: RunOptions,
         runner: SessionRunner,
         keyboard: Keyboard,
         commands: SettingsCommands,
     ) -> None:
         self._commands = commands if commands.status_line is not None else None
         self._settings = settings
-        self._agent_options = agent_options
+        self._options = options
         self._runner = runner
         self._keyboard = keyboard
         self._agent = runner.agent
@@ -121,7 +122,7 @@ class _Chat:
 
     async def _status_line_input(self) -> dict[str, object]:
         """What a status line reads of the session, as Claude Code names it."""
-        folder = str(Path(self._settings.folder, self._agent_options.workspace or "."))
+        folder = str(Path(self._settings.folder, self._options.workspace or "."))
         session, cost = self._session, "0"
         if session is not None:
             stands = await summarize_session(session.log, await session.log.session(session.id))
@@ -288,7 +289,7 @@ class _Chat:
     async def _clear(self) -> None:
         """The next message begins a session of the agent as its files are then."""
         facts = self._runner.runtime.models.facts
-        opened = partial(open_agent, self._settings, self._agent_options, facts=facts)
+        opened = partial(open_agent, self._settings, self._options, facts=facts)
         found = await anyio.to_thread.run_sync(opened)
         self._agent = replace(found.agent, model=self._agent.model)
         left, self._session = self._session, None

@@ -6,6 +6,7 @@ import sys
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
@@ -125,19 +126,17 @@ def run(  # noqa: PLR0913, PLR0917 (the options of the command)
     was reached, 1 failed, 130 interrupted."""
     if prompt is None and resume_option is None and sys.stdin.isatty():
         raise typer.BadParameter("say what to do, or pipe it in", param_hint="PROMPT")
-    wanted = run_command.AgentOptions(
-        folder=agent,
+    options = run_command.RunOptions(
+        agent=None if agent is None else Path(agent),
         model=model,
         max_turns=max_turns,
         max_cost_usd=max_cost,
         mode=None if mode_option is None else mode_option.value,
-        workspace=workspace_option,
+        workspace=None if workspace_option is None else Path(workspace_option),
         is_unsandboxed=unsandboxed,
         allow_protected=tuple(allow_protected or ()),
     )
-    return partial(
-        run_command.run, agent_options=wanted, prompt=prompt, resume=resume_option, json=json
-    )
+    return partial(run_command.run, options=options, prompt=prompt, resume=resume_option, json=json)
 
 
 def chat(  # noqa: PLR0913, PLR0917 (the options of the command)
@@ -152,14 +151,14 @@ def chat(  # noqa: PLR0913, PLR0917 (the options of the command)
     allow_protected: Protected = None,
 ) -> Action:
     """Talk with an agent. /help lists the commands; Ctrl-D leaves."""
-    wanted = chat_command.AgentOptions(
-        folder=agent,
+    options = chat_command.RunOptions(
+        agent=None if agent is None else Path(agent),
         model=model,
         max_turns=max_turns,
         max_cost_usd=max_cost,
         mode=None if mode_option is None else mode_option.value,
-        workspace=workspace_option,
+        workspace=None if workspace_option is None else Path(workspace_option),
         is_unsandboxed=unsandboxed,
         allow_protected=tuple(allow_protected or ()),
     )
-    return partial(chat_command.chat, agent_options=wanted, resume=resume_option)
+    return partial(chat_command.chat, options=options, resume=resume_option)

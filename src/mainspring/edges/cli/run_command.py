@@ -29,12 +29,12 @@ from mainspring.edges.cli.subagent_tree import SubagentTree
 from mainspring.edges.cli.terminal_input import Keyboard, is_piped, read_piped
 from mainspring.harness.stop_reasons import EndReason
 from mainspring.runtime.modes import mode_of
+from mainspring.runtime.session.run_options import RunOptions
 from mainspring.runtime.session.session import Result, Session, ignore_delta
 from mainspring.runtime.session.session_summary import read_pending_calls
-from mainspring.wiring.agent_selection import AgentOptions
 from mainspring.wiring.model_registry import hint_for
 
-__all__ = ["AgentOptions", "run"]
+__all__ = ["RunOptions", "run"]
 
 DONE, FAILED, WAITS, LIMIT, INTERRUPTED = 0, 1, 3, 4, 130
 EXIT_STATUS: dict[EndReason, int] = {
@@ -70,13 +70,13 @@ class ResultView(Struct, frozen=True, kw_only=True, tag_field="type", tag="resul
 async def run(
     settings: Settings,
     *,
-    agent_options: AgentOptions,
+    options: RunOptions,
     prompt: str | None,
     resume: str | None,
     json: bool,
 ) -> int:
     text = await _read_prompt(prompt, required=resume is None)
-    async with open_session_runner(settings, agent_options, resume) as stage:
+    async with open_session_runner(settings, options, resume) as stage:
         if text is not None:
             reject_slash_command(stage.agent, text)
         session = stage.session or await stage.start()

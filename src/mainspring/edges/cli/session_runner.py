@@ -8,7 +8,7 @@ import hashlib
 import signal
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -34,7 +34,7 @@ from mainspring.runtime.agent_folder.agent_loader import AgentFolder
 from mainspring.runtime.session.run_options import RunOptions
 from mainspring.runtime.session.session import Result, Runtime, Session
 from mainspring.runtime.session.session_summary import SessionSummary, summarize_session
-from mainspring.wiring.agent_selection import AgentOptions, agent_origin, open_agent
+from mainspring.wiring.agent_selection import agent_origin, open_agent
 from mainspring.wiring.model_registry import OFFLINE_MODEL, model_unavailable, scripted_models
 from mainspring.wiring.runtime_assembly import open_runtime
 from mainspring.wiring.settings_commands import with_key_helper
@@ -122,32 +122,27 @@ _SECOND_PRESS_SECONDS = 5.0
 
 @asynccontextmanager
 async def open_session_runner(
-    settings: Settings, agent_options: AgentOptions, resume: str | None
+    settings: Settings, options: RunOptions, resume: str | None
 ) -> AsyncGenerator[SessionRunner, None]:
     """Everything that can be wrong with an agent or its model is found before a session begins."""
     if resume is not None:
         require_store(settings)
     notes = Screen(settings, stderr=True)
-    settings = await with_key_helper(
-        settings, Path(settings.folder, agent_options.workspace or ".")
-    )
+    settings = await with_key_helper(settings, Path(settings.folder, options.workspace or "."))
     notices = Notices(notes)
-    options = RunOptions(
-        workspace=Path(settings.folder, agent_options.workspace)
-        if agent_options.workspace
-        else None,
-        agent=Path(settings.folder, agent_options.folder) if agent_options.folder else None,
-        mode=agent_options.mode,
-        allow_protected=agent_options.allow_protected,
-        is_attended=(is_attended := is_interactive()),
+    is_attended = is_interactive()
+    at_terminal = replace(
+        options,
+        workspace=options.workspace and Path(settings.folder, options.workspace),
+        agent=options.agent and Path(settings.folder, options.agent),
+        is_attended=is_attended,
         is_headless=not is_attended,
-        is_unsandboxed=agent_options.is_unsandboxed,
         warn=notices.warn,
     )
-    async with open_runtime(settings, options=options) as runtime:
+    async with open_runtime(settings, options=at_terminal) as runtime:
         row = None if resume is None else await find_session(runtime.log, resume)
         recorded = None if row is None else await summarize_session(runtime.log, row)
-        opened = partial(open_agent, settings, agent_options, recorded, facts=runtime.models.facts)
+        opened = partial(open_agent, settings, options, recorded, facts=runtime.models.facts)
         loaded = await anyio.to_thread.run_sync(opened)
         agent = loaded.agent
         try:
@@ -157,18 +152,16 @@ async def open_session_runner(
                 notes.paragraph((SCRIPT_LABEL.format(name), "yellow"))
             runtime.models.open(agent.model)
         except InvalidInput as error:
-            if row is None or agent_options.model is not None:
+            if row is None or options.model is not None:
                 raise
             raise model_unavailable(error, model=agent.model, session_id=row.id) from error
         _warn_if_assumed(notes, runtime.models.facts(agent.model))
         await _print_new_warnings(notes, Path(settings.home), loaded)
         await _warn_if_expired(notes, Path(settings.home), runtime.models.facts(agent.model))
-        if agent_options.folder is not None and not loaded.is_described:
-            notes.paragraph((f"warning: {agent_options.folder} has no instruction files", "yellow"))
+        if options.agent is not None and not loaded.is_described:
+            notes.paragraph((f"warning: {options.agent} has no instruction files", "yellow"))
         if runtime.models.facts(agent.model).id == OFFLINE_MODEL:
-            is_chosen = (
-                agent_options.model or settings.model or loaded.agent_manifest.model or recorded
-            )
+            is_chosen = options.model or settings.model or loaded.agent_manifest.model or recorded
             for line in (OFFLINE_LABEL,) if is_chosen else NO_MODEL:
                 notes.paragraph((line, "yellow"))
         yield SessionRunner(
@@ -177,7 +170,7 @@ async def open_session_runner(
             agent=agent,
             session=None if row is None else await runtime.resume(agent, row.id),
             session_summary=recorded,
-            origin=agent_origin(settings, agent_options),
+            origin=agent_origin(settings, options),
         )
 
 

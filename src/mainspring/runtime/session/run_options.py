@@ -1,11 +1,12 @@
-"""Options of one run that the caller chooses: workspace, mode, sandbox settings, credentials,
-extra rules.
+"""Options of one run that the caller chooses: agent, model, limits, workspace, mode, sandbox
+settings, credentials, extra rules.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import TypeAlias
 
@@ -34,6 +35,12 @@ class RunOptions:
     """Where a new session works; an existing session continues where it was."""
     agent: Path | None = None
     """The agent's own folder, if it is another: the agent's settings there apply, too."""
+    model: str | None = None
+    """Instead of the agent's."""
+    max_turns: int | None = None
+    """Instead of the agent's."""
+    max_cost_usd: Decimal | None = None
+    """Instead of the agent's."""
     mode: Mode | None = None
     allow_protected: tuple[str, ...] = ()
     """Protected paths, relative to the workspace, that file tools may change nevertheless."""
