@@ -24,7 +24,7 @@ from mainspring.core.content import TextBlock
 from mainspring.core.events import AgentMessage, UserMessage
 from mainspring.core.sender import Origin, Sender
 from mainspring.edges.api.app import Api, http_server
-from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.edges.api.route import ApiCall, Empty, Route, routes_of
 from mainspring.edges.api.routes.events import EventRoutes, StreamRoutes
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
@@ -330,11 +330,15 @@ async def _serve(folder: Path) -> None:
         agent = await agents.create(_WHO.tenant, CreateAgent(name="bench", model="bench:model"))
         place = await environments.create(_WHO.tenant, CreateEnvironment(name="bench"))
         routes = (
-            *_Hosted(sessions, agent.id, place.id).routes(),
-            *StreamRoutes(EventStreams(log, LocalDeltas()), sessions.record).routes(),
-            *EventRoutes(
-                sessions, EventSender(sessions, AnswerPermission(store.records)), EventPages(log)
-            ).routes(),
+            *routes_of(_Hosted(sessions, agent.id, place.id)),
+            *routes_of(StreamRoutes(EventStreams(log, LocalDeltas()), sessions.record)),
+            *routes_of(
+                EventRoutes(
+                    sessions,
+                    EventSender(sessions, AnswerPermission(store.records)),
+                    EventPages(log),
+                )
+            ),
         )
         async with http_server(Api(routes, access_control=_Everybody()).application()) as url:
             print(url, flush=True)

@@ -10,7 +10,7 @@ from anthropic.types.beta import BetaManagedAgentsAgent
 from tests.api.api_server import Served, served
 
 from mainspring.core.errors import InvalidInput
-from mainspring.edges.api.route import Route
+from mainspring.edges.api.route import Route, routes_of
 from mainspring.edges.api.routes.agents import AgentRoutes
 from mainspring.edges.api.routes.skills import SkillRoutes
 from mainspring.log.records import Records
@@ -39,7 +39,7 @@ def known_models(model: str) -> None:
 
 def routes(records: Records) -> tuple[Route, ...]:
     agents = Agents(records, check_model=known_models)
-    return (*AgentRoutes(agents).routes(), *SkillRoutes(Skills(records)).routes())
+    return (*routes_of(AgentRoutes(agents)), *routes_of(SkillRoutes(Skills(records))))
 
 
 async def made(client: AsyncAnthropic, **fields: object) -> BetaManagedAgentsAgent:

@@ -18,7 +18,7 @@ from tests.service.schedule_setup import Jobs
 from mainspring import Model, Scripted, calls, says
 from mainspring.core import clock
 from mainspring.edges.api.app import Api, http_server
-from mainspring.edges.api.route import Route
+from mainspring.edges.api.route import Route, routes_of
 from mainspring.edges.api.routes.approvals import ApprovalRoutes
 from mainspring.log.records import Put, RecordChange, RecordRow
 from mainspring.service.access.principal import Principal, Role
@@ -140,6 +140,6 @@ async def session_context(folder: Path, model: Model) -> AsyncGenerator[Office]:
             digests=home.sessions.digests,
             clock=later,
         )
-        api = Api(ApprovalRoutes(approvals).routes(), access_control=NamedTags())
+        api = Api(routes_of(ApprovalRoutes(approvals)), access_control=NamedTags())
         async with http_server(api.application()) as url:
             yield Office(home, approvals, jobs, later, notices, url)

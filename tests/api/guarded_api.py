@@ -16,8 +16,9 @@ from multidict import CIMultiDict
 from mainspring.core import clock
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.request_observers import AuditObserver
+from mainspring.edges.api.route import routes_of
 from mainspring.edges.api.routes.audit import AuditRoutes
-from mainspring.edges.api.routes.environments import environment_routes
+from mainspring.edges.api.routes.environments import EnvironmentRoutes
 from mainspring.edges.api.routes.halts import HaltRoutes
 from mainspring.edges.api.routes.keys import KeyRoutes
 from mainspring.edges.api.routes.tenants import TenantRoutes
@@ -105,11 +106,11 @@ async def guarded(folder: Path) -> AsyncGenerator[Guarded]:
         assert root is not None
         audit = Audit(records)
         routes = (
-            *environment_routes(Environments(records)),
-            *KeyRoutes(Keys(records)).routes(),
-            *TenantRoutes(Tenants(records)).routes(),
-            *HaltRoutes(Halts(records)).routes(),
-            *AuditRoutes(audit).routes(),
+            *routes_of(EnvironmentRoutes(Environments(records))),
+            *routes_of(KeyRoutes(Keys(records))),
+            *routes_of(TenantRoutes(Tenants(records))),
+            *routes_of(HaltRoutes(Halts(records))),
+            *routes_of(AuditRoutes(audit)),
         )
         api = Api(
             routes, access_control=Authenticator(records), request_observer=AuditObserver(audit)

@@ -5,7 +5,8 @@ from hashlib import sha256
 import anthropic
 import pytest
 
-from mainspring.edges.api.routes.memory_stores import MemoryRoutes, memory_store_routes
+from mainspring.edges.api.route import routes_of
+from mainspring.edges.api.routes.memory_stores import MemoryRoutes, MemoryStoreRoutes
 from mainspring.log.records import Records
 from mainspring.service.memory_stores.memories import Memories
 from mainspring.service.memory_stores.memory_stores import MemoryStores
@@ -16,7 +17,7 @@ def routes(records: Records):
     stores = MemoryStores(records)
     memories = Memories(records, stores, max_memories=30)
     versions = MemoryVersions(records, stores)
-    return (*memory_store_routes(stores), *MemoryRoutes(memories, versions).routes())
+    return (*routes_of(MemoryStoreRoutes(stores)), *routes_of(MemoryRoutes(memories, versions)))
 
 
 def digest(text: str) -> str:

@@ -14,8 +14,8 @@ from tests.api.api_server import Tags
 
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.request_observers import MetricsObserver, access_log, combined_observer
-from mainspring.edges.api.route import Route
-from mainspring.edges.api.routes.environments import environment_routes
+from mainspring.edges.api.route import Route, routes_of
+from mainspring.edges.api.routes.environments import EnvironmentRoutes
 from mainspring.edges.api.routes.health import HealthRoutes, MetricsRoutes, operations_application
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.store import Store
@@ -88,9 +88,9 @@ async def operated(
 
         look = StoreGauges(metrics, sessions_parked=none_parked)
         routes = (
-            *environment_routes(Environments(store.records)),
-            *HealthRoutes(health).routes(),
-            *MetricsRoutes(metrics, look).routes(),
+            *routes_of(EnvironmentRoutes(Environments(store.records))),
+            *routes_of(HealthRoutes(health)),
+            *routes_of(MetricsRoutes(metrics, look)),
         )
         witness = combined_observer(MetricsObserver(metrics), access_log)
         api = Api(routes, access_control=Hinged(), request_observer=witness)

@@ -22,9 +22,9 @@ from mainspring import Agent, Model, Runtime, ToolSpec, open_runtime
 from mainspring.core.errors import NotFound
 from mainspring.core.tool import Traits
 from mainspring.edges.api.app import Api, http_server
-from mainspring.edges.api.route import Route
+from mainspring.edges.api.route import Route, routes_of
 from mainspring.edges.api.routes.agents import AgentRoutes
-from mainspring.edges.api.routes.environments import environment_routes
+from mainspring.edges.api.routes.environments import EnvironmentRoutes
 from mainspring.edges.api.routes.events import EventRoutes
 from mainspring.edges.api.routes.resources import ResourceRoutes
 from mainspring.edges.api.routes.sessions import SessionRoutes
@@ -161,14 +161,14 @@ class SessionsApi:
 def routes(log: SessionLog, sessions: Sessions, agents: Agents) -> tuple[Route, ...]:
     pages = EventPages(log)
     return (
-        *AgentRoutes(agents).routes(),
-        *environment_routes(sessions.dependencies.environments),
-        *SessionRoutes(sessions).routes(),
-        *EventRoutes(
-            sessions, EventSender(sessions, AnswerPermission(log.store.records)), pages
-        ).routes(),
-        *ThreadRoutes(sessions, Threads(sessions), pages).routes(),
-        *ResourceRoutes(SessionResources(sessions)).routes(),
+        *routes_of(AgentRoutes(agents)),
+        *routes_of(EnvironmentRoutes(sessions.dependencies.environments)),
+        *routes_of(SessionRoutes(sessions)),
+        *routes_of(
+            EventRoutes(sessions, EventSender(sessions, AnswerPermission(log.store.records)), pages)
+        ),
+        *routes_of(ThreadRoutes(sessions, Threads(sessions), pages)),
+        *routes_of(ResourceRoutes(SessionResources(sessions))),
     )
 
 

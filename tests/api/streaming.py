@@ -20,6 +20,7 @@ from mainspring.capabilities.vault.redaction import multi_word_secrets, scrubber
 from mainspring.core.errors import NotFound
 from mainspring.core.model import Delta, Reply, TextDelta
 from mainspring.edges.api.app import Api, http_server
+from mainspring.edges.api.route import routes_of
 from mainspring.edges.api.routes.events import StreamRoutes
 from mainspring.edges.api.sse import StreamTiming
 from mainspring.log.session_log import SessionLog
@@ -118,7 +119,7 @@ async def thread_workspace(
             raise NotFound("session", session_id)
         await log.session(session_id)
 
-    api = Api(StreamRoutes(streams, find, pace).routes(), access_control=Tags())
+    api = Api(routes_of(StreamRoutes(streams, find, pace)), access_control=Tags())
     async with http_server(api.application()) as url:
         try:
             yield Station(url, log, deltas, streams)

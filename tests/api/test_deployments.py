@@ -11,6 +11,7 @@ from tests.api.api_server import Served, Tags, collect, ids
 from tests.service.schedule_setup import Works, works
 
 from mainspring.edges.api.app import Api, http_server
+from mainspring.edges.api.route import routes_of
 from mainspring.edges.api.routes.deployments import DeploymentRoutes, DeploymentRunRoutes
 from mainspring.service.resources.environments import Environments
 
@@ -43,8 +44,8 @@ class Scene(Served):
 async def api(tmp_path: Path) -> AsyncGenerator[Scene]:
     async with works(tmp_path) as made:
         routes = (
-            *DeploymentRoutes(made.deployments, made.firing).routes(),
-            *DeploymentRunRoutes(made.runs).routes(),
+            *routes_of(DeploymentRoutes(made.deployments, made.firing)),
+            *routes_of(DeploymentRunRoutes(made.runs)),
         )
         async with http_server(Api(routes, access_control=Tags()).application()) as url:
             yield Scene(url, made.records, made)

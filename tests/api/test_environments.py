@@ -6,14 +6,15 @@ import pytest
 from anthropic import AsyncAnthropic
 from tests.api.api_server import Served, collect, ids, served
 
-from mainspring.edges.api.routes.environments import environment_routes
+from mainspring.edges.api.route import routes_of
+from mainspring.edges.api.routes.environments import EnvironmentRoutes
 from mainspring.service.resources.environments import Environments
 
 
 @pytest.fixture
 async def api(tmp_path: Path) -> AsyncGenerator[Served]:
     async with served(
-        tmp_path, lambda records: environment_routes(Environments(records))
+        tmp_path, lambda records: routes_of(EnvironmentRoutes(Environments(records)))
     ) as running:
         yield running
 

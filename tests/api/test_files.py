@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.api.api_server import Served, collect, ids, served
 
 from mainspring.edges.api.file_transfer import content_disposition
+from mainspring.edges.api.route import routes_of
 from mainspring.edges.api.routes.files import FileRoutes
 from mainspring.service.resources.file_resources import (
     Files,
@@ -42,7 +43,7 @@ def clock() -> SetClock:
 async def api(tmp_path: Path, clock: SetClock) -> AsyncGenerator[Served]:
     async with served(
         tmp_path,
-        lambda records: FileRoutes(Files(records, max_bytes=MAX_BYTES, clock=clock)).routes(),
+        lambda records: routes_of(FileRoutes(Files(records, max_bytes=MAX_BYTES, clock=clock))),
     ) as running:
         yield running
 

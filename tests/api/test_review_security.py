@@ -21,6 +21,7 @@ from yarl import URL
 
 from mainspring import Scripted, says
 from mainspring.edges.api.app import Api, http_server
+from mainspring.edges.api.route import routes_of
 from mainspring.edges.api.routes.events import StreamRoutes
 from mainspring.edges.api.sse import StreamTiming
 from mainspring.service.access.api_keys import CreateKey, Keys
@@ -237,7 +238,7 @@ async def test_a_stream_ends_with_the_right_to_read_it(api: Whole, how: str):
     path = f"/v1/sessions/{api.ids[MINE]['session_id']}/events/stream"
     with anyio.fail_after(60):
         async with (
-            http_server(Api(routes.routes(), access_control=door).application()) as url,
+            http_server(Api(routes_of(routes), access_control=door).application()) as url,
             aiohttp.ClientSession(url, headers={"x-api-key": key.key}) as http,
             http.get(path) as response,
         ):
@@ -264,7 +265,7 @@ async def test_a_reader_who_stays_uses_up_no_requests(api: Whole):
     with anyio.fail_after(60):
         async with (
             http_server(
-                Api(routes.routes(), access_control=Authenticator(records)).application()
+                Api(routes_of(routes), access_control=Authenticator(records)).application()
             ) as url,
             aiohttp.ClientSession(url, headers={"x-api-key": key.key}) as http,
             http.get(path) as response,

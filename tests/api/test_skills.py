@@ -12,6 +12,7 @@ from anthropic.lib.tools._skills import download_session_skills
 from anthropic.types.beta import BetaManagedAgentsSession, BetaSkill
 from tests.api.api_server import Served, collect, ids, served
 
+from mainspring.edges.api.route import routes_of
 from mainspring.edges.api.routes.skills import SkillRoutes
 from mainspring.runtime.packages.upload import PackageLimits
 from mainspring.service.resources.skill_resources import Skills
@@ -28,7 +29,7 @@ FILES = [
 @pytest.fixture
 async def api(tmp_path: Path) -> AsyncGenerator[Served]:
     async with served(
-        tmp_path, lambda records: SkillRoutes(Skills(records, limits=LIMITS)).routes()
+        tmp_path, lambda records: routes_of(SkillRoutes(Skills(records, limits=LIMITS)))
     ) as running:
         yield running
 

@@ -12,6 +12,7 @@ from tests.api.api_server import Served, Tags
 from tests.service.schedule_setup import Works, works
 
 from mainspring.edges.api.app import Api, http_server
+from mainspring.edges.api.route import routes_of
 from mainspring.edges.api.routes.triggers import TriggerRoutes
 from mainspring.service.schedules.trigger_intake import MAX_PAYLOAD_BYTES
 from mainspring.service.webhooks.webhook_signing import signed_headers
@@ -48,7 +49,7 @@ class Scene(Served):
 @pytest.fixture
 async def api(tmp_path: Path) -> AsyncGenerator[Scene]:
     async with works(tmp_path) as made:
-        routes = TriggerRoutes(made.triggers, made.intake).routes()
+        routes = routes_of(TriggerRoutes(made.triggers, made.intake))
         async with http_server(Api(routes, access_control=Tags()).application()) as url:
             yield Scene(url, made.records, made)
 

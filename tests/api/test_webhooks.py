@@ -13,6 +13,7 @@ from tests.service.schedule_setup import LOOPBACK, Works, works
 
 from mainspring.core import clock
 from mainspring.edges.api.app import Api, http_server
+from mainspring.edges.api.route import routes_of
 from mainspring.edges.api.routes.webhooks import WebhookRoutes
 from mainspring.service.storage.notifications import Notification
 from mainspring.service.webhooks.webhook_events import EVENT_TYPES
@@ -46,7 +47,7 @@ async def api(tmp_path: Path) -> AsyncGenerator[Scene]:
     poster = HttpPoster(allowed=[ip_network(LOOPBACK)], allow_http=True)
     async with works(tmp_path, poster=poster) as made, receiving() as receiver:
         made.clock.now = clock.now()  # the official client looks at the real clock
-        routes = WebhookRoutes(made.webhooks, made.outbox, made.deliveries).routes()
+        routes = routes_of(WebhookRoutes(made.webhooks, made.outbox, made.deliveries))
         async with http_server(Api(routes, access_control=Tags()).application()) as url:
             yield Scene(url, made.records, made, receiver)
 

@@ -12,8 +12,8 @@ from anthropic.types.beta.vaults import (
 from anthropic.types.beta.vaults.credential_create_params import Auth
 
 from mainspring.capabilities.vault.aes_seal import AesSeal
-from mainspring.edges.api.route import Route
-from mainspring.edges.api.routes.vaults import credential_routes, vault_routes
+from mainspring.edges.api.route import Route, routes_of
+from mainspring.edges.api.routes.vaults import CredentialRoutes, VaultRoutes
 from mainspring.log.records import Records
 from mainspring.service.storage.notifications import Notification
 from mainspring.service.vaults.credential_validation import CredentialValidator
@@ -40,7 +40,7 @@ def routes(records: Records) -> Sequence[Route]:
     validator = CredentialValidator(
         credentials, probe=McpInitializeProbe(http_client), refresher=refresher
     )
-    return (*vault_routes(vaults), *credential_routes(credentials, validator))
+    return (*routes_of(VaultRoutes(vaults)), *routes_of(CredentialRoutes(credentials, validator)))
 
 
 def static(url: str = "https://mcp.example.com/mcp", token: str = "a-bearer-token") -> Auth:

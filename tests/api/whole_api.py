@@ -16,7 +16,7 @@ from mainspring.config import read_settings
 from mainspring.core import clock, ids
 from mainspring.edges.api.app import Api, http_server, ignore_request
 from mainspring.edges.api.request_observers import AuditObserver
-from mainspring.edges.api.route import Route
+from mainspring.edges.api.route import Route, routes_of
 from mainspring.edges.api.route_table import all_routes
 from mainspring.edges.api.routes.health import HealthRoutes, MetricsRoutes
 from mainspring.service.access.api_keys import CreateKey, Keys, ensure_first_key
@@ -115,8 +115,8 @@ async def whole(folder: Path, *, is_audited: bool = False) -> AsyncGenerator[Who
         }
         routes = all_routes(
             service,
-            *HealthRoutes(Health({})).routes(),
-            *MetricsRoutes(Metrics(version="1"), _looked).routes(),
+            *routes_of(HealthRoutes(Health({}))),
+            *routes_of(MetricsRoutes(Metrics(version="1"), _looked)),
         )
         door = Authenticator(
             records, rate_limits=RateLimits(key=Rate(1_000_000), tenant=Rate(1_000_000))

@@ -24,9 +24,9 @@ from mainspring.capabilities.tools.client_tools import client_tools
 from mainspring.capabilities.vault.aes_seal import AesSeal
 from mainspring.config import read_settings
 from mainspring.edges.api.app import Api, http_server
-from mainspring.edges.api.route import Route
+from mainspring.edges.api.route import Route, routes_of
 from mainspring.edges.api.routes.agents import AgentRoutes
-from mainspring.edges.api.routes.environments import environment_routes
+from mainspring.edges.api.routes.environments import EnvironmentRoutes
 from mainspring.edges.api.routes.events import EventRoutes, StreamRoutes
 from mainspring.edges.api.routes.sessions import SessionRoutes
 from mainspring.edges.api.routes.skills import SkillRoutes
@@ -190,16 +190,20 @@ def routes(
     log: SessionLog, sessions: Sessions, agents: Agents, streams: EventStreams, queue: WorkQueue
 ) -> tuple[Route, ...]:
     return (
-        *AgentRoutes(agents).routes(),
-        *environment_routes(sessions.dependencies.environments),
-        *SessionRoutes(sessions).routes(),
-        *EventRoutes(
-            sessions, EventSender(sessions, AnswerPermission(log.store.records)), EventPages(log)
-        ).routes(),
-        *StreamRoutes(streams, sessions.find).routes(),
-        *SkillRoutes(Skills(log.store.records)).routes(),
+        *routes_of(AgentRoutes(agents)),
+        *routes_of(EnvironmentRoutes(sessions.dependencies.environments)),
+        *routes_of(SessionRoutes(sessions)),
+        *routes_of(
+            EventRoutes(
+                sessions,
+                EventSender(sessions, AnswerPermission(log.store.records)),
+                EventPages(log),
+            )
+        ),
+        *routes_of(StreamRoutes(streams, sessions.find)),
+        *routes_of(SkillRoutes(Skills(log.store.records))),
         *memory_api.routes(log.store.records),
-        *WorkRoutes(queue).routes(),
+        *routes_of(WorkRoutes(queue)),
     )
 
 

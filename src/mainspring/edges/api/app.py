@@ -214,7 +214,6 @@ class Api:
             return answer
         state.made = getattr(answer, "id", None)
         return web.Response(
-            status=route.status,
             body=_ENCODER.encode(answer),
             content_type="application/json",
         )

@@ -60,9 +60,7 @@ class Idempotency:
         begun = await self.requests.begin(principal, operation, key, fingerprint)
         if (answer := self.requests.answer(begun)) is not None:
             headers = {REPLAYED_HEADER: "true"}
-            return web.Response(
-                status=route.status, body=answer, content_type="application/json", headers=headers
-            )
+            return web.Response(body=answer, content_type="application/json", headers=headers)
         try:
             result = await act(begun.attempt_id)
         except MainspringError:

@@ -6,12 +6,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import msgspec
-from aiohttp import web
-from anyio import to_thread
 from msgspec import Struct
 
 from mainspring.edges.api.errors import error_type_of_status
@@ -22,8 +19,9 @@ from mainspring.edges.api.openapi_schemas import (
     schemas_of,
     without_null,
 )
-from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.edges.api.route import Empty, Route
 
+OPENAPI_PATH = "/v1/mainspring/openapi.json"
 OPENAPI_VERSION = "3.1.0"
 EXTENSION_KEY = "x-mainspring-extension"
 STREAM_MEDIA_TYPE = "text/event-stream"
@@ -225,7 +223,7 @@ def _responses(route: Route, schemas: Schemas) -> Iterator[tuple[int, Schema]]:
     if route.response_type is None and route.media_type not in (STREAM_MEDIA_TYPE, "text/plain"):
         answer = {"type": "string", "format": "binary"}
     yield (
-        route.status,
+        200,
         {
             "description": "Done" if route.response_type is not None else "What was asked for",
             "content": {route.media_type: {"schema": answer}},
@@ -261,37 +259,3 @@ def _error_statuses(route: Route) -> Iterator[int]:
     ):
         if applies and status not in route.other_responses:
             yield status
-
-
-OPENAPI_PATH = "/v1/mainspring/openapi.json"
-
-
-@dataclass(slots=True)
-class OpenApiRoutes:
-    """Built on first request: it takes a second, which would delay every start."""
-
-    others: Sequence[Route]
-    version: str
-    _made: bytes | None = field(default=None, init=False)
-
-    def routes(self) -> tuple[Route, ...]:
-        return (
-            Route(
-                method="GET",
-                path=OPENAPI_PATH,
-                handle=self.read,
-                summary="Get this document",
-                response_type=dict[str, object],
-                is_open=True,
-                is_extension=True,
-            ),
-        )
-
-    async def read(self, _api_call: ApiCall[Empty, Empty]) -> web.Response:
-        if self._made is None:
-            self._made = await to_thread.run_sync(self.encode)
-        return web.Response(body=self._made, content_type="application/json")
-
-    def encode(self) -> bytes:
-        routes = (*self.others, *self.routes())
-        return encode_document(document(routes, version=self.version))

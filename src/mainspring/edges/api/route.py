@@ -1,17 +1,33 @@
-"""A route: how one request is asked and answered, as data. The app serves these, the OpenAPI
-document is made of them.
+"""A route: how one request is asked and answered, as data, declared where it is handled. The app
+serves these, the OpenAPI document is made of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from datetime import datetime
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    cast,
+    get_args,
+    get_type_hints,
+)
 
+import msgspec
 from aiohttp import web
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from mainspring.service.access.principal import Principal, Role
+from mainspring.service.storage.pagination import Limit
+from mainspring.service.storage.repository import ListQuery
 
 Q = TypeVar("Q")
 B = TypeVar("B")
@@ -19,8 +35,23 @@ B = TypeVar("B")
 Method: TypeAlias = Literal["GET", "POST", "DELETE"]
 
 
+Timestamp = Annotated[datetime, Meta(tz=True)]
+_QUERY_NAMES = {"created_at_gte": "created_from", "created_at_lte": "created_upto"}
+
+
 class Empty(Struct, frozen=True, kw_only=True):
     """No query, or no body: anything that is sent is ignored."""
+
+
+class PageQuery(Struct, frozen=True, kw_only=True):
+    limit: Limit = 20
+    page: str | None = None
+
+
+def list_query(query: Struct) -> ListQuery:
+    """The fields of a route's query, by the names that repositories use."""
+    fields = msgspec.structs.asdict(query)
+    return ListQuery(**{_QUERY_NAMES.get(name, name): value for name, value in fields.items()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +114,6 @@ class Route:
     """Media type of the response."""
     upload: str | None = None
     """Media type of a request that its handler reads itself; `body` then only describes it."""
-    status: int = 200
     other_responses: Mapping[int, Any] = field(default_factory=dict[int, Any])
     """Types of JSON responses with other statuses that are not errors."""
 
@@ -91,3 +121,66 @@ class Route:
     def operation(self) -> str:
         """`post /v1/agents/{agent_id}`: the name that the audit and the metrics use."""
         return f"{self.method.lower()} {self.path}"
+
+
+class RouteOptions(TypedDict, total=False):
+    """Fields of `Route` beyond those that its handler's signature gives."""
+
+    role: Role
+    is_open: bool
+    for_agent_keys: bool
+    for_worker_keys: bool
+    handles_idempotency_key: bool
+    is_extension: bool
+    media_type: str
+    upload: str
+    other_responses: Mapping[int, Any]
+    body: Any
+    """For uploads: what describes the form."""
+    response_type: Any
+    """For handlers that return a `web.Response`."""
+
+
+HandlerMethod = TypeVar("HandlerMethod", bound=Callable[..., Awaitable[object]])
+_DECLARATIONS = "declared_routes"
+"""The attribute of a handler that has its declarations."""
+
+
+def route(
+    endpoint: str, summary: str, **options: Unpack[RouteOptions]
+) -> Callable[[HandlerMethod], HandlerMethod]:
+    """Declares a method as the handler of `GET /v1/agents/{agent_id}`. The types of the query, the
+    body and the response are those of its signature."""
+
+    def declare(function: HandlerMethod) -> HandlerMethod:
+        vars(function).setdefault(_DECLARATIONS, []).insert(0, (endpoint, summary, options))
+        return function
+
+    return declare
+
+
+def routes_of(*handlers: object) -> tuple[Route, ...]:
+    """The routes that the methods of these objects declare, in the order of the methods."""
+    return tuple(
+        _bind(getattr(handler, name), endpoint, summary, options)
+        for handler in handlers
+        for name, function in vars(type(handler)).items()
+        for endpoint, summary, options in getattr(function, _DECLARATIONS, ())
+    )
+
+
+def _bind(handle: Handler, endpoint: str, summary: str, options: RouteOptions) -> Route:
+    method, _, path = endpoint.partition(" ")
+    # Any: types of requests and responses, and the values of all options
+    hints: list[Any] = [*get_type_hints(handle).values()]
+    call, response = hints
+    query, body = get_args(call)
+    is_raw = isinstance(response, type) and issubclass(response, web.StreamResponse)
+    fields: dict[str, Any] = {
+        "query": query,
+        "body": body,
+        "response_type": None if is_raw else response,
+        "is_extension": path.startswith("/v1/mainspring/"),
+        **options,
+    }
+    return Route(method=cast("Method", method), path=path, handle=handle, summary=summary, **fields)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -76,10 +76,10 @@ class LazyGroup(TyperGroup):
             self.commands[name] = TyperCommand(name, help=entry.summary, rich_markup_mode=None)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 (private types)
-        name, found, rest = super().resolve_command(ctx, args)
-        return name, found if name is None else self.load(name), rest
+        name, entry, rest = super().resolve_command(ctx, args)
+        return name, entry if name is None else self.load(name), rest
 
-    def load(self, name: str) -> object:
+    def load(self, name: str) -> TyperCommand | TyperGroup:
         entry = COMMANDS[name]
         target = getattr(import_module(f"mainspring.edges.cli.{entry.module}"), entry.attribute)
         if isinstance(target, typer.Typer):
@@ -89,7 +89,7 @@ class LazyGroup(TyperGroup):
         parent = typer.Typer(add_completion=False, rich_markup_mode=None)
         is_async = inspect.iscoroutinefunction(target)
         parent.command(name)(returning_action(target) if is_async else target)
-        return get_command(parent)
+        return cast("TyperCommand", get_command(parent))
 
 
 def run_returned_action(action: Action, store: str | None, debug: bool, **_: object) -> None:

@@ -30,7 +30,7 @@ from mainspring.edges.api.request_observers import (
     combined_observer,
     webhook_observer,
 )
-from mainspring.edges.api.route import Route
+from mainspring.edges.api.route import Route, routes_of
 from mainspring.edges.api.route_table import all_routes
 from mainspring.edges.api.routes.health import HealthRoutes, MetricsRoutes, operations_application
 from mainspring.edges.cli.printing import Screen, sanitize_text
@@ -181,8 +181,8 @@ class _RunningService:
 
     def operations(self) -> tuple[Route, ...]:
         return (
-            *HealthRoutes(self.health).routes(),
-            *MetricsRoutes(self.telemetry.metrics, self.store_gauges).routes(),
+            *routes_of(HealthRoutes(self.health)),
+            *routes_of(MetricsRoutes(self.telemetry.metrics, self.store_gauges)),
         )
 
     async def work(self) -> None:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from mainspring.edges.api.resource import list_query
-from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.edges.api.route import ApiCall, Empty, Timestamp, list_query, route
 from mainspring.service.resources.agent_multiagent import Version
 from mainspring.service.resources.agents import AgentObject, Agents, CreateAgent, UpdateAgent
 from mainspring.service.storage.pagination import Page
 
 AgentLimit = Annotated[int, Meta(ge=1, le=100)]
-Timestamp = Annotated[datetime, Meta(tz=True)]
 
 
 class ListAgents(Struct, frozen=True, kw_only=True):
@@ -46,83 +43,41 @@ class AgentRoutes:
     archived: Callable[[str, str], Awaitable[None]] = _ignore_archived
     """Told of a tenant and its agent that was archived."""
 
-    def routes(self) -> tuple[Route, ...]:
-        one = "/v1/agents/{agent_id}"
-        return (
-            Route(
-                method="POST",
-                path="/v1/agents",
-                handle=self.create,
-                summary="Create an agent",
-                body=CreateAgent,
-                response_type=AgentObject,
-                role="operator",
-            ),
-            Route(
-                method="GET",
-                path="/v1/agents",
-                handle=self.list,
-                summary="List agents",
-                query=ListAgents,
-                response_type=Page[AgentObject],
-                for_agent_keys=True,
-            ),
-            Route(
-                method="GET",
-                path=one,
-                handle=self.get,
-                summary="Get an agent, as it is now or at a version",
-                query=GetAgent,
-                response_type=AgentObject,
-            ),
-            Route(
-                method="POST",
-                path=one,
-                handle=self.update,
-                summary="Update an agent, which creates a new version of it",
-                body=UpdateAgent,
-                response_type=AgentObject,
-                role="operator",
-            ),
-            Route(
-                method="POST",
-                path=f"{one}/archive",
-                handle=self.archive,
-                summary="Archive an agent: no new session can use it",
-                response_type=AgentObject,
-                role="operator",
-            ),
-            Route(
-                method="GET",
-                path=f"{one}/versions",
-                handle=self.versions,
-                summary="List the versions of an agent",
-                query=ListVersions,
-                response_type=Page[AgentObject],
-            ),
-        )
-
+    @route("POST /v1/agents", "Create an agent", role="operator")
     async def create(self, call: ApiCall[Empty, CreateAgent]) -> AgentObject:
         call.who.require_human()
         return await self.agents.create(call.tenant, call.body)
 
+    @route("GET /v1/agents", "List agents", for_agent_keys=True)
     async def list(self, call: ApiCall[ListAgents, Empty]) -> Page[AgentObject]:
         if call.who.agent_id is not None:  # the key is for that one only
             return Page(data=[await self.agents.get(call.tenant, call.who.agent_id)])
         return await self.agents.page(call.tenant, list_query(call.query))
 
+    @route("GET /v1/agents/{agent_id}", "Get an agent, as it is now or at a version")
     async def get(self, call: ApiCall[GetAgent, Empty]) -> AgentObject:
         return await self.agents.get(call.tenant, call["agent_id"], call.query.version)
 
+    @route(
+        "POST /v1/agents/{agent_id}",
+        "Update an agent, which creates a new version of it",
+        role="operator",
+    )
     async def update(self, call: ApiCall[Empty, UpdateAgent]) -> AgentObject:
         call.who.require_human()
         return await self.agents.update(call.tenant, call["agent_id"], call.body)
 
+    @route(
+        "POST /v1/agents/{agent_id}/archive",
+        "Archive an agent: no new session can use it",
+        role="operator",
+    )
     async def archive(self, call: ApiCall[Empty, Empty]) -> AgentObject:
         agent = await self.agents.archive(call.tenant, call["agent_id"])
         await self.archived(call.tenant, agent.id)
         return agent
 
+    @route("GET /v1/agents/{agent_id}/versions", "List the versions of an agent")
     async def versions(self, call: ApiCall[ListVersions, Empty]) -> Page[AgentObject]:
         query = call.query
         return await self.agents.versions(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
 from mainspring.core.ids import AgentId, ApprovalId, SessionId
-from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.edges.api.route import ApiCall, Empty, Timestamp, route
 from mainspring.service.approvals.approval_policy import ApprovalPolicy, SetApprovalPolicy
 from mainspring.service.approvals.approval_record import Approval
 from mainspring.service.approvals.approvals import (
@@ -20,10 +19,6 @@ from mainspring.service.approvals.approvals import (
 )
 from mainspring.service.storage.pagination import Limit, Page
 from mainspring.service.storage.repository import ListQuery
-
-Timestamp = Annotated[datetime, Meta(tz=True)]
-_APPROVALS = "/v1/mainspring/approvals"
-_POLICY = f"{_APPROVALS}/policy"
 
 
 class ListApprovals(Struct, frozen=True, kw_only=True):
@@ -56,89 +51,34 @@ class WhosePolicy(Struct, frozen=True, kw_only=True):
 class ApprovalRoutes:
     approvals: Approvals
 
-    def routes(self) -> tuple[Route, ...]:
-        # the policy first: it would be taken for an id
-        return (*self._policy_routes(), *self._approval_routes())
+    # the policy comes first: it would be taken for an id
+    @route(
+        "GET /v1/mainspring/approvals/policy",
+        "Get the policy: who may answer, and what happens if nobody does",
+        role="operator",
+    )
+    async def policy(self, call: ApiCall[WhosePolicy, Empty]) -> ApprovalPolicy:
+        return await self.approvals.policies.of(call.tenant, call.query.agent_id)
 
-    def _approval_routes(self) -> tuple[Route, ...]:
-        return (
-            Route(
-                method="GET",
-                path=_APPROVALS,
-                handle=self.list,
-                summary="List the calls that wait for approval",
-                query=ListApprovals,
-                response_type=Page[Approval],
-                for_agent_keys=True,
-                is_extension=True,
-            ),
-            Route(
-                method="POST",
-                path=f"{_APPROVALS}/answer",
-                handle=self.answer_several,
-                summary="Allow or deny several calls",
-                body=AnswerSeveral,
-                response_type=AnsweredSeveral,
-                role="user",
-                for_agent_keys=True,
-                is_extension=True,
-            ),
-            Route(
-                method="GET",
-                path=f"{_APPROVALS}/{{approval_id}}",
-                handle=self.get,
-                summary="Get an approval",
-                response_type=Approval,
-                for_agent_keys=True,
-                is_extension=True,
-            ),
-            Route(
-                method="POST",
-                path=f"{_APPROVALS}/{{approval_id}}/answer",
-                handle=self.answer,
-                summary="Allow or deny a call",
-                body=ApprovalAnswer,
-                response_type=Approval,
-                role="user",
-                for_agent_keys=True,
-                is_extension=True,
-            ),
-        )
+    @route(
+        "POST /v1/mainspring/approvals/policy",
+        "Set the policy: who may answer, and what happens if nobody does",
+        role="operator",
+    )
+    async def set_policy(self, call: ApiCall[Empty, SetApprovalPolicy]) -> ApprovalPolicy:
+        return await self.approvals.policies.set(call.who, call.body)
 
-    def _policy_routes(self) -> tuple[Route, ...]:
-        return (
-            Route(
-                method="GET",
-                path=_POLICY,
-                handle=self.policy,
-                summary="Get the policy: who may answer, and what happens if nobody does",
-                query=WhosePolicy,
-                response_type=ApprovalPolicy,
-                role="operator",
-                is_extension=True,
-            ),
-            Route(
-                method="POST",
-                path=_POLICY,
-                handle=self.set_policy,
-                summary="Set the policy: who may answer, and what happens if nobody does",
-                body=SetApprovalPolicy,
-                response_type=ApprovalPolicy,
-                role="operator",
-                is_extension=True,
-            ),
-            Route(
-                method="DELETE",
-                path=_POLICY,
-                handle=self.unset_policy,
-                summary="Reset the policy to that of the tenant, or to the built-in one",
-                query=WhosePolicy,
-                response_type=ApprovalPolicy,
-                role="operator",
-                is_extension=True,
-            ),
-        )
+    @route(
+        "DELETE /v1/mainspring/approvals/policy",
+        "Reset the policy to that of the tenant, or to the built-in one",
+        role="operator",
+    )
+    async def unset_policy(self, call: ApiCall[WhosePolicy, Empty]) -> ApprovalPolicy:
+        return await self.approvals.policies.unset(call.who, call.query.agent_id)
 
+    @route(
+        "GET /v1/mainspring/approvals", "List the calls that wait for approval", for_agent_keys=True
+    )
     async def list(self, call: ApiCall[ListApprovals, Empty]) -> Page[Approval]:
         query = call.query
         listing = ListQuery(
@@ -153,21 +93,25 @@ class ApprovalRoutes:
         )
         return await self.approvals.page(call.who, listing)
 
+    @route("GET /v1/mainspring/approvals/{approval_id}", "Get an approval", for_agent_keys=True)
     async def get(self, call: ApiCall[Empty, Empty]) -> Approval:
         return await self.approvals.get(call.who, call["approval_id"])
 
+    @route(
+        "POST /v1/mainspring/approvals/{approval_id}/answer",
+        "Allow or deny a call",
+        role="user",
+        for_agent_keys=True,
+    )
     async def answer(self, call: ApiCall[Empty, ApprovalAnswer]) -> Approval:
         return await self.approvals.answer(call.who, call["approval_id"], call.body)
 
+    @route(
+        "POST /v1/mainspring/approvals/answer",
+        "Allow or deny several calls",
+        role="user",
+        for_agent_keys=True,
+    )
     async def answer_several(self, call: ApiCall[Empty, AnswerSeveral]) -> AnsweredSeveral:
         answered = await self.approvals.answer_all(call.who, call.body.approval_ids, call.body)
         return AnsweredSeveral(data=answered)
-
-    async def policy(self, call: ApiCall[WhosePolicy, Empty]) -> ApprovalPolicy:
-        return await self.approvals.policies.of(call.tenant, call.query.agent_id)
-
-    async def set_policy(self, call: ApiCall[Empty, SetApprovalPolicy]) -> ApprovalPolicy:
-        return await self.approvals.policies.set(call.who, call.body)
-
-    async def unset_policy(self, call: ApiCall[WhosePolicy, Empty]) -> ApprovalPolicy:
-        return await self.approvals.policies.unset(call.who, call.query.agent_id)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from mainspring.core.ids import KeyId
-from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.edges.api.route import ApiCall, Empty, Timestamp, route
 from mainspring.service.access.audit import Audit, AuditEntry, AuditVerification
 from mainspring.service.storage.pagination import Limit, Page
 from mainspring.service.storage.repository import ListQuery
-
-Timestamp = Annotated[datetime, Meta(tz=True)]
 
 
 class ListAudit(Struct, frozen=True, kw_only=True):
@@ -34,31 +30,7 @@ class VerifyAudit(Struct, frozen=True, kw_only=True):
 class AuditRoutes:
     audit: Audit
 
-    def routes(self) -> tuple[Route, ...]:
-        path = "/v1/mainspring/audit"
-        return (
-            Route(
-                method="GET",
-                path=path,
-                handle=self.list,
-                summary="List audit entries, newest first",
-                query=ListAudit,
-                response_type=Page[AuditEntry],
-                role="operator",
-                is_extension=True,
-            ),
-            Route(
-                method="GET",
-                path=f"{path}/verify",
-                handle=self.verify,
-                summary="Verify that the audit log is complete and unchanged",
-                query=VerifyAudit,
-                response_type=AuditVerification,
-                role="operator",
-                is_extension=True,
-            ),
-        )
-
+    @route("GET /v1/mainspring/audit", "List audit entries, newest first", role="operator")
     async def list(self, call: ApiCall[ListAudit, Empty]) -> Page[AuditEntry]:
         query = call.query
         listing = ListQuery(
@@ -70,5 +42,10 @@ class AuditRoutes:
         )
         return await self.audit.page(call.tenant, listing)
 
+    @route(
+        "GET /v1/mainspring/audit/verify",
+        "Verify that the audit log is complete and unchanged",
+        role="operator",
+    )
     async def verify(self, call: ApiCall[VerifyAudit, Empty]) -> AuditVerification:
         return await self.audit.verify(call.tenant, head=call.query.head)

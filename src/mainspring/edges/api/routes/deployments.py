@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
 from mainspring.core.errors import InvalidInput
 from mainspring.core.ids import AgentId, DeploymentId
-from mainspring.edges.api.resource import Resource, forward
-from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.edges.api.route import ApiCall, Empty, Timestamp, route
 from mainspring.service.schedules.deployment_runner import DeploymentRunner
 from mainspring.service.schedules.deployment_runs import (
     DeploymentRuns,
@@ -29,8 +27,6 @@ from mainspring.service.schedules.deployments import Deployments
 from mainspring.service.storage.pagination import Limit, Page
 from mainspring.service.storage.repository import ListQuery
 
-Timestamp = Annotated[datetime, Meta(tz=True)]
-
 
 class ListDeployments(Struct, frozen=True, kw_only=True):
     limit: Annotated[int, Meta(ge=1, le=100)] = 20
@@ -47,56 +43,47 @@ class DeploymentRoutes:
     deployments: Deployments
     deployment_runner: DeploymentRunner
 
-    def routes(self) -> tuple[Route, ...]:
-        one = "/v1/deployments/{deployment_id}"
-        return (
-            Route(
-                method="GET",
-                path="/v1/deployments",
-                handle=self.list,
-                summary="List deployments",
-                query=ListDeployments,
-                response_type=Page[Deployment],
-            ),
-            *Resource(
-                path=one,
-                service=self.deployments,
-                item=Deployment,
-                create=CreateDeployment,
-                update=UpdateDeployment,
-                summaries={
-                    "create": "Create a deployment",
-                    "get": "Get a deployment",
-                    "update": "Update a deployment",
-                    "archive": "Archive a deployment: it never runs again",
-                },
-            ).routes(),
-            Route(
-                method="POST",
-                path=f"{one}/pause",
-                handle=forward(self.deployments.pause, one),
-                summary="Pause a deployment: its schedule does not run it",
-                response_type=Deployment,
-                role="operator",
-            ),
-            Route(
-                method="POST",
-                path=f"{one}/unpause",
-                handle=forward(self.deployments.unpause, one),
-                summary="Resume the schedule of a deployment",
-                response_type=Deployment,
-                role="operator",
-            ),
-            Route(
-                method="POST",
-                path=f"{one}/run",
-                handle=forward(self.deployment_runner.run_now, one),
-                summary="Run a deployment now",
-                response_type=DeploymentRun,
-                role="user",
-            ),
-        )
+    @route("POST /v1/deployments", "Create a deployment", role="operator")
+    async def create(self, call: ApiCall[Empty, CreateDeployment]) -> Deployment:
+        return await self.deployments.create(call.tenant, call.body)
 
+    @route("GET /v1/deployments/{deployment_id}", "Get a deployment")
+    async def get(self, call: ApiCall[Empty, Empty]) -> Deployment:
+        return await self.deployments.get(call.tenant, call["deployment_id"])
+
+    @route("POST /v1/deployments/{deployment_id}", "Update a deployment", role="operator")
+    async def update(self, call: ApiCall[Empty, UpdateDeployment]) -> Deployment:
+        return await self.deployments.update(call.tenant, call["deployment_id"], call.body)
+
+    @route(
+        "POST /v1/deployments/{deployment_id}/archive",
+        "Archive a deployment: it never runs again",
+        role="operator",
+    )
+    async def archive(self, call: ApiCall[Empty, Empty]) -> Deployment:
+        return await self.deployments.archive(call.tenant, call["deployment_id"])
+
+    @route(
+        "POST /v1/deployments/{deployment_id}/pause",
+        "Pause a deployment: its schedule does not run it",
+        role="operator",
+    )
+    async def pause(self, call: ApiCall[Empty, Empty]) -> Deployment:
+        return await self.deployments.pause(call.tenant, call["deployment_id"])
+
+    @route(
+        "POST /v1/deployments/{deployment_id}/unpause",
+        "Resume the schedule of a deployment",
+        role="operator",
+    )
+    async def unpause(self, call: ApiCall[Empty, Empty]) -> Deployment:
+        return await self.deployments.unpause(call.tenant, call["deployment_id"])
+
+    @route("POST /v1/deployments/{deployment_id}/run", "Run a deployment now", role="user")
+    async def run(self, call: ApiCall[Empty, Empty]) -> DeploymentRun:
+        return await self.deployment_runner.run_now(call.tenant, call["deployment_id"])
+
+    @route("GET /v1/deployments", "List deployments")
     async def list(self, call: ApiCall[ListDeployments, Empty]) -> Page[Deployment]:
         query = call.query
         if query.status is not None and query.include_archived:
@@ -131,26 +118,11 @@ class ListRuns(Struct, frozen=True, kw_only=True):
 class DeploymentRunRoutes:
     runs: DeploymentRuns
 
-    def routes(self) -> tuple[Route, ...]:
-        one = "/v1/deployment_runs/{deployment_run_id}"
-        return (
-            Route(
-                method="GET",
-                path="/v1/deployment_runs",
-                handle=self.list,
-                summary="List runs of deployments",
-                query=ListRuns,
-                response_type=Page[DeploymentRun],
-            ),
-            Route(
-                method="GET",
-                path=one,
-                handle=forward(self.runs.get, one),
-                summary="Get a run of a deployment",
-                response_type=DeploymentRun,
-            ),
-        )
+    @route("GET /v1/deployment_runs/{deployment_run_id}", "Get a run of a deployment")
+    async def get(self, call: ApiCall[Empty, Empty]) -> DeploymentRun:
+        return await self.runs.get(call.tenant, call["deployment_run_id"])
 
+    @route("GET /v1/deployment_runs", "List runs of deployments")
     async def list(self, call: ApiCall[ListRuns, Empty]) -> Page[DeploymentRun]:
         query = call.query
         lower = [query.created_at_gte, query.created_at_gt and just_after(query.created_at_gt)]

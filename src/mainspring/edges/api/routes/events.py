@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.api.idempotency import IDEMPOTENCY_KEY
-from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.edges.api.route import ApiCall, Empty, route
 from mainspring.edges.api.sse import STREAM_TIMING, StreamTiming, send_stream
 from mainspring.service.access.principal import Principal
 from mainspring.service.sessions.event_pages import EventPages, ListEvents, event_query
@@ -36,33 +36,14 @@ class EventRoutes:
     event_sender: EventSender
     pages: EventPages
 
-    def routes(self) -> tuple[Route, ...]:
-        events = "/v1/sessions/{session_id}/events"
-        return (
-            Route(
-                method="POST",
-                path=events,
-                handle=self.send,
-                summary="Send events to a session",
-                body=SendEvents,
-                response_type=SentEvents,
-                handles_idempotency_key=True,
-                role="user",
-                for_agent_keys=True,
-                for_worker_keys=True,
-            ),
-            Route(
-                method="GET",
-                path=events,
-                handle=self.list,
-                summary="List the events of a session",
-                query=ListEvents,
-                response_type=Page[WireEvent],
-                for_agent_keys=True,
-                for_worker_keys=True,
-            ),
-        )
-
+    @route(
+        "POST /v1/sessions/{session_id}/events",
+        "Send events to a session",
+        role="user",
+        for_agent_keys=True,
+        for_worker_keys=True,
+        handles_idempotency_key=True,
+    )
     async def send(self, call: ApiCall[Empty, SendEvents]) -> SentEvents:
         sent = await self.event_sender.send(
             call.who,
@@ -72,6 +53,12 @@ class EventRoutes:
         )
         return SentEvents(data=sent)
 
+    @route(
+        "GET /v1/sessions/{session_id}/events",
+        "List the events of a session",
+        for_agent_keys=True,
+        for_worker_keys=True,
+    )
     async def list(self, call: ApiCall[ListEvents, Empty]) -> Page[WireEvent]:
         row = await self.sessions.row(call.who, call["session_id"])
         view = EventView(
@@ -101,31 +88,20 @@ class StreamRoutes:
     """Raises: NotFound: there is no such session for whoever asks."""
     stream_timing: StreamTiming = STREAM_TIMING
 
-    def routes(self) -> tuple[Route, ...]:
-        session = "/v1/sessions/{session_id}"
-        return (
-            Route(
-                method="GET",
-                path=f"{session}/events/stream",
-                handle=self.stream,
-                summary="Stream the events of a session",
-                query=StreamEvents,
-                media_type="text/event-stream",
-                for_agent_keys=True,
-                for_worker_keys=True,
-            ),
-            Route(
-                method="GET",
-                path=f"{session}/threads/{{thread_id}}/stream",
-                handle=self.stream,
-                summary="Stream the events of a thread",
-                query=StreamEvents,
-                media_type="text/event-stream",
-                for_agent_keys=True,
-                for_worker_keys=True,
-            ),
-        )
-
+    @route(
+        "GET /v1/sessions/{session_id}/events/stream",
+        "Stream the events of a session",
+        for_agent_keys=True,
+        for_worker_keys=True,
+        media_type="text/event-stream",
+    )
+    @route(
+        "GET /v1/sessions/{session_id}/threads/{thread_id}/stream",
+        "Stream the events of a thread",
+        for_agent_keys=True,
+        for_worker_keys=True,
+        media_type="text/event-stream",
+    )
     async def stream(self, call: ApiCall[StreamEvents, Empty]) -> web.StreamResponse:
         await self.find(call.who, call["session_id"])
         query = call.query

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from mainspring.core.errors import Forbidden, InvalidInput
 from mainspring.core.ids import FileId, SessionId
 from mainspring.edges.api.file_transfer import MULTIPART, Form, UploadLimiter, attachment, read_form
-from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.edges.api.route import ApiCall, Empty, route
 from mainspring.service.resources.file_resources import File, Files, Lifetime, NewFile
 from mainspring.service.storage.pagination import Limit, Page
 from mainspring.service.storage.repository import ListQuery
@@ -42,55 +42,14 @@ class FileRoutes:
     files: Files
     upload_limiter: UploadLimiter = field(default_factory=UploadLimiter)
 
-    def routes(self) -> tuple[Route, ...]:
-        one = "/v1/files/{file_id}"
-        return (
-            Route(
-                method="POST",
-                path="/v1/files",
-                handle=self.upload,
-                summary="Upload a file",
-                upload=MULTIPART,
-                body=FileForm,
-                response_type=File,
-                role="user",
-                for_agent_keys=True,
-            ),
-            Route(
-                method="GET",
-                path="/v1/files",
-                handle=self.list,
-                summary="List files",
-                query=ListFiles,
-                response_type=Page[File],
-                for_agent_keys=True,
-            ),
-            Route(
-                method="GET",
-                path=one,
-                handle=self.get,
-                summary="Get the metadata of a file",
-                response_type=File,
-                for_agent_keys=True,
-            ),
-            Route(
-                method="GET",
-                path=f"{one}/content",
-                handle=self.download,
-                summary="Download a file",
-                media_type="*/*",
-                for_agent_keys=True,
-            ),
-            Route(
-                method="DELETE",
-                path=one,
-                handle=self.delete,
-                summary="Delete a file",
-                response_type=DeletedFile,
-                role="user",
-            ),
-        )
-
+    @route(
+        "POST /v1/files",
+        "Upload a file",
+        body=FileForm,
+        role="user",
+        for_agent_keys=True,
+        upload=MULTIPART,
+    )
     async def upload(self, call: ApiCall[Empty, Empty]) -> File:
         max_bytes = self.files.max_bytes
         async with self.upload_limiter.slot(call.tenant):
@@ -98,6 +57,7 @@ class FileRoutes:
             new = _new_file(form)
             return await call.once(form.fingerprint, lambda: self.files.create(call.tenant, new))
 
+    @route("GET /v1/files", "List files", for_agent_keys=True)
     async def list(self, call: ApiCall[ListFiles, Empty]) -> Page[File]:
         query = call.query
         if call.who.agent_id is not None and query.scope_id is None and query.ids is None:
@@ -114,13 +74,18 @@ class FileRoutes:
         found = await self.files.get_many(call.tenant, query.ids)
         return Page(data=[file for file in found if _is_in_scope(file, query.scope_id)])
 
+    @route("GET /v1/files/{file_id}", "Get the metadata of a file", for_agent_keys=True)
     async def get(self, call: ApiCall[Empty, Empty]) -> File:
         return await self.files.get(call.tenant, call["file_id"])
 
+    @route(
+        "GET /v1/files/{file_id}/content", "Download a file", for_agent_keys=True, media_type="*/*"
+    )
     async def download(self, call: ApiCall[Empty, Empty]) -> web.Response:
         file, content = await self.files.content(call.tenant, call["file_id"])
         return attachment(content, filename=file.filename, media_type=file.mime_type)
 
+    @route("DELETE /v1/files/{file_id}", "Delete a file", role="user")
     async def delete(self, call: ApiCall[Empty, Empty]) -> DeletedFile:
         await self.files.delete(call.tenant, call["file_id"])
         return DeletedFile(id=call["file_id"])

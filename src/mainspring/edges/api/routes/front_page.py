@@ -1,14 +1,17 @@
-"""`/`: a page for people who open the address of the service in a browser."""
+"""`/`, a page for people who open the address of the service in a browser, and the OpenAPI
+document."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from html import escape
 
 from aiohttp import web
+from anyio import to_thread
 
-from mainspring.edges.api.openapi import OPENAPI_PATH
-from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.edges.api.openapi import OPENAPI_PATH, document, encode_document
+from mainspring.edges.api.route import ApiCall, Empty, Route, route, routes_of
 
 _HEADERS = {
     "content-security-policy": (
@@ -41,19 +44,33 @@ then <code>api.md</code> and <code>service.md</code></li>
 class FrontPageRoutes:
     version: str
 
-    def routes(self) -> tuple[Route, ...]:
-        return (
-            Route(
-                method="GET",
-                path="/",
-                handle=self.read,
-                summary="Get a page with the version and links to the documentation",
-                media_type="text/html",
-                is_open=True,
-                is_extension=True,
-            ),
-        )
-
+    @route(
+        "GET /",
+        "Get a page with the version and links to the documentation",
+        is_open=True,
+        media_type="text/html",
+        is_extension=True,
+    )
     async def read(self, _api_call: ApiCall[Empty, Empty]) -> web.Response:
         page = _PAGE.format(version=escape(self.version), openapi=OPENAPI_PATH)
         return web.Response(text=page, content_type="text/html", headers=_HEADERS)
+
+
+@dataclass(slots=True)
+class OpenApiRoutes:
+    """Built on first request: it takes a second, which would delay every start."""
+
+    others: Sequence[Route]
+    version: str
+    _encoded: bytes | None = field(default=None, init=False)
+
+    @route(
+        f"GET {OPENAPI_PATH}", "Get this document", is_open=True, response_type=dict[str, object]
+    )
+    async def read(self, _: ApiCall[Empty, Empty]) -> web.Response:
+        if self._encoded is None:
+            self._encoded = await to_thread.run_sync(self.encode)
+        return web.Response(body=self._encoded, content_type="application/json")
+
+    def encode(self) -> bytes:
+        return encode_document(document((*self.others, *routes_of(self)), version=self.version))

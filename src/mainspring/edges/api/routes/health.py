@@ -11,7 +11,7 @@ from aiohttp import web
 from msgspec import Struct
 
 from mainspring.core.errors import Forbidden
-from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.edges.api.route import ApiCall, Empty, route
 from mainspring.service.access.tenants import ROOT_TENANT
 from mainspring.service.telemetry.health import Health, Readiness
 from mainspring.service.telemetry.metrics import Metrics
@@ -32,32 +32,18 @@ class Alive(Struct, frozen=True, kw_only=True):
 class HealthRoutes:
     health: Health
 
-    def routes(self) -> tuple[Route, ...]:
-        return (
-            Route(
-                method="GET",
-                path=HEALTHZ,
-                handle=self.alive,
-                summary="Check whether the process is alive",
-                response_type=Alive,
-                is_open=True,
-                is_extension=True,
-            ),
-            Route(
-                method="GET",
-                path=READYZ,
-                handle=self.ready,
-                summary="Check whether the process is ready; 503 if not",
-                response_type=Readiness,
-                other_responses={503: Readiness},
-                is_open=True,
-                is_extension=True,
-            ),
-        )
-
+    @route("GET /healthz", "Check whether the process is alive", is_open=True, is_extension=True)
     async def alive(self, _api_call: ApiCall[Empty, Empty]) -> Alive:
         return Alive()
 
+    @route(
+        "GET /readyz",
+        "Check whether the process is ready; 503 if not",
+        response_type=Readiness,
+        is_open=True,
+        is_extension=True,
+        other_responses={503: Readiness},
+    )
     async def ready(self, _api_call: ApiCall[Empty, Empty]) -> web.Response:
         return await _readiness(self.health)
 
@@ -69,19 +55,13 @@ class MetricsRoutes:
     metrics: Metrics
     refresh_metrics: RefreshMetrics
 
-    def routes(self) -> tuple[Route, ...]:
-        return (
-            Route(
-                method="GET",
-                path=METRICS,
-                handle=self.read,
-                summary="Get the metrics of this process",
-                role="operator",
-                is_extension=True,
-                media_type="text/plain",
-            ),
-        )
-
+    @route(
+        "GET /metrics",
+        "Get the metrics of this process",
+        role="operator",
+        media_type="text/plain",
+        is_extension=True,
+    )
     async def read(self, call: ApiCall[Empty, Empty]) -> web.Response:
         if call.tenant != ROOT_TENANT or call.who.agent_id is not None:
             raise Forbidden(f"the metrics are for operators of the tenant {ROOT_TENANT}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.edges.api.route import ApiCall, Empty, route
 from mainspring.service.access.api_keys import CreateKey, Key, Keys, NewKey
 from mainspring.service.storage.pagination import Limit, Page
 from mainspring.service.storage.repository import ListQuery
@@ -22,52 +22,15 @@ class ListKeys(Struct, frozen=True, kw_only=True):
 class KeyRoutes:
     keys: Keys
 
-    def routes(self) -> tuple[Route, ...]:
-        one = "/v1/mainspring/keys/{key_id}"
-        return (
-            Route(
-                method="POST",
-                path="/v1/mainspring/keys",
-                handle=self.create,
-                summary="Create a key; only this response contains its secret",
-                body=CreateKey,
-                response_type=NewKey,
-                role="admin",
-                is_extension=True,
-            ),
-            Route(
-                method="GET",
-                path="/v1/mainspring/keys",
-                handle=self.list,
-                summary="List keys",
-                query=ListKeys,
-                response_type=Page[Key],
-                role="admin",
-                is_extension=True,
-            ),
-            Route(
-                method="GET",
-                path=one,
-                handle=self.get,
-                summary="Get a key",
-                response_type=Key,
-                role="admin",
-                is_extension=True,
-            ),
-            Route(
-                method="POST",
-                path=f"{one}/revoke",
-                handle=self.revoke,
-                summary="Revoke a key permanently",
-                response_type=Key,
-                role="admin",
-                is_extension=True,
-            ),
-        )
-
+    @route(
+        "POST /v1/mainspring/keys",
+        "Create a key; only this response contains its secret",
+        role="admin",
+    )
     async def create(self, call: ApiCall[Empty, CreateKey]) -> NewKey:
         return await self.keys.create(call.who, call.body)
 
+    @route("GET /v1/mainspring/keys", "List keys", role="admin")
     async def list(self, call: ApiCall[ListKeys, Empty]) -> Page[Key]:
         query = call.query
         return await self.keys.page(
@@ -75,9 +38,11 @@ class KeyRoutes:
             ListQuery(limit=query.limit, page=query.page, include_archived=query.include_revoked),
         )
 
+    @route("GET /v1/mainspring/keys/{key_id}", "Get a key", role="admin")
     async def get(self, call: ApiCall[Empty, Empty]) -> Key:
         return await self.keys.get(call.tenant, call["key_id"])
 
+    @route("POST /v1/mainspring/keys/{key_id}/revoke", "Revoke a key permanently", role="admin")
     async def revoke(self, call: ApiCall[Empty, Empty]) -> Key:
         call.who.require_human()
         return await self.keys.revoke(call.tenant, call["key_id"])

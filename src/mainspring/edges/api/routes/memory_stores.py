@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from mainspring.edges.api.resource import Resource
-from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.edges.api.route import ApiCall, Empty, Timestamp, list_query, route
 from mainspring.service.memory_stores.memories import Memories, MemoryListing
 from mainspring.service.memory_stores.memory_records import (
     ContentDigest,
@@ -29,14 +27,6 @@ from mainspring.service.memory_stores.memory_stores import (
 )
 from mainspring.service.memory_stores.memory_versions import MemoryVersions, VersionListing
 from mainspring.service.storage.pagination import Page
-
-_STORE = "/v1/memory_stores/{memory_store_id}"
-_MEMORIES = f"{_STORE}/memories"
-_MEMORY = f"{_MEMORIES}/{{memory_id}}"
-_VERSIONS = f"{_STORE}/memory_versions"
-_VERSION = f"{_VERSIONS}/{{memory_version_id}}"
-
-Timestamp = Annotated[datetime, Meta(tz=True)]
 
 
 class ListMemoryStores(Struct, frozen=True, kw_only=True):
@@ -69,24 +59,42 @@ class DeletedMemory(Struct, frozen=True, kw_only=True):
     type: Literal["memory_deleted"] = "memory_deleted"
 
 
-def memory_store_routes(stores: MemoryStores) -> tuple[Route, ...]:
-    return Resource(
-        path=_STORE,
-        service=stores,
-        item=MemoryStore,
-        create=CreateMemoryStore,
-        update=UpdateMemoryStore,
-        query=ListMemoryStores,
-        deleted=DeletedMemoryStore,
-        summaries={
-            "create": "Create a memory store",
-            "list": "List memory stores",
-            "get": "Get a memory store",
-            "update": "Update a memory store",
-            "archive": "Archive a memory store: it becomes read-only",
-            "delete": "Delete a memory store with its memories and their versions",
-        },
-    ).routes()
+@dataclass(frozen=True, slots=True)
+class MemoryStoreRoutes:
+    stores: MemoryStores
+
+    @route("POST /v1/memory_stores", "Create a memory store", role="operator")
+    async def create(self, call: ApiCall[Empty, CreateMemoryStore]) -> MemoryStore:
+        return await self.stores.create(call.tenant, call.body)
+
+    @route("GET /v1/memory_stores", "List memory stores")
+    async def list(self, call: ApiCall[ListMemoryStores, Empty]) -> Page[MemoryStore]:
+        return await self.stores.page(call.tenant, list_query(call.query))
+
+    @route("GET /v1/memory_stores/{memory_store_id}", "Get a memory store")
+    async def get(self, call: ApiCall[Empty, Empty]) -> MemoryStore:
+        return await self.stores.get(call.tenant, call["memory_store_id"])
+
+    @route("POST /v1/memory_stores/{memory_store_id}", "Update a memory store", role="operator")
+    async def update(self, call: ApiCall[Empty, UpdateMemoryStore]) -> MemoryStore:
+        return await self.stores.update(call.tenant, call["memory_store_id"], call.body)
+
+    @route(
+        "POST /v1/memory_stores/{memory_store_id}/archive",
+        "Archive a memory store: it becomes read-only",
+        role="operator",
+    )
+    async def archive(self, call: ApiCall[Empty, Empty]) -> MemoryStore:
+        return await self.stores.archive(call.tenant, call["memory_store_id"])
+
+    @route(
+        "DELETE /v1/memory_stores/{memory_store_id}",
+        "Delete a memory store with its memories and their versions",
+        role="operator",
+    )
+    async def delete(self, call: ApiCall[Empty, Empty]) -> DeletedMemoryStore:
+        await self.stores.delete(call.tenant, call["memory_store_id"])
+        return DeletedMemoryStore(id=call["memory_store_id"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,91 +102,12 @@ class MemoryRoutes:
     memories: Memories
     versions: MemoryVersions
 
-    def routes(self) -> tuple[Route, ...]:
-        return (*self._memory_routes(), *self._version_routes())
-
-    def _memory_routes(self) -> tuple[Route, ...]:
-        return (
-            Route(
-                method="POST",
-                path=_MEMORIES,
-                handle=self.create,
-                summary="Create a memory",
-                query=BasicView,
-                body=CreateMemory,
-                response_type=MemoryObject,
-                role="user",
-                for_worker_keys=True,
-            ),
-            Route(
-                method="GET",
-                path=_MEMORIES,
-                handle=self.list,
-                summary="List memories, and prefixes for those below the requested depth",
-                query=MemoryListing,
-                response_type=Page[MemoryObject | MemoryPrefix],
-                for_worker_keys=True,
-            ),
-            Route(
-                method="GET",
-                path=_MEMORY,
-                handle=self.get,
-                summary="Get a memory",
-                query=FullView,
-                response_type=MemoryObject,
-                for_worker_keys=True,
-            ),
-            Route(
-                method="POST",
-                path=_MEMORY,
-                handle=self.update,
-                summary="Update the content or the path of a memory",
-                query=BasicView,
-                body=UpdateMemory,
-                response_type=MemoryObject,
-                role="user",
-                for_worker_keys=True,
-            ),
-            Route(
-                method="DELETE",
-                path=_MEMORY,
-                handle=self.delete,
-                summary="Delete a memory; its versions stay",
-                query=DeleteMemory,
-                response_type=DeletedMemory,
-                role="user",
-                for_worker_keys=True,
-            ),
-        )
-
-    def _version_routes(self) -> tuple[Route, ...]:
-        return (
-            Route(
-                method="GET",
-                path=_VERSIONS,
-                handle=self.list_versions,
-                summary="List the changes of memories",
-                query=VersionListing,
-                response_type=Page[MemoryVersion],
-            ),
-            Route(
-                method="GET",
-                path=_VERSION,
-                handle=self.get_version,
-                summary="Get a version of a memory",
-                query=FullView,
-                response_type=MemoryVersion,
-            ),
-            Route(
-                method="POST",
-                path=f"{_VERSION}/redact",
-                handle=self.redact,
-                summary="Permanently remove the content of a past version",
-                response_type=MemoryVersion,
-                role="operator",
-            ),
-        )
-
+    @route(
+        "POST /v1/memory_stores/{memory_store_id}/memories",
+        "Create a memory",
+        role="user",
+        for_worker_keys=True,
+    )
     async def create(self, call: ApiCall[BasicView, CreateMemory]) -> MemoryObject:
         return await self.memories.create(
             call.tenant,
@@ -188,9 +117,19 @@ class MemoryRoutes:
             view=call.query.view,
         )
 
+    @route(
+        "GET /v1/memory_stores/{memory_store_id}/memories",
+        "List memories, and prefixes for those below the requested depth",
+        for_worker_keys=True,
+    )
     async def list(self, call: ApiCall[MemoryListing, Empty]) -> Page[MemoryObject | MemoryPrefix]:
         return await self.memories.page(call.tenant, call["memory_store_id"], call.query)
 
+    @route(
+        "GET /v1/memory_stores/{memory_store_id}/memories/{memory_id}",
+        "Get a memory",
+        for_worker_keys=True,
+    )
     async def get(self, call: ApiCall[FullView, Empty]) -> MemoryObject:
         return await self.memories.get(
             call.tenant,
@@ -199,6 +138,12 @@ class MemoryRoutes:
             view=call.query.view,
         )
 
+    @route(
+        "POST /v1/memory_stores/{memory_store_id}/memories/{memory_id}",
+        "Update the content or the path of a memory",
+        role="user",
+        for_worker_keys=True,
+    )
     async def update(self, call: ApiCall[BasicView, UpdateMemory]) -> MemoryObject:
         return await self.memories.update(
             call.tenant,
@@ -209,6 +154,12 @@ class MemoryRoutes:
             view=call.query.view,
         )
 
+    @route(
+        "DELETE /v1/memory_stores/{memory_store_id}/memories/{memory_id}",
+        "Delete a memory; its versions stay",
+        role="user",
+        for_worker_keys=True,
+    )
     async def delete(self, call: ApiCall[DeleteMemory, Empty]) -> DeletedMemory:
         await self.memories.delete(
             call.tenant,
@@ -219,9 +170,16 @@ class MemoryRoutes:
         )
         return DeletedMemory(id=call["memory_id"])
 
+    @route(
+        "GET /v1/memory_stores/{memory_store_id}/memory_versions", "List the changes of memories"
+    )
     async def list_versions(self, call: ApiCall[VersionListing, Empty]) -> Page[MemoryVersion]:
         return await self.versions.page(call.tenant, call["memory_store_id"], call.query)
 
+    @route(
+        "GET /v1/memory_stores/{memory_store_id}/memory_versions/{memory_version_id}",
+        "Get a version of a memory",
+    )
     async def get_version(self, call: ApiCall[FullView, Empty]) -> MemoryVersion:
         return await self.versions.get(
             call.tenant,
@@ -230,6 +188,11 @@ class MemoryRoutes:
             view=call.query.view,
         )
 
+    @route(
+        "POST /v1/memory_stores/{memory_store_id}/memory_versions/{memory_version_id}/redact",
+        "Permanently remove the content of a past version",
+        role="operator",
+    )
     async def redact(self, call: ApiCall[Empty, Empty]) -> MemoryVersion:
         return await self.versions.redact(
             call.tenant,

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mainspring.edges.api.replays import AskReplay, ReplayReport, Replays
-from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.edges.api.route import ApiCall, Empty, route
 from mainspring.runtime.session.xrays import ShotView
 from mainspring.service.sessions.cost_reports import (
     CostReport,
@@ -40,60 +40,40 @@ class InsightRoutes:
     session_reports: SessionReports
     replays: Replays
 
-    def routes(self) -> tuple[Route, ...]:
-        return (
-            Route(
-                method="GET",
-                path=f"{_SESSION}/context",
-                handle=self.context,
-                summary="Get what the model received at each call, and where it came from",
-                query=ContextParams,
-                response_type=Page[ShotView],
-                for_agent_keys=True,
-                is_extension=True,
-            ),
-            Route(
-                method="GET",
-                path=f"{_SESSION}/hooks",
-                handle=self.hooks,
-                summary="List the hook runs of a session",
-                query=ListHookRuns,
-                response_type=Page[HookRun],
-                for_agent_keys=True,
-                is_extension=True,
-            ),
-            Route(
-                method="GET",
-                path=f"{_SESSION}/senders",
-                handle=self.senders,
-                summary="List the messages sent to a session, and their senders",
-                query=ListSenders,
-                response_type=Page[ReceivedEvent],
-                for_agent_keys=True,
-                is_extension=True,
-            ),
-            Route(
-                method="POST",
-                path=f"{_SESSION}/replay",
-                handle=self.replay,
-                summary="Replay a session without its model and tools, and compare",
-                body=AskReplay,
-                response_type=ReplayReport,
-                role="user",
-                for_agent_keys=True,
-                is_extension=True,
-            ),
-        )
-
+    @route(
+        "GET /v1/sessions/{session_id}/context",
+        "Get what the model received at each call, and where it came from",
+        for_agent_keys=True,
+        is_extension=True,
+    )
     async def context(self, call: ApiCall[ContextParams, Empty]) -> Page[ShotView]:
         return await self.session_reports.context(call.who, call["session_id"], call.query)
 
+    @route(
+        "GET /v1/sessions/{session_id}/hooks",
+        "List the hook runs of a session",
+        for_agent_keys=True,
+        is_extension=True,
+    )
     async def hooks(self, call: ApiCall[ListHookRuns, Empty]) -> Page[HookRun]:
         return await self.session_reports.hook_runs(call.who, call["session_id"], call.query)
 
+    @route(
+        "GET /v1/sessions/{session_id}/senders",
+        "List the messages sent to a session, and their senders",
+        for_agent_keys=True,
+        is_extension=True,
+    )
     async def senders(self, call: ApiCall[ListSenders, Empty]) -> Page[ReceivedEvent]:
         return await self.session_reports.senders(call.who, call["session_id"], call.query)
 
+    @route(
+        "POST /v1/sessions/{session_id}/replay",
+        "Replay a session without its model and tools, and compare",
+        role="user",
+        for_agent_keys=True,
+        is_extension=True,
+    )
     async def replay(self, call: ApiCall[Empty, AskReplay]) -> ReplayReport:
         return await self.replays.replay(call.who, call["session_id"], call.body)
 
@@ -102,32 +82,16 @@ class InsightRoutes:
 class CostRoutes:
     costs: Costs
 
-    def routes(self) -> tuple[Route, ...]:
-        return (
-            Route(
-                method="GET",
-                path="/v1/mainspring/cost",
-                handle=self.report,
-                summary="Get the cost of sessions, page by page",
-                query=CostReportParams,
-                response_type=CostReport,
-                for_agent_keys=True,
-                is_extension=True,
-            ),
-            Route(
-                method="GET",
-                path=f"{_SESSION}/budget",
-                handle=self.budget,
-                summary="Get what is spent, reserved and left of the budgets of a session",
-                response_type=SessionBudget,
-                for_agent_keys=True,
-                is_extension=True,
-            ),
-        )
-
+    @route("GET /v1/mainspring/cost", "Get the cost of sessions, page by page", for_agent_keys=True)
     async def report(self, call: ApiCall[CostReportParams, Empty]) -> CostReport:
         return await self.costs.report(call.who, call.query)
 
+    @route(
+        "GET /v1/sessions/{session_id}/budget",
+        "Get what is spent, reserved and left of the budgets of a session",
+        for_agent_keys=True,
+        is_extension=True,
+    )
     async def budget(self, call: ApiCall[Empty, Empty]) -> SessionBudget:
         return await self.costs.budget(call.who, call["session_id"])
 
@@ -136,32 +100,19 @@ class CostRoutes:
 class PolicyRoutes:
     trials: RuleEvaluator
 
-    def routes(self) -> tuple[Route, ...]:
-        return (
-            Route(
-                method="POST",
-                path="/v1/mainspring/policy/test",
-                handle=self.judge,
-                summary="Evaluate what the rules would decide about a call, and why",
-                body=EvaluateRules,
-                response_type=PolicyVerdict,
-                for_agent_keys=True,
-                is_extension=True,
-            ),
-            Route(
-                method="POST",
-                path=f"{_SESSION}/policy/test",
-                handle=self.retry,
-                summary="List the calls of a session that other rules would decide differently",
-                body=ReplayRules,
-                response_type=PolicyReplay,
-                for_agent_keys=True,
-                is_extension=True,
-            ),
-        )
-
+    @route(
+        "POST /v1/mainspring/policy/test",
+        "Evaluate what the rules would decide about a call, and why",
+        for_agent_keys=True,
+    )
     async def judge(self, call: ApiCall[Empty, EvaluateRules]) -> PolicyVerdict:
         return await self.trials.judge(call.body)
 
+    @route(
+        "POST /v1/sessions/{session_id}/policy/test",
+        "List the calls of a session that other rules would decide differently",
+        for_agent_keys=True,
+        is_extension=True,
+    )
     async def retry(self, call: ApiCall[Empty, ReplayRules]) -> PolicyReplay:
         return await self.trials.retry(call.who, call["session_id"], call.body)

@@ -17,7 +17,7 @@ from anyio import open_file, to_thread
 from mainspring.core import clock, ids
 from mainspring.core.errors import InvalidInput, TooLarge
 from mainspring.edges.api.file_transfer import UploadLimiter
-from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.edges.api.route import ApiCall, Empty, route
 from mainspring.service.sessions.session_transfer import (
     MoveSession,
     PushCheck,
@@ -42,47 +42,22 @@ class MoveRoutes:
         default_factory=lambda: UploadLimiter(in_process=4, of_tenant=2)
     )
 
-    def routes(self) -> tuple[Route, ...]:
-        return (
-            Route(
-                method="POST",
-                path="/v1/sessions/{session_id}/move",
-                handle=self.move,
-                summary="End a session here and download it, to continue it elsewhere",
-                body=MoveSession,
-                media_type=_TAR,
-                role="user",
-                for_agent_keys=True,
-                is_extension=True,
-            ),
-            Route(
-                method="GET",
-                path="/v1/mainspring/transfers",
-                handle=self.check,
-                summary="Check whether a session can be moved here",
-                query=PushSession,
-                response_type=PushCheck,
-                role="user",
-                for_agent_keys=True,
-                is_extension=True,
-            ),
-            Route(
-                method="POST",
-                path="/v1/mainspring/transfers",
-                handle=self.receive,
-                summary="Upload a session with its workspace, to continue it here",
-                query=PushSession,
-                upload=_TAR,
-                response_type=SessionObject,
-                role="user",
-                for_agent_keys=True,
-                is_extension=True,
-            ),
-        )
-
+    @route(
+        "GET /v1/mainspring/transfers",
+        "Check whether a session can be moved here",
+        role="user",
+        for_agent_keys=True,
+    )
     async def check(self, call: ApiCall[PushSession, Empty]) -> PushCheck:
         return await self.session_import.check(call.who, call.query)
 
+    @route(
+        "POST /v1/mainspring/transfers",
+        "Upload a session with its workspace, to continue it here",
+        role="user",
+        for_agent_keys=True,
+        upload=_TAR,
+    )
     async def receive(self, call: ApiCall[PushSession, Empty]) -> SessionObject:
         if call.request.content_type != _TAR:
             raise InvalidInput(f"the request must be {_TAR}, not {call.request.content_type}")
@@ -103,6 +78,14 @@ class MoveRoutes:
         self.session_import.remove_leftovers(before=clock.now() - _STALE_UPLOAD_AGE)
         return folder / f"{ids.new_id('upload')}.tar"
 
+    @route(
+        "POST /v1/sessions/{session_id}/move",
+        "End a session here and download it, to continue it elsewhere",
+        role="user",
+        for_agent_keys=True,
+        media_type=_TAR,
+        is_extension=True,
+    )
     async def move(self, call: ApiCall[Empty, MoveSession]) -> web.StreamResponse:
         bundle = await self.session_export.bundle(call.who, call["session_id"], call.body)
         try:

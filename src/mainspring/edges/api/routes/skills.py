@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.api.file_transfer import MULTIPART, Form, attachment, read_form
-from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.edges.api.route import ApiCall, Empty, PageQuery, route
 from mainspring.runtime.packages.upload import UploadedFile
 from mainspring.service.resources.skill_resources import (
     DisplayName,
@@ -29,11 +29,6 @@ class ListSkills(Struct, frozen=True, kw_only=True):
     limit: Limit = 20
     page: str | None = None
     source: str | None = None
-
-
-class ListSkillVersions(Struct, frozen=True, kw_only=True):
-    limit: Limit = 20
-    page: str | None = None
 
 
 class VersionForm(Struct, frozen=True, kw_only=True):
@@ -59,95 +54,7 @@ class DeletedSkillVersion(Struct, frozen=True, kw_only=True):
 class SkillRoutes:
     skills: Skills
 
-    def routes(self) -> tuple[Route, ...]:
-        return (*self._skill_routes(), *self._version_routes())
-
-    def _skill_routes(self) -> tuple[Route, ...]:
-        one = "/v1/skills/{skill_id}"
-        return (
-            Route(
-                method="POST",
-                path="/v1/skills",
-                handle=self.create,
-                summary="Upload a skill",
-                upload=MULTIPART,
-                body=SkillForm,
-                response_type=SkillObject,
-                role="operator",
-            ),
-            Route(
-                method="GET",
-                path="/v1/skills",
-                handle=self.list,
-                summary="List skills",
-                query=ListSkills,
-                response_type=Page[SkillObject],
-            ),
-            Route(
-                method="GET",
-                path=one,
-                handle=self.get,
-                summary="Get a skill",
-                response_type=SkillObject,
-            ),
-            Route(
-                method="DELETE",
-                path=one,
-                handle=self.delete,
-                summary="Delete a skill with all its versions",
-                response_type=DeletedSkill,
-                role="operator",
-            ),
-        )
-
-    def _version_routes(self) -> tuple[Route, ...]:
-        all_ = "/v1/skills/{skill_id}/versions"
-        one = f"{all_}/{{version}}"
-        return (
-            Route(
-                method="POST",
-                path=all_,
-                handle=self.create_version,
-                summary="Upload a new version of a skill",
-                upload=MULTIPART,
-                body=VersionForm,
-                response_type=SkillVersion,
-                role="operator",
-            ),
-            Route(
-                method="GET",
-                path=all_,
-                handle=self.list_versions,
-                summary="List the versions of a skill",
-                query=ListSkillVersions,
-                response_type=Page[SkillVersion],
-            ),
-            Route(
-                method="GET",
-                path=one,
-                handle=self.get_version,
-                summary="Get a version of a skill, or the `latest`",
-                response_type=SkillVersion,
-                for_worker_keys=True,
-            ),
-            Route(
-                method="GET",
-                path=f"{one}/content",
-                handle=self.download,
-                summary="Download the files of a version as a zip archive",
-                media_type=_ZIP,
-                for_worker_keys=True,
-            ),
-            Route(
-                method="DELETE",
-                path=one,
-                handle=self.delete_version,
-                summary="Delete a version of a skill",
-                response_type=DeletedSkillVersion,
-                role="operator",
-            ),
-        )
-
+    @route("POST /v1/skills", "Upload a skill", body=SkillForm, role="operator", upload=MULTIPART)
     async def create(self, call: ApiCall[Empty, Empty]) -> SkillObject:
         form = await self._form(call.request)
         name = _display_name(form.field("display_name"))
@@ -156,19 +63,29 @@ class SkillRoutes:
             form.fingerprint, lambda: self.skills.create(call.tenant, uploads, name)
         )
 
+    @route("GET /v1/skills", "List skills")
     async def list(self, call: ApiCall[ListSkills, Empty]) -> Page[SkillObject]:
         query = call.query
         if query.source not in (None, "custom"):
             return Page(data=())
         return await self.skills.page(call.tenant, ListQuery(limit=query.limit, page=query.page))
 
+    @route("GET /v1/skills/{skill_id}", "Get a skill")
     async def get(self, call: ApiCall[Empty, Empty]) -> SkillObject:
         return await self.skills.get(call.tenant, call["skill_id"])
 
+    @route("DELETE /v1/skills/{skill_id}", "Delete a skill with all its versions", role="operator")
     async def delete(self, call: ApiCall[Empty, Empty]) -> DeletedSkill:
         await self.skills.delete(call.tenant, call["skill_id"])
         return DeletedSkill(id=call["skill_id"])
 
+    @route(
+        "POST /v1/skills/{skill_id}/versions",
+        "Upload a new version of a skill",
+        body=VersionForm,
+        role="operator",
+        upload=MULTIPART,
+    )
     async def create_version(self, call: ApiCall[Empty, Empty]) -> SkillVersion:
         form = await self._form(call.request)
         uploads = _uploads(form)
@@ -177,19 +94,36 @@ class SkillRoutes:
             lambda: self.skills.add_version(call.tenant, call["skill_id"], uploads),
         )
 
-    async def list_versions(self, call: ApiCall[ListSkillVersions, Empty]) -> Page[SkillVersion]:
+    @route("GET /v1/skills/{skill_id}/versions", "List the versions of a skill")
+    async def list_versions(self, call: ApiCall[PageQuery, Empty]) -> Page[SkillVersion]:
         query = call.query
         return await self.skills.versions(
             call.tenant, call["skill_id"], limit=query.limit, page=query.page
         )
 
+    @route(
+        "GET /v1/skills/{skill_id}/versions/{version}",
+        "Get a version of a skill, or the `latest`",
+        for_worker_keys=True,
+    )
     async def get_version(self, call: ApiCall[Empty, Empty]) -> SkillVersion:
         return await self.skills.version(call.tenant, call["skill_id"], call["version"])
 
+    @route(
+        "GET /v1/skills/{skill_id}/versions/{version}/content",
+        "Download the files of a version as a zip archive",
+        for_worker_keys=True,
+        media_type=_ZIP,
+    )
     async def download(self, call: ApiCall[Empty, Empty]) -> web.Response:
         version, archive = await self.skills.archive(call.tenant, call["skill_id"], call["version"])
         return attachment(archive, filename=f"{version.name}.zip", media_type=_ZIP)
 
+    @route(
+        "DELETE /v1/skills/{skill_id}/versions/{version}",
+        "Delete a version of a skill",
+        role="operator",
+    )
     async def delete_version(self, call: ApiCall[Empty, Empty]) -> DeletedSkillVersion:
         gone = await self.skills.delete_version(call.tenant, call["skill_id"], call["version"])
         return DeletedSkillVersion(id=gone.id)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from msgspec import Struct
-
-from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.edges.api.route import ApiCall, Empty, PageQuery, list_query, route
 from mainspring.service.access.tenants import (
     CreateTenant,
     Tenant,
@@ -14,101 +12,45 @@ from mainspring.service.access.tenants import (
     UpdateTenant,
     require_platform,
 )
-from mainspring.service.storage.pagination import Limit, Page
-from mainspring.service.storage.repository import ListQuery
-
-
-class ListTenants(Struct, frozen=True, kw_only=True):
-    limit: Limit = 20
-    page: str | None = None
+from mainspring.service.storage.pagination import Page
 
 
 @dataclass(frozen=True, slots=True)
 class TenantRoutes:
     tenants: Tenants
 
-    def routes(self) -> tuple[Route, ...]:
-        one = "/v1/mainspring/tenants/{tenant_id}"
-        return (
-            Route(
-                method="POST",
-                path="/v1/mainspring/tenants",
-                handle=self.create,
-                summary="Create a tenant",
-                body=CreateTenant,
-                response_type=Tenant,
-                role="admin",
-                is_extension=True,
-            ),
-            Route(
-                method="GET",
-                path="/v1/mainspring/tenants",
-                handle=self.list,
-                summary="List tenants",
-                query=ListTenants,
-                response_type=Page[Tenant],
-                role="admin",
-                is_extension=True,
-            ),
-            Route(
-                method="GET",
-                path=one,
-                handle=self.get,
-                summary="Get a tenant",
-                response_type=Tenant,
-                role="admin",
-                is_extension=True,
-            ),
-            Route(
-                method="POST",
-                path=one,
-                handle=self.update,
-                summary="Update a tenant's name and limits",
-                body=UpdateTenant,
-                response_type=Tenant,
-                role="admin",
-                is_extension=True,
-            ),
-            Route(
-                method="POST",
-                path=f"{one}/disable",
-                handle=self.disable,
-                summary="Disable a tenant: all its keys are refused",
-                response_type=Tenant,
-                role="admin",
-                is_extension=True,
-            ),
-            Route(
-                method="POST",
-                path=f"{one}/enable",
-                handle=self.enable,
-                summary="Enable a tenant",
-                response_type=Tenant,
-                role="admin",
-                is_extension=True,
-            ),
-        )
-
+    @route("POST /v1/mainspring/tenants", "Create a tenant", role="admin")
     async def create(self, call: ApiCall[Empty, CreateTenant]) -> Tenant:
         require_platform(call.who)
         return await self.tenants.create(call.body)
 
-    async def list(self, call: ApiCall[ListTenants, Empty]) -> Page[Tenant]:
+    @route("GET /v1/mainspring/tenants", "List tenants", role="admin")
+    async def list(self, call: ApiCall[PageQuery, Empty]) -> Page[Tenant]:
         require_platform(call.who)
-        return await self.tenants.page(ListQuery(limit=call.query.limit, page=call.query.page))
+        return await self.tenants.page(list_query(call.query))
 
+    @route("GET /v1/mainspring/tenants/{tenant_id}", "Get a tenant", role="admin")
     async def get(self, call: ApiCall[Empty, Empty]) -> Tenant:
         require_platform(call.who)
         return await self.tenants.get(call["tenant_id"])
 
+    @route(
+        "POST /v1/mainspring/tenants/{tenant_id}", "Update a tenant's name and limits", role="admin"
+    )
     async def update(self, call: ApiCall[Empty, UpdateTenant]) -> Tenant:
         require_platform(call.who)
         return await self.tenants.update(call["tenant_id"], call.body)
 
+    @route(
+        "POST /v1/mainspring/tenants/{tenant_id}/disable",
+        "Disable a tenant: all its keys are refused",
+        role="admin",
+    )
     async def disable(self, call: ApiCall[Empty, Empty]) -> Tenant:
         require_platform(call.who)
         return await self.tenants.disable(call["tenant_id"])
 
+    @route("POST /v1/mainspring/tenants/{tenant_id}/enable", "Enable a tenant", role="admin")
     async def enable(self, call: ApiCall[Empty, Empty]) -> Tenant:
         require_platform(call.who)
         return await self.tenants.enable(call["tenant_id"])

@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.edges.api.route import ApiCall, Empty, route
 from mainspring.service.sessions.event_pages import EventPages, ListEvents, event_query
 from mainspring.service.sessions.session_digest import SessionStatus
 from mainspring.service.sessions.session_threads import ThreadObject, Threads
@@ -35,50 +35,12 @@ class ThreadRoutes:
     threads: Threads
     pages: EventPages
 
-    def routes(self) -> tuple[Route, ...]:
-        all_ = "/v1/sessions/{session_id}/threads"
-        one = f"{all_}/{{thread_id}}"
-        return (
-            Route(
-                method="GET",
-                path=all_,
-                handle=self.list,
-                summary="List the threads of a session",
-                query=ListThreads,
-                response_type=Page[ThreadObject],
-                for_agent_keys=True,
-                for_worker_keys=True,
-            ),
-            Route(
-                method="GET",
-                path=one,
-                handle=self.get,
-                summary="Get a thread",
-                response_type=ThreadObject,
-                for_agent_keys=True,
-                for_worker_keys=True,
-            ),
-            Route(
-                method="POST",
-                path=f"{one}/archive",
-                handle=self.archive,
-                summary="Archive a thread: it accepts no more events",
-                response_type=ThreadObject,
-                role="user",
-                for_agent_keys=True,
-            ),
-            Route(
-                method="GET",
-                path=f"{one}/events",
-                handle=self.events,
-                summary="List the events of a thread",
-                query=ListThreadEvents,
-                response_type=Page[WireEvent],
-                for_agent_keys=True,
-                for_worker_keys=True,
-            ),
-        )
-
+    @route(
+        "GET /v1/sessions/{session_id}/threads",
+        "List the threads of a session",
+        for_agent_keys=True,
+        for_worker_keys=True,
+    )
     async def list(self, call: ApiCall[ListThreads, Empty]) -> Page[ThreadObject]:
         query = call.query
         return await self.threads.page(
@@ -89,12 +51,30 @@ class ThreadRoutes:
             page=query.page,
         )
 
+    @route(
+        "GET /v1/sessions/{session_id}/threads/{thread_id}",
+        "Get a thread",
+        for_agent_keys=True,
+        for_worker_keys=True,
+    )
     async def get(self, call: ApiCall[Empty, Empty]) -> ThreadObject:
         return await self.threads.get(call.who, call["session_id"], call["thread_id"])
 
+    @route(
+        "POST /v1/sessions/{session_id}/threads/{thread_id}/archive",
+        "Archive a thread: it accepts no more events",
+        role="user",
+        for_agent_keys=True,
+    )
     async def archive(self, call: ApiCall[Empty, Empty]) -> ThreadObject:
         return await self.threads.archive(call.who, call["session_id"], call["thread_id"])
 
+    @route(
+        "GET /v1/sessions/{session_id}/threads/{thread_id}/events",
+        "List the events of a thread",
+        for_agent_keys=True,
+        for_worker_keys=True,
+    )
     async def events(self, call: ApiCall[ListThreadEvents, Empty]) -> Page[WireEvent]:
         thread = await self.threads.get(call.who, call["session_id"], call["thread_id"])
         standing = await self.sessions.find(call.who, thread.session_id)

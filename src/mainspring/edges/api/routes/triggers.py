@@ -10,8 +10,7 @@ from aiohttp import web
 from msgspec import Struct
 
 from mainspring.core.errors import TooLarge
-from mainspring.edges.api.resource import Resource
-from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.edges.api.route import ApiCall, Empty, PageQuery, list_query, route
 from mainspring.service.authorization.authentication import join_headers
 from mainspring.service.schedules.trigger_intake import MAX_PAYLOAD_BYTES, TriggerIntake
 from mainspring.service.schedules.trigger_types import (
@@ -22,6 +21,7 @@ from mainspring.service.schedules.trigger_types import (
     UpdateTrigger,
 )
 from mainspring.service.schedules.triggers import Triggers
+from mainspring.service.storage.pagination import Page
 from mainspring.service.webhooks.webhook_signing import SignedRequest
 
 _BODY_SECONDS = 30.0
@@ -39,38 +39,41 @@ class TriggerRoutes:
     trigger_intake: TriggerIntake
     max_bytes: int = MAX_PAYLOAD_BYTES
 
-    def routes(self) -> tuple[Route, ...]:
-        one = "/v1/mainspring/triggers/{trigger_id}"
-        return (
-            *Resource(
-                path=one,
-                service=self.triggers,
-                item=Trigger,
-                create=CreateTrigger,
-                created=TriggerWithSecret,
-                update=UpdateTrigger,
-                deleted=DeletedTrigger,
-                is_extension=True,
-                summaries={
-                    "create": "Create a trigger; only this response contains its secret",
-                    "list": "List triggers",
-                    "get": "Get a trigger",
-                    "update": "Update, enable or disable a trigger",
-                    "delete": "Delete a trigger",
-                },
-            ).routes(),
-            Route(
-                method="POST",
-                path=f"{one}/fire",
-                handle=self.fire,
-                summary="Fire a trigger: called by the sender, signed with the trigger's scheme",
-                response_type=TriggerResult,
-                upload="application/json",
-                is_open=True,
-                is_extension=True,
-            ),
-        )
+    @route(
+        "POST /v1/mainspring/triggers",
+        "Create a trigger; only this response contains its secret",
+        role="operator",
+    )
+    async def create(self, call: ApiCall[Empty, CreateTrigger]) -> TriggerWithSecret:
+        return await self.triggers.create(call.tenant, call.body)
 
+    @route("GET /v1/mainspring/triggers", "List triggers")
+    async def list(self, call: ApiCall[PageQuery, Empty]) -> Page[Trigger]:
+        return await self.triggers.page(call.tenant, list_query(call.query))
+
+    @route("GET /v1/mainspring/triggers/{trigger_id}", "Get a trigger")
+    async def get(self, call: ApiCall[Empty, Empty]) -> Trigger:
+        return await self.triggers.get(call.tenant, call["trigger_id"])
+
+    @route(
+        "POST /v1/mainspring/triggers/{trigger_id}",
+        "Update, enable or disable a trigger",
+        role="operator",
+    )
+    async def update(self, call: ApiCall[Empty, UpdateTrigger]) -> Trigger:
+        return await self.triggers.update(call.tenant, call["trigger_id"], call.body)
+
+    @route("DELETE /v1/mainspring/triggers/{trigger_id}", "Delete a trigger", role="operator")
+    async def delete(self, call: ApiCall[Empty, Empty]) -> DeletedTrigger:
+        await self.triggers.delete(call.tenant, call["trigger_id"])
+        return DeletedTrigger(id=call["trigger_id"])
+
+    @route(
+        "POST /v1/mainspring/triggers/{trigger_id}/fire",
+        "Fire a trigger: called by the sender, signed with the trigger's scheme",
+        is_open=True,
+        upload="application/json",
+    )
     async def fire(self, call: ApiCall[Empty, Empty]) -> TriggerResult:
         body = await _read_raw_body(call.request, self.max_bytes)
         delivered = SignedRequest(headers=join_headers(call.request.headers.items()), body=body)

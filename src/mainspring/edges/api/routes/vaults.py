@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from mainspring.edges.api.resource import Resource, forward
-from mainspring.edges.api.route import Route
+from mainspring.edges.api.route import ApiCall, Empty, list_query, route
+from mainspring.service.storage.pagination import Page
 from mainspring.service.vaults.credential_record import VaultCredential
 from mainspring.service.vaults.credential_validation import (
     CredentialValidation,
@@ -15,9 +16,6 @@ from mainspring.service.vaults.credential_validation import (
 )
 from mainspring.service.vaults.credentials import CreateCredential, Credentials, UpdateCredential
 from mainspring.service.vaults.vaults import CreateVault, UpdateVault, VaultObject, Vaults
-
-_VAULT = "/v1/vaults/{vault_id}"
-_CREDENTIAL = f"{_VAULT}/credentials/{{credential_id}}"
 
 
 class ListVaults(Struct, frozen=True, kw_only=True):
@@ -36,56 +34,96 @@ class DeletedCredential(Struct, frozen=True, kw_only=True):
     type: Literal["vault_credential_deleted"] = "vault_credential_deleted"
 
 
-def vault_routes(vaults: Vaults) -> tuple[Route, ...]:
-    return Resource(
-        path=_VAULT,
-        service=vaults,
-        item=VaultObject,
-        create=CreateVault,
-        update=UpdateVault,
-        query=ListVaults,
-        deleted=DeletedVault,
-        read_role="user",
-        summaries={
-            "create": "Create a vault",
-            "list": "List vaults",
-            "get": "Get a vault",
-            "update": "Update a vault",
-            "archive": "Archive a vault: its secrets are deleted and no new session can use it",
-            "delete": "Delete a vault and everything in it",
-        },
-    ).routes()
+@dataclass(frozen=True, slots=True)
+class VaultRoutes:
+    vaults: Vaults
 
+    @route("POST /v1/vaults", "Create a vault", role="operator")
+    async def create(self, call: ApiCall[Empty, CreateVault]) -> VaultObject:
+        return await self.vaults.create(call.tenant, call.body)
 
-def credential_routes(
-    credentials: Credentials, validator: CredentialValidator
-) -> tuple[Route, ...]:
-    validate = f"{_CREDENTIAL}/mcp_oauth_validate"
-    return (
-        *Resource(
-            path=_CREDENTIAL,
-            service=credentials,
-            item=VaultCredential,
-            create=CreateCredential,
-            update=UpdateCredential,
-            query=ListVaults,
-            deleted=DeletedCredential,
-            read_role="user",
-            summaries={
-                "create": "Add a credential to a vault",
-                "list": "List the credentials of a vault, without their secrets",
-                "get": "Get a credential, without its secrets",
-                "update": "Update a credential or its secrets",
-                "archive": "Archive a credential and delete its secrets",
-                "delete": "Delete a credential",
-            },
-        ).routes(),
-        Route(
-            method="POST",
-            path=validate,
-            handle=forward(validator.validate, validate),
-            summary="Check with the MCP server whether a credential works",
-            response_type=CredentialValidation,
-            role="operator",
-        ),
+    @route("GET /v1/vaults", "List vaults", role="user")
+    async def list(self, call: ApiCall[ListVaults, Empty]) -> Page[VaultObject]:
+        return await self.vaults.page(call.tenant, list_query(call.query))
+
+    @route("GET /v1/vaults/{vault_id}", "Get a vault", role="user")
+    async def get(self, call: ApiCall[Empty, Empty]) -> VaultObject:
+        return await self.vaults.get(call.tenant, call["vault_id"])
+
+    @route("POST /v1/vaults/{vault_id}", "Update a vault", role="operator")
+    async def update(self, call: ApiCall[Empty, UpdateVault]) -> VaultObject:
+        return await self.vaults.update(call.tenant, call["vault_id"], call.body)
+
+    @route(
+        "POST /v1/vaults/{vault_id}/archive",
+        "Archive a vault: its secrets are deleted and no new session can use it",
+        role="operator",
     )
+    async def archive(self, call: ApiCall[Empty, Empty]) -> VaultObject:
+        return await self.vaults.archive(call.tenant, call["vault_id"])
+
+    @route("DELETE /v1/vaults/{vault_id}", "Delete a vault and everything in it", role="operator")
+    async def delete(self, call: ApiCall[Empty, Empty]) -> DeletedVault:
+        await self.vaults.delete(call.tenant, call["vault_id"])
+        return DeletedVault(id=call["vault_id"])
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialRoutes:
+    credentials: Credentials
+    validator: CredentialValidator
+
+    @route("POST /v1/vaults/{vault_id}/credentials", "Add a credential to a vault", role="operator")
+    async def create(self, call: ApiCall[Empty, CreateCredential]) -> VaultCredential:
+        return await self.credentials.create(call.tenant, call["vault_id"], call.body)
+
+    @route(
+        "GET /v1/vaults/{vault_id}/credentials",
+        "List the credentials of a vault, without their secrets",
+        role="user",
+    )
+    async def list(self, call: ApiCall[ListVaults, Empty]) -> Page[VaultCredential]:
+        return await self.credentials.page(call.tenant, call["vault_id"], list_query(call.query))
+
+    @route(
+        "GET /v1/vaults/{vault_id}/credentials/{credential_id}",
+        "Get a credential, without its secrets",
+        role="user",
+    )
+    async def get(self, call: ApiCall[Empty, Empty]) -> VaultCredential:
+        return await self.credentials.get(call.tenant, call["vault_id"], call["credential_id"])
+
+    @route(
+        "POST /v1/vaults/{vault_id}/credentials/{credential_id}",
+        "Update a credential or its secrets",
+        role="operator",
+    )
+    async def update(self, call: ApiCall[Empty, UpdateCredential]) -> VaultCredential:
+        return await self.credentials.update(
+            call.tenant, call["vault_id"], call["credential_id"], call.body
+        )
+
+    @route(
+        "POST /v1/vaults/{vault_id}/credentials/{credential_id}/archive",
+        "Archive a credential and delete its secrets",
+        role="operator",
+    )
+    async def archive(self, call: ApiCall[Empty, Empty]) -> VaultCredential:
+        return await self.credentials.archive(call.tenant, call["vault_id"], call["credential_id"])
+
+    @route(
+        "DELETE /v1/vaults/{vault_id}/credentials/{credential_id}",
+        "Delete a credential",
+        role="operator",
+    )
+    async def delete(self, call: ApiCall[Empty, Empty]) -> DeletedCredential:
+        await self.credentials.delete(call.tenant, call["vault_id"], call["credential_id"])
+        return DeletedCredential(id=call["credential_id"])
+
+    @route(
+        "POST /v1/vaults/{vault_id}/credentials/{credential_id}/mcp_oauth_validate",
+        "Check with the MCP server whether a credential works",
+        role="operator",
+    )
+    async def validate(self, call: ApiCall[Empty, Empty]) -> CredentialValidation:
+        return await self.validator.validate(call.tenant, call["vault_id"], call["credential_id"])

@@ -8,8 +8,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from mainspring.edges.api.resource import PageQuery, Resource, forward
-from mainspring.edges.api.route import ApiCall, Empty, Route
+from mainspring.edges.api.route import ApiCall, Empty, PageQuery, list_query, route
 from mainspring.service.storage.pagination import Page
 from mainspring.service.storage.repository import ListQuery
 from mainspring.service.webhooks.webhook_deliveries import Deliveries, Delivery, DeliveryStatus
@@ -47,100 +46,61 @@ class WebhookRoutes:
     outbox: Outbox
     deliveries: Deliveries
 
-    def routes(self) -> tuple[Route, ...]:
-        return (*self._endpoint_routes(), *self._delivery_routes())
+    @route(
+        "POST /v1/mainspring/webhooks",
+        "Create a webhook endpoint; only this response contains its secret",
+        role="operator",
+    )
+    async def create(self, call: ApiCall[Empty, CreateWebhook]) -> WebhookWithSecret:
+        return await self.webhooks.create(call.tenant, call.body)
 
-    def _endpoint_routes(self) -> tuple[Route, ...]:
-        one = "/v1/mainspring/webhooks/{webhook_id}"
-        return (
-            *Resource(
-                path=one,
-                service=self.webhooks,
-                item=Webhook,
-                create=CreateWebhook,
-                created=WebhookWithSecret,
-                update=UpdateWebhook,
-                deleted=DeletedWebhook,
-                is_extension=True,
-                summaries={
-                    "create": "Create a webhook endpoint; only this response contains its secret",
-                    "list": "List webhook endpoints",
-                    "get": "Get a webhook endpoint",
-                    "update": "Update, enable or disable a webhook endpoint",
-                    "delete": "Delete a webhook endpoint and its deliveries",
-                },
-            ).routes(),
-            Route(
-                method="POST",
-                path=f"{one}/rotate_secret",
-                handle=self.rotate,
-                summary="Rotate the secret of a webhook endpoint; only this response contains it",
-                body=RotateSecret,
-                response_type=WebhookWithSecret,
-                role="operator",
-                is_extension=True,
-            ),
-        )
+    @route("GET /v1/mainspring/webhooks", "List webhook endpoints")
+    async def list(self, call: ApiCall[PageQuery, Empty]) -> Page[Webhook]:
+        return await self.webhooks.page(call.tenant, list_query(call.query))
 
-    def _delivery_routes(self) -> tuple[Route, ...]:
-        one = "/v1/mainspring/webhooks/{webhook_id}"
-        delivery = "/v1/mainspring/webhook_deliveries/{delivery_id}"
-        resend = f"{delivery}/resend"
-        return (
-            Route(
-                method="POST",
-                path=f"{one}/ping",
-                handle=self.ping,
-                summary="Send a test event to a webhook endpoint",
-                response_type=Delivery,
-                role="operator",
-                is_extension=True,
-            ),
-            Route(
-                method="GET",
-                path=f"{one}/deliveries",
-                handle=self.list_deliveries,
-                summary="List the deliveries of a webhook endpoint",
-                query=ListDeliveries,
-                response_type=Page[Delivery],
-                is_extension=True,
-            ),
-            Route(
-                method="POST",
-                path=f"{one}/resend_dead",
-                handle=self.resend_dead,
-                summary="Resend all failed deliveries of a webhook endpoint",
-                response_type=Resent,
-                role="operator",
-                is_extension=True,
-            ),
-            Route(
-                method="GET",
-                path=delivery,
-                handle=forward(self.deliveries.get, delivery),
-                summary="Get a delivery",
-                response_type=Delivery,
-                is_extension=True,
-            ),
-            Route(
-                method="POST",
-                path=resend,
-                handle=forward(self.deliveries.resend, resend),
-                summary="Resend a delivery",
-                response_type=Delivery,
-                role="operator",
-                is_extension=True,
-            ),
-        )
+    @route("GET /v1/mainspring/webhooks/{webhook_id}", "Get a webhook endpoint")
+    async def get(self, call: ApiCall[Empty, Empty]) -> Webhook:
+        return await self.webhooks.get(call.tenant, call["webhook_id"])
 
+    @route(
+        "POST /v1/mainspring/webhooks/{webhook_id}",
+        "Update, enable or disable a webhook endpoint",
+        role="operator",
+    )
+    async def update(self, call: ApiCall[Empty, UpdateWebhook]) -> Webhook:
+        return await self.webhooks.update(call.tenant, call["webhook_id"], call.body)
+
+    @route(
+        "DELETE /v1/mainspring/webhooks/{webhook_id}",
+        "Delete a webhook endpoint and its deliveries",
+        role="operator",
+    )
+    async def delete(self, call: ApiCall[Empty, Empty]) -> DeletedWebhook:
+        await self.webhooks.delete(call.tenant, call["webhook_id"])
+        return DeletedWebhook(id=call["webhook_id"])
+
+    @route(
+        "POST /v1/mainspring/webhooks/{webhook_id}/rotate_secret",
+        "Rotate the secret of a webhook endpoint; only this response contains it",
+        role="operator",
+    )
     async def rotate(self, call: ApiCall[Empty, RotateSecret]) -> WebhookWithSecret:
         old_for = timedelta(seconds=call.body.old_valid_seconds)
         return await self.webhooks.rotate(call.tenant, call["webhook_id"], old_for=old_for)
 
+    @route(
+        "POST /v1/mainspring/webhooks/{webhook_id}/ping",
+        "Send a test event to a webhook endpoint",
+        role="operator",
+    )
     async def ping(self, call: ApiCall[Empty, Empty]) -> Delivery:
         made = await self.outbox.ping(call.tenant, call["webhook_id"])
         return await self.deliveries.attempt(call.tenant, made.id)
 
+    @route(
+        "GET /v1/mainspring/webhooks/{webhook_id}/deliveries",
+        "List the deliveries of a webhook endpoint",
+    )
     async def list_deliveries(self, call: ApiCall[ListDeliveries, Empty]) -> Page[Delivery]:
         webhook = await self.webhooks.get(call.tenant, call["webhook_id"])
         query = call.query
@@ -149,5 +109,22 @@ class WebhookRoutes:
             ListQuery(limit=query.limit, page=query.page, parent=webhook.id, label=query.status),
         )
 
+    @route(
+        "POST /v1/mainspring/webhooks/{webhook_id}/resend_dead",
+        "Resend all failed deliveries of a webhook endpoint",
+        role="operator",
+    )
     async def resend_dead(self, call: ApiCall[Empty, Empty]) -> Resent:
         return Resent(resent=await self.deliveries.resend_dead(call.tenant, call["webhook_id"]))
+
+    @route("GET /v1/mainspring/webhook_deliveries/{delivery_id}", "Get a delivery")
+    async def get_delivery(self, call: ApiCall[Empty, Empty]) -> Delivery:
+        return await self.deliveries.get(call.tenant, call["delivery_id"])
+
+    @route(
+        "POST /v1/mainspring/webhook_deliveries/{delivery_id}/resend",
+        "Resend a delivery",
+        role="operator",
+    )
+    async def resend(self, call: ApiCall[Empty, Empty]) -> Delivery:
+        return await self.deliveries.resend(call.tenant, call["delivery_id"])
