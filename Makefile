@@ -88,12 +88,13 @@ check-deps: $(READY)
 # Tests start hundreds of processes; none is to compile all of us anew, whatever the shell says.
 test test-slow: export PYTHONDONTWRITEBYTECODE :=
 
-# Three at once on two cores: many tests wait for processes, leases and clocks.
+# Four at once on two cores: many tests wait for processes, leases and clocks. Each takes the tests of
+# whole files, as far as the others leave it any: what a file's tests share is set up once.
 test: $(READY) ## run the tests, without the slow ones
-	$(PY) -m pytest -n 3 -m "not slow" -o faulthandler_timeout=240
+	$(PY) -m pytest -n 4 --dist worksteal -m "not slow" -o faulthandler_timeout=240
 
-test-slow: $(READY) $(WHEELS) ## run only the slow tests
-	$(PY) -m pytest -m slow
+test-slow: $(READY) $(WHEELS) ## run only the slow tests; SLICE=3/12 runs the third of twelve parts
+	$(PY) -m pytest -m slow $(if $(SLICE),--slice $(SLICE))
 
 bench: $(READY) ## measure; prints what it measured
 	$(PY) bench/run.py

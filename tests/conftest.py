@@ -21,3 +21,22 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--slice", help="3/12: of twelve parts of the tests chosen, run the third")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """After `-m` and `-k`. Neighbours, often variants of one test, are in different parts."""
+    chosen: str | None = config.getoption("--slice")
+    if chosen is None:
+        return
+    part, _, parts = chosen.partition("/")
+    if not 1 <= int(part) <= int(parts):
+        raise pytest.UsageError(f"--slice {chosen}: there is no such part")
+    in_order = sorted(items, key=lambda item: item.nodeid)
+    kept = {item.nodeid for item in in_order[int(part) - 1 :: int(parts)]}
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in kept])
+    items[:] = [item for item in items if item.nodeid in kept]

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import pytest
 from anthropic import Anthropic, AsyncAnthropic
+from tests.api.whole_api import Whole, whole
 from tests.cli.upstream import Part, serving
 from tests.environ import clean_environ
 
@@ -131,3 +132,17 @@ async def user(api: HasClients) -> AsyncGenerator[AsyncAnthropic]:
 async def viewer(api: HasClients) -> AsyncGenerator[AsyncAnthropic]:
     async with api.client("acme:viewer") as client:
         yield client
+
+
+@pytest.fixture(scope="module")
+async def api(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Whole]:
+    """The whole API, for files that have no smaller one of their own; their tests share it."""
+    async with whole(tmp_path_factory.mktemp("api")) as running:
+        yield running
+
+
+@pytest.fixture
+async def own_api(tmp_path: Path) -> AsyncGenerator[Whole]:
+    """The same, for a test that needs what others change, or changes what others need."""
+    async with whole(tmp_path) as running:
+        yield running

@@ -12,6 +12,7 @@ import aiohttp
 import msgspec
 from anthropic import AsyncAnthropic
 from multidict import CIMultiDict
+from tests.api.api_server import official_client
 
 from mainspring.core import clock
 from mainspring.edges.api.app import Api, http_server
@@ -73,7 +74,7 @@ class Guarded:
     """The first administrator's key."""
 
     def client(self, key: str) -> AsyncAnthropic:
-        return AsyncAnthropic(api_key=key, base_url=self.url, max_retries=0, timeout=60)
+        return official_client(self.url, key)
 
     @asynccontextmanager
     async def http(self, key: str | None = None, **headers: str) -> AsyncGenerator[Http]:

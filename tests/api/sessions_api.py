@@ -15,7 +15,7 @@ from anthropic.types.beta import BetaManagedAgentsSession
 from anthropic.types.beta.sessions import BetaManagedAgentsSessionStatusIdleEvent
 from anyio.abc import TaskGroup
 from tests.api.agents_api import CUSTOM, MODEL
-from tests.api.api_server import Tags
+from tests.api.api_server import Tags, official_client
 from tests.harness.session_setup import echo
 
 from mainspring import Agent, Model, Runtime, ToolSpec, open_runtime
@@ -149,7 +149,7 @@ class SessionsApi:
     notices: list[Notification]
 
     def client(self, key: str = "acme:admin") -> AsyncAnthropic:
-        return AsyncAnthropic(api_key=key, base_url=self.url, max_retries=0, timeout=60)
+        return official_client(self.url, key)
 
     async def until(self, session_id: str, kind: str) -> None:
         """Wait for an event of this kind."""

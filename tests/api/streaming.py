@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 import anyio
 from anthropic import AsyncAnthropic, AsyncStream
-from tests.api.api_server import Tags
+from tests.api.api_server import Tags, official_client
 
 from mainspring import Agent, Model, Request, Runtime, open_runtime
 from mainspring.capabilities.vault.redaction import multi_word_secrets, scrubber
@@ -56,7 +56,7 @@ class Station:
     streams: EventStreams
 
     def client(self, key: str = "acme:admin") -> AsyncAnthropic:
-        return AsyncAnthropic(api_key=key, base_url=self.url, max_retries=0, timeout=60)
+        return official_client(self.url, key)
 
     @asynccontextmanager
     async def raw(

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from pathlib import Path
-
-import pytest
-from tests.api.whole_api import Whole, whole
+from tests.api.whole_api import Whole
 
 from mainspring.core.facts import HookRan
 from mainspring.runtime.session.lease import hold_session
@@ -14,12 +10,6 @@ from mainspring.service.access.api_keys import CreateKey, Keys
 from mainspring.service.access.principal import Principal
 
 BOSS = Principal(tenant="acme", key_id="cli", role="admin", name="olga")
-
-
-@pytest.fixture
-async def api(tmp_path: Path) -> AsyncGenerator[Whole]:
-    async with whole(tmp_path) as made:
-        yield made
 
 
 async def key(api: Whole, asked: CreateKey) -> str:

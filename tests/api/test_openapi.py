@@ -1,16 +1,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import anthropic
 import jsonschema_rs
 import msgspec
-import pytest
 from schemathesis.specs.openapi import definitions
-from tests.api.whole_api import Whole, whole
+from tests.api.whole_api import Whole
 
 from mainspring.edges.api.openapi import EXTENSION_KEY, OPENAPI_PATH, document, encode_document
 from mainspring.edges.api.route import Empty
@@ -18,12 +17,6 @@ from mainspring.edges.api.route import Empty
 _CALL = re.compile(
     r'self\._(get|post|delete|get_api_list)\(\s*(?:path_template\(\s*)?"(/v1/[^"?]+)'
 )
-
-
-@pytest.fixture
-async def api(tmp_path: Path) -> AsyncGenerator[Whole]:
-    async with whole(tmp_path) as made:
-        yield made
 
 
 def operations(made: Any) -> Iterator[tuple[str, str, Any]]:  # noqa: ANN401 (JSON)

@@ -15,11 +15,12 @@ import anthropic
 import anyio
 import pytest
 from tests.api.test_work_tokens import bearing, token_of
-from tests.api.whole_api import MANIFEST, Answer, Whole, whole
+from tests.api.whole_api import MANIFEST, Answer, Whole
 from tests.api.work_api import hosted, site
 from yarl import URL
 
 from mainspring import Scripted, says
+from mainspring.core.ids import new_id
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route import routes_of
 from mainspring.edges.api.routes.events import StreamRoutes
@@ -36,15 +37,9 @@ MINE, THEIRS = "rival", "acme"
 SAID = [{"type": "user.message", "content": [{"type": "text", "text": "hello"}]}]
 
 
-@pytest.fixture
-async def api(tmp_path: Path) -> AsyncGenerator[Whole]:
-    async with whole(tmp_path) as made:
-        yield made
-
-
 async def in_the_cloud(api: Whole) -> dict[str, str]:
     """Mine, with an environment that takes files."""
-    made = await api.make(MINE, "/v1/environments", {"name": "cloud"})
+    made = await api.make(MINE, "/v1/environments", {"name": new_id("cloud")})
     return {**api.ids[MINE], "environment_id": made["id"]}
 
 
@@ -129,12 +124,12 @@ async def test_a_cursor_made_of_anothers_things_shows_only_ones_own(api: Whole):
             assert api.ids[THEIRS][id_] not in answer.body
 
 
-async def test_the_same_idempotency_key_in_two_tenants_is_two_keys(api: Whole):
+async def test_the_same_idempotency_key_in_two_tenants_is_two_keys(own_api: Whole):
     for tenant in (MINE, THEIRS):
-        answer = await api.ask(
+        answer = await own_api.ask(
             "POST",
-            f"/v1/sessions/{api.ids[tenant]['session_id']}/events",
-            key=api.keys[tenant, "user"],
+            f"/v1/sessions/{own_api.ids[tenant]['session_id']}/events",
+            key=own_api.keys[tenant, "user"],
             body={"events": SAID},
             headers={"idempotency-key": "once"},
         )
@@ -253,15 +248,15 @@ async def test_a_stream_ends_with_the_right_to_read_it(api: Whole, how: str):
     assert f"{how}" in told.rpartition("event: error")[2]
 
 
-async def test_a_reader_who_stays_uses_up_no_requests(api: Whole):
-    records, talk = api.service.infrastructure.store.records, api.service.sessions
+async def test_a_reader_who_stays_uses_up_no_requests(own_api: Whole):
+    records, talk = own_api.service.infrastructure.store.records, own_api.service.sessions
     routes = StreamRoutes(
         talk.event_streams, talk.sessions.record, StreamTiming(heartbeat_seconds=0.01)
     )
     maker = Principal(tenant=MINE, key_id="cli", role="admin", name="olga")
     asked = CreateKey(name="reader", role="viewer", requests_per_minute=1)
     key = await Keys(records).create(maker, asked)
-    path = f"/v1/sessions/{api.ids[MINE]['session_id']}/events/stream"
+    path = f"/v1/sessions/{own_api.ids[MINE]['session_id']}/events/stream"
     with anyio.fail_after(60):
         async with (
             http_server(
@@ -276,8 +271,8 @@ async def test_a_reader_who_stays_uses_up_no_requests(api: Whole):
                 )
 
 
-async def test_an_agent_does_not_say_itself_what_it_may_do(api: Whole):
-    ids = api.ids[MINE]
+async def test_an_agent_does_not_say_itself_what_it_may_do(own_api: Whole):
+    ids = own_api.ids[MINE]
     bold = [
         {
             "type": "agent_toolset_20260401",
@@ -291,17 +286,19 @@ async def test_an_agent_does_not_say_itself_what_it_may_do(api: Whole):
         (session, {"budget": None}),
         ("/v1/sessions", {"agent": overridden, "environment_id": ids["environment_id"]}),
     ):
-        refused = await post(api, path, asked, **{"x-mainspring-agent": ids["agent_id"]})
+        refused = await post(own_api, path, asked, **{"x-mainspring-agent": ids["agent_id"]})
         assert refused.status == 403, (path, asked, refused.body)
-        assert (await post(api, path, asked)).status == 200
-    titled = await post(api, session, {"title": "mine"}, **{"x-mainspring-agent": ids["agent_id"]})
+        assert (await post(own_api, path, asked)).status == 200
+    titled = await post(
+        own_api, session, {"title": "mine"}, **{"x-mainspring-agent": ids["agent_id"]}
+    )
     assert titled.status == 200
 
 
-async def test_who_may_not_approve_may_not_see_to_it_that_nobody_is_asked(api: Whole):
-    ids = api.ids[MINE]
+async def test_who_may_not_approve_may_not_see_to_it_that_nobody_is_asked(own_api: Whole):
+    ids = own_api.ids[MINE]
     policy = {"role": "operator", "agent_id": ids["agent_id"]}
-    assert (await post(api, "/v1/mainspring/approvals/policy", policy)).status == 200
+    assert (await post(own_api, "/v1/mainspring/approvals/policy", policy)).status == 200
     bold: list[object] = [{"type": "agent_toolset_20260401"}]
     overridden = {"type": "agent_with_overrides", "id": ids["agent_id"], "tools": bold}
     for path, asked in (
@@ -309,15 +306,15 @@ async def test_who_may_not_approve_may_not_see_to_it_that_nobody_is_asked(api: W
         ("/v1/sessions", {"agent": overridden, "environment_id": ids["environment_id"]}),
     ):
         told = [
-            await api.ask("POST", path, key=api.keys[MINE, role], body=asked, headers={})
+            await own_api.ask("POST", path, key=own_api.keys[MINE, role], body=asked, headers={})
             for role in ("user", "operator")
         ]
         assert [item.status for item in told] == [403, 200], (path, told)
 
 
-async def test_nothing_starts_by_itself_in_a_tenant_that_is_disabled(api: Whole):
-    ids, records = api.ids[MINE], api.service.infrastructure.store.records
-    made = await api.make(
+async def test_nothing_starts_by_itself_in_a_tenant_that_is_disabled(own_api: Whole):
+    ids, records = own_api.ids[MINE], own_api.service.infrastructure.store.records
+    made = await own_api.make(
         MINE,
         "/v1/mainspring/triggers",
         {
@@ -329,20 +326,20 @@ async def test_nothing_starts_by_itself_in_a_tenant_that_is_disabled(api: Whole)
         },
     )
     await Tenants(records).disable(MINE)
-    now = api.service.sessions.sessions.clock()
+    now = own_api.service.sessions.sessions.clock()
     headers = signed_headers("msg_1", b"{}", secrets=[made["secret"]], now=now)
     with anyio.fail_after(60):
         fired = f"/v1/mainspring/triggers/{made['id']}/fire"
-        async with api.http.post(fired, data=b"{}", headers=headers) as response:
+        async with own_api.http.post(fired, data=b"{}", headers=headers) as response:
             assert response.status == 401
-    assert await api.service.access.halts.is_stopped(MINE, ids["agent_id"])
-    assert not await api.service.access.halts.is_stopped(THEIRS, ids["agent_id"])
-    run = await api.service.schedules.deployment_runner.run_now(MINE, ids["deployment_id"])
+    assert await own_api.service.access.halts.is_stopped(MINE, ids["agent_id"])
+    assert not await own_api.service.access.halts.is_stopped(THEIRS, ids["agent_id"])
+    run = await own_api.service.schedules.deployment_runner.run_now(MINE, ids["deployment_id"])
     assert run.error is not None
     assert run.error.type == "organization_disabled_error"
     await Tenants(records).enable(MINE)
     with anyio.fail_after(60):
-        async with api.http.post(fired, data=b"{}", headers=headers) as response:
+        async with own_api.http.post(fired, data=b"{}", headers=headers) as response:
             assert response.status == 200
 
 

@@ -3,7 +3,6 @@ came from outside says who sent it, in the log, in what is exported, and in the 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -35,12 +34,6 @@ NOT_A_WORKERS: list[Any] = [
     {"type": "system.message", "content": TEXT},
 ]
 BOSS = Principal(tenant="acme", key_id="cli", role="admin", name="olga")
-
-
-@pytest.fixture
-async def api(tmp_path: Path) -> AsyncGenerator[Whole]:
-    async with whole(tmp_path) as made:
-        yield made
 
 
 async def senders(here: Site, session_id: str) -> dict[str, Sender | None]:

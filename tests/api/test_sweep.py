@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import anyio
-import pytest
-from tests.api.whole_api import Answer, Whole, filled, parameters, skill_form, whole
+from tests.api.whole_api import Answer, Whole, filled, parameters, skill_form
 
 from mainspring.edges.api.route import Route
 from mainspring.service.access.principal import ROLES
@@ -38,12 +36,6 @@ BODIES: Mapping[str, object] = {
     "post /v1/mainspring/approvals/{approval_id}/answer": {"result": "deny"},
 }
 """What is sent, where `{}` is not enough to be understood."""
-
-
-@pytest.fixture
-async def api(tmp_path: Path) -> AsyncGenerator[Whole]:
-    async with whole(tmp_path) as made:
-        yield made
 
 
 def named(api: Whole) -> list[Route]:

@@ -18,6 +18,7 @@ from anthropic.types.beta import BetaManagedAgentsSession
 from anyio.abc import TaskGroup
 from tests.api import memory_api
 from tests.api.agents_api import CUSTOM, MODEL
+from tests.api.api_server import official_client
 
 from mainspring import Model
 from mainspring.capabilities.tools.client_tools import client_tools
@@ -128,9 +129,7 @@ class Site:
     """The administrator's key."""
 
     def client(self, key: str | None = None) -> AsyncAnthropic:
-        return AsyncAnthropic(
-            api_key=key or self.root, base_url=self.url, max_retries=0, timeout=60
-        )
+        return official_client(self.url, key or self.root)
 
     async def environment_key(self, environment_id: str) -> str:
         who = Principal(tenant="default", key_id="cli", role="admin", name="olga")

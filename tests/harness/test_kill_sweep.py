@@ -228,7 +228,7 @@ async def test_a_session_that_is_killed_while_the_model_speaks_asks_it_again(
     tmp_path: Path, process: Lives[Order]
 ):
     async with sweep(process, tmp_path) as play:
-        for number in range(1, play.passed["delta"] + 1, 11):
+        for number in range(1, play.passed["delta"] + 1, 29):
             ending = await play.die("delta", number)
             play.check(ending)
             assert not ending.policies
@@ -236,7 +236,7 @@ async def test_a_session_that_is_killed_while_the_model_speaks_asks_it_again(
             assert [end.stop_reason for end in ends].count("abandoned") == 1
 
 
-@pytest.mark.parametrize("number", [9, 14])
+@pytest.mark.parametrize("number", [9, pytest.param(14, marks=pytest.mark.slow)])
 async def test_a_session_that_is_killed_again_and_again_still_ends_as_if_it_had_not_been(
     tmp_path: Path, process: Lives[Order], number: int
 ):
@@ -253,7 +253,7 @@ async def test_a_session_on_postgres_survives_a_sample_of_kills(
 ):
     async with sweep(process, tmp_path, postgres_url) as play:
         for where in INSTANTS:
-            for number in range(1, play.passed[where] + 1, 21):
+            for number in range(1, play.passed[where] + 1, 41):
                 play.check(await play.die(where, number))
 
 

@@ -13,10 +13,10 @@ def summary(report: crash.Report) -> str:
 
 
 async def test_nothing_that_sqlite_acknowledged_is_lost_when_processes_are_killed(tmp_path: Path):
-    report = await crash.run(str(tmp_path / "log.db"), points=240, seed=1)
+    report = await crash.run(str(tmp_path / "log.db"), points=120, seed=1)
     assert report.ok, summary(report)
-    assert (report.points, list(tmp_path.iterdir())) == (240, [])
-    assert report.acknowledged > 2000
+    assert (report.points, list(tmp_path.iterdir())) == (120, [])
+    assert report.acknowledged > 1000
     assert {"append", "hold", "submit", "fold", "fork", "create"} <= report.in_flight.keys()
     died_before = " ".join(report.statements)
     assert all(item in died_before for item in ("begin", "insert into event", "update", "commit"))
@@ -25,10 +25,10 @@ async def test_nothing_that_sqlite_acknowledged_is_lost_when_processes_are_kille
 async def test_nothing_that_postgres_acknowledged_is_lost_when_processes_are_killed(
     postgres_url: str,
 ):
-    report = await crash.run(postgres_url, points=60, seed=1)
+    report = await crash.run(postgres_url, points=36, seed=1)
     assert report.ok, summary(report)
-    assert report.points == 60
-    assert report.acknowledged > 500
+    assert report.points == 36
+    assert report.acknowledged > 300
 
 
 @pytest.mark.parametrize(
