@@ -17,7 +17,6 @@ from mainspring.core.clock import Clock
 from mainspring.core.model_facts import ModelFacts
 from mainspring.harness.limits import (
     Limits,
-    Spending,
     affordable_within,
     calls_over_limit,
     reserve_within,
@@ -87,19 +86,10 @@ def status_block(tiers: Sequence[BudgetTier]) -> str | None:
 
     It depends on the log only, and names steps rather than numbers, so that it changes rarely.
     """
-    return budget_advice(
-        [
-            percent
-            for tier in tiers
-            for percent in remaining_percents(tier.spend_account.spending, tier.limits)
-        ]
-    )
-
-
-def remaining_percents(spending: Spending, limits: Limits) -> list[tuple[int, str]]:
-    """The percentage that is left of each limited resource."""
-    return [
+    left = [
         (_percent_left(used, limit), what)
+        for tier in tiers
+        for spending, limits in ((tier.spend_account.spending, tier.limits),)
         for what, used, limit in (
             ("turns", spending.turns, limits.max_turns),
             ("time", spending.seconds, limits.max_seconds),
@@ -110,10 +100,6 @@ def remaining_percents(spending: Spending, limits: Limits) -> list[tuple[int, st
         )
         if limit is not None
     ]
-
-
-def budget_advice(left: Sequence[tuple[int, str]]) -> str | None:
-    """Advice by the resource of which least is left."""
     if not left:
         return None
     percent, what = min(left)

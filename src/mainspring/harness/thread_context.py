@@ -238,7 +238,7 @@ class ThreadContext:
     def input_tokens(self) -> int:
         """Of the next request; an upper estimate."""
         return self.thread.transcript.tokens(
-            prefix_bytes=self.prompt_prefix.size, bytes_per_token=self.facts.bytes_per_token
+            prefix_bytes=len(self.prompt_prefix.encoded), bytes_per_token=self.facts.bytes_per_token
         )
 
     def cost(self, usage: Usage, model: str) -> Decimal:

@@ -228,7 +228,7 @@ class _Compaction:
         tokens = context.input_tokens()
         if tokens <= goal:
             return None
-        total = context.prompt_prefix.size + context.thread.transcript.bytes
+        total = len(context.prompt_prefix.encoded) + context.thread.transcript.bytes
         return CompactionInput(
             context.thread.transcript,
             excess_bytes=total * (tokens - goal) // tokens + 1,
@@ -278,5 +278,6 @@ def is_harmless(before: Transcript, after: Transcript) -> bool:
 
 def _tokens(context: ThreadContext, transcript: Transcript) -> int:
     return transcript.tokens(
-        prefix_bytes=context.prompt_prefix.size, bytes_per_token=context.facts.bytes_per_token
+        prefix_bytes=len(context.prompt_prefix.encoded),
+        bytes_per_token=context.facts.bytes_per_token,
     )

@@ -36,11 +36,6 @@ class PromptPrefix(Struct, frozen=True, kw_only=True, dict=True):
     def digest(self) -> str:
         return digest_of(self.encoded)
 
-    @property
-    def size(self) -> int:
-        """In bytes."""
-        return len(self.encoded)
-
 
 def redact_prefix(prompt_prefix: PromptPrefix, scrub: Callable[[str], str]) -> PromptPrefix:
     """Without secrets, so that what is hashed, sent and stored is the same."""

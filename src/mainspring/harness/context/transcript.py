@@ -98,8 +98,7 @@ class Transcript:
 
     def begin_reply(self, seq: int) -> None:
         """Close the user's turn: results in the order asked, then what was said."""
-        content = self._open_content()
-        if content:
+        if content := (*self.open_results, *self._said):
             if self.messages and isinstance(last := self.messages[-1], User):
                 self.messages[-1] = User((*last.content, *content))
                 self.spans[-1] = (self.spans[-1][0], seq)
@@ -304,9 +303,6 @@ class Transcript:
         self._open(seq)
         self._said += content
         self._bytes += blocks_bytes(content)
-
-    def _open_content(self) -> tuple[Block | ToolResultBlock, ...]:
-        return (*self.open_results, *self._said)
 
     def _open(self, seq: int) -> None:
         self.is_answered = False

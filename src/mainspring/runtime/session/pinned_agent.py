@@ -67,9 +67,11 @@ async def pin_agent(setup: SetupRequest, *, window: int) -> tuple[Agent, tuple[K
             client_tools=given.client_tools,
         )
         return kept, ()
+    is_too_long = bool(given.skills) and exceeds_window(given.skills, window=window)
     if given.version is None:
-        return replace(given, skills=fit_to_window(given.skills, window=window)), ()
-    if exceeds_window(given.skills, window=window):
+        listed = fit_to_window(given.skills, window=window) if is_too_long else given.skills
+        return replace(given, skills=listed), ()
+    if is_too_long:
         counts = {name: use.uses for name, use in (await read_skill_usage(setup.log)).items()}
         query = await _first_message(setup)
         listed = fit_to_window(given.skills, window=window, uses=counts, query=query)

@@ -278,7 +278,8 @@ class Session:
                 )
                 async with open_supervisor(session, _extra_tools) as supervisor:
                     context = supervisor.thread_factory.main_context(emit)
-                    context.skill_called = skill_call_lookup(agent, self.id, main.thread)
+                    if agent.skills:
+                        context.skill_called = skill_call_lookup(agent, self.id, main.thread)
                     context.note(*facts, *toolbox.facts)
                     if not self._has_started:  # once in every process that runs the session
                         self._has_started = True

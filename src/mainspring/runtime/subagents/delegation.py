@@ -5,7 +5,6 @@ becomes the result of the call.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from mainspring.core import ids
 from mainspring.core.envelope import KnownPayload
@@ -24,42 +23,28 @@ _STARTED_MESSAGE = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DelegationRequest:
-    """Which subagent to call, and its task."""
-
-    kind: str
-    prompt: str
-    description: str = ""
-    model: str | None = None
-    is_background: bool = False
-    is_in_worktree: bool = False
-
-
 async def delegate(
     supervisor: SubagentSupervisor,
     node: ThreadNode,
-    call: Call,
-    delegation_request: DelegationRequest,
+    created: ThreadCreated,
+    prompt: str,
     *facts: KnownPayload,
 ) -> ToolResult:
-    """Run the task in a new thread whose log begins with `facts`; a repeated call uses the same
+    """Run a task in a new thread whose log begins with `facts`; a repeated call uses the same
     thread."""
-    child = supervisor.thread_tree.created_by(call.id)
+    child = supervisor.thread_tree.created_by(created.tool_use_id or "")
     if child is None and node.depth >= supervisor.main_agent.max_depth:
         return refuse("Subagents of subagents cannot call others: do it yourself.")
     if child is None and supervisor.is_full:
         return limit_reached(supervisor)
     try:
-        birth = _created_event(call, node, delegation_request)
-        child = child or await supervisor.spawn(node, birth, delegation_request.prompt, *facts)
+        child = child or await supervisor.spawn(node, created, prompt, *facts)
     except ToolEnvironmentError as error:
         return refuse(str(error))
     if child.created_event is not None and child.created_event.mode == "background":
         supervisor.start_in_background(child)
-        return ToolResult.text(
-            _STARTED_MESSAGE.format(name=delegation_request.kind, thread_id=child.id)
-        )
+        name = created.agent_name
+        return ToolResult.text(_STARTED_MESSAGE.format(name=name, thread_id=child.id))
     await supervisor.wait_for(child)
     if waiting := supervisor.pending_calls_of(child):
         return ToolResult((), waits_for=tuple(waiting))
@@ -78,19 +63,16 @@ def refuse(why: str) -> ToolResult:
     return ToolResult.text(why, ok=False, error="failed")
 
 
-def _created_event(
-    call: Call, parent: ThreadNode, delegation_request: DelegationRequest
-) -> ThreadCreated:
+def new_thread(call: Call, parent: ThreadNode, subagent_type: str) -> ThreadCreated:
+    """The thread of a call: the same id whenever the call is repeated."""
     return ThreadCreated(
         session_thread_id=ids.stable_id(ids.THREAD, call.session_id, call.id),
-        agent_name=delegation_request.kind,
+        agent_name=subagent_type,
         parent_thread_id=parent.id,
         tool_use_id=call.id,
-        mode="background" if delegation_request.is_background else "foreground",
-        is_fork=delegation_request.kind == FORK,
-        model=delegation_request.model,
-        isolation="worktree" if delegation_request.is_in_worktree else "shared",
-        description=delegation_request.description or None,
+        mode="foreground",
+        is_fork=subagent_type == FORK,
+        isolation="shared",
     )
 
 

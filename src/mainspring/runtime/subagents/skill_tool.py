@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import InvalidInput
 from mainspring.core.facts import SkillUsed
@@ -33,8 +35,8 @@ from mainspring.runtime.skills.substitution import SkillFacts, SkillSubstitution
 from mainspring.runtime.subagent import GENERAL
 from mainspring.runtime.subagents.delegation import (
     DELEGATION_TRAITS,
-    DelegationRequest,
     delegate,
+    new_thread,
     refuse,
 )
 from mainspring.runtime.subagents.supervisor import SubagentSupervisor
@@ -122,14 +124,13 @@ class _SkillCall:
                 await load_body(skill), substitution, refusing_runner(RUN_IT_YOURSELF)
             )
         )
-        request = DelegationRequest(
-            kind=_subagent_type(skill, self.agent),
-            description=skill.name,
-            prompt=text,
+        created = replace(
+            new_thread(self.call, self.node, _subagent_type(skill, self.agent)),
+            mode="background" if skill.is_background else "foreground",
             model=skill.model,
-            is_background=skill.is_background,
+            description=skill.name,
         )
-        return await delegate(self.supervisor, self.node, self.call, request, fact)
+        return await delegate(self.supervisor, self.node, created, text, fact)
 
 
 def _facts_of(session_id: str, main: Thread, agent: Agent) -> SkillFacts:

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from mainspring.core.errors import ToolEnvironmentError
 from mainspring.core.model import ToolSpec
 from mainspring.core.ports import ClosedWorktree
@@ -16,11 +18,11 @@ from mainspring.runtime.agent import Agent
 from mainspring.runtime.subagent import GENERAL, Subagent
 from mainspring.runtime.subagents.delegation import (
     DELEGATION_TRAITS,
-    DelegationRequest,
     agent_input_schema,
     delegate,
     find_agent,
     limit_reached,
+    new_thread,
     refuse,
 )
 from mainspring.runtime.subagents.supervisor import SubagentSupervisor
@@ -172,29 +174,25 @@ def subagent_tools(supervisor: SubagentSupervisor, node: ThreadNode, agent: Agen
     )
 
 
-def _delegation_request(
-    given: Mapping[str, object], kinds: Mapping[str, Subagent]
-) -> DelegationRequest:
-    name = str(given.get("subagent_type") or _default_type(kinds))
-    kind = kinds.get(name)
-    isolation = given.get("isolation") or (kind.isolation if kind is not None else "shared")
-    return DelegationRequest(
-        kind=name,
-        description=str(given.get("description", "")),
-        prompt=str(given.get("prompt", "")),
-        model=str(given["model"]) if given.get("model") else None,
-        is_background=bool(given.get("run_in_background", kind is not None and kind.is_background)),
-        is_in_worktree=isolation == "worktree",
-    )
-
-
 def _agent_tool(
     supervisor: SubagentSupervisor, node: ThreadNode, subagents: Sequence[Subagent]
 ) -> Tool:
     kinds = {subagent.name: subagent for subagent in subagents}
 
     async def run(call: Call) -> ToolResult:
-        return await delegate(supervisor, node, call, _delegation_request(call.input, kinds))
+        given = call.input
+        name = str(given.get("subagent_type") or _default_type(kinds))
+        kind = kinds.get(name, GENERAL)
+        is_background = given.get("run_in_background", kind.is_background)
+        isolation = given.get("isolation") or kind.isolation
+        created = replace(
+            new_thread(call, node, name),
+            mode="background" if is_background else "foreground",
+            model=str(given["model"]) if given.get("model") else None,
+            isolation="worktree" if isolation == "worktree" else "shared",
+            description=str(given.get("description", "")) or None,
+        )
+        return await delegate(supervisor, node, created, str(given.get("prompt", "")))
 
     return Tool(
         spec=_agent_spec(
