@@ -29,13 +29,12 @@ from mainspring.core.facts import (
     SessionWoken,
 )
 from mainspring.core.model_facts import ModelFacts, Price
+from mainspring.harness import budget
 from mainspring.harness.budget import (
     Charge,
     DailyLimits,
     InMemoryLedger,
     SpendRate,
-    budget_advice,
-    remaining_percents,
 )
 from mainspring.harness.limits import (
     Limits,
@@ -48,6 +47,7 @@ from mainspring.harness.limits import (
     reserve_within,
     worst_cost,
 )
+from mainspring.harness.state.thread_tree import SpendAccount
 from mainspring.harness.stop_reasons import Ended
 
 PRICE = Price(
@@ -67,7 +67,7 @@ cents = st.integers(0, 500).map(lambda cents: Decimal(cents) / 100)
 
 
 def status_block(spending: Spending, limits: Limits) -> str | None:
-    return budget_advice(remaining_percents(spending, limits))
+    return budget.status_block([budget.BudgetTier(SpendAccount(spending=spending), limits)])
 
 
 def reserved(id_: str, cost: Decimal, tokens: int = 0) -> BudgetReserved:
