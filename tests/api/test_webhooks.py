@@ -11,13 +11,13 @@ from tests.api.api_server import Served, Tags
 from tests.service.receiver import Receiver, holds, receiving
 from tests.service.schedule_setup import LOOPBACK, Works, works
 
+from mainspring.capabilities.network.outbound_http import HttpPoster
 from mainspring.core import clock
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route import routes_of
 from mainspring.edges.api.routes.webhooks import WebhookRoutes
 from mainspring.service.storage.notifications import Notification
 from mainspring.service.webhooks.webhook_events import EVENT_TYPES
-from mainspring.wiring.outbound_http import HttpPoster
 
 HOOKS = "/v1/mainspring/webhooks"
 

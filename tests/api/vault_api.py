@@ -11,16 +11,16 @@ from anthropic.types.beta.vaults import (
 )
 from anthropic.types.beta.vaults.credential_create_params import Auth
 
+from mainspring.capabilities.network.outbound_http import OutboundHttpClient
 from mainspring.capabilities.vault.aes_seal import AesSeal
 from mainspring.edges.api.route import Route, routes_of
 from mainspring.edges.api.routes.vaults import CredentialRoutes, VaultRoutes
 from mainspring.log.records import Records
 from mainspring.service.storage.notifications import Notification
-from mainspring.service.vaults.credential_validation import CredentialValidator
+from mainspring.service.vaults.credential_validation import CredentialValidator, McpInitializeProbe
 from mainspring.service.vaults.credentials import Credentials
 from mainspring.service.vaults.token_refresh import Refresher
 from mainspring.service.vaults.vaults import Vaults
-from mainspring.wiring.outbound_http import McpInitializeProbe, OutboundHttpClient
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
 

@@ -58,7 +58,7 @@ from mainspring.service.sessions.resource_lookups import MemoryStoreInfo, Resour
 from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.storage.repository import SESSION_KIND, ListQuery
-from mainspring.wiring.runtime_assembly import open_model_registry
+from mainspring.wiring.providers import open_model_registry
 from mainspring.wiring.sandbox_pool import SandboxPool
 from mainspring.wiring.stores import open_log
 from mainspring.wiring.toolbox_builder import ToolboxBuilder

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.service.schedule_setup import TENANT, Works, works
 
+from mainspring.capabilities.network.outbound_http import HttpPoster
 from mainspring.config import Settings, read_settings
 from mainspring.core import clock
 from mainspring.core.content import TextBlock
@@ -16,7 +17,6 @@ from mainspring.service.schedules.deployment_types import CreateDeployment, Sche
 from mainspring.service.sessions.event_params import SendMessage
 from mainspring.service.storage.notifications import Notification
 from mainspring.service.webhooks.webhook_endpoints import CreateWebhook
-from mainspring.wiring.outbound_http import HttpPoster
 
 
 @pytest.fixture

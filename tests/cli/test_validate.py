@@ -11,7 +11,7 @@ import pytest
 
 from mainspring.config import Settings, read_settings
 from mainspring.edges.cli import validate as validate_command
-from mainspring.wiring.folder_validation import validate
+from mainspring.wiring.agent_selection import validate
 from mainspring.wiring.settings_files import trust
 
 Run: TypeAlias = Callable[..., CompletedProcess[str]]

@@ -27,7 +27,7 @@ from mainspring.harness.stop_reasons import ContinueReason, EndReason
 from mainspring.service.approvals.approval_policy import SetApprovalPolicy
 from mainspring.service.schedules.cron import SchedulePolicy
 from mainspring.service.webhooks.webhook_events import EVENT_TYPES
-from mainspring.wiring.model_registry import PROVIDERS
+from mainspring.wiring.providers import PROVIDERS
 from mainspring.wiring.sandbox_environment import SandboxEnvironment
 from mainspring.wiring.service_assembly import open_service
 

@@ -8,11 +8,14 @@ from tests import fork_server
 from tests.cli.conftest import environ
 from tests.providers.wire import asks, collect
 
-from mainspring.capabilities.providers.script_file import offline_model, read_script
+from mainspring.capabilities.providers.script_file import (
+    offline_model,
+    read_script,
+    scripted_models,
+)
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import InvalidInput, ProviderFailed
 from mainspring.core.model import Assistant, Message, Reply, ToolResultBlock, ToolUse, User
-from mainspring.wiring.model_registry import scripted_models
 
 __all__ = ["environ"]
 

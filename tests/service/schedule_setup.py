@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from mainspring.capabilities.network.outbound_http import HttpPoster
 from mainspring.capabilities.vault.aes_seal import AesSeal
 from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.core.sender import Origin
@@ -29,7 +30,6 @@ from mainspring.service.webhooks.session_event_forwarder import SessionEventForw
 from mainspring.service.webhooks.webhook_deliveries import Deliveries, RetryPolicy
 from mainspring.service.webhooks.webhook_endpoints import Webhooks
 from mainspring.service.webhooks.webhook_outbox import Outbox
-from mainspring.wiring.outbound_http import HttpPoster
 
 TENANT = "acme"
 START = datetime(2026, 5, 4, 8, 59, 30, tzinfo=UTC)

@@ -11,18 +11,17 @@ from aiohttp import web
 from tests.service.token_server import Provider, provider
 from tests.service.vault_setup import Desk, Method, oauth_of
 
+from mainspring.capabilities.network.outbound_http import OutboundHttpClient
 from mainspring.core.errors import NetworkRefused
+from mainspring.core.ports import HttpPost, HttpReply
 from mainspring.log.sqlite import open_sqlite
 from mainspring.service.vaults.credential_auth import Secrets
-from mainspring.service.vaults.credential_validation import CredentialValidator
+from mainspring.service.vaults.credential_validation import CredentialValidator, McpInitializeProbe
 from mainspring.service.vaults.credentials import UpdateCredential
 from mainspring.service.vaults.token_refresh import (
-    HttpReply,
     Refresher,
-    TokenRequest,
     redacted_response,
 )
-from mainspring.wiring.outbound_http import McpInitializeProbe, OutboundHttpClient
 
 
 @pytest.fixture
@@ -109,7 +108,7 @@ async def test_a_change_during_an_exchange_loses_neither(context: Desk, oauth: P
     [usable] = await context.ready.usable("acme", [vault])
     opened = await context.credentials.unseal("acme", vault, usable.credential_id)
 
-    async def renamed_meanwhile(post: TokenRequest) -> HttpReply:
+    async def renamed_meanwhile(post: HttpPost) -> HttpReply:
         reply = await context.http_client(post)
         asked = UpdateCredential(display_name="Slack")
         await context.credentials.update("acme", vault, usable.credential_id, asked)
@@ -235,7 +234,7 @@ async def test_a_server_that_does_not_answer_leaves_it_open(context: Desk, oauth
 async def test_servers_inside_the_operators_network_are_not_asked(oauth: Provider):
     http_client = OutboundHttpClient()
     with pytest.raises(NetworkRefused):
-        await http_client(TokenRequest(url=f"{oauth.url}/token", headers=(), body=b""))
+        await http_client(HttpPost(url=f"{oauth.url}/token", headers=(), body=b""))
     assert oauth.asked == []
 
 

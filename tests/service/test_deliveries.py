@@ -11,6 +11,7 @@ import pytest
 from tests.service.receiver import Receiver, holds, receiving
 from tests.service.schedule_setup import LOOPBACK, START, TENANT, Works, works
 
+from mainspring.capabilities.network.outbound_http import HttpPoster
 from mainspring.core.content import TextBlock
 from mainspring.core.envelope import KnownPayload
 from mainspring.core.errors import InvalidInput, NotFound
@@ -33,7 +34,6 @@ from mainspring.service.webhooks.webhook_endpoints import (
     WebhookWithSecret,
 )
 from mainspring.service.webhooks.webhook_events import EVENT_TYPES
-from mainspring.wiring.outbound_http import HttpPoster
 
 IDLE = StatusIdle(stop_reason=StopReason(type="end_turn"))
 PATIENCE = RetryPolicy(attempts=4, disable_after=timedelta(hours=1))

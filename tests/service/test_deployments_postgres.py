@@ -3,6 +3,7 @@
 import anyio
 from tests.service.schedule_setup import TENANT, assembled, furnish
 
+from mainspring.capabilities.network.outbound_http import HttpPoster
 from mainspring.core.content import TextBlock
 from mainspring.core.events import StatusIdle, StatusRunning, StopReason
 from mainspring.log.postgres import open_postgres
@@ -16,7 +17,6 @@ from mainspring.service.storage.repository import ListQuery
 from mainspring.service.webhooks.webhook_deliveries import RetryPolicy
 from mainspring.service.webhooks.webhook_endpoints import CreateWebhook
 from mainspring.service.webhooks.webhook_events import EVENT_TYPES
-from mainspring.wiring.outbound_http import HttpPoster
 
 
 async def test_workers_that_do_the_same_job_at_once_start_one_session_and_tell_once(

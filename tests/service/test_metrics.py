@@ -16,6 +16,7 @@ from mainspring.core.content import TextBlock
 from mainspring.core.envelope import Event, KnownPayload
 from mainspring.core.errors import StoreUnavailable
 from mainspring.core.events import StopReason, Usage
+from mainspring.core.ports import PostResult
 from mainspring.log.task_groups import run_in_background
 from mainspring.service.jobs.dispatcher import Job
 from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
@@ -28,7 +29,7 @@ from mainspring.service.telemetry.instrumentation import (
 from mainspring.service.telemetry.metrics import OTHER_LABEL, BoundedLabels, Metrics
 from mainspring.service.telemetry.run_observers import RunObserver, RunObservers, RunSubject
 from mainspring.service.telemetry.session_spans import SpanFold
-from mainspring.service.webhooks.webhook_deliveries import MeteredPoster, PostResult
+from mainspring.service.webhooks.webhook_deliveries import MeteredPoster
 
 ROOT = Path(__file__).parents[2]
 SUBJECT = RunSubject(session_id=SESSION, tenant="acme", agent_id="agent_1", agent_name="clerk")

@@ -22,7 +22,8 @@ from mainspring.service.sessions.resource_types import (
     RepositoryResource,
     SessionResource,
 )
-from mainspring.wiring.workspace_setup import Mounts, open_git_cloner
+from mainspring.service.sessions.session_mounts import Mounts
+from mainspring.wiring.workspace_setup import open_git_cloner, open_mounts
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
 TOKEN = "a-token-for-one-host-only"
@@ -112,7 +113,7 @@ def file(path: str) -> FileResource:
 
 def inside(max_bytes: int = 1 << 20) -> Mounts:
     """Of an operator who allows addresses of this machine."""
-    return Mounts(file_content=no_file, git_cloner=open_git_cloner(LOOPBACK, max_bytes=max_bytes))
+    return open_mounts(no_file, open_git_cloner(LOOPBACK, max_bytes=max_bytes))
 
 
 async def prepared(mounts: Mounts, workspace: Path, resource: SessionResource) -> str:
@@ -143,7 +144,7 @@ async def test_the_token_of_a_repository_follows_no_redirect(tmp_path: Path, pub
 async def test_a_repository_at_an_address_that_is_not_public_is_never_asked_for(
     tmp_path: Path, published: Path
 ):
-    mounts = Mounts(file_content=no_file, git_cloner=open_git_cloner())
+    mounts = open_mounts(no_file, open_git_cloner())
     with hosted(published) as host:
         said = await prepared(mounts, tmp_path / "ws", repository(f"{host.url}/tool.git"))
     assert "no public address" in said
@@ -183,7 +184,7 @@ async def test_a_file_is_not_put_through_a_link_that_leads_out(tmp_path: Path):
     outside.mkdir()
     (workspace / "data").symlink_to(outside)
     said = await prepared(
-        Mounts(file_content=some_file, git_cloner=open_git_cloner()),
+        open_mounts(some_file, open_git_cloner()),
         workspace,
         file("/workspace/data/x"),
     )
@@ -196,9 +197,7 @@ async def test_a_file_is_not_put_through_a_link_that_leads_out(tmp_path: Path):
 )
 async def test_what_is_ours_in_a_workspace_is_no_place_for_files(tmp_path: Path, path: str):
     workspace = tmp_path / "ws"
-    said = await prepared(
-        Mounts(file_content=some_file, git_cloner=open_git_cloner()), workspace, file(path)
-    )
+    said = await prepared(open_mounts(some_file, open_git_cloner()), workspace, file(path))
     assert "could not be put" in said
     assert not (workspace / ".mainspring").exists()
 
@@ -222,7 +221,7 @@ async def test_git_dials_the_address_that_was_judged_whatever_the_name_says_late
     with hosted(published) as host:
         named = host.url.replace("127.0.0.1", "repository.invalid")  # nobody else knows it
         said = await prepared(
-            Mounts(file_content=no_file, git_cloner=cloning),
+            open_mounts(no_file, cloning),
             tmp_path / "ws",
             repository(f"{named}/tool.git"),
         )

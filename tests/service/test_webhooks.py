@@ -6,12 +6,12 @@ import pytest
 from tests.service.receiver import Receiver, receiving
 from tests.service.schedule_setup import LOOPBACK, TENANT, Works, works
 
+from mainspring.capabilities.network.outbound_http import HttpPoster
 from mainspring.capabilities.vault.aes_seal import AesSeal
 from mainspring.core.errors import InvalidInput
+from mainspring.core.ports import PostResult
 from mainspring.service.storage.notifications import Notification
-from mainspring.service.webhooks.webhook_deliveries import PostResult
 from mainspring.service.webhooks.webhook_endpoints import MAX_ENDPOINTS, CreateWebhook, Webhooks
-from mainspring.wiring.outbound_http import HttpPoster
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 from tests.service.token_server import Provider
 
+from mainspring.capabilities.network.outbound_http import OutboundHttpClient
 from mainspring.capabilities.vault.aes_seal import AesSeal
 from mainspring.log.records import Records
 from mainspring.service.storage.notifications import Notification
@@ -21,7 +22,6 @@ from mainspring.service.vaults.credentials import CreateCredential, Credentials
 from mainspring.service.vaults.session_credentials import BearerToken, SessionCredentials
 from mainspring.service.vaults.token_refresh import Refresher
 from mainspring.service.vaults.vaults import CreateVault, Vaults
-from mainspring.wiring.outbound_http import OutboundHttpClient
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
 

@@ -9,11 +9,12 @@ from tests.session_e2e.session_setup import Scene, begin
 
 from mainspring.capabilities.providers.scripted import calls
 from mainspring.capabilities.sandbox.keeper_connection import connect_to_keeper
+from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
 from mainspring.config import Settings, read_settings
 from mainspring.core.ports import ExecRequest
 from mainspring.runtime.session.session_paths import SessionPaths
 from mainspring.wiring.sandbox_environment import read_environment, session_paths
-from mainspring.wiring.sandbox_pool import MAX_IDLE, SandboxPool, SandboxSession
+from mainspring.wiring.sandbox_pool import MAX_IDLE, SandboxPool
 
 SECONDS = 60
 NETWORKED = {"networking": {"type": "limited", "allowed_hosts": ["example.com"]}}

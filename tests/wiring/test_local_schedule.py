@@ -12,7 +12,7 @@ from mainspring.config import Settings, read_settings
 from mainspring.runtime.agent_folder.validation import PLANNED
 from mainspring.service.schedules.local_schedule import TENANT, ScheduleStatus
 from mainspring.service.storage.repository import ListQuery
-from mainspring.wiring.folder_validation import validate
+from mainspring.wiring.agent_selection import validate
 from mainspring.wiring.service_assembly import open_service, sync_schedule
 from mainspring.wiring.settings_files import trust
 

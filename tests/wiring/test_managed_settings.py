@@ -3,15 +3,13 @@
 import json
 from pathlib import Path
 
-from mainspring.capabilities.hooks.config import HookConfig
 from mainspring.core.hook import HookFolder
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.definition_files.scopes import PartLocation, Scopes
 from mainspring.runtime.definition_files.settings_file import Preferences
+from mainspring.runtime.settings.agent_selection import apply_preferences
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.subagent import BUILT_IN_SUBAGENTS, Subagent
-from mainspring.wiring.agent_selection import apply_preferences
-from mainspring.wiring.session_hooks import is_permitted
 from mainspring.wiring.settings_files import load_policy
 
 
@@ -26,15 +24,15 @@ def permitted(said: Preferences) -> list[str]:
     plugin = HookFolder(name="guard", root="/x", plugin="guard")
     other = HookFolder(name="other", root="/y", plugin="other")
     skill = HookFolder(name="guard:look", root="/z", kind="skill")
-    configs = [
-        HookConfig(scope="managed", source="managed"),
-        HookConfig(scope="user", source="user"),
-        HookConfig(scope="project", source="project"),
-        HookConfig(scope="user", source="plugin", folder=plugin),
-        HookConfig(scope="user", source="other plugin", folder=other),
-        HookConfig(scope="user", source="skill with a colon", folder=skill),
-    ]
-    return [config.source for config in configs if is_permitted(config, said)]
+    sources = {
+        "managed": ("managed", None),
+        "user": ("user", None),
+        "project": ("project", None),
+        "plugin": ("user", plugin.plugin),
+        "other plugin": ("user", other.plugin),
+        "skill with a colon": ("user", skill.plugin),
+    }
+    return [name for name, source in sources.items() if said.permits_hooks(*source)]
 
 
 def test_the_operator_decides_whose_hooks_run(tmp_path: Path):

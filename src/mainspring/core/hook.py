@@ -90,3 +90,17 @@ class HookFolder(Struct, frozen=True, kw_only=True):
     kind: Literal["plugin", "skill"] = "plugin"
     plugin: str | None = None
     """The name of the plugin; a skill may be of one, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookSettings:
+    """The hooks of one file, not parsed yet."""
+
+    scope: Literal["managed", "user", "project", "local", "session"]
+    source: str
+    hooks: Mapping[str, object]
+    """The value of `hooks` in the file."""
+    folder: HookFolder | None = None
+    """The plugin or the skill that they belong to."""
+    subagent: str | None = None
+    """The subagent whose file contains them."""

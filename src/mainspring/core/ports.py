@@ -287,3 +287,31 @@ class Fetch(Protocol):
             NetworkRefused: it may not, or nothing answers; it says which and why.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpPost:
+    """A request of the service itself; its headers and body may be secret."""
+
+    url: str
+    headers: tuple[tuple[str, str], ...] = field(repr=False)
+    body: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpReply:
+    status: int
+    content_type: str
+    body: bytes = field(repr=False)
+    """As much of it as was read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostResult:
+    """The result of posting to a webhook."""
+
+    status: int | None = None
+    excerpt: str = ""
+    error: str | None = None
+    is_refused: bool = False
+    """Nothing was sent: the address may not be reached."""

@@ -53,6 +53,12 @@ class Agent:
     """The version of the folder that describes it, if any: a session keeps the version that it
     began with."""
 
+    @property
+    def needs_workspace(self) -> bool:
+        """Whether it, or one of its subagents, works in a folder."""
+        called = (subagent.own for subagent in self.subagents)
+        return bool(self.built_ins) or any(own is not None and own.built_ins for own in called)
+
 
 def prefix_of(agent: Agent, tools: Iterable[ToolSpec], *, environment: str = "") -> PromptPrefix:
     """The part of the prompt before the messages, in every session of the agent."""

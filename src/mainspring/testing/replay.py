@@ -23,6 +23,7 @@ from typing import TypeAlias
 import anyio
 
 from mainspring.capabilities.providers.catalog import bundled_catalog
+from mainspring.capabilities.providers.model_registry import facts_of
 from mainspring.core import events, ids
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput
@@ -54,7 +55,6 @@ from mainspring.testing.replay_doubles import (
     RecordedThreadContext,
     recorded_tools,
 )
-from mainspring.wiring.model_registry import facts_of
 
 Facts: TypeAlias = Callable[[str], ModelFacts]
 

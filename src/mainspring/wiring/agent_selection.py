@@ -1,43 +1,46 @@
-"""Which agent a session is run with: the folder, what the caller says, what the log has."""
+"""Agents of this user: select, open and validate them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mainspring.config import Settings
-from mainspring.core import clock
+from mainspring.config import FOLDER, Settings
 from mainspring.core.errors import InvalidInput
 from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model_facts import ModelFacts
-from mainspring.harness.context import instructions
-from mainspring.harness.context.instruction_files import DiskInstructionFiles
-from mainspring.harness.permissions.policy import Policy, is_hidden
-from mainspring.runtime.agent import Agent
-from mainspring.runtime.agent_folder import folder_versions
-from mainspring.runtime.agent_folder.agent_loader import AgentFolder, read_agent
-from mainspring.runtime.agent_folder.output_styles import find_style, output_styles
-from mainspring.runtime.agent_folder.plugins import installed_plugins
-from mainspring.runtime.definition_files.finding import Finding
-from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
-from mainspring.runtime.definition_files.settings_file import Preferences
+from mainspring.runtime.agent_folder.agent_loader import AgentFolder
+from mainspring.runtime.agent_folder.validation import FolderReport
 from mainspring.runtime.session.run_options import RunOptions
 from mainspring.runtime.session.session_summary import SessionSummary
-from mainspring.runtime.skills.skill import Skill
-from mainspring.runtime.skills.skill_discovery import IsPinned, disabled_skills
-from mainspring.runtime.subagent import Subagent
-from mainspring.wiring.model_registry import default_model
-from mainspring.wiring.settings_files import load_policy
+from mainspring.runtime.settings.agent_selection import AgentSelection
+from mainspring.wiring.providers import default_model
+from mainspring.wiring.sandbox_environment import read_environment
+from mainspring.wiring.settings_files import read_scripts
 
 if TYPE_CHECKING:
-    from mainspring.runtime.packages import trust_pins
+    from mainspring.capabilities.hooks import config as hook_config
+    from mainspring.capabilities.providers import catalog
+    from mainspring.runtime.settings import folder_validation
 else:
-    trust_pins = LazyModule(
-        "mainspring.runtime.packages.trust_pins"
-    )  # looks into skills, where there are any
+    hook_config = LazyModule("mainspring.capabilities.hooks.config")  # most folders have none
+    catalog = LazyModule("mainspring.capabilities.providers.catalog")  # most agents name no model
+    folder_validation = LazyModule("mainspring.runtime.settings.folder_validation")
+
+_RELATIVE_MODELS = ("inherit", "small", "default")
+"""Whichever it is where the agent runs."""
+_SCRIPT_PREFIX = "scripted:"
+
+
+def agent_selection(settings: Settings) -> AgentSelection:
+    return AgentSelection(
+        folder=Path(settings.folder),
+        home=Path(settings.home),
+        default_model=default_model(settings),
+        read_scripts=read_scripts,
+    )
 
 
 def open_agent(
@@ -47,139 +50,47 @@ def open_agent(
     *,
     facts: Callable[[str], ModelFacts] | None = None,
 ) -> AgentFolder:
-    """The agent of a new session or, with `recorded`, of one that goes on with its own model.
+    return agent_selection(settings).open(options, recorded, facts=facts)
 
-    `facts` knows the models: how long instructions may be depends on their context windows.
 
-    Raises:
-        InvalidInput: the folder is not there, or its file or settings are wrong.
-    """
-    known = recorded.folder if recorded is not None else None
-    scopes = scopes_of(settings, options.agent or known)
-    loaded = load_policy(scopes.folder, home=Path(settings.home))
-    files = _readable_disk(loaded.policy)
-    used = recorded.model if recorded is not None else None
-
-    def model_for(own: str) -> str:
-        return options.model or used or own or default_model(settings)
-
-    found = read_agent(
-        scopes,
-        is_pinned=pins_of(settings),
-        instruction_files=files,
-        limits_for=lambda own: _instruction_limits(model_for(own), facts),
+def validate(settings: Settings, folder: str | None = None) -> FolderReport:
+    """Raises: InvalidInput: there is no such folder."""
+    agents = agent_selection(settings)
+    scopes = agents.scopes(folder)
+    checks = folder_validation.FolderChecks(
+        describe_hooks=_describe_hooks,
+        check_environment=read_environment,
+        missing_model=partial(missing_model_reason, settings),
+        read_scripts=read_scripts,
+        is_pinned=agents.is_pinned,
+        home=agents.home,
+        variables=settings.environment,
+        disabled_plugins=agents.disabled_plugins(scopes.folder),
     )
-    agent = found.agent
-    limits = agent.limits
-    if options.max_turns is not None:
-        limits = replace(limits, max_turns=options.max_turns)
-    if options.max_cost_usd is not None:
-        limits = replace(limits, max_cost_usd=options.max_cost_usd)
-    agent = replace(agent, model=model_for(agent.model), limits=limits)
-    agent = apply_preferences(agent, scopes, loaded.preferences)
-    if recorded is None and found.is_described:
-        agent = replace(agent, version=_store_version(found.folder))
-    odd = (
-        *found.findings_by_source["instructions"],
-        *_missing_style(scopes, loaded.preferences.output_style),
-    )
-    return replace(
-        found, agent=agent, findings_by_source={**found.findings_by_source, "instructions": odd}
-    )
+    return folder_validation.validate_folder(scopes, checks)
 
 
-def _missing_style(scopes: Scopes, name: str | None) -> tuple[Finding, ...]:
-    if name is None or name.lower() == "default" or find_style(scopes, name) is not None:
-        return ()
-    names = ", ".join(output_style.name for output_style in output_styles(scopes))
-    what = f"outputStyle {name}: there is no such output style; there are {names}"
-    return (Finding(level="warning", file="settings.json", what=what),)
+def _describe_hooks(
+    fields: Mapping[str, object], source: str
+) -> tuple[Sequence[str], Sequence[str]]:
+    config = hook_config.parse_hooks(fields, scope="project", source=source)
+    return [
+        f"{hook.event}{f' {hook.matcher}' if hook.matcher else ''}: {hook.handler.label}"
+        for hook in config.hooks
+    ], config.warnings
 
 
-def _instruction_limits(
-    model: str, facts: Callable[[str], ModelFacts] | None
-) -> instructions.InstructionLimits:
-    try:
-        known = facts(model) if facts is not None else None
-    except InvalidInput:  # a script, or a name that is refused when the model is opened
-        known = None
-    return (
-        instructions.InstructionLimits()
-        if known is None
-        else instructions.InstructionLimits.of_window(known.window)
-    )
-
-
-def apply_preferences(agent: Agent, scopes: Scopes, preferences: Preferences) -> Agent:
-    """With the output style, and without what only plugins may bring."""
-    style = find_style(scopes, preferences.output_style)
-    if style is not None:
-        agent = replace(agent, instructions=f"{agent.instructions}\n\n{style.rendered}".strip())
-    if "skills" in preferences.plugins_only:
-        agent = replace(
-            agent, skills=[skill for skill in agent.skills if _is_allowed(skill, scopes)]
-        )
-    if "agents" in preferences.plugins_only:
-        allowed = [subagent for subagent in agent.subagents if _is_allowed(subagent, scopes)]
-        agent = replace(agent, subagents=allowed)
-    return agent
-
-
-def _is_allowed(part: Skill | Subagent, scopes: Scopes) -> bool:
-    """Where only plugins may bring parts: theirs, the operator's own, and built-in ones. A name
-    does not tell: anybody can put a colon into one."""
-    roots = [place.plugin_root or place.path for place in scopes.plugins]
-    is_plugins = any(Path(part.file).is_relative_to(root) for root in roots)
-    return is_plugins or part.scope in (None, "managed")
-
-
-def _readable_disk(policy: Policy) -> DiskInstructionFiles:
-    """Without what rules forbid to read: no instruction file may bring it in."""
-    return DiskInstructionFiles(
-        is_hidden=lambda path: is_hidden(policy, path.as_posix(), path.as_posix())
-    )
-
-
-def _store_version(folder: Path) -> str | None:
-    """The folder as it is now gets a number, if it is not the one that was kept last."""
-    version = folder_versions.record_version(folder, clock.now)
-    return version.label if version.number else None
-
-
-def scopes_of(settings: Settings, folder: str | Path | None = None) -> Scopes:
-    """Where the parts of an agent are looked for that this user runs; else the folder is this."""
-    place = (Path(settings.folder) / (folder or ".")).resolve()
-    home = Path(settings.home).resolve()
-    others = None if home == place else home  # what is there is there once
-    plugins = installed_plugins(place, others, disabled=disabled_plugins(place, home))
-    return Scopes(
-        folder=place,
-        home=others,
-        managed=MANAGED,
-        plugins=plugins.places,
-        disabled_skills=disabled_skills(home),
-    )
-
-
-def disabled_plugins(folder: Path, home: Path) -> frozenset[str]:
-    try:
-        return load_policy(folder, home=home).preferences.disabled_plugins
-    except InvalidInput:  # no session begins with such settings, and `validate` says what is wrong
-        return frozenset()
-
-
-def pins_of(settings: Settings) -> IsPinned:
-    """Which skills this user has vouched for."""
-
-    @cache
-    def known() -> trust_pins.TrustPins:
-        return trust_pins.TrustPins(Path(settings.home) / trust_pins.PINS_FILE)
-
-    return lambda place: known().trusted_hash(place)
-
-
-def agent_origin(settings: Settings, options: RunOptions) -> dict[str, str] | None:
-    """What a session keeps of where its agent came from, so that it can go on from anywhere."""
-    if options.agent is None:
+def missing_model_reason(settings: Settings, names: str) -> str | None:
+    """Why there is no such model; `None` for scripts: the person who runs them is told."""
+    wanted = [name.strip() for name in names.split(",")]
+    wanted = [entry for entry in wanted if entry not in ("", *_RELATIVE_MODELS)]
+    wanted = [entry for entry in wanted if not entry.startswith(_SCRIPT_PREFIX)]
+    if not wanted:
         return None
-    return {"folder": str((Path(settings.folder) / options.agent).resolve())}
+    try:
+        known = catalog.Catalog.load(Path(settings.folder) / FOLDER / "models.toml")
+        for item in wanted:
+            known.resolve(item)
+    except InvalidInput as error:
+        return str(error)
+    return None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mainspring.capabilities.monty.python_tool import CodeInterpreter, python
+from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
 from mainspring.capabilities.tools.artifact import artifact
 from mainspring.capabilities.tools.file_search import find_ripgreps
 from mainspring.capabilities.tools.file_tools import file_tools
@@ -26,11 +27,11 @@ from mainspring.core.ports import Workspace
 from mainspring.core.tool import Tool
 from mainspring.harness.permissions.bash import analyze_command
 from mainspring.harness.permissions.policy import Policy, is_guarded
+from mainspring.harness.permissions.tool_names import ALL_TOOLS
 from mainspring.runtime.session.run_options import WebFetchLimits
 from mainspring.runtime.session.session_paths import SessionPaths
 from mainspring.runtime.session_context import SetupRequest
 from mainspring.wiring.sandbox_environment import SandboxEnvironment
-from mainspring.wiring.sandbox_pool import SandboxSession
 
 if TYPE_CHECKING:
     from mainspring.wiring import session_egress
@@ -38,21 +39,15 @@ else:
     session_egress = LazyModule("mainspring.wiring.session_egress")
 
 
-ALL_TOOLS = "*"
-BUILTIN_TOOL_NAMES = frozenset(
-    (
-        *("read", "write", "edit", "glob", "grep", "artifact", "todo", "think"),
-        *("bash", "python", "service_start", "service_output", "service_stop", "web_fetch"),
-    )
-)
-"""What they are called, whether or not a session has them."""
-
-
 @lru_cache(maxsize=256)
 def classify_command(command: str) -> tuple[bool, bool]:
     """Whether a command only reads, and whether it destroys."""
     verdict = analyze_command(command)
     return verdict.read_only, verdict.destructive
+
+
+def find_ripgrep() -> str | None:
+    return next(iter(find_ripgreps()), None)
 
 
 def workspace_tools(workspace: Workspace, earlier: Mapping[str, int]) -> list[Tool]:

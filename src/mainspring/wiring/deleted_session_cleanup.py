@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection, Iterable
+from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from anyio import to_thread
@@ -20,38 +19,14 @@ from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput, ToolEnvironmentError
-from mainspring.core.facts import SandboxOpened, WorkspaceRestored, WorkspaceSnapshotted
 from mainspring.log.session_log import SessionLog
-from mainspring.log.store import SessionRow
+from mainspring.runtime.session.session_footprint import SessionFootprint, unused_snapshots
 from mainspring.runtime.session.session_paths import SessionPaths
 from mainspring.wiring.sandbox_environment import session_paths
 from mainspring.wiring.session_repositories import open_worktrees
 
-_TYPES = ("sandbox.opened", "workspace.snapshotted", "workspace.restored")
-_PAGE = 200
 _ANY_ID = "any"
 """Stands for an id where a path is made: what it is in, does not depend on it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionFootprint:
-    """Where a session worked, and which states of it it named; to be read before it is deleted."""
-
-    session_id: str
-    workspaces: frozenset[str]
-    snapshots: frozenset[str]
-
-
-async def read_footprint(log: SessionLog, session_id: str) -> SessionFootprint:
-    payloads = [event.payload for event in await log.read(session_id, types=_TYPES)]
-    named = (WorkspaceSnapshotted, WorkspaceRestored)
-    return SessionFootprint(
-        session_id=session_id,
-        workspaces=frozenset(
-            payload.workspace for payload in payloads if isinstance(payload, SandboxOpened)
-        ),
-        snapshots=frozenset(payload.snapshot for payload in payloads if isinstance(payload, named)),
-    )
 
 
 async def remove_session_files(
@@ -61,7 +36,7 @@ async def remove_session_files(
 
     Only what they named is forgotten: another log may keep snapshots in the same place.
     """
-    unneeded = await _unused_snapshots(log, gone)
+    unneeded = await unused_snapshots(log, gone)
     for traces in gone:
         await to_thread.run_sync(remove_readonly_mount, traces.session_id)
         for places in _places(settings, traces):
@@ -82,23 +57,6 @@ async def _remove_worktrees(paths: SessionPaths, session_id: str) -> None:
         with suppress(ToolEnvironmentError):  # somebody has to look at them
             await open_worktrees(paths.workspace, place).remove_all()
             await to_thread.run_sync(remove_folder, place.parent, session_id)
-
-
-async def _unused_snapshots(log: SessionLog, gone: Iterable[SessionFootprint]) -> frozenset[str]:
-    """Snapshots that no session can go back to any more."""
-    named = frozenset[str]().union(*(traces.snapshots for traces in gone))
-    if named:
-        async for session in _sessions(log):
-            named -= (await read_footprint(log, session.id)).snapshots
-    return named
-
-
-async def _sessions(log: SessionLog) -> AsyncGenerator[SessionRow, None]:
-    before: SessionRow | None = None
-    while page := await log.sessions(before=before, limit=_PAGE):
-        for session in page:
-            yield session
-        before = page[-1]
 
 
 def _places(settings: Settings, session_footprint: SessionFootprint) -> list[SessionPaths]:

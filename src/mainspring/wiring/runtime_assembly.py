@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 
 import anyio
 
-from mainspring.capabilities.providers.catalog import Catalog
-from mainspring.capabilities.providers.http_client import HttpClient
-from mainspring.config import FOLDER, Settings, read_settings
+from mainspring.config import Settings, read_settings
 from mainspring.core.model import Delta, Model
 from mainspring.core.sender import local_user
 from mainspring.harness.authorizer import AllowAll, Authorizer
@@ -19,17 +16,10 @@ from mainspring.harness.budget import Budget
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.session.run_options import RunOptions, same_options
 from mainspring.runtime.session.session import Result, Runtime, ignore_delta
-from mainspring.wiring.model_registry import ModelRegistry
+from mainspring.wiring.providers import open_model_registry
 from mainspring.wiring.sandbox_pool import SandboxPool
 from mainspring.wiring.stores import open_log
 from mainspring.wiring.toolbox_builder import ToolboxBuilder
-
-
-@asynccontextmanager
-async def open_model_registry(settings: Settings) -> AsyncGenerator[ModelRegistry, None]:
-    catalog = Catalog.load(Path(settings.folder) / FOLDER / "models.toml")
-    async with HttpClient(trust_environment=True) as http:
-        yield ModelRegistry(http, catalog, settings)
 
 
 @asynccontextmanager
@@ -43,21 +33,21 @@ async def open_runtime(
 ) -> AsyncGenerator[Runtime, None]:
     """Sessions and models, until the block ends. Keeps its log in `.mainspring/` by default.
 
-    `gates` are for agents without built-in tools; with them, the settings files decide.
+    `authorizer` is for agents without built-in tools; with them, the settings files decide.
     """
     settings = settings or read_settings(store=store)
     options = options or RunOptions()
     async with (
         open_log(settings) as log,
-        open_model_registry(settings) as shelf,
+        open_model_registry(settings) as models,
         SandboxPool(settings, is_unsandboxed=options.is_unsandboxed) as sandbox_pool,
     ):
         toolbox_factory = ToolboxBuilder(
-            settings, shelf, sandbox_pool, same_options(options), authorizer or AllowAll()
+            settings, models, sandbox_pool, same_options(options), authorizer or AllowAll()
         )
         yield Runtime(
             log,
-            shelf,
+            models,
             toolbox_factory=toolbox_factory,
             budget=budget,
             sender=local_user(settings.user),

@@ -13,7 +13,9 @@ import msgspec
 from msgspec import Struct, field
 
 from mainspring.capabilities.sandbox.backend import SandboxLimits, SandboxSpec
-from mainspring.capabilities.sandbox.backend_selection import BackendName
+from mainspring.capabilities.sandbox.backend_selection import BackendName, SandboxSettings
+from mainspring.capabilities.sandbox.private_files import PrivateFiles
+from mainspring.capabilities.sandbox.sandbox_probes import SandboxProbe, probe_sandboxes
 from mainspring.config import FOLDER, Settings, is_postgres
 from mainspring.core import error_table
 from mainspring.core.errors import InvalidInput
@@ -26,7 +28,6 @@ from mainspring.runtime.session.session_paths import (
     paths_in,
     visible_private_files,
 )
-from mainspring.wiring.private_files import private_files
 
 if TYPE_CHECKING:
     from mainspring.capabilities.network import rules as network
@@ -83,6 +84,14 @@ def read_environment(
     return msgspec.structs.replace(environment, variables={**own, **(variables or {})})
 
 
+def private_files(settings: Settings) -> PrivateFiles:
+    return PrivateFiles(
+        store=None if is_postgres(settings.store) else Path(settings.store),
+        vault=Path(settings.vault) if settings.vault else None,
+        workspaces=Path(settings.workspaces),
+    )
+
+
 def session_paths(settings: Settings, workspace: Path, session_id: str) -> SessionPaths:
     """
     Raises:
@@ -102,7 +111,7 @@ def session_paths(settings: Settings, workspace: Path, session_id: str) -> Sessi
             own = store.parent
     if own.is_relative_to(workspace):
         hidden.add(own.relative_to(workspace).as_posix())
-    private = private_files(settings)
+    private = private_files(settings).paths
     hidden |= visible_private_files(private, workspace, frozenset(hidden))
     places = paths_in(own, workspace, session_id)
     return replace(places, hidden=tuple(sorted(hidden)), private=private)
@@ -151,3 +160,11 @@ def sandbox_site(
         ),
         network=sandbox_environment.rules is not None,
     )
+
+
+def check_private_files(settings: Settings) -> list[SandboxProbe]:
+    return private_files(settings).probe(Path(settings.folder))
+
+
+async def check_sandboxes() -> list[SandboxProbe]:
+    return await probe_sandboxes(SandboxSettings())

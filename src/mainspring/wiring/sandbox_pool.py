@@ -7,11 +7,10 @@ from __future__ import annotations
 import logging
 import shutil
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -26,18 +25,20 @@ from mainspring.capabilities.sandbox.backend_selection import SandboxSettings, s
 from mainspring.capabilities.sandbox.background_services import SandboxServices
 from mainspring.capabilities.sandbox.readonly_mounts import open_readonly_mount
 from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox, close_listener
+from mainspring.capabilities.sandbox.sandbox_session import (
+    GIT_VARIABLES,
+    SandboxSession,
+    check_protected_paths,
+)
 from mainspring.capabilities.sandbox.stale_keepers import end_stale_keepers
 from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.envelope import KnownPayload
-from mainspring.core.errors import ToolEnvironmentError
 from mainspring.core.facts import NetworkRequested
 from mainspring.core.lazy_module import LazyModule
-from mainspring.core.ports import ExecRequest, ExecResult, SandboxInfo, ignore_output
 from mainspring.harness.permissions.protected_path_watcher import (
     ProtectedPathWatcher,
     find_repositories,
-    with_removal_note,
 )
 from mainspring.runtime.session.session_paths import SessionPaths, thread_sandbox_id
 from mainspring.wiring.sandbox_environment import SandboxEnvironment, sandbox_site
@@ -52,117 +53,7 @@ else:
 _LOG = logging.getLogger("mainspring.sandbox")
 _MAX_NETWORK_FACTS = 200
 MAX_IDLE = 8
-_CLOSE_SECONDS = 30.0
-_GIT_VARIABLES = {
-    "GIT_CONFIG_COUNT": "2",
-    "GIT_CONFIG_KEY_0": "safe.bareRepository",
-    "GIT_CONFIG_VALUE_0": "explicit",
-    "GIT_CONFIG_KEY_1": "safe.directory",
-    "GIT_CONFIG_VALUE_1": "*",
-}
-"""A folder that looks like a bare repository cannot have git run what its config says; that the
-workspace is another user's is what a sandbox with a uid of its own looks like."""
 _UNSANDBOXED_LIFETIME = timedelta(hours=8)
-
-
-class LazySandbox:
-    """One more sandbox over the same workspace, made when it is first used: most threads of a
-    session run no program."""
-
-    def __init__(self, sandbox_info: SandboxInfo, make: Callable[[], KeeperSandbox]) -> None:
-        self.box = sandbox_info
-        self._make = make
-        self._made: KeeperSandbox | None = None
-
-    @property
-    def _sandbox(self) -> KeeperSandbox:
-        self._made = self._made or self._make()
-        return self._made
-
-    async def run(
-        self, wanted: ExecRequest, hear: Callable[[bytes], None] = ignore_output
-    ) -> ExecResult:
-        return await self._sandbox.run(wanted, hear)
-
-    async def find_result(self, key: str) -> ExecResult | None:
-        return await self._sandbox.find_result(key)
-
-    async def forget(self, key: str) -> None:
-        await self._sandbox.forget(key)
-
-    async def close(self) -> None:
-        if self._made is not None:
-            await self._made.close()
-
-
-@dataclass(frozen=True, slots=True)
-class SandboxSession:
-    """A `Sandbox` for tools: programs find the variables of this session."""
-
-    sandbox: KeeperSandbox | LazySandbox
-    sandbox_services: SandboxServices
-    variables: Mapping[str, str]
-    network_facts: list[KnownPayload]
-    """What programs did on the network, for the log."""
-    path_watcher: ProtectedPathWatcher
-    opened_with: tuple[SandboxEnvironment, tuple[Credential, ...] | None]
-    """What they were opened with."""
-    open_another: Callable[[str], KeeperSandbox]
-    """One more sandbox over the same workspace, by a name: each runs one program at a time."""
-    ran: set[str] = field(default_factory=set[str])
-    """Keys of what the sandbox still keeps the results of."""
-    cleanup: AsyncExitStack = field(default_factory=AsyncExitStack)
-    """What is to be undone when they are let go."""
-
-    @property
-    def box(self) -> SandboxInfo:
-        return self.sandbox.box
-
-    async def run(
-        self, wanted: ExecRequest, hear: Callable[[bytes], None] = ignore_output
-    ) -> ExecResult:
-        self.ran.add(wanted.key)
-        has_more_to_protect = self.path_watcher.begin()
-        set_aside: list[str] = []
-        try:
-            if has_more_to_protect:
-                await self.sandbox.close()  # what is mounted when it starts again, is all of it
-            ran = await self.sandbox.run(self._equipped(wanted), hear)
-        finally:
-            set_aside = self.path_watcher.end()
-        return with_removal_note(ran, set_aside)
-
-    async def find_result(self, key: str) -> ExecResult | None:
-        return await self.sandbox.find_result(key)
-
-    async def forget(self, key: str) -> None:
-        self.ran.discard(key)
-        await self.sandbox.forget(key)
-
-    async def forget_all(self) -> None:
-        """All of a run is in the log, without secrets; nothing else is to be left of it."""
-        while self.ran:
-            with suppress(ToolEnvironmentError):  # it is kept for longer than it need be
-                await self.forget(self.ran.pop())
-
-    @asynccontextmanager
-    async def for_thread(self, thread_id: str) -> AsyncGenerator[SandboxSession, None]:
-        """The same for another thread: its programs do not wait for those of others."""
-        sandbox = LazySandbox(self.box, partial(self.open_another, thread_id))
-        own = replace(self, sandbox=sandbox, ran=set[str]())
-        try:
-            yield own
-            await own.forget_all()
-        finally:
-            with CancelScope(shield=True):
-                await sandbox.close()
-
-    async def close(self) -> None:
-        with CancelScope(shield=True), anyio.move_on_after(_CLOSE_SECONDS):
-            await self.cleanup.aclose()
-
-    def _equipped(self, wanted: ExecRequest) -> ExecRequest:
-        return replace(wanted, env={**self.variables, **wanted.env})
 
 
 class SandboxPool:
@@ -223,9 +114,7 @@ class SandboxPool:
                 credentials,
             ):
                 self._busy.pop(session_id, None)
-                await (
-                    sandbox_session.close()
-                )  # what was taken from it meanwhile is not to be used again
+                await sandbox_session.close()  # it may not use what was taken away since
                 sandbox_session = None
             if sandbox_session is None:
                 await self.end_outdated(paths.state.parent)
@@ -302,7 +191,7 @@ class SandboxPool:
             unless_opened.push_async_callback(parting.aclose)
             share = None if sandbox_environment.rules is None else _open_mount(session_id, parting)
             site = sandbox_site(paths, sandbox_environment, session_id=session_id, share=share)
-            variables = {**sandbox_environment.variables, **_GIT_VARIABLES}
+            variables = {**sandbox_environment.variables, **GIT_VARIABLES}
             welcome: Callable[[socket.socket], None] = close_listener
             if sandbox_environment.rules is not None and share is not None:
                 way_out = await session_egress.open_egress(
@@ -323,7 +212,7 @@ class SandboxPool:
             return KeeperSandbox(replace(site, state=state), backend, on_listener=welcome)
 
         services = SandboxServices(site, backend)
-        parting.callback(_check_protected_paths, watcher)  # last: a service may have left something
+        parting.callback(check_protected_paths, watcher)
         await parting.enter_async_context(sandbox)
         parting.push_async_callback(services.close)
         equipment = (sandbox_environment, credentials)
@@ -371,9 +260,3 @@ def _network_audit(side_events: list[KnownPayload]) -> Callable[[NetworkRequeste
             side_events.append(request)
 
     return audit
-
-
-def _check_protected_paths(protected_path_watcher: ProtectedPathWatcher) -> None:
-    protected_path_watcher.begin()
-    with suppress(ToolEnvironmentError):  # nobody is left to be told
-        protected_path_watcher.end()

@@ -4,13 +4,14 @@ schedules, access.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 
 from anyio import to_thread
 
+from mainspring.capabilities.network.outbound_http import HttpPoster, OutboundHttpClient
 from mainspring.capabilities.network.rules import Network
 from mainspring.capabilities.tools.client_tools import client_tools
 from mainspring.config import FOLDER, Settings, is_postgres
@@ -36,7 +37,7 @@ from mainspring.service.memory_stores.memory_stores import MemoryStores
 from mainspring.service.memory_stores.memory_versions import MemoryVersions
 from mainspring.service.resources.agent_multiagent import AgentReference
 from mainspring.service.resources.agents import Agents
-from mainspring.service.resources.environments import Environments, SelfHostedConfig
+from mainspring.service.resources.environments import Environments
 from mainspring.service.resources.file_resources import Files
 from mainspring.service.resources.skill_resources import Skills
 from mainspring.service.schedules.deployment_runner import DeploymentRunner
@@ -49,6 +50,15 @@ from mainspring.service.schedules.trigger_intake import TriggerIntake
 from mainspring.service.schedules.triggers import Triggers
 from mainspring.service.self_hosted.work_queue import WorkQueue, WorkQueueOptions, needs_worker
 from mainspring.service.self_hosted.work_tokens import WorkTokens
+from mainspring.service.service_groups import (
+    AccessServices,
+    MemoryServices,
+    ResourceServices,
+    ScheduleServices,
+    SecretServices,
+    SessionServices,
+    WebhookServices,
+)
 from mainspring.service.sessions.dependencies import SessionDependencies
 from mainspring.service.sessions.event_pages import EventPages
 from mainspring.service.sessions.event_sender import EventSender
@@ -56,9 +66,9 @@ from mainspring.service.sessions.event_streams import EventStreams
 from mainspring.service.sessions.output_files import SessionOutputs
 from mainspring.service.sessions.preview_deltas import Deltas, LocalDeltas, SharedDeltas
 from mainspring.service.sessions.resource_lookups import (
-    FileContent,
     MemoryStoreInfo,
     ResourceLookups,
+    file_content,
 )
 from mainspring.service.sessions.session_commands import SessionCommands
 from mainspring.service.sessions.session_record import SessionRecord
@@ -69,7 +79,7 @@ from mainspring.service.sessions.session_transfer import SessionExport, SessionI
 from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.sessions.workspace_expiry import KIND as EXPIRY
 from mainspring.service.storage.repository import delete_children
-from mainspring.service.vaults.credential_validation import CredentialValidator
+from mainspring.service.vaults.credential_validation import CredentialValidator, McpInitializeProbe
 from mainspring.service.vaults.credentials import Credentials
 from mainspring.service.vaults.session_credentials import SessionCredentials
 from mainspring.service.vaults.token_refresh import Refresher
@@ -79,19 +89,8 @@ from mainspring.service.webhooks.webhook_deliveries import Deliveries, WebhookPo
 from mainspring.service.webhooks.webhook_endpoints import Webhooks
 from mainspring.service.webhooks.webhook_outbox import Outbox
 from mainspring.wiring.agent_selection import open_agent
-from mainspring.wiring.outbound_http import HttpPoster, McpInitializeProbe, OutboundHttpClient
-from mainspring.wiring.runtime_assembly import open_model_registry
-from mainspring.wiring.service_parts import (
-    AccessServices,
-    Infrastructure,
-    MemoryServices,
-    ResourceServices,
-    ScheduleServices,
-    SecretServices,
-    Service,
-    SessionServices,
-    WebhookServices,
-)
+from mainspring.wiring.providers import open_model_registry
+from mainspring.wiring.service_parts import Infrastructure, Service
 from mainspring.wiring.settings_files import read_project_files
 from mainspring.wiring.stores import open_log
 from mainspring.wiring.user_vault import open_seal
@@ -235,9 +234,7 @@ def _build_sessions(
             await infrastructure.dispatcher.remind(
                 [Job(task=WAKE_TASK, key=session_id, tenant=tenant)]
             )
-            await offer_to_client_worker(
-                talk, tenant, await sessions.repository.get(tenant, session_id)
-            )
+            await talk.work.offer_session(tenant, await sessions.repository.get(tenant, session_id))
 
     async def over(tenant: str, session: SessionRecord, *, is_deleted: bool) -> None:
         await talk.work.withdraw(tenant, session.environment_id, session.id)
@@ -305,22 +302,6 @@ def _build_sessions(
         ),
     )
     return talk
-
-
-async def offer_to_client_worker(
-    session_services: SessionServices, tenant: str, session: SessionRecord
-) -> None:
-    """Have a worker of the client's look after a session, if its hands are the client's."""
-    if isinstance(session.environment, SelfHostedConfig):
-        await session_services.work.offer(tenant, session.environment_id, session.id)
-
-
-def file_content(files: Files) -> Callable[[str, str], Awaitable[FileContent]]:
-    async def content(tenant: str, file_id: str) -> FileContent:
-        file, held = await files.content(tenant, file_id)
-        return FileContent(content=held, media_type=file.mime_type, name=file.filename)
-
-    return content
 
 
 def _build_schedules(

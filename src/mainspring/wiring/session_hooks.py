@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,13 +10,12 @@ from pathlib import Path
 import msgspec
 
 from mainspring.capabilities.hooks.command import HookEnvironment
-from mainspring.capabilities.hooks.config import HookConfig, Scope, for_subagent, parse_hooks
+from mainspring.capabilities.hooks.config import HookConfig, Scope
 from mainspring.capabilities.hooks.handlers import HandlerPorts
 from mainspring.capabilities.hooks.runner import HookPolicy, HookRunner, HookSession
 from mainspring.capabilities.hooks.scripts import Scripts
 from mainspring.config import Settings
 from mainspring.core.envelope import KnownPayload, event_types
-from mainspring.core.errors import InvalidInput
 from mainspring.core.facts import HookRan
 from mainspring.core.lru_cache import LruCache
 from mainspring.core.tool import Traits
@@ -30,7 +29,6 @@ from mainspring.runtime.export_sessions.transcript_files import TranscriptFiles
 from mainspring.runtime.model_question import AskModel
 from mainspring.runtime.session_context import SetupRequest
 from mainspring.runtime.settings.pinned_policy import PinnedPolicy
-from mainspring.runtime.settings.policy_loader import HookSettings
 
 _HOOK_RAN = event_types(HookRan)
 _TRUSTED_SCOPES: tuple[Scope, ...] = ("managed", "user")
@@ -72,18 +70,6 @@ async def attach_hooks(
         ports.warn(warning)
 
 
-def is_permitted(config: HookConfig, preferences: Preferences) -> bool:
-    """Whether the operator's settings let the hooks of this file run."""
-    plugin = None if config.folder is None else config.folder.plugin
-    if config.scope == "managed":
-        return True
-    if preferences.is_without_hooks or plugin in preferences.disabled_plugins:
-        return False
-    if preferences.managed_hooks_only:
-        return plugin is not None and plugin in preferences.managed_plugins
-    return plugin is not None or "hooks" not in preferences.plugins_only
-
-
 async def _recorded_hook_runs(
     setup: SetupRequest, pinned_policy: PinnedPolicy
 ) -> set[tuple[str, str]]:
@@ -98,35 +84,6 @@ async def _recorded_hook_runs(
         for payload in payloads
         if isinstance(payload, HookRan) and payload.outcome == "ok"
     }
-
-
-def read_hooks(said: Iterable[HookSettings]) -> tuple[tuple[msgspec.Raw, ...], tuple[str, ...]]:
-    """As the log keeps them, and what is odd about them.
-
-    Raises:
-        InvalidInput: those of a settings file cannot be understood.
-    """
-    configs: list[HookConfig] = []
-    warnings: list[str] = []
-    for item in said:
-        if item.scope != "session":
-            try:
-                configs.append(_parse_config(item, item.scope))
-            except InvalidInput as error:
-                if item.folder is None and item.subagent is None:
-                    raise
-                # a part that somebody else has written does not stop the rest
-                warnings.append(f"{error}; none of its hooks run")
-    kept = tuple(msgspec.Raw(msgspec.json.encode(config)) for config in configs)
-    warnings += [warning for config in configs for warning in config.warnings]
-    return kept, tuple(warnings)
-
-
-def _parse_config(said: HookSettings, scope: Scope) -> HookConfig:
-    config = parse_hooks({"hooks": said.hooks}, scope=scope, source=said.source)
-    if said.subagent is not None:
-        config = for_subagent(config, said.subagent)
-    return msgspec.structs.replace(config, folder=said.folder)
 
 
 def _open_transcript(setup: SetupRequest, ports: SessionHookPorts) -> TranscriptFiles:
@@ -189,7 +146,11 @@ def _hook_runner(
         return said
 
     configs = [msgspec.json.decode(hook, type=HookConfig) for hook in pinned_policy.hooks]
-    permitted = [config for config in configs if is_permitted(config, ports.preferences)]
+    permitted = [
+        config
+        for config in configs
+        if ports.preferences.permits_hooks(config.scope, config.folder and config.folder.plugin)
+    ]
     for config in configs:
         if config.hooks and config not in permitted:
             ports.warn(f"{config.source}: its hooks do not run: the settings do not allow them")

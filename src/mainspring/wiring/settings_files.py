@@ -16,13 +16,13 @@ else:
     scripts = LazyModule("mainspring.capabilities.hooks.scripts")  # most projects have none
 
 
-def _read_scripts(commands: Iterable[str], folder: Path) -> dict[str, bytes]:
+def read_scripts(commands: Iterable[str], folder: Path) -> dict[str, bytes]:
     return scripts.read_scripts(commands, folder, project=folder)
 
 
-load_policy = partial(policy_loader.load_policy, read_scripts=_read_scripts)
-add_local_rules = partial(policy_loader.add_local_rules, read_scripts=_read_scripts)
-read_project_files = partial(project_trust.read_project_files, read_scripts=_read_scripts)
+load_policy = partial(policy_loader.load_policy, read_scripts=read_scripts)
+add_local_rules = partial(policy_loader.add_local_rules, read_scripts=read_scripts)
+read_project_files = partial(project_trust.read_project_files, read_scripts=read_scripts)
 
 
 def trust(folder: Path, *, home: Path) -> None:

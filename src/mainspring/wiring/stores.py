@@ -121,9 +121,4 @@ async def reach_postgres(url: str) -> str:
         InvalidInput: the driver is not installed. StoreFailed: it cannot be used, and why.
     """
     _postgres()
-    server = import_module("mainspring.log.postgres.connect")
-    address = server.Address.of(url)
-    with server.translated(address):
-        async with await server.connect(address) as connection:
-            found = await (await connection.execute("show server_version")).fetchone()
-            return str(found[0])
+    return await import_module("mainspring.log.postgres.connect").server_version(url)

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 from anyio import to_thread
 
+from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
 from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.lru_cache import LruCache
@@ -33,7 +34,7 @@ from mainspring.runtime.settings.pinned_policy import PinnedPolicy
 from mainspring.runtime.skills.path_skills import skills_for_path
 from mainspring.wiring.builtin_tools import session_tree
 from mainspring.wiring.sandbox_environment import SandboxEnvironment
-from mainspring.wiring.sandbox_pool import SandboxPool, SandboxSession
+from mainspring.wiring.sandbox_pool import SandboxPool
 from mainspring.wiring.session_repositories import add_repositories
 
 _MAX_CACHED = 1000

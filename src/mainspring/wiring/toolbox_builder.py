@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 from anyio import to_thread
 
+from mainspring.capabilities.providers.model_registry import ModelRegistry
+from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
 from mainspring.capabilities.tools.ask_user import ASK_USER, EXIT_PLAN
 from mainspring.capabilities.tools.deferred_tools import deferred_tools, tool_search_tools
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
@@ -31,7 +32,6 @@ from mainspring.harness.permissions.engine import PermissionEngine
 from mainspring.harness.permissions.policy import Policy, remove_denied
 from mainspring.harness.permissions.tool_names import ALIASES
 from mainspring.harness.toolbox import Toolbox
-from mainspring.runtime.agent import Agent
 from mainspring.runtime.agent_folder.folder_instructions import with_path_instructions
 from mainspring.runtime.agent_folder.skill_rules import reading_rules
 from mainspring.runtime.model_question import make_ask_model
@@ -39,19 +39,19 @@ from mainspring.runtime.session.run_options import RunOptions, RunOptionsFor
 from mainspring.runtime.session.session_paths import WORKSPACE_ALIASES, SessionPaths, worktree_paths
 from mainspring.runtime.session_context import SetupRequest, ToolboxFactory, toolbox_without_tools
 from mainspring.runtime.settings.pinned_policy import pin_policy, with_rules
-from mainspring.runtime.settings.policy_loader import HookSettings
 from mainspring.wiring.builtin_tools import built_in_tools, select_tools, web_tools, workspace_tools
-from mainspring.wiring.model_registry import ModelRegistry
 from mainspring.wiring.sandbox_environment import read_environment, session_paths
-from mainspring.wiring.sandbox_pool import SandboxPool, SandboxSession
+from mainspring.wiring.sandbox_pool import SandboxPool
 from mainspring.wiring.session_repositories import open_worktrees, shared_repository
 from mainspring.wiring.settings_files import load_policy
 from mainspring.wiring.thread_workspace import SessionRuntime, ThreadWorkspace, ThreadWorkspaces
 
 if TYPE_CHECKING:
+    from mainspring.capabilities.hooks import config as hook_config
     from mainspring.runtime.export_sessions.transcript_files import TranscriptFiles
     from mainspring.wiring import session_hooks
 else:
+    hook_config = LazyModule("mainspring.capabilities.hooks.config")
     session_hooks = LazyModule("mainspring.wiring.session_hooks")  # most sessions have none
 
 
@@ -87,7 +87,7 @@ class ToolboxBuilder:
     @asynccontextmanager
     async def __call__(self, setup: SetupRequest) -> AsyncGenerator[Toolbox, None]:
         options = self._run_options_for(setup)
-        paths = self._session_paths(setup, options) if _needs_sandbox(setup.agent) else None
+        paths = self._session_paths(setup, options) if setup.agent.needs_workspace else None
         if paths is None:
             async with self._toolbox_of_client(setup, options)(setup) as toolbox:
                 yield toolbox
@@ -102,7 +102,12 @@ class ToolboxBuilder:
             )
         )
         rules = await pin_policy(
-            setup, paths, options, loaded, home=self._home, read_hooks=_read_hooks
+            setup,
+            paths,
+            options,
+            loaded,
+            home=self._home,
+            read_hooks=lambda hooks: hook_config.read_hooks(hooks),  # noqa: PLW0108 (a late import),
         )
         preferences = rules.loaded.preferences
         environment = read_environment(
@@ -304,20 +309,6 @@ class ToolboxBuilder:
             ceiling=setup.mode,
             is_headless=options.is_headless,
         )
-
-
-def _read_hooks(
-    settings: Iterable[HookSettings],
-) -> tuple[tuple[msgspec.Raw, ...], tuple[str, ...]]:
-    return session_hooks.read_hooks(settings)  # imported only if there are hooks
-
-
-def _needs_sandbox(agent: Agent) -> bool:
-    """Whether it, or one of its subagents, works in a folder."""
-    called = any(
-        subagent.own is not None and subagent.own.built_ins for subagent in agent.subagents
-    )
-    return bool(agent.built_ins) or called
 
 
 def _sandbox_opened(

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
-import anyio
-
 from mainspring.capabilities.tools.client_tools import client_tools
 from mainspring.capabilities.vault.redaction import multi_word_secrets, scrubber
-from mainspring.core.errors import MainspringError, StoreFull, StoreUnavailable
 from mainspring.harness.authorizer import AllowAll
 from mainspring.log.task_groups import run_in_background
 from mainspring.service.approvals import reconciliation as approval_keeping
 from mainspring.service.jobs.daily_cleanup import delete_expired_data
+from mainspring.service.jobs.periodic_tasks import PeriodicTask, repeat, run_each
 from mainspring.service.jobs.worker import Worker, WorkerSettings
 from mainspring.service.resources.environments import CloudConfig
 from mainspring.service.schedules.deployment_store import FIRE_TASK
 from mainspring.service.sessions.expired_workspaces import ExpiredWorkspaceSweeper
+from mainspring.service.sessions.resource_lookups import file_content
 from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.session_runs import RunRedaction, RunServices, SessionRuns
 from mainspring.service.sessions.session_skills import SessionSkills
@@ -33,23 +31,19 @@ from mainspring.service.telemetry.telemetry_setup import Telemetry
 from mainspring.service.webhooks.webhook_deliveries import DELIVER
 from mainspring.wiring.sandbox_environment import served_states
 from mainspring.wiring.sandbox_pool import SandboxPool
-from mainspring.wiring.service_assembly import file_content, offer_to_client_worker
 from mainspring.wiring.service_parts import Service
 from mainspring.wiring.toolbox_builder import ToolboxBuilder
 from mainspring.wiring.user_vault import known_secrets
 from mainspring.wiring.workspace_cleanup import CLEAR_TASK, WorkspaceCleaner, remove_expired
 from mainspring.wiring.workspace_setup import (
-    Mounts,
-    create_fork_workspace,
+    fork_workspaces,
     open_git_cloner,
+    open_mounts,
     output_source,
 )
 
-_LOG = logging.getLogger("mainspring.worker")
 _FREQUENT_SECONDS = 30.0
 _DAILY_SECONDS = 24 * 3600.0
-
-PeriodicTask = Callable[[], Awaitable[object]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +68,8 @@ async def open_worker(
     async with SandboxPool(ground.settings) as sandbox_pool:
         await sandbox_pool.end_outdated(served_states(ground.settings))
         workspaces = Path(ground.settings.workspaces)
-        mounts = Mounts(
-            file_content=file_content(service.resources.files),
-            git_cloner=open_git_cloner(ground.networks),
+        mounts = open_mounts(
+            file_content(service.resources.files), open_git_cloner(ground.networks)
         )
         runs = SessionRuns(
             ground.store,
@@ -88,9 +81,7 @@ async def open_worker(
                 workspaces=workspaces,
                 known_secrets=known_secrets(ground.settings),
                 redact=_redaction,
-                fork_workspace=lambda session, workspace: create_fork_workspace(
-                    ground.settings, ground.log, session.id, workspace, session.resources
-                ),
+                fork_workspace=fork_workspaces(ground.settings, ground.log).create,
                 mount=mounts.mount,
                 halts=service.access.halts,
                 ledger=service.access.ledger,
@@ -99,7 +90,7 @@ async def open_worker(
                 skills=SessionSkills(workspaces, service.resources.skills, client_tools),
                 deltas=ground.deltas,
                 run_observers=watching.run_observers,
-                was_removed=partial(_was_removed, service),
+                was_removed=_workspace_expiry(service).was_removed,
                 before_idle=partial(_before_idle, service),
                 after_run=partial(_after_run, service),
             ),
@@ -120,9 +111,9 @@ async def open_worker(
         worker.register(CLEAR_TASK, clearing.clear)
         keep_audit = config.keep_audit
         async with run_in_background(
-            partial(_repeat, _frequent_tasks(service), _FREQUENT_SECONDS),
+            partial(repeat, _frequent_tasks(service), _FREQUENT_SECONDS),
             partial(
-                _repeat,
+                repeat,
                 [
                     lambda: delete_expired_data(ground.store.records, keep_audit=keep_audit),
                     *_expiry_tasks(service, config.keep_workspaces, clearing),
@@ -143,35 +134,30 @@ def _expiry_tasks(
     if keep is None:
         return ()
     ground = service.infrastructure
-    expiry = WorkspaceExpiry(
-        ground.store.records,
-        service.sessions.sessions.digests,
-        keep=keep,
-        notify=service.webhooks.outbox.notify,
-    )
     sweeper = ExpiredWorkspaceSweeper(
         Path(ground.settings.workspaces),
         ground.log,
-        expiry,
+        _workspace_expiry(service, keep),
         remove_workspace=workspace_cleaner.remove_workspace,
         remove_expired=remove_expired,
     )
     return (sweeper.sweep,)
 
 
-async def _was_removed(service: Service, tenant: str, session_id: str) -> bool:
-    expiry = WorkspaceExpiry(
-        service.infrastructure.store.records, service.sessions.sessions.digests
+def _workspace_expiry(service: Service, keep: timedelta = RETENTION) -> WorkspaceExpiry:
+    return WorkspaceExpiry(
+        service.infrastructure.store.records,
+        service.sessions.sessions.digests,
+        keep=keep,
+        notify=service.webhooks.outbox.notify,
     )
-    known = await expiry.record(tenant, session_id)
-    return known is not None and known.removed_at is not None
 
 
 async def _before_idle(service: Service, tenant: str, session: SessionRecord) -> None:
     """A client that sees the session idle finds the approvals that it waits for and the files that
     it has handed over."""
-    await _run_each(
-        session,
+    await run_each(
+        session.id,
         lambda: service.sessions.approvals.keeper.catch_up(tenant, session.id),
         lambda: _collect_outputs(
             service, tenant, session, stopped_by=frozenset({"user.interrupt"})
@@ -180,12 +166,12 @@ async def _before_idle(service: Service, tenant: str, session: SessionRecord) ->
 
 
 async def _after_run(service: Service, tenant: str, session: SessionRecord) -> None:
-    await _run_each(
-        session,
+    await run_each(
+        session.id,
         lambda: service.webhooks.news.catch_up(tenant, session.id),
         lambda: service.sessions.approvals.keeper.catch_up(tenant, session.id),
         lambda: _collect_outputs(service, tenant, session),
-        lambda: offer_to_client_worker(service.sessions, tenant, session),
+        lambda: service.sessions.work.offer_session(tenant, session),
     )
 
 
@@ -208,17 +194,6 @@ async def _collect_outputs(
         await service.sessions.outputs.collect(tenant, session.id, source, is_stopped=is_stopped)
 
 
-async def _run_each(session: SessionRecord, *duties: PeriodicTask) -> None:
-    """Each for itself: what is wrong with a webhook is no fault of the run's."""
-    for duty in duties:
-        try:
-            await duty()
-        except (StoreUnavailable, StoreFull):
-            raise  # the next run does it
-        except Exception:  # noqa: BLE001 (what was done in the run counts, whatever this is)
-            _LOG.exception("session %s: not all could be told what its run has done", session.id)
-
-
 async def _after_parking(service: Service, tenant: str, session_id: str) -> None:
     await _after_run(
         service, tenant, await service.sessions.sessions.repository.get(tenant, session_id)
@@ -236,19 +211,3 @@ def _frequent_tasks(service: Service) -> Sequence[PeriodicTask]:
         service.sessions.work.delete_expired,
         service.sessions.approvals.keeper.sweep,
     )
-
-
-async def _repeat(periodic_tasks: Sequence[PeriodicTask], seconds: float) -> None:
-    while True:
-        for chore in periodic_tasks:
-            try:
-                await chore()
-            except MainspringError as error:
-                _LOG.warning("%s: %s; it is tried again", _task_name(chore), error)
-            except Exception:  # noqa: BLE001 (what is wrong with one must not end the worker)
-                _LOG.exception("%s failed; it is tried again", _task_name(chore))
-        await anyio.sleep(seconds)
-
-
-def _task_name(periodic_task: PeriodicTask) -> str:
-    return getattr(periodic_task, "__qualname__", "a chore")

@@ -21,11 +21,11 @@ from mainspring.core.errors import NotFound, StaleVersion
 from mainspring.log.records import Records
 from mainspring.service.jobs.dispatcher import Job
 from mainspring.service.sessions.expired_workspaces import EXPIRED_SUFFIX
+from mainspring.service.sessions.session_mounts import mounted_ids_file
 from mainspring.service.sessions.session_skills import skills_folder
 from mainspring.service.storage.repository import SESSION_KIND
 from mainspring.wiring.sandbox_environment import served_session_paths
 from mainspring.wiring.sandbox_pool import SandboxPool
-from mainspring.wiring.workspace_setup import mounted_ids_file
 
 _LOG = logging.getLogger("mainspring.workspaces")
 CLEAR_TASK = "clear"

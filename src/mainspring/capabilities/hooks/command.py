@@ -22,6 +22,7 @@ from mainspring.capabilities.hooks.config import CommandHook
 from mainspring.capabilities.hooks.folder_copies import FolderCopies, rewrite_to_copy
 from mainspring.capabilities.hooks.scripts import Scripts, UntrustedScript, copied_scripts
 from mainspring.capabilities.hooks.verdict import HandlerReply, HookFailure, read_exit
+from mainspring.core.errors import InvalidInput
 from mainspring.core.hook import HookEventName, HookFolder
 
 if TYPE_CHECKING:
@@ -124,6 +125,25 @@ async def run_program(
     if status is None:
         return HookFailure(f"wrote more than {MAX_BYTES} bytes")
     return ProcessExit(status, bytes(stdout.heard), bytes(stderr.heard))
+
+
+async def run_settings_command(
+    name: str, text: str, payload: bytes, around: HookEnvironment, *, seconds: float
+) -> str:
+    """The output of a command that a settings file names under `name`, run like a hook.
+
+    Raises: InvalidInput: it failed; the error says why.
+    """
+    ended: ProcessExit | HookFailure = HookFailure(f"did not end within {seconds:g} s")
+    with anyio.move_on_after(seconds):
+        variables = around.variables("Notification")
+        del variables["MAINSPRING_HOOK_EVENT"]
+        ended = await run_program(CommandHook(command=text), payload, around, variables)
+    if isinstance(ended, HookFailure):
+        raise InvalidInput(f"{name}: the command {ended.reason}")
+    if ended.status != 0:
+        raise InvalidInput(f"{name}: the command exited with {ended.status}")
+    return ended.stdout.decode(errors="replace")
 
 
 async def _command_words(

@@ -5,7 +5,7 @@ The shape is Claude Code's: `{"hooks": {Event: [{"matcher": ..., "hooks": [handl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Annotated, Literal, TypeAlias, TypeVar, get_args
@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 
 from mainspring.capabilities.hooks.matcher import compile_matcher
 from mainspring.core.errors import InvalidInput
-from mainspring.core.hook import HookEventName, HookFolder
+from mainspring.core.hook import HookEventName, HookFolder, HookSettings
 
 Scope: TypeAlias = Literal["managed", "user", "project", "local"]
 """Where a settings file stands, the one that weighs most first."""
@@ -276,3 +276,32 @@ def _parse_handler(hook_reader: HookReader, raw: dict[str, object], place: str) 
 def _short(text: str, *, max_chars: int = 100) -> str:
     line = " ".join(text.split())
     return line if len(line) <= max_chars else line[: max_chars - 1] + "…"
+
+
+def read_hooks(settings: Iterable[HookSettings]) -> tuple[tuple[msgspec.Raw, ...], tuple[str, ...]]:
+    """The hooks as the log stores them, and warnings about them.
+
+    Raises:
+        InvalidInput: those of a settings file cannot be understood.
+    """
+    configs: list[HookConfig] = []
+    warnings: list[str] = []
+    for item in settings:
+        if item.scope != "session":
+            try:
+                configs.append(_parse_config(item, item.scope))
+            except InvalidInput as error:
+                if item.folder is None and item.subagent is None:
+                    raise
+                # a part that somebody else wrote does not stop the rest
+                warnings.append(f"{error}; none of its hooks run")
+    stored = tuple(msgspec.Raw(msgspec.json.encode(config)) for config in configs)
+    warnings += [warning for config in configs for warning in config.warnings]
+    return stored, tuple(warnings)
+
+
+def _parse_config(settings: HookSettings, scope: Scope) -> HookConfig:
+    config = parse_hooks({"hooks": settings.hooks}, scope=scope, source=settings.source)
+    if settings.subagent is not None:
+        config = for_subagent(config, settings.subagent)
+    return msgspec.structs.replace(config, folder=settings.folder)

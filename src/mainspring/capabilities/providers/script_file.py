@@ -7,6 +7,7 @@ own, and a session that was killed goes on where it was.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import cast
 
 import msgspec
@@ -21,10 +22,14 @@ from mainspring.capabilities.providers.scripted import (
     fails,
     says,
 )
+from mainspring.core import error_table
+from mainspring.core.atomic_file import read_bounded
 from mainspring.core.content import TextBlock, plain_text
 from mainspring.core.errors import InvalidInput
-from mainspring.core.model import Assistant, Message, Request, ToolResultBlock
+from mainspring.core.model import Assistant, Message, Model, Request, ToolResultBlock
 
+OFFLINE_MODEL = "scripted:demo"
+_SCRIPTED_PREFIX = "scripted:"
 _DEEPEST = 20
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C is 20 times as fast
 _SHOWN = 300
@@ -133,3 +138,26 @@ def _tail(text: str) -> str:
 
 def _shorten(text: str) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def scripted_models(name: str, folder: Path) -> dict[str, Model]:
+    """The scripts in an agent's folder among the models that it runs with.
+
+    Only the person who runs the agent may name one: others could have any file read.
+
+    Raises:
+        InvalidInput: there is no such file inside the folder, or it is no script.
+    """
+    wanted = [item.strip() for item in name.split(",")]
+    files = [item for item in wanted if item.startswith(_SCRIPTED_PREFIX) and item != OFFLINE_MODEL]
+    return {file: _read_script(file.removeprefix(_SCRIPTED_PREFIX), folder) for file in files}
+
+
+def _read_script(path: str, folder: Path) -> Model:
+    file = (folder / path).resolve()
+    if not file.is_relative_to(folder.resolve()):
+        raise InvalidInput(f"{path}: a script is inside the agent's folder, {folder}")
+    content = read_bounded(file)
+    if content is None:
+        raise error_table.NO_SCRIPT.error(InvalidInput, path=path, folder=folder)
+    return offline_model(content.decode(errors="replace"), name=path)

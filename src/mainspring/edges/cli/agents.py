@@ -27,7 +27,7 @@ from mainspring.runtime.agent_folder.folder_versions import (
 from mainspring.runtime.agent_folder.folder_versions import rollback as roll_back
 from mainspring.runtime.agent_folder.manifest import FILE, read_manifest
 from mainspring.runtime.session.pinned_agent import AgentDefinition, definition_of
-from mainspring.wiring.agent_selection import pins_of, scopes_of
+from mainspring.wiring.agent_selection import agent_selection
 
 app = command_group()
 
@@ -141,8 +141,8 @@ async def show(
 
 
 def _load_agent(settings: Settings, folder: str | None) -> tuple[AgentFolder, AgentDetailView]:
-    scopes = scopes_of(settings, folder)
-    loaded = read_agent(scopes, is_pinned=pins_of(settings))
+    scopes = agent_selection(settings).scopes(folder)
+    loaded = read_agent(scopes, is_pinned=agent_selection(settings).is_pinned)
     last, digest = _last_version(scopes.folder), content_hash(scopes.folder)
     sources = (section.source for section in loaded.instructions.instructions.sections)
     return loaded, AgentDetailView(
@@ -207,7 +207,7 @@ async def diff(
 ) -> int:
     """Show what changed between two versions. A version is saved whenever a session starts with
     changed files."""
-    folder = scopes_of(settings, agent).folder
+    folder = agent_selection(settings).scopes(agent).folder
     if before is None and (last := _last_version(folder)) is not None:
         before = last.number
     if before is None:
@@ -232,7 +232,7 @@ async def rollback(
 ) -> int:
     """Restore an agent's files from a version. The current files are saved as a version first, so
     that you can undo this in the same way."""
-    folder = scopes_of(settings, agent).folder
+    folder = agent_selection(settings).scopes(agent).folder
     versions = list_versions(folder)
     restored = await to_thread.run_sync(roll_back, folder, version, clock.now)
     screen = Screen(settings)

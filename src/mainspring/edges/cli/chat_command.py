@@ -30,6 +30,7 @@ from mainspring.runtime.modes import mode_of
 from mainspring.runtime.session.run_options import RunOptions
 from mainspring.runtime.session.session import Result, Session
 from mainspring.runtime.session.session_summary import summarize_session
+from mainspring.runtime.settings.settings_commands import SettingsCommands
 from mainspring.runtime.slash_commands import (
     CommandContext,
     ParsedCommand,
@@ -41,7 +42,7 @@ from mainspring.runtime.slash_commands import (
     unescape_message,
 )
 from mainspring.wiring.agent_selection import open_agent
-from mainspring.wiring.settings_commands import SettingsCommands, read_settings_commands
+from mainspring.wiring.settings_commands import read_settings_commands
 
 __all__ = ["RunOptions", "chat"]
 

@@ -24,7 +24,8 @@ from mainspring import __version__
 from mainspring.config import API_KEY_VARIABLES, Settings, is_postgres
 from mainspring.core.errors import MainspringError
 from mainspring.edges.cli.printing import Screen, byte_size, pad, plural
-from mainspring.wiring.machine_checks import check_private_files, check_sandboxes, find_ripgrep
+from mainspring.wiring.builtin_tools import find_ripgrep
+from mainspring.wiring.sandbox_environment import check_private_files, check_sandboxes
 from mainspring.wiring.stores import reach_postgres
 
 _MIN_SQLITE_VERSION = (3, 37, 0)

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 from anyio import to_thread
 
+from mainspring.capabilities.providers.script_file import OFFLINE_MODEL
 from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput
@@ -22,13 +23,12 @@ from mainspring.edges.cli.printing import Screen, print_note
 from mainspring.edges.cli.run_and_chat import ModeName
 from mainspring.harness.permissions.policy import parse_mode
 from mainspring.harness.permissions.rule_descriptions import MODE_DESCRIPTIONS
-from mainspring.harness.permissions.tool_names import canonical_name
+from mainspring.harness.permissions.tool_names import ALL_TOOLS, BUILTIN_TOOL_NAMES, canonical_name
 from mainspring.runtime.agent_folder.folder_versions import Version, record_version
 from mainspring.runtime.agent_folder.new_agent import NewAgent, check_no_agent, write_agent
 from mainspring.runtime.settings.project_trust import is_trusted
-from mainspring.wiring.builtin_tools import ALL_TOOLS, BUILTIN_TOOL_NAMES
-from mainspring.wiring.model_registry import OFFLINE_MODEL, default_model
-from mainspring.wiring.name_checks import missing_model_reason
+from mainspring.wiring.agent_selection import missing_model_reason
+from mainspring.wiring.providers import default_model
 from mainspring.wiring.settings_files import read_project_files, trust
 
 _PURPOSE = "Helps with the work in this folder."

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from mainspring.config import Settings
 from mainspring.core.lazy_module import LazyModule
-from mainspring.wiring.model_registry import PROVIDERS, Provider
+from mainspring.wiring.providers import PROVIDERS, Provider
 
 if TYPE_CHECKING:
     import aiohttp

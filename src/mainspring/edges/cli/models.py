@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 from msgspec import Struct
 
+from mainspring.capabilities.providers.model_registry import ModelRegistry
+from mainspring.capabilities.providers.script_file import OFFLINE_MODEL
 from mainspring.config import Settings
 from mainspring.core import error_table
 from mainspring.core.events import Usage
@@ -27,8 +29,7 @@ from mainspring.edges.cli.printing import (
 )
 from mainspring.harness.limits import prompt_tokens
 from mainspring.runtime import model_checks
-from mainspring.wiring.model_registry import OFFLINE_MODEL, PROVIDERS, ModelRegistry
-from mainspring.wiring.runtime_assembly import open_model_registry
+from mainspring.wiring.providers import PROVIDERS, open_model_registry
 
 app = command_group()
 

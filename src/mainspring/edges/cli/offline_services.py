@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput
+from mainspring.core.ports import PostResult
 from mainspring.log.records import Records
 from mainspring.service.jobs.dispatcher import no_enqueue
 from mainspring.service.resources.agent_multiagent import AgentReference
 from mainspring.service.schedules.deployment_runs import DeploymentRuns
 from mainspring.service.schedules.deployment_store import DeploymentStore
 from mainspring.service.schedules.deployments import Deployments
-from mainspring.service.webhooks.webhook_deliveries import Deliveries, PostResult
+from mainspring.service.webhooks.webhook_deliveries import Deliveries
 from mainspring.service.webhooks.webhook_endpoints import Webhooks
 from mainspring.service.webhooks.webhook_outbox import Outbox
 from mainspring.wiring.user_vault import open_seal

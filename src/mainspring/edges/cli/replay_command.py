@@ -22,7 +22,8 @@ from mainspring.runtime.session.session import Result, Session
 from mainspring.runtime.session.session_summary import summarize_session
 from mainspring.testing import replay as replaying
 from mainspring.testing.branch import BranchChange, branch
-from mainspring.wiring.runtime_assembly import open_model_registry, open_runtime
+from mainspring.wiring.providers import open_model_registry
+from mainspring.wiring.runtime_assembly import open_runtime
 
 _TEST_TEMPLATE = '''\
 """A recorded session, run again offline. `mainspring test record` wrote this."""

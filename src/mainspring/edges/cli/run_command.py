@@ -32,7 +32,7 @@ from mainspring.runtime.modes import mode_of
 from mainspring.runtime.session.run_options import RunOptions
 from mainspring.runtime.session.session import Result, Session, ignore_delta
 from mainspring.runtime.session.session_summary import read_pending_calls
-from mainspring.wiring.model_registry import hint_for
+from mainspring.wiring.providers import hint_for
 
 __all__ = ["RunOptions", "run"]
 

@@ -17,6 +17,7 @@ import msgspec
 from anyio import Event
 
 from mainspring import __version__
+from mainspring.capabilities.network.outbound_http import fetch_issuer_keys
 from mainspring.capabilities.network.rules import Network
 from mainspring.capabilities.vault.redaction import scrubber
 from mainspring.config import Settings
@@ -60,8 +61,7 @@ from mainspring.service.telemetry.metrics import Metrics
 from mainspring.service.telemetry.telemetry_setup import Telemetry, open_telemetry
 from mainspring.service.webhooks.webhook_deliveries import MeteredPoster
 from mainspring.service.webhooks.webhook_endpoints import DELIVERY_KIND
-from mainspring.wiring.outbound_http import fetch_issuer_keys
-from mainspring.wiring.private_files import require_private_files_apart
+from mainspring.wiring.sandbox_environment import private_files
 from mainspring.wiring.service_assembly import open_service, sync_schedule
 from mainspring.wiring.service_parts import Service
 from mainspring.wiring.stores import schema_status
@@ -224,7 +224,7 @@ async def _bind_and_drop_privileges(
             }
         )
         own = settings if user is None else drop_privileges(user, settings)
-        if (told := require_private_files_apart(own)) is not None:
+        if (told := private_files(own).require_apart()) is not None:
             Screen(own, stderr=True).paragraph((f"warning: {told}", "yellow"))
         yield own, ports
 

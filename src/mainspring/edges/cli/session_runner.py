@@ -14,6 +14,8 @@ from pathlib import Path
 
 import anyio
 
+from mainspring.capabilities.providers.model_registry import model_unavailable
+from mainspring.capabilities.providers.script_file import OFFLINE_MODEL, scripted_models
 from mainspring.config import FOLDER, Settings
 from mainspring.core import error_table
 from mainspring.core.atomic_file import read_bounded, write_atomic
@@ -34,8 +36,7 @@ from mainspring.runtime.agent_folder.agent_loader import AgentFolder
 from mainspring.runtime.session.run_options import RunOptions
 from mainspring.runtime.session.session import Result, Runtime, Session
 from mainspring.runtime.session.session_summary import SessionSummary, summarize_session
-from mainspring.wiring.agent_selection import agent_origin, open_agent
-from mainspring.wiring.model_registry import OFFLINE_MODEL, model_unavailable, scripted_models
+from mainspring.wiring.agent_selection import agent_selection, open_agent
 from mainspring.wiring.runtime_assembly import open_runtime
 from mainspring.wiring.settings_commands import with_key_helper
 
@@ -170,7 +171,7 @@ async def open_session_runner(
             agent=agent,
             session=None if row is None else await runtime.resume(agent, row.id),
             session_summary=recorded,
-            origin=agent_origin(settings, options),
+            origin=agent_selection(settings).origin(options),
         )
 
 

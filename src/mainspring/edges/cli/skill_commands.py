@@ -51,7 +51,7 @@ from mainspring.runtime.skills.skill_file import read_skill
 from mainspring.runtime.skills.skill_installation import write_new_skill
 from mainspring.runtime.skills.skill_usage import SkillUse
 from mainspring.runtime.skills.strict_validation import check_strict
-from mainspring.wiring.agent_selection import scopes_of
+from mainspring.wiring.agent_selection import agent_selection
 
 _LEVEL_STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
@@ -116,7 +116,7 @@ async def new(
 
 async def ls(settings: Settings, *, json: bool) -> int:
     """Raises: InvalidInput."""
-    scopes, pins = scopes_of(settings), open_pins(settings)
+    scopes, pins = agent_selection(settings).scopes(), open_pins(settings)
     catalog = await to_thread.run_sync(partial(discover, scopes, is_pinned=pins.trusted_hash))
     usage = await read_usage(settings)
     views = await to_thread.run_sync(
@@ -142,7 +142,7 @@ async def ls(settings: Settings, *, json: bool) -> int:
 async def show(settings: Settings, *, name: str, json: bool) -> int:
     """Raises: InvalidInput, NotFound, TooLarge."""
     pins = open_pins(settings)
-    skill = await to_thread.run_sync(_find_skill, scopes_of(settings), pins, name)
+    skill = await to_thread.run_sync(_find_skill, agent_selection(settings).scopes(), pins, name)
     report = await to_thread.run_sync(look_into, _skill_path(skill))
     text = await to_thread.run_sync(partial(Path(skill.file).read_text, errors="replace"))
     trust, body = _trust_state(skill, pins), read_frontmatter(text).body
@@ -194,7 +194,7 @@ async def remove(
 ) -> int:
     """Raises: InvalidInput, NotFound."""
     pins = open_pins(settings)
-    scopes = scopes_of(settings)
+    scopes = agent_selection(settings).scopes()
     if is_project:
         scopes = Scopes(folder=scopes.folder)
     skill = await to_thread.run_sync(_find_skill, scopes, pins, name)
@@ -212,7 +212,9 @@ async def remove(
 async def switch(settings: Settings, *, name: str, is_disabled: bool, json: bool) -> int:
     """Raises: InvalidInput, NotFound."""
     if is_disabled:
-        await to_thread.run_sync(_find_skill, scopes_of(settings), open_pins(settings), name)
+        await to_thread.run_sync(
+            _find_skill, agent_selection(settings).scopes(), open_pins(settings), name
+        )
     change = partial(set_disabled, Path(settings.home), name, is_disabled=is_disabled)
     has_changed = await to_thread.run_sync(change)
     word = "disabled" if is_disabled else "enabled"
@@ -282,7 +284,7 @@ def _resolve_path(settings: Settings, trust_pins: TrustPins, id_or_part: str) ->
     if looks_like_path and path.exists():
         return path.parent if path.name.lower() == "skill.md" else path
     try:
-        return _skill_path(_find_skill(scopes_of(settings), trust_pins, id_or_part))
+        return _skill_path(_find_skill(agent_selection(settings).scopes(), trust_pins, id_or_part))
     except NotFound:
         if path.exists():
             return path

@@ -15,7 +15,7 @@ from mainspring.edges.cli.options import JsonOption
 from mainspring.edges.cli.printing import Screen, plural
 from mainspring.runtime.agent_folder.validation import FolderReport, IgnoredItem, PartReport
 from mainspring.runtime.definition_files.finding import Finding
-from mainspring.wiring.folder_validation import validate as validate_folder
+from mainspring.wiring.agent_selection import validate as validate_folder
 
 _MAX_LINES = 20
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}

@@ -10,13 +10,12 @@ import stat
 from collections import deque
 from collections.abc import Collection, Generator, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.ids import new_id
 from mainspring.core.openat import open_absolute
-from mainspring.core.ports import ExecResult
 from mainspring.harness.permissions.protected_files import (
     IN_GIT,
     PROJECT_FILES,
@@ -256,16 +255,3 @@ def _make_accessible(folder: int, wanted: int) -> None:
     mode = stat.S_IMODE(os.fstat(folder).st_mode)
     if mode & wanted != wanted:
         os.chmod(f"/dev/fd/{folder}", mode | wanted)
-
-
-def with_removal_note(exec_result: ExecResult, set_aside: list[str]) -> ExecResult:
-    """A result that says what has become of what the program made."""
-    if not set_aside:
-        return exec_result
-    notice = (
-        f"\n[set aside, since it could run outside of the sandbox: {', '.join(set_aside)}."
-        " Only people can make these (`git init`, say): ask the user to.]\n"
-    ).encode("utf-8", "replace")
-    stderr = exec_result.stderr
-    told = replace(stderr, tail=stderr.tail + notice, size=stderr.size + len(notice))
-    return replace(exec_result, stderr=told)

@@ -5,6 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+ALL_TOOLS = "*"
+BUILTIN_TOOL_NAMES = frozenset(
+    (
+        *("read", "write", "edit", "glob", "grep", "artifact", "todo", "think"),
+        *("bash", "python", "service_start", "service_output", "service_stop", "web_fetch"),
+    )
+)
+"""The names of all built-in tools, whether or not a session has them."""
 ALIASES: Mapping[str, str] = MappingProxyType(
     {
         "Agent": "agent",

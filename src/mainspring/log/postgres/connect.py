@@ -102,6 +102,15 @@ async def connect(address: Address) -> Connection:
     return connection
 
 
+async def server_version(url: str) -> str:
+    """Asked without touching any table. Raises: StoreFailed."""
+    address = Address.of(url)
+    with translated(address):
+        async with await connect(address) as connection:
+            row = await (await connection.execute("show server_version")).fetchone()
+            return str(row[0] if row else "")
+
+
 @contextmanager
 def translated(address: Address) -> Generator[None]:
     try:

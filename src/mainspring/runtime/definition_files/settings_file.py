@@ -85,6 +85,16 @@ class Preferences:
     def disabled_plugins(self) -> frozenset[str]:
         return frozenset(name for name, is_used in self.plugins.items() if not is_used)
 
+    def permits_hooks(self, scope: str, plugin: str | None) -> bool:
+        """Whether the operator's settings let hooks run that come from a scope or a plugin."""
+        if scope == "managed":
+            return True
+        if self.is_without_hooks or plugin in self.disabled_plugins:
+            return False
+        if self.managed_hooks_only:
+            return plugin is not None and plugin in self.managed_plugins
+        return plugin is not None or "hooks" not in self.plugins_only
+
     @property
     def sandbox_env(self) -> dict[str, str]:
         """For commands in the sandbox. Secrets do not belong here: they go into the vault."""

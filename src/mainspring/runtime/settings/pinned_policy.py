@@ -20,6 +20,7 @@ from mainspring.core.envelope import KnownPayload
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import PermissionUpdate, PermissionUpdated
 from mainspring.core.facts import ContextAdded, PolicyAdopted
+from mainspring.core.hook import HookSettings
 from mainspring.core.lazy_module import LazyModule
 from mainspring.harness.permissions.grant_state import GrantState, apply
 from mainspring.harness.permissions.path_rules import absolute_path
@@ -29,7 +30,7 @@ from mainspring.log.session_log import SessionLog
 from mainspring.runtime.session.run_options import RunOptions
 from mainspring.runtime.session.session_paths import SessionPaths
 from mainspring.runtime.session_context import SetupRequest
-from mainspring.runtime.settings.policy_loader import HookSettings, LoadedPolicy
+from mainspring.runtime.settings.policy_loader import LoadedPolicy
 
 if TYPE_CHECKING:
     from mainspring.runtime.settings import plugin_hooks

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import cast
 
 from mainspring.core.errors import MainspringError
-from mainspring.core.hook import HookFolder
+from mainspring.core.hook import HookFolder, HookSettings
 from mainspring.harness.permissions.policy import Scope
 from mainspring.runtime.agent_folder.plugin import Plugin
 from mainspring.runtime.agent_folder.plugins import installed_plugins
 from mainspring.runtime.packages.folder_contents import read_contents
 from mainspring.runtime.packages.trust_pins import PINS_FILE, TrustPins
-from mainspring.runtime.settings.policy_loader import HookSettings
 from mainspring.runtime.skills.skill import Skill
 
 _TRUSTED_SCOPE: Scope = "user"

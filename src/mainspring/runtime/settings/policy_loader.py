@@ -15,7 +15,7 @@ from mainspring.core import error_table
 from mainspring.core.atomic_file import read_bounded, write_atomic
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Permission
-from mainspring.core.hook import HookFolder
+from mainspring.core.hook import HookSettings
 from mainspring.core.openat import real_path
 from mainspring.harness.permissions.path_rules import absolute_path
 from mainspring.harness.permissions.policy import (
@@ -54,18 +54,6 @@ AGENT_FILES = (HOOKS_FILE, manifest.FILE)
 """Files of an agent's folder that apply wherever the agent works."""
 STRICTEST_MODE: Mode = "plan"
 """Permits no more than any other mode."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookSettings:
-    scope: Scope
-    source: str
-    hooks: Mapping[str, object]
-    """As in the file."""
-    folder: HookFolder | None = None
-    """The plugin or the skill that they belong to."""
-    subagent: str | None = None
-    """The subagent whose file contains them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,6 +44,7 @@ from mainspring.service.self_hosted.work_item import (
     next_work_item,
     request_stop,
 )
+from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.storage.metadata import patch_metadata
 from mainspring.service.storage.pagination import Page
@@ -159,6 +160,11 @@ class WorkQueue:
         except AlreadyExists:
             return
         self._work_event(environment_id)
+
+    async def offer_session(self, tenant: str, session: SessionRecord) -> None:
+        """Offer a session whose tools the client runs; others need no worker of a client."""
+        if isinstance(session.environment, SelfHostedConfig):
+            await self.offer(tenant, session.environment_id, session.id)
 
     async def withdraw(self, tenant: str, environment_id: str, session_id: str) -> None:
         """Of a session that is over: whoever works on it is told to stop."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from mainspring.core.errors import NotFound
+from mainspring.service.resources.file_resources import Files
 from mainspring.service.storage.repository import Seal
 
 
@@ -17,6 +18,16 @@ class FileContent:
     content: bytes
     media_type: str
     name: str = ""
+
+
+def file_content(files: Files) -> Callable[[str, str], Awaitable[FileContent]]:
+    """Reads files by tenant and id. Raises: NotFound."""
+
+    async def read(tenant: str, file_id: str) -> FileContent:
+        file, content = await files.content(tenant, file_id)
+        return FileContent(content=content, media_type=file.mime_type, name=file.filename)
+
+    return read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,3 +98,7 @@ class WorkspaceExpiry:
             return await self._repository.get(tenant, session_id)
         except NotFound:
             return None
+
+    async def was_removed(self, tenant: str, session_id: str) -> bool:
+        record = await self.record(tenant, session_id)
+        return record is not None and record.removed_at is not None

@@ -6,25 +6,40 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol, TypeAlias
 
+import msgspec
 from msgspec import Struct
 
 from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock
-from mainspring.core.errors import InvalidInput
+from mainspring.core.errors import InvalidInput, NetworkRefused
+from mainspring.core.ports import HttpPost, HttpReply
 from mainspring.service.vaults.credential_auth import McpOauth
 from mainspring.service.vaults.credentials import Credentials, UnsealedCredential
 from mainspring.service.vaults.token_refresh import (
-    HttpReply,
     HttpResponse,
     Refresher,
     RefreshOutcome,
     RefreshResult,
+    SendTokenRequest,
     redacted_response,
 )
 
 ValidationStatus: TypeAlias = Literal["valid", "invalid", "unknown"]
 _UNAUTHORIZED = 401
 _FORBIDDEN = 403
+_MCP_PROTOCOL = "2025-06-18"
+_MCP_INITIALIZE = msgspec.json.encode(
+    {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": _MCP_PROTOCOL,
+            "capabilities": {},
+            "clientInfo": {"name": "mainspring", "version": "1"},
+        },
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +56,26 @@ class Probe(Protocol):
     async def __call__(self, url: str, token: str) -> ProbeFailure | None:
         """Greet an MCP server with a token; `None` if it is content."""
         ...
+
+
+class McpInitializeProbe:
+    """A `Probe` that sends an MCP server the first request of every client."""
+
+    def __init__(self, send: SendTokenRequest) -> None:
+        self._send = send
+
+    async def __call__(self, url: str, token: str) -> ProbeFailure | None:
+        headers = (
+            ("authorization", f"Bearer {token}"),
+            ("content-type", "application/json"),
+            ("accept", "application/json, text/event-stream"),
+            ("mcp-protocol-version", _MCP_PROTOCOL),
+        )
+        try:
+            reply = await self._send(HttpPost(url=url, headers=headers, body=_MCP_INITIALIZE))
+        except NetworkRefused:
+            return ProbeFailure(method="initialize", http_reply=None)
+        return None if reply.status == 200 else ProbeFailure(method="initialize", http_reply=reply)
 
 
 class McpProbe(Struct, frozen=True, kw_only=True):

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock, to_micros
 from mainspring.core.errors import NetworkRefused, StaleVersion
+from mainspring.core.ports import HttpPost, HttpReply
 from mainspring.service.storage.notifications import Notification, Notify, ignore_notification
 from mainspring.service.vaults.credential_auth import (
     BasicAuth,
@@ -36,22 +37,7 @@ MAX_BODY_CHARS = 2048
 _MAX_LIFETIME = timedelta(days=3650)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenRequest:
-    url: str
-    headers: tuple[tuple[str, str], ...] = field(repr=False)
-    body: bytes = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpReply:
-    status: int
-    content_type: str
-    body: bytes = field(repr=False)
-    """As much of it as was read."""
-
-
-SendTokenRequest: TypeAlias = Callable[[TokenRequest], Awaitable[HttpReply]]
+SendTokenRequest: TypeAlias = Callable[[HttpPost], Awaitable[HttpReply]]
 """Sends it and follows no redirect. Raises: NetworkRefused: no answer, or not to be reached."""
 
 
@@ -79,7 +65,7 @@ class TokenGrant(Struct, frozen=True, kw_only=True):
 _GRANT_DECODER = msgspec.json.Decoder(TokenGrant, strict=False)
 
 
-def refresh_request(refresh: Refresh, secrets: Secrets) -> TokenRequest:
+def refresh_request(refresh: Refresh, secrets: Secrets) -> HttpPost:
     form = {"grant_type": "refresh_token", "refresh_token": secrets.refresh_token or ""}
     headers = [
         ("content-type", "application/x-www-form-urlencoded"),
@@ -94,7 +80,7 @@ def refresh_request(refresh: Refresh, secrets: Secrets) -> TokenRequest:
     if isinstance(refresh.token_endpoint_auth, PostAuth):
         form["client_secret"] = client_secret
     form |= {name: value for name in ("scope", "resource") if (value := getattr(refresh, name))}
-    return TokenRequest(
+    return HttpPost(
         url=refresh.token_endpoint, headers=tuple(headers), body=urlencode(form).encode()
     )
 

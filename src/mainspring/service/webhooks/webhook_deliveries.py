@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput, NotFound, StaleVersion
+from mainspring.core.ports import PostResult
 from mainspring.log.records import RecordQuery, Records, Remove
 from mainspring.service.jobs.dispatcher import Job, PutJob
 from mainspring.service.storage.pagination import Page
@@ -59,16 +60,6 @@ class Delivery(Struct, frozen=True, kw_only=True):
     last_attempt: DeliveryAttempt | None = None
     forget_at: datetime | None = None
     type: Literal["webhook_delivery"] = "webhook_delivery"
-
-
-class PostResult(Struct, frozen=True, kw_only=True):
-    """What came of a request."""
-
-    status: int | None = None
-    excerpt: str = ""
-    error: str | None = None
-    is_refused: bool = False
-    """We did not ask: the name leads to an address that is not to be reached."""
 
 
 class WebhookPoster(Protocol):

@@ -1,18 +1,16 @@
-"""An agent's folder, looked at as a whole: every part, its settings and hooks included."""
+"""Validate an agent's folder as a whole: every part, its settings and hooks included."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 import msgspec
 
-from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Permission
-from mainspring.core.lazy_module import LazyModule
 from mainspring.harness.permissions.policy import parse_mode
 from mainspring.harness.permissions.rule import parse_rule
 from mainspring.runtime.agent_folder import manifest
@@ -29,6 +27,7 @@ from mainspring.runtime.agent_folder.validation import (
 from mainspring.runtime.definition_files.finding import Finding, Level
 from mainspring.runtime.definition_files.json_file import JsonFile, as_list, as_object, read_object
 from mainspring.runtime.definition_files.scopes import Scopes
+from mainspring.runtime.settings import name_checks
 from mainspring.runtime.settings.policy_loader import (
     STRICTEST_MODE,
     PermissionSettings,
@@ -38,18 +37,12 @@ from mainspring.runtime.settings.project_trust import (
     HOOKS_FILE,
     PROJECT_FILES,
     ProjectFiles,
+    ReadScripts,
     is_trusted,
+    read_project_files,
     unscheduled_reason,
 )
-from mainspring.wiring import name_checks
-from mainspring.wiring.agent_selection import disabled_plugins, pins_of, scopes_of
-from mainspring.wiring.sandbox_environment import read_environment
-from mainspring.wiring.settings_files import read_project_files
-
-if TYPE_CHECKING:
-    from mainspring.capabilities.hooks import config as hook_config
-else:
-    hook_config = LazyModule("mainspring.capabilities.hooks.config")  # most folders have none
+from mainspring.runtime.skills.skill_discovery import IsPinned
 
 _UNTRUSTED_MESSAGE = "this folder is not trusted; `mainspring policy trust` lets it hold"
 _BEHAVIORS: tuple[Permission, ...] = ("allow", "ask", "deny")
@@ -71,31 +64,55 @@ _SETTINGS_POSITION = 5
 _UNKNOWN_KEY_MESSAGE = "it is unknown and has no effect"
 
 
-def validate(settings: Settings, folder: str | None = None) -> FolderReport:
-    """Reads files only: nothing is run, no server is asked.
+DescribeHooks: TypeAlias = Callable[
+    [Mapping[str, object], str], tuple[Sequence[str], Sequence[str]]
+]
+"""The hooks of a file, by its fields and name, and warnings about them. Raises: InvalidInput."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderChecks:
+    """What is known about the machine on which the agent would run."""
+
+    describe_hooks: DescribeHooks
+    check_environment: Callable[[Mapping[str, object]], object]
+    """Raises: InvalidInput: these settings of a sandbox are wrong."""
+    missing_model: name_checks.MissingModel
+    read_scripts: ReadScripts
+    is_pinned: IsPinned
+    home: Path
+    variables: Mapping[str, str]
+    """Those of the process: `.mcp.json` may name them."""
+    disabled_plugins: frozenset[str]
+
+
+def validate_folder(scopes: Scopes, checks: FolderChecks) -> FolderReport:
+    """Only files are read: no program is run, and no server is asked.
 
     Raises:
         InvalidInput: there is no such folder.
     """
-    scopes = scopes_of(settings, folder)
-    is_pinned = pins_of(settings)
+    is_pinned = checks.is_pinned
     found = read_agent(scopes, is_pinned=is_pinned, allows_errors=True)
-    disabled = disabled_plugins(scopes.folder, Path(settings.home))
-    plugins = installed_plugins(scopes.folder, scopes.home, disabled=disabled)
-    servers = read_mcp(scopes, settings.environment, plugins=plugins.servers)
+    plugins = installed_plugins(scopes.folder, scopes.home, disabled=checks.disabled_plugins)
+    servers = read_mcp(scopes, checks.variables, plugins=plugins.servers)
     parts = check_folder(
         scopes.folder, found, plugins=plugins, servers=servers, is_pinned=is_pinned
     )
     names = frozenset(plugin.name for plugin in plugins.plugins)
-    project = _read_project(scopes, settings)
+    project = _read_project(scopes, checks)
     said = _SettingsReport(
-        scopes=scopes, is_trusted=_is_trusted(project, scopes, settings), plugins=names
+        checks=checks, scopes=scopes, is_trusted=_is_trusted(project, scopes, checks), plugins=names
     )
     said.look(found.agent_manifest)
-    wrong = name_checks.check_manifest_names(settings, found.agent_manifest)
+    wrong = name_checks.check_manifest_names(checks.missing_model, found.agent_manifest)
     parts[0] = replace(parts[0], findings=(*parts[0].findings, *wrong))
     files = [subagent for subagent in found.agent.subagents if subagent.file]
-    idle = [odd for file in files for odd in name_checks.check_subagent_names(settings, file)]
+    idle = [
+        odd
+        for file in files
+        for odd in name_checks.check_subagent_names(checks.missing_model, file)
+    ]
     with_hooks = [file for file in files if file.hooks and file.scope == "project"]
     if not said.is_trusted:
         idle += [
@@ -109,20 +126,20 @@ def validate(settings: Settings, folder: str | None = None) -> FolderReport:
     return FolderReport(parts=tuple(part for part in parts if not part.is_empty))
 
 
-def _read_project(scopes: Scopes, settings: Settings) -> ProjectFiles | None:
-    """`None`: something of it cannot be read, which the report says elsewhere."""
+def _read_project(scopes: Scopes, checks: FolderChecks) -> ProjectFiles | None:
+    """`None`: a file cannot be read; the report says so elsewhere."""
     try:
-        return read_project_files(scopes.folder, home=Path(settings.home))
+        return read_project_files(scopes.folder, home=checks.home, read_scripts=checks.read_scripts)
     except InvalidInput:
         return None
 
 
-def _is_trusted(project_files: ProjectFiles | None, scopes: Scopes, settings: Settings) -> bool:
+def _is_trusted(project_files: ProjectFiles | None, scopes: Scopes, checks: FolderChecks) -> bool:
     try:
         return project_files is not None and is_trusted(
-            scopes.folder, project_files, home=Path(settings.home)
+            scopes.folder, project_files, home=checks.home
         )
-    except InvalidInput:  # what cannot be read is nobody's to vouch for
+    except InvalidInput:  # nobody can have trusted what cannot be read
         return False
 
 
@@ -142,6 +159,7 @@ def _check_schedule(part_report: PartReport, project_files: ProjectFiles) -> Par
 class _SettingsReport:
     """What the settings of a folder say, file by file."""
 
+    checks: FolderChecks
     scopes: Scopes
     is_trusted: bool
     plugins: frozenset[str]
@@ -268,7 +286,7 @@ class _SettingsReport:
         self, shown: str, file: JsonFile | None, said: dict[str, object]
     ) -> None:
         try:
-            read_environment(said)
+            self.checks.check_environment(said)
         except InvalidInput as error:
             if file is not None:
                 self._find("error", file, str(error), "sandbox")
@@ -282,21 +300,17 @@ class _SettingsReport:
                 self.hooks_ignored.append(IgnoredItem(file.shown, "it has no `hooks`"))
             return
         try:
-            config = hook_config.parse_hooks(file.fields, scope="project", source=file.shown)
+            hooks, warnings = self.checks.describe_hooks(file.fields, file.shown)
         except InvalidInput as error:
             what = str(error).removeprefix(f"{file.shown}: ")
             self.hook_findings.append(file.finding("error", what, "hooks"))
             return
-        for warning in config.warnings:
+        for warning in warnings:
             what = warning.removeprefix(f"{file.shown}: ")
             event = what.removeprefix("hooks.").partition(":")[0].partition("[")[0]
             self.hook_findings.append(file.finding("warning", what, "hooks", event))
-        self._tell_hooks(config)
-
-    def _tell_hooks(self, config: hook_config.HookConfig) -> None:
-        for hook in config.hooks:
-            matcher = f" {hook.matcher}" if hook.matcher else ""
-            what = f"{config.source}: {hook.event}{matcher}: {hook.handler.label}"
+        for hook in hooks:
+            what = f"{file.shown}: {hook}"
             if self.is_trusted:
                 self.hooks.append(what)
             else:

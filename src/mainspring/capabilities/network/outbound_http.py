@@ -10,35 +10,20 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
 import aiohttp
-import msgspec
 from yarl import URL
 
 from mainspring.capabilities.network.addresses import Resolver, resolve_allowed, system_resolver
 from mainspring.capabilities.network.rules import Network
 from mainspring.capabilities.network.web_client import PinnedResolver
 from mainspring.core.errors import NetworkRefused
-from mainspring.service.vaults.credential_validation import ProbeFailure
-from mainspring.service.vaults.token_refresh import HttpReply, TokenRequest
-from mainspring.service.webhooks.webhook_deliveries import PostResult
+from mainspring.core.ports import HttpPost, HttpReply, PostResult
 
 _MAX_BYTES = 64 << 10
-_MCP_PROTOCOL = "2025-06-18"
-_MCP_INITIALIZE = msgspec.json.encode(
-    {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "initialize",
-        "params": {
-            "protocolVersion": _MCP_PROTOCOL,
-            "capabilities": {},
-            "clientInfo": {"name": "mainspring", "version": "1"},
-        },
-    }
-)
 
 
 class OutboundHttpClient:
-    """A `Fetch`. `allowed`: networks that are not public and may be asked all the same."""
+    """Sends what the service itself asks of others. `allowed`: networks that may be asked although
+    they are not public."""
 
     def __init__(
         self,
@@ -53,9 +38,9 @@ class OutboundHttpClient:
         self._trust = trust or ssl.create_default_context()
         self._timeout = aiohttp.ClientTimeout(total=seconds)
 
-    async def __call__(self, token_request: TokenRequest) -> HttpReply:
+    async def __call__(self, post: HttpPost) -> HttpReply:
         """Raises: NetworkRefused."""
-        host = urlsplit(token_request.url).hostname or ""
+        host = urlsplit(post.url).hostname or ""
         addresses = await resolve_allowed(host, self._resolver, besides=self._allowed)
         try:
             async with (
@@ -69,9 +54,9 @@ class OutboundHttpClient:
                     trust_env=False,
                 ) as session,
                 session.post(
-                    token_request.url,
-                    data=token_request.body,
-                    headers=token_request.headers,
+                    post.url,
+                    data=post.body,
+                    headers=post.headers,
                     allow_redirects=False,
                 ) as response,
             ):
@@ -82,26 +67,6 @@ class OutboundHttpClient:
                 )
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             raise NetworkRefused(f"{host}: no answer ({type(error).__name__})") from error
-
-
-class McpInitializeProbe:
-    """A `Probe`: says to an MCP server what every client says first."""
-
-    def __init__(self, http: OutboundHttpClient) -> None:
-        self._http = http
-
-    async def __call__(self, url: str, token: str) -> ProbeFailure | None:
-        headers = (
-            ("authorization", f"Bearer {token}"),
-            ("content-type", "application/json"),
-            ("accept", "application/json, text/event-stream"),
-            ("mcp-protocol-version", _MCP_PROTOCOL),
-        )
-        try:
-            reply = await self._http(TokenRequest(url=url, headers=headers, body=_MCP_INITIALIZE))
-        except NetworkRefused:
-            return ProbeFailure(method="initialize", http_reply=None)
-        return None if reply.status == 200 else ProbeFailure(method="initialize", http_reply=reply)
 
 
 async def _read_start(response: aiohttp.ClientResponse) -> bytes:
@@ -119,8 +84,8 @@ _CONNECT_ERRORS = (aiohttp.ClientConnectorError, aiohttp.ServerTimeoutError)
 
 
 class HttpPoster:
-    """A `Poster`. A name is resolved once, judged, and that very address is dialled: what it leads
-    to a moment later does not matter."""
+    """A `WebhookPoster`. A name is resolved once, judged, and that very address is used: what the
+    name leads to a moment later does not matter."""
 
     def __init__(
         self,

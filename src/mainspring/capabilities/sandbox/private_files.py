@@ -1,0 +1,127 @@
+"""The operator's own files, which no session may see: where they are, and whether they are safe
+there.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from mainspring.capabilities.sandbox.backend import containing_paths, file_identity
+from mainspring.capabilities.sandbox.sandbox_probes import SandboxProbe
+from mainspring.core.errors import InvalidInput
+
+_STORE_SUFFIXES = ("", "-wal", "-shm")
+_OTHERS_BITS = stat.S_IRWXG | stat.S_IRWXO
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrivateFiles:
+    store: Path | None
+    """`None`: the store is a database server."""
+    vault: Path | None
+    workspaces: Path
+    """The folder in which the service's sessions work."""
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The files of the store, and of the vault with its key."""
+        store = [] if self.store is None else [f"{self.store}{end}" for end in _STORE_SUFFIXES]
+        vault = [] if self.vault is None else [self.vault, self.vault.with_suffix(".key")]
+        return tuple(map(Path, (*store, *vault)))
+
+    def require_apart(self) -> str | None:
+        """`None`, or what to change if an existing store is in the wrong place.
+
+        Raises:
+            InvalidInput: a store that does not exist yet would be made there.
+        """
+        misplaced = self._below(self.workspaces)
+        if misplaced is None:
+            return None
+        problem = f"{misplaced} is below {self.workspaces}, where sessions work"
+        fix = (
+            "set MAINSPRING_WORKSPACES, MAINSPRING_STORE or MAINSPRING_VAULT so that none is in"
+            " another"
+        )
+        if self.store is not None and self.store.exists():
+            return f"{problem}: {fix}, and move what is there"
+        refused = InvalidInput(problem)
+        refused.add_note(fix)
+        raise refused
+
+    def probe(self, folder: Path) -> list[SandboxProbe]:
+        """Checks of this machine; `folder` is where the sessions of its user work."""
+        if sys.platform == "win32":
+            return []
+        return [_check_user(), self._check_modes(), self._check_location(folder)]
+
+    def _below(self, folder: Path) -> Path | None:
+        return containing_paths(self.paths).get(file_identity(folder) or (0, 0))
+
+    def _check_modes(self) -> SandboxProbe:
+        """Of what is there; a folder closed to others does not count, as mounts go around it."""
+        files = [path for path in self.paths if path.is_file()]
+        open_ = [str(path) for path in files if path.stat().st_mode & _OTHERS_BITS]
+        if open_:
+            return SandboxProbe(
+                name="private files",
+                status="warn",
+                found=f"{', '.join(open_)}: other users can read them",
+                consequence="a session's program could too, if it was ever shown them by mistake",
+                fix=f"chmod 600 {' '.join(open_)}",
+            )
+        return SandboxProbe(
+            name="private files",
+            status="ok",
+            found=f"{len(files)} of store and vault are for their owner only"
+            if files
+            else "none yet",
+            consequence="nobody else can read them",
+        )
+
+    def _check_location(self, folder: Path) -> SandboxProbe:
+        misplaced = self._below(self.workspaces)
+        if misplaced is not None:
+            return SandboxProbe(
+                name="store's place",
+                status="warn",
+                found=f"{misplaced} is below {self.workspaces}",
+                consequence="it is among the folders that sessions of the service are given",
+                fix="set MAINSPRING_WORKSPACES to a folder that has nothing else in it",
+            )
+        inside = self._below(folder)
+        if inside is not None:
+            return SandboxProbe(
+                name="store's place",
+                status="ok",
+                found=f"{inside} is in this folder",
+                consequence="sessions that work here do not see it: their sandbox hides it",
+            )
+        return SandboxProbe(
+            name="store's place",
+            status="ok",
+            found="PostgreSQL" if self.store is None else str(self.store.parent),
+            consequence="no session is given a folder with the store or the vault in it",
+        )
+
+
+def _check_user() -> SandboxProbe:
+    if os.geteuid() != 0:
+        return SandboxProbe(
+            name="user",
+            status="ok",
+            found=f"uid {os.geteuid()}",
+            consequence="a way out of a sandbox would not lead to root",
+        )
+    return SandboxProbe(
+        name="user",
+        status="warn",
+        found="root",
+        consequence="a way out of a sandbox would lead to the whole machine; `serve` and `worker`"
+        " refuse to run like this",
+        fix="use a user of its own; `serve` and `worker` become one with --user NAME",
+    )

@@ -1,0 +1,163 @@
+"""A sandbox as the tools of one session use it: with its variables, and with protected paths
+checked around every program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Protocol
+
+import anyio
+from anyio import CancelScope
+
+from mainspring.capabilities.sandbox.background_services import SandboxServices
+from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
+from mainspring.core.envelope import KnownPayload
+from mainspring.core.errors import ToolEnvironmentError
+from mainspring.core.ports import ExecRequest, ExecResult, SandboxInfo, ignore_output
+
+_CLOSE_SECONDS = 30.0
+GIT_VARIABLES = {
+    "GIT_CONFIG_COUNT": "2",
+    "GIT_CONFIG_KEY_0": "safe.bareRepository",
+    "GIT_CONFIG_VALUE_0": "explicit",
+    "GIT_CONFIG_KEY_1": "safe.directory",
+    "GIT_CONFIG_VALUE_1": "*",
+}
+"""Git does not run what the configuration of a folder says that looks like a bare repository. The
+workspace may belong to another user: a sandbox can have its own uid."""
+
+
+class PathWatcher(Protocol):
+    """Guards protected paths while programs run."""
+
+    def begin(self) -> bool:
+        """A program is about to run: whether more has to be protected than before."""
+        ...
+
+    def end(self) -> list[str]:
+        """It has ended: the paths it made that were moved away. Raises: SandboxFailed."""
+        ...
+
+
+class LazySandbox:
+    """Another sandbox over the same workspace, made when it is first used: most threads run no
+    program."""
+
+    def __init__(self, sandbox_info: SandboxInfo, make: Callable[[], KeeperSandbox]) -> None:
+        self.box = sandbox_info
+        self._make = make
+        self._made: KeeperSandbox | None = None
+
+    @property
+    def _sandbox(self) -> KeeperSandbox:
+        self._made = self._made or self._make()
+        return self._made
+
+    async def run(
+        self, wanted: ExecRequest, hear: Callable[[bytes], None] = ignore_output
+    ) -> ExecResult:
+        return await self._sandbox.run(wanted, hear)
+
+    async def find_result(self, key: str) -> ExecResult | None:
+        return await self._sandbox.find_result(key)
+
+    async def forget(self, key: str) -> None:
+        await self._sandbox.forget(key)
+
+    async def close(self) -> None:
+        if self._made is not None:
+            await self._made.close()
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxSession:
+    """A `Sandbox` for tools: programs find the variables of this session."""
+
+    sandbox: KeeperSandbox | LazySandbox
+    sandbox_services: SandboxServices
+    variables: Mapping[str, str]
+    network_facts: list[KnownPayload]
+    """What programs did on the network, for the log."""
+    path_watcher: PathWatcher
+    opened_with: object
+    """The settings and credentials that it was opened with."""
+    open_another: Callable[[str], KeeperSandbox]
+    """Another sandbox over the same workspace, by a name: each runs one program at a time."""
+    ran: set[str] = field(default_factory=set[str])
+    """Keys of the results that the sandbox still has."""
+    cleanup: AsyncExitStack = field(default_factory=AsyncExitStack)
+    """Undoes everything when the session is closed."""
+
+    @property
+    def box(self) -> SandboxInfo:
+        return self.sandbox.box
+
+    async def run(
+        self, wanted: ExecRequest, hear: Callable[[bytes], None] = ignore_output
+    ) -> ExecResult:
+        self.ran.add(wanted.key)
+        has_more_to_protect = self.path_watcher.begin()
+        set_aside: list[str] = []
+        try:
+            if has_more_to_protect:
+                await self.sandbox.close()  # what is mounted when it starts again, is all of it
+            ran = await self.sandbox.run(self._equipped(wanted), hear)
+        finally:
+            set_aside = self.path_watcher.end()
+        return _with_removal_note(ran, set_aside)
+
+    async def find_result(self, key: str) -> ExecResult | None:
+        return await self.sandbox.find_result(key)
+
+    async def forget(self, key: str) -> None:
+        self.ran.discard(key)
+        await self.sandbox.forget(key)
+
+    async def forget_all(self) -> None:
+        """The log has everything of a run, without secrets; nothing else remains of it."""
+        while self.ran:
+            with suppress(ToolEnvironmentError):  # it is kept for longer than it need be
+                await self.forget(self.ran.pop())
+
+    @asynccontextmanager
+    async def for_thread(self, thread_id: str) -> AsyncGenerator[SandboxSession, None]:
+        """The same for another thread: its programs do not wait for those of others."""
+        sandbox = LazySandbox(self.box, partial(self.open_another, thread_id))
+        own = replace(self, sandbox=sandbox, ran=set[str]())
+        try:
+            yield own
+            await own.forget_all()
+        finally:
+            with CancelScope(shield=True):
+                await sandbox.close()
+
+    async def close(self) -> None:
+        with CancelScope(shield=True), anyio.move_on_after(_CLOSE_SECONDS):
+            await self.cleanup.aclose()
+
+    def _equipped(self, wanted: ExecRequest) -> ExecRequest:
+        return replace(wanted, env={**self.variables, **wanted.env})
+
+
+def _with_removal_note(exec_result: ExecResult, set_aside: list[str]) -> ExecResult:
+    """A result that tells the model what was removed, and why."""
+    if not set_aside:
+        return exec_result
+    notice = (
+        f"\n[set aside, since it could run outside of the sandbox: {', '.join(set_aside)}."
+        " Only people can make these (`git init`, say): ask the user to.]\n"
+    ).encode("utf-8", "replace")
+    stderr = exec_result.stderr
+    told = replace(stderr, tail=stderr.tail + notice, size=stderr.size + len(notice))
+    return replace(exec_result, stderr=told)
+
+
+def check_protected_paths(path_watcher: PathWatcher) -> None:
+    """Once more when a session is closed: a service may have left something."""
+    path_watcher.begin()
+    with suppress(ToolEnvironmentError):  # nobody is left to be told
+        path_watcher.end()

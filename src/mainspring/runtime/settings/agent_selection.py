@@ -1,0 +1,189 @@
+"""Which agent a session runs with: the folder, what the caller chooses, what the log has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mainspring.core import clock
+from mainspring.core.errors import InvalidInput
+from mainspring.core.lazy_module import LazyModule
+from mainspring.core.model_facts import ModelFacts
+from mainspring.harness.context import instructions
+from mainspring.harness.context.instruction_files import DiskInstructionFiles
+from mainspring.harness.permissions.policy import Policy, is_hidden
+from mainspring.runtime.agent import Agent
+from mainspring.runtime.agent_folder import folder_versions
+from mainspring.runtime.agent_folder.agent_loader import AgentFolder, read_agent
+from mainspring.runtime.agent_folder.output_styles import find_style, output_styles
+from mainspring.runtime.agent_folder.plugins import installed_plugins
+from mainspring.runtime.definition_files.finding import Finding
+from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
+from mainspring.runtime.definition_files.settings_file import Preferences
+from mainspring.runtime.session.run_options import RunOptions
+from mainspring.runtime.session.session_summary import SessionSummary
+from mainspring.runtime.settings.policy_loader import load_policy
+from mainspring.runtime.settings.project_trust import ReadScripts
+from mainspring.runtime.skills.skill import Skill
+from mainspring.runtime.skills.skill_discovery import IsPinned, disabled_skills
+from mainspring.runtime.subagent import Subagent
+
+if TYPE_CHECKING:
+    from mainspring.runtime.packages import trust_pins
+else:
+    trust_pins = LazyModule(
+        "mainspring.runtime.packages.trust_pins"
+    )  # looks into skills, where there are any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSelection:
+    """Finds agents for one user."""
+
+    folder: Path
+    """Where the user works; other folders are relative to it."""
+    home: Path
+    default_model: str
+    read_scripts: ReadScripts
+
+    def open(
+        self,
+        options: RunOptions,
+        recorded: SessionSummary | None = None,
+        *,
+        facts: Callable[[str], ModelFacts] | None = None,
+    ) -> AgentFolder:
+        """The agent of a new session or, with `recorded`, of one that continues with its own model.
+
+        `facts` knows the models: how long instructions may be depends on their context windows.
+
+        Raises:
+            InvalidInput: there is no such folder, or its file or settings are wrong.
+        """
+        scopes = self.scopes(options.agent or (recorded.folder if recorded else None))
+        loaded = load_policy(scopes.folder, home=self.home, read_scripts=self.read_scripts)
+        used = recorded.model if recorded is not None else None
+
+        def model_for(own: str) -> str:
+            return options.model or used or own or self.default_model
+
+        found = read_agent(
+            scopes,
+            is_pinned=self.is_pinned,
+            instruction_files=_readable_disk(loaded.policy),
+            limits_for=lambda own: _instruction_limits(model_for(own), facts),
+        )
+        limits = found.agent.limits
+        if options.max_turns is not None:
+            limits = replace(limits, max_turns=options.max_turns)
+        if options.max_cost_usd is not None:
+            limits = replace(limits, max_cost_usd=options.max_cost_usd)
+        agent = replace(found.agent, model=model_for(found.agent.model), limits=limits)
+        agent = apply_preferences(agent, scopes, loaded.preferences)
+        if recorded is None and found.is_described:
+            agent = replace(agent, version=_store_version(found.folder))
+        odd = (
+            *found.findings_by_source["instructions"],
+            *_missing_style(scopes, loaded.preferences.output_style),
+        )
+        return replace(
+            found, agent=agent, findings_by_source={**found.findings_by_source, "instructions": odd}
+        )
+
+    def scopes(self, folder: str | Path | None = None) -> Scopes:
+        """The places of an agent's parts; the agent is in this folder, unless another is given."""
+        place = (self.folder / (folder or ".")).resolve()
+        home = self.home.resolve()
+        others = None if home == place else home  # its parts count once
+        plugins = installed_plugins(place, others, disabled=self.disabled_plugins(place))
+        return Scopes(
+            folder=place,
+            home=others,
+            managed=MANAGED,
+            plugins=plugins.places,
+            disabled_skills=disabled_skills(home),
+        )
+
+    def disabled_plugins(self, folder: Path) -> frozenset[str]:
+        try:
+            loaded = load_policy(folder, home=self.home, read_scripts=self.read_scripts)
+        except InvalidInput:  # no session starts with such settings; `validate` says what is wrong
+            return frozenset()
+        return loaded.preferences.disabled_plugins
+
+    @property
+    def is_pinned(self) -> IsPinned:
+        """Which skills this user has trusted."""
+
+        @cache
+        def pins() -> trust_pins.TrustPins:
+            return trust_pins.TrustPins(self.home / trust_pins.PINS_FILE)
+
+        return lambda place: pins().trusted_hash(place)
+
+    def origin(self, options: RunOptions) -> dict[str, str] | None:
+        """Where the agent came from: a session stores it, so that it can continue from anywhere."""
+        if options.agent is None:
+            return None
+        return {"folder": str((self.folder / options.agent).resolve())}
+
+
+def _missing_style(scopes: Scopes, name: str | None) -> tuple[Finding, ...]:
+    if name is None or name.lower() == "default" or find_style(scopes, name) is not None:
+        return ()
+    names = ", ".join(output_style.name for output_style in output_styles(scopes))
+    what = f"outputStyle {name}: there is no such output style; there are {names}"
+    return (Finding(level="warning", file="settings.json", what=what),)
+
+
+def _instruction_limits(
+    model: str, facts: Callable[[str], ModelFacts] | None
+) -> instructions.InstructionLimits:
+    try:
+        known = facts(model) if facts is not None else None
+    except InvalidInput:  # a script, or a name that is refused when the model is opened
+        known = None
+    return (
+        instructions.InstructionLimits()
+        if known is None
+        else instructions.InstructionLimits.of_window(known.window)
+    )
+
+
+def apply_preferences(agent: Agent, scopes: Scopes, preferences: Preferences) -> Agent:
+    """Add the output style, and remove what only plugins may bring."""
+    style = find_style(scopes, preferences.output_style)
+    if style is not None:
+        agent = replace(agent, instructions=f"{agent.instructions}\n\n{style.rendered}".strip())
+    if "skills" in preferences.plugins_only:
+        agent = replace(
+            agent, skills=[skill for skill in agent.skills if _is_allowed(skill, scopes)]
+        )
+    if "agents" in preferences.plugins_only:
+        allowed = [subagent for subagent in agent.subagents if _is_allowed(subagent, scopes)]
+        agent = replace(agent, subagents=allowed)
+    return agent
+
+
+def _is_allowed(part: Skill | Subagent, scopes: Scopes) -> bool:
+    """Where only plugins may bring parts: theirs, the operator's own, and built-in ones. A name
+    does not tell: anybody can put a colon into one."""
+    roots = [place.plugin_root or place.path for place in scopes.plugins]
+    is_plugins = any(Path(part.file).is_relative_to(root) for root in roots)
+    return is_plugins or part.scope in (None, "managed")
+
+
+def _readable_disk(policy: Policy) -> DiskInstructionFiles:
+    """Without files that rules forbid to read: no instruction file may import them."""
+    return DiskInstructionFiles(
+        is_hidden=lambda path: is_hidden(policy, path.as_posix(), path.as_posix())
+    )
+
+
+def _store_version(folder: Path) -> str | None:
+    """The current state of the folder gets a number, unless it is the last stored one."""
+    version = folder_versions.record_version(folder, clock.now)
+    return version.label if version.number else None

@@ -1,0 +1,49 @@
+"""Commands besides hooks that settings files name: the status line and the API key helper."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from mainspring.core.errors import InvalidInput
+from mainspring.runtime.definition_files.settings_file import StatusLine
+
+_KEY_SECONDS = 30.0
+_STATUS_SECONDS = 5.0
+_MAX_LINES = 3
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class RunCommand(Protocol):
+    async def __call__(self, name: str, text: str, payload: bytes, *, seconds: float) -> str:
+        """The output of the command `text` of the setting `name`. Raises: InvalidInput."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsCommands:
+    status_line: StatusLine | None
+    api_key_helper: str | None
+    run_command: RunCommand
+
+    async def show_status(self, about: dict[str, object]) -> list[str]:
+        """The lines that the status line command prints. Raises: InvalidInput."""
+        if self.status_line is None:
+            return []
+        payload = msgspec.json.encode({"hook_event_name": "Status", **about})
+        output = await self.run_command(
+            "statusLine", self.status_line.command, payload, seconds=_STATUS_SECONDS
+        )
+        lines = _COLOURS.sub("", output).rstrip().splitlines()[:_MAX_LINES]
+        return [f"{' ' * max(0, self.status_line.padding)}{line}" for line in lines]
+
+    async def api_key(self) -> str:
+        """Raises: InvalidInput: the helper failed, or printed nothing."""
+        helper = self.api_key_helper or ""
+        output = await self.run_command("apiKeyHelper", helper, b"", seconds=_KEY_SECONDS)
+        if not (key := output.strip()) or "\n" in key:
+            raise InvalidInput("apiKeyHelper: it must print the key and nothing else")
+        return key

@@ -1,0 +1,42 @@
+"""Tasks that a worker repeats, or runs after a session: each on its own, whatever fails."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
+
+import anyio
+
+from mainspring.core.errors import MainspringError, StoreFull, StoreUnavailable
+
+_LOG = logging.getLogger("mainspring.worker")
+
+PeriodicTask: TypeAlias = Callable[[], Awaitable[object]]
+
+
+async def run_each(session_id: str, *tasks: PeriodicTask) -> None:
+    """Run tasks after a run of a session: a broken webhook does not make the run fail.
+
+    Raises: StoreUnavailable, StoreFull: the next run does it.
+    """
+    for task in tasks:
+        try:
+            await task()
+        except (StoreUnavailable, StoreFull):
+            raise
+        except Exception:  # noqa: BLE001 (what was done in the run counts, whatever this is)
+            _LOG.exception("session %s: not all could be told what its run has done", session_id)
+
+
+async def repeat(tasks: Sequence[PeriodicTask], seconds: float) -> None:
+    while True:
+        for task in tasks:
+            name = getattr(task, "__qualname__", "a chore")
+            try:
+                await task()
+            except MainspringError as error:
+                _LOG.warning("%s: %s; it is tried again", name, error)
+            except Exception:  # noqa: BLE001 (a broken task must not end the worker)
+                _LOG.exception("%s failed; it is tried again", name)
+        await anyio.sleep(seconds)

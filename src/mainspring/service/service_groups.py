@@ -1,0 +1,119 @@
+"""The services of one server, grouped by subject."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mainspring.service.access.api_keys import Keys
+from mainspring.service.access.audit import Audit
+from mainspring.service.access.budget_ledger import DailyBudgetLedger
+from mainspring.service.access.idempotency import IdempotentRequests
+from mainspring.service.access.kill_switch import Halts
+from mainspring.service.access.tenants import Tenants
+from mainspring.service.approvals.approvals import Approvals
+from mainspring.service.jobs.parking import Parking
+from mainspring.service.memory_stores.memories import Memories
+from mainspring.service.memory_stores.memory_stores import MemoryStores
+from mainspring.service.memory_stores.memory_versions import MemoryVersions
+from mainspring.service.resources.agents import Agents
+from mainspring.service.resources.environments import Environments
+from mainspring.service.resources.file_resources import Files
+from mainspring.service.resources.skill_resources import Skills
+from mainspring.service.schedules.deployment_runner import DeploymentRunner
+from mainspring.service.schedules.deployment_runs import DeploymentRuns
+from mainspring.service.schedules.deployments import Deployments
+from mainspring.service.schedules.trigger_intake import TriggerIntake
+from mainspring.service.schedules.triggers import Triggers
+from mainspring.service.self_hosted.work_queue import WorkQueue
+from mainspring.service.self_hosted.work_tokens import WorkTokens
+from mainspring.service.sessions.event_pages import EventPages
+from mainspring.service.sessions.event_sender import EventSender
+from mainspring.service.sessions.event_streams import EventStreams
+from mainspring.service.sessions.output_files import SessionOutputs
+from mainspring.service.sessions.session_commands import SessionCommands
+from mainspring.service.sessions.session_resources import SessionResources
+from mainspring.service.sessions.session_threads import Threads
+from mainspring.service.sessions.sessions import Sessions
+from mainspring.service.vaults.credential_validation import CredentialValidator
+from mainspring.service.vaults.credentials import Credentials
+from mainspring.service.vaults.session_credentials import SessionCredentials
+from mainspring.service.vaults.vaults import Vaults
+from mainspring.service.webhooks.session_event_forwarder import SessionEventForwarder
+from mainspring.service.webhooks.webhook_deliveries import Deliveries
+from mainspring.service.webhooks.webhook_endpoints import Webhooks
+from mainspring.service.webhooks.webhook_outbox import Outbox
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceServices:
+    """What people describe."""
+
+    agents: Agents
+    environments: Environments
+    skills: Skills
+    files: Files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretServices:
+    vaults: Vaults
+    credentials: Credentials
+    credential_validator: CredentialValidator
+    usable: SessionCredentials
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryServices:
+    stores: MemoryStores
+    memories: Memories
+    versions: MemoryVersions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookServices:
+    webhooks: Webhooks
+    outbox: Outbox
+    deliveries: Deliveries
+    news: SessionEventForwarder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionServices:
+    """Sessions, and what is said in them."""
+
+    sessions: Sessions
+    event_sender: EventSender
+    pages: EventPages
+    threads: Threads
+    resources: SessionResources
+    outputs: SessionOutputs
+    event_streams: EventStreams
+    work: WorkQueue
+    """For clients with hands of their own."""
+    work_tokens: WorkTokens
+    parking: Parking
+    approvals: Approvals
+    commands: SessionCommands
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleServices:
+    """What starts sessions by itself."""
+
+    deployments: Deployments
+    runs: DeploymentRuns
+    deployment_runner: DeploymentRunner
+    triggers: Triggers
+    trigger_intake: TriggerIntake
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessServices:
+    """Who may come in, and what they did."""
+
+    keys: Keys
+    tenants: Tenants
+    halts: Halts
+    ledger: DailyBudgetLedger
+    audit: Audit
+    repeated: IdempotentRequests

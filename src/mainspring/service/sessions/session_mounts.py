@@ -1,0 +1,261 @@
+"""The workspace of a session: its files and repositories are put there, and a fork gets the files
+of its parent.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Protocol, TypeAlias
+
+import msgspec
+from anyio import to_thread
+from msgspec import Struct
+
+from mainspring.core.errors import InvalidInput, NotFound, ToolEnvironmentError
+from mainspring.core.ports import Snapshots
+from mainspring.log.session_log import SessionLog
+from mainspring.runtime.session.rewind import RewindHistory, read_rewind_history
+from mainspring.runtime.session.session_paths import WORKSPACE_ALIASES
+from mainspring.service.sessions.resource_lookups import FileContent
+from mainspring.service.sessions.resource_types import (
+    BranchCheckout,
+    CommitCheckout,
+    FileResource,
+    RepositoryResource,
+    SessionResource,
+)
+from mainspring.service.sessions.session_record import SessionRecord
+
+_ROOTS = (*(f"{item}/" for item in WORKSPACE_ALIASES), "/")
+"""Where the workspace begins for clients; it is somewhere else."""
+
+OpenSnapshots: TypeAlias = Callable[[Path, str, Path | None], Snapshots]
+"""The snapshots of a workspace, by the id of its session; restored into another folder, if one is
+given."""
+
+
+class CloneRepository(Protocol):
+    async def __call__(
+        self,
+        url: str,
+        to: Path,
+        *,
+        token: str | None,
+        branch: str | None = None,
+        commit: str | None = None,
+    ) -> None:
+        """Raises: InvalidInput: what git said, without the token."""
+        ...
+
+
+class WorkspaceFiles(Protocol):
+    def make(self, workspace: Path) -> None: ...
+
+    def make_empty(self, folder: Path) -> None: ...
+
+    async def write(self, workspace: Path, path: str, content: bytes) -> None: ...
+
+    def move_into(self, workspace: Path, path: str, folder: Path) -> None: ...
+
+
+class _MountedIds(Struct, frozen=True):
+    """Ids of resources that were put there once; the session may change or delete them."""
+
+    ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mounts:
+    file_content: Callable[[str, str], Awaitable[FileContent]]
+    """Of a tenant and an id. Raises: NotFound."""
+    clone: CloneRepository
+    files: WorkspaceFiles
+
+    async def mount(
+        self, tenant: str, session: SessionRecord, workspace: Path, tokens: Mapping[str, str]
+    ) -> tuple[str, ...]:
+        """See `RunServices.mount`."""
+        return await self.prepare(workspace, session.resources, tenant=tenant, tokens=tokens)
+
+    async def prepare(
+        self,
+        workspace: Path,
+        session_resources: Sequence[SessionResource],
+        *,
+        tenant: str,
+        tokens: Mapping[str, str],
+    ) -> tuple[str, ...]:
+        """Add what is missing; returns notes about what is where, and what could not be added.
+
+        `tokens`: of repositories, by the ids of their resources.
+        """
+        await to_thread.run_sync(self.files.make, workspace)
+        noted = mounted_ids_file(workspace)
+        known = await to_thread.run_sync(_read_mounted_ids, noted)
+        said: list[str] = []
+        ids: list[str] = list(known)
+        for resource in session_resources:
+            place = workspace_path(resource.mount_path)
+            try:
+                if resource.id not in known:
+                    await self._mount(workspace, place, resource, tenant, tokens)
+                    ids.append(resource.id)
+            except (NotFound, InvalidInput, ToolEnvironmentError) as error:
+                said.append(
+                    f"{_describe_mount(resource)} could not be put into the workspace: {error}"
+                )
+            else:
+                said += (
+                    [f"{_describe_mount(resource)} is at {place}."]
+                    if _is_mentioned(resource)
+                    else []
+                )
+        if ids != list(known):
+            await to_thread.run_sync(_write_mounted_ids, noted, ids)
+        return tuple(said)
+
+    async def _mount(
+        self,
+        workspace: Path,
+        place: PurePosixPath,
+        session_resource: SessionResource,
+        tenant: str,
+        tokens: Mapping[str, str],
+    ) -> None:
+        match session_resource:
+            case FileResource(file_id=file_id):
+                file = await self.file_content(tenant, file_id)
+                await self.files.write(workspace, str(place), file.content)
+            case RepositoryResource():
+                await self._clone(
+                    workspace, place, session_resource, tokens.get(session_resource.id)
+                )
+            case _:  # memory stores are kept; agents get to them in a later version
+                pass
+
+    async def _clone(
+        self,
+        workspace: Path,
+        place: PurePosixPath,
+        resource: RepositoryResource,
+        token: str | None,
+    ) -> None:
+        """Beside the workspace first, so that programs of the session never see half of it."""
+        beside = Path(tempfile.mkdtemp(prefix=f"{workspace.name}.clone-", dir=workspace.parent))
+        try:
+            fresh = beside / "repository"
+            checkout = resource.checkout
+            await self.clone(
+                resource.url,
+                fresh,
+                token=token,
+                branch=checkout.name if isinstance(checkout, BranchCheckout) else None,
+                commit=checkout.sha if isinstance(checkout, CommitCheckout) else None,
+            )
+            await to_thread.run_sync(self.files.move_into, workspace, str(place), fresh)
+        finally:
+            await to_thread.run_sync(lambda: shutil.rmtree(beside, ignore_errors=True))
+
+
+def carry_mounts(
+    before: Path, copy: Path, workspace: Path, session_resources: Sequence[SessionResource]
+) -> None:
+    """Note for a workspace which resources are in the one that it is a copy of: they are not added
+    again."""
+    known = _read_mounted_ids(mounted_ids_file(before))
+    carried = [
+        session_resource.id
+        for session_resource in session_resources
+        if session_resource.id in known
+        and os.path.lexists(copy / workspace_path(session_resource.mount_path))
+    ]
+    _write_mounted_ids(mounted_ids_file(workspace), carried)
+
+
+def workspace_path(mount_path: str) -> PurePosixPath:
+    """The path in the workspace."""
+    for root in _ROOTS:
+        if mount_path.startswith(root):
+            return PurePosixPath(mount_path.removeprefix(root))
+    return PurePosixPath(mount_path)
+
+
+def _is_mentioned(session_resource: SessionResource) -> bool:
+    return isinstance(session_resource, FileResource | RepositoryResource)
+
+
+def _describe_mount(session_resource: SessionResource) -> str:
+    match session_resource:
+        case FileResource(file_id=file_id):
+            return f"The file {file_id}"
+        case RepositoryResource(url=url):
+            return f"The repository {url}"
+        case _:
+            return f"The memory store {session_resource.name}"
+
+
+def mounted_ids_file(workspace: Path) -> Path:
+    return workspace.with_name(f"{workspace.name}.mounted.json")
+
+
+def _read_mounted_ids(noted: Path) -> Collection[str]:
+    try:
+        return msgspec.json.decode(noted.read_bytes(), type=_MountedIds).ids
+    except FileNotFoundError:
+        return ()
+
+
+def _write_mounted_ids(noted: Path, ids: Sequence[str]) -> None:
+    fresh = noted.with_suffix(".new")
+    fresh.touch(mode=0o600)
+    fresh.write_bytes(msgspec.json.encode(_MountedIds(tuple(ids))))
+    fresh.replace(noted)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkWorkspaces:
+    log: SessionLog
+    files: WorkspaceFiles
+    open_snapshots: OpenSnapshots
+
+    async def create(self, session: SessionRecord, workspace: Path) -> None:
+        """Make the workspace of a fork that has not run yet, with the files of its parent at that
+        time; without a snapshot it starts empty.
+
+        Raises:
+            InvalidInput: its parent's workspace is not on this machine.
+            ToolEnvironmentError: the snapshot is damaged, or the disk is full; try again later.
+        """
+        row = await self.log.session(session.id)
+        if row.parent_id is None or await to_thread.run_sync(workspace.exists):
+            return
+        past = await read_rewind_history(self.log, row)
+        if past.workspace is None or Path(past.workspace) == workspace:
+            return  # it had no workspace, or this one, whose files nobody can restore
+        staged = workspace.with_name(f"{workspace.name}.forking")
+        await to_thread.run_sync(self.files.make_empty, staged)
+        await self._restore(past, row.parent_seq, staged)
+        await to_thread.run_sync(
+            carry_mounts, Path(past.workspace), staged, workspace, session.resources
+        )
+        await to_thread.run_sync(staged.rename, workspace)
+        # snapshots are named by their content: the inherited one is now known to the fork, too
+        await self.open_snapshots(workspace, session.id, None).take()
+
+    async def _restore(self, past: RewindHistory, seq: int, staged: Path) -> None:
+        checkpoint = past.checkpoint_at(seq)
+        if checkpoint is None:
+            return
+        before = Path(past.workspace or "")
+        if not await to_thread.run_sync(before.is_dir):
+            raise InvalidInput(
+                f"session {past.session_id} goes on from work in {before}, which is not on this"
+                " machine; give all workers the same MAINSPRING_WORKSPACES on a disk that they"
+                " share"
+            )
+        await self.open_snapshots(before, past.session_id, staged).restore(checkpoint.snapshot)

@@ -1,0 +1,175 @@
+"""Model providers: which one serves a model name, at which address and with which key."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from mainspring.capabilities.providers.anthropic.client import AnthropicModel
+from mainspring.capabilities.providers.catalog import Catalog
+from mainspring.capabilities.providers.demo_model import demo_model
+from mainspring.capabilities.providers.http_client import HttpClient
+from mainspring.capabilities.providers.model_registry import HelperKeyModel, ModelRegistry
+from mainspring.capabilities.providers.openai_chat.client import ChatModel
+from mainspring.capabilities.providers.openai_responses.client import ResponsesModel
+from mainspring.capabilities.providers.script_file import OFFLINE_MODEL
+from mainspring.config import FOLDER, Settings
+from mainspring.core import error_table
+from mainspring.core.errors import InvalidInput
+from mainspring.core.model import Model
+
+ANTHROPIC_KEY_VARIABLE = "ANTHROPIC_API_KEY"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    speaks: Literal["anthropic", "chat", "responses"]
+    url: str
+    key: str | None = None
+    """The variable that holds its key; local servers need none."""
+    address: str | None = None
+    """The variable that holds another URL."""
+    model: str | None = None
+    """What to use of it when nothing else is said."""
+    small: str | None = None
+    """What to use of it for work that has to be cheap rather than clever."""
+
+
+PROVIDERS: Mapping[str, Provider] = {
+    "anthropic": Provider(
+        speaks="anthropic",
+        url="https://api.anthropic.com/v1",
+        key=ANTHROPIC_KEY_VARIABLE,
+        address="ANTHROPIC_BASE_URL",
+        model="sonnet",
+        small="haiku",
+    ),
+    "openai": Provider(
+        speaks="responses",
+        url="https://api.openai.com/v1",
+        key="OPENAI_API_KEY",
+        address="OPENAI_BASE_URL",
+        model="gpt",
+        small="openai:gpt-5-mini",
+    ),
+    "gemini": Provider(
+        speaks="chat",
+        url="https://generativelanguage.googleapis.com/v1beta/openai",
+        key="GEMINI_API_KEY",
+        address="GEMINI_BASE_URL",
+        model="gemini",
+        small="gemini:gemini-3.5-flash-lite",
+    ),
+    "openrouter": Provider(
+        speaks="chat",
+        url="https://openrouter.ai/api/v1",
+        key="OPENROUTER_API_KEY",
+        address="OPENROUTER_BASE_URL",
+    ),
+    "ollama": Provider(speaks="chat", url="http://127.0.0.1:11434/v1", address="OLLAMA_BASE_URL"),
+    "vllm": Provider(speaks="chat", url="http://127.0.0.1:8000/v1", address="VLLM_BASE_URL"),
+    "lmstudio": Provider(
+        speaks="chat", url="http://127.0.0.1:1234/v1", address="LMSTUDIO_BASE_URL"
+    ),
+    "llamacpp": Provider(
+        speaks="chat", url="http://127.0.0.1:8080/v1", address="LLAMACPP_BASE_URL"
+    ),
+}
+
+
+def default_model(settings: Settings) -> str:
+    """What the user said, else the first provider with a key, else the offline model."""
+    if settings.model is not None:
+        return settings.model
+    for provider in PROVIDERS.values():
+        has_helper = provider.key == ANTHROPIC_KEY_VARIABLE and settings.read_api_key is not None
+        if provider.model is not None and (provider.key in settings.keys or has_helper):
+            return provider.model
+    return OFFLINE_MODEL
+
+
+def hint_for(failure: str) -> str | None:
+    """What to do about a model's failure, whose words begin with the provider's name."""
+    name = failure.partition(":")[0]
+    provider = PROVIDERS.get(name)
+    if provider is None:
+        return None
+    if provider.key is None:
+        starting = "`ollama serve` starts it" if name == "ollama" else f"start the {name} server"
+        return f"{starting}; {provider.address} names another address"
+    return (
+        f"check {provider.key} and the network (HTTPS_PROXY, SSL_CERT_FILE); `mainspring models"
+        " test NAME` asks a model"
+    )
+
+
+@asynccontextmanager
+async def open_model_registry(settings: Settings) -> AsyncGenerator[ModelRegistry, None]:
+    catalog = Catalog.load(Path(settings.folder) / FOLDER / "models.toml")
+    async with HttpClient(trust_environment=True) as http:
+        yield ModelRegistry(
+            catalog,
+            _ModelClients(http, catalog, settings).make,
+            default_model=default_model(settings),
+            small_models={name: provider.small for name, provider in PROVIDERS.items()},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _ModelClients:
+    http: HttpClient
+    catalog: Catalog
+    settings: Settings
+
+    def make(self, model_id: str) -> Model:
+        if model_id == OFFLINE_MODEL:
+            return demo_model()
+        name = model_id.partition(":")[0]
+        provider = PROVIDERS.get(name)
+        if provider is None:
+            raise error_table.UNKNOWN_PROVIDER.error(
+                InvalidInput, model=model_id, provider=name, providers=", ".join(PROVIDERS)
+            )
+        if (
+            provider.key == ANTHROPIC_KEY_VARIABLE
+            and ANTHROPIC_KEY_VARIABLE not in self.settings.secrets
+            and self.settings.read_api_key
+        ):
+            make = partial(self._client, provider, model_id, is_bearer=True)
+            return HelperKeyModel(self.settings.read_api_key, make, time.monotonic)
+        return self._client(provider, model_id, self._key(model_id, provider))
+
+    def _client(
+        self, provider: Provider, model_id: str, key: str, *, is_bearer: bool = False
+    ) -> Model:
+        name = model_id.partition(":")[0]
+        url = self.settings.secrets.get(provider.address or "", provider.url)
+        quirks = self.catalog.quirks(model_id)
+        match provider.speaks:
+            case "anthropic":
+                headers = {"authorization": f"Bearer {key}"} if is_bearer else {}
+                return AnthropicModel(
+                    self.http,
+                    key=key,
+                    url=url,
+                    provider=name,
+                    quirks=quirks,
+                    headers=headers,
+                )
+            case "responses":
+                return ResponsesModel(self.http, key=key, url=url, provider=name, quirks=quirks)
+            case "chat":
+                return ChatModel(self.http, key=key, url=url, provider=name, quirks=quirks)
+
+    def _key(self, model_id: str, provider: Provider) -> str:
+        if provider.key is None:
+            return ""
+        key = self.settings.secrets.get(provider.key, "")
+        if not key:
+            raise error_table.NO_KEY.error(InvalidInput, model=model_id, variable=provider.key)
+        return key
