@@ -1,9 +1,14 @@
 """What every test shares. `anyio_mode = "auto"` in pyproject.toml runs every async test."""
 
 import signal
+from collections.abc import AsyncGenerator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from tests.log.sample_sessions import opened
+
+from mainspring.log.session_log import SessionLog
 
 pytest_plugins = ["tests.fixtures_postgres"]
 pytest.register_assert_rewrite("tests.contracts")
@@ -21,6 +26,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture
+async def log(tmp_path: Path) -> AsyncGenerator[SessionLog]:
+    async with opened(tmp_path / "log.db") as log:
+        yield log
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -22,13 +22,14 @@ from tests.api.streaming import (
     until_idle,
 )
 from tests.harness.session_setup import echo
-from tests.log.sample_sessions import asks, opened, tell, texts, told
+from tests.log.sample_sessions import asks, tell, texts, told
 
 from mainspring import Scripted, calls, says
 from mainspring.capabilities.providers.scripted import thinks
 from mainspring.core.events import ThreadCreated
 from mainspring.core.tool import Traits
 from mainspring.edges.api.sse import StreamTiming
+from mainspring.log.session_log import SessionLog
 from mainspring.service.sessions.event_streams import StreamLimits
 from mainspring.service.sessions.preview_deltas import PreviewStarted
 
@@ -199,8 +200,8 @@ async def test_a_deleted_session_ends_its_streams_and_is_found_no_more(tmp_path:
             await client.beta.sessions.events.stream(session_id)
 
 
-async def test_nobody_streams_what_is_not_theirs_or_not_there(tmp_path: Path):
-    async with opened(tmp_path / "log.db") as log, thread_workspace(log) as there:
+async def test_nobody_streams_what_is_not_theirs_or_not_there(log: SessionLog):
+    async with thread_workspace(log) as there:
         session_id = await told(log, "hello")
         async with there.client("rival:admin") as rival, there.client() as client:
             with pytest.raises(anthropic.NotFoundError):
@@ -213,12 +214,8 @@ async def test_nobody_streams_what_is_not_theirs_or_not_there(tmp_path: Path):
                 )
 
 
-async def test_a_thread_is_streamed_by_itself(tmp_path: Path):
-    async with (
-        opened(tmp_path / "log.db") as log,
-        thread_workspace(log) as there,
-        there.client() as client,
-    ):
+async def test_a_thread_is_streamed_by_itself(log: SessionLog):
+    async with thread_workspace(log) as there, there.client() as client:
         session = await log.create()
         writer = await log.hold(session.id, owner="test")
         await writer.append(ThreadCreated(session_thread_id="sthr_other", agent_name="helper"))
@@ -246,9 +243,9 @@ async def _heard(stream: AsyncStream[Any], count: int) -> list[str]:
     return found
 
 
-async def test_an_idle_stream_says_that_it_is_there(tmp_path: Path):
+async def test_an_idle_stream_says_that_it_is_there(log: SessionLog):
     pace = StreamTiming(heartbeat_seconds=0.02, patience_seconds=5)
-    async with opened(tmp_path / "log.db") as log, thread_workspace(log, pace=pace) as there:
+    async with thread_workspace(log, pace=pace) as there:
         session_id = await told(log, "hello")
         async with there.raw(session_id) as response:
             assert response.headers["content-type"].startswith("text/event-stream")
@@ -257,9 +254,9 @@ async def test_an_idle_stream_says_that_it_is_there(tmp_path: Path):
                 assert await response.content.readexactly(len(pings)) == pings
 
 
-async def test_there_are_only_so_many_streams(tmp_path: Path):
+async def test_there_are_only_so_many_streams(log: SessionLog):
     limits = StreamLimits(in_process=3, of_tenant=2)
-    async with opened(tmp_path / "log.db") as log, thread_workspace(log, limits=limits) as there:
+    async with thread_workspace(log, limits=limits) as there:
         session_id = await told(log, "hello")
         async with there.client() as client, there.raw(session_id) as one, there.raw(session_id):
             with pytest.raises(anthropic.RateLimitError, match="2 streams"):
@@ -271,8 +268,8 @@ async def test_there_are_only_so_many_streams(tmp_path: Path):
             await eventually(lambda: there.streams.count == 0)
 
 
-async def test_streams_end_when_the_service_does(tmp_path: Path):
-    async with opened(tmp_path / "log.db") as log, thread_workspace(log) as there:
+async def test_streams_end_when_the_service_does(log: SessionLog):
+    async with thread_workspace(log) as there:
         session_id = await told(log, "hello")
         async with there.raw(session_id, after="0") as response, there.raw(session_id) as idle:
             assert idle.headers["request-id"].startswith("req_")

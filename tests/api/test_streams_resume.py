@@ -93,8 +93,8 @@ async def test_a_restarted_service_goes_on_where_the_stream_was(tmp_path: Path):
     assert seen == list(range(2, 11))
 
 
-async def test_a_cursor_may_stand_in_the_address_and_the_header_wins(tmp_path: Path):
-    async with opened(tmp_path / "log.db") as log, thread_workspace(log) as there:
+async def test_a_cursor_may_stand_in_the_address_and_the_header_wins(log: SessionLog):
+    async with thread_workspace(log) as there:
         session_id = await told(log, *"abcd")
         with anyio.fail_after(60):
             async with there.raw(session_id, after="0") as response:
@@ -106,16 +106,16 @@ async def test_a_cursor_may_stand_in_the_address_and_the_header_wins(tmp_path: P
 
 
 @pytest.mark.parametrize("last", ["99", "-1", "x", "1e3", "9" * 40])
-async def test_a_cursor_that_cannot_be_is_refused(tmp_path: Path, last: str):
-    async with opened(tmp_path / "log.db") as log, thread_workspace(log) as there:
+async def test_a_cursor_that_cannot_be_is_refused(last: str, log: SessionLog):
+    async with thread_workspace(log) as there:
         session_id = await told(log, "hello")
         async with there.raw(session_id, last=last) as response:
             assert response.status == 400
             assert (await response.json())["error"]["type"] == "invalid_request_error"
 
 
-async def test_internal_facts_are_shown_to_who_asks(tmp_path: Path):
-    async with opened(tmp_path / "log.db") as log, thread_workspace(log) as there:
+async def test_internal_facts_are_shown_to_who_asks(log: SessionLog):
+    async with thread_workspace(log) as there:
         session = await log.create()
         writer = await log.hold(session.id, owner="test")
         await writer.append(asks("hello"), LoopContinued(reason="next_turn"), END)
@@ -126,21 +126,17 @@ async def test_internal_facts_are_shown_to_who_asks(tmp_path: Path):
         assert kinds == ["session.created", "user.message", "loop.continued", "session.status_idle"]
 
 
-async def test_a_fork_is_streamed_with_what_it_began_with(tmp_path: Path):
-    async with opened(tmp_path / "log.db") as log, thread_workspace(log) as there:
+async def test_a_fork_is_streamed_with_what_it_began_with(log: SessionLog):
+    async with thread_workspace(log) as there:
         fork = await log.fork(await told(log, *"abcd"), at=3)
         await tell(log, fork.id, "own")
         with anyio.fail_after(60):
             assert await read_some(there, fork.id, 0, 3) == [2, 3, 5]
 
 
-async def test_text_with_line_ends_stays_one_event(tmp_path: Path):
+async def test_text_with_line_ends_stays_one_event(log: SessionLog):
     text = "one\ntwo\r\n\r\n\u2028three\x00\n\ndata: no"
-    async with (
-        opened(tmp_path / "log.db") as log,
-        thread_workspace(log) as there,
-        there.client() as client,
-    ):
+    async with thread_workspace(log) as there, there.client() as client:
         session = await log.create()
         async with await client.beta.sessions.events.stream(session.id) as stream:
             writer = await log.hold(session.id, owner="test")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import socket
 from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import anyio
 from aiohttp import ClientResponse
 from tests.api.streaming import Frame, Station, eventually, frames, thread_workspace
-from tests.log.sample_sessions import opened, says, tell, told
+from tests.log.sample_sessions import says, tell, told
 
 from mainspring.edges.api.sse import StreamTiming
 from mainspring.log.session_log import SessionLog
@@ -56,8 +55,8 @@ async def write_much(log: SessionLog, count: int) -> str:
     return session.id
 
 
-async def test_a_reader_that_does_not_read_is_cut_and_can_resume(tmp_path: Path):
-    async with opened(tmp_path / "log.db") as log, thread_workspace(log, pace=IMPATIENT) as there:
+async def test_a_reader_that_does_not_read_is_cut_and_can_resume(log: SessionLog):
+    async with thread_workspace(log, pace=IMPATIENT) as there:
         session_id = await write_much(log, 60)
         with unread(there, session_id) as raw, anyio.fail_after(60):
             await eventually(lambda: there.streams.count == 1)
@@ -69,8 +68,8 @@ async def test_a_reader_that_does_not_read_is_cut_and_can_resume(tmp_path: Path)
         assert seqs == list(range(2, 62))
 
 
-async def test_a_reader_that_reads_again_in_time_is_told_how_to_resume(tmp_path: Path):
-    async with opened(tmp_path / "log.db") as log, thread_workspace(log, pace=IMPATIENT) as there:
+async def test_a_reader_that_reads_again_in_time_is_told_how_to_resume(log: SessionLog):
+    async with thread_workspace(log, pace=IMPATIENT) as there:
         session_id = await write_much(log, 60)
         with unread(there, session_id) as raw, anyio.fail_after(60):
             await eventually(lambda: there.streams.count == 1)
@@ -82,8 +81,8 @@ async def test_a_reader_that_reads_again_in_time_is_told_how_to_resume(tmp_path:
         assert b"Last-Event-ID" in last
 
 
-async def test_nobody_waits_for_a_reader_that_does_not_read(tmp_path: Path):
-    async with opened(tmp_path / "log.db") as log, thread_workspace(log) as there:
+async def test_nobody_waits_for_a_reader_that_does_not_read(log: SessionLog):
+    async with thread_workspace(log) as there:
         large, small = await write_much(log, 60), await told(log, "hello")
         async with there.raw(small) as response:
             with unread(there, large), anyio.fail_after(60):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from tests.log.sample_sessions import opened, told
+from tests.log.sample_sessions import told
 
 from mainspring.core.tool import Call, Tool, ToolResult
 from mainspring.harness.context.history_tools import history_search
@@ -33,27 +31,24 @@ async def ask(tool: Tool, **given: object) -> ToolResult:
     )
 
 
-async def test_what_was_said_is_found_with_its_place(tmp_path: Path):
-    async with opened(tmp_path / "log.db") as log:
-        tool = tool_for(log, await told(log, "the port is 8123", "it rains"))
-        found = await ask(tool, query="port")
-        assert found.ok
-        assert "event 2: " in str(found.content)
-        assert "8123" in str(found.content)
+async def test_what_was_said_is_found_with_its_place(log: SessionLog):
+    tool = tool_for(log, await told(log, "the port is 8123", "it rains"))
+    found = await ask(tool, query="port")
+    assert found.ok
+    assert "event 2: " in str(found.content)
+    assert "8123" in str(found.content)
 
 
-async def test_finding_nothing_and_asking_nothing_are_told_apart(tmp_path: Path):
-    async with opened(tmp_path / "log.db") as log:
-        tool = tool_for(log, await told(log, "it rains"))
-        assert (await ask(tool, query="snow")).ok
-        assert not (await ask(tool, query="***")).ok
+async def test_finding_nothing_and_asking_nothing_are_told_apart(log: SessionLog):
+    tool = tool_for(log, await told(log, "it rains"))
+    assert (await ask(tool, query="snow")).ok
+    assert not (await ask(tool, query="***")).ok
 
 
-async def test_it_is_a_safe_read_and_checks_its_input(tmp_path: Path):
-    async with opened(tmp_path / "log.db") as log:
-        tool = tool_for(log, await told(log))
-        traits = tool.traits({"query": "x"})
-        assert (traits.read_only, traits.concurrent, traits.in_doubt) == (True, True, "retry")
-        assert tool.invalid({"query": "x", "limit": 5}) is None
-        for wrong in ({}, {"query": 1}, {"query": "x", "limit": 0}, {"query": "x", "limit": True}):
-            assert tool.invalid(wrong)
+async def test_it_is_a_safe_read_and_checks_its_input(log: SessionLog):
+    tool = tool_for(log, await told(log))
+    traits = tool.traits({"query": "x"})
+    assert (traits.read_only, traits.concurrent, traits.in_doubt) == (True, True, "retry")
+    assert tool.invalid({"query": "x", "limit": 5}) is None
+    for wrong in ({}, {"query": 1}, {"query": "x", "limit": 0}, {"query": "x", "limit": True}):
+        assert tool.invalid(wrong)

@@ -92,19 +92,18 @@ async def test_a_follower_of_a_fork_sees_inherited_events_then_its_own(tmp_path:
     assert texts(events) == ["one", "two", "mine"]
 
 
-async def test_filters_pass_over_events_without_standing_still(tmp_path: Path):
-    async with opened(tmp_path / "log.db") as log:
-        session_id = (await log.create()).id
-        writer = await log.hold(session_id, owner="teller")
-        followed = log.follow(session_id, types=["agent.message"], threads=["sthr_2"])
-        with anyio.fail_after(60):
-            async with aclosing(followed):
-                await writer.append(*(says("main") for _ in range(1500)))
-                await writer.append(says("aside"), thread_id="sthr_2")
-                assert texts([await anext(followed)]) == ["aside"]
-                await writer.append(says("main"))
-                await writer.append(says("again"), thread_id="sthr_2")
-                assert texts([await anext(followed)]) == ["again"]
+async def test_filters_pass_over_events_without_standing_still(log: SessionLog):
+    session_id = (await log.create()).id
+    writer = await log.hold(session_id, owner="teller")
+    followed = log.follow(session_id, types=["agent.message"], threads=["sthr_2"])
+    with anyio.fail_after(60):
+        async with aclosing(followed):
+            await writer.append(*(says("main") for _ in range(1500)))
+            await writer.append(says("aside"), thread_id="sthr_2")
+            assert texts([await anext(followed)]) == ["aside"]
+            await writer.append(says("main"))
+            await writer.append(says("again"), thread_id="sthr_2")
+            assert texts([await anext(followed)]) == ["again"]
 
 
 @pytest.mark.parametrize("how", ["closed", "cancelled", "dropped"])
@@ -155,10 +154,9 @@ async def test_following_a_session_that_is_deleted_ends_with_session_not_found(
                         await anext(followed)
 
 
-async def test_following_what_never_was_ends_with_session_not_found(tmp_path: Path):
-    async with opened(tmp_path / "log.db") as log:
-        with anyio.fail_after(60), pytest.raises(SessionNotFound):
-            await anext(log.follow("sesn_none"))
+async def test_following_what_never_was_ends_with_session_not_found(log: SessionLog):
+    with anyio.fail_after(60), pytest.raises(SessionNotFound):
+        await anext(log.follow("sesn_none"))
 
 
 async def test_all_who_wait_for_a_follower_are_told_of_the_first():

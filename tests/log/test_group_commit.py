@@ -1,15 +1,15 @@
 """Many writers, one commit: order is kept, nobody is lost, a job that fails fails alone."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 
 import anyio
 import pytest
-from tests.log.sample_sessions import asks, opened, says, texts
+from tests.log.sample_sessions import asks, says, texts
 from tests.senders import TESTER
 
 from mainspring.core.errors import LeaseHeld, SessionNotFound
 from mainspring.log.group_commit import GroupCommit
+from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem
 
 
@@ -111,85 +111,82 @@ async def test_a_commit_that_raises_tells_its_leader_and_the_next_goes_on():
     assert batches == [["bad"], ["good"]]
 
 
-async def test_sessions_that_write_at_once_each_keep_their_order(tmp_path: Path):
-    async with opened(tmp_path / "log.db") as log:
-        ids = [(await log.create()).id for _ in range(20)]
+async def test_sessions_that_write_at_once_each_keep_their_order(log: SessionLog):
+    ids = [(await log.create()).id for _ in range(20)]
 
-        async def talk(session_id: str) -> None:
-            writer = await log.hold(session_id, owner="teller")
-            for n in range(10):
-                await writer.append(says(f"{n}"))
+    async def talk(session_id: str) -> None:
+        writer = await log.hold(session_id, owner="teller")
+        for n in range(10):
+            await writer.append(says(f"{n}"))
 
-        with anyio.fail_after(60):
-            async with anyio.create_task_group() as tasks:
-                for session_id in ids:
-                    tasks.start_soon(talk, session_id)
-        for session_id in ids:
-            assert texts(await log.read(session_id)) == [f"{n}" for n in range(10)]
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            for session_id in ids:
+                tasks.start_soon(talk, session_id)
+    for session_id in ids:
+        assert texts(await log.read(session_id)) == [f"{n}" for n in range(10)]
 
 
-async def test_jobs_that_are_refused_or_broken_fail_alone(tmp_path: Path):
+async def test_jobs_that_are_refused_or_broken_fail_alone(log: SessionLog):
     """Also one that breaks in a way nobody foresaw: here, a number that SQLite cannot hold."""
-    async with opened(tmp_path / "log.db") as log:
-        session = await log.create()
-        held = await log.create()
-        await log.hold(held.id, owner="somebody else")
-        writer = await log.hold(session.id, owner="teller")
-        broken = InboxItem(
-            sender=None,
-            event_id="e",
-            client_id="c",
-            thread_id="t",
-            time=2**70,
-            version=1,
-            type="x",
-            body="{}",
-        )
-        jobs: dict[str, Callable[[], Awaitable[object]]] = {
-            "one": lambda: log.submit(session.id, asks("one"), sender=TESTER),
-            "unknown": lambda: log.store.acquire("sesn_no", owner="me", seconds=1),
-            "broken": lambda: log.store.submit(session.id, broken),
-            "two": lambda: log.submit(session.id, asks("two"), sender=TESTER),
-            "held": lambda: log.store.acquire(held.id, owner="me", seconds=1),
-            "append": lambda: writer.append(says("kept")),
-            "three": lambda: log.submit(session.id, asks("three"), sender=TESTER),
-        }
-        failures: dict[str, type[Exception]] = {}
+    session = await log.create()
+    held = await log.create()
+    await log.hold(held.id, owner="somebody else")
+    writer = await log.hold(session.id, owner="teller")
+    broken = InboxItem(
+        sender=None,
+        event_id="e",
+        client_id="c",
+        thread_id="t",
+        time=2**70,
+        version=1,
+        type="x",
+        body="{}",
+    )
+    jobs: dict[str, Callable[[], Awaitable[object]]] = {
+        "one": lambda: log.submit(session.id, asks("one"), sender=TESTER),
+        "unknown": lambda: log.store.acquire("sesn_no", owner="me", seconds=1),
+        "broken": lambda: log.store.submit(session.id, broken),
+        "two": lambda: log.submit(session.id, asks("two"), sender=TESTER),
+        "held": lambda: log.store.acquire(held.id, owner="me", seconds=1),
+        "append": lambda: writer.append(says("kept")),
+        "three": lambda: log.submit(session.id, asks("three"), sender=TESTER),
+    }
+    failures: dict[str, type[Exception]] = {}
 
-        async def attempt(name: str) -> None:
-            try:
-                await jobs[name]()
-            except Exception as error:  # noqa: BLE001 (looked at below)
-                failures[name] = type(error)
+    async def attempt(name: str) -> None:
+        try:
+            await jobs[name]()
+        except Exception as error:  # noqa: BLE001 (looked at below)
+            failures[name] = type(error)
 
-        with anyio.fail_after(60):
-            async with anyio.create_task_group() as tasks:
-                for name in jobs:
-                    tasks.start_soon(attempt, name)
-        assert failures == {"unknown": SessionNotFound, "broken": OverflowError, "held": LeaseHeld}
-        assert texts(await writer.fold_inbox()) == ["one", "two", "three"]
-        assert texts(await log.read(session.id)) == ["kept", "one", "two", "three"]
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            for name in jobs:
+                tasks.start_soon(attempt, name)
+    assert failures == {"unknown": SessionNotFound, "broken": OverflowError, "held": LeaseHeld}
+    assert texts(await writer.fold_inbox()) == ["one", "two", "three"]
+    assert texts(await log.read(session.id)) == ["kept", "one", "two", "three"]
 
 
 async def test_writers_cancelled_at_any_moment_leave_whole_logs_and_a_store_that_works(
-    tmp_path: Path,
+    log: SessionLog,
 ):
-    async with opened(tmp_path / "log.db") as log:
-        session = await log.create()
-        done = 0
+    session = await log.create()
+    done = 0
 
-        async def chatter(n: int) -> None:
-            nonlocal done
-            for _ in range(10):
-                await log.submit(session.id, asks(f"{n}"), sender=TESTER)
-                done += 1
+    async def chatter(n: int) -> None:
+        nonlocal done
+        for _ in range(10):
+            await log.submit(session.id, asks(f"{n}"), sender=TESTER)
+            done += 1
 
-        for moment in range(1, 30, 4):
-            with anyio.fail_after(60):
-                async with anyio.create_task_group() as tasks:
-                    for n in range(8):
-                        tasks.start_soon(chatter, n)
-                    for _ in range(moment):
-                        await anyio.lowlevel.checkpoint()
-                    tasks.cancel_scope.cancel()
-        assert len(await (await log.hold(session.id, owner="teller")).fold_inbox()) >= done > 0
+    for moment in range(1, 30, 4):
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as tasks:
+                for n in range(8):
+                    tasks.start_soon(chatter, n)
+                for _ in range(moment):
+                    await anyio.lowlevel.checkpoint()
+                tasks.cancel_scope.cancel()
+    assert len(await (await log.hold(session.id, owner="teller")).fold_inbox()) >= done > 0

@@ -61,63 +61,57 @@ async def found(log: SessionLog, query: str, session_id: str | None = None) -> l
     return sorted(hit.seq for hit in await search(log, query, session_id=session_id))
 
 
-async def test_any_query_is_plain_words_whatever_it_looks_like(tmp_path: Path):
-    async with opened(tmp_path / "log.db") as log:
-        await told(log, *SAID)
-        for query, place in FINDS.items():
-            expected = [] if place is None else [place + 2]
-            assert (query, await found(log, query)) == (query, expected)
+async def test_any_query_is_plain_words_whatever_it_looks_like(log: SessionLog):
+    await told(log, *SAID)
+    for query, place in FINDS.items():
+        expected = [] if place is None else [place + 2]
+        assert (query, await found(log, query)) == (query, expected)
 
 
 @pytest.mark.parametrize("query", ["", "   ", '"', "***", "🌍", "\0"])
-async def test_a_query_without_a_word_is_refused(tmp_path: Path, query: str):
-    async with opened(tmp_path / "log.db") as log:
-        with pytest.raises(InvalidInput, match="nothing to search for"):
-            await search(log, query)
+async def test_a_query_without_a_word_is_refused(query: str, log: SessionLog):
+    with pytest.raises(InvalidInput, match="nothing to search for"):
+        await search(log, query)
 
 
-async def test_what_is_said_after_a_search_is_found_by_the_next(tmp_path: Path):
-    async with opened(tmp_path / "log.db") as log:
-        session_id = await told(log, "apple")
-        assert await found(log, "apple") == [2]
-        await tell(log, session_id, "apple pie", "pear")
-        assert await found(log, "apple") == [2, 3]
-        await log.submit(session_id, asks("apple juice"), sender=TESTER)
-        assert await found(log, "juice") == []  # not yet in the log
-        writer = await log.hold(session_id, owner="teller")
-        await writer.fold_inbox()
-        assert await found(log, "juice") == [5]
+async def test_what_is_said_after_a_search_is_found_by_the_next(log: SessionLog):
+    session_id = await told(log, "apple")
+    assert await found(log, "apple") == [2]
+    await tell(log, session_id, "apple pie", "pear")
+    assert await found(log, "apple") == [2, 3]
+    await log.submit(session_id, asks("apple juice"), sender=TESTER)
+    assert await found(log, "juice") == []  # not yet in the log
+    writer = await log.hold(session_id, owner="teller")
+    await writer.fold_inbox()
+    assert await found(log, "juice") == [5]
 
 
-async def test_more_than_a_page_is_caught_up_with(tmp_path: Path):
-    async with opened(tmp_path / "log.db") as log:
-        session_id = (await log.create()).id
-        writer = await log.hold(session_id, owner="teller")
-        await writer.append(*(says(f"common word{n}") for n in range(1200)))
-        assert await found(log, "word1199", session_id) == [1201]
-        assert len(await search(log, "common", limit=2000)) == 1200
+async def test_more_than_a_page_is_caught_up_with(log: SessionLog):
+    session_id = (await log.create()).id
+    writer = await log.hold(session_id, owner="teller")
+    await writer.append(*(says(f"common word{n}") for n in range(1200)))
+    assert await found(log, "word1199", session_id) == [1201]
+    assert len(await search(log, "common", limit=2000)) == 1200
 
 
-async def test_a_fork_finds_what_it_inherited_and_not_what_came_after(tmp_path: Path):
-    async with opened(tmp_path / "log.db") as log:
-        root = await told(log, "fruit one", "fruit two", "fruit three")
-        middle = await log.fork(root, at=3)
-        await tell(log, middle.id, "fruit of the middle")
-        leaf = await log.fork(middle.id, at=4)
-        await tell(log, leaf.id, "fruit of the leaf")
-        assert await found(log, "fruit", root) == [2, 3, 4]
-        assert await found(log, "fruit", middle.id) == [2, 3, 5]
-        assert await found(log, "fruit", leaf.id) == [2, 3, 6]
-        hits = await search(log, "fruit", session_id=leaf.id)
-        assert {(hit.session_id, hit.seq) for hit in hits} == {(root, 2), (root, 3), (leaf.id, 6)}
+async def test_a_fork_finds_what_it_inherited_and_not_what_came_after(log: SessionLog):
+    root = await told(log, "fruit one", "fruit two", "fruit three")
+    middle = await log.fork(root, at=3)
+    await tell(log, middle.id, "fruit of the middle")
+    leaf = await log.fork(middle.id, at=4)
+    await tell(log, leaf.id, "fruit of the leaf")
+    assert await found(log, "fruit", root) == [2, 3, 4]
+    assert await found(log, "fruit", middle.id) == [2, 3, 5]
+    assert await found(log, "fruit", leaf.id) == [2, 3, 6]
+    hits = await search(log, "fruit", session_id=leaf.id)
+    assert {(hit.session_id, hit.seq) for hit in hits} == {(root, 2), (root, 3), (leaf.id, 6)}
 
 
-async def test_two_sessions_are_not_mixed_up(tmp_path: Path):
-    async with opened(tmp_path / "log.db") as log:
-        first = await told(log, "alpha", "beta")
-        second = await told(log, "alpha")
-        assert await found(log, "alpha", first) == [2]
-        assert {hit.session_id for hit in await search(log, "alpha")} == {first, second}
+async def test_two_sessions_are_not_mixed_up(log: SessionLog):
+    first = await told(log, "alpha", "beta")
+    second = await told(log, "alpha")
+    assert await found(log, "alpha", first) == [2]
+    assert {hit.session_id for hit in await search(log, "alpha")} == {first, second}
 
 
 async def test_a_damaged_event_does_not_keep_the_rest_from_being_found(tmp_path: Path):
@@ -129,34 +123,32 @@ async def test_a_damaged_event_does_not_keep_the_rest_from_being_found(tmp_path:
         assert await found(log, "alpha") == [3]
 
 
-async def test_a_deleted_session_is_not_found_and_not_searched(tmp_path: Path):
-    async with opened(tmp_path / "log.db") as log:
-        kept = await told(log, "alpha kept")
-        gone = await told(log, "alpha gone")
-        assert len(await search(log, "alpha")) == 2
-        await log.delete(gone)
-        assert [hit.session_id for hit in await search(log, "alpha")] == [kept]
-        with pytest.raises(SessionNotFound):
-            await search(log, "alpha", session_id=gone)
+async def test_a_deleted_session_is_not_found_and_not_searched(log: SessionLog):
+    kept = await told(log, "alpha kept")
+    gone = await told(log, "alpha gone")
+    assert len(await search(log, "alpha")) == 2
+    await log.delete(gone)
+    assert [hit.session_id for hit in await search(log, "alpha")] == [kept]
+    with pytest.raises(SessionNotFound):
+        await search(log, "alpha", session_id=gone)
 
 
-async def test_searching_while_sessions_are_deleted_finds_the_rest(tmp_path: Path):
-    async with opened(tmp_path / "log.db") as log:
-        kept = await told(log, "alpha kept")
+async def test_searching_while_sessions_are_deleted_finds_the_rest(log: SessionLog):
+    kept = await told(log, "alpha kept")
 
-        async def come_and_go() -> None:
-            for _ in range(20):
-                await log.delete(await told(log, "alpha gone"))
+    async def come_and_go() -> None:
+        for _ in range(20):
+            await log.delete(await told(log, "alpha gone"))
 
-        async def look() -> None:
-            for _ in range(40):
-                hits = await search(log, "alpha")
-                assert kept in {hit.session_id for hit in hits}
+    async def look() -> None:
+        for _ in range(40):
+            hits = await search(log, "alpha")
+            assert kept in {hit.session_id for hit in hits}
 
-        with anyio.fail_after(60):
-            async with anyio.create_task_group() as group:
-                group.start_soon(come_and_go)
-                group.start_soon(look)
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as group:
+            group.start_soon(come_and_go)
+            group.start_soon(look)
 
 
 async def test_no_byte_of_what_was_deleted_is_left_in_the_files(tmp_path: Path):

@@ -26,6 +26,7 @@ from mainspring.core.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.verify import verify
 from mainspring.log.writer import Writer
@@ -133,17 +134,16 @@ async def test_a_full_disk_refuses_loses_nothing_and_goes_on_when_there_is_room(
         assert (await verify(log, session.id)).ok
 
 
-async def test_a_write_that_the_system_forbids_is_undone_and_can_be_repeated(tmp_path: Path):
-    async with opened(tmp_path / "log.db") as log:
-        session = await log.create()
-        writer = await log.hold(session.id, owner="w")
-        with files_limited_to(300_000):
-            said, error = await write_until_it_fails(writer)
-            assert error.retryable
-            assert texts(await log.read(session.id)) == said
-        await writer.append(says("room again"))
-        assert texts(await log.read(session.id)) == [*said, "room again"]
-        assert (await verify(log, session.id)).ok
+async def test_a_write_that_the_system_forbids_is_undone_and_can_be_repeated(log: SessionLog):
+    session = await log.create()
+    writer = await log.hold(session.id, owner="w")
+    with files_limited_to(300_000):
+        said, error = await write_until_it_fails(writer)
+        assert error.retryable
+        assert texts(await log.read(session.id)) == said
+    await writer.append(says("room again"))
+    assert texts(await log.read(session.id)) == [*said, "room again"]
+    assert (await verify(log, session.id)).ok
 
 
 async def test_a_file_that_may_not_be_written_is_told_as_such(shared: Path):
@@ -261,10 +261,9 @@ async def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path):
         assert path.read_bytes() == content
 
 
-async def test_an_empty_file_becomes_a_log(tmp_path: Path):
+async def test_an_empty_file_becomes_a_log(tmp_path: Path, log: SessionLog):
     (tmp_path / "log.db").touch()
-    async with opened(tmp_path / "log.db") as log:
-        assert texts(await log.read(await told(log, "hello"))) == ["hello"]
+    assert texts(await log.read(await told(log, "hello"))) == ["hello"]
 
 
 @pytest.mark.parametrize("statement", ["create table t(x)", "pragma application_id = 7"])

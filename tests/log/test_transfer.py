@@ -51,20 +51,21 @@ async def with_blob(log: SessionLog, session_id: str, content: bytes) -> None:
     await writer.release()
 
 
-async def test_an_imported_session_is_exported_as_the_same_bytes(tmp_path: Path):
-    async with opened(tmp_path / "a.db") as here, opened(tmp_path / "b.db") as there:
-        session_id = await told(here, "one", "Grüße, 世界 🌍 \u0000 </script>")
-        await with_blob(here, session_id, b"\x00\xff" * 50_000)
-        lines = await exported(here, session_id)
-        assert await import_lines(there, each(lines)) == [session_id]
-        assert await exported(there, session_id) == lines
-        assert (await verify(there, session_id)).ok
+async def test_an_imported_session_is_exported_as_the_same_bytes(
+    here: SessionLog, there: SessionLog
+):
+    session_id = await told(here, "one", "Grüße, 世界 🌍 \u0000 </script>")
+    await with_blob(here, session_id, b"\x00\xff" * 50_000)
+    lines = await exported(here, session_id)
+    assert await import_lines(there, each(lines)) == [session_id]
+    assert await exported(there, session_id) == lines
+    assert (await verify(there, session_id)).ok
 
 
 async def test_a_session_goes_to_the_other_store_and_back_as_the_same_bytes(
-    tmp_path: Path, postgres_url: str
+    tmp_path: Path, postgres_url: str, here: SessionLog
 ):
-    async with opened(tmp_path / "a.db") as here, open_postgres(postgres_url) as store:
+    async with open_postgres(postgres_url) as store:
         there = SessionLog(store)
         session_id = await played(here, JOURNEY)
         lines = await exported(here, session_id)
@@ -76,77 +77,79 @@ async def test_a_session_goes_to_the_other_store_and_back_as_the_same_bytes(
             assert await exported(home, session_id) == lines
 
 
-async def test_a_fork_of_a_fork_brings_its_ancestors_and_can_be_written_on(tmp_path: Path):
-    async with opened(tmp_path / "a.db") as here, opened(tmp_path / "b.db") as there:
-        root = await told(here, "one", "two", "three")
-        middle = await here.fork(root, at=3)
-        await tell(here, middle.id, "four")
-        leaf = await here.fork(middle.id)
-        await tell(here, leaf.id, "five")
-        lines = await exported(here, leaf.id)
-        assert await import_lines(there, each(lines)) == [root, middle.id, leaf.id]
-        assert await exported(there, leaf.id) == lines
-        await tell(there, leaf.id, "six")
-        assert texts(await there.read(leaf.id)) == ["one", "two", "four", "five", "six"]
-        assert (await verify(there, leaf.id)).ok
+async def test_a_fork_of_a_fork_brings_its_ancestors_and_can_be_written_on(
+    here: SessionLog, there: SessionLog
+):
+    root = await told(here, "one", "two", "three")
+    middle = await here.fork(root, at=3)
+    await tell(here, middle.id, "four")
+    leaf = await here.fork(middle.id)
+    await tell(here, leaf.id, "five")
+    lines = await exported(here, leaf.id)
+    assert await import_lines(there, each(lines)) == [root, middle.id, leaf.id]
+    assert await exported(there, leaf.id) == lines
+    await tell(there, leaf.id, "six")
+    assert texts(await there.read(leaf.id)) == ["one", "two", "four", "five", "six"]
+    assert (await verify(there, leaf.id)).ok
 
 
-async def test_an_ancestor_that_came_with_a_fork_grows_to_its_whole_later(tmp_path: Path):
-    async with opened(tmp_path / "a.db") as here, opened(tmp_path / "b.db") as there:
-        root = await told(here, "one", "two", "three")
-        fork = await here.fork(root, at=2)
-        await import_lines(there, each(await exported(here, fork.id)))
-        assert texts(await there.read(root)) == ["one"]
-        assert await import_lines(there, each(await exported(here, root))) == []
-        assert texts(await there.read(root)) == ["one", "two", "three"]
-        assert await import_lines(there, each(await exported(here, fork.id))) == []
-        assert texts(await there.read(root)) == ["one", "two", "three"]
-        assert await exported(there, root) == await exported(here, root)
+async def test_an_ancestor_that_came_with_a_fork_grows_to_its_whole_later(
+    here: SessionLog, there: SessionLog
+):
+    root = await told(here, "one", "two", "three")
+    fork = await here.fork(root, at=2)
+    await import_lines(there, each(await exported(here, fork.id)))
+    assert texts(await there.read(root)) == ["one"]
+    assert await import_lines(there, each(await exported(here, root))) == []
+    assert texts(await there.read(root)) == ["one", "two", "three"]
+    assert await import_lines(there, each(await exported(here, fork.id))) == []
+    assert texts(await there.read(root)) == ["one", "two", "three"]
+    assert await exported(there, root) == await exported(here, root)
 
 
-async def test_importing_twice_changes_nothing(tmp_path: Path):
-    async with opened(tmp_path / "a.db") as here, opened(tmp_path / "b.db") as there:
-        session_id = await told(here, "one", "two")
-        await with_blob(here, session_id, b"large")
-        lines = await exported(here, session_id)
-        await import_lines(there, each(lines))
-        first = await there.session(session_id)
-        assert await import_lines(there, each(lines)) == []
-        assert await there.session(session_id) == first
-        assert await exported(there, session_id) == lines
+async def test_importing_twice_changes_nothing(here: SessionLog, there: SessionLog):
+    session_id = await told(here, "one", "two")
+    await with_blob(here, session_id, b"large")
+    lines = await exported(here, session_id)
+    await import_lines(there, each(lines))
+    first = await there.session(session_id)
+    assert await import_lines(there, each(lines)) == []
+    assert await there.session(session_id) == first
+    assert await exported(there, session_id) == lines
 
 
-async def test_a_longer_export_extends_what_an_earlier_one_brought(tmp_path: Path):
-    async with opened(tmp_path / "a.db") as here, opened(tmp_path / "b.db") as there:
-        session_id = await told(here, "one")
+async def test_a_longer_export_extends_what_an_earlier_one_brought(
+    here: SessionLog, there: SessionLog
+):
+    session_id = await told(here, "one")
+    await import_lines(there, each(await exported(here, session_id)))
+    await tell(here, session_id, "two")
+    lines = await exported(here, session_id)
+    assert await import_lines(there, each(lines)) == []
+    assert await exported(there, session_id) == lines
+    assert (await there.session(session_id)).owner is None
+
+
+async def test_a_session_at_work_is_not_extended_behind_its_workers_back(
+    here: SessionLog, there: SessionLog
+):
+    session_id = await told(here, "one")
+    await import_lines(there, each(await exported(here, session_id)))
+    await tell(here, session_id, "two")
+    await there.hold(session_id, owner="worker")
+    with pytest.raises(LeaseHeld):
         await import_lines(there, each(await exported(here, session_id)))
-        await tell(here, session_id, "two")
-        lines = await exported(here, session_id)
-        assert await import_lines(there, each(lines)) == []
-        assert await exported(there, session_id) == lines
-        assert (await there.session(session_id)).owner is None
 
 
-async def test_a_session_at_work_is_not_extended_behind_its_workers_back(tmp_path: Path):
-    async with opened(tmp_path / "a.db") as here, opened(tmp_path / "b.db") as there:
-        session_id = await told(here, "one")
+async def test_a_session_that_went_another_way_here_is_refused(here: SessionLog, there: SessionLog):
+    session_id = await told(here, "one")
+    await import_lines(there, each(await exported(here, session_id)))
+    await tell(here, session_id, "two")
+    await tell(there, session_id, "TWO")
+    mine = await exported(there, session_id)
+    with pytest.raises(InvalidInput, match=r"^line 5: .* is here already and is not the same"):
         await import_lines(there, each(await exported(here, session_id)))
-        await tell(here, session_id, "two")
-        await there.hold(session_id, owner="worker")
-        with pytest.raises(LeaseHeld):
-            await import_lines(there, each(await exported(here, session_id)))
-
-
-async def test_a_session_that_went_another_way_here_is_refused(tmp_path: Path):
-    async with opened(tmp_path / "a.db") as here, opened(tmp_path / "b.db") as there:
-        session_id = await told(here, "one")
-        await import_lines(there, each(await exported(here, session_id)))
-        await tell(here, session_id, "two")
-        await tell(there, session_id, "TWO")
-        mine = await exported(there, session_id)
-        with pytest.raises(InvalidInput, match=r"^line 5: .* is here already and is not the same"):
-            await import_lines(there, each(await exported(here, session_id)))
-        assert await exported(there, session_id) == mine
+    assert await exported(there, session_id) == mine
 
 
 # Line 1 is the header, 2 to 6 are events, 7 and 8 blobs, 9 the end.
@@ -247,17 +250,16 @@ BROKEN: dict[str, tuple[Breakage, str]] = {
 
 @pytest.mark.parametrize(("broken", "complaint"), BROKEN.values(), ids=BROKEN)
 async def test_a_broken_file_is_refused_by_line_and_leaves_nothing(
-    tmp_path: Path, broken: Breakage, complaint: str
+    broken: Breakage, complaint: str, here: SessionLog, there: SessionLog
 ):
-    async with opened(tmp_path / "a.db") as here, opened(tmp_path / "b.db") as there:
-        session_id = await told(here, "one", "two")
-        await with_blob(here, session_id, b"large")
-        await with_blob(here, session_id, b"larger")
-        lines = await exported(here, session_id)
-        with pytest.raises(InvalidInput, match=f"^{complaint}"):
-            await import_lines(there, each(broken(lines)))
-        assert await there.sessions() == []
-        assert await import_lines(there, each(lines)) == [session_id]
+    session_id = await told(here, "one", "two")
+    await with_blob(here, session_id, b"large")
+    await with_blob(here, session_id, b"larger")
+    lines = await exported(here, session_id)
+    with pytest.raises(InvalidInput, match=f"^{complaint}"):
+        await import_lines(there, each(broken(lines)))
+    assert await there.sessions() == []
+    assert await import_lines(there, each(lines)) == [session_id]
 
 
 @pytest.mark.parametrize(
@@ -269,28 +271,28 @@ async def test_a_broken_file_is_refused_by_line_and_leaves_nothing(
     ids=["ancestors missing", "fork cut short"],
 )
 async def test_a_broken_fork_is_refused_and_its_whole_ancestors_are_kept(
-    tmp_path: Path, kept: slice, complaint: str
+    kept: slice, complaint: str, here: SessionLog, there: SessionLog
 ):
-    async with opened(tmp_path / "a.db") as here, opened(tmp_path / "b.db") as there:
-        root = await told(here, "one", "two")
-        fork = await here.fork(root)
-        lines = await exported(here, fork.id)
-        with pytest.raises(InvalidInput, match=f"^{complaint}"):
-            await import_lines(there, each(lines[kept]))
-        assert all([(await verify(there, session.id)).ok for session in await there.sessions()])
-        assert fork.id not in {session.id for session in await there.sessions()}
+    root = await told(here, "one", "two")
+    fork = await here.fork(root)
+    lines = await exported(here, fork.id)
+    with pytest.raises(InvalidInput, match=f"^{complaint}"):
+        await import_lines(there, each(lines[kept]))
+    assert all([(await verify(there, session.id)).ok for session in await there.sessions()])
+    assert fork.id not in {session.id for session in await there.sessions()}
 
 
-async def test_a_fork_on_an_ancestor_that_differs_here_is_refused(tmp_path: Path):
-    async with opened(tmp_path / "a.db") as here, opened(tmp_path / "b.db") as there:
-        root = await told(here, "one")
-        await import_lines(there, each(await exported(here, root)))
-        await tell(there, root, "two, otherwise")
-        await tell(here, root, "two")
-        fork = await here.fork(root)
-        lines = await exported(here, fork.id)
-        with pytest.raises(InvalidInput, match=r"^line 3: does not follow from session"):
-            await import_lines(there, each(lines[5:]))
+async def test_a_fork_on_an_ancestor_that_differs_here_is_refused(
+    here: SessionLog, there: SessionLog
+):
+    root = await told(here, "one")
+    await import_lines(there, each(await exported(here, root)))
+    await tell(there, root, "two, otherwise")
+    await tell(here, root, "two")
+    fork = await here.fork(root)
+    lines = await exported(here, fork.id)
+    with pytest.raises(InvalidInput, match=r"^line 3: does not follow from session"):
+        await import_lines(there, each(lines[5:]))
 
 
 STEPS = st.lists(

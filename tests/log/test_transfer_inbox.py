@@ -19,69 +19,68 @@ async def fold(log: SessionLog, session_id: str) -> None:
     await writer.release()
 
 
-async def test_what_clients_sent_moves_along_and_is_folded_once(tmp_path: Path):
-    async with opened(tmp_path / "a.db") as here, opened(tmp_path / "b.db") as there:
-        session_id = (await here.create()).id
-        await here.submit(session_id, asks("one"), client_id="c1", sender=TESTER)
-        await here.submit(session_id, asks("nobody asks again"), sender=TESTER)
-        await fold(here, session_id)
-        await here.submit(session_id, asks("two"), client_id="c2", sender=TESTER)
-        await here.submit(session_id, asks("three"), sender=TESTER)
-        lines = await exported(here, session_id)
-        await import_lines(there, each(lines))
-        assert await exported(there, session_id) == lines
-        for text, client_id in (("one", "c1"), ("two", "c2")):
-            kept = await there.submit(session_id, asks(text), client_id=client_id, sender=TESTER)
-            ours = await here.submit(session_id, asks(text), client_id=client_id, sender=TESTER)
-            assert (kept.event_id, kept.seq) == (ours.event_id, ours.seq)
-        with pytest.raises(InvalidInput):
-            await there.submit(session_id, asks("another"), client_id="c1", sender=TESTER)
-        await fold(there, session_id)
-        said = ["one", "nobody asks again", "two", "three"]
-        assert texts(await there.read(session_id)) == said
+async def test_what_clients_sent_moves_along_and_is_folded_once(
+    here: SessionLog, there: SessionLog
+):
+    session_id = (await here.create()).id
+    await here.submit(session_id, asks("one"), client_id="c1", sender=TESTER)
+    await here.submit(session_id, asks("nobody asks again"), sender=TESTER)
+    await fold(here, session_id)
+    await here.submit(session_id, asks("two"), client_id="c2", sender=TESTER)
+    await here.submit(session_id, asks("three"), sender=TESTER)
+    lines = await exported(here, session_id)
+    await import_lines(there, each(lines))
+    assert await exported(there, session_id) == lines
+    for text, client_id in (("one", "c1"), ("two", "c2")):
+        kept = await there.submit(session_id, asks(text), client_id=client_id, sender=TESTER)
+        ours = await here.submit(session_id, asks(text), client_id=client_id, sender=TESTER)
+        assert (kept.event_id, kept.seq) == (ours.event_id, ours.seq)
+    with pytest.raises(InvalidInput):
+        await there.submit(session_id, asks("another"), client_id="c1", sender=TESTER)
+    await fold(there, session_id)
+    said = ["one", "nobody asks again", "two", "three"]
+    assert texts(await there.read(session_id)) == said
 
 
-async def test_what_was_folded_after_an_earlier_export_is_not_folded_again(tmp_path: Path):
-    async with opened(tmp_path / "a.db") as here, opened(tmp_path / "b.db") as there:
-        session_id = (await here.create()).id
-        await here.submit(session_id, asks("one"), client_id="c1", sender=TESTER)
-        await here.submit(session_id, asks("two"), sender=TESTER)
-        early = await exported(here, session_id)
-        await import_lines(there, each(early))
-        await fold(here, session_id)
-        await here.submit(session_id, asks("three"), client_id="c3", sender=TESTER)
-        await fold(here, session_id)
-        await here.submit(session_id, asks("four"), sender=TESTER)
-        late = await exported(here, session_id)
-        await import_lines(there, each(late))
-        assert await exported(there, session_id) == late
-        await import_lines(there, each(early))
-        async with opened(tmp_path / "c.db") as elsewhere:
-            for lines in (late, early):
-                await import_lines(elsewhere, each(lines))
-            assert await exported(elsewhere, session_id) == late
-        assert (
-            await there.submit(session_id, asks("three"), client_id="c3", sender=TESTER)
-        ).seq == 4
-        await fold(there, session_id)
-        assert texts(await there.read(session_id)) == ["one", "two", "three", "four"]
-        assert (await verify(there, session_id)).ok
+async def test_what_was_folded_after_an_earlier_export_is_not_folded_again(
+    tmp_path: Path, here: SessionLog, there: SessionLog
+):
+    session_id = (await here.create()).id
+    await here.submit(session_id, asks("one"), client_id="c1", sender=TESTER)
+    await here.submit(session_id, asks("two"), sender=TESTER)
+    early = await exported(here, session_id)
+    await import_lines(there, each(early))
+    await fold(here, session_id)
+    await here.submit(session_id, asks("three"), client_id="c3", sender=TESTER)
+    await fold(here, session_id)
+    await here.submit(session_id, asks("four"), sender=TESTER)
+    late = await exported(here, session_id)
+    await import_lines(there, each(late))
+    assert await exported(there, session_id) == late
+    await import_lines(there, each(early))
+    async with opened(tmp_path / "c.db") as elsewhere:
+        for lines in (late, early):
+            await import_lines(elsewhere, each(lines))
+        assert await exported(elsewhere, session_id) == late
+    assert (await there.submit(session_id, asks("three"), client_id="c3", sender=TESTER)).seq == 4
+    await fold(there, session_id)
+    assert texts(await there.read(session_id)) == ["one", "two", "three", "four"]
+    assert (await verify(there, session_id)).ok
 
 
-async def test_a_fork_leaves_behind_what_waits_for_its_parent(tmp_path: Path):
-    async with opened(tmp_path / "a.db") as here, opened(tmp_path / "b.db") as there:
-        root = (await here.create()).id
-        await here.submit(root, asks("early"), client_id="c1", sender=TESTER)
-        await fold(here, root)
-        fork = await here.fork(root)
-        await here.submit(root, asks("late"), client_id="c2", sender=TESTER)
-        await fold(here, root)
-        await here.submit(root, asks("latest"), client_id="c3", sender=TESTER)
-        await import_lines(there, each(await exported(here, fork.id)))
-        assert [item.client_id for item in await there.store.inbox(root)] == ["c1"]
-        assert await exported(there, fork.id) == await exported(here, fork.id)
-        await import_lines(there, each(await exported(here, root)))
-        assert await exported(there, root) == await exported(here, root)
+async def test_a_fork_leaves_behind_what_waits_for_its_parent(here: SessionLog, there: SessionLog):
+    root = (await here.create()).id
+    await here.submit(root, asks("early"), client_id="c1", sender=TESTER)
+    await fold(here, root)
+    fork = await here.fork(root)
+    await here.submit(root, asks("late"), client_id="c2", sender=TESTER)
+    await fold(here, root)
+    await here.submit(root, asks("latest"), client_id="c3", sender=TESTER)
+    await import_lines(there, each(await exported(here, fork.id)))
+    assert [item.client_id for item in await there.store.inbox(root)] == ["c1"]
+    assert await exported(there, fork.id) == await exported(here, fork.id)
+    await import_lines(there, each(await exported(here, root)))
+    assert await exported(there, root) == await exported(here, root)
 
 
 MISLAID: dict[str, tuple[bytes, bytes, str]] = {
@@ -95,15 +94,16 @@ MISLAID: dict[str, tuple[bytes, bytes, str]] = {
 
 
 @pytest.mark.parametrize(("old", "new", "complaint"), MISLAID.values(), ids=MISLAID)
-async def test_a_changed_inbox_is_refused(tmp_path: Path, old: bytes, new: bytes, complaint: str):
-    async with opened(tmp_path / "a.db") as here, opened(tmp_path / "b.db") as there:
-        session_id = (await here.create()).id
-        await here.submit(session_id, asks("one"), client_id="c1", sender=TESTER)
-        await fold(here, session_id)
-        await here.submit(session_id, asks("two"), client_id="c2", sender=TESTER)
-        lines = await exported(here, session_id)
-        changed = [*lines[:3], *(line.replace(old, new) for line in lines[3:])]
-        assert changed != lines
-        with pytest.raises(InvalidInput, match=complaint):
-            await import_lines(there, each(changed))
-        assert await there.sessions() == []
+async def test_a_changed_inbox_is_refused(
+    old: bytes, new: bytes, complaint: str, here: SessionLog, there: SessionLog
+):
+    session_id = (await here.create()).id
+    await here.submit(session_id, asks("one"), client_id="c1", sender=TESTER)
+    await fold(here, session_id)
+    await here.submit(session_id, asks("two"), client_id="c2", sender=TESTER)
+    lines = await exported(here, session_id)
+    changed = [*lines[:3], *(line.replace(old, new) for line in lines[3:])]
+    assert changed != lines
+    with pytest.raises(InvalidInput, match=complaint):
+        await import_lines(there, each(changed))
+    assert await there.sessions() == []

@@ -90,9 +90,7 @@ async def test_a_server_of_the_official_sdk_is_understood(kind: Kind, era: Era) 
 @needs_sdk
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["stdio", "http"])
-async def test_a_server_that_dies_in_the_middle_of_a_call_leaves_it_in_doubt(
-    kind: Kind,
-) -> None:
+async def test_a_server_that_dies_in_the_middle_of_a_call_leaves_it_in_doubt(kind: Kind) -> None:
     async with sdk_client(kind, "modern") as client:
         await client.connect()
         with pytest.raises(McpFailed) as died:

@@ -5,7 +5,7 @@ from ipaddress import ip_network
 
 import anyio
 import pytest
-from tests.network.internet import LOOPBACK, internet, ok
+from tests.network.internet import LOOPBACK, Internet, internet, ok
 
 from mainspring.capabilities.network.http1 import ProxyLimits
 from mainspring.capabilities.network.rules import EgressRule
@@ -43,25 +43,25 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("lines", MALFORMED.values(), ids=MALFORMED)
-async def test_a_request_that_can_be_read_in_two_ways_is_passed_on_in_none(lines: list[str]):
-    async with internet() as net:
-        head = "\r\n".join([*lines, "", ""]).format(port=net.secure.port).encode()
-        reply = await net.send("api.test", head + b"0\r\n\r\nGET /smuggled HTTP/1.1\r\n\r\n")
-        assert reply.status == 400
-        assert net.secure.asked == []
+async def test_a_request_that_can_be_read_in_two_ways_is_passed_on_in_none(
+    lines: list[str], net: Internet
+):
+    head = "\r\n".join([*lines, "", ""]).format(port=net.secure.port).encode()
+    reply = await net.send("api.test", head + b"0\r\n\r\nGET /smuggled HTTP/1.1\r\n\r\n")
+    assert reply.status == 400
+    assert net.secure.asked == []
 
 
 @pytest.mark.parametrize(
     "host",
     ["other.test:{port}", "api.test:1", "api.test", "evil.test", "127.0.0.1", "me@api.test:{port}"],
 )
-async def test_fronting_is_refused(host: str):
-    async with internet() as net:
-        named = host.format(port=net.secure.port)
-        reply = await net.send("api.test", f"GET / HTTP/1.1\r\nHost: {named}\r\n\r\n".encode())
-        assert reply.status in (421, 403)
-        assert net.secure.asked == []
-        assert [fact.decision for fact in net.audit] == ["deny"]
+async def test_fronting_is_refused(host: str, net: Internet):
+    named = host.format(port=net.secure.port)
+    reply = await net.send("api.test", f"GET / HTTP/1.1\r\nHost: {named}\r\n\r\n".encode())
+    assert reply.status in (421, 403)
+    assert net.secure.asked == []
+    assert [fact.decision for fact in net.audit] == ["deny"]
 
 
 @pytest.mark.parametrize(
@@ -78,30 +78,29 @@ async def test_fronting_is_refused(host: str):
         ("*", "other.test:{port}"),
     ],
 )
-async def test_a_plain_request_names_one_host_and_that_in_both_places(target: str, host: str):
-    async with internet() as net:
-        request = f"GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n".format(port=net.plain.port)
-        assert (await net.raw(request.encode())).split(b" ")[1] in (b"400", b"403", b"421")
-        assert net.plain.asked == []
+async def test_a_plain_request_names_one_host_and_that_in_both_places(
+    target: str, host: str, net: Internet
+):
+    request = f"GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n".format(port=net.plain.port)
+    assert (await net.raw(request.encode())).split(b" ")[1] in (b"400", b"403", b"421")
+    assert net.plain.asked == []
 
 
-async def test_what_follows_a_request_is_not_a_part_of_it_for_the_server():
-    async with internet() as net:
-        host = f"Host: api.test:{net.secure.port}"
-        first = f"GET /a HTTP/1.1\r\n{host}\r\nContent-Length: 0\r\n\r\n"
-        second = f"POST /b HTTP/1.1\r\n{host}\r\nConnection: close\r\n\r\n"
-        await net.send("api.test", (first + second).encode())
-        assert [asked.split(b" ")[1] for asked in net.secure.asked] == [b"/a", b"/b"]
-        assert [fact.path for fact in net.audit] == ["/a", "/b"]
+async def test_what_follows_a_request_is_not_a_part_of_it_for_the_server(net: Internet):
+    host = f"Host: api.test:{net.secure.port}"
+    first = f"GET /a HTTP/1.1\r\n{host}\r\nContent-Length: 0\r\n\r\n"
+    second = f"POST /b HTTP/1.1\r\n{host}\r\nConnection: close\r\n\r\n"
+    await net.send("api.test", (first + second).encode())
+    assert [asked.split(b" ")[1] for asked in net.secure.asked] == [b"/a", b"/b"]
+    assert [fact.path for fact in net.audit] == ["/a", "/b"]
 
 
-async def test_headers_between_neighbours_are_not_passed_on():
-    async with internet() as net:
-        dropped = ("Upgrade: websocket", "Proxy-Authorization: x", "TE: trailers", "X-Mine: 1")
-        await net.get("api.test", "/", "Connection: upgrade, x-mine", *dropped)
-        asked = net.secure.asked[0].lower()
-        for header in dropped:
-            assert b"\r\n" + header.partition(":")[0].lower().encode() not in asked
+async def test_headers_between_neighbours_are_not_passed_on(net: Internet):
+    dropped = ("Upgrade: websocket", "Proxy-Authorization: x", "TE: trailers", "X-Mine: 1")
+    await net.get("api.test", "/", "Connection: upgrade, x-mine", *dropped)
+    asked = net.secure.asked[0].lower()
+    for header in dropped:
+        assert b"\r\n" + header.partition(":")[0].lower().encode() not in asked
 
 
 async def test_a_name_that_changes_its_address_is_dialled_where_it_was_judged():
@@ -177,15 +176,14 @@ async def test_a_name_that_is_not_known_is_refused():
         assert said.startswith(b"HTTP/1.1 403")
 
 
-async def test_a_redirect_inward_is_only_told_of():
-    async with internet() as net:
-        inward = b"Location: http://169.254.169.254/latest"
-        net.secure.pieces = [b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\n" + inward + b"\r\n\r\n"]
-        assert ((await net.get("api.test")).status, len(net.secure.asked)) == (302, 1)
-        said = await net.raw(
-            b"GET http://169.254.169.254/latest HTTP/1.1\r\nHost: 169.254.169.254\r\n\r\n"
-        )
-        assert said.startswith(b"HTTP/1.1 403")
+async def test_a_redirect_inward_is_only_told_of(net: Internet):
+    inward = b"Location: http://169.254.169.254/latest"
+    net.secure.pieces = [b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\n" + inward + b"\r\n\r\n"]
+    assert ((await net.get("api.test")).status, len(net.secure.asked)) == (302, 1)
+    said = await net.raw(
+        b"GET http://169.254.169.254/latest HTTP/1.1\r\nHost: 169.254.169.254\r\n\r\n"
+    )
+    assert said.startswith(b"HTTP/1.1 403")
 
 
 SMALL = ProxyLimits(head_bytes=2000, headers=10, request_bytes=1000, response_bytes=3000)
@@ -243,10 +241,9 @@ async def test_who_drips_is_not_waited_for():
         b"",
     ],
 )
-async def test_a_server_that_speaks_nonsense_is_not_passed_on(answer: bytes):
-    async with internet() as net:
-        net.secure.pieces = [answer] if answer else []
-        assert (await net.get("api.test")).status == 502
+async def test_a_server_that_speaks_nonsense_is_not_passed_on(answer: bytes, net: Internet):
+    net.secure.pieces = [answer] if answer else []
+    assert (await net.get("api.test")).status == 502
 
 
 async def test_a_secret_that_does_not_fit_into_a_header_stays_out_of_it():

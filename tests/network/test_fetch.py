@@ -5,7 +5,7 @@ import ssl
 from collections.abc import Sequence
 
 import pytest
-from tests.network.internet import LOOPBACK, PUBLIC, Internet, at_home, internet, ok
+from tests.network.internet import LOOPBACK, PUBLIC, Internet, at_home, ok
 
 from mainspring.capabilities.network.addresses import Resolver
 from mainspring.capabilities.network.rules import ALL_HOSTS, EgressRule, EgressRules
@@ -22,27 +22,20 @@ def fetching(net: Internet, *rules: EgressRule, resolver: Resolver = at_home) ->
     )
 
 
-async def test_a_page_is_fetched():
-    async with internet() as net:
-        net.secure.pieces = [ok(b"<p>hi</p>", b"Content-Type: text/html; charset=utf-8")]
-        url = f"https://api.test:{net.secure.port}/a?b=c"
-        page = await fetching(net)(url, max_bytes=1000)
-        assert (page.url, page.status, page.media_type) == (url, 200, "text/html")
-        assert (page.content, page.is_cut) == (b"<p>hi</p>", False)
-        [fact] = net.audit
-        assert (fact.host, fact.decision, fact.path, fact.status) == (
-            "api.test",
-            "allow",
-            "/a",
-            200,
-        )
+async def test_a_page_is_fetched(net: Internet):
+    net.secure.pieces = [ok(b"<p>hi</p>", b"Content-Type: text/html; charset=utf-8")]
+    url = f"https://api.test:{net.secure.port}/a?b=c"
+    page = await fetching(net)(url, max_bytes=1000)
+    assert (page.url, page.status, page.media_type) == (url, 200, "text/html")
+    assert (page.content, page.is_cut) == (b"<p>hi</p>", False)
+    [fact] = net.audit
+    assert (fact.host, fact.decision, fact.path, fact.status) == ("api.test", "allow", "/a", 200)
 
 
-async def test_a_page_is_cut_at_the_cap_also_when_it_was_packed():
-    async with internet() as net:
-        net.secure.pieces = [ok(gzip.compress(b"x" * 1_000_000), b"Content-Encoding: gzip")]
-        page = await fetching(net)(f"https://api.test:{net.secure.port}/", max_bytes=1000)
-        assert (page.content, page.is_cut) == (b"x" * 1000, True)
+async def test_a_page_is_cut_at_the_cap_also_when_it_was_packed(net: Internet):
+    net.secure.pieces = [ok(gzip.compress(b"x" * 1_000_000), b"Content-Encoding: gzip")]
+    page = await fetching(net)(f"https://api.test:{net.secure.port}/", max_bytes=1000)
+    assert (page.content, page.is_cut) == (b"x" * 1000, True)
 
 
 @pytest.mark.parametrize(
@@ -65,92 +58,83 @@ async def test_a_page_is_cut_at_the_cap_also_when_it_was_packed():
         "",
     ],
 )
-async def test_what_is_not_allowed_is_not_fetched(url: str):
-    async with internet() as net:
-        with pytest.raises(NetworkRefused):
-            await fetching(net)(url, max_bytes=1000)
-        assert net.secure.asked == []
+async def test_what_is_not_allowed_is_not_fetched(url: str, net: Internet):
+    with pytest.raises(NetworkRefused):
+        await fetching(net)(url, max_bytes=1000)
+    assert net.secure.asked == []
 
 
-async def test_a_name_at_a_private_address_is_not_fetched_even_when_every_host_is_allowed():
-    async with internet() as net:
-        fetch = fetching(net, *ALL_HOSTS.rules)
-        with pytest.raises(NetworkRefused, match="no public address"):
-            await fetch("https://api.test/", max_bytes=1000)
-        assert [fact.decision for fact in net.audit] == ["deny"]
+async def test_a_name_at_a_private_address_is_not_fetched_even_when_every_host_is_allowed(
+    net: Internet,
+):
+    fetch = fetching(net, *ALL_HOSTS.rules)
+    with pytest.raises(NetworkRefused, match="no public address"):
+        await fetch("https://api.test/", max_bytes=1000)
+    assert [fact.decision for fact in net.audit] == ["deny"]
 
 
-async def test_what_was_judged_is_what_is_dialled():
+async def test_what_was_judged_is_what_is_dialled(net: Internet):
     answers = [["127.0.0.1"], ["10.0.0.1"]]
 
     async def rebinding(_: str) -> Sequence[str]:
         return answers.pop(0)
 
-    async with internet() as net:
-        fetch = fetching(net, resolver=rebinding)
-        assert (await fetch(f"https://api.test:{net.secure.port}/", max_bytes=10)).status == 200
-        assert len(answers) == 1
+    fetch = fetching(net, resolver=rebinding)
+    assert (await fetch(f"https://api.test:{net.secure.port}/", max_bytes=10)).status == 200
+    assert len(answers) == 1
 
 
 def redirect(target: str) -> bytes:
     return f"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: {target}\r\n\r\n".encode()
 
 
-async def test_a_redirect_within_the_host_is_followed_under_the_rules():
-    async with internet() as net:
+async def test_a_redirect_within_the_host_is_followed_under_the_rules(net: Internet):
+    async def answer(asked: bytes) -> Sequence[bytes]:
+        return [redirect("/b") if b"GET /a " in asked else ok(b"here")]
 
-        async def answer(asked: bytes) -> Sequence[bytes]:
-            return [redirect("/b") if b"GET /a " in asked else ok(b"here")]
-
-        net.secure.answer = answer
-        page = await fetching(net)(f"https://api.test:{net.secure.port}/a", max_bytes=10)
-        assert (page.url, page.content) == (f"https://api.test:{net.secure.port}/b", b"here")
-        rule = EgressRule(
-            host="api.test", ports=frozenset((net.secure.port,)), addresses=LOOPBACK, paths=("/a",)
-        )
-        with pytest.raises(NetworkRefused):
-            await fetching(net, rule)(f"https://api.test:{net.secure.port}/a", max_bytes=10)
+    net.secure.answer = answer
+    page = await fetching(net)(f"https://api.test:{net.secure.port}/a", max_bytes=10)
+    assert (page.url, page.content) == (f"https://api.test:{net.secure.port}/b", b"here")
+    rule = EgressRule(
+        host="api.test", ports=frozenset((net.secure.port,)), addresses=LOOPBACK, paths=("/a",)
+    )
+    with pytest.raises(NetworkRefused):
+        await fetching(net, rule)(f"https://api.test:{net.secure.port}/a", max_bytes=10)
 
 
 @pytest.mark.parametrize(
     "target", ["https://evil.test/x", "http://169.254.169.254/", "//evil.test/"]
 )
-async def test_a_redirect_to_another_host_is_told_to_the_model_and_not_followed(target: str):
-    async with internet() as net:
-        net.secure.pieces = [redirect(target)]
-        page = await fetching(net)(f"https://api.test:{net.secure.port}/", max_bytes=1000)
-        assert page.status == 302
-        assert target.lstrip("/").encode() in page.content
-        assert len(net.secure.asked) == 1
+async def test_a_redirect_to_another_host_is_told_to_the_model_and_not_followed(
+    target: str, net: Internet
+):
+    net.secure.pieces = [redirect(target)]
+    page = await fetching(net)(f"https://api.test:{net.secure.port}/", max_bytes=1000)
+    assert page.status == 302
+    assert target.lstrip("/").encode() in page.content
+    assert len(net.secure.asked) == 1
 
 
-async def test_redirects_come_to_an_end():
-    async with internet() as net:
-        net.secure.pieces = [redirect("/")]
-        with pytest.raises(NetworkRefused, match="redirects more than"):
-            await fetching(net)(f"https://api.test:{net.secure.port}/", max_bytes=1000)
+async def test_redirects_come_to_an_end(net: Internet):
+    net.secure.pieces = [redirect("/")]
+    with pytest.raises(NetworkRefused, match="redirects more than"):
+        await fetching(net)(f"https://api.test:{net.secure.port}/", max_bytes=1000)
 
 
-async def test_a_redirect_to_plain_http_is_not_followed():
-    async with internet() as net:
-        net.secure.pieces = [redirect(f"http://api.test:{net.plain.port}/")]
-        with pytest.raises(NetworkRefused):
-            await fetching(net)(f"https://api.test:{net.secure.port}/", max_bytes=1000)
-        assert net.plain.asked == []
+async def test_a_redirect_to_plain_http_is_not_followed(net: Internet):
+    net.secure.pieces = [redirect(f"http://api.test:{net.plain.port}/")]
+    with pytest.raises(NetworkRefused):
+        await fetching(net)(f"https://api.test:{net.secure.port}/", max_bytes=1000)
+    assert net.plain.asked == []
 
 
-async def test_a_certificate_that_is_not_believed_is_said_to_be_the_reason():
-    async with internet() as net:
-        fetch = WebFetch(
-            EgressRules(
-                (
-                    EgressRule(
-                        host="api.test", ports=frozenset((net.secure.port,)), addresses=LOOPBACK
-                    ),
-                )
-            ),
-            net.audit.append,
-            resolver=at_home,
-        )
-        with pytest.raises(NetworkRefused, match="certificate"):
-            await fetch(f"https://api.test:{net.secure.port}/", max_bytes=10)
+async def test_a_certificate_that_is_not_believed_is_said_to_be_the_reason(net: Internet):
+    fetch = WebFetch(
+        EgressRules(
+            (EgressRule(host="api.test", ports=frozenset((net.secure.port,)), addresses=LOOPBACK),)
+        ),
+        net.audit.append,
+        resolver=at_home,
+    )
+    with pytest.raises(NetworkRefused, match="certificate"):
+        await fetch(f"https://api.test:{net.secure.port}/", max_bytes=10)

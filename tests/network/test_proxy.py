@@ -8,84 +8,74 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.network.internet import LOOPBACK, SECRET, SESSION, internet, ok
+from tests.network.internet import LOOPBACK, SECRET, SESSION, Internet, internet, ok
 from tests.vault.encoded import SINGLE
 
 from mainspring.capabilities.network.rules import EgressRule
 
 
-async def test_a_placeholder_becomes_the_secret_only_in_headers_for_its_own_host():
-    async with internet() as net:
-        reply = await net.get(
-            "api.test", "/repos?page=2", f"Authorization: Bearer {net.placeholder}"
-        )
-        assert (reply.status, reply.body) == (200, b"hello")
-        assert f"Authorization: Bearer {SECRET}".encode() in net.secure.asked[0]
-        [fact] = net.audit
-        assert (fact.host, fact.decision, fact.rule) == ("api.test", "allow", "api.test")
-        assert (fact.method, fact.path, fact.status) == ("GET", "/repos", 200)
-        assert fact.credential == "TOKEN"
+async def test_a_placeholder_becomes_the_secret_only_in_headers_for_its_own_host(net: Internet):
+    reply = await net.get("api.test", "/repos?page=2", f"Authorization: Bearer {net.placeholder}")
+    assert (reply.status, reply.body) == (200, b"hello")
+    assert f"Authorization: Bearer {SECRET}".encode() in net.secure.asked[0]
+    [fact] = net.audit
+    assert (fact.host, fact.decision, fact.rule) == ("api.test", "allow", "api.test")
+    assert (fact.method, fact.path, fact.status) == ("GET", "/repos", 200)
+    assert fact.credential == "TOKEN"
 
 
-async def test_a_placeholder_in_basic_auth_becomes_the_secret():
-    async with internet() as net:
-        login = b64encode(f"me:{net.placeholder}".encode()).decode()
-        await net.get("api.test", "/", f"authorization: basic {login}")
-        assert b64encode(f"me:{SECRET}".encode()) in net.secure.asked[0]
+async def test_a_placeholder_in_basic_auth_becomes_the_secret(net: Internet):
+    login = b64encode(f"me:{net.placeholder}".encode()).decode()
+    await net.get("api.test", "/", f"authorization: basic {login}")
+    assert b64encode(f"me:{SECRET}".encode()) in net.secure.asked[0]
 
 
-async def test_a_placeholder_for_another_host_stays_one():
-    async with internet() as net:
-        await net.get("other.test", "/", f"X-Key: {net.placeholder}")
-        assert f"X-Key: {net.placeholder}".encode() in net.secure.asked[0]
-        assert net.audit[0].credential is None
+async def test_a_placeholder_for_another_host_stays_one(net: Internet):
+    await net.get("other.test", "/", f"X-Key: {net.placeholder}")
+    assert f"X-Key: {net.placeholder}".encode() in net.secure.asked[0]
+    assert net.audit[0].credential is None
 
 
-async def test_a_placeholder_in_the_url_or_the_body_stays_one():
-    async with internet() as net:
-        body = net.placeholder.encode()
-        path = f"/{net.placeholder}?key={net.placeholder}"
-        await net.get("api.test", path, method="POST", body=body)
-        [asked] = net.secure.asked
-        assert asked.count(body) == 3
-        assert SECRET.encode() not in asked
-        assert net.audit[0].path == f"/{net.placeholder}"
+async def test_a_placeholder_in_the_url_or_the_body_stays_one(net: Internet):
+    body = net.placeholder.encode()
+    path = f"/{net.placeholder}?key={net.placeholder}"
+    await net.get("api.test", path, method="POST", body=body)
+    [asked] = net.secure.asked
+    assert asked.count(body) == 3
+    assert SECRET.encode() not in asked
+    assert net.audit[0].path == f"/{net.placeholder}"
 
 
-async def test_plain_http_is_passed_on_where_a_rule_says_so_and_without_secrets():
-    async with internet() as net:
-        for host in ("other.test", "api.test"):
-            target = f"http://{host}:{net.plain.port}/x?q=1"
-            lines = (f"GET {target} HTTP/1.1", f"Host: {host}:{net.plain.port}")
-            key = f"X-Key: {net.placeholder}"
-            said = await net.raw("\r\n".join((*lines, key, "Connection: close", "", "")).encode())
-            assert said.startswith(b"HTTP/1.1 200" if host == "other.test" else b"HTTP/1.1 403")
-        [asked] = net.plain.asked
-        assert asked.startswith(b"GET /x?q=1 HTTP/1.1\r\n")
-        assert net.placeholder.encode() in asked
-        assert [fact.decision for fact in net.audit] == ["allow", "deny"]
+async def test_plain_http_is_passed_on_where_a_rule_says_so_and_without_secrets(net: Internet):
+    for host in ("other.test", "api.test"):
+        target = f"http://{host}:{net.plain.port}/x?q=1"
+        lines = (f"GET {target} HTTP/1.1", f"Host: {host}:{net.plain.port}")
+        key = f"X-Key: {net.placeholder}"
+        said = await net.raw("\r\n".join((*lines, key, "Connection: close", "", "")).encode())
+        assert said.startswith(b"HTTP/1.1 200" if host == "other.test" else b"HTTP/1.1 403")
+    [asked] = net.plain.asked
+    assert asked.startswith(b"GET /x?q=1 HTTP/1.1\r\n")
+    assert net.placeholder.encode() in asked
+    assert [fact.decision for fact in net.audit] == ["allow", "deny"]
 
 
-async def test_a_host_that_is_not_listed_is_refused_before_anything_is_dialled():
-    async with internet() as net:
-        said = await net.raw(f"CONNECT evil.test:{net.secure.port} HTTP/1.1\r\n\r\n".encode())
+async def test_a_host_that_is_not_listed_is_refused_before_anything_is_dialled(net: Internet):
+    said = await net.raw(f"CONNECT evil.test:{net.secure.port} HTTP/1.1\r\n\r\n".encode())
+    assert said.startswith(b"HTTP/1.1 403")
+    [fact] = net.audit
+    assert (fact.host, fact.decision, fact.method) == ("evil.test", "deny", "CONNECT")
+    assert net.secure.asked == []
+
+
+async def test_a_wildcard_is_what_is_below_a_name_and_not_the_name(net: Internet):
+    assert (await net.get("a.wide.test")).status == 200
+    for name in ("wide.test", "notwide.test", "a.wide.test.evil.test"):
+        said = await net.raw(f"CONNECT {name}:{net.secure.port} HTTP/1.1\r\n\r\n".encode())
         assert said.startswith(b"HTTP/1.1 403")
-        [fact] = net.audit
-        assert (fact.host, fact.decision, fact.method) == ("evil.test", "deny", "CONNECT")
-        assert net.secure.asked == []
 
 
-async def test_a_wildcard_is_what_is_below_a_name_and_not_the_name():
-    async with internet() as net:
-        assert (await net.get("a.wide.test")).status == 200
-        for name in ("wide.test", "notwide.test", "a.wide.test.evil.test"):
-            said = await net.raw(f"CONNECT {name}:{net.secure.port} HTTP/1.1\r\n\r\n".encode())
-            assert said.startswith(b"HTTP/1.1 403")
-
-
-async def test_only_the_ports_of_a_rule_can_be_reached():
-    async with internet() as net:
-        assert (await net.raw(b"CONNECT api.test:22 HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 403")
+async def test_only_the_ports_of_a_rule_can_be_reached(net: Internet):
+    assert (await net.raw(b"CONNECT api.test:22 HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 403")
 
 
 @pytest.mark.parametrize(
@@ -125,8 +115,8 @@ async def test_the_certificate_of_another_host_is_not_believed():
         assert net.secure.asked == []
 
 
-async def test_one_tunnel_takes_many_requests():
-    async with internet() as net, net.tunnel("api.test") as inner:
+async def test_one_tunnel_takes_many_requests(net: Internet):
+    async with net.tunnel("api.test") as inner:
         for number in range(3):
             host = f"Host: api.test:{net.secure.port}"
             await inner.send(f"GET /{number} HTTP/1.1\r\n{host}\r\n\r\n".encode())
@@ -140,8 +130,8 @@ async def test_one_tunnel_takes_many_requests():
         assert [fact.path for fact in net.audit] == ["/0", "/1", "/2"]
 
 
-async def test_a_body_in_chunks_arrives_and_a_client_that_waits_is_told_to_go_on():
-    async with internet() as net, net.tunnel("api.test") as inner:
+async def test_a_body_in_chunks_arrives_and_a_client_that_waits_is_told_to_go_on(net: Internet):
+    async with net.tunnel("api.test") as inner:
         host = f"Host: api.test:{net.secure.port}"
         lines = ("PUT / HTTP/1.1", host, "Transfer-Encoding: chunked", "Expect: 100-continue")
         await inner.send("\r\n".join((*lines, "", "")).encode())
@@ -190,21 +180,16 @@ ECHOES: dict[str, Sequence[bytes]] = {
 
 @pytest.mark.parametrize("pieces", ECHOES.values(), ids=ECHOES)
 async def test_a_secret_that_a_server_sends_back_comes_back_as_its_placeholder(
-    pieces: Sequence[bytes],
+    pieces: Sequence[bytes], net: Internet
 ):
-    async with internet() as net:
-        net.secure.pieces = pieces
-        reply = await net.get("api.test", "/", f"X-Key: {net.placeholder}")
-        whole = reply.raw + reply.body
-        assert reply.status == 200
-        assert net.placeholder.encode() in whole.replace(b"\r\n", b"")
-        for form in (
-            SECRET.encode(),
-            b64encode(SECRET.encode())[:-4],
-            SECRET.encode().hex().encode(),
-        ):
-            assert form not in whole
-        assert b"secret" not in whole.lower()
+    net.secure.pieces = pieces
+    reply = await net.get("api.test", "/", f"X-Key: {net.placeholder}")
+    whole = reply.raw + reply.body
+    assert reply.status == 200
+    assert net.placeholder.encode() in whole.replace(b"\r\n", b"")
+    for form in (SECRET.encode(), b64encode(SECRET.encode())[:-4], SECRET.encode().hex().encode()):
+        assert form not in whole
+    assert b"secret" not in whole.lower()
 
 
 async def test_an_answer_in_parts_is_neither_asked_for_nor_passed_on():
@@ -220,12 +205,11 @@ async def test_an_answer_in_parts_is_neither_asked_for_nor_passed_on():
         assert b"Range: bytes=0-20" in net.secure.asked[0]
 
 
-async def test_a_secret_in_the_name_of_a_header_is_not_passed_on():
-    async with internet() as net:
-        net.secure.pieces = [ok(b"", b"X-" + VALUE.hex().encode() + b": 1", b"X-Other: 2")]
-        reply = await net.get("api.test")
-        assert VALUE.hex().encode() not in reply.raw
-        assert reply.headers[b"x-other"] == b"2"
+async def test_a_secret_in_the_name_of_a_header_is_not_passed_on(net: Internet):
+    net.secure.pieces = [ok(b"", b"X-" + VALUE.hex().encode() + b": 1", b"X-Other: 2")]
+    reply = await net.get("api.test")
+    assert VALUE.hex().encode() not in reply.raw
+    assert reply.headers[b"x-other"] == b"2"
 
 
 async def test_an_answer_packed_in_a_way_we_cannot_look_into_is_not_passed_on():
@@ -239,33 +223,30 @@ async def test_an_answer_packed_in_a_way_we_cannot_look_into_is_not_passed_on():
         assert reply.headers[b"content-length"] == b"3"
 
 
-async def test_heads_and_empty_answers_pass():
-    async with internet() as net:
-        net.secure.pieces = [b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"]
-        reply = await net.get("api.test", method="HEAD")
-        assert (reply.status, reply.headers[b"content-length"], reply.body) == (200, b"5", b"")
-        net.secure.pieces = [b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n"]
-        reply = await net.get("api.test", method="DELETE")
-        assert (reply.status, reply.body) == (204, b"")
+async def test_heads_and_empty_answers_pass(net: Internet):
+    net.secure.pieces = [b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"]
+    reply = await net.get("api.test", method="HEAD")
+    assert (reply.status, reply.headers[b"content-length"], reply.body) == (200, b"5", b"")
+    net.secure.pieces = [b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n"]
+    reply = await net.get("api.test", method="DELETE")
+    assert (reply.status, reply.body) == (204, b"")
 
 
-async def test_a_server_that_answers_before_it_has_heard_all_is_understood():
+async def test_a_server_that_answers_before_it_has_heard_all_is_understood(net: Internet):
     async def refuse(_: bytes) -> Sequence[bytes]:
         return [b"HTTP/1.1 413 No\r\nContent-Length: 0\r\n\r\n"]
 
-    async with internet() as net:
-        net.secure.answer = refuse
-        assert (await net.get("api.test", method="PUT", body=b"x" * 200_000)).status == 413
+    net.secure.answer = refuse
+    assert (await net.get("api.test", method="PUT", body=b"x" * 200_000)).status == 413
 
 
-async def test_a_tunnel_that_nobody_uses_is_told_of_too():
-    async with internet() as net:
-        async with net.tunnel("api.test"):
-            pass
-        with anyio.fail_after(60):
-            while not net.audit:
-                await anyio.lowlevel.checkpoint()
-        assert [(fact.method, fact.decision) for fact in net.audit] == [("CONNECT", "allow")]
+async def test_a_tunnel_that_nobody_uses_is_told_of_too(net: Internet):
+    async with net.tunnel("api.test"):
+        pass
+    with anyio.fail_after(60):
+        while not net.audit:
+            await anyio.lowlevel.checkpoint()
+    assert [(fact.method, fact.decision) for fact in net.audit] == [("CONNECT", "allow")]
 
 
 CLIENT = """
@@ -275,22 +256,21 @@ print(urllib.request.urlopen(request).read().decode())
 """
 
 
-async def test_an_ordinary_program_needs_nothing_but_its_variables(tmp_path: Path):
-    async with internet() as net:
-        net.secure.pieces = [ok(f"you sent {SECRET}".encode())]
-        bundle = tmp_path / "bundle.pem"
-        net.proxy.certificate_authority.write_bundle(bundle)
-        variables = net.proxy.environment(
-            ["TOKEN", "UNKNOWN"], address=f"127.0.0.1:{net.port}", bundle=bundle
+async def test_an_ordinary_program_needs_nothing_but_its_variables(tmp_path: Path, net: Internet):
+    net.secure.pieces = [ok(f"you sent {SECRET}".encode())]
+    bundle = tmp_path / "bundle.pem"
+    net.proxy.certificate_authority.write_bundle(bundle)
+    variables = net.proxy.environment(
+        ["TOKEN", "UNKNOWN"], address=f"127.0.0.1:{net.port}", bundle=bundle
+    )
+    url = f"https://api.test:{net.secure.port}/"
+    with anyio.fail_after(60):
+        ran = await anyio.run_process(
+            [sys.executable, "-I", "-c", CLIENT], env={**variables, "URL": url}
         )
-        url = f"https://api.test:{net.secure.port}/"
-        with anyio.fail_after(60):
-            ran = await anyio.run_process(
-                [sys.executable, "-I", "-c", CLIENT], env={**variables, "URL": url}
-            )
-        assert ran.stdout.decode().strip() == f"you sent {net.placeholder}"
-        assert f"X-Key: {SECRET}".encode() in net.secure.asked[0]
-        assert SECRET not in str(variables)
-        assert "UNKNOWN" not in variables
-        assert bundle.read_bytes().count(b"BEGIN CERTIFICATE") > 1
-        assert b"PRIVATE KEY" not in bundle.read_bytes()
+    assert ran.stdout.decode().strip() == f"you sent {net.placeholder}"
+    assert f"X-Key: {SECRET}".encode() in net.secure.asked[0]
+    assert SECRET not in str(variables)
+    assert "UNKNOWN" not in variables
+    assert bundle.read_bytes().count(b"BEGIN CERTIFICATE") > 1
+    assert b"PRIVATE KEY" not in bundle.read_bytes()

@@ -43,10 +43,7 @@ async def described(agents: Agents, **fields: object) -> str:
 def cast(agent: SessionAgent, folder: Path) -> MappedSession:
     return map_session(
         SessionSpec(
-            agent=agent,
-            environment=CloudConfig(),
-            workspace=folder,
-            client_tools=client_tools,
+            agent=agent, environment=CloudConfig(), workspace=folder, client_tools=client_tools
         )
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -91,136 +90,125 @@ class Scene:
         return await self.log.read(self.session_id)
 
 
-@asynccontextmanager
-async def failing(folder: Path) -> AsyncGenerator[Scene]:
-    async with open_sqlite(folder / "log.db") as store:
+@pytest.fixture
+async def scene(tmp_path: Path) -> AsyncGenerator[Scene]:
+    async with open_sqlite(tmp_path / "log.db") as store:
         log = SessionLog(store)
         yield Scene(log, await known_session(log, text="hi"))
 
 
-async def test_after_five_failed_wakes_it_is_parked_with_the_reason(tmp_path: Path):
-    async with failing(tmp_path) as scene:
-        assert await scene.wakes() == ATTEMPTS
-        [parked] = (await scene.worker.parking.page("acme", ListQuery())).data
-        assert parked.id == scene.session_id
-        assert parked.reason == "the agent has two tools called 'add'"
-        assert parked.failures == ATTEMPTS
-        assert parked.is_told
-        assert (await scene.worker.parking.page("other", ListQuery())).data == []
+async def test_after_five_failed_wakes_it_is_parked_with_the_reason(scene: Scene):
+    assert await scene.wakes() == ATTEMPTS
+    [parked] = (await scene.worker.parking.page("acme", ListQuery())).data
+    assert parked.id == scene.session_id
+    assert parked.reason == "the agent has two tools called 'add'"
+    assert parked.failures == ATTEMPTS
+    assert parked.is_told
+    assert (await scene.worker.parking.page("other", ListQuery())).data == []
 
 
-async def test_the_log_says_so_too(tmp_path: Path):
-    async with failing(tmp_path) as scene:
-        await scene.wakes()
-        *_, failed, idle = [event.payload for event in await scene.events()]
-        assert isinstance(failed, SessionFailed)
-        assert failed.error.retry_status.type == "exhausted"
-        assert "two tools" in failed.error.message
-        assert isinstance(idle, StatusIdle)
-        assert idle.stop_reason.type == "retries_exhausted"
-        assert await scene.log.store.runnable() == []
+async def test_the_log_says_so_too(scene: Scene):
+    await scene.wakes()
+    *_, failed, idle = [event.payload for event in await scene.events()]
+    assert isinstance(failed, SessionFailed)
+    assert failed.error.retry_status.type == "exhausted"
+    assert "two tools" in failed.error.message
+    assert isinstance(idle, StatusIdle)
+    assert idle.stop_reason.type == "retries_exhausted"
+    assert await scene.log.store.runnable() == []
 
 
-async def test_all_threads_of_a_parked_session_end(tmp_path: Path):
-    async with failing(tmp_path) as scene:
-        writer = await scene.log.hold(scene.session_id, owner="test")
-        await writer.append(ThreadCreated(session_thread_id="sthr_2", agent_name="scout"))
-        await writer.append(StatusRunning(), ModelRequestStarted(), thread_id="sthr_2")
-        await writer.release()
-        await scene.wakes()
-        log = await scene.events()
-        own = [event.payload for event in log if event.thread_id == "sthr_2"]
-        assert isinstance(own[-1], StatusIdle)
-        assert isinstance(log[-1].payload, StatusIdle)
-        assert log[-1].thread_id != "sthr_2"
+async def test_all_threads_of_a_parked_session_end(scene: Scene):
+    writer = await scene.log.hold(scene.session_id, owner="test")
+    await writer.append(ThreadCreated(session_thread_id="sthr_2", agent_name="scout"))
+    await writer.append(StatusRunning(), ModelRequestStarted(), thread_id="sthr_2")
+    await writer.release()
+    await scene.wakes()
+    log = await scene.events()
+    own = [event.payload for event in log if event.thread_id == "sthr_2"]
+    assert isinstance(own[-1], StatusIdle)
+    assert isinstance(log[-1].payload, StatusIdle)
+    assert log[-1].thread_id != "sthr_2"
 
 
-async def test_a_parked_session_is_not_run(tmp_path: Path):
-    async with failing(tmp_path) as scene:
-        await scene.wakes()
-        await scene.by_hand.put(Job(task="wake", key=scene.session_id, tenant="acme"))
-        assert await scene.wakes() == 0
+async def test_a_parked_session_is_not_run(scene: Scene):
+    await scene.wakes()
+    await scene.by_hand.put(Job(task="wake", key=scene.session_id, tenant="acme"))
+    assert await scene.wakes() == 0
 
 
-async def test_a_new_message_lets_it_go(tmp_path: Path):
-    async with failing(tmp_path) as scene:
-        await scene.wakes()
-        scene.error = None
-        await say(scene.log, scene.session_id, "try again")
-        assert await scene.wakes() == 1
-        with pytest.raises(NotFound):
-            await scene.worker.parking.get("acme", scene.session_id)
+async def test_a_new_message_lets_it_go(scene: Scene):
+    await scene.wakes()
+    scene.error = None
+    await say(scene.log, scene.session_id, "try again")
+    assert await scene.wakes() == 1
+    with pytest.raises(NotFound):
+        await scene.worker.parking.get("acme", scene.session_id)
 
 
-async def test_an_operator_lets_it_go(tmp_path: Path):
-    async with failing(tmp_path) as scene:
-        await scene.wakes()
-        with pytest.raises(NotFound):
-            await scene.worker.parking.unpark("other", scene.session_id)
-        await scene.worker.parking.unpark("acme", scene.session_id)
-        assert await scene.wakes() == ATTEMPTS, "it is tried as often as before"
+async def test_an_operator_lets_it_go(scene: Scene):
+    await scene.wakes()
+    with pytest.raises(NotFound):
+        await scene.worker.parking.unpark("other", scene.session_id)
+    await scene.worker.parking.unpark("acme", scene.session_id)
+    assert await scene.wakes() == ATTEMPTS, "it is tried as often as before"
 
 
-async def test_what_could_not_be_told_in_the_log_is_parked_all_the_same(tmp_path: Path):
-    async with failing(tmp_path) as scene:
-        await say(scene.log, scene.session_id, "and this")
-        store = scene.log.store
-        lease = await store.acquire(scene.session_id, owner="x", seconds=0.001)
-        await store.release(lease)
-        scene.log.read = _unreadable
-        assert await scene.wakes() == ATTEMPTS
-        assert not (await scene.worker.parking.get("acme", scene.session_id)).is_told
-        assert await store.runnable() == [scene.session_id]
-        assert await scene.wakes() == 0, "looking finds it, and knows better"
+async def test_what_could_not_be_told_in_the_log_is_parked_all_the_same(scene: Scene):
+    await say(scene.log, scene.session_id, "and this")
+    store = scene.log.store
+    lease = await store.acquire(scene.session_id, owner="x", seconds=0.001)
+    await store.release(lease)
+    scene.log.read = _unreadable
+    assert await scene.wakes() == ATTEMPTS
+    assert not (await scene.worker.parking.get("acme", scene.session_id)).is_told
+    assert await store.runnable() == [scene.session_id]
+    assert await scene.wakes() == 0, "looking finds it, and knows better"
 
 
 async def _unreadable(*_given: object, **_named: object) -> list[Event]:
     raise InvalidInput("event 3 is damaged")
 
 
-async def test_failures_are_counted_across_processes_and_forgotten_with_success(tmp_path: Path):
-    async with failing(tmp_path) as scene:
-        job = Job(task="wake", key=scene.session_id, tenant="acme")
-        for _ in range(ATTEMPTS - 1):
-            await scene.worker.parking.failed(job, ValueError("secret"))
-        again = Scene(scene.log, scene.session_id)
-        again.error = None
-        assert await again.wakes() == 1
-        again.error = ValueError("secret")
-        await say(scene.log, scene.session_id, "more")
-        assert await again.wakes() == ATTEMPTS
-        assert "secret" not in (await again.worker.parking.get("acme", scene.session_id)).reason
+async def test_failures_are_counted_across_processes_and_forgotten_with_success(scene: Scene):
+    job = Job(task="wake", key=scene.session_id, tenant="acme")
+    for _ in range(ATTEMPTS - 1):
+        await scene.worker.parking.failed(job, ValueError("secret"))
+    again = Scene(scene.log, scene.session_id)
+    again.error = None
+    assert await again.wakes() == 1
+    again.error = ValueError("secret")
+    await say(scene.log, scene.session_id, "more")
+    assert await again.wakes() == ATTEMPTS
+    assert "secret" not in (await again.worker.parking.get("acme", scene.session_id)).reason
 
 
-async def test_what_a_dead_run_left_open_is_closed(tmp_path: Path):
-    async with failing(tmp_path) as scene:
-        async with hold_session(scene.log, scene.session_id) as writer:
-            await writer.fold_inbox()
-            await writer.append(
-                StatusRunning(),
-                BudgetReserved(reservation_id="rsrv_1", cost_usd="0.5"),
-                ModelRequestStarted(model="m"),
-            )
-        await scene.by_hand.put(Job(task="wake", key=scene.session_id, tenant="acme"))
-        await scene.wakes()
-        kinds = [event.type for event in await scene.events()]
-        assert kinds[-4:] == [
-            "span.model_request_end",
-            "budget.settled",
-            "session.error",
-            "session.status_idle",
-        ]
-
-
-async def test_a_run_that_leaves_the_inbox_as_it_was_has_failed(tmp_path: Path):
-    async with failing(tmp_path) as scene:
-
-        async def nothing(_: str) -> None:
-            scene.runs += 1
-
-        scene.worker = Worker(
-            scene.by_hand, scene.log, nothing, worker_settings=WorkerSettings(sweep_seconds=3600)
+async def test_what_a_dead_run_left_open_is_closed(scene: Scene):
+    async with hold_session(scene.log, scene.session_id) as writer:
+        await writer.fold_inbox()
+        await writer.append(
+            StatusRunning(),
+            BudgetReserved(reservation_id="rsrv_1", cost_usd="0.5"),
+            ModelRequestStarted(model="m"),
         )
-        assert await scene.wakes() == ATTEMPTS
-        parked = await scene.worker.parking.get("acme", scene.session_id)
-        assert "left its inbox as it was" in parked.reason
+    await scene.by_hand.put(Job(task="wake", key=scene.session_id, tenant="acme"))
+    await scene.wakes()
+    kinds = [event.type for event in await scene.events()]
+    assert kinds[-4:] == [
+        "span.model_request_end",
+        "budget.settled",
+        "session.error",
+        "session.status_idle",
+    ]
+
+
+async def test_a_run_that_leaves_the_inbox_as_it_was_has_failed(scene: Scene):
+    async def nothing(_: str) -> None:
+        scene.runs += 1
+
+    scene.worker = Worker(
+        scene.by_hand, scene.log, nothing, worker_settings=WorkerSettings(sweep_seconds=3600)
+    )
+    assert await scene.wakes() == ATTEMPTS
+    parked = await scene.worker.parking.get("acme", scene.session_id)
+    assert "left its inbox as it was" in parked.reason

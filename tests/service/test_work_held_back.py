@@ -104,69 +104,67 @@ async def asked_for(log: SessionLog) -> tuple[SessionRow, Writer, str]:
 
 @pytest.mark.parametrize("decision", ["allow", "ask", "deny"])
 async def test_a_call_is_not_shown_before_a_gate_has_spoken(
-    tmp_path: Path, decision: Literal["allow", "ask", "deny"]
+    decision: Literal["allow", "ask", "deny"], log: SessionLog
 ):
-    async with opened(tmp_path / "log.db") as log:
-        session, writer, call_id = await asked_for(log)
-        streams = EventStreams(log, LocalDeltas())
-        everything, from_now = (
-            StreamRequest(tenant="a", session_id=session.id, after=0),
-            StreamRequest(tenant="a", session_id=session.id),
-        )
-        async with streams.open(everything) as old, streams.open(from_now) as new:
-            assert [item.name for item in await told(old)] == ["agent.message"]
-            assert await told(new) == []
-            assert [item["type"] for item in await listed(log, session)] == ["agent.message"]
-            newest = await listed(log, session, ListEvents(order="desc", limit=1))
-            assert [item["type"] for item in newest] == ["agent.message"]
-            await writer.append(says("meanwhile"))
-            assert (await told(old), await told(new)) == ([], [])
-            await writer.append(judged(call_id, decision))
-            for stream in (old, new):
-                seen = await told(stream)
-                assert [item.name for item in seen] == ["agent.tool_use", "agent.message"]
-                assert calls(seen) == [(call_id, decision)]
-        shown = await listed(log, session)
-        assert [item["type"] for item in shown[1:]] == ["agent.tool_use", "agent.message"]
+    session, writer, call_id = await asked_for(log)
+    streams = EventStreams(log, LocalDeltas())
+    everything, from_now = (
+        StreamRequest(tenant="a", session_id=session.id, after=0),
+        StreamRequest(tenant="a", session_id=session.id),
+    )
+    async with streams.open(everything) as old, streams.open(from_now) as new:
+        assert [item.name for item in await told(old)] == ["agent.message"]
+        assert await told(new) == []
+        assert [item["type"] for item in await listed(log, session)] == ["agent.message"]
+        newest = await listed(log, session, ListEvents(order="desc", limit=1))
+        assert [item["type"] for item in newest] == ["agent.message"]
+        await writer.append(says("meanwhile"))
+        assert (await told(old), await told(new)) == ([], [])
+        await writer.append(judged(call_id, decision))
+        for stream in (old, new):
+            seen = await told(stream)
+            assert [item.name for item in seen] == ["agent.tool_use", "agent.message"]
+            assert calls(seen) == [(call_id, decision)]
+    shown = await listed(log, session)
+    assert [item["type"] for item in shown[1:]] == ["agent.tool_use", "agent.message"]
 
 
-async def test_streams_that_break_off_anywhere_miss_nothing_and_repeat_nothing(tmp_path: Path):
-    async with opened(tmp_path / "log.db") as log:
-        session, writer, first = await asked_for(log)
-        [second] = await writer.append(BASH)
-        [thread] = await writer.append(ThreadCreated(session_thread_id="sthr_2", agent_name="s"))
-        [elsewhere] = await writer.append(BASH, thread_id="sthr_2")
-        story: list[tuple[KnownPayload, str | None]] = [
-            (judged(first, "ask"), None),
-            (says("a"), None),
-            (judged(elsewhere.id, "ask"), "sthr_2"),
-            (judged(second.id, "allow"), None),
-            (handed(second.id), None),
-            (UserToolConfirmation(tool_use_id=first, result="allow"), None),
-            (judged(first, "allow"), None),
-            (handed(first), None),
-            (UserToolResult(tool_use_id=first), None),
-            (UserToolResult(tool_use_id=second.id), None),
-            (NEXT, None),
-            (IDLE, None),
-        ]
-        streams, last = EventStreams(log, LocalDeltas()), 0
-        steady: list[StreamMessage] = []
-        broken: list[StreamMessage] = []
-        async with streams.open(StreamRequest(tenant="a", session_id=session.id, after=0)) as whole:
-            for payload, thread_id in story:
-                await writer.append(payload, thread_id=thread_id)
-                steady += await told(whole)
-                async with streams.open(
-                    StreamRequest(tenant="a", session_id=session.id, after=last)
-                ) as again:
-                    broken += await told(again)
-                last = max((item.seq or 0 for item in broken), default=0)
-        assert [item.seq for item in steady] == [item.seq for item in broken]
-        listing = [item["id"] for item in await listed(log, session)]
-        assert [msgspec.json.decode(item.data)["id"] for item in steady] == listing
-        assert calls(steady) == [(first, "ask"), (second.id, "allow"), (elsewhere.id, "ask")]
-        assert thread.id in listing
+async def test_streams_that_break_off_anywhere_miss_nothing_and_repeat_nothing(log: SessionLog):
+    session, writer, first = await asked_for(log)
+    [second] = await writer.append(BASH)
+    [thread] = await writer.append(ThreadCreated(session_thread_id="sthr_2", agent_name="s"))
+    [elsewhere] = await writer.append(BASH, thread_id="sthr_2")
+    story: list[tuple[KnownPayload, str | None]] = [
+        (judged(first, "ask"), None),
+        (says("a"), None),
+        (judged(elsewhere.id, "ask"), "sthr_2"),
+        (judged(second.id, "allow"), None),
+        (handed(second.id), None),
+        (UserToolConfirmation(tool_use_id=first, result="allow"), None),
+        (judged(first, "allow"), None),
+        (handed(first), None),
+        (UserToolResult(tool_use_id=first), None),
+        (UserToolResult(tool_use_id=second.id), None),
+        (NEXT, None),
+        (IDLE, None),
+    ]
+    streams, last = EventStreams(log, LocalDeltas()), 0
+    steady: list[StreamMessage] = []
+    broken: list[StreamMessage] = []
+    async with streams.open(StreamRequest(tenant="a", session_id=session.id, after=0)) as whole:
+        for payload, thread_id in story:
+            await writer.append(payload, thread_id=thread_id)
+            steady += await told(whole)
+            async with streams.open(
+                StreamRequest(tenant="a", session_id=session.id, after=last)
+            ) as again:
+                broken += await told(again)
+            last = max((item.seq or 0 for item in broken), default=0)
+    assert [item.seq for item in steady] == [item.seq for item in broken]
+    listing = [item["id"] for item in await listed(log, session)]
+    assert [msgspec.json.decode(item.data)["id"] for item in steady] == listing
+    assert calls(steady) == [(first, "ask"), (second.id, "allow"), (elsewhere.id, "ask")]
+    assert thread.id in listing
 
 
 async def test_a_call_that_was_settled_without_being_done_is_never_shown_as_allowed(tmp_path: Path):
@@ -210,39 +208,36 @@ async def test_a_call_that_was_settled_without_being_done_is_never_shown_as_allo
     }
 
 
-async def test_a_run_that_ends_before_a_gate_speaks_holds_nobody_up(tmp_path: Path):
-    async with opened(tmp_path / "log.db") as log:
-        session, writer, call_id = await asked_for(log)
-        streams = EventStreams(log, LocalDeltas())
-        async with streams.open(StreamRequest(tenant="a", session_id=session.id)) as stream:
-            await writer.append(IDLE)
-            seen = await told(stream)
-        assert calls(seen) == [(call_id, "ask")]  # not to be done without a yes
-        assert [item.name for item in seen] == ["agent.tool_use", "session.status_idle"]
+async def test_a_run_that_ends_before_a_gate_speaks_holds_nobody_up(log: SessionLog):
+    session, writer, call_id = await asked_for(log)
+    streams = EventStreams(log, LocalDeltas())
+    async with streams.open(StreamRequest(tenant="a", session_id=session.id)) as stream:
+        await writer.append(IDLE)
+        seen = await told(stream)
+    assert calls(seen) == [(call_id, "ask")]  # not to be done without a yes
+    assert [item.name for item in seen] == ["agent.tool_use", "session.status_idle"]
 
 
-async def test_what_a_gate_has_made_of_the_input_is_what_is_shown(tmp_path: Path):
-    async with opened(tmp_path / "log.db") as log:
-        session, writer, call_id = await asked_for(log)
-        await writer.append(judged(call_id, "allow", updated_input={"command": "ls -l"}))
-        [call] = await listed(log, session, ListEvents(types=("agent.tool_use",)))
-        assert call["input"] == {"command": "ls -l"}
+async def test_what_a_gate_has_made_of_the_input_is_what_is_shown(log: SessionLog):
+    session, writer, call_id = await asked_for(log)
+    await writer.append(judged(call_id, "allow", updated_input={"command": "ls -l"}))
+    [call] = await listed(log, session, ListEvents(types=("agent.tool_use",)))
+    assert call["input"] == {"command": "ls -l"}
 
 
 async def test_a_call_of_another_thread_that_the_client_does_is_shown_on_the_main_one(
-    tmp_path: Path,
+    log: SessionLog,
 ):
-    async with opened(tmp_path / "log.db") as log:
-        session = await log.create()
-        writer = await log.hold(session.id, owner="test")
-        await writer.append(ThreadCreated(session_thread_id="sthr_2", agent_name="scout"))
-        [theirs, ours] = await writer.append(BASH, BASH, thread_id="sthr_2")
-        await writer.append(
-            judged(theirs.id, "allow"),
-            handed(theirs.id),
-            judged(ours.id, "allow"),
-            began(ours.id),
-            thread_id="sthr_2",
-        )
-        [call] = await listed(log, session, ListEvents(types=("agent.tool_use",)))
-        assert (call["id"], call["session_thread_id"]) == (theirs.id, "sthr_2")
+    session = await log.create()
+    writer = await log.hold(session.id, owner="test")
+    await writer.append(ThreadCreated(session_thread_id="sthr_2", agent_name="scout"))
+    [theirs, ours] = await writer.append(BASH, BASH, thread_id="sthr_2")
+    await writer.append(
+        judged(theirs.id, "allow"),
+        handed(theirs.id),
+        judged(ours.id, "allow"),
+        began(ours.id),
+        thread_id="sthr_2",
+    )
+    [call] = await listed(log, session, ListEvents(types=("agent.tool_use",)))
+    assert (call["id"], call["session_thread_id"]) == (theirs.id, "sthr_2")

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -93,9 +92,9 @@ class Shop:
         return list((await self.queue.page("acme", self.env, listing)).data)
 
 
-@asynccontextmanager
-async def shop(folder: Path) -> AsyncGenerator[Shop]:
-    async with open_sqlite(folder / "mainspring.db") as store:
+@pytest.fixture
+async def here(tmp_path: Path) -> AsyncGenerator[Shop]:
+    async with open_sqlite(tmp_path / "mainspring.db") as store:
         yield await shop_over(store.records)
 
 
@@ -116,19 +115,18 @@ async def records(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenera
             yield store.records
 
 
-async def test_a_session_has_one_item_however_often_it_is_offered(tmp_path: Path):
-    async with shop(tmp_path) as here:
-        await here.offer()
-        await here.offer()
-        await here.another().offer("acme", here.env, "sesn_1")
-        work = await here.poll()
-        assert work is not None
-        assert (work.state, work.data.id, work.id[:5]) == ("queued", "sesn_1", "work_")
-        assert work.secret == f"acme's {work.id}"
-        assert [item.secret for item in await here.all()] == [None]
-        await here.offer()
-        assert await here.poll() is None
-        assert len(await here.all()) == 1
+async def test_a_session_has_one_item_however_often_it_is_offered(here: Shop):
+    await here.offer()
+    await here.offer()
+    await here.another().offer("acme", here.env, "sesn_1")
+    work = await here.poll()
+    assert work is not None
+    assert (work.state, work.data.id, work.id[:5]) == ("queued", "sesn_1", "work_")
+    assert work.secret == f"acme's {work.id}"
+    assert [item.secret for item in await here.all()] == [None]
+    await here.offer()
+    assert await here.poll() is None
+    assert len(await here.all()) == 1
 
 
 async def test_of_many_who_ask_at_once_each_item_goes_to_one(records: Records):
@@ -155,203 +153,188 @@ async def test_of_many_who_ask_at_once_each_item_goes_to_one(records: Records):
     assert len(await here.all()) == 6
 
 
-async def test_who_waits_is_handed_what_comes(tmp_path: Path):
-    async with shop(tmp_path) as here:
-        got: list[WorkItem | None] = []
+async def test_who_waits_is_handed_what_comes(here: Shop):
+    got: list[WorkItem | None] = []
 
-        async def ask() -> None:
-            got.append(await here.poll(PollParams(block_ms=999)))
+    async def ask() -> None:
+        got.append(await here.poll(PollParams(block_ms=999)))
 
-        with anyio.fail_after(60):
-            async with anyio.create_task_group() as group:
-                group.start_soon(ask)
-                group.start_soon(ask)
-                await anyio.wait_all_tasks_blocked()
-                await here.offer()
-                while not got:
-                    await anyio.lowlevel.checkpoint()
-                await here.offer("sesn_2")
-        assert sorted(work.data.id for work in got if work) == ["sesn_1", "sesn_2"]
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask)
+            group.start_soon(ask)
+            await anyio.wait_all_tasks_blocked()
+            await here.offer()
+            while not got:
+                await anyio.lowlevel.checkpoint()
+            await here.offer("sesn_2")
+    assert sorted(work.data.id for work in got if work) == ["sesn_1", "sesn_2"]
 
 
-async def test_what_is_not_acknowledged_is_handed_out_again(tmp_path: Path):
-    async with shop(tmp_path) as here:
-        await here.offer()
-        first = await here.poll()
-        assert first is not None
-        here.later(2)
+async def test_what_is_not_acknowledged_is_handed_out_again(here: Shop):
+    await here.offer()
+    first = await here.poll()
+    assert first is not None
+    here.later(2)
+    assert await here.poll() is None
+    assert await here.poll(PollParams(reclaim_older_than_ms=3000)) is None
+    again = await here.poll(PollParams(reclaim_older_than_ms=2000))
+    assert again is not None
+    assert again.id == first.id
+    here.later(5)
+    assert await here.poll(PollParams(reclaim_older_than_ms=60_000)) is None
+    assert await here.poll() is not None
+    taken = await here.queue.acknowledge("acme", here.env, first.id)
+    assert (taken.state, taken.acknowledged_at) == ("starting", here.now)
+    with pytest.raises(StaleVersion):  # the slow one comes too late
+        await here.queue.acknowledge("acme", here.env, first.id)
+
+
+async def test_a_lease_that_is_kept_up_is_kept(here: Shop):
+    await here.offer()
+    work = await here.taken()
+    last = await here.beat(work)
+    for _ in range(5):
+        here.later(45)
+        last = await here.beat(work, HeartbeatParams(expected_last_heartbeat=last))
         assert await here.poll() is None
-        assert await here.poll(PollParams(reclaim_older_than_ms=3000)) is None
-        again = await here.poll(PollParams(reclaim_older_than_ms=2000))
-        assert again is not None
-        assert again.id == first.id
-        here.later(5)
-        assert await here.poll(PollParams(reclaim_older_than_ms=60_000)) is None
-        assert await here.poll() is not None
-        taken = await here.queue.acknowledge("acme", here.env, first.id)
-        assert (taken.state, taken.acknowledged_at) == ("starting", here.now)
-        with pytest.raises(StaleVersion):  # the slow one comes too late
-            await here.queue.acknowledge("acme", here.env, first.id)
+    kept = await here.queue.get("acme", here.env, work.id)
+    assert (kept.state, kept.started_at) == ("active", MOMENT)
+    assert kept.latest_heartbeat_at == here.now
 
 
-async def test_a_lease_that_is_kept_up_is_kept(tmp_path: Path):
-    async with shop(tmp_path) as here:
-        await here.offer()
-        work = await here.taken()
-        last = await here.beat(work)
-        for _ in range(5):
-            here.later(45)
-            last = await here.beat(work, HeartbeatParams(expected_last_heartbeat=last))
-            assert await here.poll() is None
-        kept = await here.queue.get("acme", here.env, work.id)
-        assert (kept.state, kept.started_at) == ("active", MOMENT)
-        assert kept.latest_heartbeat_at == here.now
+async def test_a_worker_that_falls_silent_loses_its_item_to_the_next(here: Shop):
+    await here.offer()
+    work = await here.taken()
+    last = await here.beat(work)
+    here.later(61)
+    again = await here.taken()
+    assert again.id == work.id
+    with pytest.raises(HeartbeatRefused) as refused:
+        await here.beat(work, HeartbeatParams(expected_last_heartbeat=last))
+    assert (refused.value.state, refused.value.last_heartbeat) == ("starting", None)
+    await here.beat(again)
+    with pytest.raises(HeartbeatRefused):
+        await here.beat(again)  # claimed is claimed
+    with pytest.raises(HeartbeatRefused):
+        await here.beat(work, HeartbeatParams(expected_last_heartbeat=last))
 
 
-async def test_a_worker_that_falls_silent_loses_its_item_to_the_next(tmp_path: Path):
-    async with shop(tmp_path) as here:
-        await here.offer()
-        work = await here.taken()
-        last = await here.beat(work)
-        here.later(61)
-        again = await here.taken()
-        assert again.id == work.id
-        with pytest.raises(HeartbeatRefused) as refused:
-            await here.beat(work, HeartbeatParams(expected_last_heartbeat=last))
-        assert (refused.value.state, refused.value.last_heartbeat) == ("starting", None)
-        await here.beat(again)
-        with pytest.raises(HeartbeatRefused):
-            await here.beat(again)  # claimed is claimed
-        with pytest.raises(HeartbeatRefused):
-            await here.beat(work, HeartbeatParams(expected_last_heartbeat=last))
+async def test_a_worker_that_never_begins_loses_its_item(here: Shop):
+    await here.offer()
+    await here.taken()
+    here.later(LeaseTimes().start_seconds - 1)
+    assert await here.poll() is None
+    here.later(1)
+    assert await here.poll() is not None
 
 
-async def test_a_worker_that_never_begins_loses_its_item(tmp_path: Path):
-    async with shop(tmp_path) as here:
-        await here.offer()
-        await here.taken()
-        here.later(LeaseTimes().start_seconds - 1)
-        assert await here.poll() is None
+async def test_what_is_asked_to_stop_tells_its_worker(here: Shop):
+    await here.offer()
+    work = await here.taken()
+    last = await here.beat(work)
+    asked = await here.queue.stop("acme", here.env, work.id)
+    assert (asked.state, asked.stop_requested_at) == ("stopping", MOMENT)
+    told = await here.queue.heartbeat(
+        "acme", here.env, work.id, HeartbeatParams(expected_last_heartbeat="whatever")
+    )
+    assert (told.state, told.lease_extended, told.last_heartbeat) == ("stopping", False, last)
+    over = await here.queue.stop("acme", here.env, work.id, force=True)
+    assert (over.state, over.stopped_at) == ("stopped", MOMENT)
+    with pytest.raises(StaleVersion):
+        await here.queue.stop("acme", here.env, work.id, force=True)
+    assert await here.poll() is None
+    await here.offer()
+    assert len(await here.all()) == 2
+
+
+async def test_one_that_was_to_stop_and_died_is_over_after_its_lease(here: Shop):
+    await here.offer()
+    work = await here.taken()
+    await here.beat(work)
+    await here.queue.stop("acme", here.env, work.id)
+    here.later(61)
+    assert await here.poll() is None
+    assert (await here.queue.get("acme", here.env, work.id)).state == "stopped"
+
+
+async def test_where_nobody_works_a_stop_is_the_end(here: Shop):
+    await here.offer()
+    [work] = await here.all()
+    assert (await here.queue.stop("acme", here.env, work.id)).state == "stopped"
+
+
+async def test_a_session_that_is_not_done_gets_the_next_item_and_failures_slow_it_down(here: Shop):
+    here.wanted.add("sesn_1")
+    await here.offer()
+    for wait in (0, 0, 2, 4):
+        here.later(wait - 1)
+        assert wait == 0 or await here.poll() is None
         here.later(1)
-        assert await here.poll() is not None
-
-
-async def test_what_is_asked_to_stop_tells_its_worker(tmp_path: Path):
-    async with shop(tmp_path) as here:
-        await here.offer()
-        work = await here.taken()
-        last = await here.beat(work)
-        asked = await here.queue.stop("acme", here.env, work.id)
-        assert (asked.state, asked.stop_requested_at) == ("stopping", MOMENT)
-        told = await here.queue.heartbeat(
-            "acme", here.env, work.id, HeartbeatParams(expected_last_heartbeat="whatever")
-        )
-        assert (told.state, told.lease_extended, told.last_heartbeat) == ("stopping", False, last)
-        over = await here.queue.stop("acme", here.env, work.id, force=True)
-        assert (over.state, over.stopped_at) == ("stopped", MOMENT)
-        with pytest.raises(StaleVersion):
-            await here.queue.stop("acme", here.env, work.id, force=True)
-        assert await here.poll() is None
-        await here.offer()
-        assert len(await here.all()) == 2
-
-
-async def test_one_that_was_to_stop_and_died_is_over_after_its_lease(tmp_path: Path):
-    async with shop(tmp_path) as here:
-        await here.offer()
-        work = await here.taken()
-        await here.beat(work)
-        await here.queue.stop("acme", here.env, work.id)
-        here.later(61)
-        assert await here.poll() is None
-        assert (await here.queue.get("acme", here.env, work.id)).state == "stopped"
-
-
-async def test_where_nobody_works_a_stop_is_the_end(tmp_path: Path):
-    async with shop(tmp_path) as here:
-        await here.offer()
-        [work] = await here.all()
-        assert (await here.queue.stop("acme", here.env, work.id)).state == "stopped"
-
-
-async def test_a_session_that_is_not_done_gets_the_next_item_and_failures_slow_it_down(
-    tmp_path: Path,
-):
-    async with shop(tmp_path) as here:
-        here.wanted.add("sesn_1")
-        await here.offer()
-        for wait in (0, 0, 2, 4):
-            here.later(wait - 1)
-            assert wait == 0 or await here.poll() is None
-            here.later(1)
-            work = await here.taken()
-            await here.queue.stop("acme", here.env, work.id, force=True)
-        here.later(8)
-        work = await here.taken()
-        here.later(40)  # this one has worked: the next may begin at once
-        await here.queue.stop("acme", here.env, work.id, force=True)
-        assert await here.poll() is not None
-
-
-async def test_a_session_that_is_over_is_nobodys_work(tmp_path: Path):
-    async with shop(tmp_path) as here:
-        await here.offer()
-        await here.queue.withdraw("acme", here.env, "sesn_1")
-        assert await here.poll() is None
-        await here.queue.withdraw("acme", here.env, "sesn_1")
-        await here.offer("sesn_2")
-        work = await here.taken()
-        await here.beat(work)
-        await here.queue.withdraw("acme", here.env, "sesn_2")
-        assert (await here.queue.get("acme", here.env, work.id)).state == "stopping"
-
-
-async def test_the_stats_tell_what_waits_and_who_asks(tmp_path: Path):
-    async with shop(tmp_path) as here:
-        for index in range(4):
-            await here.offer(f"sesn_{index}")
-            here.later(1)
-        await here.taken()
-        await here.queue.poll("acme", here.env, PollParams(), worker_id="one")
-        await here.queue.poll("acme", here.env, PollParams(), worker_id="two")
-        await here.another().poll("acme", here.env, PollParams(), worker_id="two")
-        stats = await here.queue.stats("acme", here.env)
-        assert (stats.depth, stats.pending, stats.workers_polling) == (0, 3, 2)
-        assert stats.oldest_queued_at == MOMENT + timedelta(seconds=1)
-        here.later(31)
-        await here.queue.poll("acme", here.env, PollParams(), worker_id="three")
-        assert (await here.queue.stats("acme", here.env)).workers_polling == 1
-
-
-async def test_what_stopped_long_ago_is_forgotten(tmp_path: Path):
-    async with shop(tmp_path) as here:
-        await here.offer()
         work = await here.taken()
         await here.queue.stop("acme", here.env, work.id, force=True)
-        await here.offer("sesn_2")
-        here.now += RETENTION
-        await here.queue.delete_expired()
-        assert [item.data.id for item in await here.all()] == ["sesn_2"]
+    here.later(8)
+    work = await here.taken()
+    here.later(40)  # this one has worked: the next may begin at once
+    await here.queue.stop("acme", here.env, work.id, force=True)
+    assert await here.poll() is not None
 
 
-async def test_work_is_its_environments_and_its_tenants(tmp_path: Path):
-    async with shop(tmp_path) as here:
-        await here.offer()
-        [work] = await here.all()
-        environments = Environments(here.records)
-        other = await environments.create(
-            "acme", CreateEnvironment(name="other", config=SelfHostedConfig())
-        )
-        cloud = await environments.create("acme", CreateEnvironment(name="cloud"))
-        assert await here.queue.poll("acme", other.id, PollParams()) is None
-        with pytest.raises(NotFound):
-            await here.queue.get("acme", other.id, work.id)
-        with pytest.raises(NotFound):
-            await here.queue.get("evil", here.env, work.id)
-        with pytest.raises(NotFound):
-            await here.queue.poll("evil", here.env, PollParams())
-        with pytest.raises(InvalidInput, match="self_hosted"):
-            await here.queue.poll("acme", cloud.id, PollParams())
+async def test_a_session_that_is_over_is_nobodys_work(here: Shop):
+    await here.offer()
+    await here.queue.withdraw("acme", here.env, "sesn_1")
+    assert await here.poll() is None
+    await here.queue.withdraw("acme", here.env, "sesn_1")
+    await here.offer("sesn_2")
+    work = await here.taken()
+    await here.beat(work)
+    await here.queue.withdraw("acme", here.env, "sesn_2")
+    assert (await here.queue.get("acme", here.env, work.id)).state == "stopping"
+
+
+async def test_the_stats_tell_what_waits_and_who_asks(here: Shop):
+    for index in range(4):
+        await here.offer(f"sesn_{index}")
+        here.later(1)
+    await here.taken()
+    await here.queue.poll("acme", here.env, PollParams(), worker_id="one")
+    await here.queue.poll("acme", here.env, PollParams(), worker_id="two")
+    await here.another().poll("acme", here.env, PollParams(), worker_id="two")
+    stats = await here.queue.stats("acme", here.env)
+    assert (stats.depth, stats.pending, stats.workers_polling) == (0, 3, 2)
+    assert stats.oldest_queued_at == MOMENT + timedelta(seconds=1)
+    here.later(31)
+    await here.queue.poll("acme", here.env, PollParams(), worker_id="three")
+    assert (await here.queue.stats("acme", here.env)).workers_polling == 1
+
+
+async def test_what_stopped_long_ago_is_forgotten(here: Shop):
+    await here.offer()
+    work = await here.taken()
+    await here.queue.stop("acme", here.env, work.id, force=True)
+    await here.offer("sesn_2")
+    here.now += RETENTION
+    await here.queue.delete_expired()
+    assert [item.data.id for item in await here.all()] == ["sesn_2"]
+
+
+async def test_work_is_its_environments_and_its_tenants(here: Shop):
+    await here.offer()
+    [work] = await here.all()
+    environments = Environments(here.records)
+    other = await environments.create(
+        "acme", CreateEnvironment(name="other", config=SelfHostedConfig())
+    )
+    cloud = await environments.create("acme", CreateEnvironment(name="cloud"))
+    assert await here.queue.poll("acme", other.id, PollParams()) is None
+    with pytest.raises(NotFound):
+        await here.queue.get("acme", other.id, work.id)
+    with pytest.raises(NotFound):
+        await here.queue.get("evil", here.env, work.id)
+    with pytest.raises(NotFound):
+        await here.queue.poll("evil", here.env, PollParams())
+    with pytest.raises(InvalidInput, match="self_hosted"):
+        await here.queue.poll("acme", cloud.id, PollParams())
 
 
 ACTS = st.lists(
