@@ -180,9 +180,7 @@ async def test_updates_at_once_all_happen_and_each_has_its_version(acme: AsyncAn
     assert versions == [5, 4, 3, 2, 1]
 
 
-async def test_a_model_is_replaced_whole_but_keeps_an_effort_that_is_not_named(
-    acme: AsyncAnthropic,
-):
+async def test_model_is_replaced_whole_but_keeps_an_effort_that_is_not_named(acme: AsyncAnthropic):
     agent = await made(
         acme, model={"id": MODEL, "effort": "high", "speed": "fast", "inference_geo": "eu"}
     )
@@ -298,9 +296,7 @@ async def test_another_tenant_finds_nothing(acme: AsyncAnthropic, rival: AsyncAn
     assert await collect(rival.beta.agents.list()) == []
 
 
-async def test_a_viewer_and_a_user_may_look_and_an_operator_may_change(
-    operator: AsyncAnthropic, user: AsyncAnthropic
-):
+async def test_users_look_and_operators_change(operator: AsyncAnthropic, user: AsyncAnthropic):
     agent = await made(operator)
     assert await user.beta.agents.retrieve(agent.id) == agent
     with pytest.raises(anthropic.PermissionDeniedError):

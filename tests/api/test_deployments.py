@@ -51,9 +51,7 @@ async def api(tmp_path: Path) -> AsyncGenerator[Scene]:
             yield Scene(url, made.records, made)
 
 
-async def test_a_deployment_is_made_read_changed_paused_and_archived(
-    api: Scene, acme: AsyncAnthropic
-):
+async def test_a_deployment_is_made_read_changed_and_archived(api: Scene, acme: AsyncAnthropic):
     made = await acme.beta.deployments.create(
         agent={"type": "agent", "id": "agent_1", "version": 2},
         environment_id=api.works.environment_id,
@@ -106,9 +104,7 @@ async def test_a_deployment_is_made_read_changed_paused_and_archived(
         await acme.beta.deployments.update(made.id, name="x")
 
 
-async def test_runs_are_made_by_hand_and_by_the_schedule_and_listed_by_what_came_of_them(
-    api: Scene, acme: AsyncAnthropic
-):
+async def test_runs_by_hand_and_by_schedule_are_listed_by_outcome(api: Scene, acme: AsyncAnthropic):
     made = await api.deploy(acme)
     by_hand = await acme.beta.deployments.run(made.id)
     assert by_hand.id.startswith("drun_")

@@ -72,9 +72,7 @@ async def test_an_answer_says_how_much_more_may_be_asked_and_429_when_to_come_ba
         [("x-api-key", "{key}"), ("authorization", "Bearer {key}")],
     ],
 )
-async def test_the_case_of_header_names_does_not_matter(
-    api: Guarded, headers: list[tuple[str, str]]
-):
+async def test_case_of_header_names_does_not_matter(api: Guarded, headers: list[tuple[str, str]]):
     given = [(name, value.format(key=api.root)) for name, value in headers]
     async with api.http() as http:
         assert (await http.get(PATH, headers=given)).status_code == 200

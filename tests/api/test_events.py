@@ -307,9 +307,7 @@ async def test_a_request_with_a_key_is_done_once(tmp_path: Path):
                 )
 
 
-async def test_a_self_hosted_client_gives_results_of_built_in_tools(
-    api: SessionsApi, acme: AsyncAnthropic
-):
+async def test_a_client_gives_results_of_built_in_tools(api: SessionsApi, acme: AsyncAnthropic):
     hosted = await environment_id(acme, name="mine", config={"type": "self_hosted"})
     made = await session(acme, environment_id=hosted)
     api.worker.is_asleep = True

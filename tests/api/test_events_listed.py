@@ -60,9 +60,7 @@ async def test_what_waits_is_listed_last_and_unprocessed(api: SessionsApi, acme:
     assert len([item async for item in timed]) == 1
 
 
-async def test_events_are_listed_by_time_and_in_pages_both_ways(
-    api: SessionsApi, acme: AsyncAnthropic
-):
+async def test_events_are_listed_by_time_in_both_orders(api: SessionsApi, acme: AsyncAnthropic):
     made = await session(acme)
     for words in ("one", "two", "three"):
         await acme.beta.sessions.events.send(made.id, events=[message(words)])
@@ -90,9 +88,7 @@ async def test_events_are_listed_by_time_and_in_pages_both_ways(
             assert listed == (expected if order == "asc" else expected[::-1])
 
 
-async def test_what_is_internal_is_shown_only_when_asked_for(
-    api: SessionsApi, acme: AsyncAnthropic
-):
+async def test_internal_events_are_shown_only_on_request(api: SessionsApi, acme: AsyncAnthropic):
     made = await session(acme, initial_events=[message("go")])
     await api.worker.settled()
     assert "session.created" not in await kinds(acme, made.id)
@@ -107,9 +103,7 @@ async def test_what_is_internal_is_shown_only_when_asked_for(
         await kinds(acme, made.id, page="bm8")
 
 
-async def test_answers_find_the_thread_whose_call_they_answer(
-    api: SessionsApi, acme: AsyncAnthropic
-):
+async def test_answers_find_thread_whose_call_they_answer(api: SessionsApi, acme: AsyncAnthropic):
     made = await session(acme)
     api.worker.is_asleep = True
     writer = await api.log.hold(made.id, owner="test")

@@ -72,9 +72,7 @@ def test_a_fork_goes_on_with_the_files_as_they_are(client: Anthropic, session_id
     assert "coffee" in results(client, forked["id"])
 
 
-def test_a_fork_at_an_event_has_the_files_of_then_and_its_parent_keeps_its_own(
-    client: Anthropic, session_id: str
-):
+def test_a_fork_has_the_files_of_then_and_its_parent_its_own(client: Anthropic, session_id: str):
     second = messages(client, session_id)[1]
     forked = post(client, f"/v1/sessions/{session_id}/fork", at=second - 1)
     said(client, forked["id"], SHOW)
@@ -108,9 +106,7 @@ def test_a_fork_at_no_event_is_refused(client: Anthropic, session_id: str):
         post(client, f"/v1/sessions/{session_id}/fork", at=9999)
 
 
-def test_the_context_of_each_call_is_told_and_the_request_of_one(
-    client: Anthropic, session_id: str
-):
+def test_context_of_each_call_is_told_and_the_request_of_one(client: Anthropic, session_id: str):
     path = f"/v1/sessions/{session_id}/context"
     first = get(client, path, limit=3)
     rest = get(client, path, limit=3, page=first["next_page"])
@@ -183,9 +179,7 @@ def test_rules_are_tried_on_the_calls_of_a_session(client: Anthropic, session_id
     assert {item["now"] for item in retrial["data"]} == {"deny"}
 
 
-def test_a_session_without_hooks_and_failures_has_none_to_tell_of(
-    client: Anthropic, session_id: str
-):
+def test_session_without_hooks_and_failures_has_none_to_tell_of(client: Anthropic, session_id: str):
     assert get(client, f"/v1/sessions/{session_id}/hooks")["data"] == []
     assert get(client, "/v1/mainspring/parked")["data"] == []
     with pytest.raises(anthropic.NotFoundError):

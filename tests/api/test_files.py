@@ -93,9 +93,7 @@ async def test_a_download_is_saved_and_never_run(api: Served):
     assert "%C3%BC.html" in headers["content-disposition"]
 
 
-async def test_files_are_listed_newest_first_by_page_by_id_and_by_session(
-    api: Served, clock: SetClock, acme: AsyncAnthropic
-):
+async def test_files_are_listed_newest_first(api: Served, clock: SetClock, acme: AsyncAnthropic):
     made: list[str] = []
     for n in range(5):
         clock.now += timedelta(seconds=1)

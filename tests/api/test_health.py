@@ -144,9 +144,7 @@ async def test_a_worker_is_felt_while_it_works(tmp_path: Path):
                 await felt.wait()
 
 
-async def test_it_is_not_ready_while_postgresql_is_down_and_ready_again_after(
-    postgres: Postgres, postgres_url: str
-):
+async def test_it_is_not_ready_while_postgresql_is_down(postgres: Postgres, postgres_url: str):
     async with open_postgres(postgres_url) as store:
         health = Health({"store": check_store(store)})
         assert (await health.ready()).is_ready

@@ -195,9 +195,7 @@ async def test_what_is_too_much_is_refused(acme: AsyncAnthropic):
         await stores.memories.list(store.id, limit=101)
 
 
-async def test_memories_are_listed_by_path_and_folders_stand_for_what_is_deeper(
-    acme: AsyncAnthropic,
-):
+async def test_memories_are_listed_by_path_and_by_folder(acme: AsyncAnthropic):
     store = await acme.beta.memory_stores.create(name="s")
     memories = acme.beta.memory_stores.memories
     paths = ["/b/x/1", "/b/x/2", "/b/y", "/a", "/b-c/1", "/c", "/d/1/2/3"]

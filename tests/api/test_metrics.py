@@ -43,9 +43,7 @@ async def test_requests_are_counted_by_their_route_and_never_by_their_path(tmp_p
         ("default:operator", 200),
     ],
 )
-async def test_the_metrics_are_for_operators_of_the_root_tenant(
-    tmp_path: Path, key: str | None, status: int
-):
+async def test_metrics_are_for_operators_of_the_root(tmp_path: Path, key: str | None, status: int):
     async with operated(tmp_path) as api:
         assert (await api.get("/metrics", key)).status == status
 

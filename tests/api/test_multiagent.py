@@ -103,9 +103,7 @@ def test_a_coordinator_calls_two_others_at_once(client: anthropic.Anthropic):
     assert idle.id == events[-1].id
 
 
-def test_a_call_of_another_is_answered_by_the_ids_that_the_session_waits_for(
-    client: anthropic.Anthropic,
-):
+def test_a_call_of_another_is_answered_by_ids_that_session_waits_for(client: anthropic.Anthropic):
     session = team(client, "careful-lead", member(client, "writer", CAREFUL), tools=[ALLOWED])
     task = 'call write {"file_path": "note.txt", "content": "tea"}\nsay Written.'
     events = sent(client, session.id, message(f"{called('writer', task)}\nsay All done."))

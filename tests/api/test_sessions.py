@@ -25,9 +25,7 @@ async def api(tmp_path: Path) -> AsyncGenerator[SessionsApi]:
         yield running
 
 
-async def test_a_session_is_made_with_all_that_it_was_asked_for(
-    api: SessionsApi, acme: AsyncAnthropic
-):
+async def test_a_session_has_all_that_it_was_asked_for(api: SessionsApi, acme: AsyncAnthropic):
     agent = await agent_id(acme)
     environment = await environment_id(acme)
     made = await acme.beta.sessions.create(
@@ -108,9 +106,7 @@ async def test_a_team_comes_along_with_its_definitions(api: SessionsApi, acme: A
         ({"resources": [{"type": "memory_store", "memory_store_id": "m"}]}, "memory store m"),
     ],
 )
-async def test_what_a_session_refers_to_must_be_there(
-    fields: dict[str, Any], words: str, acme: AsyncAnthropic
-):
+async def test_unknown_ids_are_refused(fields: dict[str, Any], words: str, acme: AsyncAnthropic):
     with pytest.raises(anthropic.NotFoundError, match=words):
         await session(acme, **fields)
 
@@ -133,9 +129,7 @@ async def test_what_a_session_refers_to_must_be_there(
         ({"resources": [{"type": "github_repository", "url": "https://t:x@a.org/o/r"}]}, "secret"),
     ],
 )
-async def test_bad_input_is_refused_and_nothing_is_made(
-    fields: dict[str, Any], words: str, acme: AsyncAnthropic
-):
+async def test_bad_input_makes_no_session(fields: dict[str, Any], words: str, acme: AsyncAnthropic):
     with pytest.raises(anthropic.BadRequestError, match=words):
         await session(acme, **fields)
     assert await collect(acme.beta.sessions.list()) == []
@@ -165,9 +159,7 @@ async def test_initial_events_set_it_to_work(api: SessionsApi, acme: AsyncAnthro
     assert done.usage.list_cost is not None
 
 
-async def test_title_metadata_budget_and_tools_are_changed_and_the_log_is_told(
-    api: SessionsApi, acme: AsyncAnthropic
-):
+async def test_changes_of_a_session_are_in_its_log(api: SessionsApi, acme: AsyncAnthropic):
     made = await session(
         acme,
         metadata={"a": "1", "b": "2"},
@@ -233,9 +225,7 @@ async def test_a_running_session_is_not_archived_deleted_or_given_other_tools(tm
         assert archived.status == "terminated"
 
 
-async def test_an_archived_session_takes_no_events_and_a_deleted_one_is_gone(
-    api: SessionsApi, acme: AsyncAnthropic
-):
+async def test_an_archived_session_takes_no_events(api: SessionsApi, acme: AsyncAnthropic):
     made = await session(acme)
     archived = await acme.beta.sessions.archive(made.id)
     assert (await acme.beta.sessions.archive(made.id)).archived_at == archived.archived_at

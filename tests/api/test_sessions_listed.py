@@ -72,9 +72,7 @@ async def test_lists_are_filtered(api: SessionsApi, acme: AsyncAnthropic):
     assert await found(statuses=["running", "idle"], limit=1) == [second.id, first.id]
 
 
-async def test_a_key_of_one_agent_sees_and_makes_only_its_sessions(
-    api: SessionsApi, acme: AsyncAnthropic
-):
+async def test_a_key_of_one_agent_sees_only_its_sessions(api: SessionsApi, acme: AsyncAnthropic):
     mine, other = await agent_id(acme), await agent_id(acme)
     environment = await environment_id(acme)
     foreign = await acme.beta.sessions.create(agent=other, environment_id=environment)

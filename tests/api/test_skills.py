@@ -38,9 +38,7 @@ async def uploaded(client: AsyncAnthropic) -> BetaSkill:
     return await client.beta.skills.create(files=FILES)
 
 
-async def test_a_skill_is_uploaded_looked_at_and_deleted_with_its_versions(
-    operator: AsyncAnthropic,
-):
+async def test_skill_is_uploaded_looked_at_and_deleted_with_its_versions(operator: AsyncAnthropic):
     skill = await operator.beta.skills.create(files=FILES, display_name="PDF forms")
     assert skill.id.startswith("skill_")
     assert (skill.type, skill.source.type) == ("skill", "custom")
@@ -58,9 +56,7 @@ async def test_a_skill_is_uploaded_looked_at_and_deleted_with_its_versions(
     assert (await uploaded(operator)).display_name == "pdf-forms"
 
 
-async def test_a_folder_goes_up_and_comes_back_through_the_official_downloader(
-    api: Served, tmp_path: Path
-):
+async def test_a_folder_comes_back_through_the_official_downloader(api: Served, tmp_path: Path):
     folder = tmp_path / "pdf-forms"
     for path, content in FILES:
         file = tmp_path / path
@@ -199,9 +195,7 @@ async def test_another_tenant_finds_nothing(acme: AsyncAnthropic, rival: AsyncAn
     assert await ids(theirs.list()) == [own.id]
 
 
-async def test_a_user_may_look_and_an_operator_may_change(
-    operator: AsyncAnthropic, user: AsyncAnthropic
-):
+async def test_users_look_and_operators_change(operator: AsyncAnthropic, user: AsyncAnthropic):
     skill = await uploaded(operator)
     assert await user.beta.skills.retrieve(skill.id) == skill
     with pytest.raises(anthropic.PermissionDeniedError):

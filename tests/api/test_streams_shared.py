@@ -58,9 +58,7 @@ async def test_deltas_of_a_worker_reach_a_stream_of_the_api(postgres_url: str):
     assert "event_delta" not in kinds[kinds.index("agent.message") :]
 
 
-async def test_a_stream_outlives_the_connections_of_the_database(
-    postgres: Postgres, postgres_url: str
-):
+async def test_a_stream_outlives_connections_of_the_database(postgres: Postgres, postgres_url: str):
     async with (
         open_postgres(postgres_url) as worker,
         open_postgres(postgres_url) as store,

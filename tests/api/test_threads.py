@@ -85,9 +85,7 @@ async def test_threads_are_listed_by_status_and_in_pages(api: SessionsApi, acme:
         await threads.list(made.id, page="nonsense")
 
 
-async def test_a_thread_is_archived_when_it_is_still_and_takes_no_more(
-    api: SessionsApi, acme: AsyncAnthropic
-):
+async def test_an_archived_thread_takes_no_more_events(api: SessionsApi, acme: AsyncAnthropic):
     made = await session(acme)
     child = await with_child(api, made.id)
     threads = acme.beta.sessions.threads

@@ -58,9 +58,7 @@ def signed(api: Scene, secret: str, body: bytes = BODY) -> dict[str, str]:
     return signed_headers("msg_1", body, secrets=[secret], now=api.works.clock.now)
 
 
-async def test_a_trigger_is_made_fired_without_a_key_changed_and_deleted(
-    api: Scene, acme: AsyncAnthropic
-):
+async def test_a_trigger_is_made_fired_changed_and_deleted(api: Scene, acme: AsyncAnthropic):
     made = await api.create(acme)
     status, fired = await api.fire(made["id"], signed(api, made["secret"]))
     assert (status, fired["status"]) == (200, "started")
@@ -75,9 +73,7 @@ async def test_a_trigger_is_made_fired_without_a_key_changed_and_deleted(
         await acme.get(one, cast_to=object)
 
 
-async def test_no_answer_tells_an_unknown_trigger_from_a_bad_signature(
-    api: Scene, acme: AsyncAnthropic
-):
+async def test_no_answer_tells_unknown_trigger_from_bad_signature(api: Scene, acme: AsyncAnthropic):
     made = await api.create(acme)
     good = signed(api, made["secret"])
     answers = [
@@ -94,9 +90,7 @@ async def test_no_answer_tells_an_unknown_trigger_from_a_bad_signature(
     assert api.works.sessions.starts == 0
 
 
-async def test_a_payload_that_is_too_large_is_refused_whoever_sends_it(
-    api: Scene, acme: AsyncAnthropic
-):
+async def test_a_payload_that_is_too_large_is_refused(api: Scene, acme: AsyncAnthropic):
     made = await api.create(acme)
     large = b" " * (MAX_PAYLOAD_BYTES + 1)
     for trigger_id in (made["id"], "trg_unknown"):

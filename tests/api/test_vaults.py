@@ -63,9 +63,7 @@ async def test_vaults_and_credentials_are_listed_in_pages_newest_first(acme: Asy
         await acme.beta.vaults.list(limit=101)
 
 
-async def test_every_kind_of_credential_is_told_without_its_secrets(
-    api: Served, acme: AsyncAnthropic
-):
+async def test_credentials_are_shown_without_their_secrets(api: Served, acme: AsyncAnthropic):
     vault = await acme.beta.vaults.create(display_name="Ada")
     credentials = acme.beta.vaults.credentials
     bearer = await credentials.create(vault.id, auth=static(), display_name="Bearer")
@@ -216,9 +214,7 @@ async def test_a_vault_has_twenty_credentials_at_most_whoever_is_first(acme: Asy
     assert len([item async for item in listed]) == 20
 
 
-async def test_archiving_or_deleting_a_vault_takes_its_secrets_along(
-    api: Served, acme: AsyncAnthropic
-):
+async def test_a_vault_that_goes_takes_its_secrets_along(api: Served, acme: AsyncAnthropic):
     credentials = acme.beta.vaults.credentials
     kept = await acme.beta.vaults.create(display_name="kept")
     gone = await acme.beta.vaults.create(display_name="gone")

@@ -32,9 +32,7 @@ def put(folder: Path, path: str, text: str) -> None:
     file.write_text(text)
 
 
-async def test_agents_below_a_folder_are_listed_with_their_versions(
-    settings: Settings, tmp_path: Path, capsys: Out
-):
+async def test_agents_are_listed_with_versions(settings: Settings, tmp_path: Path, capsys: Out):
     await agents.ls(settings, json=False)
     assert "there is no agent here; `mainspring init` creates one" in capsys.readouterr().err
     put(tmp_path, "team/poet/agent.yaml", "name: bard\ndescription: Rhymes.\nmodel: opus\n")
@@ -72,9 +70,7 @@ async def test_an_agent_is_shown_as_it_would_run(settings: Settings, tmp_path: P
     assert (view["version"], view["is_changed"]) == (1, False)
 
 
-async def test_versions_are_compared_and_gone_back_to(
-    settings: Settings, tmp_path: Path, capsys: Out
-):
+async def test_versions_are_compared_and_restored(settings: Settings, tmp_path: Path, capsys: Out):
     put(tmp_path, "a/AGENTS.md", "One.\n")
     with pytest.raises(InvalidInput, match="there are no versions yet"):
         await agents.diff(settings, agent="a", before=None, after=None)

@@ -33,9 +33,7 @@ def told(upstream: Upstream) -> list[str]:
     return [message["content"] for message in messages if message["role"] == "tool"]
 
 
-def test_a_command_is_shown_with_the_reason_and_runs_once_if_allowed(
-    begin: Begin, upstream: Upstream, place: Path
-):
+def test_an_allowed_command_is_shown_and_runs_once(begin: Begin, upstream: Upstream, place: Path):
     for _ in range(2):
         upstream.says(call("bash", command="echo more >> count.txt"))
     with begin("count") as terminal:
@@ -56,9 +54,7 @@ def test_a_command_is_shown_with_the_reason_and_runs_once_if_allowed(
     assert (place / "count.txt").read_text() == "more\nmore\n"
 
 
-def test_a_refusal_is_told_to_the_model_with_its_reason(
-    begin: Begin, upstream: Upstream, place: Path
-):
+def test_a_refusal_is_told_to_model_with_its_reason(begin: Begin, upstream: Upstream, place: Path):
     upstream.says(call("bash", command="touch made.txt"))
     with begin("make it") as terminal:
         terminal.expect("[y/")
@@ -72,9 +68,7 @@ def test_a_refusal_is_told_to_the_model_with_its_reason(
 
 
 @pytest.mark.parametrize("word", ["stop", "abort", "yikes"])
-def test_a_word_that_begins_like_a_choice_allows_nothing(
-    begin: Begin, upstream: Upstream, place: Path, word: str
-):
+def test_a_similar_word_allows_nothing(begin: Begin, upstream: Upstream, place: Path, word: str):
     upstream.says(call("bash", command="touch made.txt"))
     with begin("make it") as terminal:
         terminal.expect("[y/")
@@ -90,9 +84,7 @@ def test_a_word_that_begins_like_a_choice_allows_nothing(
     assert not (place / "made.txt").exists()
 
 
-def test_what_is_allowed_for_the_session_is_not_asked_again_in_it(
-    begin: Begin, upstream: Upstream, place: Path
-):
+def test_what_the_session_allows_is_not_asked_again(begin: Begin, upstream: Upstream, place: Path):
     for _ in range(2):
         upstream.says(call("bash", command="touch made.txt"))
     with begin("make it") as terminal:
@@ -106,9 +98,7 @@ def test_what_is_allowed_for_the_session_is_not_asked_again_in_it(
     assert not (place / ".mainspring/settings.local.json").exists()
 
 
-def test_what_is_always_allowed_is_written_down_and_holds_in_the_next_session(
-    begin: Begin, upstream: Upstream, place: Path
-):
+def test_always_allowed_holds_in_the_next_session(begin: Begin, upstream: Upstream, place: Path):
     upstream.says(call("bash", command="touch made.txt"))
     with begin("make it") as terminal:
         terminal.expect("always allow Bash(")
@@ -161,9 +151,7 @@ def test_what_is_too_long_to_be_shown_at_once_can_be_viewed(begin: Begin, upstre
         terminal.expect("all I know")
 
 
-def test_what_was_typed_before_the_question_is_no_answer(
-    begin: Begin, upstream: Upstream, place: Path
-):
+def test_what_was_typed_before_question_is_no_answer(begin: Begin, upstream: Upstream, place: Path):
     held = threading.Event()
     upstream.says("Let me see.\n", held, call("bash", command="touch made.txt"))
     with begin("make it") as terminal:
@@ -215,9 +203,7 @@ def test_who_leaves_lets_the_call_wait_and_it_can_be_answered_later(
     assert (place / "made.txt").exists()
 
 
-def test_questions_of_the_agent_are_answered_by_number_or_in_words(
-    begin: Begin, upstream: Upstream
-):
+def test_questions_of_agent_are_answered_by_number_or_in_words(begin: Begin, upstream: Upstream):
     options = [
         {"label": "red", "description": "as roses are"},
         {"label": "blue", "description": ""},

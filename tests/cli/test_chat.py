@@ -29,9 +29,7 @@ def chat(upstream: Upstream, place: Path, environ: dict[str, str]) -> Chat:
     return begin
 
 
-def test_messages_are_answered_in_turn_and_ctrl_d_leaves(
-    chat: Chat, upstream: Upstream, mainspring: Run, place: Path
-):
+def test_ctrl_d_leaves_after_answers(chat: Chat, upstream: Upstream, mainspring: Run, place: Path):
     upstream.says("Good day.")
     upstream.says("Still here.")
     with chat() as terminal:
@@ -99,9 +97,7 @@ def test_ctrl_c_interrupts_the_reply_and_the_chat_goes_on(chat: Chat, upstream: 
         terminal.expect("Never mind.")
 
 
-def test_what_is_typed_during_a_reply_is_shown_at_the_next_prompt_only(
-    chat: Chat, upstream: Upstream
-):
+def test_what_is_typed_during_a_reply_is_shown_at_next_prompt_only(chat: Chat, upstream: Upstream):
     held = threading.Event()
     upstream.says("I am counting", held)
     upstream.says("Yes.")

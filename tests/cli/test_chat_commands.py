@@ -55,9 +55,7 @@ def supervisor(go_on: threading.Event) -> Callable[[dict[str, Any]], tuple[Part,
     return answer
 
 
-def test_subagents_are_a_tree_that_lives_and_what_they_ask_says_who_asks(
-    chat: Chat, upstream: Upstream, place: Path
-):
+def test_a_tree_shows_which_subagent_asks(chat: Chat, upstream: Upstream, place: Path):
     go_on = threading.Event()
     upstream.otherwise = supervisor(go_on)
     with chat(NO_COLOR="1") as terminal:
@@ -105,9 +103,7 @@ def test_without_a_terminal_subagents_are_plain_lines(mainspring: Run, upstream:
     assert "\x1b" not in result.stderr
 
 
-def test_a_plan_is_asked_about_when_it_is_presented_then_changed_and_carried_out(
-    chat: Chat, upstream: Upstream, place: Path
-):
+def test_a_plan_is_shown_changed_and_carried_out(chat: Chat, upstream: Upstream, place: Path):
     upstream.says("What is it for?")
     upstream.says(call("write", file_path="a.txt", content="too early"))
     upstream.says(call("exit_plan_mode", plan="First a.txt, then b.txt."))
@@ -191,9 +187,7 @@ def test_sessions_are_cleared_forked_and_compacted(chat: Chat, upstream: Upstrea
     assert len(mainspring("sessions", "ls", "--json").stdout.splitlines()) == 3
 
 
-def test_commands_of_the_agent_are_expanded_and_unknown_ones_are_not_sent(
-    chat: Chat, upstream: Upstream, place: Path
-):
+def test_unknown_commands_are_not_sent(chat: Chat, upstream: Upstream, place: Path):
     (place / ".claude/commands").mkdir(parents=True)
     greet = "---\ndescription: Greets.\nargument-hint: NAME\n---\nSay hello to $ARGUMENTS."
     (place / ".claude/commands/greet.md").write_text(greet)

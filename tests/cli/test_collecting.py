@@ -62,9 +62,7 @@ def folders(store: Path) -> set[str]:
     return {item.name for item in (store.parent / "hands").iterdir()}
 
 
-def test_rm_takes_folders_and_the_snapshots_that_nobody_else_names(
-    mainspring: Run, settings: Settings, store: Path
-):
+def test_rm_takes_folders_and_unused_snapshots(mainspring: Run, settings: Settings, store: Path):
     gone = session(settings, store, "one", "two")
     stays = session(settings, store, "two", "three")
     share = open_readonly_mount(gone)
@@ -76,9 +74,7 @@ def test_rm_takes_folders_and_the_snapshots_that_nobody_else_names(
     assert not share.exists()
 
 
-def test_expire_takes_what_was_left_of_those_that_went(
-    mainspring: Run, settings: Settings, store: Path
-):
+def test_expire_takes_what_others_left(mainspring: Run, settings: Settings, store: Path):
     gone = session(settings, store, "one")
     stays = session(settings, store, "two")
     with sqlite3.connect(store) as db:

@@ -70,9 +70,7 @@ async def test_a_tree_grows_and_ends_with_a_total(tmp_path: Path):
     assert not tree.is_live
 
 
-async def test_any_prefix_of_a_log_is_a_tree_and_what_was_put_away_comes_back_when_it_works(
-    tmp_path: Path,
-):
+async def test_any_prefix_of_a_log_is_a_tree_and_collapsed_nodes_come_back_at_work(tmp_path: Path):
     log, main = await played(tmp_path)
     for end in range(len(log)):
         tree = SubagentTree.of(log[:end], main)
@@ -119,9 +117,7 @@ async def test_elsewhere_than_at_a_terminal_subagents_are_a_line_each_and_their_
     assert "✓ agent" not in told.err
 
 
-async def test_what_one_in_the_background_reports_is_told_in_a_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+async def test_a_background_report_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     def lead(request: Request) -> ScriptAnswer:
         if turn_of(request) == 0:
             return calls("agent", description="x", prompt="part explore", run_in_background=True)

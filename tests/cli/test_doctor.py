@@ -64,9 +64,7 @@ def test_a_server_that_does_not_answer_fails_without_showing_the_password(mainsp
     assert "hunter2" not in result.stdout + result.stderr
 
 
-def test_protections_of_the_operators_own_files_are_told(
-    mainspring: Run, session_id: str, store: Path
-):
+def test_protections_of_operators_own_files_are_told(mainspring: Run, session_id: str, store: Path):
     del session_id
     store.chmod(0o644)
     report = json.loads(

@@ -56,9 +56,7 @@ def test_a_limit_says_how_to_go_on(mainspring: Run, place: Path):
     assert (again.returncode, again.stdout) == (0, "Done\n"), again.stderr
 
 
-def test_a_session_of_a_model_in_python_says_so_and_goes_on_with_another(
-    mainspring: Run, place: Path
-):
+def test_session_of_model_in_python_says_so_and_goes_on_with_another(mainspring: Run, place: Path):
     store = str(place / ".mainspring" / "mainspring.db")
     first = run(Agent(name="porter"), "hello", model=Scripted(says("Hi.")), store=store)
     own = run(Agent(name="porter", model="mine"), "hi", model=Scripted(says("Hi.")), store=store)

@@ -48,9 +48,7 @@ def _bash(command: str) -> dict[str, Any]:
     return call("bash", command=command)
 
 
-def test_the_hooks_of_a_skill_run_while_it_is_used_once_it_is_trusted(
-    mainspring: Run, upstream: Upstream, place: Path
-):
+def test_hooks_of_a_trusted_skill_run_while_used(mainspring: Run, upstream: Upstream, place: Path):
     folder = place / ".claude/skills/careful"
     (folder / "scripts").mkdir(parents=True)
     (folder / "SKILL.md").write_text(_SKILL)
@@ -75,9 +73,7 @@ def test_the_hooks_of_a_skill_run_while_it_is_used_once_it_is_trusted(
     assert (place / "skill-log").read_text() == "once\n"
 
 
-def test_the_hooks_of_a_subagent_run_on_its_threads_once_the_project_is_trusted(
-    mainspring: Run, upstream: Upstream, place: Path
-):
+def test_hooks_of_a_subagent_run_on_its_threads(mainspring: Run, upstream: Upstream, place: Path):
     (place / ".claude/agents").mkdir(parents=True)
     (place / ".claude/agents/looker.md").write_text(_SUBAGENT)
     (place / "a.txt").write_text("x\n")

@@ -59,9 +59,7 @@ async def test_a_new_agent_is_written_trusted_and_kept_as_its_first_version(
     assert (loaded.policy.mode, loaded.is_trusted, loaded.warnings) == ("acceptEdits", True, ())
 
 
-async def test_a_folder_whose_settings_nobody_trusts_does_not_become_trusted_by_it(
-    settings: Settings, tmp_path: Path
-):
+async def test_init_does_not_make_a_folder_trusted(settings: Settings, tmp_path: Path):
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude/settings.json").write_text('{"permissions": {"allow": ["Bash"]}}')
     await init(settings, mode=ModeName.accept_edits, yes=True, json=True)
@@ -111,9 +109,7 @@ async def test_models_are_found_by_keys_and_by_local_servers(tmp_path: Path):
     assert read_manifest(tmp_path / "agent/agent.yaml").model == "ollama:qwen3:8b"
 
 
-def test_questions_are_asked_at_a_terminal_and_the_agent_runs_at_once(
-    mainspring: Run, place: Path, environ: dict[str, str]
-):
+def test_a_terminal_asks_and_the_agent_runs(mainspring: Run, place: Path, environ: dict[str, str]):
     with at_terminal("init", cwd=place, env={**environ, **NOBODY}) as terminal:
         terminal.expect("Name [project]")
         terminal.type("helper\n")
@@ -145,9 +141,7 @@ def test_questions_are_asked_at_a_terminal_and_the_agent_runs_at_once(
     assert "is there already: nothing was written" in again.stderr
 
 
-def test_who_leaves_in_the_midst_of_the_questions_has_written_nothing(
-    place: Path, environ: dict[str, str]
-):
+def test_who_leaves_in_midst_of_questions_has_written_nothing(place: Path, environ: dict[str, str]):
     with at_terminal("init", cwd=place, env={**environ, **NOBODY}) as terminal:
         terminal.expect("Name [project]")
         terminal.type("\x04")

@@ -126,9 +126,7 @@ async def write_session(log: SessionLog, number: int, said: str) -> None:
     await writer.release()
 
 
-def test_insights_name_waste_failures_missing_rules_and_what_is_unused_with_their_places(
-    mainspring: Run, store: Path
-):
+def test_insights_name_waste_failures_and_missing_rules(mainspring: Run, store: Path):
     anyio.run(write_sessions, store)
     mainspring("sessions", "import", str(FOREIGN))
     report = json.loads(mainspring("insights", "--json").stdout)

@@ -36,9 +36,7 @@ def test_verify_tells_what_was_changed_and_fails(mainspring: Run, session_id: st
     assert "event 3: does not follow" in result.stdout
 
 
-def test_verify_all_as_json_reports_every_session(
-    mainspring: Run, session_id: str, fork_id: str, store: Path
-):
+def test_verify_all_reports_as_json(mainspring: Run, session_id: str, fork_id: str, store: Path):
     tamper(store)
     result = mainspring("log", "verify", "--all", "--json")
     assert result.returncode == 1
@@ -68,9 +66,7 @@ def test_an_exported_fork_is_the_same_in_another_store(
     assert "nothing new" in again.stderr
 
 
-def test_export_to_a_file_leaves_that_file_and_no_other(
-    mainspring: Run, session_id: str, tmp_path: Path
-):
+def test_export_to_a_file_leaves_only_it(mainspring: Run, session_id: str, tmp_path: Path):
     folder = tmp_path / "out"
     folder.mkdir()
     file = folder / "session.jsonl"
@@ -113,9 +109,7 @@ def test_rm_asks_and_without_a_terminal_refuses(mainspring: Run, session_id: str
     assert listed(mainspring) == []
 
 
-def test_rm_keeps_what_others_begin_with_unless_told(
-    mainspring: Run, session_id: str, fork_id: str
-):
+def test_rm_keeps_what_forks_need_unless_told(mainspring: Run, session_id: str, fork_id: str):
     refused = mainspring("log", "rm", session_id, "--yes")
     assert refused.returncode == 1
     assert "--cascade" in refused.stderr

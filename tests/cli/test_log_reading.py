@@ -34,9 +34,7 @@ def test_an_empty_place_says_so_and_stays_empty(mainspring: Run, place: Path):
     assert list(place.iterdir()) == []
 
 
-def test_ls_shows_newest_first_with_titles_forks_and_holders(
-    mainspring: Run, session_id: str, fork_id: str
-):
+def test_ls_shows_newest_first_with_titles(mainspring: Run, session_id: str, fork_id: str):
     head, first, second = mainspring("log", "ls").stdout.splitlines()
     assert " ".join(head.split()) == "SESSION CREATED CHANGED EVENTS HELD BY FORK OF TITLE"
     assert first.startswith(fork_id)
@@ -76,9 +74,7 @@ def test_show_lets_no_control_character_through(mainspring: Run, session_id: str
     assert "\x1b" not in shown
 
 
-async def test_show_as_json_is_the_events_as_exported(
-    mainspring: Run, session_id: str, store: Path
-):
+async def test_show_as_json_is_events_as_exported(mainspring: Run, session_id: str, store: Path):
     async with open_sqlite(store) as opened:
         expected = [encode_line(event) for event in await SessionLog(opened).read(session_id)]
     assert mainspring("log", "show", session_id, "--json").stdout.encode().splitlines() == expected

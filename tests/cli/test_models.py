@@ -45,9 +45,7 @@ def test_ls_has_windows_prices_and_whether_a_key_is_set(mainspring: Run, priced:
     assert "sk-test" not in shown
 
 
-def test_a_price_that_has_ended_is_shown_and_told_once(
-    mainspring: Run, upstream: Upstream, place: Path
-):
+def test_an_expired_price_is_shown_once(mainspring: Run, upstream: Upstream, place: Path):
     price = '{ input = "1", output = "2", cache_read = "1", cache_write = "1", valid_until = %s }'
     rows = "".join(
         f'[models."ollama:{name}"]\nwindow = 9_000\nmax_output = 900\nprice = {price % day}\n'
@@ -70,9 +68,7 @@ def test_a_price_that_has_ended_is_shown_and_told_once(
     assert "set the current price in .mainspring/models.toml" in told[0]
 
 
-def test_test_makes_one_call_and_tells_what_it_took(
-    mainspring: Run, upstream: Upstream, priced: str
-):
+def test_test_makes_one_call_and_measures_it(mainspring: Run, upstream: Upstream, priced: str):
     upstream.says("ready")
     address = {"OLLAMA_BASE_URL": upstream.url}
     [view] = lines(mainspring("models", "test", priced, "--json", **address))

@@ -63,9 +63,7 @@ def test_hooks_hold_from_the_beginning_to_the_end_of_a_session(
     assert [item.outcome for item in ran if isinstance(item, HookRan)] == ["blocked"] * 2
 
 
-def test_a_shell_that_is_used_for_the_first_time_late_in_a_session_has_lost_nothing(
-    mainspring: Run, upstream: Upstream
-):
+def test_a_shell_first_used_late_in_a_session_has_lost_nothing(mainspring: Run, upstream: Upstream):
     upstream.says("Good day.")
     assert mainspring("run", "hello", **upstream.variables).returncode == 0
     session = json.loads(mainspring("sessions", "ls", "--json").stdout)["id"]

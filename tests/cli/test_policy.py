@@ -82,9 +82,7 @@ def test_check_in_json_names_the_rule(mainspring: Run):
         (["Bash(ls)", "--mode", "yolo"], 1, "is not a mode"),
     ],
 )
-def test_a_check_that_makes_no_sense_is_refused(
-    mainspring: Run, arguments: list[str], status: int, words: str
-):
+def test_a_senseless_check_fails(mainspring: Run, arguments: list[str], status: int, words: str):
     result = mainspring("policy", "check", *arguments)
     assert (result.returncode, result.stdout) == (status, "")
     assert words in result.stderr

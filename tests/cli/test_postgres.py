@@ -9,9 +9,7 @@ from typing import TypeAlias
 Run: TypeAlias = Callable[..., CompletedProcess[str]]
 
 
-def test_a_session_moves_from_a_file_to_a_server(
-    mainspring: Run, session_id: str, postgres_url: str
-):
+def test_session_moves_from_a_file_to_a_server(mainspring: Run, session_id: str, postgres_url: str):
     exported = mainspring("log", "export", session_id).stdout
     imported = mainspring("log", "import", "-", "--store", postgres_url, stdin=exported)
     assert imported.returncode == 0, imported.stderr
@@ -32,9 +30,7 @@ def test_doctor_reaches_the_server(mainspring: Run, postgres_url: str):
     assert "(PostgreSQL " in store["found"]
 
 
-def test_a_missing_driver_is_named_with_the_way_to_get_it(
-    mainspring_from_nothing: Run, place: Path
-):
+def test_a_missing_driver_is_named_with_way_to_get_it(mainspring_from_nothing: Run, place: Path):
     hidden = place / "hidden"
     hidden.mkdir()
     without = "raise ModuleNotFoundError('hidden', name='psycopg')"

@@ -60,9 +60,7 @@ def test_a_user_that_cannot_be_had_is_told(mainspring: Run, user: str, told: str
 
 
 @needs_root
-def test_a_service_that_became_another_user_has_nothing_of_root_left(
-    passable: Path, environ: dict[str, str]
-):
+def test_a_service_that_changed_user_keeps_nothing_of_root(passable: Path, environ: dict[str, str]):
     if (python := python_of_all()) is None:
         pytest.skip("there is no Python here that others may run")
     process = subprocess.Popen(

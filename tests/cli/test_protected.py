@@ -89,9 +89,7 @@ def test_what_the_operator_allows_is_recorded_holds_after_a_resume_and_is_that_p
     assert paths == [("operator", (f"{place.resolve()}/.vscode/settings.json",))]
 
 
-def test_what_is_allowed_does_not_widen_by_a_link(
-    mainspring: Run, upstream: Upstream, repository: Path
-):
+def test_links_do_not_widen_what_is_allowed(mainspring: Run, upstream: Upstream, repository: Path):
     (repository / ".vscode").mkdir()
     upstream.says(
         call("bash", command='python3 -c \'import os; os.symlink(".git", "notes")\''),

@@ -61,9 +61,7 @@ def session(place: Path, mainspring: Run, upstream: Upstream) -> str:
     return session_id
 
 
-def test_a_session_with_a_secret_in_every_place_is_replayed_and_shown(
-    mainspring: Run, upstream: Upstream, session: str
-):
+def test_a_session_full_of_secrets_is_replayed(mainspring: Run, upstream: Upstream, session: str):
     sent = json.dumps(upstream.requests)
     assert TOKEN not in sent
     for words in (

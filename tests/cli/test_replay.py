@@ -47,9 +47,7 @@ def test_a_difference_is_shown_and_is_status_1(mainspring: Run, session: str, pl
     assert "+max_tokens 500" in result.stdout
 
 
-def test_with_another_prompt_it_goes_on_live_in_a_fork_and_tools_are_not_run(
-    mainspring: Run, upstream: Upstream, session: str
-):
+def test_with_another_prompt_a_fork_goes_on(mainspring: Run, upstream: Upstream, session: str):
     upstream.says(call("history_search", query="key"))
     upstream.says("Under the stone.")
     result = mainspring("replay", session, "--prompt", "find the stone", **upstream.variables)
@@ -63,9 +61,7 @@ def test_with_another_prompt_it_goes_on_live_in_a_fork_and_tools_are_not_run(
     assert json.loads(fork)["turns"] == 3
 
 
-def test_with_another_model_it_goes_on_live_from_an_event(
-    mainspring: Run, upstream: Upstream, session: str
-):
+def test_with_another_model_it_goes_on_live(mainspring: Run, upstream: Upstream, session: str):
     result = mainspring(
         "replay", session, "--model", "ollama:other", "--from", "12", **upstream.variables
     )
@@ -73,9 +69,7 @@ def test_with_another_model_it_goes_on_live_from_an_event(
     assert {request["model"] for request in upstream.requests[3:]} == {"other"}
 
 
-def test_a_recorded_test_runs_with_plain_pytest(
-    mainspring: Run, session: str, place: Path, environ: dict[str, str]
-):
+def test_a_recorded_test_runs(mainspring: Run, session: str, place: Path, environ: dict[str, str]):
     result = mainspring("test", "record", session, "-o", "replays")
     assert result.returncode == 0
     name = f"find_the_key_{session[-8:]}"

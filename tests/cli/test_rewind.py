@@ -81,9 +81,7 @@ def rewound(mainspring: Run, *arguments: str) -> dict[str, Any]:
     return json.loads(result.stdout)
 
 
-def test_a_rewind_takes_files_and_conversation_back_and_can_be_undone(
-    mainspring: Run, worked: str, place: Path
-):
+def test_a_rewind_of_files_and_talk_can_be_undone(mainspring: Run, worked: str, place: Path):
     assert files(place) == CHANGED
     (place / "own.txt").write_text("mine, edited since")
     view = rewound(mainspring, worked[-8:], "--yes")
@@ -113,9 +111,7 @@ def test_what_would_change_is_shown_and_nothing_is_done(mainspring: Run, worked:
     assert files(place) == CHANGED
 
 
-def test_somebody_at_the_terminal_is_shown_the_changes_and_asked(
-    worked: str, place: Path, environ: dict[str, str]
-):
+def test_a_terminal_shows_changes_and_asks(worked: str, place: Path, environ: dict[str, str]):
     with at_terminal("sessions", "rewind", worked, cwd=place, env=environ) as terminal:
         terminal.expect("removed   deep/b.txt")
         terminal.expect("Go back?")
@@ -143,9 +139,7 @@ def test_turns_are_counted_back_to_the_beginning(mainspring: Run, worked: str, p
     assert "has events 1 to" in nowhere.stderr
 
 
-async def test_a_fork_goes_on_from_there_and_can_be_rewound_itself(
-    mainspring: Run, worked: str, place: Path, settings: Settings
-):
+async def test_a_fork_can_be_rewound(mainspring: Run, worked: str, place: Path, settings: Settings):
     first = await anyio.to_thread.run_sync(rewound, mainspring, worked, "--yes")
     await _work(
         settings,
@@ -179,9 +173,7 @@ async def test_a_session_that_runs_is_left_alone(mainspring: Run, worked: str, p
     assert files(place) == CHANGED
 
 
-async def test_what_the_rules_hide_is_never_touched(
-    mainspring: Run, place: Path, settings: Settings
-):
+async def test_what_rules_hide_is_never_touched(mainspring: Run, place: Path, settings: Settings):
     (place / ".claude").mkdir()
     rules = {"permissions": {"deny": ["Read(./.env)"]}}
     (place / ".claude/settings.json").write_text(json.dumps(rules))
@@ -214,9 +206,7 @@ def test_snapshots_and_differences_are_listed(mainspring: Run, worked: str, plac
     ]  # fmt: skip
 
 
-def test_a_session_that_changed_no_files_has_only_a_conversation_to_go_back_in(
-    mainspring: Run, session_id: str
-):
+def test_a_session_without_changes_rewinds_its_conversation(mainspring: Run, session_id: str):
     assert "there are no snapshots" in mainspring("sessions", "snapshots", session_id).stderr
     refused = mainspring("sessions", "rewind", session_id, "--files-only", "--yes")
     assert refused.returncode == 1

@@ -55,9 +55,7 @@ def test_piped_the_reply_is_plain_and_alone_on_standard_output(mainspring: Run, 
     assert upstream.requests[0]["messages"][-1]["content"] == "tell it"
 
 
-def test_at_a_terminal_the_reply_is_markdown_and_a_call_one_line(
-    upstream: Upstream, place: Path, environ: dict[str, str]
-):
+def test_terminal_replies_are_markdown(upstream: Upstream, place: Path, environ: dict[str, str]):
     upstream.says(call("history_search", query="key"), call("history_search", query="x", limit=0))
     upstream.says(STORY)
     env = {**environ, **upstream.variables}
@@ -109,9 +107,7 @@ def test_a_model_without_a_key_is_refused_before_anything_begins(mainspring: Run
     assert sessions(mainspring) == []
 
 
-def test_git_does_not_see_what_a_session_leaves_and_sees_what_a_team_shares(
-    mainspring: Run, place: Path
-):
+def test_git_sees_what_a_team_shares_and_not_what_sessions_leave(mainspring: Run, place: Path):
     git = ["git", "-C", str(place)]
     subprocess.run([*git, "init", "-q"], check=True)
     (place / "poet").mkdir()
@@ -141,9 +137,7 @@ def test_a_model_that_fails_is_status_1(mainspring: Run, upstream: Upstream):
     assert sessions(mainspring)[0]["reason"] == "model_error"
 
 
-def test_the_folder_s_instructions_are_given_to_the_model(
-    mainspring: Run, upstream: Upstream, place: Path
-):
+def test_folder_s_instructions_are_given_to_model(mainspring: Run, upstream: Upstream, place: Path):
     (place / "AGENTS.md").write_text("Answer in rhymes.")
     mainspring("run", "hello", **upstream.variables)
     assert "Answer in rhymes." in json.dumps(upstream.requests[0]["messages"][0])

@@ -25,9 +25,7 @@ def test_what_is_piped_in_beside_a_prompt_is_part_of_it(mainspring: Run, upstrea
     assert said == "review\n\n<stdin>\n-old\n+new\n</stdin>"
 
 
-def test_a_pipe_that_says_nothing_does_not_keep_a_prompt_waiting(
-    place: Path, environ: dict[str, str]
-):
+def test_pipe_that_says_nothing_does_not_keep_prompt_waiting(place: Path, environ: dict[str, str]):
     reading, writing = os.pipe()
     try:
         done = subprocess.run(
@@ -54,9 +52,7 @@ def test_a_command_that_nobody_has_is_not_sent_to_the_model(mainspring: Run):
     assert "You said: '/usr/bin/x fails'" in mainspring("run", "/usr/bin/x fails", *DEMO).stdout
 
 
-def test_a_message_to_a_session_that_another_process_runs_is_delivered_once(
-    mainspring: Run, store: Path
-):
+def test_a_message_to_a_session_run_elsewhere_is_delivered_once(mainspring: Run, store: Path):
     first = mainspring("run", "hello", "--json", *DEMO)
     session_id = json.loads(first.stdout.splitlines()[-1])["session_id"]
 

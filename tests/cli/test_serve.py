@@ -60,9 +60,7 @@ def test_a_new_store_is_not_made_where_sessions_work(mainspring: Run, place: Pat
     assert list((place / "there").iterdir()) == []
 
 
-def test_a_store_that_is_there_already_is_served_with_a_warning(
-    mainspring: Run, place: Path, store: Path, session_id: str
-):
+def test_an_old_store_gets_a_warning(mainspring: Run, place: Path, store: Path, session_id: str):
     del session_id  # what has made the store
     told = mainspring(
         "serve", "--port", "0", "--model", "nonesuch", MAINSPRING_WORKSPACES=str(store.parent)

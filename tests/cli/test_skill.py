@@ -110,9 +110,7 @@ async def test_an_installed_skill_is_shown_with_its_scan_before_it_is_kept(
     )
 
 
-async def test_what_is_dangerous_is_kept_only_if_that_is_said(
-    settings: Settings, place: Path, tmp_path: Path
-):
+async def test_danger_is_kept_only_on_demand(settings: Settings, place: Path, tmp_path: Path):
     source = skill_at(tmp_path / "src", WORSE)
     with pytest.raises(InvalidInput, match="dangerous") as refused:
         await installing.install(
@@ -130,9 +128,7 @@ async def test_what_is_dangerous_is_kept_only_if_that_is_said(
     assert kept.is_dir()
 
 
-async def test_nothing_is_written_through_a_link_that_a_project_brings(
-    settings: Settings, home: Path, place: Path, tmp_path: Path
-):
+async def test_no_write_follows_a_link(settings: Settings, home: Path, place: Path, tmp_path: Path):
     (place / ".mainspring").symlink_to(home)
     with pytest.raises(InvalidInput, match="leads out of the project"):
         await installing.install(
@@ -171,9 +167,7 @@ async def test_an_installed_skill_that_changes_is_not_trusted_any_more(
     assert [view["trust"] for view in await listed(settings, capsys)] == ["changed"]
 
 
-async def test_a_scan_ends_with_1_if_something_is_dangerous(
-    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+async def test_a_scan_fails(settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     folder = skill_at(tmp_path / "any", WORSE)
     assert await acts.scan(settings, id_or_part=str(folder), consent=None, json=False) == 1
     out = capsys.readouterr().out
@@ -214,9 +208,7 @@ async def test_what_is_not_ours_to_remove_stays(settings: Settings, place: Path)
     assert (place / ".claude/skills/pdf").exists()
 
 
-def test_at_a_terminal_somebody_is_asked_after_the_report(
-    place: Path, environ: dict[str, str], tmp_path: Path
-):
+def test_a_terminal_asks_after_the_report(place: Path, environ: dict[str, str], tmp_path: Path):
     source = skill_at(tmp_path / "src", POWERFUL)
     with at_terminal("skill", "install", str(source), cwd=place, env=environ) as terminal:
         terminal.expect("any-command")
@@ -255,9 +247,7 @@ async def test_a_list_tells_how_often_each_skill_was_used(
     assert "used 1 time in 1 session, 1 of them by a user" in capsys.readouterr().out
 
 
-def test_a_skill_that_you_make_for_the_project_is_trusted_until_it_changes(
-    mainspring: Run, place: Path
-):
+def test_skill_that_you_make_for_project_is_trusted_until_it_changes(mainspring: Run, place: Path):
     made = mainspring("skill", "new", "greet", "--project")
     assert made.returncode == 0, made.stderr
     assert "after you edit it: mainspring skill scan greet --trust" in made.stdout

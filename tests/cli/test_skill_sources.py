@@ -52,9 +52,7 @@ def test_of_two_with_one_name_the_one_in_skills_is_installed_and_of_a_link_what_
     assert not (place / ".mainspring/skills/docx").is_symlink()
 
 
-def test_the_root_is_meant_if_nothing_is_said_and_the_others_are_mentioned(
-    mainspring: Run, source: Path
-):
+def test_root_is_meant_if_nothing_is_said_and_others_are_mentioned(mainspring: Run, source: Path):
     done = mainspring("skill", "install", str(source), "--yes", "--trust-anyway", "--project")
     assert "installed all-in-one" in done.stdout
     assert "3 more skills there: --all or --only installs them" in done.stderr
@@ -88,9 +86,7 @@ def test_skills_are_found_in_folders_and_catalogues(mainspring: Run, source: Pat
     assert "the catalogue is not JSON" in broken.stderr
 
 
-def test_validate_says_what_a_marketplace_or_a_folder_of_skills_offers(
-    mainspring: Run, place: Path
-):
+def test_validate_says_what_marketplace_or_a_folder_of_skills_offers(mainspring: Run, place: Path):
     for name in ("one", "two"):
         (place / "catalog" / name).mkdir(parents=True)
         text = f"---\nname: {name}\ndescription: Does {name}.\n---\n"
@@ -103,9 +99,7 @@ def test_validate_says_what_a_marketplace_or_a_folder_of_skills_offers(
     assert "2 SKILL.md that are not part of this agent" in report
 
 
-def test_validate_counts_a_skill_that_is_linked_into_another_folder_once(
-    mainspring: Run, place: Path
-):
+def test_validate_counts_a_skill_linked_into_another_folder_once(mainspring: Run, place: Path):
     for where in (".agents/skills/one", "packages/x/skills/two"):
         (place / where).mkdir(parents=True)
         name = where.rpartition("/")[2]

@@ -94,9 +94,7 @@ async def waiting(folder: Path) -> AsyncGenerator[tuple[Session, CommandContext]
         ("help /me", None),
     ],
 )
-def test_a_message_is_a_command_if_it_begins_with_one_slash_and_a_name(
-    message: str, meant: ParsedCommand | None
-):
+def test_a_slash_and_a_name_make_a_message_a_command(message: str, meant: ParsedCommand | None):
     assert parse_command(message) == meant
 
 
@@ -192,9 +190,7 @@ async def test_a_mode_is_set_by_name_and_plan_takes_its_task_along(tmp_path: Pat
         assert await mode_of(session.log, session.id) == "acceptEdits"
 
 
-async def test_every_reply_can_be_shown_in_plain_lines(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+async def test_every_reply_has_plain_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     async with waiting(tmp_path) as (_, at):
         names = ("cost", "context", "agents", "skills", "approve", "mode")
         replies: list[SlashCommandResult | None] = [await run_command(at, name) for name in names]

@@ -92,9 +92,7 @@ def test_help_lists_every_command_without_importing_it(environ: dict[str, str], 
 
 
 @pytest.mark.parametrize("name", ENTRIES)
-def test_the_help_of_a_command_begins_with_its_summary(
-    name: str, capsys: pytest.CaptureFixture[str]
-):
+def test_help_of_a_command_begins_with_its_summary(name: str, capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit):
         app([name, "--help"], prog_name="mainspring")
     assert ENTRIES[name].summary in " ".join(capsys.readouterr().out.split())
@@ -104,9 +102,7 @@ def test_the_help_of_a_command_begins_with_its_summary(
     ("name", "option"),
     [("halt", "--agent"), ("resume", "--agent"), ("serve", "--metrics"), ("worker", "--metrics")],
 )
-def test_options_are_called_as_documented(
-    name: str, option: str, capsys: pytest.CaptureFixture[str]
-):
+def test_options_are_as_documented(name: str, option: str, capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit):
         app([name, "--help"], prog_name="mainspring")
     assert option in capsys.readouterr().out.split()
@@ -132,9 +128,7 @@ def test_a_shell_completes_commands_and_options(environ: dict[str, str], place: 
     assert result.stdout.split() == ["sessions", "--max-turns", "--max-cost"], result.stderr
 
 
-def test_an_offline_run_without_hooks_does_not_wait_for_what_it_does_not_use(
-    environ: dict[str, str], place: Path
-):
+def test_an_offline_run_imports_only_what_it_uses(environ: dict[str, str], place: Path):
     imported = imports_of("run hello", cwd=place, environ=environ)
     assert "mainspring.capabilities.workspace" in imported
     unused = {
@@ -172,9 +166,7 @@ def test_looking_at_sessions_and_answering_needs_no_models_and_no_hands(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("module", [found.name for found in iter_modules(cli.__path__)])
-def test_each_part_of_the_command_can_be_the_first_that_is_imported(
-    environ: dict[str, str], tmp_path: Path, module: str
-):
+def test_any_module_can_be_imported_first(environ: dict[str, str], tmp_path: Path, module: str):
     command = [sys.executable, "-c", f"import {cli.__name__}.{module}"]
     run(command, cwd=tmp_path, env=environ, check=True, timeout=60)
 
@@ -269,9 +261,7 @@ def test_the_store_is_found_from_a_folder_below(mainspring: Run, place: Path, se
     assert session_id in mainspring("log", "ls", cwd=below).stdout
 
 
-def test_the_command_line_wins_over_the_environment(
-    mainspring: Run, store: Path, session_id: str, tmp_path: Path
-):
+def test_options_win_over_variables(mainspring: Run, store: Path, session_id: str, tmp_path: Path):
     elsewhere = str(tmp_path / "none.db")
     found = mainspring("log", "ls", "--store", str(store), cwd=tmp_path, MAINSPRING_STORE=elsewhere)
     assert session_id in found.stdout

@@ -60,9 +60,7 @@ def test_no_line_is_wider_than_the_terminal(look: Look, session_id: str, fork_id
         assert max(map(cell_len, look("log", *arguments, NO_COLOR="1").text.splitlines())) <= 80
 
 
-def test_a_narrow_list_names_sessions_by_the_end_of_their_ids(
-    look: Look, session_id: str, fork_id: str
-):
+def test_narrow_list_names_sessions_by_end_of_their_ids(look: Look, session_id: str, fork_id: str):
     _, first, second = look("log", "ls", NO_COLOR="1").text.splitlines()
     assert first.split()[0] == fork_id[-8:]
     assert session_id[-8:] in first

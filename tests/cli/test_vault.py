@@ -37,9 +37,7 @@ def test_a_secret_is_kept_listed_and_removed_and_its_value_never_shown(mainsprin
     assert VALUE.encode() not in b"".join(item.read_bytes() for item in own.parent.iterdir())
 
 
-def test_a_value_is_asked_for_at_a_terminal_and_not_echoed(
-    own: Path, place: Path, environ: dict[str, str]
-):
+def test_a_typed_value_is_not_echoed(own: Path, place: Path, environ: dict[str, str]):
     with at_terminal("vault", "set", "TOKEN", cwd=place, env=environ) as terminal:
         terminal.expect("Value of TOKEN:")
         terminal.type(VALUE + "\n")

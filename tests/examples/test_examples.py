@@ -91,9 +91,7 @@ def unittests(project: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, cwd=project, capture_output=True, text=True, timeout=60)
 
 
-def test_the_maintainer_mends_the_cause_and_its_report_has_what_was_measured(
-    play: Play, tmp_path: Path
-):
+def test_maintainer_mends_cause_and_its_report_has_what_was_measured(play: Play, tmp_path: Path):
     before = unittests(
         copied("repo-maintainer", tmp_path / "before" / "repo-maintainer") / "project"
     )
@@ -198,9 +196,7 @@ def rendered(file: Path) -> tuple[str, float]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_example_is_a_folder_that_validates_and_its_skills_are_well_formed(
-    name: str, environ: dict[str, str]
-):
+def test_an_example_validates_and_its_skills_are_well_formed(name: str, environ: dict[str, str]):
     ended = fork_server.run("validate", cwd=EXAMPLES / name, env=environ)
     assert (ended.returncode, "0 errors, 0 warnings" in ended.stdout) == (0, True), ended.stdout
     for skill in (EXAMPLES / name / "skills").iterdir():

@@ -34,9 +34,7 @@ async def answered_by(play: Stage) -> list[str | None]:
     return [payload.model for payload in found if isinstance(payload, ModelRequestEnded)]
 
 
-async def test_a_key_that_is_revoked_in_the_middle_of_a_tool_round_does_not_end_the_session(
-    tmp_path: Path,
-):
+async def test_a_key_that_is_revoked_in_middle_of_a_tool_round_does_not_end_session(tmp_path: Path):
     main = Scripted(
         says("I look.") + calls("echo", x="1") + calls("echo", x="2"), otherwise=fails("forbidden")
     )
@@ -88,9 +86,7 @@ async def test_a_worker_that_takes_over_meets_the_revoked_key_again_and_goes_on_
         assert said == [TextBlock("one"), TextBlock("two"), TextBlock("three")]
 
 
-async def test_a_session_whose_models_are_all_revoked_ends_with_the_reason_and_can_be_resumed(
-    tmp_path: Path,
-):
+async def test_a_session_whose_models_are_all_revoked_can_be_resumed(tmp_path: Path):
     broken = Scripted(otherwise=fails("forbidden", "the key is void"))
     async with stage(tmp_path, router(broken, broken).route(), echo()) as play:
         ended = await play.play("hello")

@@ -81,9 +81,7 @@ class Agreeable:
 
 @pytest.mark.parametrize("is_headless", [True, False])
 @pytest.mark.parametrize("before", ["allow", "ask"])
-async def test_no_hook_lets_a_protected_path_be_changed(
-    before: Literal["allow", "ask"], is_headless: bool
-):
+async def test_no_hook_opens_a_protected_path(before: Literal["allow", "ask"], is_headless: bool):
     authorizer = PermissionEngine(
         thread=Thread(id="sthr_1"),
         policy=Policy(workspace="/w", mode="bypassPermissions"),

@@ -58,9 +58,7 @@ def test_a_project_without_instructions_has_none(write: Write, places: Instructi
     assert render(read(places)) == ""
 
 
-def test_files_come_from_the_most_general_to_the_closest(
-    write: Write, places: InstructionRoots, tmp_path: Path
-):
+def test_the_most_general_file_is_first(write: Write, places: InstructionRoots, tmp_path: Path):
     for place in (
         "project/app/web/CLAUDE.md",
         "project/app/web/AGENTS.md",
@@ -88,26 +86,20 @@ def test_files_come_from_the_most_general_to_the_closest(
     assert found.warnings == ()
 
 
-def test_a_claude_file_that_only_imports_the_agents_file_adds_nothing(
-    write: Write, places: InstructionRoots
-):
+def test_a_claude_file_of_one_import_adds_nothing(write: Write, places: InstructionRoots):
     write("project/AGENTS.md", "the rules")
     write("project/CLAUDE.md", "<!-- see there -->\n@AGENTS.md\n")
     assert read(places).sections == (Section("AGENTS.md", "the rules"),)
 
 
-def test_a_claude_file_that_is_a_link_to_the_agents_file_is_read_once(
-    write: Write, places: InstructionRoots
-):
+def test_a_claude_file_linked_to_agents_is_read_once(write: Write, places: InstructionRoots):
     agents = write("project/AGENTS.md", "the rules are in @more.md")
     write("project/more.md", "more")
     (agents.parent / "CLAUDE.md").symlink_to("AGENTS.md")
     assert sources(read(places)) == ["AGENTS.md", "more.md"]
 
 
-def test_an_agents_file_is_plain_unless_a_claude_file_imports_it(
-    write: Write, places: InstructionRoots
-):
+def test_agents_file_is_plain_unless_claude_file_imports_it(write: Write, places: InstructionRoots):
     write("project/AGENTS.md", "see @more.md")
     write("project/more.md", "more")
     assert sources(read(places)) == ["AGENTS.md"]
@@ -115,9 +107,7 @@ def test_an_agents_file_is_plain_unless_a_claude_file_imports_it(
     assert sources(read(places)) == ["AGENTS.md", "CLAUDE.md", "more.md"]
 
 
-def test_an_import_follows_its_importer_and_is_relative_to_it(
-    write: Write, places: InstructionRoots
-):
+def test_import_follows_its_importer_and_is_relative_to_it(write: Write, places: InstructionRoots):
     write("project/CLAUDE.md", "read @docs/style.md, then @./docs/test.md#how. Ask @alice.")
     write("project/docs/style.md", "style, with @deep/more.md")
     write("project/docs/deep/more.md", "more")
@@ -134,9 +124,7 @@ def test_an_import_follows_its_importer_and_is_relative_to_it(
     assert found.warnings == ()
 
 
-def test_an_import_of_a_closer_instruction_file_leaves_it_in_its_place(
-    write: Write, places: InstructionRoots
-):
+def test_an_import_leaves_a_closer_file_in_its_place(write: Write, places: InstructionRoots):
     write("project/CLAUDE.md", "root @app/CLAUDE.md")
     write("project/app/CLAUDE.md", "app @../CLAUDE.md")
     assert sources(read(places)) == ["CLAUDE.md", "app/CLAUDE.md"]
@@ -174,9 +162,7 @@ def test_imports_go_four_deep(write: Write, places: InstructionRoots):
         "`a`@x.md",
     ],
 )
-def test_what_is_code_or_no_mention_is_not_imported(
-    write: Write, places: InstructionRoots, text: str
-):
+def test_only_mentions_are_imported(write: Write, places: InstructionRoots, text: str):
     write("project/CLAUDE.md", f"start\n{text}")
     write("project/x.md", "x")
     found = read(places)
@@ -219,9 +205,7 @@ def test_what_is_not_utf_8_is_told_with_its_line(write: Write, places: Instructi
     assert read(places).warnings == ()
 
 
-def test_the_project_cannot_read_outside_itself(
-    write: Write, places: InstructionRoots, tmp_path: Path
-):
+def test_project_cannot_read_outside_itself(write: Write, places: InstructionRoots, tmp_path: Path):
     secret = write("home/.ssh/id", "secret")
     (tmp_path / "project/CLAUDE.md").symlink_to(secret)
     (tmp_path / "project/link").symlink_to(secret.parent)
@@ -234,9 +218,7 @@ def test_the_project_cannot_read_outside_itself(
     assert all("leads out of the project: not read" in warning for warning in found.warnings)
 
 
-def test_the_user_may_read_from_anywhere_and_may_let_the_project(
-    write: Write, places: InstructionRoots, tmp_path: Path
-):
+def test_the_user_may_import_from_anywhere(write: Write, places: InstructionRoots, tmp_path: Path):
     write("home/.claude/CLAUDE.md", "mine @~/notes.md")
     write("home/notes.md", "notes")
     write("project/CLAUDE.md", "ours @~/.shared/team.md")
@@ -250,9 +232,7 @@ def test_the_user_may_read_from_anywhere_and_may_let_the_project(
     assert found.warnings == ()
 
 
-def test_a_project_reached_through_a_link_is_the_same_project(
-    write: Write, places: InstructionRoots, tmp_path: Path
-):
+def test_a_linked_project_is_the_same_one(write: Write, places: InstructionRoots, tmp_path: Path):
     write("project/app/web/AGENTS.md", "web")
     (tmp_path / "linked").symlink_to(tmp_path / "project")
     linked = PurePosixPath(tmp_path / "linked")
@@ -282,9 +262,7 @@ def test_what_may_not_be_read_is_a_warning(write: Write, places: InstructionRoot
     assert ".claude/rules: cannot be read: Permission denied" in found.warnings
 
 
-def test_a_working_folder_outside_the_project_reads_the_root_only(
-    write: Write, places: InstructionRoots
-):
+def test_a_working_folder_outside_project_reads_root_only(write: Write, places: InstructionRoots):
     write("project/AGENTS.md", "root")
     outside = InstructionRoots(project=places.project, cwd=places.project.parent / "elsewhere")
     found = read(outside)
@@ -345,9 +323,7 @@ def test_the_rules_of_a_folder_hold_below_it(write: Write, places: InstructionRo
 @pytest.mark.parametrize(
     "head", ["paths: 3", "paths: [1]", "- a", "a: [", "paths: ['" + "{a,b}" * 9 + "']"]
 )
-def test_a_rule_with_a_broken_head_holds_always_and_warns(
-    write: Write, places: InstructionRoots, head: str
-):
+def test_a_broken_head_holds_always_and_warns(write: Write, places: InstructionRoots, head: str):
     write("project/.claude/rules/r.md", f"---\n{head}\n---\nthe rule")
     found = read(places)
     assert texts(found) == ["the rule"]
@@ -362,9 +338,7 @@ def test_a_glob_without_quotes_is_no_yaml_and_still_a_glob(write: Write, places:
     assert (found.sections, len(found.warnings)) == ((), 1)
 
 
-def test_files_below_the_working_folder_are_read_when_a_file_there_is(
-    write: Write, places: InstructionRoots, tmp_path: Path
-):
+def test_files_below_are_read_when_needed(write: Write, places: InstructionRoots, tmp_path: Path):
     for place in ("AGENTS.md", "app/web/AGENTS.md", "app/web/a/AGENTS.md", "app/web/a/b/CLAUDE.md"):
         write(f"project/{place}", place)
     nested = load_nested(DiskInstructionFiles(), places, PurePosixPath("a/b/file.py"))
@@ -375,9 +349,7 @@ def test_files_below_the_working_folder_are_read_when_a_file_there_is(
         )
 
 
-def test_when_all_is_too_long_the_closest_stays_and_displaces_no_wider_scope(
-    write: Write, places: InstructionRoots
-):
+def test_the_closest_stays_and_displaces_no_wider_scope(write: Write, places: InstructionRoots):
     write("etc/CLAUDE.md", "m" * 30)
     write("project/AGENTS.md", "r" * 60)
     write("project/app/AGENTS.md", "a" * 60)

@@ -46,9 +46,7 @@ def read(root: Path) -> Instructions:
 
 @settings(max_examples=60, deadline=None)
 @given(trees)
-def test_a_tree_of_files_is_read_once_alike_and_without_leaving_it(
-    tree: dict[str, tuple[str, list[str]] | str],
-):
+def test_a_tree_is_read_once_and_never_left(tree: dict[str, tuple[str, list[str]] | str]):
     with tempfile.TemporaryDirectory() as made:
         root = Path(made).resolve()
         (root / "secret.md").write_text("SECRET")

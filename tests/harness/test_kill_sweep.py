@@ -184,9 +184,7 @@ async def sweep(
 INSTANTS = ["before write", "after write", "before effect", "after effect"]
 
 
-async def test_the_session_that_is_killed_below_takes_twenty_turns(
-    tmp_path: Path, process: Lives[Order]
-):
+async def test_the_session_killed_below_takes_twenty_turns(tmp_path: Path, process: Lives[Order]):
     async with sweep(process, tmp_path) as play:
         starts = [event.type for event in play.expected.events].count("span.model_request_start")
         assert starts == 20
@@ -224,9 +222,7 @@ async def test_a_session_that_is_killed_anywhere_ends_as_if_it_had_not_been(
         assert policies == {"probe", "report", "ask", "retry"}
 
 
-async def test_a_session_that_is_killed_while_the_model_speaks_asks_it_again(
-    tmp_path: Path, process: Lives[Order]
-):
+async def test_a_kill_while_the_model_speaks_asks_it_again(tmp_path: Path, process: Lives[Order]):
     async with sweep(process, tmp_path) as play:
         for number in range(1, play.passed["delta"] + 1, 29):
             ending = await play.die("delta", number)
@@ -268,9 +264,7 @@ async def test_a_session_on_postgres_survives_every_kill(
             play.check(await play.die(where, number))
 
 
-async def test_two_calls_that_run_at_once_are_both_settled_after_a_kill(
-    tmp_path: Path, process: Lives[Order]
-):
+async def test_two_calls_at_once_are_settled_after_a_kill(tmp_path: Path, process: Lives[Order]):
     """The second one runs until the first one's result is in the log, and dies there."""
     async with sweep(process, tmp_path) as play:
         for number in [EFFECTS.index(step) + 1 for step in SECOND_OF_TWO]:

@@ -165,9 +165,7 @@ any_event = st.one_of(
 
 
 @given(st.lists(st.tuples(st.integers(0, 60), any_event)))
-def test_every_prefix_of_any_log_folds_to_a_valid_state_that_never_shrinks(
-    story: list[tuple[int, KnownPayload]],
-):
+def test_every_prefix_of_a_log_folds_and_never_shrinks(story: list[tuple[int, KnownPayload]]):
     spent, now = Spending(), NOON
     for seconds, payload in story:
         now += timedelta(seconds=seconds)
@@ -255,9 +253,7 @@ def test_what_is_reserved_and_spent_together_never_passes_the_limit(
         ),
     ],
 )
-def test_each_limit_stops_the_next_call_and_is_named(
-    limits: Limits, spent: Spending, reason: str, names: str
-):
+def test_each_limit_stops_and_is_named(limits: Limits, spent: Spending, reason: str, names: str):
     stop = reserve_within(spent, limits, FACTS, input_tokens=1000, output_tokens=100)
     assert isinstance(stop, Ended)
     assert stop.reason == reason

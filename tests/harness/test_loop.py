@@ -132,9 +132,7 @@ async def test_a_denied_call_is_told_to_the_model_and_the_turn_goes_on(tmp_path:
 
 
 @pytest.mark.parametrize(("answer", "result"), [("allow", "echo ask"), ("deny", "Not allowed")])
-async def test_a_call_that_must_be_asked_waits_for_its_answer(
-    tmp_path: Path, answer: str, result: str
-):
+async def test_a_call_that_asks_waits_for_its_answer(tmp_path: Path, answer: str, result: str):
     ran: list[str] = []
     model = Scripted(calls("echo", x="ask"), says("done"))
     async with stage(tmp_path, model, echo(ran=ran), authorizer=Gatekeeper()) as play:

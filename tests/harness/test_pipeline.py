@@ -120,9 +120,7 @@ async def test_an_objection_comes_before_anybody_is_asked(tmp_path: Path):
         assert authorizer.seen == []
 
 
-async def test_what_an_earlier_call_of_the_turn_does_is_there_when_a_later_one_is_judged(
-    tmp_path: Path,
-):
+async def test_what_earlier_call_of_turn_does_is_there_when_a_later_one_is_judged(tmp_path: Path):
     seen: list[str] = []
 
     async def object_to(_: Call) -> str | None:
@@ -286,9 +284,7 @@ async def test_results_of_a_turn_are_capped_together(tmp_path: Path):
 
 
 @pytest.mark.parametrize("concurrent", [False, True])
-async def test_a_failing_call_cancels_later_ones_of_its_tool_and_no_others(
-    tmp_path: Path, concurrent: bool
-):
+async def test_a_failing_call_cancels_later_ones_of_its_tool(tmp_path: Path, concurrent: bool):
     began = anyio.Event()
 
     async def patient(call: Call) -> ToolResult:

@@ -169,9 +169,7 @@ async def sweep(process: Lives[Order], folder: Path) -> AsyncGenerator[Sweep]:
         yield play
 
 
-async def test_the_session_that_is_killed_below_works_in_an_isolated_sandbox(
-    tmp_path: Path, process: Lives[Order]
-):
+async def test_the_session_killed_below_is_in_a_sandbox(tmp_path: Path, process: Lives[Order]):
     async with sweep(process, tmp_path) as play:
         ending = await play.undisturbed()
         [box] = [e.payload for e in ending.events if isinstance(e.payload, SandboxOpened)]
@@ -181,18 +179,14 @@ async def test_the_session_that_is_killed_below_works_in_an_isolated_sandbox(
         assert play.passed["output"] > 3
 
 
-async def test_a_sample_of_kills_leaves_each_effect_exactly_once(
-    tmp_path: Path, process: Lives[Order]
-):
+async def test_a_sample_of_kills_leaves_each_effect_once(tmp_path: Path, process: Lives[Order]):
     async with sweep(process, tmp_path) as play:
         for at, where in enumerate(WRITES):
             for number in range(4 + 5 * at, play.passed[where] + 1, 10):
                 check(await play.die(where, number))
 
 
-async def test_a_kill_while_a_command_runs_leaves_each_effect_exactly_once(
-    tmp_path: Path, process: Lives[Order]
-):
+async def test_a_kill_amid_a_command_leaves_effects_once(tmp_path: Path, process: Lives[Order]):
     """The second that tells of itself sleeps between its two effects."""
     async with sweep(process, tmp_path) as play:
         for victims in EVERYBODY:

@@ -50,9 +50,7 @@ async def test_a_prompt_without_a_place_for_it_gets_what_happens_at_its_end(proj
 
 @pytest.mark.parametrize("kind", ["prompt", "agent"])
 @pytest.mark.parametrize("answer", ["Yes, of course!", '```json\n{"ok": true}\n```', None])
-async def test_a_model_that_does_not_judge_closes_the_gate(
-    project: Project, kind: str, answer: str | None
-):
+async def test_a_model_without_judgement_denies(project: Project, kind: str, answer: str | None):
     ask = None if answer is None else answering(answer)
     hook_result = await judged(project, {"type": kind, "prompt": "Safe?"}, ask)
     assert hook_result.permission == "deny"

@@ -57,9 +57,7 @@ COMMANDS = [
     "command",
     [item.replace("${CLAUDE_PROJECT_DIR:-.}", '"${CLAUDE_PROJECT_DIR:-.}"') for item in COMMANDS],
 )
-async def test_a_script_runs_from_a_copy_of_what_was_vouched_for_and_not_once_it_has_changed(
-    project: Path, command: str
-):
+async def test_a_script_runs_from_its_trusted_copy_until_it_changes(project: Path, command: str):
     file = script(project / ".claude/hooks/check.sh")
     around = vouch(project, command)
     reply = await run_command(CommandHook(command=command), "PreToolUse", b"{}", around)
@@ -207,9 +205,7 @@ async def test_without_a_shell_and_from_a_plugin_it_is_the_same(project: Path, t
     assert os.fspath(file) in reply.reason
 
 
-async def test_a_plugin_s_hook_finds_trusted_bytes_only_by_its_variables(
-    project: Path, tmp_path: Path
-):
+async def test_a_plugins_hook_finds_only_trusted_bytes(project: Path, tmp_path: Path):
     plugin = tmp_path / "plugins/guard"
     main = script(plugin / "hooks/run.sh", 'sh "$CLAUDE_PLUGIN_ROOT/lib/look.sh" "$PLUGIN_DATA"\n')
     look = script(plugin / "lib/look.sh", "echo TRUSTED $0 $1 >&2\nexit 2\n")
@@ -247,9 +243,7 @@ async def test_a_plugin_s_hook_finds_trusted_bytes_only_by_its_variables(
     first.copies.close()
 
 
-async def test_a_plugins_own_path_in_an_argument_is_not_taken_for_a_file_of_the_project(
-    tmp_path: Path, project: Path
-):
+async def test_a_plugins_path_is_not_taken_for_a_project_file(tmp_path: Path, project: Path):
     plugin = (tmp_path / "plugins/kit").resolve()
     told = script(plugin / "scripts/told.sh", 'echo "TRUSTED $1" >&2\nexit 2\n')
     project.mkdir()

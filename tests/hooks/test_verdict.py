@@ -249,9 +249,7 @@ events = st.sampled_from(EVENTS)
 
 
 @given(events, st.integers(-64, 255), st.binary(), st.binary())
-def test_whatever_a_program_says_is_a_ruling_or_a_failure(
-    event: HookEventName, status: int, stdout: bytes, stderr: bytes
-):
+def test_any_output_is_ruled(event: HookEventName, status: int, stdout: bytes, stderr: bytes):
     reply = read_exit(event, status, stdout=stdout, stderr=stderr)
     if status not in (0, 2):
         assert isinstance(reply, HookFailure)
@@ -261,9 +259,7 @@ def test_whatever_a_program_says_is_a_ruling_or_a_failure(
 
 
 @given(st.sampled_from(sorted(GATE_EVENTS)), outputs)
-def test_json_of_any_types_never_opens_a_gate_that_it_meant_to_close(
-    event: HookEventName, output: dict[str, Any]
-):
+def test_no_json_opens_a_gate_it_meant_to_close(event: HookEventName, output: dict[str, Any]):
     reply = read_output(event, json.dumps(output).encode(errors="replace"))
     specific = output.get("hookSpecificOutput")
     means_no = output.get("decision") == "block" or output.get("continue") is False
@@ -302,9 +298,7 @@ def test_another_hook_never_makes_the_answer_milder(
 
 
 @given(events, st.lists(hook_results, max_size=4))
-def test_a_combined_ruling_is_consistent_and_stays_what_it_is(
-    event: HookEventName, some: list[HookResult]
-):
+def test_combined_rulings_are_consistent(event: HookEventName, some: list[HookResult]):
     hook_result = combine(event, some)
     assert combine(event, [hook_result]) == hook_result
     assert not hook_result.blocked or event in CAN_BLOCK

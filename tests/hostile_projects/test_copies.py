@@ -85,9 +85,7 @@ def _pipe(store: Path, _elsewhere: Path) -> None:
 
 
 @pytest.mark.parametrize("lead", [_objects, _lock, _pipe])
-def test_no_version_is_written_where_something_else_stands(
-    folder: Path, tmp_path: Path, lead: Callable[[Path, Path], None]
-):
+def test_versions_replace_nothing(folder: Path, tmp_path: Path, lead: Callable[[Path, Path], None]):
     elsewhere = tmp_path / "elsewhere"
     lead(folder / ".mainspring/versions", elsewhere)
     (folder / "AGENTS.md").write_text("Be better.")

@@ -18,9 +18,7 @@ def results(upstream: Upstream) -> str:
     return "\n".join(str(message["content"]) for message in messages if message["role"] == "tool")
 
 
-def test_a_link_in_the_place_of_a_skill_leads_nowhere(
-    mainspring: Run, upstream: Upstream, place: Path, environ: dict[str, str]
-):
+def test_a_linked_skill(mainspring: Run, upstream: Upstream, place: Path, environ: dict[str, str]):
     secrets = Path(environ["HOME"], "secrets")
     secrets.mkdir()
     (secrets / "key").write_text("TOP SECRET")

@@ -109,9 +109,7 @@ def first_steps(command: Path, place: Path, env: dict[str, str]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_pip_installs_it_into_an_empty_environment(
-    wheel: Path, empty: dict[str, str], tmp_path: Path
-):
+def test_pip_installs_it_into_empty_environment(wheel: Path, empty: dict[str, str], tmp_path: Path):
     place = tmp_path / "venv"
     venv.create(place, with_pip=True)
     run([str(place / "bin/pip"), "install", "--quiet", str(wheel)], cwd=tmp_path, env=empty)

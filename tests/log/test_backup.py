@@ -131,9 +131,7 @@ async def test_a_backup_is_of_one_moment_while_others_write(tmp_path: Path):
         assert await dump(here) != before
 
 
-async def test_a_session_that_was_at_work_goes_on_where_it_is_restored(
-    tmp_path: Path, postgres_url: str
-):
+async def test_a_session_at_work_goes_on_where_restored(tmp_path: Path, postgres_url: str):
     async with open_sqlite(tmp_path / "old.db") as old:
         log = SessionLog(old)
         at_rest, at_work = await told(log, "one"), await told(log, "two")
@@ -203,9 +201,7 @@ BROKEN: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("damage", BROKEN.values(), ids=BROKEN)
-async def test_of_a_bad_archive_nothing_is_restored(
-    tmp_path: Path, damage: Callable[[bytes], bytes]
-):
+async def test_of_bad_archive_nothing_is_restored(tmp_path: Path, damage: Callable[[bytes], bytes]):
     async with two_files(tmp_path) as (here, there):
         await filled(here)
         archive = await backed_up(here)
@@ -217,9 +213,7 @@ async def test_of_a_bad_archive_nothing_is_restored(
         await restored(there, archive)
 
 
-async def test_of_a_bad_archive_nothing_is_restored_into_postgres(
-    tmp_path: Path, postgres_url: str
-):
+async def test_of_bad_archive_nothing_is_restored_into_postgres(tmp_path: Path, postgres_url: str):
     async with open_sqlite(tmp_path / "here.db") as here, open_postgres(postgres_url) as there:
         await filled(here)
         bad = BROKEN["a counter changed"](await backed_up(here))

@@ -22,9 +22,7 @@ async def test_nothing_that_sqlite_acknowledged_is_lost_when_processes_are_kille
     assert all(item in died_before for item in ("begin", "insert into event", "update", "commit"))
 
 
-async def test_nothing_that_postgres_acknowledged_is_lost_when_processes_are_killed(
-    postgres_url: str,
-):
+async def test_nothing_that_postgres_acknowledged_is_lost_by_kills(postgres_url: str):
     report = await crash.run(postgres_url, points=36, seed=1)
     assert report.ok, summary(report)
     assert report.points == 36

@@ -137,9 +137,7 @@ async def test_a_follower_that_leaves_mid_way_leaves_nothing(tmp_path: Path, how
 
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "in another process"])
-async def test_following_a_session_that_is_deleted_ends_with_session_not_found(
-    tmp_path: Path, elsewhere: bool
-):
+async def test_following_a_deleted_session_ends_as_not_found(tmp_path: Path, elsewhere: bool):
     """Two logs on one file are two processes, as far as the file can tell."""
     path = tmp_path / "log.db"
     async with opened(path) as log, opened(path) as other:

@@ -169,9 +169,7 @@ async def test_jobs_that_are_refused_or_broken_fail_alone(log: SessionLog):
     assert texts(await log.read(session.id)) == ["kept", "one", "two", "three"]
 
 
-async def test_writers_cancelled_at_any_moment_leave_whole_logs_and_a_store_that_works(
-    log: SessionLog,
-):
+async def test_writers_cancelled_at_any_moment_leave_whole_logs(log: SessionLog):
     session = await log.create()
     done = 0
 

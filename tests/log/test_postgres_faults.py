@@ -162,9 +162,7 @@ async def test_appends_go_on_after_a_restart(postgres: Postgres, postgres_url: s
         assert await said(log, writer.session_id) == [f"{number}" for number in range(200)]
 
 
-async def test_what_was_acknowledged_survives_a_crash_of_the_server(
-    postgres: Postgres, postgres_url: str
-):
+async def test_acknowledged_events_survive_a_crash(postgres: Postgres, postgres_url: str):
     async with writing(postgres_url) as (log, writer):
         for number in range(50):
             await writer.append(says(f"{number}"))

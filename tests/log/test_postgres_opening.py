@@ -86,9 +86,7 @@ async def test_a_downgrade_that_would_lose_data_is_refused(postgres_url: str):
     assert {"later", "event"} <= await tables(postgres_url)
 
 
-async def test_a_database_of_version_1_keeps_all_it_held_and_gets_records(
-    postgres: Postgres, postgres_url: str
-):
+async def test_a_database_of_version_1_gets_records(postgres: Postgres, postgres_url: str):
     await migrate(postgres_url, *FIRST)
     for statement in (
         "session(id, thread_id, created, updated, seq, hash, parent_seq, owner)"
@@ -160,9 +158,7 @@ async def test_a_read_only_database_is_read_and_not_written(postgres: Postgres, 
         postgres.execute(f"alter database {DATABASE} reset default_transaction_read_only")
 
 
-async def test_durability_does_not_depend_on_the_databases_settings(
-    postgres: Postgres, postgres_url: str
-):
+async def test_durability_ignores_database_settings(postgres: Postgres, postgres_url: str):
     postgres.execute(f"alter database {DATABASE} set synchronous_commit = off")
     try:
         connection = await prepare(Address.of(postgres_url))

@@ -96,9 +96,7 @@ BREAKERS: dict[str, Scrub] = {
 
 
 @pytest.mark.parametrize("scrub", BREAKERS.values(), ids=BREAKERS)
-async def test_a_scrubber_that_breaks_an_event_is_refused_and_nothing_is_written(
-    tmp_path: Path, scrub: Scrub
-):
+async def test_a_scrubber_that_breaks_an_event_writes_nothing(tmp_path: Path, scrub: Scrub):
     path = tmp_path / "log.db"
     async with opened(path, scrub=scrub) as log:
         session_id = (await log.create()).id

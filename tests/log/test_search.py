@@ -170,9 +170,7 @@ async def test_no_byte_of_what_was_deleted_is_left_in_the_files(tmp_path: Path):
     assert [word for word in secrets if word in everything(tmp_path)] == []
 
 
-async def test_no_byte_of_what_expired_is_left_and_the_index_is_rewritten_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+async def test_no_byte_of_what_expired_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     rewritten: list[None] = []
     forget = text_index.forget
 

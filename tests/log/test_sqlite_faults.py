@@ -291,9 +291,7 @@ async def test_a_newer_mainsprings_file_is_left_alone(tmp_path: Path):
     assert path.read_bytes() == before
 
 
-async def test_a_file_locked_for_too_long_is_told_and_goes_on_when_it_is_free(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_file_locked_too_long_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("mainspring.log.sqlite.commits.BUSY_SECONDS", 0.05)
     path = tmp_path / "log.db"
     async with opened(path) as log:

@@ -31,9 +31,7 @@ async def test_a_new_store_is_closed_to_others_whatever_the_umask(tmp_path: Path
         os.umask(before)
 
 
-async def test_a_store_that_others_could_read_is_closed_to_them(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-):
+async def test_readable_stores_are_closed(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     store = tmp_path / "log.db"
     async with open_sqlite(store):
         pass
@@ -43,9 +41,7 @@ async def test_a_store_that_others_could_read_is_closed_to_them(
     assert f"{store} could be read by other users" in caplog.text
 
 
-async def test_closing_it_to_others_takes_no_lock_away_from_connections_of_this_process(
-    tmp_path: Path,
-):
+async def test_closing_it_to_others_keeps_the_locks_of_this_process(tmp_path: Path):
     """Closing any descriptor of a file releases all locks that the process has on it."""
     store = tmp_path / "log.db"
     async with open_sqlite(store):

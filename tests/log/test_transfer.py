@@ -51,9 +51,7 @@ async def with_blob(log: SessionLog, session_id: str, content: bytes) -> None:
     await writer.release()
 
 
-async def test_an_imported_session_is_exported_as_the_same_bytes(
-    here: SessionLog, there: SessionLog
-):
+async def test_an_imported_session_is_exported_as_same_bytes(here: SessionLog, there: SessionLog):
     session_id = await told(here, "one", "Grüße, 世界 🌍 \u0000 </script>")
     await with_blob(here, session_id, b"\x00\xff" * 50_000)
     lines = await exported(here, session_id)
@@ -62,9 +60,7 @@ async def test_an_imported_session_is_exported_as_the_same_bytes(
     assert (await verify(there, session_id)).ok
 
 
-async def test_a_session_goes_to_the_other_store_and_back_as_the_same_bytes(
-    tmp_path: Path, postgres_url: str, here: SessionLog
-):
+async def test_a_session_moves_and_comes_back(tmp_path: Path, postgres_url: str, here: SessionLog):
     async with open_postgres(postgres_url) as store:
         there = SessionLog(store)
         session_id = await played(here, JOURNEY)
@@ -77,9 +73,7 @@ async def test_a_session_goes_to_the_other_store_and_back_as_the_same_bytes(
             assert await exported(home, session_id) == lines
 
 
-async def test_a_fork_of_a_fork_brings_its_ancestors_and_can_be_written_on(
-    here: SessionLog, there: SessionLog
-):
+async def test_a_fork_of_a_fork_brings_its_ancestors(here: SessionLog, there: SessionLog):
     root = await told(here, "one", "two", "three")
     middle = await here.fork(root, at=3)
     await tell(here, middle.id, "four")
@@ -93,9 +87,7 @@ async def test_a_fork_of_a_fork_brings_its_ancestors_and_can_be_written_on(
     assert (await verify(there, leaf.id)).ok
 
 
-async def test_an_ancestor_that_came_with_a_fork_grows_to_its_whole_later(
-    here: SessionLog, there: SessionLog
-):
+async def test_an_ancestor_of_a_fork_grows_to_its_whole(here: SessionLog, there: SessionLog):
     root = await told(here, "one", "two", "three")
     fork = await here.fork(root, at=2)
     await import_lines(there, each(await exported(here, fork.id)))
@@ -118,9 +110,7 @@ async def test_importing_twice_changes_nothing(here: SessionLog, there: SessionL
     assert await exported(there, session_id) == lines
 
 
-async def test_a_longer_export_extends_what_an_earlier_one_brought(
-    here: SessionLog, there: SessionLog
-):
+async def test_longer_export_extends_what_earlier_one_brought(here: SessionLog, there: SessionLog):
     session_id = await told(here, "one")
     await import_lines(there, each(await exported(here, session_id)))
     await tell(here, session_id, "two")
@@ -130,9 +120,7 @@ async def test_a_longer_export_extends_what_an_earlier_one_brought(
     assert (await there.session(session_id)).owner is None
 
 
-async def test_a_session_at_work_is_not_extended_behind_its_workers_back(
-    here: SessionLog, there: SessionLog
-):
+async def test_a_session_at_work_is_not_extended(here: SessionLog, there: SessionLog):
     session_id = await told(here, "one")
     await import_lines(there, each(await exported(here, session_id)))
     await tell(here, session_id, "two")
@@ -282,9 +270,7 @@ async def test_a_broken_fork_is_refused_and_its_whole_ancestors_are_kept(
     assert fork.id not in {session.id for session in await there.sessions()}
 
 
-async def test_a_fork_on_an_ancestor_that_differs_here_is_refused(
-    here: SessionLog, there: SessionLog
-):
+async def test_fork_on_ancestor_that_differs_here_is_refused(here: SessionLog, there: SessionLog):
     root = await told(here, "one")
     await import_lines(there, each(await exported(here, root)))
     await tell(there, root, "two, otherwise")

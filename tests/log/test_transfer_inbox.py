@@ -19,9 +19,7 @@ async def fold(log: SessionLog, session_id: str) -> None:
     await writer.release()
 
 
-async def test_what_clients_sent_moves_along_and_is_folded_once(
-    here: SessionLog, there: SessionLog
-):
+async def test_what_clients_sent_moves_and_is_folded_once(here: SessionLog, there: SessionLog):
     session_id = (await here.create()).id
     await here.submit(session_id, asks("one"), client_id="c1", sender=TESTER)
     await here.submit(session_id, asks("nobody asks again"), sender=TESTER)
@@ -42,9 +40,7 @@ async def test_what_clients_sent_moves_along_and_is_folded_once(
     assert texts(await there.read(session_id)) == said
 
 
-async def test_what_was_folded_after_an_earlier_export_is_not_folded_again(
-    tmp_path: Path, here: SessionLog, there: SessionLog
-):
+async def test_nothing_is_folded_again(tmp_path: Path, here: SessionLog, there: SessionLog):
     session_id = (await here.create()).id
     await here.submit(session_id, asks("one"), client_id="c1", sender=TESTER)
     await here.submit(session_id, asks("two"), sender=TESTER)

@@ -74,9 +74,7 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
 
 
 @pytest.mark.parametrize("faults", FAULTS.values(), ids=FAULTS)
-async def test_an_append_whose_line_broke_is_tried_again_and_written_once(
-    tmp_path: Path, faults: tuple[Fault, ...]
-):
+async def test_a_broken_append_is_written_once(tmp_path: Path, faults: tuple[Fault, ...]):
     async with lined(tmp_path / "log.db") as (log, line):
         session_id = (await log.create()).id
         await log.submit(session_id, asks("zero"), sender=TESTER)
@@ -115,9 +113,7 @@ async def test_a_writer_that_was_replaced_is_fenced_out_though_its_line_broke(tm
         assert texts(await log.read(session_id)) == ["now"]
 
 
-async def test_a_log_that_grew_meanwhile_is_a_conflict_and_not_taken_for_our_own_append(
-    tmp_path: Path,
-):
+async def test_log_that_grew_meanwhile_is_conflict_and_not_taken_for_our_own_append(tmp_path: Path):
     async with lined(tmp_path / "log.db") as (log, line):
         session_id = (await log.create()).id
         writer = await log.hold(session_id, owner="worker")

@@ -69,9 +69,7 @@ async def test_an_era_that_is_known_is_not_probed_again() -> None:
     ("supported", "era"),
     [(["2026-07-28"], "modern"), (["2025-11-25"], "legacy"), (["2099-01-01"], None)],
 )
-async def test_a_server_that_refuses_a_version_is_asked_in_one_that_it_supports(
-    supported: list[str], era: str | None
-) -> None:
+async def test_versions_are_negotiated_with_servers(supported: list[str], era: str | None) -> None:
     asked: list[Fields] = []
 
     def respond(message: Fields) -> list[object]:

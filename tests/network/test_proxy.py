@@ -179,9 +179,7 @@ ECHOES: dict[str, Sequence[bytes]] = {
 
 
 @pytest.mark.parametrize("pieces", ECHOES.values(), ids=ECHOES)
-async def test_a_secret_that_a_server_sends_back_comes_back_as_its_placeholder(
-    pieces: Sequence[bytes], net: Internet
-):
+async def test_an_echoed_secret_is_its_placeholder_again(pieces: Sequence[bytes], net: Internet):
     net.secure.pieces = pieces
     reply = await net.get("api.test", "/", f"X-Key: {net.placeholder}")
     whole = reply.raw + reply.body

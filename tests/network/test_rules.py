@@ -128,9 +128,7 @@ SECRETS = ("tok12345", "tok12345-and-more", "aaaaaaab", "zyxw9876")
     st.lists(st.one_of(st.sampled_from(SECRETS), st.text("tok1aab-", max_size=6)), max_size=8),
     st.lists(st.integers(0, 60), max_size=6),
 )
-def test_cutting_an_answer_into_pieces_changes_nothing_of_what_is_cleaned(
-    parts: list[str], cuts: list[int]
-):
+def test_cutting_an_answer_changes_nothing_of_its_cleaning(parts: list[str], cuts: list[int]):
     numbers = iter(range(10))
     placeholders = Placeholders(
         [Credential(name=item, value=item, hosts=()) for item in SECRETS],

@@ -58,9 +58,7 @@ def decision_on(policy: Policy, *commands: str, mode: GrantState | None = None) 
         ("cd theirs", "git status"),
     ],
 )
-def test_what_leads_to_a_denied_file_or_away_does_not_pass(
-    policy: Policy, commands: tuple[str, ...]
-):
+def test_what_leads_to_denied_file_or_away_does_not_pass(policy: Policy, commands: tuple[str, ...]):
     assert decision_on(policy, *commands) != "allow"
 
 

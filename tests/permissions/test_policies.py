@@ -196,9 +196,7 @@ def test_what_is_not_known_is_warned_about_by_name(machine: Machine):
         " " * 1_000_001,
     ],
 )
-def test_a_file_that_may_forbid_something_unreadable_stops_everything(
-    machine: Machine, content: str
-):
+def test_file_that_may_forbid_something_unreadable_stops_everything(machine: Machine, content: str):
     file = machine.write(machine.managed, content)
     with pytest.raises(InvalidInput, match=str(file)):
         machine.load()
@@ -285,9 +283,7 @@ def test_one_file_alone_makes_a_policy(machine: Machine):
     assert len(warnings) == 1
 
 
-def test_always_allow_vouches_for_nothing_that_comes_meanwhile(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-):
+def test_always_allow_covers_nothing_new(machine: Machine, monkeypatch: pytest.MonkeyPatch):
     planted = machine.project / ".claude/settings.json"
     replace = os.replace
 

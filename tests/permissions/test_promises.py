@@ -172,9 +172,7 @@ def test_grants_that_have_ended_give_no_leave(
     st.sampled_from(MODES),
 )
 @settings(max_examples=150, deadline=None)
-def test_nothing_that_is_called_or_ruled_breaks_the_decision(
-    tool: str, given: dict[str, object], texts: list[str], mode: str
-):
+def test_nothing_breaks_decisions(tool: str, given: dict[str, object], texts: list[str], mode: str):
     behaviors: tuple[Permission, ...] = ("allow", "ask", "deny")
     rules = tuple(PolicyRule(text=t, behavior=b) for t in texts for b in behaviors)
     policy = Policy(workspace=WORKSPACE, home=HOME, rules=rules)
@@ -219,9 +217,7 @@ def test_a_write_to_a_protected_path_is_never_allowed_whatever_the_mode_and_the_
 
 @given(st.sampled_from(PROTECTED_PATHS), st.sampled_from(["edit", "bash", "link"]))
 @settings(max_examples=50, deadline=None)
-def test_only_the_very_path_is_let_be_changed_by_file_tools_and_by_its_own_name(
-    path: str, way: str
-):
+def test_only_very_path_is_let_be_changed_by_file_tools_and_by_its_own_name(path: str, way: str):
     other = f"{WORKSPACE}/other"
     by_link = analyze_call(
         "edit", {"file_path": "link"}, Traits(), place({f"{WORKSPACE}/link": other})

@@ -146,9 +146,7 @@ def test_a_rule_forbids_nothing_else(text: str, judged: AnalyzedCall):
         ("Agent(Explore)", call("agent", subagent_type="Explore"), True),
     ],
 )
-def test_a_rule_permits_what_it_names_and_nothing_else(
-    text: str, judged: AnalyzedCall, expected: bool
-):
+def test_a_rule_permits_only_what_it_names(text: str, judged: AnalyzedCall, expected: bool):
     assert permits(parse_rule(text, behavior="allow"), judged) is expected
 
 

@@ -131,9 +131,7 @@ def test_git_is_asked_about_where_another_repository_may_be(commands: tuple[str,
         (f"cd {WORKSPACE} && git status",),
     ],
 )
-def test_git_is_trusted_wherever_it_finds_the_repository_of_the_workspace(
-    commands: tuple[str, ...],
-):
+def test_git_is_trusted_wherever_it_finds_repository_of_the_workspace(commands: tuple[str, ...]):
     assert decision_on(*commands) == "allow"
 
 

@@ -169,9 +169,7 @@ def test_a_new_top_level_module_fails_until_it_has_a_layer(run: Run, seed: Seed)
         ("src/mainspring/log/session_manager.py", 1, "'session_manager'"),
     ],
 )
-def test_a_file_too_long_or_badly_named_fails_the_limits(
-    run: Run, seed: Seed, place: str, lines: int, what: str
-):
+def test_long_or_ill_named_files_fail(run: Run, seed: Seed, place: str, lines: int, what: str):
     seed(place, "x = 1\n" * lines)
     assert rejects(run("python", "tools/limits.py"), place, what)
 
@@ -188,16 +186,12 @@ def test_a_file_too_long_or_badly_named_fails_the_limits(
         ("log/seeded.py", "class Wanted: ...", "'Wanted'"),
     ],
 )
-def test_a_metaphor_or_a_bare_participle_as_a_name_fails_the_limits(
-    run: Run, seed: Seed, place: str, code: str, what: str
-):
+def test_metaphors_and_participles_fail(run: Run, seed: Seed, place: str, code: str, what: str):
     seed(f"src/mainspring/{place}", f"{code}\n")
     assert rejects(run("python", "tools/limits.py"), place, what)
 
 
-def test_a_technical_term_a_private_name_and_a_participle_with_its_noun_pass_the_limits(
-    run: Run, seed: Seed
-):
+def test_technical_term_private_name_and_participle_with_its_noun_pass_limits(run: Run, seed: Seed):
     names = ("stage", "SessionNotFound", "_told", "known_values", "Keeper", "is_found")
     code = "".join(
         f"class {name}: ...\n" if name[0].isupper() else f"def {name}(): ...\n" for name in names

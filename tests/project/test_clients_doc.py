@@ -64,9 +64,7 @@ def addressed(program: str, running: Platform) -> str:
     return program.replace("http://127.0.0.1:8700", running.url).replace("msk_...", running.key)
 
 
-def test_the_programs_do_what_the_document_says(
-    running: Platform, capsys: pytest.CaptureFixture[str]
-):
+def test_programs_do_what_the_document_says(running: Platform, capsys: pytest.CaptureFixture[str]):
     names: dict[str, Any] = {}
     for program, printed in (*programs(CLIENTS), *programs(SCHEDULES)):
         if "# worker.py" in program:
@@ -77,9 +75,7 @@ def test_the_programs_do_what_the_document_says(
     names["client"].close()
 
 
-def test_a_webhook_is_checked_as_the_document_says(
-    running: Platform, capsys: pytest.CaptureFixture[str]
-):
+def test_webhook_is_checked_as_document_says(running: Platform, capsys: pytest.CaptureFixture[str]):
     program = next(each for each, _ in programs(CLIENTS) if "def receive" in each)
     with Anthropic(base_url=running.url, api_key=running.key) as client:
         names: dict[str, Any] = {"client": client}

@@ -203,9 +203,7 @@ STOPPABLE = Quirks(thinking="adaptive", can_disable_thinking=True)
         ("low", TALKATIVE, {"thinking": {"type": "adaptive", "display": "summarized"}}),
     ],
 )
-def test_effort_is_told_as_the_model_understands_it(
-    effort: Effort, quirks: Quirks, sent: dict[str, Any]
-):
+def test_effort_is_told_in_the_models_words(effort: Effort, quirks: Quirks, sent: dict[str, Any]):
     told = body(asks(effort=effort), quirks)
     assert {key: told[key] for key in ("output_config", "thinking") if key in told} == sent
 

@@ -88,9 +88,7 @@ async def test_a_rich_reply_comes_whole_and_in_order(server: Loopback, model: An
     assert [d for d in deltas if isinstance(d, ToolUseReady)] == [ToolUseReady(c) for c in calls]
 
 
-async def test_the_request_carries_key_version_and_our_request_id(
-    server: Loopback, model: AnthropicModel
-):
+async def test_requests_carry_key_version_and_our_id(server: Loopback, model: AnthropicModel):
     server.answers(streams(RICH))
     await collect(model)
     [received] = server.received
@@ -106,17 +104,13 @@ def test_any_cut_of_the_stream_gives_the_same_deltas_and_reply(places: list[int]
     assert parse(cut(stream, places)) == parse([stream])
 
 
-async def test_half_characters_and_single_bytes_over_the_wire_change_nothing(
-    server: Loopback, model: AnthropicModel
-):
+async def test_bytes_may_come_one_by_one_over_the_wire(server: Loopback, model: AnthropicModel):
     server.answers(streams(bytes([byte]) for byte in b"".join(RICH)))
     deltas, reply = await collect(model)
     assert (deltas, reply) == parse(RICH)
 
 
-async def test_the_official_sdk_reads_the_same_from_the_same_bytes(
-    server: Loopback, model: AnthropicModel
-):
+async def test_official_sdk_reads_same_from_the_same_bytes(server: Loopback, model: AnthropicModel):
     server.answers(streams(RICH))
     _, reply = await collect(model)
     async with (
@@ -152,9 +146,7 @@ def as_sdk_block(block: TextBlock | Thinking | ToolUse) -> dict[str, Any]:
             return {"type": "redacted_thinking", "data": payload}
 
 
-async def test_a_whole_answer_gives_the_same_reply_as_the_stream(
-    server: Loopback, model: AnthropicModel
-):
+async def test_a_whole_answer_gives_same_reply_as_stream(server: Loopback, model: AnthropicModel):
     _, streamed = parse(RICH)
     body = {
         "type": "message",
@@ -201,9 +193,7 @@ def test_a_call_cut_off_before_its_input_is_not_taken_for_one_without_input():
     assert not any(isinstance(delta, ToolUseReady) for delta in deltas)
 
 
-async def test_ids_that_are_missing_or_taken_are_made_unique(
-    server: Loopback, model: AnthropicModel
-):
+async def test_missing_or_taken_ids_are_made_unique(server: Loopback, model: AnthropicModel):
     earlier = Assistant((ToolUse(id="same", name="bash", input={}),))
     calls = [
         wire.tool(index, id_, "bash", ["{}"])

@@ -18,9 +18,7 @@ def test_settings_are_shown_without_keys_and_passwords(tmp_path: Path):
     assert "sk-very-secret" not in repr(settings)
 
 
-def test_a_folder_above_is_found_where_users_have_no_numbers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_folder_above_is_found_without_uids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / ".mainspring").mkdir()
     (tmp_path / ".mainspring/mainspring.db").touch()
     below = tmp_path / "below"
@@ -33,9 +31,7 @@ def test_a_folder_above_is_found_where_users_have_no_numbers(
         assert settings.store == str(place / ".mainspring" / "mainspring.db")
 
 
-def test_a_folder_above_that_holds_settings_only_is_not_where_projects_keep_their_logs(
-    tmp_path: Path,
-):
+def test_a_folder_above_with_settings_only_is_not_where_projects_keep_logs(tmp_path: Path):
     (tmp_path / ".mainspring").mkdir()
     (tmp_path / ".mainspring/settings.json").write_text("{}")
     below = tmp_path / "below"

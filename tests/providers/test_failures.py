@@ -116,9 +116,7 @@ async def test_every_status_has_its_kind(
         ("retry_after_ms", "250", 0.25),
     ],
 )
-async def test_retry_after_is_understood_in_every_form(
-    server: Loopback, header: str, value: str, seconds: float | None
-):
+async def test_retry_after_forms(server: Loopback, header: str, value: str, seconds: float | None):
     failed = await failure("anthropic", server, says(429, {}, **{header: value}))
     assert (failed.kind, failed.retry_after_seconds) == ("rate_limited", seconds)
 
@@ -148,9 +146,7 @@ async def test_a_web_page_with_status_200_is_malformed(server: Loopback, api: st
         [b"data: [1]\n\n"],
     ],
 )
-async def test_a_stream_of_something_else_is_malformed(
-    server: Loopback, api: str, chunks: list[bytes]
-):
+async def test_a_foreign_stream_is_malformed(server: Loopback, api: str, chunks: list[bytes]):
     assert (await failure(api, server, streams(chunks))).kind == "malformed"
 
 
@@ -160,9 +156,7 @@ async def test_a_whole_answer_of_something_else_is_malformed(server: Loopback, a
     assert failed.kind == "malformed"
 
 
-async def test_a_stream_cut_anywhere_before_its_end_is_a_failed_connection(
-    server: Loopback, api: str
-):
+async def test_stream_cut_anywhere_before_its_end_is_failed_connection(server: Loopback, api: str):
     whole = b"".join(GOOD[api])
     first, end = len(GOOD[api][0]), whole.index(b"fine") + 10
     for cut in range(first, end, 13):
@@ -307,9 +301,7 @@ async def test_a_client_without_an_open_session_says_what_is_missing():
         await collect(model)
 
 
-async def test_calls_one_after_the_other_share_a_connection(
-    server: Loopback, http: HttpClient, api: str
-):
+async def test_calls_one_after_other_share_connection(server: Loopback, http: HttpClient, api: str):
     server.answers(streams(GOOD[api]))
     for _ in range(5):
         await collect(MODELS[api](http, server.url))
@@ -317,9 +309,7 @@ async def test_calls_one_after_the_other_share_a_connection(
     assert len({received.port for received in server.received}) == 1
 
 
-async def test_an_answer_that_is_abandoned_leaves_nothing_behind(
-    server: Loopback, http: HttpClient, api: str
-):
+async def test_an_abandoned_answer_leaves_nothing(server: Loopback, http: HttpClient, api: str):
     server.answers(never(), streams(GOOD[api][:2], then="silent"), streams(GOOD[api]))
     model = MODELS[api](http, server.url)
     for _ in range(2):

@@ -128,9 +128,7 @@ def test_a_script_lies_in_the_agent_s_folder_and_nowhere_else(tmp_path: Path):
         scripted_models("scripted:missing.yaml", folder)
 
 
-def test_a_folder_s_own_script_answers_and_again_when_it_is_resumed(
-    tmp_path: Path, environ: dict[str, str]
-):
+def test_a_folders_own_script_answers_and_resumes(tmp_path: Path, environ: dict[str, str]):
     agent = tmp_path / "agent"
     agent.mkdir()
     (agent / "agent.yaml").write_text("model: scripted:play.yaml\n")

@@ -104,9 +104,7 @@ def test_any_cut_of_the_stream_gives_the_same_deltas_and_reply(places: list[int]
     assert parse(cut(stream, places)) == parse([stream])
 
 
-async def test_a_whole_answer_gives_the_same_reply_as_the_stream(
-    server: Loopback, http: HttpClient
-):
+async def test_a_whole_answer_gives_same_reply_as_the_stream(server: Loopback, http: HttpClient):
     calls = [
         {
             "id": "call_a",

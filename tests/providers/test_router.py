@@ -68,9 +68,7 @@ async def test_a_key_revoked_in_the_middle_of_a_conversation_hands_all_of_it_to_
 
 
 @pytest.mark.parametrize("kind", ["unauthorized", "forbidden", "billing", "not_found"])
-async def test_lost_access_fails_over_at_once_and_the_next_call_does_not_knock(
-    kind: ProviderFailure,
-):
+async def test_lost_access_fails_over_at_once_and_next_call_does_not_knock(kind: ProviderFailure):
     main, spare = Fake(fails(kind)), Fake(says("ok"))
     time = Time()
     route = fleet({MAIN: main, SPARE: spare}, time).route()
@@ -99,9 +97,7 @@ async def test_retries_are_counted_and_then_the_next_model_answers():
 
 
 @pytest.mark.parametrize(("models", "asked"), [(2, 1), (1, 3)])
-async def test_a_timeout_is_not_waited_for_again_while_another_model_is_at_hand(
-    models: int, asked: int
-):
+async def test_a_timeout_is_not_repeated_while_another_model_is_at_hand(models: int, asked: int):
     main = Fake(fails("timeout"), fails("timeout"), says("at last"))
     names = dict(list({MAIN: main, SPARE: Fake(says("ok"))}.items())[:models])
     await ask(fleet(names))

@@ -30,9 +30,7 @@ READ = ToolSpec(name="read", description="", input_schema={})
         (RoutingTask(), 3, MAIN),
     ],
 )
-async def test_rules_choose_by_agent_skill_and_number_of_tools(
-    task: RoutingTask, tools: int, answers: str
-):
+async def test_rules_choose_by_agent_skill_and_tools(task: RoutingTask, tools: int, answers: str):
     rules = [
         RoutingRule(use=THIRD, agent="reviewer-*"),
         RoutingRule(use=SPARE, skill="summarize"),

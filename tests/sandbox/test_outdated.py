@@ -33,9 +33,7 @@ def is_dead(process: int) -> bool:
     return said.rpartition(")")[2].split()[0] == "Z"
 
 
-async def test_a_sandbox_that_other_code_has_made_is_not_used_again(
-    site: SandboxSpec, bubblewrap: Bubblewrap
-):
+async def test_a_sandbox_of_other_code_is_not_used(site: SandboxSpec, bubblewrap: Bubblewrap):
     async with KeeperSandbox(site, bubblewrap) as sandbox:
         await sh(sandbox, "true")
         before = keeper_of(site)
@@ -52,9 +50,7 @@ async def test_a_sandbox_that_other_code_has_made_is_not_used_again(
             assert keeper_of(site) != before
 
 
-async def test_at_the_start_only_what_other_code_has_made_is_ended(
-    site: SandboxSpec, bubblewrap: Bubblewrap
-):
+async def test_only_what_other_code_has_made_is_ended(site: SandboxSpec, bubblewrap: Bubblewrap):
     """A service among them: it would run for as long as an hour in its old sandbox."""
     sandbox_session = site.state / "hands"
     old, new = (replace(site, state=sandbox_session / name) for name in ("old", "new"))

@@ -67,9 +67,7 @@ async def test_calls_that_nobody_has_judged_do_not_exist(sandbox: KeeperSandbox)
 
 
 @x86_only
-async def test_new_namespaces_and_terminal_injection_are_refused_by_their_arguments(
-    sandbox: KeeperSandbox,
-):
+async def test_namespaces_and_terminal_injection_are_refused(sandbox: KeeperSandbox):
     clone, ioctl, shmget = 56, 16, 29
     calls = [(clone, NEWUSER | 17), (clone, NEWNET), (ioctl, 0, 0x5412), (ioctl, 0, 0x541C)]
     calls += [(ioctl, 0, 0x5412 | 1 << 32), (shmget, 0, 1 << 20), (shmget, 0, 1 << 33)]
@@ -103,9 +101,7 @@ async def test_the_calls_of_another_machine_kill(sandbox: KeeperSandbox):
 
 @pytest.mark.parametrize("machine", list(MACHINES))
 @pytest.mark.parametrize("families", [(), (AF_UNIX,), (1, 2, 10, 16)])
-def test_every_jump_stays_in_the_program_and_every_path_ends(
-    machine: str, families: tuple[int, ...]
-):
+def test_every_jump_stays_in_program_and_every_path_ends(machine: str, families: tuple[int, ...]):
     program = seccomp_program(machine, families)
     steps = list(struct.iter_unpack("=HBBI", program))
     for at, (code, if_true, if_false, _) in enumerate(steps):

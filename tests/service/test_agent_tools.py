@@ -102,9 +102,7 @@ def _name(config: dict[str, Any]) -> str:
 
 
 @given(configs=st.lists(_CONFIG, unique_by=_name), enabled=st.none() | st.booleans())
-def test_what_is_on_is_what_the_config_or_else_the_default_says(
-    configs: list[dict[str, Any]], enabled: bool | None
-):
+def test_the_config_or_the_default_decides(configs: list[dict[str, Any]], enabled: bool | None):
     tools = equipped(
         {
             "type": "agent_toolset_20260401",

@@ -140,9 +140,7 @@ async def test_after_a_while_others_are_told_and_it_takes_more_to_answer(tmp_pat
 
 
 @pytest.mark.parametrize("dies_at", ["submit", "wake", "close"])
-async def test_an_expiry_that_a_worker_died_over_is_done_once_by_the_next(
-    tmp_path: Path, dies_at: str
-):
+async def test_an_expiry_that_a_worker_died_over_is_done_once_by_next(tmp_path: Path, dies_at: str):
     async with session_context(tmp_path, erasing("a")) as context, context.home.client() as client:
         await set_policy(context, expires_after_seconds=60)
         session_id = await context.asked(client)

@@ -137,8 +137,6 @@ async def check(story: Story, listing: ListQuery) -> None:
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS)
-def test_any_order_of_answers_expiry_and_interrupts_gives_each_call_one_outcome(
-    steps: list[tuple[Deed, int, str]],
-):
+def test_any_order_of_answers_gives_each_call_one_outcome(steps: list[tuple[Deed, int, str]]):
     with TemporaryDirectory() as folder:
         anyio.run(play, Path(folder), steps)

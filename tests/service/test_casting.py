@@ -123,9 +123,7 @@ async def test_the_newer_shape_lets_an_agent_call_a_helper_of_ours_too(tmp_path:
     assert crews == [(), (GENERAL,), ()]
 
 
-async def test_of_what_agents_of_a_session_are_told_about_a_tool_the_strictest_holds(
-    tmp_path: Path,
-):
+async def test_of_what_agents_of_a_session_are_told_about_a_tool_strictest_holds(tmp_path: Path):
     asks = {"name": "write", "permission_policy": {"type": "always_ask"}}
     here = {"name": "web_fetch", "allowed_domains": ["a.example", "b.example"]}
     there = {"name": "web_fetch", "allowed_domains": ["b.example"]}

@@ -92,9 +92,7 @@ async def test_a_sealed_secret_opens_for_its_own_credential_and_tenant_only(desk
 
 
 @given(st.binary(max_size=64), st.text(max_size=20), st.binary(min_size=1, max_size=40))
-def test_a_seal_gives_back_what_was_sealed_and_nothing_else(
-    plain: bytes, context: str, noise: bytes
-):
+def test_seal_gives_back_what_was_sealed_and_nothing_else(plain: bytes, context: str, noise: bytes):
     seal = AesSeal(bytes(32))
     sealed = seal.seal(plain, context)
     assert seal.unseal(sealed, context) == plain

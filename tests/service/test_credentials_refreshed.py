@@ -37,9 +37,7 @@ async def oauth() -> AsyncGenerator[Provider]:
 
 
 @pytest.mark.parametrize("method", ["none", "client_secret_basic", "client_secret_post"])
-async def test_an_expired_token_is_exchanged_for_a_new_one(
-    context: Desk, oauth: Provider, method: Method
-):
+async def test_an_expired_token_is_exchanged(context: Desk, oauth: Provider, method: Method):
     oauth.client_secret = None if method == "none" else "the client's secret: 100%"
     vault = await context.vault(oauth_of(oauth, method))
     assert (await context.token(vault)).token == "access-token-number-0"
@@ -120,9 +118,7 @@ async def test_a_change_during_an_exchange_loses_neither(context: Desk, oauth: P
     assert exchange.unsealed_credential.secrets.refresh_token == oauth.refresh_token
 
 
-async def test_a_refused_refresh_token_is_told_once_and_not_sent_again(
-    context: Desk, oauth: Provider
-):
+async def test_a_refused_refresh_token_is_not_sent_again(context: Desk, oauth: Provider):
     vault = await context.vault(oauth_of(oauth))
     oauth.refresh_token = "revoked"
     context.time.now += timedelta(hours=2)
@@ -154,9 +150,7 @@ async def test_a_passing_failure_is_tried_again_and_nobody_is_told(context: Desk
         {"body": b"\xff\xfe"},
     ],
 )
-async def test_what_is_no_grant_changes_nothing(
-    context: Desk, oauth: Provider, answer: dict[str, object]
-):
+async def test_a_bad_grant_does_nothing(context: Desk, oauth: Provider, answer: dict[str, object]):
     vault = await context.vault(oauth_of(oauth))
     context.time.now += timedelta(hours=2)
     oauth.answers.append(web.Response(**answer))  # pyright: ignore[reportArgumentType]

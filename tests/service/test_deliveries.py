@@ -94,9 +94,7 @@ async def test_what_happens_is_told_once_and_signed(sending: Sending):
     assert len(sending.receiver.got) == 1
 
 
-async def test_a_failure_is_tried_again_ever_later_with_the_same_id_and_then_kept_dead(
-    sending: Sending,
-):
+async def test_failure_is_tried_again_ever_later_with_same_id_and_then_kept_dead(sending: Sending):
     sending.receiver.status = 500
     await sending.happens()
     for _ in range(8):

@@ -105,9 +105,7 @@ class DyingRecords:
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("n", [1, 2])
-async def test_a_worker_that_dies_at_any_write_leaves_one_session_for_one_fire(
-    works_: Works, n: int, after: bool
-):
+async def test_a_dying_worker_leaves_one_session_for_a_fire(works_: Works, n: int, after: bool):
     made = await deployed(works_)
     works_.clock.pass_by(minutes=1)
     dying = cast("Records", DyingRecords(works_.records, n=n, after=after))
@@ -132,9 +130,7 @@ async def test_a_worker_that_dies_at_any_write_leaves_one_session_for_one_fire(
 
 
 @pytest.mark.parametrize("place", ["dies_before_start", "dies_after_start"])
-async def test_a_worker_that_dies_over_the_session_leaves_one_for_one_fire(
-    works_: Works, place: str
-):
+async def test_a_worker_that_dies_over_session_leaves_one_for_one_fire(works_: Works, place: str):
     await deployed(works_)
     works_.clock.pass_by(minutes=1)
     [job] = works_.jobs.take("fire", works_.clock.now)
@@ -186,9 +182,7 @@ async def test_two_workers_with_one_job_make_one_run(works_: Works):
         (SchedulePolicy(missed="all", max_missed=3, jitter_seconds=0), 3),
     ],
 )
-async def test_what_nobody_was_there_for_is_made_up_for_as_asked(
-    works_: Works, policy: SchedulePolicy, started: int
-):
+async def test_missed_fires_are_made_up_for(works_: Works, policy: SchedulePolicy, started: int):
     await deployed(works_, policy)
     works_.clock.pass_by(hours=5, minutes=40)
     await works_.fire_due()
@@ -320,9 +314,7 @@ async def test_an_archived_deployment_stays_as_it_is(works_: Works):
         await works_.deployments.request_run(TENANT, made.id)
 
 
-async def test_a_run_that_was_asked_for_is_done_by_a_worker_with_the_id_that_was_told(
-    works_: Works,
-):
+async def test_a_run_that_was_asked_for_is_done_by_a_worker_with_id_that_was_told(works_: Works):
     made = await deployed(works_)
     await works_.deployments.pause(TENANT, made.id)
     works_.jobs.waiting.clear()  # asked for without an engine, as the command line does

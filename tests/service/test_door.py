@@ -199,9 +199,7 @@ async def test_a_revoked_key_is_out_within_seconds_and_an_expired_one_at_once(se
         await service.credentials(brief.key)
 
 
-async def test_a_disabled_tenant_is_out_within_seconds_and_the_audit_knows_who_it_was(
-    service: House,
-):
+async def test_a_disabled_tenant_is_out_within_seconds_and_audit_knows_who_it_was(service: House):
     key = await service.key()
     await service.credentials(key.key)
     await service.tenants.disable("acme")
@@ -376,8 +374,6 @@ async def test_the_addresses_of_one_household_count_as_one(tmp_path: Path):
         ("192.0.2.9", "6.6.6.6", "192.0.2.9"),
     ],
 )
-def test_only_our_own_proxies_are_believed_about_addresses(
-    peer: str, forwarded: str | None, address: str
-):
+def test_only_our_proxies_tell_addresses(peer: str, forwarded: str | None, address: str):
     headers = {} if forwarded is None else {"x-forwarded-for": forwarded}
     assert client_address(peer, headers, frozenset({"10.0.0.1", "10.0.0.2"})) == address

@@ -149,9 +149,7 @@ async def test_it_is_told_what_is_no_url_of_a_server():
             pass
 
 
-async def test_a_restart_of_the_server_is_survived_by_who_works_and_who_puts(
-    url: str, postgres: Postgres
-):
+async def test_a_restart_of_the_server_is_survived_by_workers(url: str, postgres: Postgres):
     doing = Doing()
     async with open_fleet(url) as dispatcher, at_work(dispatcher, doing):
         await dispatcher.put(job("before"))

@@ -62,9 +62,7 @@ async def test_what_is_set_aside_counts_until_it_is_settled(records: Records, ti
     assert await ledger.spent_usd("acme", "tenant", "acme") == Decimal("0.10")
 
 
-async def test_key_agent_and_tenant_each_have_their_limit_and_all_or_none_pay(
-    records: Records, time: Time
-):
+async def test_key_agent_and_tenant_have_limits_and_pay_together(records: Records, time: Time):
     await Tenants(records).create(
         CreateTenant(
             id="acme",
@@ -87,9 +85,7 @@ async def test_key_agent_and_tenant_each_have_their_limit_and_all_or_none_pay(
     assert await ledger.spent_usd("acme", "tenant", "acme") == Decimal("2.50")
 
 
-async def test_agents_of_two_tenants_with_one_name_do_not_pay_for_each_other(
-    records: Records, time: Time
-):
+async def test_namesakes_of_two_tenants_do_not_pay_for_each_other(records: Records, time: Time):
     for tenant in ("acme", "rival"):
         budgets = {"clerk": Decimal(1)}
         await Tenants(records).create(CreateTenant(id=tenant, agent_daily_budgets_usd=budgets))
@@ -98,9 +94,7 @@ async def test_agents_of_two_tenants_with_one_name_do_not_pay_for_each_other(
     assert await ledger.reserve(charge(2, "1", agent="clerk", tenant="rival")) is None
 
 
-async def test_many_workers_at_once_never_set_aside_more_than_there_is(
-    records: Records, time: Time
-):
+async def test_many_workers_never_reserve_more_than_there_is(records: Records, time: Time):
     await Tenants(records).create(CreateTenant(id="acme", daily_budget_usd=Decimal(1)))
     workers = [ledger_of(records, time) for _ in range(5)]
     let_through: list[int] = []
@@ -118,9 +112,7 @@ async def test_many_workers_at_once_never_set_aside_more_than_there_is(
     assert spent == Decimal("0.30") * len(let_through)
 
 
-async def test_a_new_day_begins_with_nothing_spent_and_old_calls_are_settled_on_theirs(
-    records: Records, time: Time
-):
+async def test_a_new_day_begins_with_nothing_spent(records: Records, time: Time):
     await Tenants(records).create(CreateTenant(id="acme", daily_budget_usd=Decimal(1)))
     ledger = ledger_of(records, time)
     assert await ledger.reserve(charge(1, "1", tenant="acme")) is None

@@ -102,9 +102,7 @@ def test_a_run_is_counted_by_its_events(metrics: Metrics):
         (events.AgentCustomToolUse(name="bash", input={}), "(client)"),
     ],
 )
-def test_a_tool_that_is_not_ours_is_told_by_its_kind_only(
-    metrics: Metrics, use: KnownPayload, label: str
-):
+def test_a_foreign_tool_is_told_by_its_kind(metrics: Metrics, use: KnownPayload, label: str):
     result = {
         "(function)": events.AgentToolResult(tool_use_id="e1"),
         "(mcp)": events.AgentMcpToolResult(mcp_tool_use_id="e1"),
@@ -195,9 +193,7 @@ async def watched(folder: Path, metrics: Metrics, script: Scripted, *tools: Tool
     return metrics.rendered()[0].decode()
 
 
-async def test_a_real_run_is_counted_and_nothing_of_its_content_is_told(
-    tmp_path: Path, metrics: Metrics
-):
+async def test_a_run_is_counted_without_its_content(tmp_path: Path, metrics: Metrics):
     script = Scripted(calls("greet"), says("the content of a reply"))
     text = await watched(tmp_path, metrics, script, greet)
     assert value(metrics, "runs_total", reason="completed") == 1
@@ -267,9 +263,7 @@ async def test_jobs_are_counted_by_what_came_of_them(tmp_path: Path, metrics: Me
         (PostResult(error="not public", is_refused=True), "refused"),
     ],
 )
-async def test_webhooks_are_counted_by_what_came_of_them(
-    metrics: Metrics, posted: PostResult, outcome: str
-):
+async def test_webhooks_are_counted_by_outcome(metrics: Metrics, posted: PostResult, outcome: str):
     async def post(url: str, *, headers: Mapping[str, str], body: bytes) -> PostResult:
         return posted
 

@@ -341,9 +341,7 @@ class Gate:
     for_worker_keys: bool = False
 
 
-async def test_a_token_opens_the_door_as_a_bearer_and_only_while_its_tenant_is_enabled(
-    tmp_path: Path,
-):
+async def test_a_token_opens_door_as_a_bearer_and_only_while_its_tenant_is_enabled(tmp_path: Path):
     time = Time()
     async with open_sqlite(tmp_path / "mainspring.db") as store:
         tenants = Tenants(store.records)

@@ -40,9 +40,7 @@ def test_no_more_buckets_are_kept_than_said():
 
 
 @given(per_minute=st.integers(1, 600), gaps=st.lists(st.floats(0, 30), min_size=1, max_size=200))
-def test_however_requests_come_no_more_are_let_in_than_the_burst_and_what_grew_back(
-    per_minute: int, gaps: list[float]
-):
+def test_no_more_are_let_in_than_the_burst_and_what_grew_back(per_minute: int, gaps: list[float]):
     time = Time()
     buckets = TokenBuckets(monotonic=time.monotonic)
     rate = Rate(per_minute)
@@ -58,9 +56,7 @@ def test_however_requests_come_no_more_are_let_in_than_the_burst_and_what_grew_b
 
 
 @given(per_minute=st.integers(1, 600), refused=st.integers(0, 50))
-def test_who_waits_as_long_as_told_is_let_in_however_often_they_asked_before(
-    per_minute: int, refused: int
-):
+def test_who_waits_as_long_as_told_is_let_in(per_minute: int, refused: int):
     time = Time()
     buckets = TokenBuckets(monotonic=time.monotonic)
     rate = Rate(per_minute)

@@ -104,9 +104,7 @@ async def test_a_delivery_that_cannot_be_read_does_not_end_the_sweep(tmp_path: P
         assert await made.deliveries.sweep() == 0
 
 
-async def test_a_parked_session_whose_record_cannot_be_read_does_not_keep_others_from_waking(
-    tmp_path: Path,
-):
+async def test_an_unreadable_parked_session_keeps_no_others_from_waking(tmp_path: Path):
     async with shop(tmp_path, Scripted(otherwise=says("hello"))) as at:
         bad, good = await at.session("hi"), await at.session("hi")
         await spoil(at.log.store.records, PARKED, bad)
@@ -197,9 +195,7 @@ class DyingLog(SessionLog):
 
 
 @pytest.mark.parametrize("is_forked", [False, True])
-async def test_whoever_dies_over_a_fork_leaves_nothing_that_cannot_be_deleted(
-    tmp_path: Path, is_forked: bool
-):
+async def test_a_fork_that_dies_leaves_nothing_undeletable(tmp_path: Path, is_forked: bool):
     async with house_in(tmp_path) as service:
         session_id = await created(service)
         log = DyingLog(service.infrastructure.store)

@@ -121,9 +121,7 @@ async def prepared(mounts: Mounts, workspace: Path, resource: SessionResource) -
     return said
 
 
-async def test_a_repository_of_an_allowed_network_is_cloned_with_its_token(
-    tmp_path: Path, published: Path
-):
+async def test_an_allowed_repository_is_cloned_with_its_token(tmp_path: Path, published: Path):
     mounts = inside()
     with hosted(published) as host:
         said = await prepared(mounts, tmp_path / "ws", repository(f"{host.url}/tool.git"))
@@ -156,9 +154,7 @@ async def test_only_web_addresses_are_cloned(tmp_path: Path, url: str):
     assert "could not be put" in await prepared(inside(), tmp_path / "ws", repository(url))
 
 
-async def test_a_folder_that_becomes_a_link_while_git_works_leads_nowhere(
-    tmp_path: Path, published: Path
-):
+async def test_a_folder_that_becomes_a_link_leads_nowhere(tmp_path: Path, published: Path):
     workspace, outside = tmp_path / "ws", tmp_path / "outside"
     (workspace / "deep").mkdir(parents=True)
     outside.mkdir()
@@ -211,9 +207,7 @@ async def test_a_repository_that_is_too_large_is_given_up(tmp_path: Path, publis
     assert [item.name for item in tmp_path.iterdir() if "clone" in item.name] == []
 
 
-async def test_git_dials_the_address_that_was_judged_whatever_the_name_says_later(
-    tmp_path: Path, published: Path
-):
+async def test_git_dials_the_very_address_that_was_judged(tmp_path: Path, published: Path):
     async def resolved(_host: str) -> list[str]:
         return ["127.0.0.1"]
 

@@ -228,9 +228,7 @@ def test_a_schedule_that_is_always_quiet_is_refused():
         (SchedulePolicy(missed="skip", grace_seconds=0), [1], []),
     ],
 )
-def test_missed_fires_happen_as_the_policy_says(
-    policy: SchedulePolicy, minutes_ago: list[int], left: list[int]
-):
+def test_missed_fires_by_policy(policy: SchedulePolicy, minutes_ago: list[int], left: list[int]):
     due = [NOW - timedelta(minutes=item) for item in minutes_ago]
     assert select_missed(policy, due, now=NOW) == [NOW - timedelta(minutes=item) for item in left]
 

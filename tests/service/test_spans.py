@@ -160,9 +160,7 @@ LOGS = st.lists(st.tuples(st.sampled_from([MAIN, "sthr_2"]), PAYLOADS), max_size
 
 
 @given(LOGS, st.integers(0, 12))
-def test_whoever_goes_on_after_a_crash_finishes_what_is_left_and_nothing_twice(
-    log: list[Event], at: int
-):
+def test_after_a_crash_what_is_left_is_finished_once(log: list[Event], at: int):
     whole = folded(log)
     heir = SpanFold(agent_name="clerk")
     assert folded(log[:at], heir) + folded(log[at:], heir) == whole

@@ -274,9 +274,7 @@ def test_a_message_has_an_end():
 
 
 @given(st.text(), st.dictionaries(st.text(), st.text()))
-def test_any_text_is_a_template_or_refused_and_any_body_fills_it_or_does_not(
-    template: str, body: dict[str, str]
-):
+def test_any_text_is_a_template_or_refused(template: str, body: dict[str, str]):
     with suppress(InvalidInput):
         fill_template(
             check_template(template, where="m"),

@@ -74,9 +74,7 @@ def test_what_has_no_secret_is_shown_as_it_is(text: str, cuts: list[int]):
 
 
 @given(WORDS, st.sampled_from(PLANTED), WORDS, CUTS)
-def test_no_secret_is_shown_wherever_it_is_split(
-    before: str, secret: str, after: str, cuts: list[int]
-):
+def test_no_split_secret_is_shown(before: str, secret: str, after: str, cuts: list[int]):
     seen = shown(f"{before} {secret} {after}", cuts)
     assert [item for item in TELLTALE if item in seen] == []
     assert seen.startswith(f"{before} ")

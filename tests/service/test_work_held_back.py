@@ -103,9 +103,7 @@ async def asked_for(log: SessionLog) -> tuple[SessionRow, Writer, str]:
 
 
 @pytest.mark.parametrize("decision", ["allow", "ask", "deny"])
-async def test_a_call_is_not_shown_before_a_gate_has_spoken(
-    decision: Literal["allow", "ask", "deny"], log: SessionLog
-):
+async def test_gates_come_before_calls(decision: Literal["allow", "ask", "deny"], log: SessionLog):
     session, writer, call_id = await asked_for(log)
     streams = EventStreams(log, LocalDeltas())
     everything, from_now = (
@@ -225,9 +223,7 @@ async def test_what_a_gate_has_made_of_the_input_is_what_is_shown(log: SessionLo
     assert call["input"] == {"command": "ls -l"}
 
 
-async def test_a_call_of_another_thread_that_the_client_does_is_shown_on_the_main_one(
-    log: SessionLog,
-):
+async def test_a_call_of_another_thread_that_client_does_is_shown_on_the_main_one(log: SessionLog):
     session = await log.create()
     writer = await log.hold(session.id, owner="test")
     await writer.append(ThreadCreated(session_thread_id="sthr_2", agent_name="scout"))

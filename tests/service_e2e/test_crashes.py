@@ -102,9 +102,7 @@ async def test_a_service_that_was_killed_goes_on_where_it_was(stage: Stage):
 
 
 @pytest.mark.parametrize("seconds", [0, pytest.param(20, marks=pytest.mark.slow)])
-async def test_a_database_that_goes_away_and_comes_back_loses_nothing(
-    shared_stage: Stage, postgres: Postgres, seconds: int
-):
+async def test_a_lost_database_loses_nothing(shared_stage: Stage, postgres: Postgres, seconds: int):
     stage = shared_stage
     async with stage.serve("--no-worker") as api, api.client() as client, stage.worker() as worker:
         sessions = [await begun(client, waiting(), "say back again") for _ in range(4)]

@@ -170,9 +170,7 @@ async def test_tenants_share_nothing(dependencies: tuple[Stage, Served], client:
     assert theirs not in listed
 
 
-async def test_what_is_halted_does_nothing_until_it_is_resumed(
-    client: AsyncAnthropic, stage: Stage
-):
+async def test_what_is_halted_rests_until_resumed(client: AsyncAnthropic, stage: Stage):
     session_id = await begun(client, waiting(), bash("touch next"), "say went on")
     agent_id = (await client.beta.sessions.retrieve(session_id)).agent.id
     workspace = stage.workspaces / session_id

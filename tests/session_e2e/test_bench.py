@@ -113,9 +113,7 @@ async def test_services_end_with_the_sandbox_of_their_session(sessions: Sessions
     assert await sandbox_session.sandbox_services.output("web") is None
 
 
-async def test_a_runtime_keeps_few_sandboxes_however_many_sessions_it_serves(
-    scene: Scene, sessions: Sessions
-):
+async def test_a_runtime_keeps_few_sandboxes(scene: Scene, sessions: Sessions):
     async with scene.runtime() as runtime:
         ids: list[str] = []
         for _ in range(MAX_IDLE + 1):

@@ -101,9 +101,7 @@ async def test_a_refusal_reaches_the_model_with_its_reason(scene: Scene):
 
 
 @pytest.mark.parametrize("is_resumed", [False, True])
-async def test_an_approval_does_nothing_to_a_file_that_has_changed_meanwhile(
-    scene: Scene, is_resumed: bool
-):
+async def test_an_approval_does_nothing_to_a_changed_file(scene: Scene, is_resumed: bool):
     scene.write("app.py", "a = 1\nb = 2\n")
     edit = calls("edit", file_path="app.py", old_string="b = 2", new_string="b = 3")
     async with scene.play(calls("read", file_path="app.py"), edit) as play:
@@ -161,9 +159,7 @@ async def test_accept_edits_lets_edits_pass_and_asks_about_commands(scene: Scene
 
 @pytest.mark.parametrize("mode", ["acceptEdits", "auto"])
 @pytest.mark.parametrize("path", [".git/info/exclude", ".claude/settings.json", "sub/.npmrc"])
-async def test_a_protected_path_is_asked_about_whatever_the_mode(
-    scene: Scene, mode: str, path: str
-):
+async def test_a_protected_path_is_asked_about_whatever_mode(scene: Scene, mode: str, path: str):
     async with scene.play(
         calls("write", file_path=path, content="x"),
         mode=mode,  # pyright: ignore[reportArgumentType] (both are modes)

@@ -153,9 +153,7 @@ def test_a_link_is_moved_and_never_followed(tmp_path: Path):
     assert (outside / ".git/commondir").exists()
 
 
-def test_what_cannot_leave_its_folder_gets_another_name_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_what_stays_gets_another_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     watcher = ProtectedPathWatcher(tmp_path / "work", (), GitRepositories(), tmp_path / "state")
     watcher.workspace.mkdir()
     watcher.begin()

@@ -103,9 +103,7 @@ except OSError as error:
 """
 
 
-async def test_a_program_uses_a_secret_of_the_vault_and_never_sees_it(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_program_uses_a_secret_unseen(scene: Scene, monkeypatch: pytest.MonkeyPatch):
     secret = "the real value 0815"
     authority = scene.write(scene.outside / "authority.pem", PUBLIC.certificate.decode())
     monkeypatch.setenv("SSL_CERT_FILE", str(authority))

@@ -257,9 +257,7 @@ async def test_a_message_that_came_when_the_model_was_done_comes_again(tmp_path:
 @pytest.mark.parametrize(
     "summary", [None, fails("overloaded"), says("blah " * 20_000)], ids=["good", "failed", "long"]
 )
-async def test_compactions_and_their_summaries_are_identical(
-    tmp_path: Path, summary: ScriptAnswer | None
-):
+async def test_compactions_and_summaries_are_equal(tmp_path: Path, summary: ScriptAnswer | None):
     model = Scripted(otherwise=Worker(60, summary))
     async with stage(tmp_path, model, reader(60), facts=TINY) as play:
         await play.play(GOAL)

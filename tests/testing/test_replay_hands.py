@@ -164,9 +164,7 @@ async def test_tools_that_were_loaded_are_loaded_again(tmp_path: Path):
             assert (await again(play, start=start)).divergence is None
 
 
-async def test_tools_that_are_not_there_or_have_other_names_are_answered_as_they_were(
-    tmp_path: Path,
-):
+async def test_tools_that_are_missing_or_renamed_are_answered_as_they_were(tmp_path: Path):
     model = Scripted(calls("Bash", x="1") + calls("fly"), says("done"))
     async with stage(
         tmp_path,

@@ -91,9 +91,7 @@ async def fails_in_a_group() -> None:
         (fails_in_a_group, "one of them failed"),
     ],
 )
-async def test_any_failure_of_a_function_is_a_value_in_one_line(
-    function: Callable[[], object], words: str
-):
+async def test_any_failure_is_a_value_in_one_line(function: Callable[[], object], words: str):
     assert await failure_of(tool(function, description="Fail.")) == words
 
 

@@ -107,9 +107,7 @@ async def test_the_preview_is_the_diff(context: FileDesk):
 
 
 @pytest.mark.parametrize(("old", "new"), [("b", "c"), ("b", ""), ("b", "b b"), ("a b", "b")])
-async def test_after_a_crash_the_file_says_whether_it_was_edited(
-    context: FileDesk, old: str, new: str
-):
+async def test_after_a_crash_file_says_whether_it_was_edited(context: FileDesk, old: str, new: str):
     await opened(context, "a b d\n")
     if new != "b":
         assert await context.probe("edit", **edit(old, new)) is None
@@ -126,9 +124,7 @@ ENDS = st.lists(st.sampled_from(["\n", "\r\n"]), min_size=8, max_size=8)
 @given(
     LINES, ENDS, st.sampled_from(["a", "b\na", "\n", "ab\n"]), st.sampled_from(["", "x\ny", "z"])
 )
-def test_a_replacement_is_that_of_plain_text_and_keeps_other_ends(
-    lines: list[str], ends: list[str], old: str, new: str
-):
+def test_a_replacement_keeps_other_line_ends(lines: list[str], ends: list[str], old: str, new: str):
     source = DecodedText(text="".join(map("".join, zip(lines, ends, strict=False))))
     after = replace_text(source, old, new, everywhere=True)
     assert to_lf(after) == source.plain.replace(old, new)

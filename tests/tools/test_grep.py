@@ -137,7 +137,7 @@ async def test_a_ripgrep_that_does_not_work_is_done_without(tmp_path: Path):
         assert await context.do("grep", pattern="here") == "a:1:here"
 
 
-async def test_a_folder_swapped_for_a_link_gives_nothing_away(
+async def test_a_swapped_folder_gives_nothing_away(
     context: FileDesk, tmp_path_factory: pytest.TempPathFactory
 ):
     outside = tmp_path_factory.mktemp("outside")

@@ -82,9 +82,7 @@ async def test_every_encoding_reads_the_same(context: FileDesk, content: bytes):
         (b"\xff\xfe\x00\xd8", "unknown type"),
     ],
 )
-async def test_what_is_no_text_is_refused_with_what_it_is(
-    context: FileDesk, content: bytes, kind: str
-):
+async def test_what_is_no_text_is_refused_by_kind(context: FileDesk, content: bytes, kind: str):
     (context.root / "a").write_bytes(content)
     told = await context.fail("read", file_path="a")
     assert kind in told

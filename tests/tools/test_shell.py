@@ -105,9 +105,7 @@ async def test_the_state_lasts_however_a_command_ends(session: Session, ending: 
 @pytest.mark.parametrize(
     "ending", ["exec true", "kill -9 $$", "set -n; true", "trap '' EXIT; exit 1", "ulimit -f 0"]
 )
-async def test_a_shell_that_ends_without_telling_leaves_the_state_as_it_was(
-    session: Session, ending: str
-):
+async def test_a_shell_that_just_ends_leaves_the_state_as_it_was(session: Session, ending: str):
     await session.text("export KEPT=before")
     await session.text(f"export KEPT=after; {ending}")
     assert await session.text('builtin echo "$KEPT"') == "before"

@@ -27,9 +27,7 @@ async def test_no_sandbox_is_no_crash(session: Session, sandbox: OpenSandbox):
     assert "no sandbox works here" in plain_text(outcome.content)
 
 
-async def test_a_finished_command_is_collected_and_never_run_again(
-    session: Session, sandbox: OpenSandbox
-):
+async def test_a_finished_command_is_never_run_again(session: Session, sandbox: OpenSandbox):
     call = session.call(command="builtin echo x >> log; builtin echo done")
     await session.tool.run(call)
     probe = Session(sandbox, sandbox.root).tool.probe
@@ -51,9 +49,7 @@ async def test_a_lost_read_is_done_again(session: Session, sandbox: OpenSandbox)
     assert plain_text((await session.tool.run(call)).content) == "again"
 
 
-async def test_results_are_forgotten_when_the_next_command_that_writes_starts(
-    session: Session, sandbox: OpenSandbox
-):
+async def test_results_are_forgotten_at_the_next_write(session: Session, sandbox: OpenSandbox):
     await session.text("touch a")
     await session.text("echo text")
     assert sandbox.forgotten == []

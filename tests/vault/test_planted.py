@@ -87,9 +87,7 @@ async def test_no_secret_reaches_the_log_the_blobs_or_the_context(tmp_path: Path
         assert leaked(context, texts) == []
 
 
-def test_no_secret_that_was_typed_is_sent_to_a_model_or_printed(
-    mainspring: Run, upstream: Upstream, tmp_path: Path
-):
+def test_no_typed_secret_is_sent_or_printed(mainspring: Run, upstream: Upstream, tmp_path: Path):
     texts = planted(4)
     vault = {"MAINSPRING_VAULT": str(tmp_path / "vault.json")}
     kept = mainspring("vault", "set", "VAULTED", stdin=KNOWN["VAULTED"], **vault)

@@ -118,9 +118,7 @@ def a_field_more(file: File) -> None:
         a_field_more,
     ],
 )
-def test_a_file_that_somebody_changed_is_refused_as_a_whole(
-    vault: Vault, meddle: Callable[[File], None]
-):
+def test_a_file_that_was_changed_is_refused(vault: Vault, meddle: Callable[[File], None]):
     file: File = msgspec.json.decode(vault.path.read_bytes())
     meddle(file)
     vault.path.write_bytes(msgspec.json.encode(file))
@@ -253,9 +251,7 @@ def is_another(key: Path) -> None:
 
 
 @pytest.mark.parametrize("happen", [is_gone, is_another])
-def test_without_its_key_a_vault_stops_everything_that_would_write_a_log(
-    tmp_path: Path, happen: Callable[[Path], None]
-):
+def test_without_its_key_a_vault_stops_all_writing(tmp_path: Path, happen: Callable[[Path], None]):
     settings = read_settings(environ=environment(tmp_path))
     open_vault(settings).put("TOKEN", VALUE, [])
     happen(tmp_path / "vault.key")

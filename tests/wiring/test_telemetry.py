@@ -271,9 +271,7 @@ async def test_a_collector_that_is_not_there_holds_up_nobody_for_long(tmp_path: 
         await watched(tmp_path, {"OTEL_EXPORTER_OTLP_ENDPOINT": url}, look)
 
 
-async def test_nothing_is_imported_or_sent_unless_it_is_configured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+async def test_nothing_is_sent_unless_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "mainspring.service.telemetry.otel_export", None)
     await watched(tmp_path, {}, look)
 

@@ -44,9 +44,7 @@ merge = partial(GitWorktrees.close, merge=True, message="did it")
 discard = partial(GitWorktrees.close, merge=False, message="")
 
 
-async def test_what_was_done_apart_is_merged_and_nothing_else_is_left_of_it(
-    worktrees: GitWorktrees, workspace: Path
-):
+async def test_work_is_merged_and_nothing_is_left_of_it(worktrees: GitWorktrees, workspace: Path):
     (workspace / "b.txt").write_text("being edited\n")
     (workspace / "mine.txt").write_text("not in git\n")
     opened = await worktrees.open("helper-1")
@@ -74,9 +72,7 @@ async def test_what_was_done_apart_is_merged_and_nothing_else_is_left_of_it(
     assert left_over(worktrees) == []
 
 
-async def test_two_that_change_the_same_lines_conflict_and_the_second_is_kept(
-    worktrees: GitWorktrees, workspace: Path
-):
+async def test_the_second_of_two_conflicts_is_kept(worktrees: GitWorktrees, workspace: Path):
     one, two = await worktrees.open("one"), await worktrees.open("two")
     (one.path / "a.txt").write_text("uno\n")
     (two.path / "a.txt").write_text("due\n")
@@ -104,9 +100,7 @@ async def test_where_nothing_was_changed_there_is_nothing_to_merge(worktrees: Gi
     assert left_over(worktrees) == []
 
 
-async def test_what_is_discarded_is_gone_and_other_branches_are_not(
-    worktrees: GitWorktrees, workspace: Path
-):
+async def test_what_is_discarded_alone_is_gone(worktrees: GitWorktrees, workspace: Path):
     git(workspace, "branch", "mainspring/mine")
     opened = await worktrees.open("useless")
     (opened.path / "a.txt").write_text("nonsense\n")
@@ -116,9 +110,7 @@ async def test_what_is_discarded_is_gone_and_other_branches_are_not(
 
 
 @pytest.mark.parametrize("is_staged", [False, True])
-async def test_what_is_uncommitted_in_the_workspace_is_not_overwritten(
-    worktrees: GitWorktrees, workspace: Path, is_staged: bool
-):
+async def test_uncommitted_work_is_safe(worktrees: GitWorktrees, workspace: Path, is_staged: bool):
     opened = await worktrees.open("helper")
     (opened.path / "a.txt").write_text("theirs\n")
     (workspace / "a.txt").write_text("mine\n")
@@ -134,9 +126,7 @@ async def test_what_is_uncommitted_in_the_workspace_is_not_overwritten(
     assert (workspace / "a.txt").read_text() == "theirs\n"
 
 
-async def test_a_file_that_git_ignores_in_the_workspace_is_not_overwritten(
-    worktrees: GitWorktrees, workspace: Path
-):
+async def test_an_ignored_file_is_not_overwritten(worktrees: GitWorktrees, workspace: Path):
     exclude = workspace / ".git/info/exclude"
     exclude.parent.mkdir()
     opened = await worktrees.open("helper")
@@ -148,9 +138,7 @@ async def test_a_file_that_git_ignores_in_the_workspace_is_not_overwritten(
     assert (workspace / "notes").read_text() == "mine"
 
 
-async def test_a_folder_of_a_repository_has_the_same_folder_of_a_worktree(
-    workspace: Path, tmp_path: Path
-):
+async def test_folder_of_repository_has_same_folder_of_a_worktree(workspace: Path, tmp_path: Path):
     (workspace / "part").mkdir()
     (workspace / "part/c.txt").write_text("c\n")
     git(workspace, "add", ".")
@@ -190,9 +178,7 @@ async def test_a_workspace_that_is_a_worktree_itself_has_others(workspace: Path,
     assert (workspace / "a.txt").read_text() == "one\n"
 
 
-async def test_of_a_session_that_is_gone_only_branches_with_work_are_left(
-    worktrees: GitWorktrees, workspace: Path
-):
+async def test_only_branches_with_work_are_left(worktrees: GitWorktrees, workspace: Path):
     await worktrees.open("idle")
     opened = await worktrees.open("busy")
     (opened.path / "a.txt").write_text("not lost\n")
@@ -270,9 +256,7 @@ async def opened_at_last(worktrees: GitWorktrees, fate: Fate, step: int, name: s
     return done
 
 
-async def test_a_worktree_is_opened_however_often_that_is_killed(
-    worktrees: GitWorktrees, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_worktree_opens_at_last(worktrees: GitWorktrees, monkeypatch: pytest.MonkeyPatch):
     fate = Fate(monkeypatch)
     worktrees = fate.over(worktrees)
     step = 1
@@ -320,9 +304,7 @@ async def test_a_worktree_is_discarded_however_often_that_is_killed(
     assert git(workspace, "log", "--format=%s") == "begin"
 
 
-async def test_what_somebody_has_done_is_not_lost_with_what_git_knows_of_it(
-    worktrees: GitWorktrees, workspace: Path
-):
+async def test_work_is_not_lost_with_what_git_knows(worktrees: GitWorktrees, workspace: Path):
     opened = await changed(worktrees, "helper")
     git(workspace, "update-ref", "-d", "refs/heads/mainspring/helper")
     assert (await merge(worktrees, opened)).outcome == "merged"

@@ -36,9 +36,7 @@ HOOKS = (
 )
 
 
-async def test_nothing_runs_that_a_repository_names(
-    workspace: Path, worktrees: GitWorktrees, tmp_path: Path
-):
+async def test_nothing_named_inside_runs(workspace: Path, worktrees: GitWorktrees, tmp_path: Path):
     ran = tmp_path / "ran"
     program = tmp_path / "program"
     program.write_text(f'#!/bin/sh\necho "$0 $@" >> {ran}\ncat\n')
@@ -79,9 +77,7 @@ async def test_nothing_runs_that_a_repository_names(
     assert not ran.exists(), ran.read_text()
 
 
-async def test_what_stands_in_a_worktree_leads_git_nowhere(
-    worktrees: GitWorktrees, workspace: Path, tmp_path: Path
-):
+async def test_worktrees_lead_git_nowhere(worktrees: GitWorktrees, workspace: Path, tmp_path: Path):
     ran = tmp_path / "ran"
     other = repository(tmp_path / "other")
     opened = await worktrees.open("helper")
@@ -130,9 +126,7 @@ def _linked(entry: Path, other: Path) -> None:
 
 
 @pytest.mark.parametrize("lead", [_file, _link, _common, _inner_link, _linked])
-async def test_a_workspace_cannot_have_another_repository_changed(
-    tmp_path: Path, lead: Callable[[Path, Path], None]
-):
+async def test_other_repositories_are_unchanged(tmp_path: Path, lead: Callable[[Path, Path], None]):
     other = repository(tmp_path / "other")
     workspace = tmp_path / "work"
     workspace.mkdir()
@@ -171,9 +165,7 @@ async def test_a_worktree_that_says_it_is_of_another_repository_is_not_believed(
     assert sorted(path.name for path in (other / ".git/objects").iterdir()) == before
 
 
-async def test_nobody_waits_for_a_pipe_in_the_place_of_a_file(
-    worktrees: GitWorktrees, workspace: Path
-):
+async def test_nobody_waits_for_a_pipe_in_place_of_a_file(worktrees: GitWorktrees, workspace: Path):
     folder = workspace / ".git/worktrees/pipes"
     folder.mkdir(parents=True)
     os.mkfifo(folder / "commondir")

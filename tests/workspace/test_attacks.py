@@ -83,9 +83,7 @@ async def test_no_link_leads_out(tree: FolderWorkspace, root: Path, target: str)
             await tree.walk(path)
 
 
-async def test_a_dangling_link_makes_no_file_outside(
-    tree: FolderWorkspace, root: Path, tmp_path: Path
-):
+async def test_dangling_links_make_no_file(tree: FolderWorkspace, root: Path, tmp_path: Path):
     (root / "link").symlink_to("../planted")
     with pytest.raises(OutsideWorkspace):
         await tree.write("link", b"x")
@@ -158,9 +156,7 @@ async def test_hidden_paths_are_hidden_in_every_root(root: Path, tmp_path: Path)
         await tree.write(str(other / ".mainspring/x"), b"")
 
 
-async def test_pipes_sockets_and_devices_are_neither_opened_nor_waited_for(
-    tree: FolderWorkspace, root: Path
-):
+async def test_pipes_sockets_and_devices_are_not_opened(tree: FolderWorkspace, root: Path):
     os.mkfifo(root / "pipe")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(os.path.relpath(root / "socket"))
@@ -244,9 +240,7 @@ def content(tree: FolderWorkspace, path: str) -> bytes:
         os.close(opened)
 
 
-def test_a_file_swapped_for_a_link_gives_nothing_away(
-    tree: FolderWorkspace, root: Path, tmp_path: Path
-):
+def test_a_swapped_file_gives_nothing_away(tree: FolderWorkspace, root: Path, tmp_path: Path):
     (root / "file").write_bytes(b"mine")
     with swapped(root / "file", tmp_path / "secret"):
         for _ in range(ROUNDS):
@@ -254,18 +248,14 @@ def test_a_file_swapped_for_a_link_gives_nothing_away(
                 assert content(tree, "file") == b"mine"
 
 
-def test_a_folder_swapped_for_a_link_gives_nothing_away(
-    tree: FolderWorkspace, folder: Path, tmp_path: Path
-):
+def test_a_swapped_folder_gives_nothing_away(tree: FolderWorkspace, folder: Path, tmp_path: Path):
     with swapped(folder, tmp_path):
         for _ in range(ROUNDS):
             with suppress(ToolEnvironmentError):
                 assert content(tree, "folder/secret") == b"mine"
 
 
-async def test_a_folder_swapped_for_a_link_is_not_listed(
-    tree: FolderWorkspace, folder: Path, tmp_path: Path
-):
+async def test_a_swapped_folder_is_not_listed(tree: FolderWorkspace, folder: Path, tmp_path: Path):
     (folder / "below").mkdir()
     (folder / "below/mine").write_bytes(b"")
     outside = tmp_path / "outside"
@@ -290,9 +280,7 @@ async def test_a_folder_swapped_for_a_link_lets_no_write_out(
     assert sorted(os.listdir(tmp_path)) == ["project", "secret"]
 
 
-async def test_a_target_swapped_while_it_is_written_stays_untouched(
-    tree: FolderWorkspace, root: Path, tmp_path: Path
-):
+async def test_a_swapped_target_stays_untouched(tree: FolderWorkspace, root: Path, tmp_path: Path):
     (root / "file").write_bytes(b"mine")
     with swapped(root / "file", tmp_path / "secret"):
         for _ in range(ROUNDS // 4):

@@ -82,9 +82,7 @@ def test_a_file_is_read_up_to_its_limit(workspace: Path):
     assert read.content == b"12345"
 
 
-async def test_a_crash_before_the_note_keeps_a_file_once_and_limits_hold(
-    workspace: Path, tmp_path: Path
-):
+async def test_crash_before_note_keeps_a_file_once_and_limits_hold(workspace: Path, tmp_path: Path):
     async with open_sqlite(tmp_path / "mainspring.db") as store:
         files = Files(store.records)
         limits = OutputLimits(max_files=2, max_file_bytes=10, max_bytes=12)
@@ -130,9 +128,7 @@ def test_every_entry_of_the_folder_counts_and_a_path_has_an_end(workspace: Path)
     ] == [1024]
 
 
-async def test_many_outputs_are_noted_in_few_writes_and_stopped_in_between(
-    workspace: Path, tmp_path: Path
-):
+async def test_many_outputs_are_noted_in_few_writes(workspace: Path, tmp_path: Path):
     folder = workspace / FOLDER
     async with open_sqlite(tmp_path / "mainspring.db") as store:
         files = Files(store.records)

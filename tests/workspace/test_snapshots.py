@@ -42,9 +42,7 @@ def snapshots(root: Path) -> WorkspaceSnapshots:
     )
 
 
-async def test_a_workspace_is_brought_back_with_everything_in_it(
-    root: Path, snapshots: WorkspaceSnapshots
-):
+async def test_a_workspace_is_brought_back_wholly(root: Path, snapshots: WorkspaceSnapshots):
     before = picture(root)
     taken, files = await snapshots.take()
     assert files == 6
@@ -73,9 +71,7 @@ async def test_the_same_workspace_is_the_same_snapshot(root: Path, snapshots: Wo
     assert await snapshots.take() == first != second
 
 
-async def test_what_has_changed_is_told_and_nothing_else_is_touched(
-    root: Path, snapshots: WorkspaceSnapshots
-):
+async def test_changes_are_told_and_nothing_touched(root: Path, snapshots: WorkspaceSnapshots):
     taken, _ = await snapshots.take()
     untouched = (root / ".git/HEAD").stat()
     (root / "src/a.py").write_bytes(b"a = 2\n")
@@ -99,9 +95,7 @@ async def test_what_has_changed_is_told_and_nothing_else_is_touched(
     assert await snapshots.restore(later) == expected
 
 
-async def test_a_file_changed_right_after_a_snapshot_is_seen_though_it_looks_the_same(
-    root: Path, snapshots: WorkspaceSnapshots
-):
+async def test_a_file_changed_at_once_is_seen_to_differ(root: Path, snapshots: WorkspaceSnapshots):
     """Same size, same inode, and its time put back: only the time of the change may tell."""
     file = root / "src/a.py"
     for number in range(40):
@@ -128,9 +122,7 @@ async def test_what_may_not_be_read_is_left_as_it_is(root: Path, snapshots: Work
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-async def test_folders_that_were_closed_since_are_opened_and_closed_again(
-    root: Path, snapshots: WorkspaceSnapshots
-):
+async def test_closed_folders_are_opened_and_closed(root: Path, snapshots: WorkspaceSnapshots):
     (root / "src/empty").chmod(0o500)
     taken, _ = await snapshots.take()
     before = picture(root)
@@ -143,9 +135,7 @@ async def test_folders_that_were_closed_since_are_opened_and_closed_again(
     assert picture(root) == before
 
 
-async def test_pipes_are_left_out_and_privileges_are_not_brought_back(
-    root: Path, snapshots: WorkspaceSnapshots
-):
+async def test_pipes_and_privileges_are_left_out(root: Path, snapshots: WorkspaceSnapshots):
     os.mkfifo(root / "pipe")
     (root / "src/run.sh").chmod(0o4755)
     taken, files = await snapshots.take()
@@ -157,9 +147,7 @@ async def test_pipes_are_left_out_and_privileges_are_not_brought_back(
     assert (root / "pipe").is_fifo()
 
 
-async def test_a_folder_that_has_to_go_takes_its_pipes_along(
-    root: Path, snapshots: WorkspaceSnapshots
-):
+async def test_a_folder_that_goes_takes_its_pipes(root: Path, snapshots: WorkspaceSnapshots):
     taken, _ = await snapshots.take()
     (root / "new").mkdir()
     os.mkfifo(root / "new/pipe")
@@ -167,9 +155,7 @@ async def test_a_folder_that_has_to_go_takes_its_pipes_along(
     assert not (root / "new").exists()
 
 
-async def test_no_link_is_followed_out_of_the_workspace(
-    root: Path, snapshots: WorkspaceSnapshots, tmp_path: Path
-):
+async def test_no_link_leads_outside(root: Path, snapshots: WorkspaceSnapshots, tmp_path: Path):
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "a.py").write_bytes(b"theirs")
@@ -188,9 +174,7 @@ async def test_no_link_is_followed_out_of_the_workspace(
 
 
 @pytest.mark.parametrize("bound", [ScanLimits(max_files=3), ScanLimits(max_bytes=10)])
-async def test_a_workspace_over_the_limit_is_said_to_be_so(
-    root: Path, tmp_path: Path, bound: ScanLimits
-):
+async def test_workspace_over_limit_is_said_to_be_so(root: Path, tmp_path: Path, bound: ScanLimits):
     snapshots = WorkspaceSnapshots(FolderWorkspace(root), tmp_path / "store", scan_limits=bound)
     with pytest.raises(ToolEnvironmentError, match="too large to be kept"):
         await snapshots.take()
@@ -216,9 +200,7 @@ async def test_only_what_is_wanted_is_kept(root: Path, snapshots: WorkspaceSnaps
     assert (root / "src/a.py").read_bytes() == b"only here\n"
 
 
-async def test_a_damaged_store_is_said_to_be_so_before_anything_is_touched(
-    root: Path, snapshots: WorkspaceSnapshots
-):
+async def test_a_damaged_store_is_told_before_changes(root: Path, snapshots: WorkspaceSnapshots):
     taken, _ = await snapshots.take()
     shutil.rmtree(root / "src")
     before = picture(root)
@@ -290,9 +272,7 @@ def killed(root: Path, store: Path, act: str, deadly: int) -> bool:
     return status == -9
 
 
-async def test_a_snapshot_that_was_killed_anywhere_is_taken_as_if_nothing_had_been(
-    root: Path, tmp_path: Path
-):
+async def test_a_snapshot_that_was_killed_anywhere_is_taken_again(root: Path, tmp_path: Path):
     store = tmp_path / "store"
     for deadly in (4, 11, 14, 17, 24):
         (root / "src/a.py").write_bytes(b"a = %d\n" % deadly)
@@ -307,9 +287,7 @@ async def test_a_snapshot_that_was_killed_anywhere_is_taken_as_if_nothing_had_be
         assert os.listdir(store / "objects/unfinished") == []
 
 
-async def test_a_restore_that_was_killed_anywhere_is_finished_by_the_next(
-    root: Path, tmp_path: Path
-):
+async def test_a_restore_that_was_killed_anywhere_is_finished_by_next(root: Path, tmp_path: Path):
     store = tmp_path / "store"
     snapshots = WorkspaceSnapshots(FolderWorkspace(root), store)
     before = picture(root)

@@ -24,9 +24,7 @@ def test_the_corpus_is_large_and_says_nothing_twice():
 
 
 @pytest.mark.parametrize(("rule", "text"), CASES)
-def test_nothing_destructive_is_read_only_or_allowed_by_the_rule_for_its_cousin(
-    rule: str, text: str
-):
+def test_nothing_destructive_is_read_only_or_allowed_by_rule_for_its_cousin(rule: str, text: str):
     if rule not in {"watch *", "setsid *"}:
         assert not analyze_command(text).read_only
     assert not rule_matches(rule, text, behavior="allow")

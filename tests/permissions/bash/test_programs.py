@@ -82,9 +82,7 @@ def test_an_abbreviated_option_is_not_taken_for_another(name: str):
         (XARGS, "-afile echo", ["-a", "file"]),
     ],
 )
-def test_values_are_found_where_getopt_finds_them(
-    spec: str, arguments: str, files: list[str | None]
-):
+def test_values_are_where_getopt_finds_them(spec: str, arguments: str, files: list[str | None]):
     line = parse_arguments(parse_commands(f"x {arguments}").commands[0].words[1:], spec)
     assert line is not None
     assert [item for name, value in line.options for item in (name, value and value.value)] == files

@@ -87,9 +87,7 @@ def test_every_key_that_occurs_in_the_wild_is_understood(scopes: Scopes):
         ({"type": "ws", "url": "wss://x.test"}, "ws"),
     ],
 )
-def test_a_transport_is_said_or_follows_from_the_rest(
-    scopes: Scopes, entry: object, transport: str
-):
+def test_a_transport_is_said_or_follows_from_rest(scopes: Scopes, entry: object, transport: str):
     found = read(scopes, {"one": entry})
     assert [server.transport for server in found.servers] == [transport]
     assert problems(found.findings) == []
@@ -114,9 +112,7 @@ def test_numbers_and_flags_in_arguments_are_what_they_look_like(scopes: Scopes):
         (None, "must have a name and be an object"),
     ],
 )
-def test_a_server_that_is_wrong_is_left_out_and_the_rest_stays(
-    scopes: Scopes, entry: object, why: str
-):
+def test_a_server_that_is_wrong_is_left_out_and_rest_stays(scopes: Scopes, entry: object, why: str):
     found = read(scopes, {"broken": entry, "sound": {"command": "x"}})
     assert [server.name for server in found.servers] == ["sound"]
     [problem] = problems(found.findings)
@@ -158,9 +154,7 @@ def test_unknown_keys_are_kept_and_said_with_their_line(scopes: Scopes):
         (b" " * 1_000_001, "longer than 1000000 bytes"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_said_and_others_are_read(
-    scopes: Scopes, content: bytes, why: str
-):
+def test_an_unreadable_file_is_said_others_are_read(scopes: Scopes, content: bytes, why: str):
     (scopes.folder / ".mcp.json").write_bytes(content)
     write(scopes.folder / "mcp.json", {"other": {"command": "x"}})
     found = read_mcp(scopes, {})

@@ -55,9 +55,7 @@ def test_an_agent_plugin_is_read_from_its_fixed_places():
         ({"keywords": "one"}, "keywords must be a list"),
     ],
 )
-def test_a_portable_manifest_that_breaks_its_rules_brings_nothing(
-    root: Path, fields: dict[str, object], why: str
-):
+def test_a_bad_portable_manifest_brings_nothing(root: Path, fields: dict[str, object], why: str):
     skill(root / "skills" / "one")
     plugin = portable(root, **fields)
     assert plugin.is_rejected
@@ -73,9 +71,7 @@ def test_a_portable_manifest_that_breaks_its_rules_brings_nothing(
         ({"extensions": "com.example"}, "extensions must be an object"),
     ],
 )
-def test_what_does_not_belong_into_a_portable_manifest_is_ignored(
-    root: Path, fields: dict[str, object], why: str
-):
+def test_foreign_parts_of_a_manifest_are_ignored(root: Path, fields: dict[str, object], why: str):
     skill(root / "skills" / "one")
     plugin = portable(root, **fields)
     assert names(plugin.skills) == ["one"]

@@ -192,9 +192,7 @@ class Reader:
         yield says("Done.")
 
 
-async def test_after_a_compaction_the_root_still_holds_and_what_was_nested_comes_again(
-    project: Path, tmp_path: Path
-):
+async def test_after_a_compaction_nested_instructions_come_again(project: Path, tmp_path: Path):
     for number in range(40):
         (project / f"app/{number}.txt").write_text(f"{number} " * 3000)
     surroundings = around(project)

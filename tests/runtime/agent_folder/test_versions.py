@@ -101,9 +101,7 @@ def test_the_difference_between_versions_is_shown_file_by_file(folder: Path, clo
     assert picture.text.endswith("0 bytes -> 2 bytes\n")
 
 
-def test_rolling_back_restores_files_removes_new_ones_and_makes_a_version(
-    folder: Path, clock: Clock
-):
+def test_rolling_back_restores_files_removes_new_ones_and_makes_version(folder: Path, clock: Clock):
     folder_versions.record_version(folder, clock)
     before = texts(folder)
     put(folder, "AGENTS.md", "Changed.\n")

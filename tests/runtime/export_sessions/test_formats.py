@@ -160,9 +160,7 @@ def check_calls(lines: list[dict[str, Any]]) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(logs, st.integers(0, 20))
-def test_every_log_is_exported_so_that_readers_accept_it_and_hostile_text_stays_text(
-    log: list[Event], stop: int
-):
+def test_readers_accept_every_export_and_hostile_text_stays_text(log: list[Event], stop: int):
     check_transcript(transcript(log))
     check_page(page(log))
     check_markdown(markdown_of(log))

@@ -120,9 +120,7 @@ async def test_a_log_that_was_not_ended_for_this_transfer_is_not_stored(
         await here.session(SESSION)
 
 
-async def test_a_log_that_is_sent_twice_in_one_bundle_is_not_stored(
-    here: SessionLog, theirs: SessionLog, tmp_path: Path
-):
+async def test_a_log_sent_twice_is_refused(here: SessionLog, theirs: SessionLog, tmp_path: Path):
     short = await lines_with(theirs, MOVED)
     long = await lines_with(theirs, RECEIVED, POLICY)
     with pytest.raises(InvalidInput, match="other sessions"):
@@ -159,9 +157,7 @@ async def test_a_fork_from_before_it_was_received_has_not_the_senders_rules(
             assert (state.policy, state.workspace) == (None, str(tmp_path / "work"))
 
 
-async def test_nothing_is_stored_if_the_files_are_not_as_they_should_be(
-    here: SessionLog, theirs: SessionLog, tmp_path: Path
-):
+async def test_bad_files_store_nothing(here: SessionLog, theirs: SessionLog, tmp_path: Path):
     files = [entry("workspace/.mainspring", type=tarfile.DIRTYPE)]
     files += [entry("workspace/.mainspring/mainspring.db", b"a store of the server")]
     with pytest.raises(InvalidInput, match="not a path in a workspace"):
@@ -258,9 +254,7 @@ def test_the_id_of_a_transfer_has_no_line_end():
         msgspec.convert({"transfer": f"{TRANSFER}\n"}, MoveSession)
 
 
-def test_what_becomes_too_much_after_the_session_was_ended_is_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_what_becomes_too_much_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     place = tmp_path / "work"
     place.mkdir()
     for name in ("a", "b", "c"):

@@ -83,9 +83,7 @@ async def packed(log: SessionLog, session_id: str, tmp_path: Path) -> Path:
     return await write_bundle(log, source, tmp_path / "bundles")
 
 
-async def test_at_every_step_of_a_move_at_most_one_copy_goes_on(
-    here: SessionLog, there: SessionLog, tmp_path: Path
-):
+async def test_at_most_one_copy_goes_on(here: SessionLog, there: SessionLog, tmp_path: Path):
     session_id = await begun(here)
     await seal(here, session_id, TRANSFER)
     with pytest.raises(SessionGone):
@@ -125,9 +123,7 @@ async def test_at_every_step_of_a_move_at_most_one_copy_goes_on(
     assert stat.S_IMODE((place / "src/run.sh").stat().st_mode) == 0o755
 
 
-async def test_a_session_comes_back_to_where_it_was(
-    here: SessionLog, there: SessionLog, tmp_path: Path
-):
+async def test_a_session_comes_back_home(here: SessionLog, there: SessionLog, tmp_path: Path):
     session_id = await begun(here)
     await seal(here, session_id, TRANSFER)
     file = await packed(here, session_id, tmp_path)
@@ -156,9 +152,7 @@ async def test_a_session_that_has_something_to_read_or_is_a_fork_stays(here: Ses
         await seal(here, fork.id, TRANSFER)
 
 
-async def test_a_bundle_that_was_changed_on_the_way_goes_on_nowhere(
-    here: SessionLog, there: SessionLog, tmp_path: Path
-):
+async def test_a_changed_bundle_is_refused(here: SessionLog, there: SessionLog, tmp_path: Path):
     session_id = await begun(here)
     await seal(here, session_id, TRANSFER)
     file = await packed(here, session_id, tmp_path)

@@ -262,9 +262,7 @@ def test_the_catalogue_has_a_line_for_each_skill_that_the_model_may_use():
         unique_by=lambda one: one[0],
     )
 )
-def test_a_catalogue_is_the_same_whatever_the_order_and_has_one_line_each(
-    described: list[tuple[str, str]],
-):
+def test_a_catalogue_is_same_whatever_order_and_has_one_line_each(described: list[tuple[str, str]]):
     skills = [a_skill(name, description) for name, description in described]
     catalogue = render_catalogue(skills)
     assert catalogue == render_catalogue(reversed(skills))

@@ -94,9 +94,7 @@ def test_a_folder_is_copied_looked_into_and_trusted(home: Path, pins: TrustPins,
     assert left(home) == ["skills", "skills.json"]
 
 
-def test_a_repository_is_fetched_with_its_commit_and_without_its_history(
-    home: Path, pins: TrustPins, tmp_path: Path
-):
+def test_a_repository_comes_without_its_history(home: Path, pins: TrustPins, tmp_path: Path):
     repository = skill_at(tmp_path / "pdf.git-source")
     git(repository, "init", "-q", "-b", "main")
     git(repository, "add", ".")
@@ -134,9 +132,7 @@ def test_a_skill_at_the_root_does_not_hide_the_others(home: Path, pins: TrustPin
             assert [candidate.name for candidate in offer.candidates] == ["docx", "xlsx"]
 
 
-def test_a_large_skill_is_installed_and_a_larger_one_refused_by_its_name(
-    home: Path, pins: TrustPins, tmp_path: Path
-):
+def test_a_large_skill_fits_and_a_larger_does_not(home: Path, pins: TrustPins, tmp_path: Path):
     files = {f"data/{number}.txt": "x" for number in range(1_050)}
     kept = install(skill_at(tmp_path / "large", files=files), home, pins)
     assert len(list((kept / "data").iterdir())) == 1_050
@@ -160,9 +156,7 @@ def test_owner_and_repository_mean_github_unless_there_is_such_a_folder(tmp_path
 
 @pytest.mark.parametrize("name", ["pdf.zip", "pdf.skill"])
 @pytest.mark.parametrize("folder", ["", "pdf/"])
-def test_an_archive_is_unpacked(
-    name: str, folder: str, home: Path, pins: TrustPins, tmp_path: Path
-):
+def test_archives_are_unpacked(name: str, folder: str, home: Path, pins: TrustPins, tmp_path: Path):
     content = {f"{folder}SKILL.md": TEXT.format(name="pdf"), f"{folder}run.sh": "#!/bin/sh\n"}
     kept = install(zipped(tmp_path / name, content), home, pins)
     assert os.access(kept / "run.sh", os.X_OK)
@@ -170,9 +164,7 @@ def test_an_archive_is_unpacked(
 
 
 @pytest.mark.parametrize("path", ["../up", "/etc/x", "pdf/../../up", "pdf\\..\\up"])
-def test_an_archive_that_leads_out_is_refused(
-    path: str, home: Path, pins: TrustPins, tmp_path: Path
-):
+def test_archive_that_leads_out_is_refused(path: str, home: Path, pins: TrustPins, tmp_path: Path):
     file = zipped(tmp_path / "a.zip", {"pdf/SKILL.md": TEXT.format(name="pdf"), path: "x"})
     with pytest.raises(InvalidInput):
         install(file, home, pins)
@@ -220,9 +212,7 @@ def test_what_git_complains_of_is_told_without_its_advice(home: Path, pins: Trus
     assert "the repository exists" not in str(refused.value)
 
 
-def test_what_is_no_skill_or_has_no_name_fit_for_a_folder_is_refused(
-    home: Path, pins: TrustPins, tmp_path: Path
-):
+def test_what_is_no_skill_or_has_no_name_is_refused(home: Path, pins: TrustPins, tmp_path: Path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(InvalidInput, match="it has no skill"):
         install(tmp_path / "empty", home, pins)
@@ -232,9 +222,7 @@ def test_what_is_no_skill_or_has_no_name_fit_for_a_folder_is_refused(
         install(tmp_path / "nowhere", home, pins)
 
 
-def test_an_older_one_is_replaced_only_on_demand_and_then_wholly(
-    home: Path, pins: TrustPins, tmp_path: Path
-):
+def test_an_older_one_is_replaced_only_on_demand(home: Path, pins: TrustPins, tmp_path: Path):
     kept = install(skill_at(tmp_path / "old", files={"old.txt": "x"}), home, pins)
     with installer.staging_folder(home / FOLDER, now=NOW) as staging:
         newer = skill_at(tmp_path / "new", files={"new.txt": "x"})
@@ -248,9 +236,7 @@ def test_an_older_one_is_replaced_only_on_demand_and_then_wholly(
     assert left(home) == ["skills", "skills.json"]
 
 
-def test_what_a_killed_install_has_left_is_put_right_by_the_next(
-    home: Path, pins: TrustPins, tmp_path: Path
-):
+def test_a_killed_install_is_repaired_by_the_next(home: Path, pins: TrustPins, tmp_path: Path):
     kept = install(skill_at(tmp_path / "mine"), home, pins)
     staging = home / ".mainspring" / ".new-skills-killed"
     (staging / "replaced").mkdir(parents=True)

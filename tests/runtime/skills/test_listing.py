@@ -56,9 +56,7 @@ def test_what_is_used_most_is_listed_first_and_then_what_fits():
     assert 10 < len(names) < 60
 
 
-async def test_the_list_stays_the_same_for_a_session_and_the_rest_is_found_by_search(
-    tmp_path: Path,
-):
+async def test_list_stays_the_same_for_a_session_and_the_rest_is_found_by_search(tmp_path: Path):
     asked: list[Request] = []
 
     def look(request: Request):

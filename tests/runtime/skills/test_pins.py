@@ -38,9 +38,7 @@ def trusted(pins: TrustPins, folder: Path) -> TrustPins:
     return pins
 
 
-def test_a_skill_is_trusted_once_somebody_has_vouched_and_until_they_take_it_back(
-    pins: TrustPins, skill: Path
-):
+def test_a_skill_is_trusted_while_somebody_vouches_for_it(pins: TrustPins, skill: Path):
     assert (pins.is_pinned(skill), pins.trusted_hash(skill)) == (False, None)
     trusted(pins, skill)
     assert (pins.is_pinned(skill), bool(pins.trusted_hash(skill))) == (True, True)
@@ -79,9 +77,7 @@ def test_any_change_ends_the_trust(change: Callable[[Path], object], pins: Trust
     assert (pins.status(skill), pins.trusted_hash(skill)) == ("changed", False)
 
 
-def test_the_same_skill_elsewhere_is_not_the_one_that_is_trusted(
-    pins: TrustPins, skill: Path, tmp_path: Path
-):
+def test_the_same_skill_elsewhere_is_not_trusted(pins: TrustPins, skill: Path, tmp_path: Path):
     trusted(pins, skill)
     other = tmp_path / "other"
     skill.rename(other)
@@ -104,9 +100,7 @@ def test_a_single_file_can_be_vouched_for(pins: TrustPins, tmp_path: Path):
     assert not pins.is_pinned(command)
 
 
-def test_the_file_is_the_owners_and_says_what_was_known(
-    pins: TrustPins, skill: Path, tmp_path: Path
-):
+def test_file_is_the_owners_and_says_what_was_known(pins: TrustPins, skill: Path, tmp_path: Path):
     trusted(pins, skill)
     file = tmp_path / "home" / ".mainspring" / "skills.json"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600

@@ -307,9 +307,7 @@ VALUES = st.recursive(
 
 @hypothesis_settings(max_examples=30)
 @given(st.dictionaries(KEYS, VALUES, max_size=4))
-def test_whatever_else_a_skill_says_of_itself_is_kept(
-    tmp_path_factory: pytest.TempPathFactory, extra: dict[str, object]
-):
+def test_other_fields_are_kept(tmp_path_factory: pytest.TempPathFactory, extra: dict[str, object]):
     file = tmp_path_factory.mktemp("skills") / "SKILL.md"
     head = yaml.safe_dump({"name": "x", "description": "Does it.", **extra}, sort_keys=False)
     file.write_text(f"---\n{head}---\nDo it.\n", encoding="utf-8")

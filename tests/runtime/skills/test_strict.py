@@ -202,9 +202,7 @@ LINES = st.lists(
 
 @hypothesis_settings(max_examples=100)
 @given(LINES)
-def test_both_say_the_same_of_any_mixture(
-    tmp_path_factory: pytest.TempPathFactory, lines: list[str]
-):
+def test_both_say_same_of_any_mixture(tmp_path_factory: pytest.TempPathFactory, lines: list[str]):
     fields = "".join(f"{line}\n" for line in [*GOOD.splitlines(), *lines])
     folder = skill(tmp_path_factory.mktemp("skills"), head(fields))
     assert reference_accepts(folder) == (check_strict(folder) == [])

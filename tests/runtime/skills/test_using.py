@@ -205,9 +205,7 @@ async def test_a_skill_is_carried_out_by_a_subagent(tmp_path: Path):
     assert "It is fine." in results([item for item in events if item.thread_id != born.id])[0]
 
 
-async def test_commands_in_a_trusted_text_run_by_the_rules_and_no_argument_brings_one(
-    tmp_path: Path,
-):
+async def test_commands_in_a_trusted_text_run_by_rules_and_no_argument_brings_one(tmp_path: Path):
     head = "allowed-tools: Bash(git status:*)\n"
     body = "Now: !`git status $0`\nThen: !`rm -rf src`\nOf: $ARGUMENTS\n"
     written(tmp_path, "look", head, body)

@@ -40,9 +40,7 @@ deploy = with_approval(renamed(_deploy, "deploy"))
 
 
 @pytest.mark.parametrize("is_background", [False, True])
-async def test_a_subagents_question_bubbles_up_and_its_answer_finds_the_way_back(
-    tmp_path: Path, is_background: bool
-):
+async def test_a_subagents_question_gets_its_answer_back(tmp_path: Path, is_background: bool):
     lead = replace(LEAD, tools=[deploy])
 
     def main(request: Request) -> ScriptAnswer:

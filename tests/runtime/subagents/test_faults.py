@@ -82,9 +82,7 @@ def without_a_place(runtime: Runtime) -> None:
 
 
 @pytest.mark.parametrize("is_background", [False, True])
-async def test_a_subagent_that_cannot_be_seated_ends_and_its_parent_hears_why(
-    tmp_path: Path, is_background: bool
-):
+async def test_a_subagent_without_room_ends_with_a_reason(tmp_path: Path, is_background: bool):
     def lead(request: Request) -> ScriptAnswer:
         if turn_of(request) == 0:
             return ask("go", run_in_background=is_background)
@@ -106,9 +104,7 @@ async def test_a_subagent_that_cannot_be_seated_ends_and_its_parent_hears_why(
 
 
 @pytest.mark.parametrize("kind", ["agent.message", "session.thread_created"])
-async def test_a_write_of_a_subagent_that_fails_ends_the_run_and_not_its_call(
-    tmp_path: Path, kind: str
-):
+async def test_write_of_a_subagent_that_fails_ends_run_and_not_its_call(tmp_path: Path, kind: str):
     model = troupe({"begin": once(ask("child")), "task child": reply("a child speaks")})
     async with staged(tmp_path, model) as runtime:
         store = runtime.log.store
@@ -146,9 +142,7 @@ class Dying(Scripted):
             yield delta
 
 
-async def test_who_waits_for_a_subagent_that_goes_on_is_not_given_up_however_often_it_is_woken(
-    tmp_path: Path,
-):
+async def test_who_waits_for_a_busy_subagent_is_not_given_up_however_often_woken(tmp_path: Path):
     @tool
     def step(x: int) -> str:
         """Go one step."""
@@ -251,9 +245,7 @@ async def test_who_stops_the_main_thread_alone_stops_those_that_it_waits_for(tmp
     assert reasons == ["interrupted_tools", "interrupted_streaming"]
 
 
-async def test_who_is_stopped_is_stopped_with_those_that_it_has_called_beside_itself(
-    tmp_path: Path,
-):
+async def test_a_stopped_thread_stops_those_that_it_called_beside_itself(tmp_path: Path):
     def lead(request: Request) -> ScriptAnswer:
         if "task" in task_of(request):
             return once(ask("endless", run_in_background=True), "it is at work")(request)

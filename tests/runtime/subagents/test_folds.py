@@ -124,9 +124,7 @@ async def begun_as(source: Runtime, session_id: str, upto: int, target: Runtime)
 
 
 @pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.slow)])
-async def test_a_session_goes_on_to_its_end_from_any_beginning_of_its_log(
-    tmp_path: Path, every: int
-):
+async def test_session_goes_on_to_its_end_from_any_beginning_of_its_log(tmp_path: Path, every: int):
     async with opened(tmp_path) as runtime:
         first = await storm_in(runtime, tmp_path)
         await first.to_the_end()
@@ -144,9 +142,7 @@ async def test_a_session_goes_on_to_its_end_from_any_beginning_of_its_log(
 
 
 @pytest.mark.parametrize("every", [23, pytest.param(1, marks=pytest.mark.slow)])
-async def test_threads_that_were_at_work_when_a_session_was_forked_are_not_the_forks(
-    tmp_path: Path, every: int
-):
+async def test_threads_at_work_at_a_fork_are_not_the_forks(tmp_path: Path, every: int):
     async with opened(tmp_path) as runtime:
         first = await storm_in(runtime, tmp_path)
         await first.to_the_end()
@@ -175,9 +171,7 @@ async def test_threads_that_were_at_work_when_a_session_was_forked_are_not_the_f
 
 
 @pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.slow)])
-async def test_an_interrupt_at_any_moment_leaves_nothing_open_and_wakes_nobody(
-    tmp_path: Path, every: int
-):
+async def test_an_interrupt_at_any_moment_leaves_nothing_open(tmp_path: Path, every: int):
     async with opened(tmp_path) as runtime:
         first = await storm_in(runtime, tmp_path)
         await first.to_the_end()

@@ -150,9 +150,7 @@ async def sweep(process: Lives[Order], folder: Path) -> AsyncGenerator[Sweep]:
         yield Sweep(folder, SessionLog(store), process)
 
 
-async def test_the_session_that_is_killed_below_has_five_threads_beside_its_own(
-    tmp_path: Path, process: Lives[Order]
-):
+async def test_the_session_killed_below_has_six_threads(tmp_path: Path, process: Lives[Order]):
     async with sweep(process, tmp_path) as play:
         passed = await play.undisturbed()
         events = await play.die("", 0)
@@ -189,9 +187,7 @@ async def test_all_answers_arrive_once_wherever_a_session_with_subagents_is_kill
 
 
 @pytest.mark.parametrize("number", [11, pytest.param(16, marks=pytest.mark.slow)])
-async def test_all_answers_arrive_once_however_often_it_is_killed(
-    tmp_path: Path, process: Lives[Order], number: int
-):
+async def test_answers_arrive_once_after_kills(tmp_path: Path, process: Lives[Order], number: int):
     async with sweep(process, tmp_path) as play:
         events = await play.die_often("after write", number)
     assert any(isinstance(event.payload, SessionWoken) for event in events)
@@ -205,9 +201,7 @@ async def test_all_answers_arrive_once_however_often_it_is_killed(
         "after write",
     ],
 )
-async def test_twenty_subagents_at_once_survive_a_kill_in_their_midst(
-    tmp_path: Path, process: Lives[Order], where: str
-):
+async def test_twenty_subagents_survive_a_kill(tmp_path: Path, process: Lives[Order], where: str):
     async with sweep(process, tmp_path) as play:
         events = await play.die(where, CROWD // 2, ASK_THE_CROWD)
     woken = [event for event in events if isinstance(event.payload, SessionWoken)]

@@ -29,9 +29,7 @@ from mainspring.harness.state.thread_tree import ThreadTree
 from mainspring.runtime.subagent import Subagent
 
 
-async def test_a_subagent_works_on_a_thread_of_its_own_and_its_last_words_are_the_result(
-    tmp_path: Path,
-):
+async def test_subagent_works_on_a_thread_of_its_own_and_its_last_words_are_result(tmp_path: Path):
     model = troupe({"begin": once(ask("look")), "task look": reply("it is in a.py")})
     async with staged(tmp_path, model) as runtime:
         session = await runtime.start(LEAD, "begin")

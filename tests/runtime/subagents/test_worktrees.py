@@ -306,9 +306,7 @@ async def test_to_merge_is_to_edit_and_is_asked_about_with_what_would_change(sce
         ("bypassPermissions", "Edit(/a.txt)", "Edit(/a.txt) denies it"),
     ],
 )
-async def test_what_may_not_be_edited_is_not_merged_either(
-    scene: Scene, mode: Mode, rule: str, why: str
-):
+async def test_protected_files_are_not_merged(scene: Scene, mode: Mode, rule: str, why: str):
     scene.mode = mode
     scene.rules = (PolicyRule(text=rule, behavior="deny"),)
     assert why in results(await scene.played(troupe(MERGING)))[1]
@@ -357,9 +355,7 @@ class Mortal:
     ("last", "is_background"),
     [("open", False), ("changes", False), ("changes", True), ("close", False)],
 )
-async def test_whatever_is_killed_right_after_git_did_it_the_work_arrives_once(
-    scene: Scene, last: str, is_background: bool
-):
+async def test_work_arrives_once_after_a_kill_at_git(scene: Scene, last: str, is_background: bool):
     def lead(request: Request) -> ScriptAnswer:
         if turn_of(request) == 0:
             return ask("write", run_in_background=is_background)
