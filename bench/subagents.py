@@ -18,7 +18,7 @@ from mainspring.config import read_settings
 from mainspring.core.content import TextBlock
 from mainspring.core.events import ModelRequestEnded, ThreadCreated, Usage
 from mainspring.core.model import Assistant, User
-from mainspring.runtime.session.run_options import RunOptions
+from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.subagent import BUILT_IN_SUBAGENTS
 
 CALL_SECONDS = 0.3

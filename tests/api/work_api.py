@@ -34,9 +34,7 @@ from mainspring.edges.api.routes.skills import SkillRoutes
 from mainspring.edges.api.routes.work import WorkRoutes
 from mainspring.harness.authorizer import AllowAll
 from mainspring.log.session_log import SessionLog
-from mainspring.runtime.session.run_options import RunOptions
 from mainspring.runtime.session.session import Runtime, Session
-from mainspring.runtime.session_context import SetupRequest
 from mainspring.service.access.api_keys import CreateKey, Keys, ensure_first_key
 from mainspring.service.access.principal import Principal
 from mainspring.service.approvals.answer_permission import AnswerPermission
@@ -84,11 +82,7 @@ class Runner:
     shelf: Any = None
     log: Any = None
     queue: Any = None
-    options_for: dict[str, RunOptions] = field(default_factory=dict[str, RunOptions])
     locks: dict[str, anyio.Lock] = field(default_factory=lambda: defaultdict(anyio.Lock))
-
-    def options(self, opening: SetupRequest) -> RunOptions:
-        return self.options_for[opening.writer.session_id]
 
     async def wake(self, tenant: str, session_id: str) -> None:
         await self._offer(tenant, await self._record(session_id))
@@ -106,8 +100,9 @@ class Runner:
         cast = map_session(part)
         workspace.mkdir(parents=True, exist_ok=True)
         async with self.locks[session_id]:
-            self.options_for[session_id] = cast.options
-            runtime = Runtime(self.log, self.shelf, toolbox_factory=self.toolbox_factory)
+            runtime = Runtime(
+                self.log, self.shelf, toolbox_factory=self.toolbox_factory, options=cast.options
+            )
             await Session(runtime, cast.agent, session_id).run()
         await self._offer(tenant, record)
 
@@ -228,9 +223,7 @@ async def site(
             return MemoryStoreInfo(name=(await stores.get(tenant, store_id)).name)
 
         runner = Runner(folder / "workspaces", group, shelf=shelf, log=log)
-        runner.toolbox_factory = ToolboxBuilder(
-            settings, shelf, sandbox_pool, runner.options, AllowAll()
-        )
+        runner.toolbox_factory = ToolboxBuilder(settings, shelf, sandbox_pool, AllowAll())
         dependencies = SessionDependencies(
             agents=agents,
             environments=environments,

@@ -16,7 +16,7 @@ from mainspring.capabilities.providers.scripted import Scripted, ScriptLine, cal
 from mainspring.config import Settings, read_settings
 from mainspring.core.events import UserMessage
 from mainspring.runtime.agent import Agent
-from mainspring.runtime.session.run_options import RunOptions
+from mainspring.runtime.run_options import RunOptions
 from mainspring.wiring.runtime_assembly import open_runtime
 
 Run: TypeAlias = Callable[..., "subprocess.CompletedProcess[str]"]

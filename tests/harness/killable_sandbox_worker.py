@@ -29,7 +29,7 @@ from mainspring.config import Settings, read_settings
 from mainspring.core.model import Delta, Request, ToolOutput, ToolUse
 from mainspring.log.store import Store
 from mainspring.runtime.agent import Agent
-from mainspring.runtime.session.run_options import RunOptions
+from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session_paths import SessionPaths
 from mainspring.wiring.runtime_assembly import open_runtime
 from mainspring.wiring.sandbox_environment import session_paths

@@ -30,12 +30,7 @@ from mainspring.core.facts import (
 )
 from mainspring.core.model_facts import ModelFacts, Price
 from mainspring.harness import budget
-from mainspring.harness.budget import (
-    Charge,
-    DailyLimits,
-    InMemoryLedger,
-    SpendRate,
-)
+from mainspring.harness.budget import Charge, DailyLimits, InMemoryLedger, SpendRate
 from mainspring.harness.limits import (
     Limits,
     Spending,

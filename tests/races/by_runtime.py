@@ -17,8 +17,8 @@ from mainspring.capabilities.providers.scripted import ScriptAnswer, Scripted, S
 from mainspring.config import Settings, read_settings
 from mainspring.core.errors import MainspringError
 from mainspring.core.model import Assistant, Request
+from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.rewind import read_rewind_history
-from mainspring.runtime.session.run_options import RunOptions
 from mainspring.runtime.session.session import Runtime, Session
 from mainspring.runtime.subagent import BUILT_IN_SUBAGENTS
 from mainspring.wiring.session_snapshots import open_snapshots

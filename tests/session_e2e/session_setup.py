@@ -20,7 +20,7 @@ from mainspring.core.model import Request, ToolResultBlock, User
 from mainspring.core.tool import Tool
 from mainspring.harness.permissions.policy import Mode
 from mainspring.runtime.agent import Agent
-from mainspring.runtime.session.run_options import RunOptions
+from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session import Result, Runtime, Session
 from mainspring.wiring.runtime_assembly import open_runtime
 

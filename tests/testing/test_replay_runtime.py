@@ -11,7 +11,7 @@ import pytest
 from tests.harness.killable_sandbox_worker import AGENT, settings_of
 
 from mainspring.capabilities.providers.scripted import Scripted, calls, says
-from mainspring.runtime.session.run_options import RunOptions
+from mainspring.runtime.run_options import RunOptions
 from mainspring.testing.replay import replay
 from mainspring.wiring.runtime_assembly import open_runtime
 

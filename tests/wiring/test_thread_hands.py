@@ -11,7 +11,7 @@ from mainspring import Agent, calls, open_runtime, says
 from mainspring.capabilities.providers.scripted import ScriptAnswer, Scripted
 from mainspring.config import read_settings
 from mainspring.core.model import Assistant, Request
-from mainspring.runtime.session.run_options import RunOptions
+from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.subagent import BUILT_IN_SUBAGENTS
 
 WAITS = "for i in $(seq 400); do [ -e go ] && break; sleep 0.05; done; ls go"

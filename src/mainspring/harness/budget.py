@@ -15,12 +15,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from mainspring.core.clock import Clock
 from mainspring.core.model_facts import ModelFacts
-from mainspring.harness.limits import (
-    Limits,
-    affordable_within,
-    calls_over_limit,
-    reserve_within,
-)
+from mainspring.harness.limits import Limits, affordable_within, calls_over_limit, reserve_within
 from mainspring.harness.state.thread_tree import SpendAccount
 from mainspring.harness.stop_reasons import Ended
 

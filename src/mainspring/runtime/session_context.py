@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -23,6 +23,7 @@ from mainspring.harness.toolbox import Toolbox
 from mainspring.log.session_log import SessionLog
 from mainspring.log.writer import Writer
 from mainspring.runtime.agent import Agent
+from mainspring.runtime.run_options import RunOptions
 
 
 class Models(Protocol):
@@ -56,6 +57,8 @@ class SetupRequest:
     """Its subagent type; `None` for the main thread."""
     workspace: Path | None = None
     """Its working folder, if that is not the session's."""
+    options: RunOptions = field(default_factory=RunOptions)
+    """Of the run."""
 
 
 ToolboxFactory: TypeAlias = Callable[[SetupRequest], AbstractAsyncContextManager[Toolbox]]
@@ -80,8 +83,8 @@ class SessionContext:
     """The main thread's."""
     toolbox: Toolbox
     """The main thread's."""
+    options: RunOptions
     log: SessionLog
     models: Models
     event_sink: EventSink
     budget: Budget
-    new_id: Callable[[str], str]

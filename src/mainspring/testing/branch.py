@@ -94,9 +94,9 @@ async def branch(runtime: Runtime, session_id: str, branch_change: BranchChange)
         runtime.log,
         runtime.models,
         toolbox_factory=toolbox_factory,
+        options=runtime.options,
         budget=runtime.budget,
         sender=runtime.sender,
-        new_id=runtime.new_id,
     )
     return SessionBranch(
         session=Session(replaying, agent, forked.id),

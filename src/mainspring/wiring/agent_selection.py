@@ -13,7 +13,7 @@ from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model_facts import ModelFacts
 from mainspring.runtime.agent_folder.agent_loader import AgentFolder
 from mainspring.runtime.agent_folder.validation import FolderReport
-from mainspring.runtime.session.run_options import RunOptions
+from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session_summary import SessionSummary
 from mainspring.runtime.settings.agent_selection import AgentSelection
 from mainspring.wiring.providers import default_model

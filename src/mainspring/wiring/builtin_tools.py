@@ -28,7 +28,7 @@ from mainspring.core.tool import Tool
 from mainspring.harness.permissions.bash import analyze_command
 from mainspring.harness.permissions.policy import Policy, is_guarded
 from mainspring.harness.permissions.tool_names import ALL_TOOLS
-from mainspring.runtime.session.run_options import WebFetchLimits
+from mainspring.runtime.run_options import WebFetchLimits
 from mainspring.runtime.session.session_paths import SessionPaths
 from mainspring.runtime.session_context import SetupRequest
 from mainspring.wiring.sandbox_environment import SandboxEnvironment

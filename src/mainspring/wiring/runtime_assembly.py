@@ -14,7 +14,7 @@ from mainspring.core.sender import local_user
 from mainspring.harness.authorizer import AllowAll, Authorizer
 from mainspring.harness.budget import Budget
 from mainspring.runtime.agent import Agent
-from mainspring.runtime.session.run_options import RunOptions, same_options
+from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session import Result, Runtime, ignore_delta
 from mainspring.wiring.providers import open_model_registry
 from mainspring.wiring.sandbox_pool import SandboxPool
@@ -42,13 +42,13 @@ async def open_runtime(
         open_model_registry(settings) as models,
         SandboxPool(settings, is_unsandboxed=options.is_unsandboxed) as sandbox_pool,
     ):
-        toolbox_factory = ToolboxBuilder(
-            settings, models, sandbox_pool, same_options(options), authorizer or AllowAll()
-        )
         yield Runtime(
             log,
             models,
-            toolbox_factory=toolbox_factory,
+            toolbox_factory=ToolboxBuilder(
+                settings, models, sandbox_pool, authorizer or AllowAll()
+            ),
+            options=options,
             budget=budget,
             sender=local_user(settings.user),
         )

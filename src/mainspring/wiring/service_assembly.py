@@ -18,7 +18,7 @@ from mainspring.config import FOLDER, Settings, is_postgres
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, StoreFailed
 from mainspring.log.session_log import SessionLog
-from mainspring.runtime.session.run_options import RunOptions
+from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session_paths import SERVED_STATE_FOLDER
 from mainspring.service.access.api_keys import Keys
 from mainspring.service.access.audit import Audit

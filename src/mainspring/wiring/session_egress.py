@@ -21,7 +21,7 @@ from mainspring.core.facts import NetworkRequested
 from mainspring.core.ports import Credential
 from mainspring.core.tool import Tool
 from mainspring.log.session_log import SessionLog
-from mainspring.runtime.session.run_options import WebFetchLimits
+from mainspring.runtime.run_options import WebFetchLimits
 
 _PROXY_ADDRESS = "127.0.0.1:3128"
 """Where programs in a sandbox find the proxy; its agent listens there."""

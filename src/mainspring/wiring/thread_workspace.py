@@ -22,7 +22,7 @@ from mainspring.runtime.agent_folder.folder_instructions import (
 )
 from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 from mainspring.runtime.definition_files.settings_file import Preferences
-from mainspring.runtime.session.run_options import RunOptions
+from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session_paths import (
     SessionPaths,
     add_protected_paths,
@@ -44,7 +44,6 @@ _MAX_CACHED = 1000
 class SessionRuntime:
     """What all threads of a session share during a run."""
 
-    options: RunOptions
     pinned_policy: PinnedPolicy
     sandbox_environment: SandboxEnvironment
     preferences: Preferences
@@ -102,7 +101,7 @@ class ThreadWorkspaces:
         paths = replace(paths, beside=(*paths.beside, *skills))
         paths = await self._hide_denied(paths, session.policy)
         paths = add_protected_paths(paths, session.policy)
-        sandbox = await self._open_sandbox(key, paths, session)
+        sandbox = await self._open_sandbox(setup.options, key, paths, session)
         try:
             yield ThreadWorkspace(
                 paths=paths,
@@ -124,14 +123,14 @@ class ThreadWorkspaces:
         return visible
 
     async def _open_sandbox(
-        self, key: str, paths: SessionPaths, session: SessionRuntime
+        self, options: RunOptions, key: str, paths: SessionPaths, session: SessionRuntime
     ) -> SandboxSession | None:
         try:
             return await self._sandboxes.open_session(
-                key, paths, session.sandbox_environment, session.options.credentials
+                key, paths, session.sandbox_environment, options.credentials
             )
         except SandboxFailed as error:
-            self._warn(session.options, f"no commands can be run here: {error}")
+            self._warn(options, f"no commands can be run here: {error}")
             return None
 
     async def _path_instructions(
@@ -141,7 +140,7 @@ class ThreadWorkspaces:
         key = _sandbox_key(setup)
         if (cached := self._instructions.get(key)) is not None:
             return cached
-        home = None if session.options.is_served else self._home
+        home = None if setup.options.is_served else self._home
         instructions = await load_path_instructions(
             Scopes(folder=paths.workspace, home=home, managed=MANAGED),
             policy=session.policy,

@@ -35,7 +35,7 @@ from mainspring.harness.toolbox import Toolbox
 from mainspring.runtime.agent_folder.folder_instructions import with_path_instructions
 from mainspring.runtime.agent_folder.skill_rules import reading_rules
 from mainspring.runtime.model_question import make_ask_model
-from mainspring.runtime.session.run_options import RunOptions, RunOptionsFor
+from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session_paths import WORKSPACE_ALIASES, SessionPaths, worktree_paths
 from mainspring.runtime.session_context import SetupRequest, ToolboxFactory, toolbox_without_tools
 from mainspring.runtime.settings.pinned_policy import pin_policy, with_rules
@@ -70,14 +70,12 @@ class ToolboxBuilder:
         settings: Settings,
         models: ModelRegistry,
         sandboxes: SandboxPool,
-        run_options_for: RunOptionsFor,
         authorizer: Authorizer,
     ) -> None:
         self._settings = settings
         self._home = Path(settings.home)
         self._models = models
         self._sandboxes = sandboxes
-        self._run_options_for = run_options_for
         self._bare = toolbox_without_tools(authorizer)
         self._files: LruCache[str, list[Tool]] = LruCache(_MAX_CACHED)
         self._workspaces = ThreadWorkspaces(sandboxes, self._home, self._warn)
@@ -86,10 +84,10 @@ class ToolboxBuilder:
 
     @asynccontextmanager
     async def __call__(self, setup: SetupRequest) -> AsyncGenerator[Toolbox, None]:
-        options = self._run_options_for(setup)
-        paths = self._session_paths(setup, options) if setup.agent.needs_workspace else None
+        options = setup.options
+        paths = self._session_paths(setup) if setup.agent.needs_workspace else None
         if paths is None:
-            async with self._toolbox_of_client(setup, options)(setup) as toolbox:
+            async with self._toolbox_of_client(setup)(setup) as toolbox:
                 yield toolbox
             return
         paths = await self._workspaces.find_repositories(paths)
@@ -104,7 +102,6 @@ class ToolboxBuilder:
         rules = await pin_policy(
             setup,
             paths,
-            options,
             loaded,
             home=self._home,
             read_hooks=lambda hooks: hook_config.read_hooks(hooks),  # noqa: PLW0108 (a late import),
@@ -116,7 +113,6 @@ class ToolboxBuilder:
         for warning in (*rules.warnings, *preferences.warnings):
             self._warn(options, warning)
         session = SessionRuntime(
-            options=options,
             pinned_policy=with_rules(rules.pinned_policy, reading_rules(setup.agent)),
             sandbox_environment=environment,
             preferences=preferences,
@@ -139,15 +135,11 @@ class ToolboxBuilder:
         facts: tuple[KnownPayload, ...] = (),
     ) -> AsyncGenerator[Toolbox, None]:
         """The toolbox of one thread."""
-        sandbox_session, policy, options = (
-            thread_workspace.sandbox,
-            session.policy,
-            session.options,
-        )
+        sandbox_session, policy, options = thread_workspace.sandbox, session.policy, setup.options
         side_events: list[KnownPayload] = (
             [] if sandbox_session is None else sandbox_session.network_facts
         )
-        authorizer = self._permission_engine(setup, policy, thread_workspace, options)
+        authorizer = self._permission_engine(setup, policy, thread_workspace)
         authorizer.on_compaction = partial(
             thread_workspace.path_instructions.forget, setup.thread.id
         )
@@ -196,7 +188,7 @@ class ToolboxBuilder:
                 snapshots=WorkspaceSnapshots(
                     thread_workspace.folder_workspace, thread_workspace.paths.snapshots
                 ),
-                environment=_workspace_note(thread_workspace.paths, session, sandbox_session),
+                environment=_workspace_note(setup, thread_workspace, session),
                 pending_facts=side_events,
                 facts=facts,
                 for_thread=partial(self._for_thread, session, thread_workspace),
@@ -232,21 +224,23 @@ class ToolboxBuilder:
         ):
             yield toolbox
 
-    def _toolbox_of_client(self, setup: SetupRequest, options: RunOptions) -> ToolboxFactory:
+    def _toolbox_of_client(self, setup: SetupRequest) -> ToolboxFactory:
         """Without built-in tools; the rules bind a client that runs tools itself, too."""
+        options = setup.options
         if not options.is_served:
             return self._bare
         policy = Policy(
             workspace=_CLIENT_WORKSPACE, home="/root", rules=options.rules, mode=options.mode
         )
-        return toolbox_without_tools(self._permission_engine(setup, policy, None, options))
+        return toolbox_without_tools(self._permission_engine(setup, policy, None))
 
-    def _session_paths(self, setup: SetupRequest, options: RunOptions) -> SessionPaths | None:
+    def _session_paths(self, setup: SetupRequest) -> SessionPaths | None:
         """The folders of the session; `None`, with a warning, if an agent cannot work there.
 
         Raises:
             InvalidInput: it cannot, and the agent has its own tools, which would run without rules.
         """
+        options = setup.options
         folder = setup.thread.session_state.workspace or self._settings.folder
         workspace = options.workspace or Path(folder)
         try:
@@ -290,7 +284,6 @@ class ToolboxBuilder:
         setup: SetupRequest,
         policy: Policy,
         thread_workspace: ThreadWorkspace | None,
-        options: RunOptions,
     ) -> PermissionEngine:
         sandbox_session = None if thread_workspace is None else thread_workspace.sandbox
         place = read_command_location(
@@ -307,7 +300,7 @@ class ToolboxBuilder:
             is_sandboxed=is_isolated,
             classifier=make_ask_model(self._models, setup.agent.model),
             ceiling=setup.mode,
-            is_headless=options.is_headless,
+            is_headless=setup.options.is_headless,
         )
 
 
@@ -327,14 +320,15 @@ def _sandbox_opened(
 
 
 def _workspace_note(
-    paths: SessionPaths, session: SessionRuntime, sandbox: SandboxSession | None
+    setup: SetupRequest, thread_workspace: ThreadWorkspace, session: SessionRuntime
 ) -> str:
     """What the model needs to know about its environment."""
-    lines = [f"Your workspace is {paths.workspace}; you can touch nothing outside it."]
-    if sandbox is None:
+    workspace = thread_workspace.paths.workspace
+    lines = [f"Your workspace is {workspace}; you can touch nothing outside it."]
+    if thread_workspace.sandbox is None:
         lines.append("No commands can be run here: there is no sandbox.")
     elif session.sandbox_environment.rules is None:
         lines.append("Commands run in a sandbox without any network.")
     else:
         lines.append("Commands run in a sandbox; its only way out is a proxy with a list of hosts.")
-    return "\n".join((*lines, *session.options.notes))
+    return "\n".join((*lines, *setup.options.notes))

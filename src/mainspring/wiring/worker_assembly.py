@@ -74,9 +74,7 @@ async def open_worker(
         runs = SessionRuns(
             ground.store,
             ground.models,
-            lambda options_for: ToolboxBuilder(
-                ground.settings, ground.models, sandbox_pool, options_for, AllowAll()
-            ),
+            ToolboxBuilder(ground.settings, ground.models, sandbox_pool, AllowAll()),
             RunServices(
                 workspaces=workspaces,
                 known_secrets=known_secrets(ground.settings),

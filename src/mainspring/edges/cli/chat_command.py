@@ -27,7 +27,7 @@ from mainspring.edges.cli.slash_output import print_help, print_reply, print_unk
 from mainspring.edges.cli.terminal_input import Keyboard
 from mainspring.runtime.command_results import AgentsResult, SubmittedResult
 from mainspring.runtime.modes import mode_of
-from mainspring.runtime.session.run_options import RunOptions
+from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session import Result, Session
 from mainspring.runtime.session.session_summary import summarize_session
 from mainspring.runtime.settings.settings_commands import SettingsCommands

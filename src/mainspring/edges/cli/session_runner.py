@@ -33,7 +33,7 @@ from mainspring.harness.limits import prompt_tokens
 from mainspring.log.task_groups import unwrap_single_error
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.agent_folder.agent_loader import AgentFolder
-from mainspring.runtime.session.run_options import RunOptions
+from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session import Result, Runtime, Session
 from mainspring.runtime.session.session_summary import SessionSummary, summarize_session
 from mainspring.wiring.agent_selection import agent_selection, open_agent

@@ -5,7 +5,7 @@ its owner has died on this machine.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -57,16 +57,14 @@ LEASE_SECONDS = 4.0
 
 
 @asynccontextmanager
-async def hold_session(
-    log: SessionLog, session_id: str, *, new_id: Callable[[str], str] = ids.new_id
-) -> AsyncGenerator[Writer, None]:
+async def hold_session(log: SessionLog, session_id: str) -> AsyncGenerator[Writer, None]:
     """Write to a session until the block ends. Two never hold one at once, not even in one
     process: each has its own name.
 
     Raises:
         LeaseHeld: another worker has it.
     """
-    writer = await _acquire(log, session_id, local_owner(new_id(ids.WORKER)))
+    writer = await _acquire(log, session_id, local_owner(ids.new_id(ids.WORKER)))
     try:
         async with run_in_background(lambda: _renew_forever(writer)):
             yield writer

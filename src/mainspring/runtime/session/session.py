@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Literal
 
-from mainspring.core import ids
 from mainspring.core.content import Block, TextBlock, plain_text
 from mainspring.core.envelope import Event
 from mainspring.core.events import (
@@ -36,6 +35,7 @@ from mainspring.harness.thread_context import ignore_delta
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem
 from mainspring.runtime.agent import Agent
+from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.lease import hold_session
 from mainspring.runtime.session.pinned_agent import pin_agent
 from mainspring.runtime.session_context import (
@@ -87,17 +87,20 @@ class Runtime:
         models: Models,
         *,
         toolbox_factory: ToolboxFactory | None = None,
+        options: RunOptions | None = None,
         budget: Budget | None = None,
         sender: Sender = PROGRAM,
-        new_id: Callable[[str], str] = ids.new_id,
     ) -> None:
-        """`sender`: in whose name this runtime sends to sessions."""
+        """`sender`: in whose name this runtime sends to sessions. The mode in `options` is only the
+        first mode of a session here: people may change it later."""
         self.log = log
         self.sender = sender
         self.models = models
         self.toolbox_factory = toolbox_factory or toolbox_without_tools(AllowAll())
+        self.options = options or RunOptions()
         self.budget = budget or Budget()
-        self.new_id = new_id
+        self.begun: set[str] = set()
+        """Ids of the sessions that have run here."""
 
     async def start(
         self,
@@ -253,28 +256,36 @@ class Session:
             LeaseHeld: another worker runs it.
         """
         runtime = self._runtime
-        async with hold_session(self.log, self.id, new_id=runtime.new_id) as writer:
+        async with hold_session(self.log, self.id) as writer:
             begun = writer.head.seq
             folded, self._folded = self._folded or FoldedLog(ThreadTree(writer.thread_id), 0), None
             for event in await self.log.read(self.id, after=folded.seq):
                 folded.thread_tree.apply(event)
             main = folded.thread_tree.main
+            options = runtime.options
+            if self.id in runtime.begun:
+                options = replace(options, mode=None)
             request = SetupRequest(
-                agent=self.agent, thread=main.thread, writer=writer, log=self.log
+                agent=self.agent,
+                thread=main.thread,
+                writer=writer,
+                log=self.log,
+                options=options,
             )
             window = runtime.models.facts(self.agent.model).window
             agent, facts = await pin_agent(request, window=window)
+            runtime.begun.add(self.id)
             async with runtime.toolbox_factory(replace(request, agent=agent)) as toolbox:
                 session = SessionContext(
                     agent=agent,
                     toolbox=toolbox,
+                    options=options,
                     log=self.log,
                     models=runtime.models,
                     event_sink=EventSink(
                         writer=writer, thread_tree=folded.thread_tree, on_event=tell
                     ),
                     budget=replace(runtime.budget, agent=self.agent.name),
-                    new_id=runtime.new_id,
                 )
                 async with open_supervisor(session, _extra_tools) as supervisor:
                     context = supervisor.thread_factory.main_context(emit)

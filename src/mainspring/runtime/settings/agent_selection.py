@@ -23,7 +23,7 @@ from mainspring.runtime.agent_folder.plugins import installed_plugins
 from mainspring.runtime.definition_files.finding import Finding
 from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 from mainspring.runtime.definition_files.settings_file import Preferences
-from mainspring.runtime.session.run_options import RunOptions
+from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session_summary import SessionSummary
 from mainspring.runtime.settings.policy_loader import load_policy
 from mainspring.runtime.settings.project_trust import ReadScripts

@@ -27,7 +27,6 @@ from mainspring.harness.permissions.path_rules import absolute_path
 from mainspring.harness.permissions.policy import Mode, Policy, PolicyRule, is_guarded
 from mainspring.harness.permissions.rule_descriptions import mode_notice
 from mainspring.log.session_log import SessionLog
-from mainspring.runtime.session.run_options import RunOptions
 from mainspring.runtime.session.session_paths import SessionPaths
 from mainspring.runtime.session_context import SetupRequest
 from mainspring.runtime.settings.policy_loader import LoadedPolicy
@@ -67,7 +66,6 @@ class SessionRules:
 async def pin_policy(
     setup: SetupRequest,
     paths: SessionPaths,
-    options: RunOptions,
     loaded: LoadedPolicy,
     *,
     home: Path,
@@ -78,9 +76,9 @@ async def pin_policy(
     Raises:
         InvalidInput: hooks in the settings files cannot be understood.
     """
-    protected = _protected_paths(setup, paths)
+    options, protected = setup.options, _protected_paths(setup, paths)
     if setup.thread.session_state.policy is not None:
-        return await _read_pinned(setup, loaded, options, protected)
+        return await _read_pinned(setup, loaded, protected)
     brought, vouched = loaded.hooks, dict(loaded.scripts)
     roots = [str(paths.workspace), *map(os.path.realpath, [options.agent] if options.agent else [])]
     if not options.is_served:
@@ -108,7 +106,7 @@ async def pin_policy(
     facts: list[KnownPayload] = [PolicyAdopted(policy=kept.hash, mode=mode)]
     if mode == "plan":
         facts.append(_mode_message(mode))
-    facts += _allowed_path_facts(setup, policy, options)
+    facts += _allowed_path_facts(setup, policy)
     warnings = (*loaded.warnings, *odd)
     return SessionRules(pinned_policy=pinned, loaded=loaded, facts=tuple(facts), warnings=warnings)
 
@@ -142,9 +140,10 @@ def _protected_paths(setup: SetupRequest, paths: SessionPaths) -> tuple[str, ...
 
 
 async def _read_pinned(
-    setup: SetupRequest, loaded: LoadedPolicy, options: RunOptions, protected: tuple[str, ...]
+    setup: SetupRequest, loaded: LoadedPolicy, protected: tuple[str, ...]
 ) -> SessionRules:
     assert setup.thread.session_state.policy is not None
+    options = setup.options
     pinned = await read_pinned_policy(setup.log, setup.thread.session_state.policy, loaded)
     known = dict.fromkeys((*pinned.policy.protected, *protected))
     pinned = replace(pinned, policy=replace(pinned.policy, protected=tuple(known)))
@@ -156,20 +155,18 @@ async def _read_pinned(
     if options.mode is not None and options.mode != _mode_of(setup, pinned):
         update = PermissionUpdate(type="setMode", mode=options.mode)
         facts = (PermissionUpdated(updates=(update,), by="operator"), _mode_message(options.mode))
-    facts += _allowed_path_facts(setup, pinned.policy, options)
+    facts += _allowed_path_facts(setup, pinned.policy)
     return SessionRules(pinned_policy=pinned, loaded=loaded, facts=facts, warnings=())
 
 
-def _allowed_path_facts(
-    setup: SetupRequest, policy: Policy, options: RunOptions
-) -> tuple[KnownPayload, ...]:
+def _allowed_path_facts(setup: SetupRequest, policy: Policy) -> tuple[KnownPayload, ...]:
     """Protected files that the caller allows file tools to change, unless the session knows them.
 
     Raises:
         InvalidInput: a path is not a protected file, or goes through a link.
     """
     known = reduce(apply, setup.thread.session_state.permissions, GrantState()).allowed_protected
-    paths = tuple(map(partial(_protected_file, policy), options.allow_protected))
+    paths = tuple(map(partial(_protected_file, policy), setup.options.allow_protected))
     if known.issuperset(paths):
         return ()
     update = PermissionUpdate(type="allowProtected", paths=paths)

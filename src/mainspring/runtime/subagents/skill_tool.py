@@ -33,12 +33,7 @@ from mainspring.runtime.skills.skill_command import (
 )
 from mainspring.runtime.skills.substitution import SkillFacts, SkillSubstitution
 from mainspring.runtime.subagent import GENERAL
-from mainspring.runtime.subagents.delegation import (
-    DELEGATION_TRAITS,
-    delegate,
-    new_thread,
-    refuse,
-)
+from mainspring.runtime.subagents.delegation import DELEGATION_TRAITS, delegate, new_thread, refuse
 from mainspring.runtime.subagents.supervisor import SubagentSupervisor
 
 _READING = Traits(read_only=True, concurrent=True, in_doubt="retry", max_chars=2 * MAX_CHARS)

@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from anyio import to_thread
 
+from mainspring.core import ids
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import BlobNotFound, InvalidInput
 from mainspring.core.events import ThreadCreated, ThreadMessageReceived
@@ -228,7 +229,7 @@ class ThreadFactory:
                 for item in session.event_sink.thread_tree.with_ancestors(node)
             ],
             budget=session.budget,
-            new_id=session.new_id,
+            new_id=ids.new_id,
             price=models.cost,
             siblings=self.siblings,
             open_model=open_model,
@@ -293,6 +294,7 @@ class ThreadFactory:
             mode=strictest_mode(self._subagent_chain(node)),
             subagent=node.name,
             workspace=None if worktree is None else Path(worktree.path),
+            options=session.options,
         )
         open_toolbox: ToolboxFactory = session.toolbox.for_thread or toolbox_without_tools(
             session.toolbox.authorizer

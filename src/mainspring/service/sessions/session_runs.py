@@ -23,7 +23,6 @@ from mainspring.log.event_chain import Scrub
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Store
 from mainspring.log.task_groups import run_in_background
-from mainspring.runtime.session.run_options import RunOptions, RunOptionsFor
 from mainspring.runtime.session.session import Runtime, Session
 from mainspring.runtime.session.session_summary import workspace_of
 from mainspring.runtime.session_context import Models, SetupRequest, ToolboxFactory
@@ -61,13 +60,6 @@ OUTPUTS_NOTE = (
     " /mnt/session/outputs: the user can download them when you are done."
 )
 _WORKER = Sender(kind="system", id="worker")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ActiveRun:
-    tenant: str
-    session: SessionRecord
-    options: RunOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +107,7 @@ class SessionRuns:
         self,
         store: Store,
         models: Models,
-        make_toolbox_factory: Callable[[RunOptionsFor], ToolboxFactory],
+        toolbox_factory: ToolboxFactory,
         run_services: RunServices,
         *,
         model: str | None = None,
@@ -125,8 +117,7 @@ class SessionRuns:
         self._models = models
         self._services = run_services
         self._model = model
-        self._make_toolbox = make_toolbox_factory(self._options)
-        self._active: dict[str, _ActiveRun] = {}
+        self._toolbox_factory = toolbox_factory
         self._sessions: LruCache[str, Session] = LruCache(_MAX_CACHED_SESSIONS)
         self._redaction = run_services.redact(run_services.known_secrets)
 
@@ -154,15 +145,11 @@ class SessionRuns:
             scrub=redaction.scrub,
             passages=redaction.passages,
         )
-        self._active[session_id] = _ActiveRun(tenant=tenant, session=record, options=mapped.options)
-        try:
-            async with (
-                self._services.run_observers.run(_subject(tenant, record)) as observer,
-                run_in_background(lambda: self._stop_when_halted(tenant, record)),
-            ):
-                await session.run(previews.emit, tell=call_both(previews.tell, observer.tell))
-        finally:
-            self._active.pop(session_id, None)  # another attempt may have ended first
+        async with (
+            self._services.run_observers.run(_subject(tenant, record)) as observer,
+            run_in_background(lambda: self._stop_when_halted(tenant, record)),
+        ):
+            await session.run(previews.emit, tell=call_both(previews.tell, observer.tell))
         self._sessions.put(session_id, session)
 
     async def _require_running(self, tenant: str, record: SessionRecord) -> None:
@@ -225,7 +212,8 @@ class SessionRuns:
         runtime = Runtime(
             SessionLog(self._store, scrub=redaction.scrub),
             self._models,
-            toolbox_factory=self._toolbox_factory,
+            toolbox_factory=partial(self._open_toolbox, tenant, record),
+            options=mapped.options,
             budget=self._services.ledger.budget(tenant, record.created_by.key_id),
             sender=_WORKER,
         )
@@ -242,16 +230,13 @@ class SessionRuns:
         }
         return self._services.redact({**self._services.known_secrets, **named})
 
-    def _options(self, setup: SetupRequest) -> RunOptions:
-        return self._active[setup.writer.session_id].options
-
     @asynccontextmanager
-    async def _toolbox_factory(self, setup: SetupRequest) -> AsyncGenerator[Toolbox, None]:
-        run = self._active[setup.writer.session_id]
-        before = partial(self._services.before_idle, run.tenant, run.session)
-        async with self._make_toolbox(setup) as toolbox:
-            yield replace(toolbox, before_idle=before)
-        await self._services.after_run(run.tenant, run.session)
+    async def _open_toolbox(
+        self, tenant: str, record: SessionRecord, setup: SetupRequest
+    ) -> AsyncGenerator[Toolbox, None]:
+        async with self._toolbox_factory(setup) as toolbox:
+            yield replace(toolbox, before_idle=partial(self._services.before_idle, tenant, record))
+        await self._services.after_run(tenant, record)
 
 
 def _output_notes(record: SessionRecord) -> tuple[str, ...]:

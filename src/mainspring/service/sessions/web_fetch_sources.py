@@ -13,7 +13,7 @@ from mainspring.core.content import plain_text
 from mainspring.core.envelope import AnyPayload, Event
 from mainspring.harness.permissions.tool_names import canonical_name
 from mainspring.log.session_log import SessionLog
-from mainspring.runtime.session.run_options import WebFetchLimits
+from mainspring.runtime.run_options import WebFetchLimits
 from mainspring.service.resources.agent_tools import BuiltinConfig
 from mainspring.service.resources.agent_web_tools import (
     ExceptTools,

@@ -5,7 +5,7 @@ settings, credentials, extra rules.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import TypeAlias
@@ -13,7 +13,6 @@ from typing import TypeAlias
 from mainspring.core.ports import Credential
 from mainspring.harness.permissions.policy import Mode, PolicyRule
 from mainspring.log.session_log import SessionLog
-from mainspring.runtime.session_context import SetupRequest
 
 UrlRefusal: TypeAlias = Callable[[SessionLog, str, str], Awaitable[str | None]]
 """Log, session id and URL: why it may not be fetched; `None` if it may."""
@@ -62,19 +61,3 @@ class RunOptions:
     notes: tuple[str, ...] = ()
     """More information for the model about its environment."""
     warn: Callable[[str], None] = lambda _: None
-
-
-RunOptionsFor: TypeAlias = Callable[[SetupRequest], RunOptions]
-
-
-def same_options(options: RunOptions) -> RunOptionsFor:
-    """The same options for every session. The mode is only the first mode of a session: people may
-    change it later."""
-    begun: set[str] = set()
-
-    def options_for_session(setup: SetupRequest) -> RunOptions:
-        is_known = setup.writer.session_id in begun
-        begun.add(setup.writer.session_id)
-        return replace(options, mode=None) if is_known else options
-
-    return options_for_session
