@@ -29,7 +29,7 @@ from mainspring.edges.api.routes.events import EventRoutes, StreamRoutes
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.service.access.principal import Principal
-from mainspring.service.approvals.answer_permission import AnswerPermission
+from mainspring.service.approvals.approval_policy import AnswerPermission
 from mainspring.service.authorization.authentication import AuthenticationResult, RequestCredentials
 from mainspring.service.resources.agents import Agents, CreateAgent
 from mainspring.service.resources.environments import CreateEnvironment, Environments
@@ -38,8 +38,9 @@ from mainspring.service.sessions.event_pages import EventPages
 from mainspring.service.sessions.event_sender import EventSender
 from mainspring.service.sessions.event_streams import EventStreams
 from mainspring.service.sessions.preview_deltas import LocalDeltas
-from mainspring.service.sessions.resource_lookups import ResourceLookups
+from mainspring.service.sessions.resource_types import ResourceLookups
 from mainspring.service.sessions.session_params import CreateSession
+from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.sessions import Sessions
 
 BUSY, APPENDS, APPEND_SECONDS = 200, 15, 1.0
@@ -312,7 +313,7 @@ class _Hosted:
             await anyio.sleep(APPEND_SECONDS)
 
 
-async def _unwoken(_tenant: str, _session_id: str) -> None:
+async def _unwoken(_tenant: str, _session: SessionRecord) -> None:
     pass
 
 

@@ -142,7 +142,7 @@ async def _sessions(log: SessionLog, count: int) -> list[str]:
             updated=moment,
             body=b"{}",
         )
-        await log.store.records.write(Put(record_row=record))
+        await log.store.records.write(Put(row=record))
     return made
 
 

@@ -24,7 +24,7 @@ from mainspring.log.records import Put, RecordChange, RecordRow
 from mainspring.service.access.principal import Principal, Role
 from mainspring.service.approvals.approvals import Approvals
 from mainspring.service.authorization.authentication import AuthenticationResult, RequestCredentials
-from mainspring.service.storage.notifications import Notification
+from mainspring.service.storage.repository import Notification
 
 PATH = "/v1/mainspring/approvals"
 
@@ -88,11 +88,11 @@ class Notices:
             record = RecordRow(
                 tenant=notice.tenant, kind="told", id=id_, created=1, updated=1, body=b"{}"
             )
-            changes.append(Put(record_row=record))
+            changes.append(Put(row=record))
         return changes
 
     async def enqueue_deliveries(self, changes: Any) -> None:  # noqa: ANN401 (any changes)
-        self.told_of += [self._written[change.record_row.id] for change in changes]
+        self.told_of += [self._written[change.row.id] for change in changes]
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,7 @@ async def add_record(records: Records, kind: str, id_: str, *, tenant: str = "de
     """A record that only says that there is such a thing."""
     now = round(clock.now().timestamp() * 1e6)
     record = RecordRow(tenant=tenant, kind=kind, id=id_, created=now, updated=now, body=b"{}")
-    await records.write(Put(record_row=record))
+    await records.write(Put(row=record))
 
 
 @asynccontextmanager

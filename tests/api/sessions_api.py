@@ -31,22 +31,19 @@ from mainspring.edges.api.routes.sessions import SessionRoutes
 from mainspring.edges.api.routes.threads import ThreadRoutes
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.session.session import Session
-from mainspring.service.approvals.answer_permission import AnswerPermission
+from mainspring.service.approvals.approval_policy import AnswerPermission
 from mainspring.service.authorization.authentication import AuthenticationResult, RequestCredentials
 from mainspring.service.resources.agents import Agents
 from mainspring.service.resources.environments import Environments
 from mainspring.service.sessions.dependencies import SessionDependencies
 from mainspring.service.sessions.event_pages import EventPages
 from mainspring.service.sessions.event_sender import EventSender
-from mainspring.service.sessions.resource_lookups import (
-    FileContent,
-    MemoryStoreInfo,
-    ResourceLookups,
-)
+from mainspring.service.sessions.resource_types import FileContent, MemoryStoreInfo, ResourceLookups
+from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.session_resources import SessionResources
 from mainspring.service.sessions.session_threads import Threads
 from mainspring.service.sessions.sessions import Sessions
-from mainspring.service.storage.notifications import Notification
+from mainspring.service.storage.repository import Notification
 
 RUNNER = Agent(
     name="helper",
@@ -117,7 +114,10 @@ class Worker:
     locks: dict[str, anyio.Lock] = field(default_factory=lambda: defaultdict(anyio.Lock))
     is_asleep: bool = False
 
-    async def wake(self, _tenant: str, session_id: str) -> None:
+    async def wake(self, _tenant: str, session: SessionRecord) -> None:
+        self.run(session.id)
+
+    def run(self, session_id: str) -> None:
         if self.is_asleep:
             return
         if self.busy == 0:

@@ -23,8 +23,8 @@ from mainspring.core.content import ImageBlock, PlainTextSource, plain_text
 from mainspring.core.errors import Forbidden
 from mainspring.core.events import AgentToolUse, StatusRunning, UserMessage
 from mainspring.service.access.principal import Principal
-from mainspring.service.approvals.answer_permission import AnswerPermission
-from mainspring.service.sessions.event_params import SendConfirmation
+from mainspring.service.approvals.approval_policy import AnswerPermission
+from mainspring.service.sessions.event_content import SendConfirmation
 from mainspring.service.sessions.event_sender import EventSender
 
 
@@ -127,7 +127,7 @@ async def test_a_repeated_answer_gets_the_same_reply_and_another_answer_a_confli
             with pytest.raises(anthropic.ConflictError, match="answered already"):
                 await client.beta.sessions.events.send(made.id, events=[other])
             api.worker.is_asleep = False
-            await api.worker.wake("acme", made.id)
+            api.worker.run(made.id)
             await api.worker.settled()
             taken = await client.beta.sessions.events.send(made.id, events=[same])
             with pytest.raises(anthropic.ConflictError, match="answered already"):

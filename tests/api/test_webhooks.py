@@ -16,7 +16,7 @@ from mainspring.core import clock
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route import routes_of
 from mainspring.edges.api.routes.webhooks import WebhookRoutes
-from mainspring.service.storage.notifications import Notification
+from mainspring.service.storage.repository import Notification
 from mainspring.service.webhooks.webhook_events import EVENT_TYPES
 
 HOOKS = "/v1/mainspring/webhooks"

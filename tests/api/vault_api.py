@@ -16,7 +16,7 @@ from mainspring.capabilities.vault.aes_seal import AesSeal
 from mainspring.edges.api.route import Route, routes_of
 from mainspring.edges.api.routes.vaults import CredentialRoutes, VaultRoutes
 from mainspring.log.records import Records
-from mainspring.service.storage.notifications import Notification
+from mainspring.service.storage.repository import Notification
 from mainspring.service.vaults.credential_validation import CredentialValidator, McpInitializeProbe
 from mainspring.service.vaults.credentials import Credentials
 from mainspring.service.vaults.token_refresh import Refresher

@@ -37,7 +37,7 @@ from mainspring.log.session_log import SessionLog
 from mainspring.runtime.session.session import Runtime, Session
 from mainspring.service.access.api_keys import CreateKey, Keys, ensure_first_key
 from mainspring.service.access.principal import Principal
-from mainspring.service.approvals.answer_permission import AnswerPermission
+from mainspring.service.approvals.approval_policy import AnswerPermission
 from mainspring.service.authorization.authentication import Authenticator
 from mainspring.service.memory_stores.memory_stores import MemoryStores
 from mainspring.service.resources.agents import Agents
@@ -52,7 +52,7 @@ from mainspring.service.sessions.event_pages import EventPages
 from mainspring.service.sessions.event_sender import EventSender
 from mainspring.service.sessions.event_streams import EventStreams
 from mainspring.service.sessions.preview_deltas import LocalDeltas
-from mainspring.service.sessions.resource_lookups import MemoryStoreInfo, ResourceLookups
+from mainspring.service.sessions.resource_types import MemoryStoreInfo, ResourceLookups
 from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.storage.repository import SESSION_KIND, ListQuery
@@ -84,9 +84,9 @@ class Runner:
     queue: Any = None
     locks: dict[str, anyio.Lock] = field(default_factory=lambda: defaultdict(anyio.Lock))
 
-    async def wake(self, tenant: str, session_id: str) -> None:
-        await self._offer(tenant, await self._record(session_id))
-        self.group.start_soon(self._run, tenant, session_id)
+    async def wake(self, tenant: str, session: SessionRecord) -> None:
+        await self._offer(tenant, session)
+        self.group.start_soon(self._run, tenant, session.id)
 
     async def _run(self, tenant: str, session_id: str) -> None:
         record = await self._record(session_id)

@@ -24,7 +24,7 @@ NEWEST = MIGRATIONS[-1].version
 def keep_records(store: Path) -> None:
     async def keep() -> None:
         async with open_sqlite(store) as opened:
-            await opened.records.write(Put(record_row=AGENT, content=b"content"))
+            await opened.records.write(Put(row=AGENT, content=b"content"))
             await opened.records.tally([("spent", 5)])
 
     anyio.run(keep)

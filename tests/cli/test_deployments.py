@@ -14,8 +14,8 @@ from mainspring.core.content import TextBlock
 from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.edges.cli import deployments, webhooks
 from mainspring.service.schedules.deployment_types import CreateDeployment, ScheduleParams
-from mainspring.service.sessions.event_params import SendMessage
-from mainspring.service.storage.notifications import Notification
+from mainspring.service.sessions.event_content import SendMessage
+from mainspring.service.storage.repository import Notification
 from mainspring.service.webhooks.webhook_endpoints import CreateWebhook
 
 

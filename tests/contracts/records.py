@@ -34,14 +34,14 @@ def _fresh() -> Callable[..., RecordRow]:
     return record
 
 
-async def _ids(records: Records, record_query: RecordQuery) -> list[str]:
-    return [record.id for record in await records.list(record_query)]
+async def _ids(records: Records, query: RecordQuery) -> list[str]:
+    return [record.id for record in await records.list(query)]
 
 
-async def _paged(records: Records, record_query: RecordQuery) -> list[str]:
+async def _paged(records: Records, query: RecordQuery) -> list[str]:
     seen: list[RecordRow] = []
-    while page := await records.list(replace(record_query, after=seen[-1] if seen else None)):
-        assert len(page) <= record_query.limit
+    while page := await records.list(replace(query, after=seen[-1] if seen else None)):
+        assert len(page) <= query.limit
         seen += page
     return [item.id for item in seen]
 
@@ -60,7 +60,7 @@ async def a_record_is_read_as_it_was_put(open_store: StoreFactory) -> None:
         is_archived=True,
     )
     async with open_store() as store, open_store() as other:
-        [kept] = await store.records.write(Put(record_row=full))
+        [kept] = await store.records.write(Put(row=full))
         assert kept == replace(full, rev=1)
         assert await other.records.get(full.kind, "a") == kept
         found = await other.records.named(
@@ -74,7 +74,7 @@ async def what_is_not_there_is_not_found(open_store: StoreFactory) -> None:
     record = _fresh()
     nobody = record("nobody", name="none")
     async with open_store() as store:
-        await store.records.write(Put(record_row=record("a", name="here", parent="p")))
+        await store.records.write(Put(row=record("a", name="here", parent="p")))
         for id_ in ("nobody", "A", "", "a\0", "\ud800"):
             with refused(NotFound):
                 await store.records.get(nobody.kind, id_)
@@ -86,7 +86,7 @@ async def what_is_not_there_is_not_found(open_store: StoreFactory) -> None:
                 await store.records.named(nobody.kind, id_, tenant=nobody.tenant)
         with refused(NotFound):  # another parent's
             await store.records.named(nobody.kind, "here", tenant=nobody.tenant)
-        for change in (Replace(record_row=nobody), Remove(record_row=nobody)):
+        for change in (Replace(row=nobody), Remove(row=nobody)):
             with refused(NotFound):
                 await store.records.write(change)
 
@@ -94,11 +94,11 @@ async def what_is_not_there_is_not_found(open_store: StoreFactory) -> None:
 async def an_id_is_taken_once(open_store: StoreFactory) -> None:
     record = _fresh()
     async with open_store() as store:
-        [first] = await store.records.write(Put(record_row=record("a", body=b"1"), content=b"one"))
+        [first] = await store.records.write(Put(row=record("a", body=b"1"), content=b"one"))
         with refused(AlreadyExists):
-            await store.records.write(Put(record_row=record("a", body=b"2"), content=b"two"))
+            await store.records.write(Put(row=record("a", body=b"2"), content=b"two"))
         assert await store.records.whole(first.kind, "a") == RecordWithContent(
-            record_row=first, content=b"one"
+            row=first, content=b"one"
         )
 
 
@@ -106,41 +106,41 @@ async def a_name_is_taken_once_within_tenant_kind_and_parent(open_store: StoreFa
     record = _fresh()
     async with open_store() as store:
         write = store.records.write
-        [first] = await write(Put(record_row=record("a", name="n")))
+        [first] = await write(Put(row=record("a", name="n")))
         with refused(AlreadyExists):
-            await write(Put(record_row=record("b", name="n")))
-        await write(Put(record_row=record("c", name="n", parent="p")))
-        await write(Put(record_row=record("d", name="n", tenant=new_id("tenant"))))
-        await write(Put(record_row=record("e", name="n", kind=new_id("kind"))))
-        await write(Put(record_row=record("f", name="N")), Put(record_row=record("g", name="")))
-        [loose] = await write(Put(record_row=record("h")))
-        await write(Put(record_row=record("i")))  # no name is no name
+            await write(Put(row=record("b", name="n")))
+        await write(Put(row=record("c", name="n", parent="p")))
+        await write(Put(row=record("d", name="n", tenant=new_id("tenant"))))
+        await write(Put(row=record("e", name="n", kind=new_id("kind"))))
+        await write(Put(row=record("f", name="N")), Put(row=record("g", name="")))
+        [loose] = await write(Put(row=record("h")))
+        await write(Put(row=record("i")))  # no name is no name
         with refused(AlreadyExists):
-            await write(Replace(record_row=replace(loose, name="n")))
-        [renamed] = await write(Replace(record_row=replace(first, name="m")))
-        await write(Replace(record_row=renamed))  # its own name is no obstacle
-        await write(Replace(record_row=replace(loose, name="n")))
+            await write(Replace(row=replace(loose, name="n")))
+        [renamed] = await write(Replace(row=replace(first, name="m")))
+        await write(Replace(row=renamed))  # its own name is no obstacle
+        await write(Replace(row=replace(loose, name="n")))
         assert (await store.records.named(first.kind, "n", tenant=first.tenant)).id == "h"
 
 
 async def a_change_counts_and_an_outdated_one_is_refused(open_store: StoreFactory) -> None:
     record = _fresh()
     async with open_store() as store:
-        [first] = await store.records.write(Put(record_row=record("a"), content=b"kept"))
-        [second] = await store.records.write(Replace(record_row=replace(first, body=b"2")))
+        [first] = await store.records.write(Put(row=record("a"), content=b"kept"))
+        [second] = await store.records.write(Replace(row=replace(first, body=b"2")))
         assert (second.rev, second.body) == (2, b"2")
-        for change in (Replace(record_row=replace(first, body=b"late")), Remove(record_row=first)):
+        for change in (Replace(row=replace(first, body=b"late")), Remove(row=first)):
             with refused(StaleVersion):
                 await store.records.write(change)
         assert await store.records.whole(first.kind, "a") == RecordWithContent(
-            record_row=second, content=b"kept"
+            row=second, content=b"kept"
         )
-        [third] = await store.records.write(Replace(record_row=second, content=b"new"))
+        [third] = await store.records.write(Replace(row=second, content=b"new"))
         assert await store.records.content(first.kind, "a") == b"new"
-        assert await store.records.write(Remove(record_row=third)) == ()
+        assert await store.records.write(Remove(row=third)) == ()
         with refused(NotFound):
             await store.records.get(first.kind, "a")
-        [again] = await store.records.write(Put(record_row=record("a")))
+        [again] = await store.records.write(Put(row=record("a")))
         assert again.rev == 1
         with refused(NotFound):  # nothing of the one before
             await store.records.content(first.kind, "a")
@@ -151,7 +151,7 @@ async def content_of_any_bytes_and_size_is_kept(open_store: StoreFactory) -> Non
     contents = (b"", b"\0", bytes(range(256)) * 8192)
     async with open_store() as store, open_store() as other:
         for number, content in enumerate(contents):
-            await store.records.write(Put(record_row=record(str(number)), content=content))
+            await store.records.write(Put(row=record(str(number)), content=content))
             assert await other.records.content(record("x").kind, str(number)) == content
 
 
@@ -159,20 +159,20 @@ async def several_changes_happen_together_or_not_at_all(open_store: StoreFactory
     record = _fresh()
     async with open_store() as store:
         [old, gone] = await store.records.write(
-            Put(record_row=record("old", name="n"), content=b"old"), Put(record_row=record("gone"))
+            Put(row=record("old", name="n"), content=b"old"), Put(row=record("gone"))
         )
         refusals: list[tuple[RecordChange, type[ServiceError]]] = [
-            (Put(record_row=record("old")), AlreadyExists),
-            (Put(record_row=record("other", name="taken")), AlreadyExists),
-            (Replace(record_row=replace(old, rev=7)), StaleVersion),
-            (Remove(record_row=record("never")), NotFound),
+            (Put(row=record("old")), AlreadyExists),
+            (Put(row=record("other", name="taken")), AlreadyExists),
+            (Replace(row=replace(old, rev=7)), StaleVersion),
+            (Remove(row=record("never")), NotFound),
         ]
         for last, kind in refusals:
             with refused(kind):
                 await store.records.write(
-                    Put(record_row=record("new", name="taken"), content=b"new"),
-                    Replace(record_row=replace(gone, body=b"changed"), content=b"changed"),
-                    Remove(record_row=replace(gone, rev=2)),
+                    Put(row=record("new", name="taken"), content=b"new"),
+                    Replace(row=replace(gone, body=b"changed"), content=b"changed"),
+                    Remove(row=replace(gone, rev=2)),
                     last,
                 )
             assert await _ids(store.records, RecordQuery(kind=old.kind, order="asc")) == [
@@ -189,13 +189,13 @@ async def each_of_several_changes_finds_what_those_before_it_left(open_store: St
     record = _fresh()
     async with open_store() as store:
         write = store.records.write
-        [first] = await write(Put(record_row=record("a", name="n"), content=b"first"))
+        [first] = await write(Put(row=record("a", name="n"), content=b"first"))
         moved = await write(
-            Remove(record_row=first),
-            Put(record_row=record("a", name="m")),
-            Put(record_row=record("b", name="n")),
-            Replace(record_row=record("b", name="o", rev=1)),
-            Put(record_row=record("c", name="n")),
+            Remove(row=first),
+            Put(row=record("a", name="m")),
+            Put(row=record("b", name="n")),
+            Replace(row=record("b", name="o", rev=1)),
+            Put(row=record("c", name="n")),
         )
         assert [(item.id, item.name, item.rev) for item in moved] == [
             ("a", "m", 1),
@@ -206,20 +206,18 @@ async def each_of_several_changes_finds_what_those_before_it_left(open_store: St
         with refused(NotFound):
             await store.records.content(first.kind, "a")
         with refused(AlreadyExists):
-            await write(
-                Put(record_row=record("d", name="d")), Put(record_row=record("e", name="d"))
-            )
+            await write(Put(row=record("d", name="d")), Put(row=record("e", name="d")))
         with refused(AlreadyExists):
-            await write(Put(record_row=record("d")), Put(record_row=record("d")))
+            await write(Put(row=record("d")), Put(row=record("d")))
         with refused(StaleVersion):
-            await write(Replace(record_row=moved[0]), Replace(record_row=moved[0]))
+            await write(Replace(row=moved[0]), Replace(row=moved[0]))
         assert await store.records.write() == ()
 
 
 async def of_writers_at_once_one_wins(open_store: StoreFactory) -> None:
     record = _fresh()
     async with open_store() as store, open_store() as other:
-        [start] = await store.records.write(Put(record_row=record("start")))
+        [start] = await store.records.write(Put(row=record("start")))
 
         async def contend(*changes: Sequence[RecordChange]) -> list[int]:
             won: list[int] = []
@@ -237,14 +235,14 @@ async def of_writers_at_once_one_wins(open_store: StoreFactory) -> None:
             return won
 
         eight = range(8)
-        same_id = await contend(*[[Put(record_row=record("a", body=b"%d" % n))] for n in eight])
+        same_id = await contend(*[[Put(row=record("a", body=b"%d" % n))] for n in eight])
         assert (await store.records.get(start.kind, "a")).body == b"%d" % same_id[0]
-        same_name = await contend(*[[Put(record_row=record(f"n{n}", name="n"))] for n in eight])
+        same_name = await contend(*[[Put(row=record(f"n{n}", name="n"))] for n in eight])
         changed = await contend(
             *[
                 [
-                    Replace(record_row=replace(start, body=b"%d" % n)),
-                    Put(record_row=record(f"r{n}")),
+                    Replace(row=replace(start, body=b"%d" % n)),
+                    Put(row=record(f"r{n}")),
                 ]
                 for n in eight
             ]
@@ -259,7 +257,7 @@ async def a_list_is_by_creation_and_id_page_by_page(open_store: StoreFactory) ->
     made = [(2, "b"), (1, "z"), (2, "a"), (3, "B"), (2, "ä"), (3, "a1")]
     async with open_store() as store:
         for created, id_ in made:
-            await store.records.write(Put(record_row=record(id_, created=created)))
+            await store.records.write(Put(row=record(id_, created=created)))
         everything = RecordQuery(kind=record("x").kind)
         rising = ["z", "a", "b", "ä", "B", "a1"]
         assert await _ids(store.records, everything) == rising[::-1]
@@ -276,11 +274,11 @@ async def a_list_holds_what_fits_all_conditions(open_store: StoreFactory) -> Non
     kind, tenant = record("x").kind, record("x").tenant
     async with open_store() as store:
         await store.records.write(
-            Put(record_row=record("1", created=1, parent="p", label="l")),
-            Put(record_row=record("2", created=2, parent="p", is_archived=True)),
-            Put(record_row=record("3", created=3, label="l", name="n", due=3)),
-            Put(record_row=record("4", created=4, tenant=new_id("tenant"), label="l")),
-            Put(record_row=record("5", created=5, kind=new_id("kind"), parent="p", label="l")),
+            Put(row=record("1", created=1, parent="p", label="l")),
+            Put(row=record("2", created=2, parent="p", is_archived=True)),
+            Put(row=record("3", created=3, label="l", name="n", due=3)),
+            Put(row=record("4", created=4, tenant=new_id("tenant"), label="l")),
+            Put(row=record("5", created=5, kind=new_id("kind"), parent="p", label="l")),
         )
         found: list[tuple[RecordQuery, list[str]]] = [
             (RecordQuery(kind=kind), ["4", "3", "2", "1"]),
@@ -319,10 +317,8 @@ async def names_are_found_by_how_they_begin(open_store: StoreFactory) -> None:
     ]
     async with open_store() as store:
         for number, name in enumerate(reversed(names)):
-            await store.records.write(
-                Put(record_row=record(f"{number}", name=name, created=number))
-            )
-        await store.records.write(Put(record_row=record("nameless")))
+            await store.records.write(Put(row=record(f"{number}", name=name, created=number)))
+        await store.records.write(Put(row=record("nameless")))
         wanted = RecordQuery(kind=record("x").kind, tenant=record("x").tenant, limit=2)
         for prefix in ("", "/", "/a", "/a/b", "/a/b\ud7ff", f"/a/b{last}", "/ä", last, "/a%", "_"):
             ids = await _paged(store.records, replace(wanted, name_from=prefix))
@@ -334,12 +330,12 @@ async def what_is_due_comes_longest_due_first(open_store: StoreFactory) -> None:
     record = _fresh()
     async with open_store() as store:
         for id_, due in (("c", 5), ("a", 9), ("b", 5), ("d", -1), ("e", None), ("f", 10)):
-            await store.records.write(Put(record_row=record(id_, due=due)))
+            await store.records.write(Put(row=record(id_, due=due)))
         wanted = RecordQuery(kind=record("x").kind, due_upto=9)
         assert await _ids(store.records, wanted) == ["d", "b", "c", "a"]
         assert await _paged(store.records, replace(wanted, limit=1)) == ["d", "b", "c", "a"]
         later = replace(await store.records.get(wanted.kind, "d"), due=None)
-        await store.records.write(Replace(record_row=later))
+        await store.records.write(Replace(row=later))
         assert await _ids(store.records, wanted) == ["b", "c", "a"]
 
 
@@ -356,9 +352,7 @@ async def what_no_text_or_number_can_be_is_refused(open_store: StoreFactory) -> 
             {"id_": "a", "due": -(2**63) - 1},
         ):
             with refused(InvalidInput):
-                await store.records.write(
-                    Put(record_row=record("fine")), Put(record_row=record(**fields))
-                )
+                await store.records.write(Put(row=record("fine")), Put(row=record(**fields)))
         for wanted in (
             RecordQuery(kind=kind, name_from="a\0"),
             RecordQuery(kind=kind, label="\ud800"),
@@ -376,9 +370,9 @@ async def everything_is_passed_by_once(open_store: StoreFactory) -> None:
     other_kind = f"{record('x').kind}-"
     async with open_store() as store:
         await store.records.write(
-            Put(record_row=record("b"), content=b"content"),
-            Put(record_row=record("a", tenant=new_id("tenant"))),
-            Put(record_row=record("a", kind=other_kind)),
+            Put(row=record("b"), content=b"content"),
+            Put(row=record("a", tenant=new_id("tenant"))),
+            Put(row=record("a", kind=other_kind)),
         )
         kinds = (record("x").kind, other_kind)
         seen: list[RecordRow] = []
@@ -387,9 +381,7 @@ async def everything_is_passed_by_once(open_store: StoreFactory) -> None:
         ours = [(item.kind, item.id) for item in seen if item.kind in kinds]
         assert ours == [(kinds[0], "a"), (kinds[0], "b"), (kinds[1], "a")]
         [first, second] = [item for item in seen if item.kind == kinds[0]]
-        assert await store.records.whole(*ours[0]) == RecordWithContent(
-            record_row=first, content=None
-        )
+        assert await store.records.whole(*ours[0]) == RecordWithContent(row=first, content=None)
         assert await store.records.whole(*ours[1]) == RecordWithContent(
-            record_row=second, content=b"content"
+            row=second, content=b"content"
         )

@@ -23,7 +23,7 @@ async def a_transaction_does_not_see_what_is_written_meanwhile(open_store: Store
         await at.writer.append(says("later"))
         await at.log.submit(at.id, asks("later, too"), sender=TESTER)
         await at.store.put_blob(at.id, new_id("sha256"), b"later")
-        await at.store.records.write(Put(record_row=record))
+        await at.store.records.write(Put(row=record))
         later = await at.log.create()
         assert texts(await SessionLog(then).read(at.id)) == []
         assert (await then.session(at.id)).head.seq == 1
@@ -50,7 +50,7 @@ async def what_a_transaction_writes_is_there_when_it_ends(open_store: StoreFacto
             log = SessionLog(together)
             session = await log.create()
             await log.submit(session.id, asks("hello"), sender=TESTER)
-            [kept] = await together.records.write(Put(record_row=record, content=b"content"))
+            [kept] = await together.records.write(Put(row=record, content=b"content"))
             assert await together.records.get(record.kind, "a") == kept
             with refused(SessionNotFound):
                 await other.session(session.id)
@@ -66,7 +66,7 @@ async def what_a_broken_transaction_wrote_is_gone(open_store: StoreFactory) -> N
         with refused(NotFound):
             async with store.transaction(writes=True) as together:
                 written.append((await SessionLog(together).create()).id)
-                await together.records.write(Put(record_row=record))
+                await together.records.write(Put(row=record))
                 await together.records.tally([(record.kind, 1)])
                 raise NotFound("reason", "to go on")
         with refused(SessionNotFound):
@@ -74,4 +74,4 @@ async def what_a_broken_transaction_wrote_is_gone(open_store: StoreFactory) -> N
         with refused(NotFound):
             await store.records.get(record.kind, "a")
         assert await store.records.tally([(record.kind, 0)]) == [0]
-        await store.records.write(Put(record_row=record))
+        await store.records.write(Put(row=record))

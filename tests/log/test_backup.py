@@ -51,11 +51,11 @@ async def filled(store: Store) -> str:
     writer = await log.hold(root, owner="worker")
     await writer.fold_inbox()
     await writer.release()
-    [first] = await store.records.write(Put(record_row=record("a", name="n", due=5), content=BIG))
-    await store.records.write(Replace(record_row=first))
+    [first] = await store.records.write(Put(row=record("a", name="n", due=5), content=BIG))
+    await store.records.write(Replace(row=first))
     await store.records.write(
-        Put(record_row=record("b", body=b"\xff\n", parent="p", label="l", is_archived=True)),
-        Put(record_row=record("c", name="größe"), content=b""),
+        Put(row=record("b", body=b"\xff\n", parent="p", label="l", is_archived=True)),
+        Put(row=record("c", name="größe"), content=b""),
     )
     await store.records.tally([("spent", 7), ("debt", -3)])
     return leaf.id
@@ -112,8 +112,8 @@ async def test_a_backup_is_of_one_moment_while_others_write(tmp_path: Path):
         async def meanwhile() -> None:
             log = SessionLog(here)
             first = await here.records.get("file", "a")
-            renamed = Replace(record_row=replace(first, name="another"))
-            await here.records.write(renamed, Put(record_row=record("z", name="n")))
+            renamed = Replace(row=replace(first, name="another"))
+            await here.records.write(renamed, Put(row=record("z", name="n")))
             await tell(log, leaf, "later")
             await told(log, "a new session")
             changes.append(await here.records.tally([("spent", 100)]))

@@ -131,7 +131,7 @@ async def test_a_file_of_version_1_keeps_all_it_held_and_gets_records(tmp_path: 
         assert (await store.session("sesn_1")).thread_id == "sthr_1"
         assert await store.runnable() == ["sesn_1"]
         assert await store.blob("sha256:0") == b"\1\2"
-        await store.records.write(Put(record_row=AGENT))
+        await store.records.write(Put(row=AGENT))
     assert standing(path) == SchemaStatus(NEWEST, NEWEST)
     assert {table: ask(path, f"select * from {table}") for table in KEPT} == before
 
@@ -139,7 +139,7 @@ async def test_a_file_of_version_1_keeps_all_it_held_and_gets_records(tmp_path: 
 async def test_going_back_would_lose_the_records_and_is_refused(tmp_path: Path):
     path = tmp_path / "log.db"
     async with open_sqlite(path) as store:
-        await store.records.write(Put(record_row=AGENT))
+        await store.records.write(Put(row=AGENT))
         with pytest.raises(StoreMismatch, match="cannot go back from 3: that would lose data"):
             migrate(path, 1)
         assert (await store.records.get("agent", "agent_1")).rev == 1

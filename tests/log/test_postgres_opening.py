@@ -103,7 +103,7 @@ async def test_a_database_of_version_1_gets_records(postgres: Postgres, postgres
         [item] = await store.pending("sesn_1")
         assert item.client_id == "c"
         assert await store.blob("sha256:0") == b"\1\2"
-        await store.records.write(Put(record_row=AGENT))
+        await store.records.write(Put(row=AGENT))
     assert await standing(postgres_url) == SchemaStatus(NEWEST, NEWEST)
     with pytest.raises(StoreMismatch, match="cannot go back from 3: that would lose data"):
         await migrated(postgres_url, 1)

@@ -26,14 +26,14 @@ async def test_what_is_refused_in_a_shared_commit_leaves_the_others_alone(tmp_pa
     async with open_sqlite(tmp_path / "log.db") as store:
         log = SessionLog(store)
         writer = await log.hold((await log.create()).id, owner="worker")
-        await store.records.write(Put(record_row=record("taken")))
+        await store.records.write(Put(row=record("taken")))
         refused: list[str] = []
 
         async def write(number: int) -> None:
-            outdated = Replace(record_row=record("taken", rev=9))
-            last = outdated if number % 2 else Put(record_row=record(f"last {number:02}"))
+            outdated = Replace(row=record("taken", rev=9))
+            last = outdated if number % 2 else Put(row=record(f"last {number:02}"))
             try:
-                await store.records.write(Put(record_row=record(f"first {number:02}")), last)
+                await store.records.write(Put(row=record(f"first {number:02}")), last)
             except StaleVersion:
                 refused.append(f"first {number:02}")
 

@@ -53,9 +53,9 @@ records = st.builds(
     rev=st.integers(0, 3),
 )
 changes = (
-    st.builds(Put, record_row=records.map(lambda record: replace(record, rev=0)), content=contents)
-    | st.builds(Replace, record_row=records, content=contents)
-    | st.builds(Remove, record_row=records)
+    st.builds(Put, row=records.map(lambda record: replace(record, rev=0)), content=contents)
+    | st.builds(Replace, row=records, content=contents)
+    | st.builds(Remove, row=records)
 )
 listings = st.builds(
     RecordQuery,
@@ -90,14 +90,14 @@ class Model:
         return tuple(record for record in written if record is not None)
 
     def _apply(self, change: RecordChange) -> RecordRow | None:
-        new = change.record_row
+        new = change.row
         found = self.kept.get((new.kind, new.id))
         if isinstance(change, Put):
             if found is not None:
                 raise AlreadyExists(new.id)
         elif found is None:
             raise NotFound(new.kind, new.id)
-        elif found.record_row.rev != new.rev:
+        elif found.row.rev != new.rev:
             raise StaleVersion(new.id)
         if isinstance(change, Remove):
             del self.kept[new.kind, new.id]
@@ -108,12 +108,12 @@ class Model:
         content = change.content
         if content is None and found is not None:
             content = found.content
-        self.kept[new.kind, new.id] = RecordWithContent(record_row=kept, content=content)
+        self.kept[new.kind, new.id] = RecordWithContent(row=kept, content=content)
         return kept
 
     def listed(self, wanted: RecordQuery) -> list[RecordRow]:
         """All pages of it."""
-        found = [w.record_row for w in self.kept.values() if _fits(w.record_row, wanted)]
+        found = [w.row for w in self.kept.values() if _fits(w.row, wanted)]
         if wanted.due_upto is not None:
             return sorted(found, key=lambda each: (each.due or 0, each.id))
         if wanted.name_from is not None:
@@ -126,7 +126,7 @@ def _is_namesake(new: RecordRow) -> Callable[[RecordWithContent], bool]:
     def place(record: RecordRow) -> tuple[str, str, str, str | None]:
         return record.tenant, record.kind, record.parent, record.name
 
-    return lambda whole: whole.record_row.id != new.id and place(whole.record_row) == place(new)
+    return lambda whole: whole.row.id != new.id and place(whole.row) == place(new)
 
 
 def _fits(record: RecordRow, wanted: RecordQuery) -> bool:
@@ -182,12 +182,10 @@ class RecordsMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def change_what_is_there(self, data: st.DataObject) -> None:
         if self.model.kept:
-            there = data.draw(st.sampled_from([i.record_row for i in self.model.kept.values()]))
+            there = data.draw(st.sampled_from([i.row for i in self.model.kept.values()]))
             new = data.draw(records)
             moved = replace(new, kind=there.kind, id=there.id, rev=there.rev)
-            change = data.draw(
-                st.sampled_from([Replace(record_row=moved), Remove(record_row=there)])
-            )
+            change = data.draw(st.sampled_from([Replace(row=moved), Remove(row=there)]))
             self.write([change])
 
     @rule(wanted=listings)
@@ -225,7 +223,7 @@ class RecordsMachine(RuleBasedStateMachine):
 
 async def _emptied(kept: Records) -> None:
     while some := await kept.everything():
-        await kept.write(*[Remove(record_row=item) for item in some])
+        await kept.write(*[Remove(row=item) for item in some])
     await kept.forget_tallies("")
 
 

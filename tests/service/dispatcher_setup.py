@@ -86,7 +86,7 @@ async def at_work(
 
     async def work() -> None:
         await dispatcher.work(
-            doing, concurrency=concurrency, closing=closing, failure_handler=doing.on_failed
+            doing, concurrency=concurrency, closing=closing, on_failure=doing.on_failed
         )
 
     async with run_in_background(work):

@@ -19,17 +19,15 @@ from mainspring.log.sqlite import open_sqlite
 from mainspring.service.jobs.dispatcher import Job
 from mainspring.service.resources.agent_multiagent import AgentReference
 from mainspring.service.resources.environments import CreateEnvironment, Environments
-from mainspring.service.schedules.deployment_runner import DeploymentRunner
-from mainspring.service.schedules.deployment_runs import DeploymentRuns
+from mainspring.service.schedules.deployment_runner import DeploymentRunner, DeploymentRuns
 from mainspring.service.schedules.deployment_store import DeploymentStore
 from mainspring.service.schedules.deployments import Deployments
 from mainspring.service.schedules.session_starter import SessionStartRequest
 from mainspring.service.schedules.trigger_intake import TriggerIntake
 from mainspring.service.schedules.triggers import Triggers
-from mainspring.service.webhooks.session_event_forwarder import SessionEventForwarder
 from mainspring.service.webhooks.webhook_deliveries import Deliveries, RetryPolicy
 from mainspring.service.webhooks.webhook_endpoints import Webhooks
-from mainspring.service.webhooks.webhook_outbox import Outbox
+from mainspring.service.webhooks.webhook_outbox import Outbox, SessionEventForwarder
 
 TENANT = "acme"
 START = datetime(2026, 5, 4, 8, 59, 30, tzinfo=UTC)
@@ -167,7 +165,7 @@ def assembled(
         outbox=outbox,
         news=SessionEventForwarder(records, webhooks, outbox, log, clock=clock),
         deliveries=Deliveries(
-            records, webhooks, post=poster, put=jobs.put, retry_policy=patience, clock=clock
+            records, webhooks, post=poster, put=jobs.put, retry=patience, clock=clock
         ),
         keep=keep,
         deployments=Deployments(keep, pin_agent=pinned, clock=clock),
@@ -202,4 +200,4 @@ async def furnish(made: Works) -> None:
 
 async def put_agent(records: Records, agent_id: str) -> None:
     record = RecordRow(tenant=TENANT, kind="agent", id=agent_id, created=1, updated=1, body=b"{}")
-    await records.write(Put(record_row=record))
+    await records.write(Put(row=record))

@@ -17,18 +17,16 @@ from mainspring.core.events import (
 from mainspring.core.facts import ToolCallAuthorized
 from mainspring.log.records import RecordChange, RecordQuery
 from mainspring.log.task_groups import run_in_background
-from mainspring.service.approvals.answer_permission import AnswerPermission
-from mainspring.service.approvals.approval_policy import SetApprovalPolicy
+from mainspring.service.approvals.approval_policy import AnswerPermission, SetApprovalPolicy
 from mainspring.service.approvals.approval_record import MAX_INPUT_BYTES, Approval, shorten_input
 from mainspring.service.approvals.approvals import ApprovalAnswer, Approvals
 from mainspring.service.approvals.reconciliation import NoNotifications
 from mainspring.service.jobs.dispatcher import Job
 from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
-from mainspring.service.sessions.event_params import SendConfirmation, SendInterrupt
+from mainspring.service.sessions.event_content import SendConfirmation, SendInterrupt
 from mainspring.service.sessions.event_sender import EventSender
 from mainspring.service.sessions.session_params import ForkSession
-from mainspring.service.storage.notifications import Notification
-from mainspring.service.storage.repository import ListQuery
+from mainspring.service.storage.repository import ListQuery, Notification
 
 BOSS = person("boss", "operator")
 ALLOW, DENY = ApprovalAnswer(result="allow"), ApprovalAnswer(result="deny")
@@ -161,7 +159,7 @@ async def test_an_expiry_that_a_worker_died_over_is_done_once_by_next(tmp_path: 
         context.jobs.waiting.clear()
         assert await context.approvals.keeper.sweep() == 1
         await context.attend()
-        await context.home.worker.wake("acme", session_id)
+        context.home.worker.run(session_id)
         await context.settled(session_id)
         assert [answer.answered_by for answer in await answers(context, session_id)] == ["expired"]
         assert [item.type for item in context.notices.told_of] == ["mainspring.approval_expired"]

@@ -15,12 +15,11 @@ from tests.api.approvals_api import Office, erasing, person, session_context
 from mainspring.core.errors import MainspringError
 from mainspring.core.events import AgentToolResult, UserToolConfirmation
 from mainspring.core.facts import ToolCallStarted
-from mainspring.service.approvals.answer_permission import AnswerPermission
-from mainspring.service.approvals.approval_policy import SetApprovalPolicy
+from mainspring.service.approvals.approval_policy import AnswerPermission, SetApprovalPolicy
 from mainspring.service.approvals.approval_record import Approval
 from mainspring.service.approvals.approvals import ApprovalAnswer
 from mainspring.service.jobs.dispatcher import Job
-from mainspring.service.sessions.event_params import SendConfirmation, SendInterrupt
+from mainspring.service.sessions.event_content import SendConfirmation, SendInterrupt
 from mainspring.service.sessions.event_sender import EventSender
 from mainspring.service.storage.repository import ListQuery
 
@@ -83,7 +82,7 @@ class Story:
     async def run(self) -> None:
         worker = self.context.home.worker
         worker.is_asleep = False
-        await worker.wake("acme", self.session_id)
+        worker.run(self.session_id)
         await worker.settled()
         worker.is_asleep = True
 

@@ -23,10 +23,9 @@ from mainspring.edges.api.route import ApiCall, Method, Route
 from mainspring.log.postgres import open_postgres
 from mainspring.log.records import RecordChange, RecordQuery, RecordRow, Records, Remove, Replace
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.access.audit import Audit, AuditAction, AuditEntry
+from mainspring.service.access.audit import Audit, AuditAction, AuditEntry, delete_expired_data
 from mainspring.service.access.principal import Principal
 from mainspring.service.access.tenants import CreateTenant, Tenants
-from mainspring.service.jobs.daily_cleanup import delete_expired_data
 from mainspring.service.storage.repository import ListQuery
 
 ACT = AuditAction(operation="post /v1/agents", status=200)
@@ -105,7 +104,7 @@ async def test_a_changed_entry_is_found(records: Records):
 
     def change(record: RecordRow) -> RecordChange:
         return Replace(
-            record_row=replace(record, body=record.body.replace(b'"status":200', b'"status":403'))
+            row=replace(record, body=record.body.replace(b'"status":200', b'"status":403'))
         )
 
     await rewritten(records, 2, change)
@@ -122,7 +121,7 @@ async def test_a_changed_entry_with_its_hash_made_anew_is_found_by_the_next(reco
         told = msgspec.json.encode(other, order="sorted")
         digest = hashlib.sha256(told).hexdigest()
         whole = msgspec.structs.replace(other, hash=digest)
-        return Replace(record_row=replace(record, body=msgspec.json.encode(whole)))
+        return Replace(row=replace(record, body=msgspec.json.encode(whole)))
 
     await rewritten(records, 2, change)
     assert (await audit.verify("acme")).problems == ("entry 3 does not go on from 2",)
@@ -131,7 +130,7 @@ async def test_a_changed_entry_with_its_hash_made_anew_is_found_by_the_next(reco
 async def test_a_removed_entry_is_found(records: Records):
     audit = Audit(records)
     await noted(audit, 3)
-    await rewritten(records, 2, lambda record: Remove(record_row=record))
+    await rewritten(records, 2, lambda record: Remove(row=record))
     assert (await audit.verify("acme")).problems == ("entry 3 follows 1: what was between is gone",)
 
 
@@ -142,7 +141,7 @@ async def test_a_removed_end_is_found_by_whoever_kept_its_hash(records: Records)
     await noted(audit, 1)
     assert (await audit.verify("acme", head=head)).ok
     for seq in (4, 3):
-        await rewritten(records, seq, lambda record: Remove(record_row=record))
+        await rewritten(records, seq, lambda record: Remove(row=record))
     assert (await audit.verify("acme")).ok
     assert not (await audit.verify("acme", head=head)).ok
 

@@ -14,8 +14,8 @@ from mainspring.config import read_settings
 from mainspring.core.errors import InvalidInput, NotFound, StoreCorrupt
 from mainspring.log.sqlite import open_sqlite
 from mainspring.service.vaults.credential_auth import server_key
-from mainspring.service.vaults.credential_record import KIND
 from mainspring.service.vaults.session_credentials import SecretVariable, bearer_for
+from mainspring.service.vaults.vaults import CREDENTIAL_KIND as KIND
 from mainspring.wiring.user_vault import open_seal
 
 

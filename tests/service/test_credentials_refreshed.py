@@ -81,7 +81,7 @@ async def test_processes_that_ask_at_once_make_one_exchange(context: Desk, oauth
         other = Refresher(
             context.credentials, context.http_client, notify=context.notify, clock=context.time
         )
-        tokens.append((await other.refresh(stale)).unsealed_credential.secrets.value)
+        tokens.append((await other.refresh(stale)).unsealed.secrets.value)
 
     with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
@@ -114,8 +114,8 @@ async def test_a_change_during_an_exchange_loses_neither(context: Desk, oauth: P
 
     slow = Refresher(context.credentials, renamed_meanwhile, clock=context.time)
     exchange = await slow.refresh(opened)
-    assert exchange.unsealed_credential.vault_credential.display_name == "Slack"
-    assert exchange.unsealed_credential.secrets.refresh_token == oauth.refresh_token
+    assert exchange.unsealed.credential.display_name == "Slack"
+    assert exchange.unsealed.secrets.refresh_token == oauth.refresh_token
 
 
 async def test_a_refused_refresh_token_is_not_sent_again(context: Desk, oauth: Provider):

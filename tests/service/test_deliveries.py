@@ -25,8 +25,7 @@ from mainspring.core.events import (
 )
 from mainspring.log.store import SessionRow
 from mainspring.service.jobs.dispatcher import Job
-from mainspring.service.storage.notifications import Notification
-from mainspring.service.storage.repository import ListQuery
+from mainspring.service.storage.repository import ListQuery, Notification
 from mainspring.service.webhooks.webhook_deliveries import Deliveries, Delivery, RetryPolicy
 from mainspring.service.webhooks.webhook_endpoints import (
     CreateWebhook,

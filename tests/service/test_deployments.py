@@ -20,8 +20,7 @@ from mainspring.log.records import RecordChange, RecordRow, Records, Remove
 from mainspring.service.jobs.dispatcher import Job
 from mainspring.service.resources.environments import Environments
 from mainspring.service.schedules.cron import SchedulePolicy
-from mainspring.service.schedules.deployment_runner import DeploymentRunner
-from mainspring.service.schedules.deployment_runs import RunListing
+from mainspring.service.schedules.deployment_runner import DeploymentRunner, RunListing
 from mainspring.service.schedules.deployment_store import DeploymentStore
 from mainspring.service.schedules.deployment_types import (
     CreateDeployment,
@@ -30,7 +29,7 @@ from mainspring.service.schedules.deployment_types import (
     ScheduleParams,
     UpdateDeployment,
 )
-from mainspring.service.sessions.event_params import SendMessage
+from mainspring.service.sessions.event_content import SendMessage
 from mainspring.service.sessions.resource_types import RepositoryResourceParams
 from mainspring.service.storage.repository import ListQuery
 from mainspring.service.webhooks.webhook_endpoints import CreateWebhook
@@ -287,7 +286,7 @@ async def test_an_archived_environment_pauses_a_schedule_but_not_a_run_by_hand(w
 
 async def test_an_agent_that_is_gone_archives_its_deployments_without_a_run(works_: Works):
     made = await deployed(works_)
-    await works_.records.write(Remove(record_row=await works_.records.get("agent", "agent_1")))
+    await works_.records.write(Remove(row=await works_.records.get("agent", "agent_1")))
     works_.clock.pass_by(minutes=1)
     await works_.fire_due()
     assert (await works_.deployments.get(TENANT, made.id)).archived_at

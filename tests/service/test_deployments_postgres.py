@@ -10,9 +10,9 @@ from mainspring.log.postgres import open_postgres
 from mainspring.log.session_log import SessionLog
 from mainspring.service.jobs.dispatcher import Job
 from mainspring.service.schedules.cron import SchedulePolicy
-from mainspring.service.schedules.deployment_runs import RunListing
+from mainspring.service.schedules.deployment_runner import RunListing
 from mainspring.service.schedules.deployment_types import CreateDeployment, ScheduleParams
-from mainspring.service.sessions.event_params import SendMessage
+from mainspring.service.sessions.event_content import SendMessage
 from mainspring.service.storage.repository import ListQuery
 from mainspring.service.webhooks.webhook_deliveries import RetryPolicy
 from mainspring.service.webhooks.webhook_endpoints import CreateWebhook

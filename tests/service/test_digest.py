@@ -16,7 +16,12 @@ from mainspring.core.content import TextBlock
 from mainspring.core.envelope import GENESIS, Event, KnownPayload, encode_payload
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.sessions.session_digest import DIGEST_TYPES, Digests, SessionDigest, fold
+from mainspring.service.sessions.session_digest import (
+    DIGEST_TYPES,
+    Digests,
+    SessionDigest,
+    apply_event,
+)
 
 START = datetime(2026, 11, 16, 12, tzinfo=UTC)
 USAGE = events.Usage(input_tokens=10, output_tokens=3)
@@ -38,7 +43,7 @@ def event(seq: int, payload: KnownPayload, thread_id: str = "sthr_1") -> Event:
 
 def folded(*payloads: KnownPayload) -> SessionDigest:
     log = [event(seq, payload) for seq, payload in enumerate(payloads, 1)]
-    return reduce(fold, log, SessionDigest())
+    return reduce(apply_event, log, SessionDigest())
 
 
 PAYLOADS = st.one_of(
@@ -67,17 +72,17 @@ def test_any_split_of_a_log_gives_the_same_digest(
 ):
     log = log_of(drawn)
     cut = data.draw(st.integers(0, len(log)))
-    whole = reduce(fold, log, SessionDigest())
-    begun = reduce(fold, log[:cut], SessionDigest())
+    whole = reduce(apply_event, log, SessionDigest())
+    begun = reduce(apply_event, log[:cut], SessionDigest())
     overlap = data.draw(st.integers(0, cut))  # what is read twice counts once
-    assert reduce(fold, log[overlap:], begun) == whole
+    assert reduce(apply_event, log[overlap:], begun) == whole
 
 
 @given(LOGS)
 def test_other_types_change_only_where_it_stands(drawn: list[tuple[KnownPayload, str]]):
     log = log_of(drawn)
-    whole = reduce(fold, log, SessionDigest())
-    part = reduce(fold, [item for item in log if item.type in DIGEST_TYPES], SessionDigest())
+    whole = reduce(apply_event, log, SessionDigest())
+    part = reduce(apply_event, [item for item in log if item.type in DIGEST_TYPES], SessionDigest())
     assert (part.status, part.usage, part.outcomes) == (whole.status, whole.usage, whole.outcomes)
     assert (part.threads, part.spent.cost_usd) == (whole.threads, whole.spent.cost_usd)
 
@@ -87,18 +92,18 @@ def test_open_calls_are_those_that_nobody_has_answered():
     begun = (facts.SessionCreated(), events.AgentToolUse(name="bash", input={}), asked)
     waiting = folded(*begun).call("sevt_2")
     assert waiting is not None
-    assert waiting[1].is_asked
+    assert waiting.is_asked
     confirmed = events.UserToolConfirmation(tool_use_id="sevt_2", result="allow")
     answered = folded(*begun, confirmed).call("sevt_2")
     assert answered is not None
-    assert not answered[1].is_asked
+    assert not answered.is_asked
     assert folded(*begun, events.ModelRequestStarted()).call("sevt_2") is None
     done = events.StatusIdle(stop_reason=events.StopReason(type="end_turn"))
     assert folded(*begun, done).call("sevt_2") is None
     stop = events.StopReason(type="requires_action", event_ids=("sevt_2",))
     idle = folded(*begun, events.StatusIdle(stop_reason=stop)).call("sevt_2")
     assert idle is not None
-    assert idle[1].is_asked
+    assert idle.is_asked
 
 
 def test_a_fork_is_idle_and_has_what_its_parent_spent():

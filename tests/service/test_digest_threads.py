@@ -8,7 +8,7 @@ from tests.service.logs import MAIN, log_of
 
 from mainspring.core import events, facts
 from mainspring.core.envelope import KnownPayload
-from mainspring.service.sessions.session_digest import SessionDigest, fold
+from mainspring.service.sessions.session_digest import SessionDigest, apply_event
 from mainspring.service.webhooks.webhook_events import webhook_events_of
 
 CHILD = "sthr_child"
@@ -22,7 +22,9 @@ def waits(*ids: str) -> events.StatusIdle:
 
 
 def folded(*payloads: KnownPayload | tuple[str, KnownPayload]) -> SessionDigest:
-    return reduce(fold, log_of(facts.SessionCreated(agent_name="lead"), *payloads), SessionDigest())
+    return reduce(
+        apply_event, log_of(facts.SessionCreated(agent_name="lead"), *payloads), SessionDigest()
+    )
 
 
 def test_a_session_runs_as_long_as_any_of_its_threads_does():
@@ -48,7 +50,7 @@ def test_a_call_that_the_session_waits_for_is_the_threads_that_asked():
     )
     found = digest.call("e6")
     assert found is not None
-    assert (found[0], found[1].asked) == (CHILD, 7)
+    assert (found.thread_id, found.asked) == (CHILD, 7)
     assert dict(digest.threads[MAIN].calls) == {}
     assert digest.status == "idle"
 

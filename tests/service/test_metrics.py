@@ -240,7 +240,7 @@ async def test_jobs_are_counted_by_what_came_of_them(tmp_path: Path, metrics: Me
             over.set()
 
         async def work() -> None:
-            await dispatcher.work(do, concurrency=1, closing=closing, failure_handler=failed)
+            await dispatcher.work(do, concurrency=1, closing=closing, on_failure=failed)
 
         async with run_in_background(work):
             await dispatcher.put(Job(task="wake", key="good", tenant="acme"))

@@ -47,16 +47,16 @@ class ByHand:
 
     async def work(
         self,
-        job_handler: JobHandler,
+        handle: JobHandler,
         *,
         concurrency: int,
         closing: anyio.Event,
-        failure_handler: FailureHandler | None = None,
+        on_failure: FailureHandler | None = None,
     ) -> None:
-        del concurrency, closing, failure_handler
+        del concurrency, closing, on_failure
         while self.jobs:
             self.running, _ = self.jobs.pop(0)
-            await job_handler(self.running)
+            await handle(self.running)
             self.running = None
 
 

@@ -33,7 +33,7 @@ from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
 from mainspring.service.jobs.parking import KIND as PARKED
 from mainspring.service.resources.agents import CreateAgent
 from mainspring.service.resources.environments import CreateEnvironment
-from mainspring.service.sessions.event_params import SendMessage
+from mainspring.service.sessions.event_content import SendMessage
 from mainspring.service.sessions.preview_deltas import SharedDeltas
 from mainspring.service.sessions.session_listing import ListSessions
 from mainspring.service.sessions.session_params import CreateSession, ForkSession
@@ -52,7 +52,7 @@ async def spoil(records: Records, kind: str, id_: str) -> None:
     record = RecordRow(
         tenant=TENANT, kind=kind, id=id_, created=1, updated=1, body=b'{"no', due=LONG_AGO
     )
-    await records.write(Put(record_row=record))
+    await records.write(Put(row=record))
 
 
 async def test_a_job_that_cannot_be_read_does_not_hold_up_the_others(tmp_path: Path):
@@ -230,11 +230,11 @@ class Away(Dispatcher):
 
     async def work(
         self,
-        job_handler: JobHandler,
+        handle: JobHandler,
         *,
         concurrency: int,
         closing: anyio.Event,
-        failure_handler: FailureHandler | None = None,
+        on_failure: FailureHandler | None = None,
     ) -> None:
         raise StoreUnavailable("away")
 

@@ -22,7 +22,7 @@ async def test_a_halt_holds_however_many_another_tenant_has(tmp_path: Path):
         await store.records.write(
             *(
                 Put(
-                    record_row=RecordRow(
+                    row=RecordRow(
                         tenant="rival",
                         kind="halt",
                         id=f"{template.id}{number}",

@@ -16,8 +16,8 @@ import pytest
 
 from mainspring.core.clock import now
 from mainspring.core.errors import NotFound
-from mainspring.service.sessions.resource_lookups import FileContent
 from mainspring.service.sessions.resource_types import (
+    FileContent,
     FileResource,
     RepositoryResource,
     SessionResource,

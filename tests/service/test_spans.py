@@ -57,14 +57,14 @@ def test_a_turn_is_a_run_with_a_request_and_a_call_in_it():
         ("e4", "e1", 1),
         ("e1", None, 6),
     ]
-    assert isinstance(spans[1].span_details, ToolCallSpan)
+    assert isinstance(spans[1].details, ToolCallSpan)
     assert (
-        spans[1].span_details.tool,
-        spans[1].span_details.outcome,
-        spans[1].span_details.attempts,
+        spans[1].details.tool,
+        spans[1].details.outcome,
+        spans[1].details.attempts,
     ) == ("bash", "ok", 1)
-    assert isinstance(spans[2].span_details, RunSpan)
-    assert spans[2].span_details.reason == "completed"
+    assert isinstance(spans[2].details, RunSpan)
+    assert spans[2].details.reason == "completed"
 
 
 def test_a_call_that_a_person_allowed_is_part_of_the_run_that_did_it():
@@ -77,8 +77,8 @@ def test_a_call_that_a_person_allowed_is_part_of_the_run_that_did_it():
 def test_a_call_that_never_began_takes_no_time():
     denied = events.AgentToolResult(tool_use_id="e4", is_error=True, error="denied")
     [_, span] = folded(log_of(RUNS, STARTS, ends("e2"), USE, ASKS, denied))[-2:]
-    assert isinstance(span.span_details, ToolCallSpan)
-    assert (span.span_details.outcome, span.span_details.attempts, span.seconds) == ("denied", 0, 0)
+    assert isinstance(span.details, ToolCallSpan)
+    assert (span.details.outcome, span.details.attempts, span.seconds) == ("denied", 0, 0)
 
 
 def test_a_run_that_was_taken_over_is_one_span_and_what_it_left_open_is_closed_in_it():
@@ -88,8 +88,8 @@ def test_a_run_that_was_taken_over_is_one_span_and_what_it_left_open_is_closed_i
     )
     spans = folded(log_of(RUNS, STARTS, woken, abandoned, STARTS, ends("e5"), DONE))
     assert [(span.id, span.parent) for span in spans] == [("e2", "e1"), ("e5", "e1"), ("e1", None)]
-    assert isinstance(spans[0].span_details, ModelRequestSpan)
-    assert (spans[0].span_details.model, spans[0].span_details.is_error) == ("anthropic:opus", True)
+    assert isinstance(spans[0].details, ModelRequestSpan)
+    assert (spans[0].details.model, spans[0].details.is_error) == ("anthropic:opus", True)
 
 
 def test_a_subagents_run_is_part_of_the_run_that_made_its_thread():
@@ -117,7 +117,7 @@ def test_no_content_is_in_a_span_unless_it_is_wanted():
     use = events.AgentToolUse(name="bash", input={"command": "secret words"})
     log = log_of(asked, RUNS, STARTS, use, said, ends("e3"), started("e4"), RESULT, DONE)
     assert "secret" not in repr(folded(log))
-    spans = {span.id: span.span_details for span in folded(log, SpanFold(captures=True))}
+    spans = {span.id: span.details for span in folded(log, SpanFold(captures=True))}
     assert "secret" in repr(spans["e2"])
     assert "secret" in repr(spans["e3"])
     assert repr(spans["e4"]).count("secret") == 2
@@ -164,7 +164,7 @@ def test_after_a_crash_what_is_left_is_finished_once(log: list[Event], at: int):
     whole = folded(log)
     heir = SpanFold(agent_name="clerk")
     assert folded(log[:at], heir) + folded(log[at:], heir) == whole
-    ids = [(span.id, type(span.span_details)) for span in whole]
+    ids = [(span.id, type(span.details)) for span in whole]
     assert len(ids) == len(set(ids))
 
 
@@ -176,7 +176,7 @@ def test_a_span_ends_after_it_began_and_its_parent_is_a_run_that_began_before(lo
     for span in folded(log):
         assert span.begun <= span.ended
         if span.parent is not None:
-            assert runs[span.parent] <= seqs[span.id] or isinstance(span.span_details, ToolCallSpan)
+            assert runs[span.parent] <= seqs[span.id] or isinstance(span.details, ToolCallSpan)
 
 
 @dataclass
@@ -218,8 +218,8 @@ async def recorded(folder: Path) -> list[Event]:
 async def test_catching_up_on_a_log_leads_to_the_same_as_having_watched_it(tmp_path: Path):
     log = await recorded(tmp_path)
     whole = folded(log)
-    assert [type(span.span_details) for span in whole].count(RunSpan) == 3
-    assert [type(span.span_details) for span in whole].count(ToolCallSpan) == 2
+    assert [type(span.details) for span in whole].count(RunSpan) == 3
+    assert [type(span.details) for span in whole].count(ToolCallSpan) == 2
     for at in range(len(log) + 1):
         watched, heir = SpanFold(), SpanFold()
         folded(log[:at], watched)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.service.schedule_setup import TENANT, Works, works
 
 from mainspring.core.errors import InvalidInput, NotFound, TooLarge, Unauthenticated
-from mainspring.service.schedules.trigger_types import (
+from mainspring.service.schedules.triggers import (
     CreateTrigger,
     TemplateValues,
     TriggerWithSecret,
@@ -20,7 +20,7 @@ from mainspring.service.schedules.trigger_types import (
     check_template,
     fill_template,
 )
-from mainspring.service.sessions.event_params import SendMessage
+from mainspring.service.sessions.event_content import SendMessage
 from mainspring.service.webhooks.webhook_signing import (
     GitHubSignature,
     SignatureScheme,

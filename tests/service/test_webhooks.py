@@ -10,7 +10,7 @@ from mainspring.capabilities.network.outbound_http import HttpPoster
 from mainspring.capabilities.vault.aes_seal import AesSeal
 from mainspring.core.errors import InvalidInput
 from mainspring.core.ports import PostResult
-from mainspring.service.storage.notifications import Notification
+from mainspring.service.storage.repository import Notification
 from mainspring.service.webhooks.webhook_endpoints import MAX_ENDPOINTS, CreateWebhook, Webhooks
 
 

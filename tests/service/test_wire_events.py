@@ -85,7 +85,7 @@ def test_a_call_says_what_the_gate_said():
         wire_event(
             call,
             main_thread_id="sthr_main",
-            call_verdict=CallVerdict(seq=1, thread_id="sthr_main", said="ask"),
+            verdict=CallVerdict(seq=1, thread_id="sthr_main", said="ask"),
         ),
         sdk.BetaManagedAgentsAgentToolUseEvent,
     )

@@ -23,7 +23,7 @@ from mainspring.service.resources.environments import CreateEnvironment
 from mainspring.service.sessions.expired_workspaces import EXPIRED_SUFFIX, ExpiredWorkspaceSweeper
 from mainspring.service.sessions.session_params import CreateSession
 from mainspring.service.sessions.workspace_expiry import WorkspaceExpiry
-from mainspring.service.storage.notifications import Notification
+from mainspring.service.storage.repository import Notification
 from mainspring.wiring.sandbox_pool import SandboxPool
 from mainspring.wiring.service_assembly import open_service
 from mainspring.wiring.workspace_cleanup import CLEAR_TASK, WorkspaceCleaner, remove_expired

@@ -11,7 +11,7 @@ from tests.service.token_server import Provider
 from mainspring.capabilities.network.outbound_http import OutboundHttpClient
 from mainspring.capabilities.vault.aes_seal import AesSeal
 from mainspring.log.records import Records
-from mainspring.service.storage.notifications import Notification
+from mainspring.service.storage.repository import Notification
 from mainspring.service.vaults.credential_auth import (
     NewAuth,
     NewEnvironmentVariable,

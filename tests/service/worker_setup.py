@@ -33,7 +33,7 @@ async def known_session(log: SessionLog, *, tenant: str = "acme", text: str | No
     record = RecordRow(
         tenant=tenant, kind=SESSION_KIND, id=session.id, created=moment, updated=moment, body=b"{}"
     )
-    await log.store.records.write(Put(record_row=record))
+    await log.store.records.write(Put(row=record))
     if text is not None:
         await say(log, session.id, text)
     return session.id

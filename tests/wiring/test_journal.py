@@ -6,8 +6,7 @@ import pytest
 
 from mainspring import InvalidInput
 from mainspring.capabilities.vault.redaction import scrubber
-from mainspring.service.telemetry.log_context import log_context
-from mainspring.service.telemetry.logging_setup import log_to_stream
+from mainspring.service.telemetry.logging_setup import log_context, log_to_stream
 
 LOG = logging.getLogger("mainspring.test")
 SCRUB = scrubber({"API_KEY": "hunter2hunter2"})

@@ -96,7 +96,7 @@ async def test_crash_before_note_keeps_a_file_once_and_limits_hold(workspace: Pa
         (workspace / FOLDER / "a").write_bytes(b"12345678")
         assert await outputs.collect("acme", "sesn_1", source) == 1
         record = await store.records.get(KIND, "sesn_1")
-        await store.records.write(Remove(record_row=record))
+        await store.records.write(Remove(row=record))
         assert await outputs.collect("acme", "sesn_1", source) == 1
         assert await outputs.collect("acme", "sesn_1", source) == 0
         assert await names() == ["a"]

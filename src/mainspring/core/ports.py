@@ -315,3 +315,7 @@ class PostResult:
     error: str | None = None
     is_refused: bool = False
     """Nothing was sent: the address may not be reached."""
+
+    @property
+    def is_accepted(self) -> bool:
+        return self.status is not None and 200 <= self.status < 300

@@ -186,13 +186,13 @@ async def _write_records(
         after = tallies[-1][0]
 
 
-async def _write_record(records: Records, page: _Page, record_row: RecordRow) -> None:
-    content = (await records.whole(record_row.kind, record_row.id)).content
+async def _write_record(records: Records, page: _Page, row: RecordRow) -> None:
+    content = (await records.whole(row.kind, row.id)).content
     if content is None:
-        page.write(lines.encode(RecordLine(record=record_row)))
+        page.write(lines.encode(RecordLine(record=row)))
         return
     starts = range(0, len(content), _CHUNK)
-    page.write(lines.encode(RecordLine(record=record_row, chunks=len(starts))))
+    page.write(lines.encode(RecordLine(record=row, chunks=len(starts))))
     for start in starts:
         page.write(lines.encode(ContentLine(content=content[start : start + _CHUNK])))
 
@@ -241,9 +241,9 @@ async def _restore(log: SessionLog, backup_item: BackupItem) -> None:
                 raise InvalidInput(f"session {backup_item.header.session_id} is in it twice")
         case Put():
             # stored with one more than what is given
-            record = replace(backup_item.record_row, rev=backup_item.record_row.rev - 1)
+            record = replace(backup_item.row, rev=backup_item.row.rev - 1)
             try:
-                await log.store.records.write(Put(record_row=record, content=backup_item.content))
+                await log.store.records.write(Put(row=record, content=backup_item.content))
             except ServiceError as error:
                 raise InvalidInput(f"a record is in it twice: {error}") from error
         case TallyLine():
@@ -350,7 +350,7 @@ class _BackupReader:
         self._open = None
         self._records += 1
         content = None if line.chunks is None else b"".join(chunks)
-        return Put(record_row=line.record, content=content)
+        return Put(row=line.record, content=content)
 
     def _check(self, seal: SealLine) -> None:
         counted = (self._parts.count, self._records, self._tallies)

@@ -40,7 +40,7 @@ class RecordRow:
 class Put:
     """A new record. Refused (`AlreadyThere`) if its id or name is taken."""
 
-    record_row: RecordRow
+    row: RecordRow
     content: bytes | None = None
     """Large bytes kept beside it and read apart: the content of a file."""
 
@@ -49,7 +49,7 @@ class Put:
 class Replace:
     """A changed record. Refused (`Stale`) unless its `rev` is still the stored one's."""
 
-    record_row: RecordRow
+    row: RecordRow
     content: bytes | None = None
     """`None`: as it was."""
 
@@ -58,7 +58,7 @@ class Replace:
 class Remove:
     """Gone, with its content. Refused (`Stale`) unless its `rev` is still the stored one's."""
 
-    record_row: RecordRow
+    row: RecordRow
 
 
 RecordChange: TypeAlias = Put | Replace | Remove
@@ -91,7 +91,7 @@ class RecordQuery:
 class RecordWithContent:
     """A record with its content, both of one moment."""
 
-    record_row: RecordRow
+    row: RecordRow
     content: bytes | None
 
 
@@ -107,9 +107,9 @@ class Records(Protocol):
         """Raises: NotFound."""
         ...
 
-    async def list(self, record_query: RecordQuery) -> list[RecordRow]: ...
+    async def list(self, query: RecordQuery) -> list[RecordRow]: ...
 
-    async def count(self, record_query: RecordQuery) -> int:
+    async def count(self, query: RecordQuery) -> int:
         """How many there are, whatever `limit` and `after` say."""
         ...
 

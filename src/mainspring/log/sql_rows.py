@@ -101,52 +101,50 @@ class Conditions:
         return list(self.parts.values())
 
 
-def record_conditions(record_query: RecordQuery) -> Conditions:
+def record_conditions(query: RecordQuery) -> Conditions:
     """Raises: InvalidInput: no record can have such a value."""
     # the indexes for these leave out the empty ones, and are used if that is said
-    parent: LiteralString = "parent <> '' and parent =" if record_query.parent else "parent ="
-    label: LiteralString = "label <> '' and label =" if record_query.label else "label ="
+    parent: LiteralString = "parent <> '' and parent =" if query.parent else "parent ="
+    label: LiteralString = "label <> '' and label =" if query.label else "label ="
     given: dict[LiteralString, Any] = {
-        "kind =": record_query.kind,
-        "tenant =": record_query.tenant,
-        parent: record_query.parent,
-        label: record_query.label,
-        "is_archived =": record_query.is_archived,
-        "created >=": record_query.created_from,
-        "created <=": record_query.created_upto,
-        "due <=": record_query.due_upto,
-        "name >=": record_query.name_from,
-        "name <": None if record_query.name_from is None else prefix_end(record_query.name_from),
+        "kind =": query.kind,
+        "tenant =": query.tenant,
+        parent: query.parent,
+        label: query.label,
+        "is_archived =": query.is_archived,
+        "created >=": query.created_from,
+        "created <=": query.created_upto,
+        "due <=": query.due_upto,
+        "name >=": query.name_from,
+        "name <": None if query.name_from is None else prefix_end(query.name_from),
     }
     found = Conditions({part: value for part, value in given.items() if value is not None})
     require_storable(found.values)
     return found
 
 
-def record_order(record_query: RecordQuery) -> tuple[LiteralString, LiteralString]:
+def record_order(query: RecordQuery) -> tuple[LiteralString, LiteralString]:
     """The column that a list is in the order of, before the id, and the direction of both."""
-    if record_query.due_upto is not None:
+    if query.due_upto is not None:
         return "due", "asc"
-    if record_query.name_from is not None:
+    if query.name_from is not None:
         return "name", "asc"
-    return "created", "desc" if record_query.order == "desc" else "asc"
+    return "created", "desc" if query.order == "desc" else "asc"
 
 
-def record_page(
-    record_query: RecordQuery, placeholder: LiteralString
-) -> tuple[LiteralString, list[Any]]:
+def record_page(query: RecordQuery, placeholder: LiteralString) -> tuple[LiteralString, list[Any]]:
     """What follows `from record`: the conditions, where to go on, order and limit; the values."""
-    found = record_conditions(record_query)
-    column, direction = record_order(record_query)
+    found = record_conditions(query)
+    column, direction = record_order(query)
     where, values = found.where(placeholder), found.values
-    if record_query.after is not None:
-        seen = [getattr(record_query.after, column), record_query.after.id]
+    if query.after is not None:
+        seen = [getattr(query.after, column), query.after.id]
         require_storable(seen)
         sign: LiteralString = "<" if direction == "desc" else ">"
         where = f"{where} and ({column}, id) {sign} ({placeholder}, {placeholder})"
         values += seen
     rest: LiteralString = f"order by {column} {direction}, id {direction} limit {placeholder}"
-    return f"where {where} {rest}", [*values, record_query.limit]
+    return f"where {where} {rest}", [*values, query.limit]
 
 
 def prefix_end(prefix: str) -> str | None:
@@ -183,4 +181,4 @@ def require_storable(values: Iterable[Any]) -> None:
 def require_changes_storable(record_changes: Sequence[RecordChange]) -> None:
     """Raises: InvalidInput."""
     for change in record_changes:
-        require_storable(record_values(change.record_row))
+        require_storable(record_values(change.row))

@@ -19,8 +19,7 @@ from mainspring.service.resources.agents import Agents
 from mainspring.service.resources.environments import Environments
 from mainspring.service.resources.file_resources import Files
 from mainspring.service.resources.skill_resources import Skills
-from mainspring.service.schedules.deployment_runner import DeploymentRunner
-from mainspring.service.schedules.deployment_runs import DeploymentRuns
+from mainspring.service.schedules.deployment_runner import DeploymentRunner, DeploymentRuns
 from mainspring.service.schedules.deployments import Deployments
 from mainspring.service.schedules.trigger_intake import TriggerIntake
 from mainspring.service.schedules.triggers import Triggers
@@ -38,10 +37,9 @@ from mainspring.service.vaults.credential_validation import CredentialValidator
 from mainspring.service.vaults.credentials import Credentials
 from mainspring.service.vaults.session_credentials import SessionCredentials
 from mainspring.service.vaults.vaults import Vaults
-from mainspring.service.webhooks.session_event_forwarder import SessionEventForwarder
 from mainspring.service.webhooks.webhook_deliveries import Deliveries
 from mainspring.service.webhooks.webhook_endpoints import Webhooks
-from mainspring.service.webhooks.webhook_outbox import Outbox
+from mainspring.service.webhooks.webhook_outbox import Outbox, SessionEventForwarder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,8 +26,7 @@ from mainspring.service.access.budget_ledger import DailyBudgetLedger
 from mainspring.service.access.idempotency import IdempotentRequests
 from mainspring.service.access.kill_switch import Halts
 from mainspring.service.access.tenants import Tenants
-from mainspring.service.approvals.answer_permission import AnswerPermission
-from mainspring.service.approvals.approval_policy import ApprovalPolicies
+from mainspring.service.approvals.approval_policy import AnswerPermission, ApprovalPolicies
 from mainspring.service.approvals.approvals import Approvals
 from mainspring.service.jobs.dispatcher import Dispatcher, Job
 from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
@@ -40,8 +39,7 @@ from mainspring.service.resources.agents import Agents
 from mainspring.service.resources.environments import Environments
 from mainspring.service.resources.file_resources import Files
 from mainspring.service.resources.skill_resources import Skills
-from mainspring.service.schedules.deployment_runner import DeploymentRunner
-from mainspring.service.schedules.deployment_runs import DeploymentRuns
+from mainspring.service.schedules.deployment_runner import DeploymentRunner, DeploymentRuns
 from mainspring.service.schedules.deployment_store import DeploymentStore
 from mainspring.service.schedules.deployments import Deployments
 from mainspring.service.schedules.local_schedule import LocalSchedule, ScheduleStatus
@@ -65,7 +63,7 @@ from mainspring.service.sessions.event_sender import EventSender
 from mainspring.service.sessions.event_streams import EventStreams
 from mainspring.service.sessions.output_files import SessionOutputs
 from mainspring.service.sessions.preview_deltas import Deltas, LocalDeltas, SharedDeltas
-from mainspring.service.sessions.resource_lookups import (
+from mainspring.service.sessions.resource_types import (
     MemoryStoreInfo,
     ResourceLookups,
     file_content,
@@ -84,10 +82,9 @@ from mainspring.service.vaults.credentials import Credentials
 from mainspring.service.vaults.session_credentials import SessionCredentials
 from mainspring.service.vaults.token_refresh import Refresher
 from mainspring.service.vaults.vaults import Vaults
-from mainspring.service.webhooks.session_event_forwarder import SessionEventForwarder
 from mainspring.service.webhooks.webhook_deliveries import Deliveries, WebhookPoster
 from mainspring.service.webhooks.webhook_endpoints import Webhooks
-from mainspring.service.webhooks.webhook_outbox import Outbox
+from mainspring.service.webhooks.webhook_outbox import Outbox, SessionEventForwarder
 from mainspring.wiring.agent_selection import open_agent
 from mainspring.wiring.providers import open_model_registry
 from mainspring.wiring.service_parts import Infrastructure, Service
@@ -227,14 +224,14 @@ def _build_sessions(
     memory_services: MemoryServices,
     webhook_services: WebhookServices,
 ) -> SessionServices:
-    async def wake(tenant: str, session_id: str) -> None:
+    async def wake(tenant: str, session: SessionRecord) -> None:
         # What is in the inbox is found again by looking: no need to write down that it is there,
         # nor to refuse what was taken because nobody could be told: it would be sent again.
         with suppress(StoreFailed):
             await infrastructure.dispatcher.remind(
-                [Job(task=WAKE_TASK, key=session_id, tenant=tenant)]
+                [Job(task=WAKE_TASK, key=session.id, tenant=tenant)]
             )
-            await talk.work.offer_session(tenant, await sessions.repository.get(tenant, session_id))
+            await talk.work.offer_session(tenant, session)
 
     async def over(tenant: str, session: SessionRecord, *, is_deleted: bool) -> None:
         await talk.work.withdraw(tenant, session.environment_id, session.id)

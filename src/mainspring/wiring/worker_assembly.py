@@ -13,14 +13,14 @@ from mainspring.capabilities.tools.client_tools import client_tools
 from mainspring.capabilities.vault.redaction import multi_word_secrets, scrubber
 from mainspring.harness.authorizer import AllowAll
 from mainspring.log.task_groups import run_in_background
+from mainspring.service.access.audit import delete_expired_data
 from mainspring.service.approvals import reconciliation as approval_keeping
-from mainspring.service.jobs.daily_cleanup import delete_expired_data
 from mainspring.service.jobs.periodic_tasks import PeriodicTask, repeat, run_each
 from mainspring.service.jobs.worker import Worker, WorkerSettings
 from mainspring.service.resources.environments import CloudConfig
 from mainspring.service.schedules.deployment_store import FIRE_TASK
 from mainspring.service.sessions.expired_workspaces import ExpiredWorkspaceSweeper
-from mainspring.service.sessions.resource_lookups import file_content
+from mainspring.service.sessions.resource_types import file_content
 from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.session_runs import RunRedaction, RunServices, SessionRuns
 from mainspring.service.sessions.session_skills import SessionSkills

@@ -25,7 +25,7 @@ from mainspring.core.ports import Snapshots
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.session.session_paths import SERVED_STATE_FOLDER
 from mainspring.service.sessions.output_files import OutputFolder
-from mainspring.service.sessions.resource_lookups import FileContent
+from mainspring.service.sessions.resource_types import FileContent
 from mainspring.service.sessions.session_mounts import ForkWorkspaces, Mounts
 from mainspring.wiring.sandbox_environment import session_paths
 

@@ -38,7 +38,7 @@ from mainspring.service.authorization.authentication import (
     client_address,
     join_headers,
 )
-from mainspring.service.telemetry.log_context import log_context
+from mainspring.service.telemetry.logging_setup import log_context
 
 _LOG = logging.getLogger("mainspring.api")
 _ENCODER = msgspec.json.Encoder()

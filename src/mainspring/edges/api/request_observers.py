@@ -12,7 +12,7 @@ from mainspring.core.errors import MainspringError
 from mainspring.edges.api.app import HandledRequest, RequestObserver
 from mainspring.service.access.audit import Audit, AuditAction, attribute_to
 from mainspring.service.access.rate_limits import Rate, TokenBuckets
-from mainspring.service.storage.notifications import Notification, Notify
+from mainspring.service.storage.repository import Notification, Notify
 from mainspring.service.telemetry.metrics import Metrics
 from mainspring.service.webhooks.webhook_events import TYPES_BY_OPERATION
 

@@ -21,7 +21,7 @@ from mainspring.edges.cli.printing import (
     print_note,
     print_result,
 )
-from mainspring.service.schedules.deployment_runs import RunListing
+from mainspring.service.schedules.deployment_runner import RunListing
 from mainspring.service.schedules.deployment_types import (
     Deployment,
     DeploymentRun,

@@ -14,7 +14,7 @@ from mainspring.core.ports import PostResult
 from mainspring.log.records import Records
 from mainspring.service.jobs.dispatcher import no_enqueue
 from mainspring.service.resources.agent_multiagent import AgentReference
-from mainspring.service.schedules.deployment_runs import DeploymentRuns
+from mainspring.service.schedules.deployment_runner import DeploymentRuns
 from mainspring.service.schedules.deployment_store import DeploymentStore
 from mainspring.service.schedules.deployments import Deployments
 from mainspring.service.webhooks.webhook_deliveries import Deliveries

@@ -135,7 +135,7 @@ async def _begin_transfer(records: Records, session_id: str, url: str, into: Pat
     transfer_id = ids.new_id(TRANSFER_PREFIX) if known is None else known.transfer_id
     transfer = Transfer(transfer_id=transfer_id, url=url, workspace=str(into))
     record = replace(record, body=msgspec.json.encode(transfer))
-    await records.write(Put(record_row=record) if known is None else Replace(record_row=record))
+    await records.write(Put(row=record) if known is None else Replace(row=record))
     return transfer
 
 
@@ -147,12 +147,12 @@ async def _begin_placing(records: Records, session_id: str, transfer: Transfer) 
         raise InvalidInput(f"{transfer.workspace} is there already: move it away, then try again")
     placing = msgspec.structs.replace(transfer, is_placing=True)
     record = await records.get(_TRANSFER_KIND, session_id)
-    await records.write(Replace(record_row=replace(record, body=msgspec.json.encode(placing))))
+    await records.write(Replace(row=replace(record, body=msgspec.json.encode(placing))))
     return placing
 
 
 async def _end_transfer(records: Records, session_id: str) -> None:
-    await records.write(Remove(record_row=await records.get(_TRANSFER_KIND, session_id)))
+    await records.write(Remove(row=await records.get(_TRANSFER_KIND, session_id)))
 
 
 async def _download(url: str, key: str, transfer: Transfer, file: Path) -> None:

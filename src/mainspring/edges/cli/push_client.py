@@ -152,9 +152,9 @@ async def _store_push(records: Records, session_id: str, push: Push) -> None:
         record = RecordRow(
             tenant="", kind=_KIND, id=session_id, created=now, updated=now, body=body
         )
-        await records.write(Put(record_row=record))
+        await records.write(Put(row=record))
     else:
-        await records.write(Replace(record_row=replace(record, updated=now, body=body)))
+        await records.write(Replace(row=replace(record, updated=now, body=body)))
 
 
 async def _workspace(settings: Settings, log: SessionLog, options: PushOptions) -> Path | None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.core import events
+from mainspring.core import events, facts
+from mainspring.core.envelope import AnyPayload, Event
 from mainspring.core.tool import InDoubtPolicy
 
 CallKind: TypeAlias = Literal[
@@ -25,6 +27,11 @@ class OpenCall(Struct, frozen=True, kw_only=True):
     name: str
     input: Mapping[str, object]
     kind: CallKind = "tool"
+    thread_id: str = ""
+    asked: int = 0
+    """Where in the log a person was asked to confirm it; 0 if no question is open."""
+    asked_at: datetime | None = None
+    """When it was proposed, or when a person was last asked."""
     decision: events.Permission | None = None
     reason: str | None = None
     answer: events.UserToolConfirmation | None = None
@@ -60,6 +67,67 @@ class OpenCall(Struct, frozen=True, kw_only=True):
         """Whether a person has approved exactly this call."""
         return self.answer is not None and self.answer.result == "allow"
 
+    @property
+    def is_asked(self) -> bool:
+        return self.asked > 0
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the worker that runs the session has started it."""
+        is_started = self.started is not None and self.kind == "tool"
+        return is_started and not (self.in_doubt and self.answer)
+
+    def after(self, event: Event) -> OpenCall:
+        """The call after an event about it: the only place that says how calls change."""
+        match event.payload:
+            case facts.ToolCallAuthorized() as payload:
+                return self._authorized(event, payload)
+            case events.UserToolConfirmation() as payload:
+                return replace(self, answer=payload, asked=0)
+            case facts.ToolCallStarted() as payload:
+                return replace(
+                    self,
+                    started=payload.idempotency_key,
+                    attempts=payload.attempt,
+                    kind="client" if payload.by_client else self.kind,
+                    in_doubt=False,
+                    asked=0,
+                )
+            case facts.ToolCallInDoubt(policy=policy):
+                # an earlier answer applied to the attempt in doubt, not to a new one
+                at = event.time if policy == "ask" else self.asked_at
+                return replace(self, in_doubt=policy, answer=None, asked_at=at)
+            case payload:
+                return self._settled(payload)
+
+    def _authorized(self, event: Event, payload: facts.ToolCallAuthorized) -> OpenCall:
+        is_asked = payload.decision == "ask"
+        return replace(
+            self,
+            decision=payload.decision,
+            reason=payload.reason,
+            call_hash=payload.call_hash,
+            preview=payload.preview,
+            input=self.input if payload.updated_input is None else payload.updated_input,
+            # a person who is asked again has not answered yet
+            answer=None if is_asked else self.answer,
+            asked=event.seq if is_asked and self.kind != "custom" else 0,
+            asked_at=event.time if is_asked else self.asked_at,
+        )
+
+    def _settled(self, payload: AnyPayload) -> OpenCall:
+        """Clients may give results only of calls that they run themselves; the first one counts."""
+        if isinstance(payload, events.UserCustomToolResult | events.UserToolResult):
+            is_allowed, error = self.kind != "tool", None
+        elif isinstance(payload, events.AgentToolResult | events.AgentMcpToolResult):
+            is_allowed, error = True, payload.error
+        else:
+            return self
+        if self.settled or not is_allowed:
+            return self
+        failure = error or ("failed" if payload.is_error else None)
+        return replace(self, settled=True, failure=failure)
+
     def without_decisions(self) -> OpenCall:
         """The same call without a decision and without an answer."""
         return replace(
@@ -71,3 +139,43 @@ class OpenCall(Struct, frozen=True, kw_only=True):
             preview=None,
             is_foreign=self.started is not None,
         )
+
+
+def proposed_call(event: Event) -> OpenCall | None:
+    """The call that an event proposes, if it does."""
+    match event.payload:
+        case (
+            events.AgentToolUse(name=name, input=input_)
+            | events.AgentMcpToolUse(name=name, input=input_)
+        ):
+            kind: CallKind = "tool"
+        case events.AgentCustomToolUse(name=name, input=input_):
+            kind = "custom"
+        case _:
+            return None
+    return OpenCall(
+        id=event.id,
+        name=name,
+        input=input_,
+        kind=kind,
+        thread_id=event.thread_id,
+        asked_at=event.time,
+    )
+
+
+_CALL_ID_FIELDS: dict[type[AnyPayload], str] = {
+    facts.ToolCallAuthorized: "tool_use_id",
+    facts.ToolCallStarted: "tool_use_id",
+    facts.ToolCallInDoubt: "tool_use_id",
+    events.UserToolConfirmation: "tool_use_id",
+    events.UserToolResult: "tool_use_id",
+    events.UserCustomToolResult: "custom_tool_use_id",
+    events.AgentToolResult: "tool_use_id",
+    events.AgentMcpToolResult: "mcp_tool_use_id",
+}
+
+
+def call_id_of(payload: AnyPayload) -> str | None:
+    """The call that an event decides, answers, starts or settles, if it does."""
+    field = _CALL_ID_FIELDS.get(type(payload))
+    return None if field is None else getattr(payload, field)

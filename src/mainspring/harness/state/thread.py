@@ -6,11 +6,9 @@ to decide what is next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
-
-from msgspec.structs import replace
 
 from mainspring.core import events, facts
 from mainspring.core.content import TextBlock
@@ -18,7 +16,7 @@ from mainspring.core.envelope import AnyPayload, Event
 from mainspring.harness.context.prompts import outcome_prompt
 from mainspring.harness.context.transcript import Transcript
 from mainspring.harness.state import pending_compaction, repetition, session_state
-from mainspring.harness.state.open_call import CallKind, OpenCall
+from mainspring.harness.state.open_call import OpenCall, call_id_of, proposed_call
 from mainspring.harness.state.repetition import Repetition
 from mainspring.harness.state.session_state import SessionState
 from mainspring.harness.stop_reasons import INTERRUPTED_REASONS
@@ -224,74 +222,22 @@ def _message(thread: Thread, event: Event, payload: events.AgentMessage) -> None
     thread.transcript.add_text(event.seq, payload.content)
 
 
-def _tool_use(
-    thread: Thread, event: Event, payload: events.AgentToolUse | events.AgentMcpToolUse
-) -> None:
-    _propose(thread, event, payload.name, payload.input, "tool")
+def _tool_use(thread: Thread, event: Event, _payload: AnyPayload) -> None:
+    call = proposed_call(event)
+    assert call is not None
+    thread.round[call.id] = call
+    thread.transcript.add_tool_use(event.seq, call.id, call.name, dict(call.input))
 
 
-def _custom_tool_use(thread: Thread, event: Event, payload: events.AgentCustomToolUse) -> None:
-    _propose(thread, event, payload.name, payload.input, "custom")
+def _call_event(thread: Thread, event: Event, payload: AnyPayload) -> None:
+    if call := thread.round.get(call_id_of(payload) or ""):
+        thread.round[call.id] = call.after(event)
 
 
-def _propose(
-    thread: Thread, event: Event, name: str, given: Mapping[str, object], call_kind: CallKind
-) -> None:
-    thread.round[event.id] = OpenCall(id=event.id, name=name, input=given, kind=call_kind)
-    thread.transcript.add_tool_use(event.seq, event.id, name, dict(given))
-
-
-def _authorization(thread: Thread, _event: Event, payload: facts.ToolCallAuthorized) -> None:
-    if call := thread.round.get(payload.tool_use_id):
-        thread.round[call.id] = replace(
-            call,
-            decision=payload.decision,
-            reason=payload.reason,
-            call_hash=payload.call_hash,
-            preview=payload.preview,
-            input=call.input if payload.updated_input is None else payload.updated_input,
-            # a person who is asked again has not answered yet
-            answer=None if payload.decision == "ask" else call.answer,
-        )
-
-
-def _confirmation(thread: Thread, _event: Event, payload: events.UserToolConfirmation) -> None:
-    if call := thread.round.get(payload.tool_use_id):
-        thread.round[call.id] = replace(call, answer=payload)
-
-
-def _call_start(thread: Thread, _event: Event, payload: facts.ToolCallStarted) -> None:
+def _call_start(thread: Thread, event: Event, payload: facts.ToolCallStarted) -> None:
     if call := thread.round.get(payload.tool_use_id):
         thread.session_state.start(call.name)
-        thread.round[call.id] = replace(
-            call,
-            started=payload.idempotency_key,
-            attempts=payload.attempt,
-            kind="client" if payload.by_client else call.kind,
-            in_doubt=False,
-        )
-
-
-def _in_doubt(thread: Thread, _event: Event, payload: facts.ToolCallInDoubt) -> None:
-    if call := thread.round.get(payload.tool_use_id):
-        # an earlier answer applied to the attempt in doubt, not to a new one
-        thread.round[call.id] = replace(call, in_doubt=payload.policy, answer=None)
-
-
-def _result(thread: Thread, event: Event, payload: events.AgentToolResult) -> None:
-    _settle(thread, event, payload.tool_use_id, payload)
-
-
-def _mcp_result(thread: Thread, event: Event, payload: events.AgentMcpToolResult) -> None:
-    _settle(thread, event, payload.mcp_tool_use_id, payload)
-
-
-def _custom_result(thread: Thread, event: Event, payload: events.UserCustomToolResult) -> None:
-    _settle_custom(thread, event, payload.custom_tool_use_id, payload)
-
-
-def _client_result(thread: Thread, event: Event, payload: events.UserToolResult) -> None:
-    _settle_custom(thread, event, payload.tool_use_id, payload)
+    _call_event(thread, event, payload)
 
 
 Result: TypeAlias = (
@@ -302,21 +248,13 @@ Result: TypeAlias = (
 )
 
 
-def _settle_custom(thread: Thread, event: Event, call_id: str, result: Result) -> None:
-    """Clients may give results only of calls that they run themselves."""
-    call = thread.round.get(call_id)
-    if call is not None and call.kind != "tool":
-        _settle(thread, event, call_id, result)
-
-
-def _settle(thread: Thread, event: Event, call_id: str, result: Result) -> None:
-    call = thread.round.get(call_id)
-    if call is None or call.settled:
-        return  # no such call, or a second answer: the first counts
-    failure = getattr(result, "error", None) or ("failed" if result.is_error else None)
-    thread.round[call_id] = replace(call, settled=True, failure=failure)
+def _result(thread: Thread, event: Event, result: Result) -> None:
+    call = thread.round.get(call_id_of(result) or "")
+    if call is None or (settled := call.after(event)) is call:
+        return
+    thread.round[call.id] = settled
     thread.retries.wakes = 0
-    thread.transcript.add_result(event.seq, call_id, result.content, result.is_error)
+    thread.transcript.add_result(event.seq, call.id, result.content, result.is_error)
 
 
 def _loop_continue(thread: Thread, event: Event, payload: facts.LoopContinued) -> None:
@@ -380,15 +318,15 @@ _HANDLERS: dict[type[AnyPayload], Callable[[Thread, Event, Any], None]] = {
     events.AgentThinking: lambda it, event, said: it.transcript.add_thinking(event.seq, said),
     events.AgentToolUse: _tool_use,
     events.AgentMcpToolUse: _tool_use,
-    events.AgentCustomToolUse: _custom_tool_use,
-    facts.ToolCallAuthorized: _authorization,
-    events.UserToolConfirmation: _confirmation,
+    events.AgentCustomToolUse: _tool_use,
+    facts.ToolCallAuthorized: _call_event,
+    events.UserToolConfirmation: _call_event,
     facts.ToolCallStarted: _call_start,
-    facts.ToolCallInDoubt: _in_doubt,
+    facts.ToolCallInDoubt: _call_event,
     events.AgentToolResult: _result,
-    events.AgentMcpToolResult: _mcp_result,
-    events.UserCustomToolResult: _custom_result,
-    events.UserToolResult: _client_result,
+    events.AgentMcpToolResult: _result,
+    events.UserCustomToolResult: _result,
+    events.UserToolResult: _result,
     facts.LoopContinued: _loop_continue,
     facts.ContextStatus: _status,
     facts.ContextAdded: _add_context,

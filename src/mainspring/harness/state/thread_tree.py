@@ -13,6 +13,7 @@ from mainspring.core.envelope import AnyPayload, Event
 from mainspring.core.events import ModelRequestEnded, ThreadMessageReceived, Usage
 from mainspring.harness import limits
 from mainspring.harness.limits import Spending
+from mainspring.harness.state.open_call import call_id_of
 from mainspring.harness.state.session_state import SessionState
 from mainspring.harness.state.thread import Thread
 from mainspring.harness.stop_reasons import INTERRUPTED_REASONS
@@ -160,21 +161,11 @@ class ThreadTree:
 
     def addressee(self, payload: AnyPayload, thread_id: str) -> str:
         """Which thread a client event is for: an answer goes to the thread that asked."""
-        match payload:
-            case (
-                events.UserToolConfirmation(tool_use_id=asked)
-                | events.UserToolResult(tool_use_id=asked)
-                | events.UserCustomToolResult(custom_tool_use_id=asked)
-            ):
-                return self._thread_of_call(asked) or thread_id
-            case _:
-                return thread_id
-
-    def _thread_of_call(self, call_id: str) -> str | None:
-        for node in self.nodes.values():
-            if call_id in node.thread.round:
-                return node.id
-        return None
+        call_id = call_id_of(payload)
+        if call_id is None:
+            return thread_id
+        owners = (node.id for node in self.nodes.values() if call_id in node.thread.round)
+        return next(owners, thread_id)
 
     def _reset_ancestor_wakes(self, node: ThreadNode) -> None:
         """Who waits for a thread gets on as it does, however often a crash comes between."""

@@ -131,13 +131,13 @@ class PostgresRecords:
             raise NotFound(kind, name)
         return found
 
-    async def list(self, record_query: RecordQuery) -> list[RecordRow]:
-        asked, values = record_page(record_query, "%s")
+    async def list(self, query: RecordQuery) -> list[RecordRow]:
+        asked, values = record_page(query, "%s")
         found = await self._ask(f"select {RECORD_COLUMNS} from mainspring.record {asked}", values)
         return [record_row(item) for item in found]
 
-    async def count(self, record_query: RecordQuery) -> int:
-        asked = record_conditions(record_query)
+    async def count(self, query: RecordQuery) -> int:
+        asked = record_conditions(query)
         [(number,)] = await self._ask(
             f"select count(*) from mainspring.record where {asked.where('%s')}", asked.values
         )
@@ -157,7 +157,7 @@ class PostgresRecords:
         found = await self._ask(_WHOLE, [kind, id_]) if is_storable_text(id_) else None
         if not found:
             raise NotFound(kind, id_)
-        return RecordWithContent(record_row=record_row(found[0]), content=found[0][-1])
+        return RecordWithContent(row=record_row(found[0]), content=found[0][-1])
 
     async def everything(
         self, *, after: RecordRow | None = None, limit: int = 100
@@ -204,18 +204,14 @@ async def _write_all(
 async def _apply(db: Connection, record_change: RecordChange) -> RecordRow | None:
     for _ in range(_TRIES):
         if await _is_applied(db, record_change):
-            return (
-                None
-                if isinstance(record_change, Remove)
-                else _next_revision(record_change.record_row)
-            )
+            return None if isinstance(record_change, Remove) else _next_revision(record_change.row)
         if (refusal := await _refusal(db, record_change)) is not None:
             raise refusal
-    raise StoreUnavailable(f"others kept writing {record_change.record_row.id}; try again")
+    raise StoreUnavailable(f"others kept writing {record_change.row.id}; try again")
 
 
 async def _is_applied(db: Connection, record_change: RecordChange) -> bool:
-    known = record_change.record_row
+    known = record_change.row
     match record_change:
         case Put(content=content):
             statement = _PUT if content is None else _PUT_WITH_CONTENT
@@ -237,7 +233,7 @@ async def _is_applied(db: Connection, record_change: RecordChange) -> bool:
 
 async def _refusal(db: Connection, record_change: RecordChange) -> ServiceError | None:
     """`None` if what was in the way is gone by now."""
-    known = record_change.record_row
+    known = record_change.row
     found = await ask(db, _GET, [known.kind, known.id])
     if not isinstance(record_change, Put):
         if not found:

@@ -71,14 +71,14 @@ class SqliteRecords:
             raise NotFound(kind, name)
         return found
 
-    async def list(self, record_query: RecordQuery) -> list[RecordRow]:
-        asked, values = record_page(record_query, "?")
+    async def list(self, query: RecordQuery) -> list[RecordRow]:
+        asked, values = record_page(query, "?")
         return await self._run_read(
             lambda db: _records(db.execute(f"select {RECORD_COLUMNS} from record {asked}", values))
         )
 
-    async def count(self, record_query: RecordQuery) -> int:
-        asked = record_conditions(record_query)
+    async def count(self, query: RecordQuery) -> int:
+        asked = record_conditions(query)
         statement = f"select count(*) from record where {asked.where('?')}"
         found = await self._run_read(lambda db: db.execute(statement, asked.values).fetchone())
         return int(found[0])
@@ -177,7 +177,7 @@ def _apply(db: sqlite3.Connection, record_change: RecordChange) -> RecordRow | N
 
 
 def _put(db: sqlite3.Connection, put: Put) -> RecordRow:
-    new = put.record_row
+    new = put.row
     if _find(db, new.kind, new.id) is not None:
         raise AlreadyExists(f"{new.kind} {new.id}: there is one already")
     _require_free_name(db, new)
@@ -188,7 +188,7 @@ def _put(db: sqlite3.Connection, put: Put) -> RecordRow:
 
 
 def _replace(db: sqlite3.Connection, change: Replace) -> RecordRow:
-    new = change.record_row
+    new = change.row
     _require_current(db, new)
     _require_free_name(db, new)
     kept = replace(new, rev=new.rev + 1)
@@ -201,8 +201,8 @@ def _replace(db: sqlite3.Connection, change: Replace) -> RecordRow:
 
 
 def _remove(db: sqlite3.Connection, change: Remove) -> None:
-    gone = (change.record_row.kind, change.record_row.id)
-    _require_current(db, change.record_row)
+    gone = (change.row.kind, change.row.id)
+    _require_current(db, change.row)
     db.execute("delete from record where kind = ? and id = ?", gone)
     db.execute("delete from record_content where kind = ? and id = ?", gone)
 
@@ -255,11 +255,7 @@ def _find_with_content(db: sqlite3.Connection, kind: str, id_: str) -> RecordWit
         " where kind = ? and id = ?",
         (kind, id_),
     ).fetchone()
-    return (
-        None
-        if found is None
-        else RecordWithContent(record_row=record_row(found), content=found[-1])
-    )
+    return None if found is None else RecordWithContent(row=record_row(found), content=found[-1])
 
 
 def _tally(db: sqlite3.Connection, counters: Sequence[tuple[str, int]]) -> list[int]:

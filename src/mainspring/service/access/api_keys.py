@@ -1,7 +1,7 @@
-"""API keys: made, listed, revoked, and told apart. A secret is shown once and never kept.
+"""API keys: created, listed, revoked and looked up. A secret is shown once and never stored.
 
-What is kept is its SHA-256. A slow hash would protect secrets that people think up; ours are 256
-random bits, which no speed of hashing helps to guess, and a slow one would burden every request.
+Its SHA-256 is stored. A slow hash would protect secrets that people choose; ours are 256 random
+bits, which nobody can guess at any speed, and a slow hash would burden every request.
 """
 
 from __future__ import annotations
@@ -133,17 +133,16 @@ class Keys:
         await self._check_creator(principal, request)
         self._check(request)
         secret = self._new_secret()
-        kept = self._new_key(principal.tenant, request, secret, created_by=principal.key_id)
-        await self._repository.put(principal.tenant, kept)
-        return NewKey(**asdict(kept.key), key=secret)
+        stored = self._new_key(principal.tenant, request, secret, created_by=principal.key_id)
+        await self._repository.put(principal.tenant, stored)
+        return NewKey(**asdict(stored.key), key=secret)
 
     async def get(self, tenant: str, key_id: str) -> Key:
         """Raises: NotFound."""
         return (await self._repository.get(tenant, key_id)).key
 
-    async def page(self, tenant: str, list_query: ListQuery) -> Page[Key]:
-        found = await self._repository.page(tenant, list_query)
-        return Page(data=[kept.key for kept in found.data], next_page=found.next_page)
+    async def page(self, tenant: str, query: ListQuery) -> Page[Key]:
+        return (await self._repository.page(tenant, query)).map(lambda stored: stored.key)
 
     async def revoke(self, tenant: str, key_id: str) -> Key:
         """Permanent; takes effect within seconds on every machine. A key may revoke itself.
@@ -151,9 +150,9 @@ class Keys:
         Raises: NotFound.
         """
 
-        def change(stored_key: _StoredKey) -> _StoredKey:
-            moment = stored_key.key.revoked_at or self._clock()
-            return replace(stored_key, key=replace(stored_key.key, revoked_at=moment))
+        def change(stored: _StoredKey) -> _StoredKey:
+            moment = stored.key.revoked_at or self._clock()
+            return replace(stored, key=replace(stored.key, revoked_at=moment))
 
         return (await self._repository.update(tenant, key_id, change)).key
 
@@ -172,13 +171,13 @@ class Keys:
         Raises: Unauthenticated.
         """
         try:
-            record = await self._repository.records.get(KIND, _id_of(digest))
+            row = await self._repository.records.get(KIND, _id_of(digest))
         except NotFound:
             raise Unauthenticated("no such API key") from None
-        kept = self._repository.read(record)
-        if not hmac.compare_digest(kept.digest, digest) or kept.key.tenant_id != record.tenant:
+        stored = self._repository.read(row)
+        if not hmac.compare_digest(stored.digest, digest) or stored.key.tenant_id != row.tenant:
             raise Unauthenticated("no such API key")
-        return kept.key
+        return stored.key
 
     async def note_use(self, key: Key) -> None:
         """Accurate to the hour: a write for every request would be too expensive."""
@@ -187,34 +186,33 @@ class Keys:
             await self._repository.update(
                 key.tenant_id,
                 key.id,
-                lambda kept: replace(kept, key=replace(kept.key, last_used_at=now)),
+                lambda stored: replace(stored, key=replace(stored.key, last_used_at=now)),
             )
 
     def first_key_change(self, secret: str) -> Put:
-        """The change that makes an administrator's key of the root tenant with this secret."""
-        asked = CreateKey(name="first administrator", role="admin")
-        return self._repository.put_change(
-            ROOT_TENANT, self._new_key(ROOT_TENANT, asked, secret, created_by="serve")
-        )
+        """The change that creates an administrator's key of the root tenant with this secret."""
+        request = CreateKey(name="first administrator", role="admin")
+        stored = self._new_key(ROOT_TENANT, request, secret, created_by="serve")
+        return self._repository.put_change(ROOT_TENANT, stored)
 
     async def set_admin_secret(self, secret: str) -> None:
-        """Have a secret that somebody chose as the administrator's; the one before it is revoked.
+        """Use a chosen secret as the administrator's; the one before it is revoked.
 
-        Raises: InvalidInput: it is too easily guessed, or was revoked.
+        Raises: InvalidInput: it is easily guessed, or was revoked.
         """
         _check_chosen_secret(secret)
-        asked = CreateKey(name=ADMIN_KEY_VARIABLE, role="admin")
-        kept = self._new_key(ROOT_TENANT, asked, secret, created_by=ADMIN_KEY_VARIABLE)
+        request = CreateKey(name=ADMIN_KEY_VARIABLE, role="admin")
+        stored = self._new_key(ROOT_TENANT, request, secret, created_by=ADMIN_KEY_VARIABLE)
         try:
-            await self._repository.put(ROOT_TENANT, kept)
+            await self._repository.put(ROOT_TENANT, stored)
         except AlreadyExists:
-            if (await self.get(ROOT_TENANT, kept.id)).revoked_at is not None:
+            if (await self.get(ROOT_TENANT, stored.id)).revoked_at is not None:
                 raise InvalidInput(
                     f"{ADMIN_KEY_VARIABLE}: it was revoked; choose another"
                 ) from None
         listing = ListQuery(label=ADMIN_KEY_VARIABLE, limit=1000)
         for former in (await self._repository.page(ROOT_TENANT, listing)).data:
-            if former.id != kept.id:
+            if former.id != stored.id:
                 await self.revoke(ROOT_TENANT, former.id)
 
     async def has_any(self) -> bool:
@@ -267,10 +265,10 @@ class Keys:
 async def ensure_first_key(
     records: Records, *, adopted: str | None = None, clock: Clock = clocks.now
 ) -> str | None:
-    """Make the root tenant and an administrator's key, if there is none; the secret, if one was
-    made here: show it, as nobody can ever again. With `adopted`, that is the key.
+    """Create the root tenant and an administrator's key, if there is none. Returns the secret if
+    one was created: show it, because nobody can later. With `adopted`, that is the key.
 
-    Raises: InvalidInput: `adopted` is too easily guessed.
+    Raises: InvalidInput: `adopted` is easily guessed.
     """
     keys, tenants = Keys(records, clock=clock), Tenants(records, clock=clock)
     if adopted is not None:
@@ -299,8 +297,8 @@ _ID_PREFIX = "key"
 
 
 def _id_of(digest: str) -> str:
-    """Found by it without a second index, whoever chose the secret. 128 bits of the digest tell
-    nothing of a secret that cannot be guessed."""
+    """Keys are found by their digest without a second index. 128 bits of it reveal nothing about
+    a secret that cannot be guessed."""
     return f"{_ID_PREFIX}_{digest[:32]}"
 
 
@@ -317,7 +315,5 @@ def _check_chosen_secret(secret: str) -> None:
         raise weak
 
 
-def _index_columns(stored_key: _StoredKey) -> IndexColumns:
-    return IndexColumns(
-        label=stored_key.key.created_by, is_archived=stored_key.key.revoked_at is not None
-    )
+def _index_columns(stored: _StoredKey) -> IndexColumns:
+    return IndexColumns(label=stored.key.created_by, is_archived=stored.key.revoked_at is not None)

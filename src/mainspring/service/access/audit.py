@@ -1,9 +1,9 @@
 """The audit: what was done to the service, by whom, from where. No content and no secret.
 
 Each tenant has one chain: an entry holds the hash of the one before it, so that none can be
-changed or taken out unseen. Who writes takes the next number by its unique name; of two processes
-that want the same one, the second reads the end of the chain again. In a process, all that waits
-is written together.
+changed or removed unnoticed. A writer claims the next number by its unique name; of two processes
+that claim the same number, the second reads the end of the chain again. All entries that wait in a
+process are written together.
 """
 
 from __future__ import annotations
@@ -24,8 +24,11 @@ from mainspring.core import ids
 from mainspring.core.clock import Clock, from_micros, to_micros
 from mainspring.core.errors import AlreadyExists, MainspringError, ServiceError, StaleVersion
 from mainspring.log.group_commit import GroupCommit
-from mainspring.log.records import Put, RecordQuery, RecordRow, Records, Remove, Replace
+from mainspring.log.records import Put, RecordQuery, RecordRow, Records, Remove
+from mainspring.service.access.budget_ledger import DailyBudgetLedger
 from mainspring.service.access.principal import Principal
+from mainspring.service.access.tenants import PLATFORM_TENANT, Tenants
+from mainspring.service.storage.metadata import copy_fields
 from mainspring.service.storage.pagination import Page
 from mainspring.service.storage.repository import IndexColumns, ListQuery, Repository
 
@@ -40,12 +43,10 @@ AuditActor: TypeAlias = Literal["human", "agent", "worker", "nobody"]
 
 
 class AuditAction(Struct, frozen=True, kw_only=True):
-    """What is to be noted."""
-
     operation: str
-    """`post /v1/agents/{agent_id}`, or the command of somebody at the machine: `keys create`."""
+    """`post /v1/agents/{agent_id}`, or a command on the server: `keys create`."""
     status: int
-    """As HTTP has it."""
+    """The HTTP status."""
     key_id: str = ""
     key_name: str = ""
     actor: AuditActor = "nobody"
@@ -54,7 +55,7 @@ class AuditAction(Struct, frozen=True, kw_only=True):
     targets: dict[str, str] = {}
     """The ids in the path."""
     made: str | None = None
-    """The id of what the answer was about."""
+    """The id of the resource in the response."""
     request_id: str = ""
     address: str = ""
 
@@ -64,18 +65,18 @@ class AuditEntry(AuditAction, frozen=True, kw_only=True):
     seq: int
     """From 1, without a gap."""
     time: datetime
-    """Never before that of the entry before."""
+    """Never earlier than that of the previous entry."""
     tenant_id: str
-    """Empty for what nobody was known to have asked."""
+    """Empty for requests without a principal."""
     previous: str
-    """The hash of the entry before."""
+    """The hash of the previous entry."""
     hash: str = ""
     """SHA-256 of all of this, as JSON with sorted names and without the hash itself."""
     type: Literal["audit_entry"] = "audit_entry"
 
 
 class AuditAnchor(Struct, frozen=True, kw_only=True):
-    """The last entry that was let go by age: where the chain is hung up now."""
+    """The last entry that was pruned: where the chain starts now."""
 
     id: str
     seq: int
@@ -87,7 +88,7 @@ class AuditVerification(Struct, frozen=True, kw_only=True):
     entries: int
     last_seq: int
     head: str
-    """The hash of the last entry. Kept elsewhere, it shows later that nothing was cut off."""
+    """The hash of the last entry. Stored elsewhere, it proves later that nothing was cut off."""
     problems: tuple[str, ...] = ()
 
     @property
@@ -97,7 +98,7 @@ class AuditVerification(Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class _PendingEntry:
-    audit_action: AuditAction
+    action: AuditAction
     moment: datetime
     error: MainspringError | None = None
 
@@ -112,8 +113,8 @@ class _ChainEnd:
 @dataclass(slots=True)
 class _Chain:
     tenant: str
-    chain_end: _ChainEnd | None = None
-    """As this process knows it."""
+    end: _ChainEnd | None = None
+    """As far as this process knows."""
 
 
 class Audit:
@@ -133,36 +134,36 @@ class Audit:
         self._anchors = Repository(records, _ANCHOR, AuditAnchor, clock=clock)
         self._commits: dict[str, GroupCommit[_PendingEntry]] = {}
 
-    async def note(self, tenant: str, audit_action: AuditAction) -> None:
+    async def note(self, tenant: str, action: AuditAction) -> None:
         """Durable when this returns.
 
-        Raises: StoreFailed, Stale: others wrote so much that there was no getting in.
+        Raises: StoreFailed, StaleVersion: others kept writing.
         """
         if (commits := self._commits.get(tenant)) is None:
             if len(self._commits) >= _TENANTS_KEPT:
                 self._commits.pop(next(iter(self._commits)))
             commits = GroupCommit(partial(self._commit, _Chain(tenant)))
             self._commits[tenant] = commits
-        job = _PendingEntry(audit_action, self._clock())
+        job = _PendingEntry(action, self._clock())
         await commits.run(job)
         if job.error is not None:
             raise job.error
 
-    async def page(self, tenant: str, list_query: ListQuery) -> Page[AuditEntry]:
-        return await self._repository.page(tenant, list_query)
+    async def page(self, tenant: str, query: ListQuery) -> Page[AuditEntry]:
+        return await self._repository.page(tenant, query)
 
     async def entries(self, tenant: str) -> AsyncGenerator[AuditEntry, None]:
         """All of them, from the first."""
         after: RecordRow | None = None
-        while found := await self._records.list(
+        while rows := await self._records.list(
             RecordQuery(kind=KIND, tenant=tenant, order="asc", after=after, limit=_BATCH)
         ):
-            for record in found:
-                yield self._repository.read(record)
-            after = found[-1]
+            for row in rows:
+                yield self._repository.read(row)
+            after = rows[-1]
 
     async def verify(self, tenant: str, *, head: str | None = None) -> AuditVerification:
-        """Whether the chain is whole, and has the entry with a hash that was kept elsewhere."""
+        """Whether the chain is complete, and has an entry with the hash `head`."""
         last = await self._anchor_end(tenant)
         problems: list[str] = []
         is_met = head is None or head == last.hash
@@ -185,38 +186,38 @@ class Audit:
         )
 
     async def prune(self, tenant: str, *, keep: timedelta) -> int:
-        """Let go what is older; the chain is hung up behind it. How many went."""
+        """Delete older entries; the chain then starts after them. Returns how many."""
         upto = to_micros(self._clock() - keep)
-        gone = 0
-        while found := await self._records.list(
+        count = 0
+        while rows := await self._records.list(
             RecordQuery(kind=KIND, tenant=tenant, order="asc", created_upto=upto, limit=_BATCH)
         ):
-            last = self._repository.read(found[-1])
-            anchor = AuditAnchor(id=_anchor_id(tenant), seq=last.seq, hash=last.hash)
-            kept = await self._anchor_record(tenant)
-            hung: Put | Replace
-            if kept is None:
-                hung = self._anchors.put_change(tenant, anchor)
-            else:
-                hung = self._anchors.replace_change(kept, anchor)
+            last = self._repository.read(rows[-1])
+            anchor = AuditAnchor(id=f"anchor_{tenant}", seq=last.seq, hash=last.hash)
+            row = await self._anchor_row(tenant)
+            change = (
+                self._anchors.put_change(tenant, anchor)
+                if row is None
+                else self._anchors.replace_change(row, anchor)
+            )
             try:
-                await self._records.write(hung, *(Remove(record_row=record) for record in found))
-            except ServiceError:  # another process is at it
-                return gone
-            gone += len(found)
-        return gone
+                await self._records.write(change, *(Remove(row=row) for row in rows))
+            except ServiceError:  # another process does the same
+                return count
+            count += len(rows)
+        return count
 
     async def _commit(self, chain: _Chain, entries: Sequence[_PendingEntry]) -> None:
         try:
             await self._extend(chain, entries)
         except MainspringError as error:
-            chain.chain_end = None
+            chain.end = None
             for job in entries:
                 job.error = error
 
     async def _extend(self, chain: _Chain, entries: Sequence[_PendingEntry]) -> None:
         for _ in range(_TRIES):
-            end = chain.chain_end or await self._read_end(chain.tenant)
+            end = chain.end or await self._read_end(chain.tenant)
             puts: list[Put] = []
             for job in entries:
                 put, end = self._link(chain.tenant, job, end)
@@ -224,64 +225,71 @@ class Audit:
             try:
                 await self._records.write(*puts)
             except AlreadyExists:  # another process has taken the number
-                chain.chain_end = None
+                chain.end = None
                 continue
-            chain.chain_end = end
+            chain.end = end
             return
         raise StaleVersion("the audit: others kept writing")
 
-    def _link(
-        self, tenant: str, pending_entry: _PendingEntry, chain_end: _ChainEnd
-    ) -> tuple[Put, _ChainEnd]:
-        created = max(
-            to_micros(pending_entry.moment), chain_end.created + 1
-        )  # lists are in the chain's order
-        bare = AuditEntry(
+    def _link(self, tenant: str, pending: _PendingEntry, end: _ChainEnd) -> tuple[Put, _ChainEnd]:
+        # lists are in the order of the chain
+        created = max(to_micros(pending.moment), end.created + 1)
+        bare = copy_fields(
+            AuditEntry,
+            pending.action,
             id=self._new_id("audit"),
-            seq=chain_end.seq + 1,
+            seq=end.seq + 1,
             time=from_micros(created),
             tenant_id=tenant,
-            previous=chain_end.hash,
-            **msgspec.structs.asdict(pending_entry.audit_action),
+            previous=end.hash,
         )
         entry = replace(bare, hash=_entry_hash(bare))
-        record = RecordRow(
-            tenant=tenant,
-            kind=KIND,
-            id=entry.id,
-            created=created,
-            updated=created,
-            body=msgspec.json.encode(entry),
-            name=_index_columns(entry).name,
-            label=_index_columns(entry).label,
-        )
-        return Put(record_row=record), _ChainEnd(entry.seq, entry.hash, created)
+        put = self._repository.put_change(tenant, entry)
+        return put, _ChainEnd(entry.seq, entry.hash, created)
 
     async def _read_end(self, tenant: str) -> _ChainEnd:
-        found = await self._records.list(RecordQuery(kind=KIND, tenant=tenant, limit=1))
-        if not found:
+        rows = await self._records.list(RecordQuery(kind=KIND, tenant=tenant, limit=1))
+        if not rows:
             return await self._anchor_end(tenant)
-        entry = self._repository.read(found[0])
-        return _ChainEnd(entry.seq, entry.hash, found[0].created)
+        entry = self._repository.read(rows[0])
+        return _ChainEnd(entry.seq, entry.hash, rows[0].created)
 
     async def _anchor_end(self, tenant: str) -> _ChainEnd:
-        record = await self._anchor_record(tenant)
-        if record is None:
+        row = await self._anchor_row(tenant)
+        if row is None:
             return _ChainEnd()
-        anchor = self._anchors.read(record)
+        anchor = self._anchors.read(row)
         return _ChainEnd(anchor.seq, anchor.hash)
 
-    async def _anchor_record(self, tenant: str) -> RecordRow | None:
-        found = await self._records.list(RecordQuery(kind=_ANCHOR, tenant=tenant, limit=1))
-        return found[0] if found else None
+    async def _anchor_row(self, tenant: str) -> RecordRow | None:
+        rows = await self._records.list(RecordQuery(kind=_ANCHOR, tenant=tenant, limit=1))
+        return rows[0] if rows else None
 
 
-def attribute_to(audit_action: AuditAction, who: Principal | None) -> AuditAction:
-    """With who did it."""
+async def delete_expired_data(
+    records: Records, *, keep_audit: timedelta | None, clock: Clock = clocks.now
+) -> None:
+    """Delete old audit entries and budget counters of all tenants; `None` keeps the audit forever.
+    Call it once a day, in any number of processes."""
+    await DailyBudgetLedger(records, clock=clock).delete_expired()
+    if keep_audit is None:
+        return
+    audit, tenants, page = Audit(records, clock=clock), Tenants(records, clock=clock), None
+    await audit.prune(PLATFORM_TENANT, keep=keep_audit)
+    while True:
+        batch = await tenants.page(ListQuery(limit=100, page=page))
+        for tenant in batch.data:
+            await audit.prune(tenant.id, keep=keep_audit)
+        if (page := batch.next_page) is None:
+            return
+
+
+def attribute_to(action: AuditAction, who: Principal | None) -> AuditAction:
+    """With its principal."""
     if who is None or not who.key_id:
-        return audit_action
+        return action
     return replace(
-        audit_action,
+        action,
         key_id=who.key_id,
         key_name=who.name,
         actor="worker" if who.environment_id else "agent" if who.acting_agent else "human",
@@ -290,24 +298,20 @@ def attribute_to(audit_action: AuditAction, who: Principal | None) -> AuditActio
 
 
 def _index_columns(entry: AuditEntry) -> IndexColumns:
-    return IndexColumns(name=f"{entry.seq:015d}", label=entry.key_id)
-
-
-def _anchor_id(tenant: str) -> str:
-    return f"anchor_{tenant}"
+    return IndexColumns(name=f"{entry.seq:015d}", label=entry.key_id, created=entry.time)
 
 
 def _entry_hash(entry: AuditEntry) -> str:
-    told = msgspec.json.encode(replace(entry, hash=""), order="sorted")
-    return hashlib.sha256(told).hexdigest()
+    encoded = msgspec.json.encode(replace(entry, hash=""), order="sorted")
+    return hashlib.sha256(encoded).hexdigest()
 
 
 def _chain_problems(last: _ChainEnd, entry: AuditEntry) -> list[str]:
-    found: list[str] = []
+    problems: list[str] = []
     if entry.seq != last.seq + 1:
-        found.append(f"entry {entry.seq} follows {last.seq}: what was between is gone")
+        problems.append(f"entry {entry.seq} follows {last.seq}: what was between is gone")
     elif entry.previous != last.hash:
-        found.append(f"entry {entry.seq} does not go on from {last.seq}")
+        problems.append(f"entry {entry.seq} does not go on from {last.seq}")
     if entry.hash != _entry_hash(entry):
-        found.append(f"entry {entry.seq} was changed")
-    return found
+        problems.append(f"entry {entry.seq} was changed")
+    return problems

@@ -86,9 +86,9 @@ class DailyBudgetLedger:
         return None
 
     async def settle(self, reservation_id: str, cost_usd: Decimal) -> None:
-        found = self._open.pop(reservation_id)
-        if found is not None and (change := _micros(cost_usd) - found.micros):
-            await self._add(found.day, found.charge, change)
+        reservation = self._open.pop(reservation_id)
+        if reservation is not None and (change := _micros(cost_usd) - reservation.micros):
+            await self._add(reservation.day, reservation.charge, change)
 
     async def spent_usd(self, tenant: str, payer: Payer, name: str) -> Decimal:
         """The amount spent and reserved today."""
@@ -109,8 +109,8 @@ class DailyBudgetLedger:
         return self._clock().date()
 
     async def _add(self, day: date, charge: Charge, micros: int) -> list[int]:
-        """To all payers at once. Of two that together would be too much both may be refused, but
-        never both let through."""
+        """For all payers at once. If two charges together exceed a limit, both may be refused, but
+        never both accepted."""
         tenant = charge.tenant or ""
         return await self._records.tally(
             [(_counter(day, tenant, payer, name), micros) for payer, name in charge.payers()]
@@ -142,9 +142,9 @@ def _micros(amount: Decimal) -> int:
     return int((amount * _MICRO).to_integral_value(ROUND_CEILING))
 
 
-def _refusal(payer: Payer, name: str, limit: Decimal, used: int, wanted: Decimal) -> str:
+def _refusal(payer: Payer, name: str, limit: Decimal, used: int, next_cost: Decimal) -> str:
     who = "key" if payer == "user" else payer
     return (
         f"{who} {name} has used {used / _MICRO:.2f} of today's {limit:.2f} US dollars,"
-        f" and the next call may take {wanted:.2f}"
+        f" and the next call may take {next_cost:.2f}"
     )

@@ -1,8 +1,8 @@
-"""Requests that a client may repeat under an `Idempotency-Key` of its own: each is done once.
+"""Requests that a client may repeat under its own `Idempotency-Key`: each is executed once.
 
-The answer is kept for a day, sealed, as some answers have a secret in them. So is the fingerprint
-of the request: from a plain hash a short secret in the request could be guessed. Of a process that
-dies over a request nobody knows how far it came: after a minute the same request is done again.
+The response is kept for a day, sealed because some contain a secret. So is the fingerprint of the
+request: from a plain hash, a short secret in the request could be guessed. If a process dies during
+a request, nobody knows how far it came: after a minute the same request is executed again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mainspring.core import clock as clocks
 from mainspring.core import ids
 from mainspring.core.clock import Clock
 from mainspring.core.errors import AlreadyExists, Forbidden, InvalidInput, NotFound, StaleVersion
-from mainspring.log.records import Records, Remove
+from mainspring.log.records import Records
 from mainspring.service.access.principal import Principal
 from mainspring.service.storage.repository import IndexColumns, Repository, Seal
 
@@ -58,12 +58,11 @@ class IdempotentRequests:
         clock: Clock = clocks.now,
         new_id: Callable[[str], str] = ids.new_id,
     ) -> None:
-        self._records = records
         self._repository = Repository(
             records,
             KIND,
             RequestRecord,
-            columns=lambda each: IndexColumns(due=each.expires_at),
+            columns=lambda request: IndexColumns(due=request.expires_at),
             clock=clock,
         )
         self._seal = seal
@@ -104,8 +103,8 @@ class IdempotentRequests:
         now = new.begun_at
         if current.expires_at <= now:
             return new
-        opened = self._seal.unseal(current.sealed_request, _request_context(current))
-        before = msgspec.json.decode(opened, type=_SealedRequest)
+        plain = self._seal.unseal(current.sealed_request, _request_context(current))
+        before = msgspec.json.decode(plain, type=_SealedRequest)
         if before.fingerprint != sealed.fingerprint:
             raise InvalidInput(_OTHER_BODY)
         if before.rights != sealed.rights:
@@ -116,12 +115,10 @@ class IdempotentRequests:
 
     async def finish(self, tenant: str, request: RequestRecord, answer: bytes) -> None:
         sealed = self._seal.seal(answer, _context(request))
-
-        def change(current: RequestRecord) -> RequestRecord:
-            return replace(current, sealed=sealed)
-
         with suppress(NotFound):  # it has expired in the meantime
-            await self._repository.update(tenant, request.id, change)
+            await self._repository.update(
+                tenant, request.id, lambda current: replace(current, sealed=sealed)
+            )
 
     async def release(self, tenant: str, request: RequestRecord) -> None:
         """The request was refused: the next one with this key is executed again."""
@@ -135,12 +132,7 @@ class IdempotentRequests:
 
     async def remove_expired(self) -> int:
         """Delete expired entries of all tenants and return how many. Call it periodically."""
-        removed = 0
-        for record, _ in await self._repository.due(self._clock()):
-            with suppress(StaleVersion, NotFound):
-                await self._records.write(Remove(record_row=record))
-                removed += 1
-        return removed
+        return await self._repository.remove_due(self._clock())
 
 
 def _request_id(principal: Principal, operation: str, key: str) -> str:

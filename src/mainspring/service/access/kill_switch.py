@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock
-from mainspring.core.errors import AlreadyExists, NotFound
+from mainspring.core.errors import AlreadyExists
 from mainspring.core.ids import AgentId
 from mainspring.log.records import RecordQuery, Records
 from mainspring.service.access.principal import Principal
@@ -100,18 +100,15 @@ class Halts:
     async def _find_reason(self, scope: tuple[str, str | None]) -> str | None:
         """Each by its own id: however many others there are, none is overlooked."""
         tenant, agent_id = scope
-        try:
-            return _message(await self._repository.get(tenant, _id_of(tenant, agent_id)))
-        except NotFound:
-            if agent_id is None and await self._tenants.is_disabled(tenant):
-                return f"the tenant {tenant} is disabled"
-            return None
+        halt = await self._repository.find(tenant, _id_of(tenant, agent_id))
+        if halt is not None:
+            return _message(halt)
+        is_disabled = agent_id is None and await self._tenants.is_disabled(tenant)
+        return f"the tenant {tenant} is disabled" if is_disabled else None
 
     async def _list_halts(self, tenant: str | None) -> list[Halt]:
-        wanted = RecordQuery(kind=self._repository.kind, tenant=tenant, limit=_MAX_HALTS)
-        return [
-            self._repository.read(record) for record in await self._repository.records.list(wanted)
-        ]
+        query = RecordQuery(kind=self._repository.kind, tenant=tenant, limit=_MAX_HALTS)
+        return [self._repository.read(row) for row in await self._repository.records.list(query)]
 
 
 def _id_of(tenant: str, agent_id: str | None) -> str:

@@ -1,4 +1,4 @@
-"""People whom an issuer vouches for, by signed tokens (JWT). Needs the extra `mainspring[oidc]`."""
+"""Principals from signed tokens (JWT) of OIDC issuers. Needs the extra `mainspring[oidc]`."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class IssuerKeySet:
     """The public keys of one issuer, fetched when they are needed."""
 
     def __init__(
-        self, issuer: OidcIssuer, fetch_bytes: FetchBytes, monotonic: Callable[[], float]
+        self, issuer: OidcIssuer, fetch: FetchBytes, monotonic: Callable[[], float]
     ) -> None:
-        self._oidc_issuer = issuer
-        self._fetch_bytes = fetch_bytes
+        self._issuer = issuer
+        self._fetch = fetch
         self._monotonic = monotonic
         self._keys: Mapping[str, jwt.PyJWK] = {}
         self._fetched: float | None = None
@@ -50,10 +50,10 @@ class IssuerKeySet:
         if self._age() > FRESH_SECONDS or self._named(kid) is None:
             await self._refresh()
         if self._age() > STALE_SECONDS:
-            raise Unauthenticated(f"the keys of {self._oidc_issuer.issuer} cannot be had now")
-        if (found := self._named(kid)) is None:
+            raise Unauthenticated(f"the keys of {self._issuer.issuer} cannot be had now")
+        if (key := self._named(kid)) is None:
             raise Unauthenticated("the token is signed with a key that its issuer does not have")
-        return found
+        return key
 
     def _named(self, kid: str | None) -> jwt.PyJWK | None:
         if kid is None:  # allowed if the issuer has only one key
@@ -71,9 +71,9 @@ class IssuerKeySet:
             self._tried = asked
             try:
                 with anyio.fail_after(_FETCH_SECONDS):
-                    keys = _parse_jwks(await self._fetch_bytes(self._oidc_issuer.jwks_url))
+                    keys = _parse_jwks(await self._fetch(self._issuer.jwks_url))
             except Exception as error:  # noqa: BLE001 (it may fail in any way; old keys remain)
-                _LOG.warning("the keys of %s: %s", self._oidc_issuer.issuer, error)
+                _LOG.warning("the keys of %s: %s", self._issuer.issuer, error)
                 return
             self._keys, self._fetched = keys, asked
 
@@ -83,17 +83,15 @@ class IssuedTokens:
 
     def __init__(
         self,
-        oidc_issuers: tuple[OidcIssuer, ...],
-        fetch_bytes: FetchBytes,
+        issuers: tuple[OidcIssuer, ...],
+        fetch: FetchBytes,
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Raises: InvalidInput."""
-        check_issuers(oidc_issuers)
-        self._issuers = {issuer.issuer: issuer for issuer in oidc_issuers}
-        self._keys = {
-            issuer.issuer: IssuerKeySet(issuer, fetch_bytes, monotonic) for issuer in oidc_issuers
-        }
+        check_issuers(issuers)
+        self._issuers = {issuer.issuer: issuer for issuer in issuers}
+        self._keys = {issuer.issuer: IssuerKeySet(issuer, fetch, monotonic) for issuer in issuers}
 
     def is_one(self, secret: str) -> bool:
         return secret.startswith("eyJ") and secret.count(".") == 2
@@ -138,13 +136,13 @@ class IssuedTokens:
 def _parse_jwks(raw: bytes) -> Mapping[str, jwt.PyJWK]:
     if len(raw) > _MAX_JWKS:
         raise ValueError("too large")
-    found = msgspec.json.decode(raw, type=dict[str, Any])
+    jwks = msgspec.json.decode(raw, type=dict[str, Any])
     keys: dict[str, jwt.PyJWK] = {}
-    for index, each in enumerate(found.get("keys", [])[:_MAX_KEYS]):
-        if each.get("kty") not in ("RSA", "EC", "OKP") or each.get("use", "sig") != "sig":
+    for index, jwk in enumerate(jwks.get("keys", [])[:_MAX_KEYS]):
+        if jwk.get("kty") not in ("RSA", "EC", "OKP") or jwk.get("use", "sig") != "sig":
             continue  # a shared secret, or a key for something else
         try:
-            keys[str(each.get("kid", f"#{index}"))] = jwt.PyJWK(each)
+            keys[str(jwk.get("kid", f"#{index}"))] = jwt.PyJWK(jwk)
         except jwt.PyJWTError as error:
             _LOG.warning("a key that we do not understand: %s", type(error).__name__)
     return keys
@@ -181,7 +179,7 @@ def _role(issuer: OidcIssuer, claims: Mapping[str, Any]) -> Role:
 
 
 def _claim(claims: Mapping[str, Any], name: str) -> object:
-    """By its whole name first: some have dots in them, as addresses do."""
+    """By its whole name first: some names contain dots."""
     if name in claims:
         return claims[name]
     value: object = claims

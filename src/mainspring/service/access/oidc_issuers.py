@@ -47,12 +47,12 @@ class OidcIssuer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError("tenants: what the values of tenant_claim mean")
 
 
-def check_issuers(oidc_issuers: tuple[OidcIssuer, ...]) -> None:
+def check_issuers(issuers: tuple[OidcIssuer, ...]) -> None:
     """Raises: InvalidInput: the keys would be fetched over an unencrypted connection."""
-    for issuer in oidc_issuers:
+    for issuer in issuers:
         parts = urlsplit(issuer.jwks_url)
         is_local = parts.scheme == "http" and parts.hostname in _LOOPBACK
         if not (parts.scheme == "https" and parts.hostname) and not is_local:
             raise InvalidInput(f"jwks_url: {issuer.jwks_url} is no https:// address")
-    if len({issuer.issuer for issuer in oidc_issuers}) != len(oidc_issuers):
+    if len({issuer.issuer for issuer in issuers}) != len(issuers):
         raise InvalidInput("issuer: one is there twice")

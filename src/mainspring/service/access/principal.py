@@ -9,8 +9,8 @@ from mainspring.core.errors import Forbidden
 from mainspring.core.sender import Sender, local_user
 
 Role: TypeAlias = Literal["viewer", "user", "operator", "admin"]
-"""Each may do what those before it may: look; run sessions; change agents and environments, answer
-for others, see the audit; manage keys."""
+"""Each includes those before it: read; run sessions; change agents and environments, answer for
+others, read the audit; manage keys."""
 CLI_PRINCIPAL = "cli"
 """The `key_id` of whoever uses the command line on the machine of the store."""
 ROLES: tuple[Role, ...] = ("viewer", "user", "operator", "admin")
@@ -25,7 +25,7 @@ class Principal:
     """Who vouches for the subject; two issuers may have subjects of the same name."""
     role: Role
     name: str = ""
-    """As people call it: the key's name, the subject's e-mail address."""
+    """The name of the key, or the e-mail address of the subject."""
     agent_id: str | None = None
     """The only agent that the key may use."""
     grants: frozenset[str] = frozenset()
@@ -68,7 +68,7 @@ class Principal:
             raise Forbidden(f"the key {self.name!r} is for the agent {self.agent_id} only")
 
     def require_human(self) -> None:
-        """For what no agent may do: let itself or others do more than they may.
+        """For actions that would give an agent more permissions.
 
         Raises: Forbidden.
         """

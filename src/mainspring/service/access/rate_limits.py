@@ -1,6 +1,5 @@
-"""How often somebody may ask: token buckets, counted in this process only.
-
-With several API processes each counts for itself: together they let in so many times as much.
+"""Rate limits: token buckets of this process only. With several API processes each counts for
+itself.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 
 _BURST_SECONDS = 10
 _EPSILON = 1e-6
-"""Less than this is the error of floating point."""
+"""Smaller differences are errors of floating point."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,25 +20,25 @@ class Rate:
 
     @property
     def interval(self) -> float:
-        """Seconds in which one request grows back."""
+        """Seconds until one more request is allowed."""
         return 60 / self.per_minute
 
     @property
     def burst(self) -> int:
-        """What may come at once: ten seconds' worth, and never less than five."""
+        """Requests that may come at once: those of ten seconds, at least five."""
         return max(5, self.per_minute * _BURST_SECONDS // 60)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimitStatus:
-    """Of a bucket, after a request was let in or refused."""
+    """The status of a bucket after a request."""
 
     rate: Rate
     remaining: int
-    """How many more may come at once."""
+    """Requests that may still come at once."""
     full_in_seconds: float
     wait_seconds: float = 0.0
-    """0 if it was let in."""
+    """0 if it was accepted."""
 
     @property
     def is_refused(self) -> bool:
@@ -47,8 +46,8 @@ class RateLimitStatus:
 
 
 class TokenBuckets:
-    """By name. A bucket that has not been asked for in long is full again, so it is forgotten: so
-    many are kept at most."""
+    """Buckets by name. A bucket that was not used for long is full again, so the oldest can be
+    forgotten."""
 
     def __init__(
         self, *, most: int = 10_000, monotonic: Callable[[], float] = time.monotonic
@@ -56,35 +55,35 @@ class TokenBuckets:
         self._most = most
         self._monotonic = monotonic
         self._full_at: OrderedDict[str, float] = OrderedDict()
-        """When each would be full if nobody asked any more: all that is to be known of it."""
+        """When each will be full again without further requests: its whole state."""
 
     def __len__(self) -> int:
         return len(self._full_at)
 
     def wait_seconds(self, name: str, rate: Rate) -> float:
-        """How long until one more would be let in; 0 if it would be now."""
+        """Seconds until one more request is accepted; 0: now."""
         return _wait_seconds(self._full_in(name, self._monotonic()), rate)
 
-    def take(self, *wanted: tuple[str, Rate]) -> Sequence[RateLimitStatus]:
-        """One of each, or, when one is empty, none of any."""
+    def take(self, *buckets: tuple[str, Rate]) -> Sequence[RateLimitStatus]:
+        """Take one token of each bucket, or of none if one is empty."""
         now = self._monotonic()
-        waits = [_wait_seconds(self._full_in(name, now), rate) for name, rate in wanted]
+        waits = [_wait_seconds(self._full_in(name, now), rate) for name, rate in buckets]
         if not any(waits):
-            for name, rate in wanted:
+            for name, rate in buckets:
                 self._full_at[name] = now + self._full_in(name, now) + rate.interval
                 self._full_at.move_to_end(name)
-        standings = [
+        statuses = [
             RateLimitStatus(
                 rate=rate,
                 remaining=_remaining(self._full_in(name, now), rate),
                 full_in_seconds=self._full_in(name, now),
                 wait_seconds=wait,
             )
-            for (name, rate), wait in zip(wanted, waits, strict=True)
+            for (name, rate), wait in zip(buckets, waits, strict=True)
         ]
         while len(self._full_at) > self._most:
             self._full_at.popitem(last=False)
-        return standings
+        return statuses
 
     def _full_in(self, name: str, now: float) -> float:
         return max(0.0, self._full_at.get(name, now) - now)

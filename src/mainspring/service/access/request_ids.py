@@ -61,7 +61,7 @@ def ids_in_path(path: Mapping[str, str]) -> list[NamedId]:
 
 
 def ids_in(value: object, type_: object) -> list[NamedId]:
-    """In what was decoded as this type."""
+    """The ids in a value that was decoded as this type."""
     return list(_collect_ids(value, _type_info(type_), ""))
 
 
@@ -100,11 +100,11 @@ def _children(
         for field in info.fields:
             yield getattr(value, field.name), field.type, f".{field.encode_name}"
     elif isinstance(info, inspect.DictType) and isinstance(value, dict):
-        for name, each in cast("dict[str, Any]", value).items():
-            yield each, info.value_type, f".{name}"
+        for name, item in cast("dict[str, Any]", value).items():
+            yield item, info.value_type, f".{name}"
     elif isinstance(info, _LIST_TYPES) and isinstance(value, (list, tuple, set, frozenset)):
-        for index, each in enumerate(cast("list[Any]", value)):
-            yield each, info.item_type, f"[{index}]"
+        for index, item in enumerate(cast("list[Any]", value)):
+            yield item, info.item_type, f"[{index}]"
 
 
 def _field_values(struct: Any) -> type[Struct]:  # noqa: ANN401 (a struct, or one with its parameters)
@@ -119,8 +119,8 @@ def _type_info(type_: object) -> inspect.Type:
 _RECORD_KINDS = frozenset(
     {"agent", "environment", "file", "skill", "vault", "memory_store", "session", "deployment"}
 )
-"""Kinds of ids that are kinds of records too. Others are looked up by who uses them: threads and
-calls in their session, approvals one by one, models in the catalogue."""
+"""Ids of records. Others are looked up where they are used: threads and calls in their session,
+models in the catalogue."""
 _GRANTABLE_KINDS = ("vault", "memory_store", "file", "skill", "environment")
 
 

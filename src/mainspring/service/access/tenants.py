@@ -1,4 +1,4 @@
-"""Tenants: who shares nothing with whom. The platform's own; a tenant does not see the others."""
+"""Tenants, which share nothing with each other. Only administrators of the platform see all."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from msgspec.structs import replace
 from mainspring.core import clock as clocks
 from mainspring.core import ids
 from mainspring.core.clock import Clock
-from mainspring.core.errors import AlreadyExists, Forbidden, InvalidInput, NotFound
+from mainspring.core.errors import AlreadyExists, Forbidden, InvalidInput
 from mainspring.log.records import Put, Records
 from mainspring.service.access.principal import Principal
+from mainspring.service.storage.metadata import apply_patch, copy_fields
 from mainspring.service.storage.pagination import Page
 from mainspring.service.storage.repository import ListQuery, Repository
 
 ROOT_TENANT = "default"
-"""The first tenant, made at the first start. Its administrators are the platform's."""
+"""The first tenant, created at the first start. Its administrators are the platform's."""
 PLATFORM_TENANT = ""
-"""What tenants are kept under: nobody's key is of this tenant."""
+"""The owner of tenant records: no key belongs to this tenant."""
 
 TenantId = Annotated[ids.TenantId, Meta(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}\Z")]
 PerMinute: TypeAlias = Annotated[int, Meta(ge=1, le=10_000_000)]
@@ -37,10 +38,10 @@ class Tenant(Struct, frozen=True, kw_only=True):
     created_at: datetime
     updated_at: datetime
     requests_per_minute: int | None = None
-    """Of all its keys together, for each API process; `None`: what the platform grants."""
+    """Of all its keys together, for each API process; `None`: the platform's default."""
     daily_budget_usd: Usd | None = None
     agent_daily_budgets_usd: AgentBudgets = {}
-    """By the agent's name; `*` is for those that are not named."""
+    """By the agent's name; `*` for all others."""
     disabled_at: datetime | None = None
     type: Literal["tenant"] = "tenant"
 
@@ -54,7 +55,7 @@ class CreateTenant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class UpdateTenant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is not given stays; `null` takes a limit away."""
+    """Unset fields stay; `null` removes a limit."""
 
     name: Annotated[str, Meta(max_length=256)] | UnsetType = UNSET
     requests_per_minute: PerMinute | UnsetType | None = UNSET
@@ -68,11 +69,11 @@ class Tenants:
         self._clock = clock
 
     async def create(self, request: CreateTenant) -> Tenant:
-        """Raises: AlreadyThere."""
+        """Raises: AlreadyExists."""
         return await self._repository.put(PLATFORM_TENANT, self._new_tenant(request))
 
     def create_change(self, request: CreateTenant) -> Put:
-        """The change that `create` makes, for several of them in one write."""
+        """The change that `create` makes, to combine several changes in one write."""
         return self._repository.put_change(PLATFORM_TENANT, self._new_tenant(request))
 
     async def ensure_root(self) -> None:
@@ -84,28 +85,20 @@ class Tenants:
         return await self._repository.get(PLATFORM_TENANT, tenant_id)
 
     async def is_disabled(self, tenant_id: str) -> bool:
-        """Nothing is done for it then: neither what its people ask nor what its clocks do."""
-        try:
-            return (await self.get(tenant_id)).disabled_at is not None
-        except NotFound:
-            return False
+        """If so, neither requests nor schedules of the tenant are served."""
+        tenant = await self._repository.find(PLATFORM_TENANT, tenant_id)
+        return tenant is not None and tenant.disabled_at is not None
 
     async def update(self, tenant_id: str, request: UpdateTenant) -> Tenant:
         """Raises: NotFound, InvalidInput."""
-        given = {
-            name: value
-            for name in request.__struct_fields__
-            if (value := getattr(request, name)) is not UNSET
-        }
 
         def change(current: Tenant) -> Tenant:
-            return _check_tenant(replace(current, **given, updated_at=self._clock()))
+            return _check_tenant(apply_patch(current, request, updated_at=self._clock()))
 
         return await self._repository.update(PLATFORM_TENANT, tenant_id, change)
 
     async def disable(self, tenant_id: str) -> Tenant:
-        """Its keys no longer open anything and its agents stop, within seconds; nothing of it is
-        lost.
+        """Within seconds its keys are refused and its agents stop; nothing is deleted.
 
         Raises: InvalidInput: the root tenant, without which nobody could enable it again.
         """
@@ -125,21 +118,14 @@ class Tenants:
             lambda current: replace(current, disabled_at=None, updated_at=self._clock()),
         )
 
-    async def page(self, list_query: ListQuery) -> Page[Tenant]:
-        return await self._repository.page(PLATFORM_TENANT, list_query)
+    async def page(self, query: ListQuery) -> Page[Tenant]:
+        return await self._repository.page(PLATFORM_TENANT, query)
 
     def _new_tenant(self, request: CreateTenant) -> Tenant:
         now = self._clock()
+        name = request.name or request.id
         return _check_tenant(
-            Tenant(
-                id=request.id,
-                name=request.name or request.id,
-                requests_per_minute=request.requests_per_minute,
-                daily_budget_usd=request.daily_budget_usd,
-                agent_daily_budgets_usd=request.agent_daily_budgets_usd,
-                created_at=now,
-                updated_at=now,
-            )
+            copy_fields(Tenant, request, name=name, created_at=now, updated_at=now)
         )
 
 

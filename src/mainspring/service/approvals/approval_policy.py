@@ -1,23 +1,32 @@
-"""Approval policies of tenants and agents: who may answer, and what happens if nobody does."""
+"""Approval policies of tenants and agents: who may answer, and what happens if nobody does. Every
+path that answers a call checks `AnswerPermission`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Annotated, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, Struct, UnsetType
-from msgspec.structs import replace
 
 from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock
-from mainspring.core.errors import AlreadyExists, InvalidInput, NotFound
+from mainspring.core.errors import AlreadyExists, Forbidden, InvalidInput, NotFound
 from mainspring.core.ids import AgentId, stable_id
 from mainspring.log.records import Records
 from mainspring.service.access.principal import ROLES, Principal
-from mainspring.service.storage.repository import Repository
+from mainspring.service.approvals.approval_record import (
+    AnswerRole,
+    approval_id,
+    approval_repository,
+)
+from mainspring.service.sessions.session_record import SessionRecord
+from mainspring.service.storage.metadata import apply_patch
+from mainspring.service.storage.repository import IndexColumns, Repository
 
 KIND = "approval_policy"
-AnswerRole: TypeAlias = Literal["user", "operator", "admin"]
 OnExpiry: TypeAlias = Literal["deny", "leave"]
 Seconds = Annotated[int, Meta(ge=1, le=366 * 86_400)]
 Group = Annotated[str, Meta(min_length=1, max_length=256)]
@@ -51,8 +60,7 @@ class ApprovalPolicy(Struct, frozen=True, kw_only=True):
 
 
 class SetApprovalPolicy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is not given stays, or is the tenant's for an agent that has no policy yet; `null`
-    takes it away."""
+    """Unset fields stay, or are the tenant's for an agent without a policy; `null` clears them."""
 
     agent_id: Annotated[AgentId, Meta(min_length=1, max_length=128)] | None = None
     role: AnswerRole | UnsetType = UNSET
@@ -72,10 +80,8 @@ class ApprovalPolicies:
     async def of(self, tenant: str, agent_id: str | None = None) -> ApprovalPolicy:
         """The policy of an agent: its own, else the tenant's, else the built-in one."""
         for owner in dict.fromkeys((agent_id, None)):
-            try:
-                return await self._repository.get(tenant, _id(tenant, owner))
-            except NotFound:
-                continue
+            if (policy := await self._repository.find(tenant, _id(tenant, owner))) is not None:
+                return policy
         return ApprovalPolicy(id=_id(tenant, None))
 
     async def require_overriding(self, principal: Principal, agent_id: str) -> None:
@@ -94,14 +100,10 @@ class ApprovalPolicies:
         principal.require_human()
         tenant = principal.tenant
         id_ = _id(tenant, request.agent_id)
-        given = {
-            name: value
-            for name in request.__struct_fields__
-            if (value := getattr(request, name)) is not UNSET
-        }
 
         def change(current: ApprovalPolicy) -> ApprovalPolicy:
-            return _check_policy(replace(current, **given, id=id_, updated_at=self._clock()))
+            now = self._clock()
+            return _check_policy(apply_patch(current, request, id=id_, updated_at=now))
 
         try:
             return await self._repository.update(tenant, id_, change)
@@ -142,3 +144,81 @@ def _check_policy(policy: ApprovalPolicy) -> ApprovalPolicy:
             f"escalate_after_seconds: {escalates} is not before it expires, after {expires}"
         )
     return policy
+
+
+SPEAKER_KIND = "session_speaker"
+
+
+class _Speaker(Struct, frozen=True, kw_only=True):
+    id: str
+    session_id: str
+    key_id: str
+
+
+ANSWERED_BY_EXPIRY = "expired"
+"""Recorded as the answerer if nobody answered in time. No key has this id: key ids are longer."""
+
+
+class AnswerPermission:
+    """Decides who may answer a call, by the policy of its agent."""
+
+    def __init__(self, records: Records, *, clock: Clock = clocks.now) -> None:
+        self._policies = ApprovalPolicies(records, clock=clock)
+        self._speakers = Repository(
+            records,
+            SPEAKER_KIND,
+            _Speaker,
+            columns=lambda speaker: IndexColumns(parent=speaker.session_id),
+            clock=clock,
+        )
+        self._approvals = approval_repository(records, clock)
+
+    async def check(
+        self, principal: Principal, session: SessionRecord, askings: Mapping[str, int]
+    ) -> None:
+        """`askings`: the calls, and where in the log each was asked.
+
+        Raises: Forbidden.
+        """
+        principal.require_human()
+        policy = await self._policies.of(principal.tenant, session.agent.id)
+        is_escalated = await self._is_escalated(policy, principal.tenant, session.id, askings)
+        principal.require(policy.needed_role(is_escalated=is_escalated))
+        if policy.four_eyes and await self._has_spoken(principal, session):
+            raise Forbidden(
+                f"four eyes: {principal.name or principal.key_id} made this session or spoke in it;"
+                " somebody else has to answer"
+            )
+
+    async def note_speaker(self, principal: Principal, session: SessionRecord) -> None:
+        """Record that somebody spoke in a session: with four eyes, they may not approve its calls.
+        The creator of the session need not be recorded."""
+        if await self._has_spoken(principal, session):
+            return
+        id_ = _speaker_id(session.id, principal.key_id)
+        with suppress(AlreadyExists):  # two messages of theirs at once
+            await self._speakers.put(
+                principal.tenant, _Speaker(id=id_, session_id=session.id, key_id=principal.key_id)
+            )
+
+    async def _has_spoken(self, principal: Principal, session: SessionRecord) -> bool:
+        if principal.key_id == session.created_by.key_id:
+            return True
+        id_ = _speaker_id(session.id, principal.key_id)
+        return await self._speakers.find(principal.tenant, id_) is not None
+
+    async def _is_escalated(
+        self, policy: ApprovalPolicy, tenant: str, session_id: str, askings: Mapping[str, int]
+    ) -> bool:
+        if policy.escalated_role is None:
+            return False
+        for call_id, asked in askings.items():
+            id_ = approval_id(session_id, call_id, asked)
+            approval = await self._approvals.find(tenant, id_)  # `None`: it is too new
+            if approval is not None and approval.escalated_at is not None:
+                return True
+        return False
+
+
+def _speaker_id(session_id: str, key_id: str) -> str:
+    return stable_id("spkr", session_id, key_id)

@@ -12,7 +12,6 @@ from msgspec import Struct
 from mainspring.core.clock import Clock
 from mainspring.core.ids import stable_id
 from mainspring.log.records import Records
-from mainspring.service.approvals.approval_policy import AnswerRole
 from mainspring.service.storage.repository import IndexColumns, Repository
 
 KIND = "approval"
@@ -21,6 +20,7 @@ MAX_PREVIEW_CHARS = 64 * 1024
 _CUT_CHARS = 500
 _CUT_FIELDS = 50
 
+AnswerRole: TypeAlias = Literal["user", "operator", "admin"]
 ApprovalStatus: TypeAlias = Literal["waiting", "answered", "void"]
 """`void`: closed without an answer because it was interrupted or its session ended."""
 ApprovalResult: TypeAlias = Literal["allow", "deny"]
@@ -99,12 +99,12 @@ def _index_columns(approval: Approval) -> IndexColumns:
     )
 
 
-def shorten_input(given: Mapping[str, object]) -> tuple[CallInput, bool]:
+def shorten_input(input_: Mapping[str, object]) -> tuple[CallInput, bool]:
     """The input, and whether some of it was left out: of one that is too long, the beginnings."""
-    if len(msgspec.json.encode(given)) <= MAX_INPUT_BYTES:
-        return dict(given), False
-    names = list(given)[:_CUT_FIELDS]
-    return {name[:_CUT_CHARS]: _shorten_value(given[name]) for name in names}, True
+    if len(msgspec.json.encode(input_)) <= MAX_INPUT_BYTES:
+        return dict(input_), False
+    names = list(input_)[:_CUT_FIELDS]
+    return {name[:_CUT_CHARS]: _shorten_value(input_[name]) for name in names}, True
 
 
 def _shorten_value(value: object) -> str:

@@ -24,11 +24,11 @@ from mainspring.core.errors import (
 from mainspring.core.events import PermissionUpdated, RuleText, UserToolConfirmation
 from mainspring.core.sender import Sender
 from mainspring.harness.permissions.always_allow import always_allow_rule, rule_update
+from mainspring.harness.state.open_call import OpenCall
 from mainspring.log.session_log import SessionLog
 from mainspring.service.access.principal import Principal
-from mainspring.service.approvals.answer_permission import ANSWERED_BY_EXPIRY, AnswerPermission
+from mainspring.service.approvals.approval_policy import ANSWERED_BY_EXPIRY, AnswerPermission
 from mainspring.service.approvals.approval_record import KIND, Approval, ApprovalResult
-from mainspring.service.approvals.pending_calls import read_questions
 from mainspring.service.approvals.reconciliation import (
     ApprovalReconciler,
     NotificationWriter,
@@ -39,9 +39,8 @@ from mainspring.service.sessions.dependencies import WakeSession
 from mainspring.service.sessions.earlier_answers import answer_client_id, answered_by
 from mainspring.service.sessions.session_digest import Digests
 from mainspring.service.sessions.session_record import SessionRecord
-from mainspring.service.storage.notifications import Notification
 from mainspring.service.storage.pagination import Page
-from mainspring.service.storage.repository import ListQuery
+from mainspring.service.storage.repository import ListQuery, Notification
 
 MAX_MESSAGE_CHARS = 10_000
 MAX_AT_ONCE = 100
@@ -65,7 +64,7 @@ class AnswerResult(Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
-async def no_wake(_tenant: str, _session_id: str) -> None:
+async def no_wake(_tenant: str, _session: SessionRecord) -> None:
     """No-op: workers find inbox items by polling."""
 
 
@@ -91,15 +90,15 @@ class Approvals:
         self._repository = self.keeper.repository
         self._permission = AnswerPermission(log.store.records, clock=clock)
 
-    async def page(self, principal: Principal, list_query: ListQuery) -> Page[Approval]:
+    async def page(self, principal: Principal, query: ListQuery) -> Page[Approval]:
         """Waiting approvals; with `include_archived`, closed ones too."""
         if principal.agent_id is not None:
-            if list_query.label not in (None, principal.agent_id):
+            if query.label not in (None, principal.agent_id):
                 return Page(data=[])
-            list_query = dataclasses.replace(list_query, label=principal.agent_id)
-        found = await self._repository.page(principal.tenant, list_query)
-        shown = [await self._with_policy(principal.tenant, item) for item in found.data]
-        return Page(data=shown, next_page=found.next_page)
+            query = dataclasses.replace(query, label=principal.agent_id)
+        page = await self._repository.page(principal.tenant, query)
+        approvals = [await self._with_policy(principal.tenant, item) for item in page.data]
+        return Page(data=approvals, next_page=page.next_page)
 
     async def get(self, principal: Principal, approval_id: str) -> Approval:
         """Raises: NotFound."""
@@ -115,7 +114,7 @@ class Approvals:
         """
         approval = await self._load(principal, approval_id)
         principal.require_human()
-        said = UserToolConfirmation(
+        confirmation = UserToolConfirmation(
             tool_use_id=approval.tool_use_id,
             result=answer.result,
             deny_message=answer.message,
@@ -123,15 +122,22 @@ class Approvals:
         )
         if answer.message is not None and answer.result != "deny":
             raise InvalidInput("message: only with the result deny")
-        rule = await self._rule(principal, approval, answer) if answer.for_session else None
+        if answer.for_session:
+            principal.require("operator")
+            if answer.result != "allow":
+                raise InvalidInput("for_session: only with the result allow")
         if approval.status == "waiting":
             session = await self.keeper.sessions.get(principal.tenant, approval.session_id)
             await self._permission.check(principal, session, {approval.tool_use_id: approval.asked})
-            if await self._submit(session, approval, said, principal.sender, rule):
-                await self._wake_session(principal.tenant, session.id)
+            call = await self._asked_call(session, approval)
+            rule = _rule(call) if call is not None and answer.for_session else None
+            if call is not None and await self._submit(
+                call, session, confirmation, principal.sender, rule
+            ):
+                await self._wake_session(principal.tenant, session)
             await self.keeper.catch_up(principal.tenant, session.id)
             approval = await self._load(principal, approval_id)
-        _check_same_answer(approval, said)
+        _check_same_answer(approval, confirmation)
         return await self._with_policy(principal.tenant, approval)
 
     async def answer_all(
@@ -157,92 +163,71 @@ class Approvals:
             await self.keeper.catch_up(
                 tenant, (await self._repository.get(tenant, job.key)).session_id
             )
-            record = await self._repository.record(tenant, job.key)
+            row = await self._repository.row(tenant, job.key)
         except NotFound:
             return
-        approval, now = self._repository.read(record), self._clock()
+        approval, now = self._repository.read(row), self._clock()
         if approval.due is None or approval.due > now:
             return await self.keeper.put_next(tenant, approval)
         if approval.expires_at is not None and approval.expires_at <= now and not approval.is_left:
             return await self._expire(tenant, approval)
         notice = Notification(tenant=tenant, type="mainspring.approval_escalated", id=approval.id)
         escalated = replace(approval, escalated_at=now)
-        if not await self.keeper.replace(tenant, record, escalated, [notice]):
+        if not await self.keeper.replace(tenant, row, escalated, [notice]):
             await self.attend(job)  # somebody changed it first: check again
 
     async def _expire(self, tenant: str, approval: Approval) -> None:
         assert approval.expires_at is not None
         waited = approval.expires_at - approval.asked_at
-        said = UserToolConfirmation(
+        confirmation = UserToolConfirmation(
             tool_use_id=approval.tool_use_id,
             result="deny",
             deny_message=f"nobody answered within {_duration_text(waited)}",
             answered_by=ANSWERED_BY_EXPIRY,
         )
         session = await self.keeper.sessions.get(tenant, approval.session_id)
-        if await self._submit(session, approval, said, _EXPIRY_SENDER):
-            await self._wake_session(tenant, session.id)
+        call = await self._asked_call(session, approval)
+        if call is not None and await self._submit(call, session, confirmation, _EXPIRY_SENDER):
+            await self._wake_session(tenant, session)
         await self.keeper.catch_up(tenant, session.id)
 
     async def _submit(
         self,
+        call: OpenCall,
         session: SessionRecord,
-        approval: Approval,
         confirmation: UserToolConfirmation,
         sender: Sender,
         rule: RuleText | None = None,
     ) -> bool:
-        """Put the answer into the inbox; False if the question is no longer open, or another
-        answer was first."""
-        if not await self._is_asked(session, approval):
-            return False
-        call_id, asked = approval.tool_use_id, approval.asked
-        thread_id = approval.session_thread_id
+        """Put the answer into the inbox; False if another answer was first."""
         try:
             await self._log.submit(
                 session.id,
                 confirmation,
                 sender=sender,
-                client_id=answer_client_id(call_id, asked),
-                thread_id=thread_id,
+                client_id=answer_client_id(call.id, call.asked),
+                thread_id=call.thread_id,
             )
         except (EventIdTaken, SessionNotFound):
             return False
         if rule is not None:
             await self._log.submit(
                 session.id,
-                PermissionUpdated(updates=(rule_update(rule),), tool_use_id=call_id),
+                PermissionUpdated(updates=(rule_update(rule),), tool_use_id=call.id),
                 sender=sender,
-                client_id=f"permit:{call_id}:{asked}",
+                client_id=f"permit:{call.id}:{call.asked}",
             )
         return True
 
-    async def _is_asked(self, session: SessionRecord, approval: Approval) -> bool:
-        """The approval as the log has it now; the record may be older."""
+    async def _asked_call(self, session: SessionRecord, approval: Approval) -> OpenCall | None:
+        """The call, if the question is still open by the log; the record may be older."""
         try:
             digest = await self.keeper.digests.of(await self._log.session(session.id))
         except SessionNotFound:
-            return False
-        found = digest.call(approval.tool_use_id)
+            return None
+        call = digest.call(approval.tool_use_id)
         is_open = session.archived_at is None and digest.status != "terminated"
-        return is_open and found is not None and found[1].asked == approval.asked
-
-    async def _rule(
-        self, principal: Principal, approval: Approval, answer: ApprovalAnswer
-    ) -> RuleText:
-        principal.require("operator")
-        if answer.result != "allow":
-            raise InvalidInput("for_session: only with the result allow")
-        call_id = approval.tool_use_id
-        questions = await read_questions(self._log, approval.session_id, [call_id])
-        rule = (
-            always_allow_rule(approval.name, questions[call_id].input)
-            if call_id in questions
-            else None
-        )
-        if rule is None:
-            raise InvalidInput("for_session: no rule would be narrow enough; allow it this once")
-        return rule
+        return call if is_open and call is not None and call.asked == approval.asked else None
 
     async def _load(self, principal: Principal, approval_id: str) -> Approval:
         approval = await self._repository.get(principal.tenant, approval_id)
@@ -257,6 +242,13 @@ class Approvals:
         policy = await self.policies.of(tenant, approval.agent_id)
         is_escalated = approval.escalated_at is not None
         return replace(approval, may_answer=may_answer(policy, is_escalated=is_escalated))
+
+
+def _rule(call: OpenCall) -> RuleText:
+    rule = always_allow_rule(call.name, call.input)
+    if rule is None:
+        raise InvalidInput("for_session: no rule would be narrow enough; allow it this once")
+    return rule
 
 
 def _check_same_answer(approval: Approval, confirmation: UserToolConfirmation) -> None:

@@ -4,22 +4,29 @@ call that waits. It may run anywhere, at any time, several at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from msgspec.structs import replace
 
 from mainspring.core import clock as clocks
-from mainspring.core.clock import Clock, to_micros
+from mainspring.core import events
+from mainspring.core.clock import Clock, from_micros, to_micros
 from mainspring.core.errors import AlreadyExists, NotFound, SessionNotFound, StaleVersion
+from mainspring.harness.state.open_call import OpenCall
 from mainspring.log.records import RecordChange, RecordQuery, RecordRow
 from mainspring.log.session_log import SessionLog
-from mainspring.log.store import SessionRow
-from mainspring.service.approvals import answer_permission
-from mainspring.service.approvals.answer_permission import ANSWERED_BY_EXPIRY
-from mainspring.service.approvals.approval_policy import ApprovalPolicies, ApprovalPolicy
+from mainspring.log.store import InboxItem, SessionRow
+from mainspring.log.upcast import read_payload
+from mainspring.service.approvals.approval_policy import (
+    ANSWERED_BY_EXPIRY,
+    SPEAKER_KIND,
+    ApprovalPolicies,
+    ApprovalPolicy,
+)
 from mainspring.service.approvals.approval_record import (
     KIND,
     MAX_PREVIEW_CHARS,
@@ -29,19 +36,91 @@ from mainspring.service.approvals.approval_record import (
     approval_repository,
     shorten_input,
 )
-from mainspring.service.approvals.pending_calls import (
-    ApprovalQuestion,
-    ApprovalState,
-    PendingCall,
-    find_answer,
-    read_approval_state,
-    read_questions,
-)
 from mainspring.service.jobs.dispatcher import Job, PutJob, no_enqueue
 from mainspring.service.sessions.session_digest import Digests
 from mainspring.service.sessions.session_record import SessionRecord
-from mainspring.service.storage.notifications import Notification
-from mainspring.service.storage.repository import SESSION_KIND, Repository, delete_children
+from mainspring.service.storage.repository import (
+    SESSION_KIND,
+    Notification,
+    Repository,
+    delete_children,
+)
+
+_CONFIRMATION = str(events.UserToolConfirmation.__struct_config__.tag)
+IN_DOUBT_REASON = "it was begun, and whether it took effect is not known: may it be done again?"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingCall:
+    """A call that waits for a person."""
+
+    call: OpenCall
+    subagent: str | None = None
+    """The subagent of the thread, unless it is the main thread."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenAnswer:
+    """An answer from the log."""
+
+    confirmation: events.UserToolConfirmation
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalState:
+    """The state of a session's approvals at one moment."""
+
+    head: int
+    pending_calls: tuple[PendingCall, ...]
+    """Calls without an answer."""
+    pending: Mapping[str, tuple[InboxItem, events.UserToolConfirmation]]
+    """Answers by call that are not in the log yet."""
+
+
+async def _pending_answers(
+    log: SessionLog, session_id: str
+) -> dict[str, tuple[InboxItem, events.UserToolConfirmation]]:
+    """Answers by call that are in the inbox and not in the log yet."""
+    answers: dict[str, tuple[InboxItem, events.UserToolConfirmation]] = {}
+    for item in await log.store.pending(session_id, types=frozenset({_CONFIRMATION})):
+        payload = read_payload(item.type, item.body, item.version)
+        if isinstance(payload, events.UserToolConfirmation):
+            answers.setdefault(payload.tool_use_id, (item, payload))
+    return answers
+
+
+async def read_approval_state(
+    log: SessionLog, digests: Digests, session: SessionRecord
+) -> ApprovalState:
+    """Raises: SessionNotFound."""
+    pending = await _pending_answers(log, session.id)
+    row = await log.session(session.id)  # after that: an item that left the inbox is in the log
+    digest = await digests.of(row)
+    is_open = session.archived_at is None and digest.status != "terminated"
+    calls = (
+        PendingCall(call=call, subagent=None if thread.id == row.thread_id else thread.agent_name)
+        for thread in digest.threads.values()
+        for call in thread.calls.values()
+        # inherited questions do not count: a fork asks again when it runs
+        if is_open and call.name and call.asked > row.parent_seq and call.id not in pending
+    )
+    return ApprovalState(head=digest.seq, pending_calls=tuple(calls), pending=pending)
+
+
+async def find_answer(
+    log: SessionLog, session_id: str, call_id: str, asked: int, seen: ApprovalState
+) -> GivenAnswer | None:
+    """The answer to the question at that position, if there is one. Raises: SessionNotFound."""
+    for event in await log.read(session_id, after=asked, types=[_CONFIRMATION]):
+        answer = event.payload
+        if isinstance(answer, events.UserToolConfirmation) and answer.tool_use_id == call_id:
+            return GivenAnswer(confirmation=answer, at=event.time)
+    if call_id in seen.pending:
+        item, answer = seen.pending[call_id]
+        return GivenAnswer(confirmation=answer, at=from_micros(item.time))
+    return None
+
 
 TASK = "approval"
 _TRIES = 8
@@ -93,7 +172,7 @@ class ApprovalReconciler:
         self._upto: SessionRow | None = None
 
     async def catch_up(self, tenant: str, session_id: str) -> None:
-        """Note what waits now, and what became of that which did. May be done at any time, by
+        """Record which calls wait now, and the answers to those that did. May run at any time,
         several at once."""
         for _ in range(_TRIES):  # again after each change: the log may have grown in the meantime
             try:
@@ -106,15 +185,15 @@ class ApprovalReconciler:
 
     async def forget(self, tenant: str, session_id: str) -> None:
         """Delete the approvals of a deleted session."""
-        for kind in (KIND, answer_permission.SPEAKER_KIND):
+        for kind in (KIND, SPEAKER_KIND):
             await delete_children(self._records, kind, tenant=tenant, parent=session_id)
 
     async def sweep(self) -> int:
-        """Have done what is due and has no job, as one that was lost, and look after sessions
-        whose worker died before it caught up; how many were due. Call it now and then."""
+        """Enqueue what is due, in case its job was lost, and reconcile sessions whose worker died
+        before it caught up; returns how many were due. Call it periodically."""
         due = await self.repository.due(self._clock(), limit=_BATCH)
-        for record, approval in due:
-            await self._put(_job(record.tenant, approval))
+        for row, approval in due:
+            await self._put(_job(row.tenant, approval))
         await self._reconcile_recent()
         return len(due)
 
@@ -141,31 +220,28 @@ class ApprovalReconciler:
 
     async def _reconcile(self, tenant: str, session: SessionRecord, seen: ApprovalState) -> bool:
         """Returns whether anything changed."""
-        open_ = await self._records.list(
+        rows = await self._records.list(
             RecordQuery(kind=KIND, tenant=tenant, parent=session.id, is_archived=False, limit=1000)
         )
-        current = {record.id for record in open_}
+        current = {row.id for row in rows}
         waiting = {
-            approval_id(session.id, pending_call.call_id, pending_call.asked): pending_call
-            for pending_call in seen.pending_calls
+            approval_id(session.id, pending.call.id, pending.call.asked): pending
+            for pending in seen.pending_calls
         }
-        new = {id_: asking for id_, asking in waiting.items() if id_ not in current}
+        new = {id_: pending for id_, pending in waiting.items() if id_ not in current}
         has_changed = await self._begin(tenant, session, new) if new else False
-        for record in open_:
-            if record.id not in waiting:
-                has_changed |= await self._close(tenant, record, seen)
+        for row in rows:
+            if row.id not in waiting:
+                has_changed |= await self._close(tenant, row, seen)
         return has_changed
 
     async def _begin(
         self, tenant: str, session: SessionRecord, new: dict[str, PendingCall]
     ) -> bool:
         policy = await self.policies.of(tenant, session.agent.id)
-        asked = await read_questions(self.log, session.id, (item.call_id for item in new.values()))
         has_changed = False
-        for id_, asking in new.items():
-            if asking.call_id not in asked:
-                continue
-            approval = _new_approval(id_, session, asking, asked[asking.call_id], policy)
+        for id_, pending in new.items():
+            approval = _new_approval(id_, session, pending, policy)
             with suppress(AlreadyExists):  # another process created it at the same time
                 await self.repository.put(tenant, approval)
                 await self.put_next(tenant, approval)
@@ -174,23 +250,23 @@ class ApprovalReconciler:
 
     async def _close(self, tenant: str, row: RecordRow, seen: ApprovalState) -> bool:
         current = self.repository.read(row)
-        given = await find_answer(
+        answer = await find_answer(
             self.log, current.session_id, current.tool_use_id, current.asked, seen
         )
-        if given is None:
+        if answer is None:
             void = replace(current, status="void", closed_at=self._clock())
             return await self.replace(tenant, row, void)
-        said = given.confirmation
+        confirmation = answer.confirmation
         closed = replace(
             current,
             status="answered",
-            result=said.result,
-            answered_by=said.answered_by,
-            message=said.deny_message,
-            closed_at=given.at,
+            result=confirmation.result,
+            answered_by=confirmation.answered_by,
+            message=confirmation.deny_message,
+            closed_at=answer.at,
         )
         expired = Notification(tenant=tenant, type="mainspring.approval_expired", id=current.id)
-        notices = [expired] if said.answered_by == ANSWERED_BY_EXPIRY else []
+        notices = [expired] if confirmation.answered_by == ANSWERED_BY_EXPIRY else []
         return await self.replace(tenant, row, closed, notices)
 
     async def _reconcile_recent(self) -> None:
@@ -217,35 +293,32 @@ def _job(tenant: str, approval: Approval) -> Job:
 
 
 def _new_approval(
-    id_: str,
-    session: SessionRecord,
-    pending_call: PendingCall,
-    question: ApprovalQuestion,
-    policy: ApprovalPolicy,
+    id_: str, session: SessionRecord, pending: PendingCall, policy: ApprovalPolicy
 ) -> Approval:
-    given, is_cut = shorten_input(question.input)
-    preview = question.preview
+    call, preview = pending.call, pending.call.preview
+    asked_at = call.asked_at or session.updated_at
+    input_, is_cut = shorten_input(call.input)
     is_long = preview is not None and len(preview) > MAX_PREVIEW_CHARS
     return Approval(
         id=id_,
         session_id=session.id,
-        session_thread_id=pending_call.thread_id,
+        session_thread_id=call.thread_id,
         agent_id=session.agent.id,
         agent_name=session.agent.name,
-        tool_use_id=pending_call.call_id,
-        name=question.name,
-        input=given,
+        tool_use_id=call.id,
+        name=call.name,
+        input=input_,
         preview=preview and preview[:MAX_PREVIEW_CHARS],
         is_cut=is_cut or is_long,
-        reason=question.reason,
-        asked=pending_call.asked,
-        asked_at=question.at,
+        reason=IN_DOUBT_REASON if call.in_doubt == "ask" else call.reason,
+        asked=call.asked,
+        asked_at=asked_at,
         may_answer=may_answer(policy, is_escalated=False),
-        expires_at=_deadline(question.at, policy.expires_after_seconds),
+        expires_at=_deadline(asked_at, policy.expires_after_seconds),
         is_left=policy.on_expiry == "leave",
-        escalates_at=_deadline(question.at, policy.escalate_after_seconds),
+        escalates_at=_deadline(asked_at, policy.escalate_after_seconds),
         escalate_to=policy.escalate_to,
-        subagent=pending_call.subagent,
+        subagent=pending.subagent,
     )
 
 

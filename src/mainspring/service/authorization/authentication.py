@@ -23,11 +23,11 @@ from mainspring.core.errors import (
 from mainspring.log.records import Records
 from mainspring.service.access.api_keys import MAX_SECRET, Key, Keys, digest_of
 from mainspring.service.access.kill_switch import Halts
-from mainspring.service.access.principal import Principal, Role
+from mainspring.service.access.principal import Principal
 from mainspring.service.access.rate_limits import Rate, RateLimitStatus, TokenBuckets
 from mainspring.service.access.request_ids import check_ids_exist, ids_in
 from mainspring.service.access.tenants import Tenant, Tenants
-from mainspring.service.authorization.key_scope import KeyScope
+from mainspring.service.authorization.key_scope import KeyScope, RoutePolicy
 from mainspring.service.storage.ttl_cache import TtlCache
 
 _FORWARDED = "x-forwarded-for"
@@ -55,8 +55,8 @@ class AuthenticationResult:
 
 
 def join_headers(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """One value a name, as HTTP has it. Two keys in two headers of one name are then no key. What
-    is not UTF-8 is replaced, so that it can be written down."""
+    """One value for each name: two keys in two headers of the same name are then invalid. Bytes
+    that are not UTF-8 are replaced, so that headers can be logged."""
     found: dict[str, str] = {}
     for name, sent in headers:
         low = name.lower()
@@ -87,19 +87,6 @@ ANONYMOUS = Principal(tenant="", key_id="", role="viewer", name="nobody")
 
 DecodedPart: TypeAlias = tuple[object, object]
 """A part of a request, with the type that it was decoded as."""
-
-
-class RoutePolicy(Protocol):
-    """The part of a route that authentication reads."""
-
-    @property
-    def role(self) -> Role: ...
-    @property
-    def is_open(self) -> bool: ...
-    @property
-    def for_agent_keys(self) -> bool: ...
-    @property
-    def for_worker_keys(self) -> bool: ...
 
 
 class TokenVerifier(Protocol):

@@ -32,11 +32,13 @@ _UNSCOPED = ("model", "external")
 _USED_BY_SESSION = ("memory_store_id", "skill_id")
 
 
-class ScopedRoute(Protocol):
-    """The part of a route that decides whether a key of limited scope may call it."""
+class RoutePolicy(Protocol):
+    """The part of a route that authentication reads."""
 
     @property
     def role(self) -> Role: ...
+    @property
+    def is_open(self) -> bool: ...
     @property
     def for_agent_keys(self) -> bool: ...
     @property
@@ -68,7 +70,7 @@ class KeyScope:
         }
 
     async def check_route(
-        self, principal: Principal, route: ScopedRoute, path: Mapping[str, str]
+        self, principal: Principal, route: RoutePolicy, path: Mapping[str, str]
     ) -> None:
         """Check that the key may call this route with the ids in its path.
 
@@ -130,7 +132,7 @@ class KeyScope:
             raise NotFound("approval", approval_id)
 
     async def _check_workers_path(
-        self, principal: Principal, path: Mapping[str, str], route: ScopedRoute
+        self, principal: Principal, path: Mapping[str, str], route: RoutePolicy
     ) -> None:
         if "environment_id" in path:
             _require_environment(principal, path["environment_id"])
@@ -168,7 +170,7 @@ class KeyScope:
             raise NotFound("skill", skill_id)
 
     async def _check_workers_store(
-        self, principal: Principal, store_id: str, route: ScopedRoute
+        self, principal: Principal, store_id: str, route: RoutePolicy
     ) -> None:
         """A worker of a session may use the stores of that session only."""
         if principal.session_id is None:

@@ -45,8 +45,8 @@ class Dispatcher(Protocol):
         ...
 
     async def remind(self, jobs: Sequence[Job]) -> None:
-        """Have done now what is found again by looking anyway: it may be lost with the process.
-        One that waits or runs already stays as it is."""
+        """Enqueue jobs that polling would find anyway: they may be lost with the process. A job
+        that waits or runs already does not change."""
         ...
 
     async def cancel(self, task: str, key: str) -> None:
@@ -55,11 +55,11 @@ class Dispatcher(Protocol):
 
     async def work(
         self,
-        job_handler: JobHandler,
+        handle: JobHandler,
         *,
         concurrency: int,
         closing: Event,
-        failure_handler: FailureHandler | None = None,
+        on_failure: FailureHandler | None = None,
     ) -> None:
         """Take jobs and do them, so many at once. Once `closing` is set none is taken any more,
         and this returns when those that run are done; cancel it to cancel them, which gives them

@@ -41,7 +41,7 @@ class FairQueue:
     def __init__(self) -> None:
         self._waiting: dict[str, tuple[datetime, int]] = {}
         self._queues: dict[str, list[tuple[datetime, int, str]]] = {}
-        """By tenant, in the order of turns; what is no longer in `_waiting` so does not count."""
+        """By tenant, in the order of turns; entries that differ from `_waiting` do not count."""
         self._arrivals = count()
 
     def __len__(self) -> int:
@@ -96,7 +96,7 @@ _MAX_JOBS_READ = 1000
 
 
 class EmbeddedDispatcher:
-    """In memory is what is due soon, in turns; claiming a record is what counts."""
+    """Keeps jobs that are due soon in memory, in turns; claiming the record decides."""
 
     def __init__(
         self,
@@ -108,13 +108,13 @@ class EmbeddedDispatcher:
         new_id: Callable[[str], str] = ids.new_id,
     ) -> None:
         """`tenant_limit`: how many jobs of one tenant this process runs at once."""
-        self._kept = JobRecords(records, clock=clock, holder=new_id(ids.WORKER))
+        self._records = JobRecords(records, clock=clock, holder=new_id(ids.WORKER))
         self._tenant_limit = tenant_limit
         self._backoff = backoff
         self._clock = clock
         self._turns = FairQueue()
         self._soon: dict[str, tuple[Job, datetime]] = {}
-        """What waits in memory; what runs under the same name waits without a turn."""
+        """Waiting jobs; one whose name is running waits without a turn."""
         self._records_of: set[str] = set()
         """Those that have a record."""
         self._running: dict[str, bool] = {}
@@ -124,32 +124,30 @@ class EmbeddedDispatcher:
 
     async def put(self, job: Job, *, at: datetime | None = None) -> None:
         at = at or self._clock()
-        await self._kept.put(job, at)
+        await self._records.put(job, at)
         if at <= self._clock() + _LOOKAHEAD:
             self._wait(job, at, has_record=True)
 
     async def remind(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
             is_known = job.name in self._soon or job.name in self._running
-            if not is_known and not await self._kept.waits(job.name):
+            if not is_known and not await self._records.waits(job.name):
                 self._wait(job, self._clock(), has_record=False)
 
     async def cancel(self, task: str, key: str) -> None:
         name = Job(task=task, key=key, tenant="").name
-        await self._kept.cancel(name)
+        await self._records.cancel(name)
         self._forget(name)
 
     async def work(
         self,
-        job_handler: JobHandler,
+        handle: JobHandler,
         *,
         concurrency: int,
         closing: Event,
-        failure_handler: FailureHandler | None = None,
+        on_failure: FailureHandler | None = None,
     ) -> None:
-        lanes = JobExecutor(
-            self, job_handler, failure_handler=failure_handler, backoff=self._backoff
-        )
+        lanes = JobExecutor(self, handle, on_failure=on_failure, backoff=self._backoff)
         async with run_in_background(self._poll_forever, self._renew):
             await lanes.run(concurrency=concurrency, closing=closing)
 
@@ -161,29 +159,29 @@ class EmbeddedDispatcher:
             self._forget(name)
             if not self._running[name]:
                 return ClaimedJob(job=job, attempt=1)
-            kept: StoredJob | None = None
+            stored: StoredJob | None = None
             try:
-                kept = await self._kept.take(name)
+                stored = await self._records.take(name)
             finally:
-                if kept is None:
+                if stored is None:
                     self._is_over(job)  # if it still exists, the next poll finds it
-            if kept is not None:
-                return ClaimedJob(job=job, attempt=kept.failures + 1)
+            if stored is not None:
+                return ClaimedJob(job=job, attempt=stored.failures + 1)
         return None
 
     async def finish(self, claim: ClaimedJob) -> None:
         try:
             if self._running.get(claim.job.name):
-                await self._kept.finish(claim.job.name)
+                await self._records.finish(claim.job.name)
         finally:
-            self._is_over(claim.job)  # what could not be told is no longer renewed
+            self._is_over(claim.job)  # if the store failed, it is no longer renewed
 
     async def postpone(self, claim: ClaimedJob, *, seconds: float, is_failure: bool) -> None:
         job = claim.job
         at = self._clock() + timedelta(seconds=seconds)
         try:
             if self._running.get(job.name):  # polling finds reminders again
-                await self._kept.postpone(job.name, at=at, is_failure=is_failure)
+                await self._records.postpone(job.name, at=at, is_failure=is_failure)
                 if at <= self._clock() + _LOOKAHEAD:
                     self._wait(job, at, has_record=True)
         finally:
@@ -234,9 +232,9 @@ class EmbeddedDispatcher:
         self._changed = Event()
 
     async def poll(self) -> None:
-        """Find what other processes have put, what is due soon, and what the dead have held."""
-        await self._kept.release_expired()
-        for job, at in await self._kept.due(self._clock() + _LOOKAHEAD, limit=_MAX_JOBS_READ):
+        """Find jobs of other processes, jobs that are due soon, and jobs of dead workers."""
+        await self._records.release_expired()
+        for job, at in await self._records.due(self._clock() + _LOOKAHEAD, limit=_MAX_JOBS_READ):
             self._wait(job, at, has_record=True)
 
     async def _poll_forever(self) -> None:
@@ -252,4 +250,4 @@ class EmbeddedDispatcher:
                 with suppress(
                     StoreFailed, StaleVersion, NotFound
                 ):  # finished or lost in the meantime
-                    await self._kept.renew(name)
+                    await self._records.renew(name)

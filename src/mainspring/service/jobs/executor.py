@@ -1,4 +1,4 @@
-"""Doing jobs, so many at once: take, do, settle. Where jobs are kept is a `Queue`'s."""
+"""Executes jobs concurrently: take, run, settle. A `JobQueue` stores them."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ class WorkersLost(MainspringError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedJob:
-    """A job that is ours to do, until it is finished or postponed."""
+    """A job that this process runs, until it is finished or postponed."""
 
     job: Job
     attempt: int
     """From 1."""
     ticket: int = 0
-    """What the queue knows it by."""
+    """The id of the job in the queue."""
 
 
 class JobQueue(Protocol):
     async def take(self) -> ClaimedJob | None:
-        """What is due and whose turn it is."""
+        """The next job that is due."""
         ...
 
     async def finish(self, claim: ClaimedJob) -> None: ...
 
     async def postpone(self, claim: ClaimedJob, *, seconds: float, is_failure: bool) -> None:
-        """Give it back, to be done after so long by whoever takes it."""
+        """Give it back to the queue, to be taken again after so long."""
         ...
 
     async def changed(self) -> None:
@@ -53,15 +53,15 @@ class JobQueue(Protocol):
 class JobExecutor:
     def __init__(
         self,
-        job_queue: JobQueue,
-        job_handler: JobHandler,
+        queue: JobQueue,
+        handle: JobHandler,
         *,
-        failure_handler: FailureHandler | None,
+        on_failure: FailureHandler | None,
         backoff: Backoff,
     ) -> None:
-        self._job_queue = job_queue
-        self._job_handler = job_handler
-        self._on_failed = failure_handler or _ignore_failure
+        self._queue = queue
+        self._handle = handle
+        self._on_failed = on_failure or _ignore_failure
         self._backoff = backoff
 
     async def run(self, *, concurrency: int, closing: Event) -> None:
@@ -73,20 +73,20 @@ class JobExecutor:
                     group.start_soon(self._run_job, taken)
 
     async def _next(self) -> ClaimedJob | None:
-        """The next job, with a lane to do it in; `None` once it is time to close."""
+        """The next job, once there is room for it; `None` when closing."""
         await self._unless_closing(self._free.acquire)
         while not self._closing.is_set():
             taken: ClaimedJob | None = None
             try:
                 with CancelScope(shield=True):  # what is taken is not lost on the way here
-                    taken = await self._job_queue.take()
+                    taken = await self._queue.take()
             except StoreFailed as error:
                 _LOG.warning("cannot look for jobs: %s", error)
                 await self._unless_closing(lambda: anyio.sleep(_STORE_SECONDS))
                 continue
             if taken is not None:
                 return taken
-            await self._unless_closing(self._job_queue.changed)
+            await self._unless_closing(self._queue.changed)
         return None
 
     async def _unless_closing(self, wait: Callable[[], Awaitable[None]]) -> None:
@@ -114,7 +114,7 @@ class JobExecutor:
             if claim.attempt > ATTEMPTS:
                 raise WorkersLost(f"{claim.job.name}: its worker died, {ATTEMPTS} times")
             with unwrap_single_error():
-                await self._job_handler(claim.job)
+                await self._handle(claim.job)
         except StoreFailed as error:
             if not error.retryable:
                 return await self._failed(claim, error)
@@ -122,32 +122,29 @@ class JobExecutor:
         except Exception as error:  # noqa: BLE001 (a job may fail in any way; the worker goes on)
             await self._failed(claim, error)
         else:
-            await self._settle(lambda: self._job_queue.finish(claim))
+            await self._settle(lambda: self._queue.finish(claim))
 
     async def _failed(self, claim: ClaimedJob, error: Exception) -> None:
         _LOG.warning(
-            "%s failed (attempt %d): %s",
-            claim.job.name,
-            claim.attempt,
-            type(error).__name__,
+            "%s failed (attempt %d): %s", claim.job.name, claim.attempt, type(error).__name__
         )
         if claim.attempt < ATTEMPTS:
             seconds = self._backoff(claim.attempt)
             await self._settle(
-                lambda: self._job_queue.postpone(claim, seconds=seconds, is_failure=True)
+                lambda: self._queue.postpone(claim, seconds=seconds, is_failure=True)
             )
             return
         try:
             await self._on_failed(claim.job, error)
         except Exception:  # noqa: BLE001 (whatever it is, the job is over)
             _LOG.exception("%s: nobody could be told that it failed", claim.job.name)
-        await self._settle(lambda: self._job_queue.finish(claim))
+        await self._settle(lambda: self._queue.finish(claim))
 
     async def _postpone(self, claim: ClaimedJob, seconds: float) -> None:
-        await self._job_queue.postpone(claim, seconds=seconds, is_failure=False)
+        await self._queue.postpone(claim, seconds=seconds, is_failure=False)
 
     async def _settle(self, settle: Callable[[], Awaitable[None]]) -> None:
-        """A store that stays away is no loss: the queue finds what was left unsettled."""
+        """If the store stays unavailable, nothing is lost: the queue finds unsettled jobs."""
         with CancelScope(shield=True), anyio.move_on_after(_SETTLE_SECONDS):
             try:
                 await retry_unavailable(settle)

@@ -17,7 +17,6 @@ from msgspec import Struct
 from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock
 from mainspring.core.errors import (
-    AlreadyExists,
     LeaseHeld,
     MainspringError,
     NotFound,
@@ -40,12 +39,10 @@ from mainspring.log.session_log import SessionLog
 from mainspring.log.writer import Writer
 from mainspring.runtime.session.lease import hold_session
 from mainspring.service.jobs.dispatcher import ATTEMPTS, Dispatcher, Job, backoff_seconds
-from mainspring.service.storage.pagination import Page
-from mainspring.service.storage.repository import ListQuery, Repository
+from mainspring.service.storage.repository import Repository
 
 AfterParking: TypeAlias = Callable[[str, str], Awaitable[None]]
-"""Tenant and session: what others make of its log, which now ends with why it was parked. Called
-while the session is held, as after a run."""
+"""Tenant and session: called after a session is parked, while it is held, as after a run."""
 
 _LOG = logging.getLogger("mainspring.worker")
 KIND = "parked"
@@ -61,9 +58,9 @@ class ParkedSession(Struct, frozen=True, kw_only=True):
     failures: int
     parked_at: datetime
     is_told: bool
-    """Whether its log says so too; else not even that could be written."""
+    """Whether it could be written to the log."""
     position: int = 0
-    """The last of what was in its inbox then."""
+    """The last item in its inbox at that time."""
     type: Literal["parked_session"] = "parked_session"
 
 
@@ -79,18 +76,13 @@ class Parking:
         self._log = log
         self._records = log.store.records
         self._repository = Repository(self._records, KIND, ParkedSession, clock=clock)
+        self.get = self._repository.get
+        self.page = self._repository.page
         self._dispatcher = dispatcher
         self._clock = clock
 
-    async def page(self, tenant: str, list_query: ListQuery) -> Page[ParkedSession]:
-        return await self._repository.page(tenant, list_query)
-
-    async def get(self, tenant: str, session_id: str) -> ParkedSession:
-        """Raises: NotFound."""
-        return await self._repository.get(tenant, session_id)
-
     async def unpark(self, tenant: str, session_id: str) -> None:
-        """Try again, from the first of its wakes.
+        """Try again, with a new count of failures.
 
         Raises: NotFound: it is not parked.
         """
@@ -99,28 +91,28 @@ class Parking:
 
     async def ids(self) -> frozenset[str]:
         """Of all tenants."""
-        found = await self._records.list(RecordQuery(kind=KIND, limit=_MAX_PARKED))
-        return frozenset(item.id for item in found)
+        rows = await self._records.list(RecordQuery(kind=KIND, limit=_MAX_PARKED))
+        return frozenset(item.id for item in rows)
 
     async def is_parked(self, job: Job) -> bool:
-        """Whether its session is parked, and no message has come since that lets it go."""
+        """Whether its session is parked, and no message has come since to unpark it."""
         try:
-            parked = await self._repository.get(job.tenant, job.key)
-        except NotFound:
-            return False
-        except StoreCorrupt as error:  # it is still parked; letting it go removes it unread
+            parked = await self._repository.find(job.tenant, job.key)
+        except StoreCorrupt as error:  # it is still parked; unparking removes it unread
             _LOG.error("%s", error)
             return True
-        came = await self._log.store.pending(
+        if parked is None:
+            return False
+        messages = await self._log.store.pending(
             job.key, after=parked.position, types=_MESSAGES, limit=1
         )
-        if not came:
+        if not messages:
             return True
         await self.forget(job)
         return False
 
     async def failed(self, job: Job, error: Exception) -> None:
-        """Have it woken again later or, after so many failures in a row, park it."""
+        """Wake it again later or, after too many failures in a row, park it."""
         [failures] = await self._records.tally([(_failure_counter(job), 1)])
         if failures < ATTEMPTS:
             again = self._clock() + timedelta(seconds=backoff_seconds(failures))
@@ -134,7 +126,7 @@ class Parking:
             await self._records.forget_tallies(_failure_counter(job))
 
     async def forget(self, job: Job) -> None:
-        """It is run again, or there is no such session any more."""
+        """It runs again, or the session no longer exists."""
         await self._records.forget_tallies(_failure_counter(job))
         with suppress(NotFound, StaleVersion):
             await self._repository.remove(job.tenant, job.key)
@@ -150,13 +142,10 @@ class Parking:
             position=max((item.position for item in pending), default=0),
         )
         await self._records.forget_tallies(_failure_counter(job))
-        try:
-            await self._repository.put(job.tenant, parked)
-        except AlreadyExists:
-            await self._repository.update(job.tenant, job.key, lambda _: parked)
+        await self._repository.save(job.tenant, parked)
 
     async def _write_to_log(self, job: Job, reason: str, failures: int) -> bool:
-        """Say it in the log, with all that was sent folded in; whether that was possible.
+        """Write it to the log, after the inbox; returns whether that was possible.
 
         Raises: LeaseHeld: another runs it. StoreUnavailable.
         """
@@ -177,7 +166,7 @@ class Parking:
             _LOG.exception("session %s was parked, and not everybody could be told", job.key)
 
     async def _close(self, writer: Writer, reason: str, failures: int) -> None:
-        """All threads of it."""
+        """Ends all threads."""
         thread_tree = ThreadTree.of(await self._log.read(writer.session_id), writer.thread_id)
         for event in await writer.stage_inbox(thread_tree.addressee):
             thread_tree.apply(event)
@@ -200,7 +189,7 @@ class Parking:
 
 
 def reason_of(error: Exception) -> str:
-    """Our own errors explain themselves; what others say may have a secret in it."""
+    """Our own errors explain themselves; the text of others may contain a secret."""
     if isinstance(error, MainspringError):
         return str(error)
     return f"{type(error).__name__}; the worker's log has the details at level debug"

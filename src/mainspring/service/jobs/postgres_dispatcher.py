@@ -101,18 +101,18 @@ class ProcrastinateConnector(BaseAsyncConnector):
 
 
 class PostgresDispatcher:
-    """Made by `open_fleet`. One `work` at a time."""
+    """Created by `open_fleet`. One `work` at a time."""
 
     def __init__(
         self,
-        procrastinate_connector: ProcrastinateConnector,
+        connector: ProcrastinateConnector,
         *,
         tenant_limit: int | None,
         backoff: Backoff,
         clock: Clock = clocks.now,
     ) -> None:
-        self._procrastinate_connector = procrastinate_connector
-        self._manager = JobManager(procrastinate_connector)
+        self._db = connector
+        self._manager = JobManager(connector)
         self._tenant_limit = tenant_limit
         self._backoff = backoff
         self._me = 0
@@ -127,9 +127,7 @@ class PostgresDispatcher:
     async def put(self, job: Job, *, at: datetime | None = None) -> None:
         # a span, not a moment: the server's clock may be another than ours
         seconds = 0.0 if at is None else max((at - self._clock()).total_seconds(), 0.0)
-        await retry_unavailable(
-            lambda: self._procrastinate_connector.rows(sql.PUT, **_job_values(job), seconds=seconds)
-        )
+        await retry_unavailable(lambda: self._db.rows(sql.PUT, **_job_values(job), seconds=seconds))
         if seconds:
             self._look_in(seconds)
 
@@ -137,29 +135,24 @@ class PostgresDispatcher:
         names = [job.name for job in jobs]
         if not names:
             return
-        current = {
-            row["queueing_lock"]
-            for row in await self._procrastinate_connector.rows(sql.FIND_JOBS, names=names)
-        }
+        current = {row["queueing_lock"] for row in await self._db.rows(sql.FIND_JOBS, names=names)}
         for job in jobs:
             if job.name not in current:
-                await self._procrastinate_connector.rows(sql.REMIND, **_job_values(job))
+                await self._db.rows(sql.REMIND, **_job_values(job))
 
     async def cancel(self, task: str, key: str) -> None:
         name = Job(task=task, key=key, tenant="").name
-        await retry_unavailable(lambda: self._procrastinate_connector.rows(sql.CANCEL, name=name))
+        await retry_unavailable(lambda: self._db.rows(sql.CANCEL, name=name))
 
     async def work(
         self,
-        job_handler: JobHandler,
+        handle: JobHandler,
         *,
         concurrency: int,
         closing: Event,
-        failure_handler: FailureHandler | None = None,
+        on_failure: FailureHandler | None = None,
     ) -> None:
-        lanes = JobExecutor(
-            self, job_handler, failure_handler=failure_handler, backoff=self._backoff
-        )
+        lanes = JobExecutor(self, handle, on_failure=on_failure, backoff=self._backoff)
         try:
             async with run_in_background(self._keep_up, self._listen):
                 await lanes.run(concurrency=concurrency, closing=closing)
@@ -184,14 +177,14 @@ class PostgresDispatcher:
 
     async def finish(self, claim: ClaimedJob) -> None:
         try:
-            await self._procrastinate_connector.rows(sql.FINISH, id=claim.ticket, me=self._me)
+            await self._db.rows(sql.FINISH, id=claim.ticket, me=self._me)
         finally:
             self._running.discard(claim.ticket)  # at the latest, `_rescue` finds it
         self._signal()  # one of the same name may have waited
 
     async def postpone(self, claim: ClaimedJob, *, seconds: float, is_failure: bool) -> None:
         try:
-            await self._procrastinate_connector.rows(
+            await self._db.rows(
                 sql.POSTPONE,
                 id=claim.ticket,
                 me=self._me,
@@ -204,8 +197,8 @@ class PostgresDispatcher:
         self._look_in(seconds)
 
     async def changed(self) -> None:
-        """Others say what they put for now; what is due later is found by looking, and at once
-        if it was put here."""
+        """Other processes signal jobs for now; later ones are found by polling, and on time if
+        they were put here."""
         now = anyio.current_time()
         while self._looks and self._looks[0] <= now:
             heappop(self._looks)
@@ -219,11 +212,11 @@ class PostgresDispatcher:
             self._signal()
 
     async def _open_queues(self) -> tuple[bool, list[str] | None]:
-        """The tenants that do not have as many jobs running as they may, in all of the fleet;
-        two workers that look at once may each give them one more."""
+        """The tenants below their limit of running jobs, over the whole fleet; two workers that
+        check at once may each start one more."""
         if self._tenant_limit is None:
             return True, None
-        [row] = await self._procrastinate_connector.rows(sql.OPEN_QUEUES, limit=self._tenant_limit)
+        [row] = await self._db.rows(sql.OPEN_QUEUES, limit=self._tenant_limit)
         return row["array_agg"] is not None, row["array_agg"]
 
     def _signal(self) -> None:
@@ -235,31 +228,29 @@ class PostgresDispatcher:
             try:
                 await self._beat()
                 await self._rescue()
-                await self._procrastinate_connector.rows(sql.PROMOTE)
+                await self._db.rows(sql.PROMOTE)
             except StoreFailed as error:
                 _LOG.warning("cannot reach the queue: %s", error)
             await anyio.sleep(BEAT_SECONDS)
 
     async def _beat(self) -> None:
-        """Also after having been taken for dead: then as another worker."""
+        """A worker that was declared dead registers as a new one."""
         async with self._taking:
-            if not self._me or not await self._procrastinate_connector.rows(sql.BEAT, me=self._me):
+            if not self._me or not await self._db.rows(sql.BEAT, me=self._me):
                 self._me = await self._manager.register_worker()
 
     async def _rescue(self) -> None:
-        """From every worker, so that it takes only one to go on; also for what it failed to
-        settle itself."""
+        """Every worker does this, so that one is enough; also for jobs that it failed to settle
+        itself."""
         await self._manager.prune_stalled_workers(STALLED_SECONDS)
         async with self._taking:
             try:
-                found = await self._procrastinate_connector.rows(
-                    sql.RESCUE, me=self._me, running=list(self._running)
-                )
+                rescued = await self._db.rows(sql.RESCUE, me=self._me, running=list(self._running))
             except StoreFailed as error:
                 if not isinstance(error.__cause__, psycopg.errors.UniqueViolation):
                     raise
                 return  # one of the same name was put just then: next time
-        if found:
+        if rescued:
             self._signal()
 
     async def _listen(self) -> None:
@@ -290,8 +281,8 @@ def _queue(tenant: str) -> str:
 
 def _taken_job(fetched: Fetched) -> ClaimedJob:
     assert fetched.id is not None
-    given = fetched.task_kwargs
-    job = Job(task=fetched.task_name, key=str(given["key"]), tenant=str(given["tenant"]))
+    arguments = fetched.task_kwargs
+    job = Job(task=fetched.task_name, key=str(arguments["key"]), tenant=str(arguments["tenant"]))
     return ClaimedJob(job=job, attempt=fetched.attempts + 1, ticket=fetched.id)
 
 

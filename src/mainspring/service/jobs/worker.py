@@ -50,14 +50,7 @@ class Postponed(MainspringError):
         self.seconds = seconds
 
 
-_HARMLESS_ERRORS = (
-    Postponed,
-    StoreUnavailable,
-    StoreFull,
-    Fenced,
-    LeaseHeld,
-    SessionNotFound,
-)
+_HARMLESS_ERRORS = (Postponed, StoreUnavailable, StoreFull, Fenced, LeaseHeld, SessionNotFound)
 
 
 def harmless_cause(error: Exception) -> Exception:
@@ -82,8 +75,8 @@ class InboxNotConsumed(MainspringError):
 class WorkerSettings:
     concurrency: int = 16
     drain_seconds: float = 30.0
-    """How long runs may take to end once the worker closes; then they are cut off, and others
-    go on where the log ends."""
+    """How long runs may take to end once the worker closes; then they are cancelled, and other
+    workers continue them."""
     sweep_seconds: float = 1.0
 
 
@@ -118,9 +111,9 @@ class Worker:
         }
 
     def register(
-        self, task: str, job_handler: JobHandler, *, failure_handler: FailureHandler | None = None
+        self, task: str, handle: JobHandler, *, on_failure: FailureHandler | None = None
     ) -> None:
-        self._tasks[task] = (job_handler, failure_handler)
+        self._tasks[task] = (handle, on_failure)
 
     def on_parked(self, after: AfterParking) -> None:
         self.parking.after = after
@@ -133,25 +126,25 @@ class Worker:
                 self._do,
                 concurrency=self._pace.concurrency,
                 closing=closing,
-                failure_handler=self._failed,
+                on_failure=self._failed,
             )
             group.cancel_scope.cancel()
 
     async def sweep(self) -> None:
-        """Wake every session that has something to do and nobody to do it: a job that was lost,
-        a message whose sender died before it woke anybody, a worker that is gone."""
+        """Wake every session that has something to do and no worker: because a job was lost, a
+        sender died before it woke the session, or a worker is gone."""
         parked = await self.parking.ids()
         left_alone = len(parked) + len(self._foreign)
-        found = await self._log.store.runnable(limit=_MAX_SWEPT + left_alone)
+        session_ids = await self._log.store.runnable(limit=_MAX_SWEPT + left_alone)
         jobs: list[Job] = []
-        for session_id in found:
+        for session_id in session_ids:
             tenant = await self._tenant_of(session_id)
             if tenant is None:
                 continue  # a session of the command line: not ours to run
             job = Job(task=WAKE_TASK, key=session_id, tenant=tenant)
             if session_id not in parked or not await self.parking.is_parked(job):
                 jobs.append(job)
-        self._foreign = {item: self._foreign[item] for item in found if item in self._foreign}
+        self._foreign = {item: self._foreign[item] for item in session_ids if item in self._foreign}
         await self._dispatcher.remind(jobs)
 
     async def _sweep(self) -> None:

@@ -1,9 +1,11 @@
 """Memories: texts at paths of a memory store. Every change is written together with the version
-that records it."""
+that records it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
@@ -45,7 +47,8 @@ from mainspring.service.memory_stores.memory_records import (
     version_repository,
 )
 from mainspring.service.memory_stores.memory_stores import MemoryStores
-from mainspring.service.storage.pagination import Page, decode_cursor, encode_cursor
+from mainspring.service.storage.pagination import Page, cut_page, decode_cursor
+from mainspring.service.storage.repository import row_at
 
 MAX_MEMORIES = 10_000
 """Of a store."""
@@ -61,7 +64,7 @@ class MemoryListing(Struct, frozen=True, kw_only=True):
     page: str | None = None
     path_prefix: str = "/"
     depth: Annotated[int, Meta(ge=0, le=MAX_SEGMENTS)] = 0
-    """0: all there is below."""
+    """0: all levels."""
     view: MemoryView = "basic"
 
     @property
@@ -71,11 +74,15 @@ class MemoryListing(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class _ListItem:
-    """Of a list: a memory, or the folder that stands for some."""
+    """A memory, or a folder that stands for the memories in it."""
 
     name: str
-    """Where the list goes on after it."""
-    record_row: RecordRow | None = None
+    """The list continues after it."""
+    row: RecordRow | None = None
+
+    @property
+    def position(self) -> tuple[str, str]:
+        return self.name, "" if self.row is None else self.row.id
 
 
 class Memories:
@@ -125,7 +132,7 @@ class Memories:
                 updated_at=now,
             )
             await self._records.write(
-                Replace(record_row=store),
+                Replace(row=store),
                 self._repository.put_change(tenant, made),
                 self._version_change(tenant, made, "created", actor, content),
             )
@@ -139,8 +146,10 @@ class Memories:
         """Raises: NotFound."""
 
         async def attempt() -> MemoryObject:
-            memory = self._repository.read(await self._record(tenant, store_id, memory_id))
-            return await self._with_view(memory, view)
+            memory = await self._repository.get(tenant, memory_id, parent=store_id)
+            if view == "basic":
+                return memory
+            return _with_content(memory, await self._content(memory), view)
 
         return await _retry_on_conflict(attempt)
 
@@ -154,31 +163,32 @@ class Memories:
         *,
         view: MemoryView = "basic",
     ) -> MemoryObject:
-        """What changes nothing writes nothing, and is no conflict either.
+        """An update that changes nothing writes nothing and causes no conflict.
 
-        Raises: NotFound; InvalidInput; PathTaken; MemoryChanged: the precondition does not hold.
+        Raises: NotFound; InvalidInput; PathTaken; MemoryChanged: the precondition is false.
         """
         path = None if request.path is None else check_path(request.path)
         content = None if request.content is None else encode_content(request.content)
 
         async def attempt() -> tuple[MemoryObject, bytes]:
             store = await self._stores.writable(tenant, store_id)
-            record = await self._record(tenant, store_id, memory_id)
-            current = self._repository.read(record)
+            row = await self._repository.row(tenant, memory_id, parent=store_id)
+            current = self._repository.read(row)
             changed = _apply_update(current, path, content)
             text = await self._content(current) if content is None else content
             if changed == current:
                 return current, text
+            is_moved = changed.path != current.path
             if request.precondition:
                 _require_digest(current, request.precondition.content_sha256)
-            if changed.path != current.path:
+            if is_moved:
                 await self._require_free(tenant, store_id, changed.path, besides=memory_id)
             changed = replace(
                 changed, memory_version_id=self._new_id("memver"), updated_at=self._clock()
             )
             await self._records.write(
-                *([Replace(record_row=store)] if changed.path != current.path else []),
-                self._repository.replace_change(record, changed),
+                *([Replace(row=store)] if is_moved else []),
+                self._repository.replace_change(row, changed),
                 self._version_change(tenant, changed, "modified", actor, text),
             )
             return changed, text
@@ -194,22 +204,21 @@ class Memories:
         *,
         expected_sha256: str | None = None,
     ) -> None:
-        """Its versions stay. Also in an archived store.
+        """Its versions stay. Allowed in an archived store too.
 
         Raises: NotFound; MemoryChanged: it is not what was expected.
         """
 
         async def attempt() -> None:
-            record = await self._record(tenant, store_id, memory_id)
-            current = self._repository.read(record)
+            row = await self._repository.row(tenant, memory_id, parent=store_id)
+            current = self._repository.read(row)
             if expected_sha256 is not None:
                 _require_digest(current, expected_sha256)
             last = replace(
                 current, memory_version_id=self._new_id("memver"), updated_at=self._clock()
             )
             await self._records.write(
-                Remove(record_row=record),
-                self._version_change(tenant, last, "deleted", actor),
+                Remove(row=row), self._version_change(tenant, last, "deleted", actor)
             )
 
         await _retry_on_conflict(attempt)
@@ -217,105 +226,87 @@ class Memories:
     async def page(
         self, tenant: str, store_id: str, listing: MemoryListing
     ) -> Page[MemoryObject | MemoryPrefix]:
-        """By path. What is deeper than asked for is told by its folder.
+        """By path. Folders stand for what is deeper than requested.
 
         Raises: NotFound: the store; InvalidInput.
         """
         await self._stores.get(tenant, store_id)
-        found = await self._items(tenant, store_id, listing)
-        shown, next_page = found[: listing.most], None
-        if len(found) > listing.most:
-            last = shown[-1]
-            next_page = encode_cursor(
-                last.name, "" if last.record_row is None else last.record_row.id
-            )
-        items = [await self._list_entry(item, listing.view) for item in shown]
-        return Page(data=[item for item in items if item is not None], next_page=next_page)
+        items = await self._items(tenant, store_id, listing)
+        page = cut_page(items, listing.most, lambda item: item.position)
+        entries = [await self._list_entry(item, listing.view) for item in page.data]
+        return Page(data=[item for item in entries if item], next_page=page.next_page)
 
     async def _items(self, tenant: str, store_id: str, listing: MemoryListing) -> list[_ListItem]:
-        """One more than are shown, if there is one."""
+        """One more than fits on the page, if there is one."""
         prefix = check_prefix(listing.path_prefix)
-        name, id_ = _decode_place(listing.page)
+        cursor = listing.page
+        name, id_ = ("", "") if cursor is None else decode_cursor(cursor, tuple[str, str])
         items: list[_ListItem] = []
         while batch := await self._after(tenant, store_id, prefix, name, id_):
-            for record in batch:
-                path = record.name or ""
-                if path < name:  # in the folder that was just told
+            for row in batch:
+                path = row.name or ""
+                if path < name:  # in the folder that was listed just now
                     continue
                 folder = folder_at_depth(path, prefix, listing.depth)
-                item = (
-                    _ListItem(path, record)
-                    if folder is None
-                    else _ListItem(folder + LAST_CHARACTER)
+                is_memory = folder is None
+                items.append(
+                    _ListItem(path, row) if is_memory else _ListItem(folder + LAST_CHARACTER)
                 )
-                items.append(item)
-                name, id_ = item.name, record.id if folder is None else ""
+                name, id_ = items[-1].position
                 if len(items) > listing.most:
                     return items
         return items
 
     async def _list_entry(
-        self, list_item: _ListItem, view: MemoryView
+        self, item: _ListItem, view: MemoryView
     ) -> MemoryObject | MemoryPrefix | None:
         """`None`: it was deleted since it was listed."""
-        if list_item.record_row is None:
-            return MemoryPrefix(path=list_item.name.removesuffix(LAST_CHARACTER))
-        memory = self._repository.read(list_item.record_row)
+        if item.row is None:
+            return MemoryPrefix(path=item.name.removesuffix(LAST_CHARACTER))
+        memory = self._repository.read(item.row)
         if view == "basic":
             return memory
         try:
-            return await self.get(list_item.record_row.tenant, memory.memory_store_id, memory.id)
+            return await self.get(item.row.tenant, memory.memory_store_id, memory.id)
         except NotFound:
             return None
 
     async def _after(
         self, tenant: str, store_id: str, prefix: str, name: str, id_: str
     ) -> list[RecordRow]:
-        after = RecordRow(
-            tenant=tenant, kind=MEMORY_KIND, id=id_, name=name, created=0, updated=0, body=b""
-        )
         return await self._records.list(
             RecordQuery(
                 kind=MEMORY_KIND,
                 tenant=tenant,
                 parent=store_id,
                 name_from=prefix,
-                after=after if name else None,
+                after=row_at(0, id_, name) if name else None,
                 limit=_BATCH,
             )
         )
 
-    async def _record(self, tenant: str, store_id: str, memory_id: str) -> RecordRow:
-        record = await self._repository.record(tenant, memory_id)
-        if record.parent != store_id:
-            raise NotFound(MEMORY_KIND, memory_id)
-        return record
-
     async def _require_room(self, tenant: str, store_id: str) -> None:
-        wanted = RecordQuery(kind=MEMORY_KIND, tenant=tenant, parent=store_id)
-        if await self._records.count(wanted) >= self._max:
+        query = RecordQuery(kind=MEMORY_KIND, tenant=tenant, parent=store_id)
+        if await self._records.count(query) >= self._max:
             raise InvalidInput(f"a memory store has {self._max} memories at most; use another")
 
     async def _require_free(
         self, tenant: str, store_id: str, path: str, *, besides: str = ""
     ) -> None:
-        """As in a file system: a path is either a memory or a folder of such."""
-        within = RecordQuery(
-            kind=MEMORY_KIND, tenant=tenant, parent=store_id, name_from=f"{path}/", limit=2
+        """As in a file system, a path is either a memory or a folder."""
+        rows = await self._records.list(
+            RecordQuery(
+                kind=MEMORY_KIND, tenant=tenant, parent=store_id, name_from=f"{path}/", limit=2
+            )
         )
-        found = await self._records.list(within)
-        for parent_folder in (path, *parent_folders(path)):
-            try:
-                found.append(
-                    await self._records.named(
-                        MEMORY_KIND, parent_folder, tenant=tenant, parent=store_id
-                    )
+        for taken in (path, *parent_folders(path)):
+            with suppress(NotFound):
+                rows.append(
+                    await self._records.named(MEMORY_KIND, taken, tenant=tenant, parent=store_id)
                 )
-            except NotFound:
-                continue
-        for record in found:
-            if record.id != besides:
-                raise PathTaken(path, memory_id=record.id, taken=record.name or "")
+        for row in rows:
+            if row.id != besides:
+                raise PathTaken(path, memory_id=row.id, taken=row.name or "")
 
     def _version_change(
         self,
@@ -329,7 +320,7 @@ class Memories:
         return self._versions.put_change(tenant, version, content=content)
 
     async def _content(self, memory: MemoryObject) -> bytes:
-        """Raises: Stale: it is past, and was redacted or deleted since the memory was read."""
+        """Raises: StaleVersion: it was redacted or deleted since the memory was read."""
         try:
             content = await self._records.content(VERSION_KIND, memory.memory_version_id)
         except NotFound:
@@ -338,14 +329,9 @@ class Memories:
             raise StaleVersion(f"the memory {memory.id} has changed meanwhile")
         return content
 
-    async def _with_view(self, memory: MemoryObject, view: MemoryView) -> MemoryObject:
-        if view == "basic":
-            return memory
-        return _with_content(memory, await self._content(memory), view)
-
 
 async def _retry_on_conflict(attempt: Callable[[], Awaitable[T]]) -> T:
-    """Again, from the start, whenever somebody else wrote in between."""
+    """Start again whenever somebody else wrote in between."""
     for _ in range(_TRIES):
         try:
             return await attempt()
@@ -373,13 +359,3 @@ def _require_digest(current: MemoryObject, expected: str) -> None:
             f"the memory {current.id} has the content_sha256 {current.content_sha256},"
             f" not {expected}; read it again, then try again"
         )
-
-
-def _decode_place(cursor: str | None) -> tuple[str, str]:
-    if cursor is None:
-        return "", ""
-    match decode_cursor(cursor):
-        case [str(name), str(id_)]:
-            return name, id_
-        case _:
-            raise InvalidInput("page: not a cursor of this list")

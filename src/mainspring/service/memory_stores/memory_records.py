@@ -28,7 +28,7 @@ ContentDigest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
 
 class SessionActor(Struct, frozen=True, kw_only=True, tag_field="type", tag="session_actor"):
-    """An agent, through the folder that it has the store in."""
+    """An agent, through the folder where the store is mounted."""
 
     session_id: str
 
@@ -63,7 +63,7 @@ class MemoryObject(Struct, frozen=True, kw_only=True, tag_field="type", tag="mem
 
 
 class MemoryPrefix(Struct, frozen=True, kw_only=True, tag_field="type", tag="memory_prefix"):
-    """Stands in a list for the memories in a folder."""
+    """Stands for the memories in a folder."""
 
     path: str
 
@@ -121,7 +121,7 @@ def content_digest(content: bytes) -> str:
 def version_of(
     memory: MemoryObject, operation: MemoryOperation, actor: MemoryActor
 ) -> MemoryVersion:
-    """What is kept of a change that made the memory so."""
+    """The version that records a change of the memory."""
     version = MemoryVersion(
         id=memory.memory_version_id,
         memory_id=memory.id,
@@ -134,9 +134,7 @@ def version_of(
     if operation == "deleted":
         return version
     return replace(
-        version,
-        content_sha256=memory.content_sha256,
-        content_size_bytes=memory.content_size_bytes,
+        version, content_sha256=memory.content_sha256, content_size_bytes=memory.content_size_bytes
     )
 
 
@@ -180,7 +178,7 @@ MAX_SEGMENTS = 20
 _FORBIDDEN_CATEGORIES = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 """Categories: controls, formats, halves of pairs, separators of lines and paragraphs."""
 LAST_CHARACTER = "\U0010ffff"
-"""Comes after all that a path may have: paths in a folder are before the folder's and this."""
+"""Greater than any character of a path: sorts after all paths in a folder."""
 
 
 def check_path(path: str) -> str:
@@ -192,7 +190,7 @@ def check_path(path: str) -> str:
 
 
 def check_prefix(prefix: str) -> str:
-    """Of a list: `/`, or a path and `/`.
+    """The prefix of a list: `/`, or a path and `/`.
 
     Raises: InvalidInput.
     """
@@ -222,13 +220,13 @@ def _is_forbidden(character: str) -> bool:
 
 
 def parent_folders(path: str) -> list[str]:
-    """Those that it is in, as paths of memories would be: none of them may be one."""
+    """Its parent folders: none of them may be a memory."""
     segments = path.split("/")
     return ["/".join(segments[:end]) for end in range(2, len(segments))]
 
 
 def folder_at_depth(path: str, prefix: str, depth: int) -> str | None:
-    """The folder that stands for it in a list so deep; `None`: it stands there itself."""
+    """The folder that stands for it in a list of this depth; `None`: it is listed itself."""
     below = path[len(prefix) :].split("/")
     if depth == 0 or len(below) <= depth:
         return None

@@ -1,5 +1,4 @@
-"""Memory stores: named containers of memories, for sessions to be given. What is in them is
-`memories`'."""
+"""Memory stores: named containers of memories that sessions can use."""
 
 from __future__ import annotations
 
@@ -14,20 +13,18 @@ from msgspec.structs import replace
 from mainspring.core import clock as clocks
 from mainspring.core import ids
 from mainspring.core.clock import Clock
-from mainspring.core.errors import InvalidInput, StaleVersion
+from mainspring.core.errors import InvalidInput
 from mainspring.log.records import RecordRow, Records, Remove
 from mainspring.service.memory_stores.memory_records import MEMORY_KIND, VERSION_KIND
-from mainspring.service.storage.metadata import Metadata, MetadataPatch, patch_metadata
-from mainspring.service.storage.notifications import Notification, Notify, ignore_notification
-from mainspring.service.storage.pagination import Page
+from mainspring.service.storage.metadata import Metadata, MetadataPatch, copy_fields, patch_metadata
 from mainspring.service.storage.repository import (
     IndexColumns,
-    ListQuery,
+    Notification,
+    Notify,
     Repository,
     delete_children,
+    ignore_notification,
 )
-
-_TRIES = 32
 
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
 Description = Annotated[str, Meta(max_length=1024)]
@@ -65,33 +62,24 @@ class MemoryStores:
         clock: Clock = clocks.now,
         new_id: Callable[[str], str] = ids.new_id,
     ) -> None:
-        self._records = records
         self._repository = Repository(
             records, "memory_store", MemoryStore, columns=_index_columns, clock=clock
         )
+        self.get = self._repository.get
+        self.page = self._repository.page
         self._notify = notify
         self._clock = clock
         self._new_id = new_id
 
     async def create(self, tenant: str, request: CreateMemoryStore) -> MemoryStore:
         now = self._clock()
-        made = MemoryStore(
-            id=self._new_id("memstore"),
-            name=_check_name(request.name),
-            description=request.description,
-            metadata=request.metadata,
-            created_at=now,
-            updated_at=now,
+        _check_name(request.name)
+        store = copy_fields(
+            MemoryStore, request, id=self._new_id("memstore"), created_at=now, updated_at=now
         )
-        await self._repository.put(tenant, made)
-        await self._notify_change(tenant, made.id, "created")
-        return made
-
-    async def get(self, tenant: str, store_id: str) -> MemoryStore:
-        return await self._repository.get(tenant, store_id)
-
-    async def page(self, tenant: str, list_query: ListQuery) -> Page[MemoryStore]:
-        return await self._repository.page(tenant, list_query)
+        await self._repository.put(tenant, store)
+        await self._notify_change(tenant, store.id, "created")
+        return store
 
     async def update(self, tenant: str, store_id: str, request: UpdateMemoryStore) -> MemoryStore:
         """Raises: InvalidInput: it is archived."""
@@ -111,7 +99,7 @@ class MemoryStores:
         return await self._repository.update(tenant, store_id, change)
 
     async def archive(self, tenant: str, store_id: str) -> MemoryStore:
-        """For good: it is read-only from now on, and no new session gets it."""
+        """Permanent: it is read-only from now on, and no new session can use it."""
         is_new = False
 
         def change(current: MemoryStore) -> MemoryStore:
@@ -126,22 +114,21 @@ class MemoryStores:
         return archived
 
     async def delete(self, tenant: str, store_id: str) -> None:
-        """With its memories and all their versions. Asked again after a crash, it goes on."""
-        for _ in range(_TRIES):
-            record = await self._repository.record(tenant, store_id)
+        """With its memories and all their versions. Repeat it after a crash to finish it."""
+        records = self._repository.records
+
+        async def prepare() -> tuple[None, list[Remove]]:
+            row = await self._repository.row(tenant, store_id)
             # memories first: while there is one, it may still get versions
             for kind in (MEMORY_KIND, VERSION_KIND):
-                await delete_children(self._records, kind, tenant=tenant, parent=store_id)
-            try:
-                await self._records.write(Remove(record_row=record))
-            except StaleVersion:  # it got a memory meanwhile
-                continue
-            await self._notify_change(tenant, store_id, "deleted")
-            return
-        raise StaleVersion(f"memory store {store_id}: others kept changing it; try again")
+                await delete_children(records, kind, tenant=tenant, parent=store_id)
+            return None, [Remove(row=row)]  # refused if it got a memory in the meantime
+
+        await self._repository.transact(store_id, prepare)
+        await self._notify_change(tenant, store_id, "deleted")
 
     async def active(self, tenant: str, store_id: str) -> MemoryStore:
-        """For a new session with it.
+        """For a new session that uses it.
 
         Raises: NotFound; InvalidInput: it is archived.
         """
@@ -150,14 +137,14 @@ class MemoryStores:
         return store
 
     async def writable(self, tenant: str, store_id: str) -> RecordRow:
-        """Its record. Written again with a new path, it makes sure that nothing else got one, and
-        that the store was neither archived nor deleted meanwhile.
+        """Its record. Written together with a new path, it ensures that nothing else got one, and
+        that the store was neither archived nor deleted in the meantime.
 
         Raises: NotFound; InvalidInput: it is archived.
         """
-        record = await self._repository.record(tenant, store_id)
-        _require_active(self._repository.read(record))
-        return record
+        row = await self._repository.row(tenant, store_id)
+        _require_active(self._repository.read(row))
+        return row
 
     async def _notify_change(self, tenant: str, store_id: str, what: str) -> None:
         await self._notify(Notification(tenant=tenant, type=f"memory_store.{what}", id=store_id))

@@ -1,4 +1,4 @@
-"""Whom an agent may call upon: the two shapes of `multiagent`, as asked for and as kept."""
+"""Which agents an agent may call: the two shapes of `multiagent`, as requested and as stored."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ class Multiagent20261001Params(
 MultiagentParams: TypeAlias = CoordinatorParams | Multiagent20261001Params
 
 
-class RosterAgent(Protocol):
-    """An agent, as far as a roster looks at it."""
+class ReferencedAgent(Protocol):
+    """The part of an agent that the resolver reads."""
 
     @property
     def id(self) -> str: ...
@@ -113,7 +113,7 @@ class RosterAgent(Protocol):
     def multiagent(self) -> Multiagent | None: ...
 
 
-FindAgent: TypeAlias = Callable[[str, int | None], Awaitable[RosterAgent]]
+FindAgent: TypeAlias = Callable[[str, int | None], Awaitable[ReferencedAgent]]
 """The agent with that id, at that version or the newest. Raises: NotFound."""
 
 _ENABLED = Switch(type="enabled")
@@ -121,17 +121,16 @@ _DEFAULT_DELEGATION = DelegationEnabled(inline_agents=_ENABLED, predefined_agent
 _DEFAULT_MULTIAGENT = Multiagent20261001(
     advisor=Disabled(), subagents=_DEFAULT_DELEGATION, workflows=_DEFAULT_DELEGATION
 )
-"""What it is where nothing is said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MultiagentResolver:
-    """Turns what is asked for into references to agents that exist, each at one version."""
+    """Resolves a request to references to existing agents, each at one version."""
 
     owner: str
-    """The agent whose roster it is."""
+    """The agent whose `multiagent` it is."""
     version: int
-    """Which it has now."""
+    """Its current version."""
     find_agent: FindAgent
 
     async def resolve(self, params: MultiagentParams, current: Multiagent | None) -> Multiagent:
@@ -140,23 +139,25 @@ class MultiagentResolver:
             return await self._coordinator(params)
         stored = current if isinstance(current, Multiagent20261001) else _DEFAULT_MULTIAGENT
         return Multiagent20261001(
-            advisor=_advisor(params.advisor, stored.advisor),
+            advisor=stored.advisor
+            if isinstance(params.advisor, UnsetType)
+            else params.advisor or Disabled(),
             subagents=await self._delegation(params.subagents, stored.subagents, "subagents"),
             workflows=await self._delegation(params.workflows, stored.workflows, "workflows"),
         )
 
     async def _coordinator(self, params: CoordinatorParams) -> Coordinator:
         where = "multiagent.agents"
-        found = [
+        agents = [
             entry
             if isinstance(entry, Advisor)
             else await self._reference(entry, f"{where}[{index}]", may_delegate=False)
             for index, entry in enumerate(params.agents)
         ]
-        if sum(isinstance(entry, Advisor) for entry in found) > 1:
+        if sum(isinstance(entry, Advisor) for entry in agents) > 1:
             raise InvalidInput(f"{where}: one advisor at most")
-        _check_distinct([entry for entry in found if isinstance(entry, AgentReference)], where)
-        return Coordinator(agents=tuple(found))
+        _check_distinct([entry for entry in agents if isinstance(entry, AgentReference)], where)
+        return Coordinator(agents=tuple(agents))
 
     async def _delegation(
         self,
@@ -193,12 +194,12 @@ class MultiagentResolver:
     ) -> tuple[AgentReference, ...]:
         if isinstance(params, UnsetType):
             return stored
-        found = [
+        references = [
             await self._reference(entry, f"{where}[{index}]", may_delegate=True)
             for index, entry in enumerate(params or ())
         ]
-        _check_distinct(found, where)
-        return tuple(found)
+        _check_distinct(references, where)
+        return tuple(references)
 
     async def _reference(
         self, entry: str | AgentParams | SelfParams, where: str, *, may_delegate: bool
@@ -222,14 +223,6 @@ class MultiagentResolver:
         return AgentReference(id=agent.id, version=agent.version)
 
 
-def _advisor(
-    params: AdvisorEnabled | Disabled | UnsetType | None, stored: AdvisorEnabled | Disabled
-) -> AdvisorEnabled | Disabled:
-    if isinstance(params, UnsetType):
-        return stored
-    return params or Disabled()
-
-
 def _check_distinct(references: Sequence[AgentReference], where: str) -> None:
     ids = [reference.id for reference in references]
     if len(set(ids)) < len(ids):
@@ -237,7 +230,6 @@ def _check_distinct(references: Sequence[AgentReference], where: str) -> None:
 
 
 def advisor_model(multiagent: Multiagent | None) -> str | None:
-    """The model that advises."""
     match multiagent:
         case Coordinator(agents=agents):
             return next((agent.model for agent in agents if isinstance(agent, Advisor)), None)
@@ -247,8 +239,10 @@ def advisor_model(multiagent: Multiagent | None) -> str | None:
             return None
 
 
-def with_self_reference(multiagent: Multiagent, owner: str, self_: AgentReference) -> Multiagent:
-    """With another reference in the place of that to the owner itself."""
+def with_self_reference(
+    multiagent: Multiagent | None, owner: str, self_: AgentReference
+) -> Multiagent | None:
+    """With another reference in place of the owner's reference to itself."""
 
     def swapped(reference: AgentReference) -> AgentReference:
         return self_ if reference.id == owner else reference
@@ -258,6 +252,8 @@ def with_self_reference(multiagent: Multiagent, owner: str, self_: AgentReferenc
             return member
         return replace(member, predefined_agents=tuple(map(swapped, member.predefined_agents)))
 
+    if multiagent is None:
+        return None
     if isinstance(multiagent, Coordinator):
         return Coordinator(
             agents=tuple(

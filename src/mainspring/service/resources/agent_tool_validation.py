@@ -1,4 +1,4 @@
-"""Whether the tools and the MCP servers of an agent fit together, as the API documents it."""
+"""Checks that the tools and the MCP servers of an agent fit together."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from mainspring.service.resources.agent_tools import (
 from mainspring.service.resources.agent_web_tools import check_domains, check_url_sources
 
 
-def check_tools(agent_tools: Sequence[AgentTool], servers: Sequence[UrlMcpServer]) -> None:
-    """Raises: InvalidInput: with where it is wrong, as `tools[0].configs[1].name`."""
-    if sum(map(_tool_count, agent_tools)) > MAX_TOOLS:
+def check_tools(tools: Sequence[AgentTool], servers: Sequence[UrlMcpServer]) -> None:
+    """Raises: InvalidInput: with the position, such as `tools[0].configs[1].name`."""
+    if sum(map(_tool_count, tools)) > MAX_TOOLS:
         raise InvalidInput(f"tools: at most {MAX_TOOLS} across all toolsets")
-    if sum(isinstance(tool, AgentToolset) for tool in agent_tools) > 1:
+    if sum(isinstance(tool, AgentToolset) for tool in tools) > 1:
         raise InvalidInput("tools: only one agent_toolset_20260401; put its configs together")
-    custom = [tool.name for tool in agent_tools if isinstance(tool, CustomTool)]
+    custom = [tool.name for tool in tools if isinstance(tool, CustomTool)]
     _check_unique(custom, "tools: two custom tools are called")
-    for index, tool in enumerate(agent_tools):
+    for index, tool in enumerate(tools):
         where = f"tools[{index}]"
         match tool:
             case AgentToolset():
@@ -38,15 +38,15 @@ def check_tools(agent_tools: Sequence[AgentTool], servers: Sequence[UrlMcpServer
                 _check_unique([config.name for config in tool.configs], f"{where}.configs: twice")
             case CustomTool():
                 _check_schema(tool.input_schema, f"{where}.input_schema")
-    _check_servers(servers, [tool for tool in agent_tools if isinstance(tool, McpToolset)])
+    _check_servers(servers, [tool for tool in tools if isinstance(tool, McpToolset)])
 
 
-def _tool_count(agent_tool: AgentTool) -> int:
-    match agent_tool:
+def _tool_count(tool: AgentTool) -> int:
+    match tool:
         case AgentToolset():
             return len(BUILTINS)
         case McpToolset():
-            return max(1, len(agent_tool.configs))
+            return max(1, len(tool.configs))
         case CustomTool():
             return 1
 

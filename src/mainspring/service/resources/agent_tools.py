@@ -1,4 +1,4 @@
-"""The tools of an agent: how they are asked for, how they are kept, and what is on in the end."""
+"""The tools of an agent: as requested, as stored, and which are enabled in the end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Protocol, TypeAlias, assert_never, get_args
 
 from msgspec import Meta, Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from mainspring.core.errors import InvalidInput
 from mainspring.service.resources.agent_web_tools import (
@@ -16,6 +16,7 @@ from mainspring.service.resources.agent_web_tools import (
     UrlSourcesParams,
     resolve_url_sources,
 )
+from mainspring.service.storage.metadata import copy_fields
 
 MAX_TOOLS = 256
 
@@ -33,7 +34,7 @@ Domains = Annotated[tuple[str, ...], Meta(min_length=1, max_length=64)]
 
 
 class PermissionPolicy(Struct, frozen=True, kw_only=True):
-    """Whether a call is let through, asked about, or judged one by one."""
+    """Whether calls are allowed, asked about, or judged one by one."""
 
     type: PermissionPolicyName
 
@@ -43,14 +44,14 @@ ALWAYS_ASK = PermissionPolicy(type="always_ask")
 
 
 class ToolDefaults(Struct, frozen=True, kw_only=True):
-    """What holds for the tools of a set that have no configuration of their own."""
+    """Applies to the tools of a set that have no configuration of their own."""
 
     enabled: bool
     permission_policy: PermissionPolicy
 
 
 class BuiltinConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A built-in tool. What only the web tools have is left out for the others."""
+    """A built-in tool. Fields of the web tools are omitted for the others."""
 
     enabled: bool
     name: BuiltinName
@@ -94,7 +95,7 @@ class CustomTool(Struct, frozen=True, kw_only=True, tag_field="type", tag="custo
 
     description: Annotated[str, Meta(min_length=1)]
     input_schema: dict[str, Any]
-    """JSON Schema of an object, kept as it was given."""
+    """JSON Schema of an object, stored as received."""
     name: ToolName
 
 
@@ -150,9 +151,9 @@ ToolsParams = Annotated[tuple[ToolParams, ...], Meta(max_length=MAX_TOOLS)]
 
 
 def resolve_tools(params: Sequence[ToolParams]) -> tuple[AgentTool, ...]:
-    """What is asked for, with every default filled in.
+    """With every default filled in.
 
-    Raises: InvalidInput: a configuration is not of the tool that it names.
+    Raises: InvalidInput: a configuration does not fit the tool that it names.
     """
     return tuple(_resolve_tool(tool, f"tools[{index}]") for index, tool in enumerate(params))
 
@@ -160,7 +161,9 @@ def resolve_tools(params: Sequence[ToolParams]) -> tuple[AgentTool, ...]:
 def _resolve_tool(tool: ToolParams, where: str) -> AgentTool:
     match tool:
         case AgentToolsetParams():
-            default = _default(tool.default_config, ALWAYS_ALLOW)
+            default = _with_defaults(
+                tool.default_config, ToolDefaults(enabled=True, permission_policy=ALWAYS_ALLOW)
+            )
             return AgentToolset(
                 default_config=default,
                 configs=tuple(
@@ -169,16 +172,14 @@ def _resolve_tool(tool: ToolParams, where: str) -> AgentTool:
                 ),
             )
         case McpToolsetParams():
-            default = _default(tool.default_config, ALWAYS_ASK)
+            default = _with_defaults(
+                tool.default_config, ToolDefaults(enabled=True, permission_policy=ALWAYS_ASK)
+            )
             return McpToolset(
                 mcp_server_name=tool.mcp_server_name,
                 default_config=default,
                 configs=tuple(
-                    McpToolConfig(
-                        name=config.name,
-                        enabled=_bool_or_default(config.enabled, default.enabled),
-                        permission_policy=config.permission_policy or default.permission_policy,
-                    )
+                    McpToolConfig(name=config.name, **asdict(_with_defaults(config, default)))
                     for config in tool.configs
                 ),
             )
@@ -188,18 +189,15 @@ def _resolve_tool(tool: ToolParams, where: str) -> AgentTool:
             assert_never(tool)
 
 
-def _default(
-    params: ToolDefaultsParams | None, permission_policy: PermissionPolicy
+def _with_defaults(
+    params: ToolDefaultsParams | BuiltinParams | McpToolParams | None, default: ToolDefaults
 ) -> ToolDefaults:
-    params = params or ToolDefaultsParams()
+    if params is None:
+        return default
     return ToolDefaults(
-        enabled=_bool_or_default(params.enabled, True),
-        permission_policy=params.permission_policy or permission_policy,
+        enabled=default.enabled if params.enabled is None else params.enabled,
+        permission_policy=params.permission_policy or default.permission_policy,
     )
-
-
-def _bool_or_default(asked: bool | None, otherwise: bool) -> bool:
-    return otherwise if asked is None else asked
 
 
 _OWN_FIELDS: Mapping[str, frozenset[str]] = {
@@ -210,22 +208,18 @@ _OWN_FIELDS: Mapping[str, frozenset[str]] = {
 }
 
 
-def _builtin(params: BuiltinParams, tool_defaults: ToolDefaults, where: str) -> BuiltinConfig:
+def _builtin(params: BuiltinParams, default: ToolDefaults, where: str) -> BuiltinConfig:
     if params.type not in (None, params.name):
         raise InvalidInput(f"{where}.type: must be {params.name}, as its name is")
     for field in sorted(frozenset[str]().union(*_OWN_FIELDS.values())):
         if field not in _OWN_FIELDS.get(params.name, ()) and getattr(params, field) is not None:
             raise InvalidInput(f"{where}.{field}: {params.name} has no such field")
-    return BuiltinConfig(
-        name=params.name,
+    return copy_fields(
+        BuiltinConfig,
+        params,
         type=params.name,
-        enabled=_bool_or_default(params.enabled, tool_defaults.enabled),
-        permission_policy=params.permission_policy or tool_defaults.permission_policy,
-        allowed_domains=params.allowed_domains,
-        blocked_domains=params.blocked_domains,
-        max_content_tokens=params.max_content_tokens,
         url_sources=None if params.url_sources is None else resolve_url_sources(params.url_sources),
-        user_location=params.user_location,
+        **asdict(_with_defaults(params, default)),
     )
 
 
@@ -241,7 +235,7 @@ class HasTools(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectiveMcpTools:
-    """What an agent may use of an MCP server. Which tools there are, the server says."""
+    """What an agent may use of an MCP server. The server says which tools exist."""
 
     server: UrlMcpServer
     tool_defaults: ToolDefaults
@@ -253,10 +247,9 @@ class EffectiveMcpTools:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectiveToolset:
-    """What an agent has in the end."""
+    """The tools that are enabled."""
 
     builtins: Mapping[BuiltinName, BuiltinConfig]
-    """Those that are on, each with its policy."""
     custom: tuple[CustomTool, ...]
     mcp: tuple[EffectiveMcpTools, ...]
 
@@ -279,17 +272,17 @@ def effective_toolset(agent: HasTools) -> EffectiveToolset:
     return EffectiveToolset(builtins=builtins, custom=tuple(custom), mcp=tuple(mcp))
 
 
-def merge_toolsets(effective_toolsets: Sequence[EffectiveToolset]) -> EffectiveToolset:
-    """What agents of one session have between them: of a tool that several have, the strictest
-    that is said of it holds for all."""
+def merge_toolsets(toolsets: Sequence[EffectiveToolset]) -> EffectiveToolset:
+    """The tools of all agents of a session. If several have a tool, the strictest configuration
+    applies to all."""
     builtins: dict[BuiltinName, BuiltinConfig] = {}
-    for item in effective_toolsets:
+    for item in toolsets:
         for name, config in item.builtins.items():
             builtins[name] = _stricter_config(builtins.get(name, config), config)
-    servers = {tools.server.name: tools for item in effective_toolsets for tools in item.mcp}
+    servers = {tools.server.name: tools for item in toolsets for tools in item.mcp}
     return EffectiveToolset(
         builtins=builtins,
-        custom=tuple(tool for item in effective_toolsets for tool in item.custom),
+        custom=tuple(tool for item in toolsets for tool in item.custom),
         mcp=tuple(servers.values()),
     )
 
@@ -320,10 +313,5 @@ def _mcp_tools(toolset: McpToolset, server: UrlMcpServer) -> EffectiveMcpTools:
     return EffectiveMcpTools(
         server=server,
         tool_defaults=toolset.default_config,
-        configs={
-            config.name: ToolDefaults(
-                enabled=config.enabled, permission_policy=config.permission_policy
-            )
-            for config in toolset.configs
-        },
+        configs={config.name: copy_fields(ToolDefaults, config) for config in toolset.configs},
     )

@@ -1,15 +1,16 @@
-"""What is configured of the web tools alone: where URLs may come from, and where the reader is."""
+"""The configuration of the web tools: which URLs they may fetch, and the user's location."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias, TypeVar
 
 from msgspec import Meta, Struct
 
 from mainspring.core.errors import InvalidInput
 
+T = TypeVar("T")
 Country = Annotated[str, Meta(pattern=r"^[A-Z]{2}$")]
 Place = Annotated[str, Meta(min_length=1, max_length=255)]
 
@@ -68,28 +69,24 @@ def resolve_url_sources(params: UrlSourcesParams) -> UrlSources:
     return UrlSources(
         client_tool_results=_filter(params.client_tool_results),
         server_tool_results=_filter(params.server_tool_results),
-        user_input=_user_input_filter(params.user_input),
+        user_input=_filter(params.user_input),
     )
 
 
-def _filter(params: Shorthand | SourceFilter | None) -> SourceFilter | None:
-    return _from_shorthand(params) if isinstance(params, str) else params
-
-
-def _user_input_filter(
-    params: Shorthand | AllSources | NoSources | None,
-) -> AllSources | NoSources | None:
-    return _from_shorthand(params) if isinstance(params, str) else params
-
-
-def _from_shorthand(params: Shorthand) -> AllSources | NoSources:
-    return AllSources() if params == "all" else NoSources()
+def _filter(params: Shorthand | T) -> AllSources | NoSources | T:
+    match params:
+        case "all":
+            return AllSources()
+        case "none":
+            return NoSources()
+        case _:
+            return params
 
 
 def check_url_sources(sources: UrlSources, where: str, *, custom: Iterable[str]) -> None:
-    """Raises: InvalidInput: nothing could be fetched, or a list names what is not there."""
-    given = (sources.client_tool_results, sources.server_tool_results, sources.user_input)
-    if all(isinstance(source, NoSources) for source in given):
+    """Raises: InvalidInput: nothing could be fetched, or a list names an unknown tool."""
+    filters = (sources.client_tool_results, sources.server_tool_results, sources.user_input)
+    if all(isinstance(source, NoSources) for source in filters):
         raise InvalidInput(f"{where}: with no source at all nothing can be fetched; disable it")
     _check_names(
         sources.client_tool_results, f"{where}.client_tool_results", custom, "a custom tool"

@@ -9,13 +9,13 @@ from typing import Annotated, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from mainspring.core import clock as clocks
 from mainspring.core import ids
 from mainspring.core.clock import Clock, from_micros
 from mainspring.core.errors import AlreadyExists, InvalidInput, NotFound, StaleVersion
-from mainspring.log.records import Records
+from mainspring.log.records import Put, RecordChange, Records
 from mainspring.service.resources.agent_multiagent import (
     AgentReference,
     Multiagent,
@@ -38,7 +38,6 @@ from mainspring.service.storage.metadata import Metadata, MetadataPatch, patch_m
 from mainspring.service.storage.pagination import Page
 from mainspring.service.storage.repository import IndexColumns, ListQuery, Repository
 
-_TRIES = 8
 T = TypeVar("T")
 
 Name = Annotated[str, Meta(min_length=1, max_length=256)]
@@ -58,7 +57,7 @@ ExecutionIdentity: TypeAlias = ServiceAccount | AwsRole
 
 
 class AgentObject(Struct, frozen=True, kw_only=True):
-    """An agent as it is at one version."""
+    """An agent at one version."""
 
     id: str
     created_at: datetime
@@ -92,7 +91,7 @@ class CreateAgent(Struct, frozen=True, kw_only=True):
 
 
 class UpdateAgent(Struct, frozen=True, kw_only=True):
-    """What is not named stays; `null` puts it back to what it is when it is not given."""
+    """Unset fields stay; `null` restores the default."""
 
     description: Description | UnsetType | None = UNSET
     execution_identity: ExecutionIdentity | UnsetType | None = UNSET
@@ -108,7 +107,7 @@ class UpdateAgent(Struct, frozen=True, kw_only=True):
 
 
 class AgentVersion(Struct, frozen=True, kw_only=True):
-    """How an agent was at one version, kept as long as the agent is."""
+    """A version of an agent, stored as long as the agent exists."""
 
     id: str
     agent: AgentObject
@@ -125,14 +124,14 @@ class Agents:
         clock: Clock = clocks.now,
         new_id: Callable[[str], str] = ids.new_id,
     ) -> None:
-        """`check_model` raises `InvalidInput` for a model that cannot be had."""
-        self._records = records
+        """`check_model` raises `InvalidInput` for a model that is not available."""
         self._agents = Repository(
             records, "agent", AgentObject, columns=_agent_index_columns, clock=clock
         )
         self._versions = Repository(
             records, "agent_version", AgentVersion, columns=_version_index_columns, clock=clock
         )
+        self.page = self._agents.page
         self._skills = Skills(records, clock=clock)
         self._check_model = check_model
         self._clock = clock
@@ -154,15 +153,14 @@ class Agents:
             tools=(),
             version=1,
         )
-        agent = await self.with_changes(tenant, empty, _as_update(request))
-        await self._records.write(
-            self._agents.put_change(tenant, agent),
-            self._versions.put_change(tenant, _version(agent)),
+        agent = await self.with_changes(tenant, empty, UpdateAgent(**asdict(request)))
+        await self._agents.records.write(
+            self._agents.put_change(tenant, agent), self._version_change(tenant, agent)
         )
         return agent
 
     async def get(self, tenant: str, agent_id: str, version: int | None = None) -> AgentObject:
-        """The agent as it is, or as it was at a version.
+        """The current agent, or the agent at a version.
 
         Raises: NotFound.
         """
@@ -170,69 +168,56 @@ class Agents:
         if version is None or version == agent.version:
             return agent
         try:
-            current = await self._versions.named(
-                tenant, _sortable_version(version), parent=agent_id
-            )
+            stored = await self._versions.named(tenant, _sortable(version), parent=agent_id)
         except NotFound:
             raise NotFound("version", f"{version} of the agent {agent_id}") from None
-        return replace(current.agent, archived_at=agent.archived_at)
+        return replace(stored.agent, archived_at=agent.archived_at)
 
     async def update(self, tenant: str, agent_id: str, request: UpdateAgent) -> AgentObject:
-        """A new version, unless it would be as the one before.
+        """A new version, unless nothing would change.
 
-        Raises: NotFound, InvalidInput, Stale: it has another version than was expected.
+        Raises: NotFound, InvalidInput, StaleVersion: it has another version than was expected.
         """
-        for _ in range(_TRIES):
-            record = await self._agents.record(tenant, agent_id)
-            current = self._agents.read(record)
+
+        async def prepare() -> tuple[AgentObject, list[RecordChange]]:
+            row = await self._agents.row(tenant, agent_id)
+            current = self._agents.read(row)
             _check_changeable(current, request)
             agent = await self.with_changes(tenant, current, request)
             if content_hash(agent) == content_hash(current):
-                return current
+                return current, []
             agent = self._next(agent)
-            try:
-                await self._records.write(
-                    self._agents.replace_change(record, agent),
-                    self._versions.put_change(tenant, _version(agent)),
-                )
-            except (StaleVersion, AlreadyExists):  # another update was first
-                continue
-            return agent
-        raise StaleVersion(f"agent {agent_id}: others kept changing it; try again")
+            changes = self._agents.replace_change(row, agent), self._version_change(tenant, agent)
+            return agent, [*changes]
+
+        return await self._agents.transact(
+            agent_id, prepare, conflicts=(StaleVersion, AlreadyExists)
+        )
 
     async def archive(self, tenant: str, agent_id: str) -> AgentObject:
-        """No new sessions with it, and no change any more; those that have it go on."""
+        """It can no longer be changed or start sessions; existing sessions continue."""
 
         def change(current: AgentObject) -> AgentObject:
+            if current.archived_at:
+                return current
             now = self._clock()
-            return (
-                current
-                if current.archived_at
-                else replace(current, archived_at=now, updated_at=now)
-            )
+            return replace(current, archived_at=now, updated_at=now)
 
         return await self._agents.update(tenant, agent_id, change)
-
-    async def page(self, tenant: str, list_query: ListQuery) -> Page[AgentObject]:
-        return await self._agents.page(tenant, list_query)
 
     async def versions(
         self, tenant: str, agent_id: str, *, limit: int = 20, page: str | None = None
     ) -> Page[AgentObject]:
         """The newest first. Raises: NotFound."""
         agent = await self._agents.get(tenant, agent_id)
-        found = await self._versions.page(
-            tenant, ListQuery(parent=agent_id, limit=limit, page=page)
-        )
-        return Page(
-            data=[replace(item.agent, archived_at=agent.archived_at) for item in found.data],
-            next_page=found.next_page,
-        )
+        query = ListQuery(parent=agent_id, limit=limit, page=page)
+        versions = await self._versions.page(tenant, query)
+        return versions.map(lambda item: replace(item.agent, archived_at=agent.archived_at))
 
     async def with_changes(
         self, tenant: str, current: AgentObject, request: UpdateAgent
     ) -> AgentObject:
-        """As it would be with these changes; nothing is kept. Raises: InvalidInput."""
+        """The agent with these changes; nothing is stored. Raises: InvalidInput."""
         model = current.model
         if not isinstance(request.model, UnsetType):
             model = resolve_model(request.model, current.model)
@@ -244,7 +229,7 @@ class Agents:
         check_tools(tools, servers)
         return replace(
             current,
-            name=current.name if isinstance(request.name, UnsetType) else request.name,
+            name=_value_or_cleared(request.name, current.name, current.name),
             description=_value_or_cleared(request.description, current.description, None) or None,
             system=_value_or_cleared(request.system, current.system, None) or None,
             execution_identity=_value_or_cleared(
@@ -261,7 +246,7 @@ class Agents:
         )
 
     async def with_pinned_skills(self, tenant: str, agent: AgentObject) -> AgentObject:
-        """With the versions of its skills that are the latest now."""
+        """With the latest versions of its skills."""
         skills = [await self._skills.pin(tenant, skill) for skill in agent.skills]
         return replace(agent, skills=tuple(skills))
 
@@ -284,22 +269,23 @@ class Agents:
 
     def _next(self, agent: AgentObject) -> AgentObject:
         version = agent.version + 1
-        own = AgentReference(id=agent.id, version=version)
-        multiagent = agent.multiagent
-        return replace(
-            agent,
-            version=version,
-            updated_at=self._clock(),
-            multiagent=None
-            if multiagent is None
-            else with_self_reference(multiagent, agent.id, own),
+        multiagent = with_self_reference(
+            agent.multiagent, agent.id, AgentReference(id=agent.id, version=version)
         )
+        return replace(agent, version=version, updated_at=self._clock(), multiagent=multiagent)
+
+    def _version_change(self, tenant: str, agent: AgentObject) -> Put:
+        version = AgentVersion(
+            id=f"{agent.id}_{_sortable(agent.version)}",
+            agent=agent,
+            content_hash=content_hash(agent),
+        )
+        return self._versions.put_change(tenant, version)
 
 
 def content_hash(agent: AgentObject) -> str:
-    """SHA-256 of what defines the agent: all of it but its id, its version and its times."""
+    """SHA-256 of what defines the agent: everything except its id, version and times."""
     nobody = AgentReference(id="", version=0)
-    multiagent = agent.multiagent
     defined = replace(
         agent,
         id="",
@@ -307,15 +293,9 @@ def content_hash(agent: AgentObject) -> str:
         created_at=from_micros(0),
         updated_at=from_micros(0),
         archived_at=None,
-        multiagent=None
-        if multiagent is None
-        else with_self_reference(multiagent, agent.id, nobody),
+        multiagent=with_self_reference(agent.multiagent, agent.id, nobody),
     )
     return hashlib.sha256(msgspec.json.encode(defined, order="sorted")).hexdigest()
-
-
-def _as_update(request: CreateAgent) -> UpdateAgent:
-    return UpdateAgent(**msgspec.structs.asdict(request))
 
 
 def _value_or_cleared(params: T | UnsetType | None, current: T, cleared: T) -> T:
@@ -334,16 +314,8 @@ def _check_changeable(current: AgentObject, request: UpdateAgent) -> None:
         raise InvalidInput(f"agent {current.id} is archived and stays as it is")
 
 
-def _version(agent: AgentObject) -> AgentVersion:
-    return AgentVersion(
-        id=f"{agent.id}_{_sortable_version(agent.version)}",
-        agent=agent,
-        content_hash=content_hash(agent),
-    )
-
-
-def _sortable_version(version: int) -> str:
-    """So that they sort as numbers do."""
+def _sortable(version: int) -> str:
+    """As a name that sorts like the number."""
     return f"{version:08d}"
 
 
@@ -352,7 +324,7 @@ def _agent_index_columns(agent: AgentObject) -> IndexColumns:
 
 
 def _version_index_columns(version: AgentVersion) -> IndexColumns:
-    return IndexColumns(parent=version.agent.id, name=_sortable_version(version.agent.version))
+    return IndexColumns(parent=version.agent.id, name=_sortable(version.agent.version))
 
 
 ModelId = Annotated[ids.ModelId, Meta(min_length=1, max_length=256)]
@@ -384,7 +356,7 @@ ModelParams: TypeAlias = ModelId | ModelConfigParams
 
 
 def resolve_model(params: ModelParams, current: ModelConfig | None = None) -> ModelConfig:
-    """All of it is replaced, but for an effort that is not named: that stays as it was."""
+    """Everything is replaced except an unset effort, which stays."""
     if isinstance(params, str):
         params = ModelConfigParams(id=params)
     effort = params.effort

@@ -1,4 +1,4 @@
-"""Environments: where a session's hands work, kept by name for the sessions of a tenant."""
+"""Environments: where a session's tools run, stored by name for the sessions of a tenant."""
 
 from __future__ import annotations
 
@@ -14,9 +14,14 @@ from mainspring.core import ids
 from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput
 from mainspring.log.records import Records
-from mainspring.service.storage.metadata import Metadata, MetadataPatch, patch_metadata
-from mainspring.service.storage.pagination import Page
-from mainspring.service.storage.repository import IndexColumns, ListQuery, Repository
+from mainspring.service.storage.metadata import (
+    Metadata,
+    MetadataPatch,
+    apply_patch,
+    copy_fields,
+    patch_metadata,
+)
+from mainspring.service.storage.repository import IndexColumns, Repository
 
 Name = Annotated[str, Meta(min_length=1, max_length=256)]
 Hosts = Annotated[tuple[str, ...], Meta(max_length=256)]
@@ -46,14 +51,14 @@ class Packages(Struct, frozen=True, kw_only=True):
 
 
 class CloudConfig(Struct, frozen=True, kw_only=True, tag_field="type", tag="cloud"):
-    """Hands in a sandbox of the worker that runs the session."""
+    """Tools run in a sandbox of the worker that runs the session."""
 
     networking: UnrestrictedNetwork | LimitedNetwork = LimitedNetwork()
     packages: Packages = Packages()
 
 
 class SelfHostedConfig(Struct, frozen=True, kw_only=True, tag_field="type", tag="self_hosted"):
-    """Hands of the client's own: a worker of theirs polls for the work."""
+    """Tools run on the client's machines: a worker there polls for work."""
 
 
 EnvironmentConfig: TypeAlias = CloudConfig | SelfHostedConfig
@@ -99,35 +104,33 @@ class Environments:
         self._repository = Repository(
             records, "environment", Environment, columns=_index_columns, clock=clock
         )
+        self.get = self._repository.get
+        self.page = self._repository.page
+        self.delete = self._repository.remove
         self._clock = clock
         self._new_id = new_id
 
     async def create(self, tenant: str, request: CreateEnvironment) -> Environment:
-        """Raises: AlreadyThere: the name is taken. InvalidInput: nobody else can be kept out."""
+        """Raises: AlreadyExists: the name is taken. InvalidInput: the scope is not supported."""
         _check_scope(request.scope)
         now = self._clock()
-        return await self._repository.put(
-            tenant,
-            Environment(
-                id=self._new_id("env"),
-                name=request.name,
-                config=request.config or CloudConfig(),
-                description=request.description,
-                metadata=request.metadata,
-                created_at=now,
-                updated_at=now,
-            ),
+        environment = copy_fields(
+            Environment,
+            request,
+            id=self._new_id("env"),
+            config=request.config or CloudConfig(),
+            scope="organization",
+            created_at=now,
+            updated_at=now,
         )
-
-    async def get(self, tenant: str, environment_id: str) -> Environment:
-        return await self._repository.get(tenant, environment_id)
+        return await self._repository.put(tenant, environment)
 
     async def update(
         self, tenant: str, environment_id: str, request: UpdateEnvironment
     ) -> Environment:
-        """Sessions that were made with it go on as it was for them.
+        """Sessions that were created with it keep the former configuration.
 
-        Raises: InvalidInput: it would become an environment of the other kind, or one account's.
+        Raises: InvalidInput: the type of the configuration or the scope would change.
         """
         _check_scope(request.scope)
 
@@ -135,13 +138,12 @@ class Environments:
             config = request.config or current.config
             if type(config) is not type(current.config):
                 raise InvalidInput("config.type: an environment stays what it is; make another")
-            return replace(
+            return apply_patch(
                 current,
+                request,
                 name=request.name or current.name,
                 config=config,
-                description=(
-                    current.description if request.description is UNSET else request.description
-                ),
+                scope=current.scope,
                 metadata=patch_metadata(current.metadata, _without_empty(request.metadata)),
                 updated_at=self._clock(),
             )
@@ -149,19 +151,13 @@ class Environments:
         return await self._repository.update(tenant, environment_id, change)
 
     async def archive(self, tenant: str, environment_id: str) -> Environment:
-        """No new sessions with it; those that have it go on."""
+        """No new sessions can use it; existing ones continue."""
 
         def change(current: Environment) -> Environment:
             now = self._clock()
             return replace(current, archived_at=current.archived_at or now, updated_at=now)
 
         return await self._repository.update(tenant, environment_id, change)
-
-    async def delete(self, tenant: str, environment_id: str) -> None:
-        await self._repository.remove(tenant, environment_id)
-
-    async def page(self, tenant: str, list_query: ListQuery) -> Page[Environment]:
-        return await self._repository.page(tenant, list_query)
 
 
 def _check_scope(scope: str | UnsetType | None) -> None:
@@ -170,7 +166,7 @@ def _check_scope(scope: str | UnsetType | None) -> None:
 
 
 def _without_empty(patch: MetadataPatch | UnsetType) -> MetadataPatch | UnsetType:
-    """An empty text takes a pair out, as the API has it for environments and nothing else."""
+    """An empty value removes a pair: the API has this rule for environments only."""
     if isinstance(patch, UnsetType):
         return patch
     return {key: value or None for key, value in patch.items()}

@@ -1,4 +1,4 @@
-"""Files: what clients upload and sessions leave behind, with their content."""
+"""Files: uploads of clients and outputs of sessions, with their content."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from msgspec import Meta, Struct
 from mainspring.core import clock as clocks
 from mainspring.core import ids
 from mainspring.core.clock import Clock
-from mainspring.core.errors import InvalidInput, NotFound, StaleVersion, TooLarge
-from mainspring.log.records import Records, Remove
-from mainspring.service.storage.pagination import Page
-from mainspring.service.storage.repository import IndexColumns, ListQuery, Repository
+from mainspring.core.errors import InvalidInput, NotFound, TooLarge
+from mainspring.log.records import Records
+from mainspring.service.storage.repository import IndexColumns, Repository
 
 MAX_FILENAME = 255
 Lifetime = Annotated[int, Meta(ge=3600, le=7_776_000)]
@@ -50,13 +49,13 @@ class File(Struct, frozen=True, kw_only=True):
 class NewFile:
     content: bytes
     filename: str | None = None
-    """As the client gave it: only what follows the last slash is kept."""
+    """As received: only what follows the last slash is stored."""
     mime_type: str | None = None
     expires_in_seconds: int | None = None
     session_id: str | None = None
     """The session that it belongs to."""
     id: str | None = None
-    """For who may come again with the same file; else a new one."""
+    """For callers that may repeat the same file; default: a new id."""
 
 
 class Files:
@@ -69,13 +68,15 @@ class Files:
         new_id: Callable[[str], str] = ids.new_id,
     ) -> None:
         self.max_bytes = max_bytes
-        self._records = records
         self._repository = Repository(records, "file", File, columns=_index_columns, clock=clock)
+        self.get = self._repository.get
+        self.page = self._repository.page
+        self.delete = self._repository.remove
         self._clock = clock
         self._new_id = new_id
 
     async def create(self, tenant: str, new: NewFile) -> File:
-        """Raises: InvalidInput, TooLarge, AlreadyThere: with this `id`."""
+        """Raises: InvalidInput, TooLarge, AlreadyExists: the `id`."""
         if len(new.content) > self.max_bytes:
             raise TooLarge(f"a file has {self.max_bytes} bytes at most")
         now = self._clock()
@@ -92,43 +93,21 @@ class Files:
         )
         return await self._repository.put(tenant, file, content=new.content)
 
-    async def get(self, tenant: str, file_id: str) -> File:
-        return await self._repository.get(tenant, file_id)
-
     async def content(self, tenant: str, file_id: str) -> tuple[File, bytes]:
         """Raises: NotFound, also once it has expired."""
         file = await self._repository.get(tenant, file_id)
         if file.expires_at is not None and file.expires_at <= self._clock():
             raise NotFound("file", f"{file_id} any more: it has expired")
-        return file, await self._records.content(self._repository.kind, file_id)
-
-    async def page(self, tenant: str, list_query: ListQuery) -> Page[File]:
-        return await self._repository.page(tenant, list_query)
+        return file, await self._repository.records.content(self._repository.kind, file_id)
 
     async def get_many(self, tenant: str, file_ids: Sequence[str]) -> list[File]:
-        """Of these the ones that there are, once each."""
-        found: list[File] = []
-        for file_id in dict.fromkeys(file_ids):
-            try:
-                found.append(await self._repository.get(tenant, file_id))
-            except NotFound:
-                continue
-        return found
-
-    async def delete(self, tenant: str, file_id: str) -> None:
-        await self._repository.remove(tenant, file_id)
+        """The files that exist, once each."""
+        files = [await self._repository.find(tenant, id_) for id_ in dict.fromkeys(file_ids)]
+        return [file for file in files if file is not None]
 
     async def remove_expired(self) -> int:
-        """Of all tenants; says how many. Call it now and then."""
-        due = await self._repository.due(self._clock())
-        removed = 0
-        for record, _ in due:
-            try:
-                await self._records.write(Remove(record_row=record))
-            except (StaleVersion, NotFound):  # deleted meanwhile
-                continue
-            removed += 1
-        return removed
+        """Of all tenants; returns how many. Call it periodically."""
+        return await self._repository.remove_due(self._clock())
 
 
 def normalize_media_type(given: str | None, filename: str | None) -> str:

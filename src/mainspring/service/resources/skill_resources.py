@@ -1,13 +1,21 @@
-"""Skills that were uploaded, with every version of each: checked, packed into an archive and
+"""Skills that were uploaded, with all their versions: checked, packed into an archive and
 stored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import dataclasses
+import hashlib
+import io
+import re
+import stat
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Literal, TypeAlias
 
+import msgspec
 from anyio import to_thread
 from msgspec import Meta, Struct
 from msgspec.structs import replace
@@ -15,19 +23,133 @@ from msgspec.structs import replace
 from mainspring.core import clock as clocks
 from mainspring.core import ids
 from mainspring.core.clock import Clock
-from mainspring.core.errors import InvalidInput, NotFound, StaleVersion
+from mainspring.core.errors import InvalidInput, NotFound, StaleVersion, TooLarge
 from mainspring.core.ids import ExternalId, SkillId
+from mainspring.harness.context.frontmatter import read_frontmatter
 from mainspring.log.records import RecordChange, RecordQuery, RecordRow, Records, Remove
-from mainspring.runtime.packages.upload import LIMITS, PackageLimits, UploadedFile
-from mainspring.service.resources.skill_archive import SkillBundle, pack_skill, read_skill_bundle
+from mainspring.runtime.packages.upload import (
+    LIMITS,
+    MANIFEST,
+    PackageLimits,
+    UploadedFile,
+    check_files,
+    unpack_archive,
+)
 from mainspring.service.storage.pagination import Page
 from mainspring.service.storage.repository import IndexColumns, ListQuery, Repository
 
-LATEST = "latest"
-"""Names the newest version, whichever it is."""
+_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_MAX_NAME = 64
+_MAX_DESCRIPTION = 1024
+_MAX_MANIFEST_BYTES = 1_000_000
+_ZIP_UNIX = 3
+_ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 
-_TRIES = 8
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillBundle:
+    """A valid skill."""
+
+    name: str
+    description: str
+    files: tuple[UploadedFile, ...]
+    """In the order of their paths, which are relative to the skill's folder."""
+    content_hash: str
+
+
+def read_skill_bundle(uploads: Sequence[UploadedFile], limits: PackageLimits) -> SkillBundle:
+    """Files under one folder, or that folder as a zip archive.
+
+    Raises: InvalidInput, TooLarge: with the file and the reason.
+    """
+    match uploads:
+        case [UploadedFile(path=path, content=content)] if path.lower().endswith(".zip"):
+            uploads = list(unpack_archive(path, content, limits))
+        case _:
+            pass
+    folder, files = _split_folder(check_files(uploads, limits))
+    name, description = _read_manifest(folder, files)
+    return SkillBundle(
+        name=name, description=description, files=files, content_hash=_content_hash(files)
+    )
+
+
+def pack_skill(bundle: SkillBundle) -> bytes:
+    """A zip archive with one folder named like the skill; the same bundle gives the same bytes."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in bundle.files:
+            entry = zipfile.ZipInfo(f"{bundle.name}/{file.path}", date_time=_ZIP_EPOCH)
+            entry.create_system = _ZIP_UNIX
+            entry.external_attr = (stat.S_IFREG | (0o755 if file.is_executable else 0o644)) << 16
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, file.content)
+    return buffer.getvalue()
+
+
+def _split_folder(uploads: Mapping[str, UploadedFile]) -> tuple[str, tuple[UploadedFile, ...]]:
+    """The folder, and the files by their paths in it."""
+    folders: set[str] = set()
+    files: list[UploadedFile] = []
+    for path, upload in sorted(uploads.items()):
+        folder, slash, inside = path.partition("/")
+        if not slash:
+            raise InvalidInput(f"{path}: put all files into one folder, such as skill/{path}")
+        folders.add(folder)
+        files.append(dataclasses.replace(upload, path=inside))
+    if len(folders) != 1:
+        shown = ", ".join(sorted(folders)[:3]) or "none"
+        raise InvalidInput(f"files: must all be in one folder; there is {shown}")
+    return folders.pop(), tuple(files)
+
+
+def _read_manifest(folder: str, files: Sequence[UploadedFile]) -> tuple[str, str]:
+    manifest = next((file for file in files if file.path == MANIFEST), None)
+    where = f"{folder}/{MANIFEST}"
+    if manifest is None:
+        raise InvalidInput(f"{where}: there is no such file, and a skill needs it")
+    if len(manifest.content) > _MAX_MANIFEST_BYTES:
+        raise TooLarge(f"{where}: has {_MAX_MANIFEST_BYTES} bytes at most")
+    try:
+        head = read_frontmatter(manifest.content.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        raise InvalidInput(f"{where}: not UTF-8") from None
+    if head.issues:  # what is published has to be right
+        odd = head.issues[0]
+        raise InvalidInput(f"{where}:{odd.line}: {odd.what}")
+    name = _check_name(head.fields.get("name", folder), where)
+    return name, _check_description(head.fields.get("description"), where)
+
+
+def _check_name(name: object, where: str) -> str:
+    if not isinstance(name, str) or len(name) > _MAX_NAME or not _NAME.fullmatch(name):
+        raise InvalidInput(
+            f"{where}: name: 1 to {_MAX_NAME} lowercase letters, digits and single hyphens"
+        )
+    return name
+
+
+def _check_description(description: object, where: str) -> str:
+    if not isinstance(description, str) or not description.strip():
+        raise InvalidInput(f"{where}: description: must say what the skill does and when to use it")
+    if len(description.strip()) > _MAX_DESCRIPTION:
+        raise InvalidInput(f"{where}: description: at most {_MAX_DESCRIPTION} characters")
+    return description.strip()
+
+
+def _content_hash(files: Sequence[UploadedFile]) -> str:
+    listed = [
+        (file.path, file.is_executable, hashlib.sha256(file.content).hexdigest()) for file in files
+    ]
+    return hashlib.sha256(msgspec.json.encode(listed)).hexdigest()
+
+
+LATEST = "latest"
+"""Names the newest version."""
+
 _MAX_VERSIONS_READ = 1000
+_CONFLICTS = (StaleVersion, NotFound)
+"""Somebody changed or deleted the skill in the meantime: read it again."""
 
 DisplayName = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[^\r\n]*$")]
 
@@ -95,11 +217,12 @@ class Skills:
         new_id: Callable[[str], str] = ids.new_id,
     ) -> None:
         self.limits = limits
-        self._records = records
         self._skills = Repository(records, "skill", SkillObject, clock=clock)
         self._versions = Repository(
             records, "skill_version", SkillVersion, columns=_version_index_columns, clock=clock
         )
+        self.get = self._skills.get
+        self.page = self._skills.page
         self._clock = clock
         self._new_id = new_id
 
@@ -116,34 +239,26 @@ class Skills:
             display_name=display_name or bundle.name,
             latest_version_id=version.id,
         )
-        await self._records.write(
+        await self._skills.records.write(
             self._skills.put_change(tenant, skill),
             self._versions.put_change(tenant, version, content=archive),
         )
         return skill
 
-    async def get(self, tenant: str, skill_id: str) -> SkillObject:
-        return await self._skills.get(tenant, skill_id)
-
-    async def page(self, tenant: str, list_query: ListQuery) -> Page[SkillObject]:
-        return await self._skills.page(tenant, list_query)
-
     async def delete(self, tenant: str, skill_id: str) -> None:
         """With all its versions. Raises: NotFound."""
-        for _ in range(_TRIES):
-            record = await self._skills.record(tenant, skill_id)
-            gone = [
-                Remove(record_row=all_version)
-                for all_version in await self._all_versions(tenant, skill_id)
-            ]
-            if await self._written(Remove(record_row=record), *gone):
-                return
-        raise StaleVersion(f"skill {skill_id}: others kept changing it; try again")
+
+        async def prepare() -> tuple[None, list[RecordChange]]:
+            row = await self._skills.row(tenant, skill_id)
+            rows = [row, *await self._version_rows(tenant, skill_id)]
+            return None, [Remove(row=item) for item in rows]
+
+        await self._skills.transact(skill_id, prepare, conflicts=_CONFLICTS)
 
     async def add_version(
         self, tenant: str, skill_id: str, uploads: Sequence[UploadedFile]
     ) -> SkillVersion:
-        """Raises: NotFound, InvalidInput: the name is another one, TooLarge."""
+        """Raises: NotFound, InvalidInput: another name, TooLarge."""
         current = await self.version(tenant, skill_id, LATEST)
         bundle, archive = await self._read(uploads)
         if bundle.name != current.name:
@@ -152,29 +267,23 @@ class Skills:
                 f" make a new skill for {bundle.name}"
             )
         version = self._version(skill_id, bundle)
-        for _ in range(_TRIES):
-            record = await self._skills.record(tenant, skill_id)
-            newest = replace(
-                self._skills.read(record),
-                latest_version_id=version.id,
-                updated_at=version.created_at,
+
+        async def prepare() -> tuple[SkillVersion, list[RecordChange]]:
+            row = await self._skills.row(tenant, skill_id)
+            skill = replace(
+                self._skills.read(row), latest_version_id=version.id, updated_at=version.created_at
             )
-            if await self._written(
-                self._skills.replace_change(record, newest),
-                self._versions.put_change(tenant, version, content=archive),
-            ):
-                return version
-        raise StaleVersion(f"skill {skill_id}: others kept changing it; try again")
+            put = self._versions.put_change(tenant, version, content=archive)
+            return version, [self._skills.replace_change(row, skill), put]
+
+        return await self._skills.transact(skill_id, prepare, conflicts=_CONFLICTS)
 
     async def version(self, tenant: str, skill_id: str, version_id: str) -> SkillVersion:
         """By its id, or the `latest`. Raises: NotFound."""
         skill = await self._skills.get(tenant, skill_id)
         if version_id == LATEST:
             version_id = skill.latest_version_id
-        version = await self._versions.get(tenant, version_id)
-        if version.skill_id != skill_id:
-            raise NotFound("skill_version", version_id)
-        return version
+        return await self._versions.get(tenant, version_id, parent=skill_id)
 
     async def versions(
         self, tenant: str, skill_id: str, *, limit: int = 20, page: str | None = None
@@ -188,32 +297,28 @@ class Skills:
     ) -> tuple[SkillVersion, bytes]:
         """A version with its files as a zip archive. Raises: NotFound."""
         version = await self.version(tenant, skill_id, version_id)
-        return version, await self._records.content(self._versions.kind, version.id)
+        return version, await self._versions.records.content(self._versions.kind, version.id)
 
     async def delete_version(self, tenant: str, skill_id: str, version_id: str) -> SkillVersion:
         """Raises: NotFound, InvalidInput: it is the only one."""
-        for _ in range(_TRIES):
-            record = await self._skills.record(tenant, skill_id)
+
+        async def prepare() -> tuple[SkillVersion, list[RecordChange]]:
+            row = await self._skills.row(tenant, skill_id)
             version = await self.version(tenant, skill_id, version_id)
-            left = [
-                all_version
-                for all_version in await self._all_versions(tenant, skill_id)
-                if all_version.id != version.id
-            ]
-            if not left:
+            rows = await self._version_rows(tenant, skill_id)
+            others = [item for item in rows if item.id != version.id]
+            if not others:
                 raise InvalidInput(f"{version.id} is the only version; delete the skill instead")
             skill = replace(
-                self._skills.read(record),
-                latest_version_id=left[0].id,
-                updated_at=self._clock(),
+                self._skills.read(row), latest_version_id=others[0].id, updated_at=self._clock()
             )
-            gone = Remove(record_row=await self._versions.record(tenant, version.id))
-            if await self._written(self._skills.replace_change(record, skill), gone):
-                return version
-        raise StaleVersion(f"skill {skill_id}: others kept changing it; try again")
+            remove = Remove(row=await self._versions.row(tenant, version.id))
+            return version, [self._skills.replace_change(row, skill), remove]
+
+        return await self._skills.transact(skill_id, prepare, conflicts=_CONFLICTS)
 
     async def pin(self, tenant: str, skill: AgentSkill) -> AgentSkill:
-        """With the id of the version that is the latest now."""
+        """With the id of the latest version."""
         if isinstance(skill, AnthropicSkill) or skill.version != LATEST:
             return skill
         try:
@@ -257,30 +362,16 @@ class Skills:
             content_hash=bundle.content_hash,
         )
 
-    async def _all_versions(self, tenant: str, skill_id: str) -> list[RecordRow]:
+    async def _version_rows(self, tenant: str, skill_id: str) -> list[RecordRow]:
         """The newest first."""
-        found: list[RecordRow] = []
-        while True:
-            more = await self._records.list(
-                RecordQuery(
-                    kind=self._versions.kind,
-                    tenant=tenant,
-                    parent=skill_id,
-                    after=found[-1] if found else None,
-                    limit=_MAX_VERSIONS_READ,
-                )
-            )
-            found += more
-            if len(more) < _MAX_VERSIONS_READ:
-                return found
-
-    async def _written(self, *changes: RecordChange) -> bool:
-        """Not if something was changed meanwhile: look again, then."""
-        try:
-            await self._records.write(*changes)
-        except (StaleVersion, NotFound):
-            return False
-        return True
+        rows: list[RecordRow] = []
+        query = RecordQuery(
+            kind=self._versions.kind, tenant=tenant, parent=skill_id, limit=_MAX_VERSIONS_READ
+        )
+        while more := await self._versions.records.list(query):
+            rows += more
+            query = dataclasses.replace(query, after=more[-1])
+        return rows
 
 
 def _version_index_columns(version: SkillVersion) -> IndexColumns:

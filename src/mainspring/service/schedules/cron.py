@@ -1,4 +1,4 @@
-"""When a schedule fires: cron in a time zone, and what is ours on top of it. Pure.
+"""When a schedule fires: cron in a time zone, with our policies. Pure.
 
 Wall-clock times are matched literally, as the Managed Agents API says: one that a change of the
 clock leaves out does not fire, one that it repeats fires twice.
@@ -27,14 +27,13 @@ _CRON_NAMES = frozenset((*calendar.day_abbr, *calendar.month_abbr[1:]))
 _CLOCK_CHANGE_MARGIN = timedelta(hours=4)
 """No zone sets its clock back by more."""
 _QUIET_TRIES = 2000
-"""So many fires in a row may fall into quiet hours before we say that there is none: a day of
-minutes, and some."""
+"""After so many fires in a row within quiet hours, there is none: more than a day of minutes."""
 _TIME_ZONE_NAME = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,2}")
 
 
 class QuietHours(Struct, frozen=True, kw_only=True):
-    """From `start` until before `end`, by the schedule's own clock, nothing fires. With the end
-    before the start, it is over midnight."""
+    """From `start` until before `end`, in the schedule's time zone, nothing fires. If the end is
+    before the start, they span midnight."""
 
     start: time
     end: time
@@ -46,23 +45,23 @@ class QuietHours(Struct, frozen=True, kw_only=True):
 
 
 class SchedulePolicy(Struct, frozen=True, kw_only=True):
-    """Ours; the Managed Agents API does not have it. As it is without: what it does."""
+    """Ours; the defaults behave like the Managed Agents API."""
 
     missed: Literal["skip", "once", "all"] = "once"
-    """What becomes of fires that nobody was there for: none, one for all of them, or each."""
+    """How to make up for missed fires: not at all, one for all, or each."""
     max_missed: Annotated[int, Meta(ge=1, le=100)] = 10
     """With `all`: the latest so many."""
     grace_seconds: Annotated[int, Meta(ge=0, le=86_400)] = 600
-    """With `skip`: the last fire is late, not missed, as long as this."""
+    """With `skip`: for how long the last fire is late, not missed."""
     overlap: Literal["allow", "skip", "queue"] = "allow"
-    """When the session of the fire before still runs: start another, let it be, or wait."""
+    """If the session of the previous fire still runs: start another, skip, or wait."""
     jitter_seconds: Annotated[int, Meta(ge=0, le=3600)] = 10
-    """Each schedule starts later by the same part of this, so that not all start at once."""
+    """Each schedule is delayed by a fixed part of this, so that not all start at once."""
     quiet_hours: QuietHours | None = None
 
 
 class CronSchedule(Struct, frozen=True, kw_only=True):
-    """A schedule as far as time is concerned. Make it with `checked`."""
+    """The times of a schedule. Check it with `check_cron`."""
 
     expression: str
     timezone: str
@@ -70,7 +69,7 @@ class CronSchedule(Struct, frozen=True, kw_only=True):
 
 
 def check_cron(schedule: CronSchedule, *, now: datetime) -> CronSchedule:
-    """Raises: InvalidInput: it cannot be read, or never fires."""
+    """Raises: InvalidInput: it cannot be parsed, or never fires."""
     _check_expression(schedule.expression)
     _check_zone(schedule.timezone)
     quiet = schedule.policy.quiet_hours
@@ -93,19 +92,19 @@ def upcoming_fire_times(schedule: CronSchedule, after: datetime, n: int) -> list
 def latest_fire_times(
     schedule: CronSchedule, after: datetime, upto: datetime, n: int
 ) -> list[datetime]:
-    """The last `n` fires with `after < fire <= upto`, in order, however long that was."""
+    """The last `n` fires with `after < fire <= upto`, in order."""
     span = timedelta(hours=1)
     while True:
         start = max(after, upto - span)
-        found = [*_times_until(fire_times(schedule, start), upto)]
-        if len(found) >= n or start == after:
-            return found[-n:]
+        times = [*_times_until(fire_times(schedule, start), upto)]
+        if len(times) >= n or start == after:
+            return times[-n:]
         span *= 4
 
 
 def fire_times(schedule: CronSchedule, after: datetime) -> Generator[datetime, None, None]:
-    """All of them after that moment; they end after fifty years without one, or if too many in a
-    row are in quiet hours."""
+    """All fires after that moment; ends after fifty years without one, or if too many in a row
+    are in quiet hours."""
     zone, quiet, silent = ZoneInfo(schedule.timezone), schedule.policy.quiet_hours, 0
     for moment in _matching_times(schedule.expression, zone, after.astimezone(UTC)):
         if quiet is None or not quiet.covers(moment.astimezone(zone).time()):
@@ -118,7 +117,7 @@ def fire_times(schedule: CronSchedule, after: datetime) -> Generator[datetime, N
 
 
 def jitter(schedule: CronSchedule, id_: str) -> timedelta:
-    """By how much the schedule of this id is late; always the same."""
+    """The delay of the schedule with this id; always the same."""
     digest = hashlib.sha256(id_.encode()).digest()
     part = int.from_bytes(digest[:8]) / 2**64
     return timedelta(milliseconds=int(part * schedule.policy.jitter_seconds * 1000))
@@ -127,7 +126,7 @@ def jitter(schedule: CronSchedule, id_: str) -> timedelta:
 def select_missed(
     schedule_policy: SchedulePolicy, due: Sequence[datetime], *, now: datetime
 ) -> list[datetime]:
-    """Of fires whose time has come, those that are to happen: usually the one that there is."""
+    """Of the fires that are due, those that happen: usually there is one."""
     match schedule_policy.missed:
         case "skip":
             grace = timedelta(seconds=schedule_policy.grace_seconds)
@@ -141,7 +140,7 @@ def select_missed(
 def _matching_times(
     expression: str, zone: ZoneInfo, after: datetime
 ) -> Generator[datetime, None, None]:
-    """The moments at which the clock of the zone shows a time that matches, in order."""
+    """The moments at which the clock of the zone shows a matching time, in order."""
     begin = after.astimezone(zone).replace(tzinfo=None, fold=0)
     if _offset(after - _CLOCK_CHANGE_MARGIN, zone) != _offset(after + _CLOCK_CHANGE_MARGIN, zone):
         begin -= _CLOCK_CHANGE_MARGIN  # times that the clock has shown may be shown again
@@ -167,13 +166,13 @@ def _offset(moment: datetime, zone: ZoneInfo) -> timedelta | None:
 
 def _times_of_wall_clock(wall: datetime, zone: ZoneInfo) -> list[datetime]:
     """When the clock shows this: once, or never, or twice."""
-    found: list[datetime] = []
+    times: list[datetime] = []
     for fold in (0, 1):
         moment = wall.replace(tzinfo=zone, fold=fold).astimezone(UTC)
         is_shown = moment.astimezone(zone).replace(tzinfo=None) == wall
-        if is_shown and moment not in found:
-            found.append(moment)
-    return found
+        if is_shown and moment not in times:
+            times.append(moment)
+    return times
 
 
 def _times_until(

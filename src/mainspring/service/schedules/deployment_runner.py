@@ -1,14 +1,16 @@
-"""Firing deployments: one session for each fire, however often a worker dies over it.
-
-A fire that is due is written down first, with the id that its run will have. The session is
-ordered under that id, so that ordering it again gives the same one; then, in one write, the run
-is recorded and the fire is done.
+"""Runs deployments: one session for each run, however often a worker dies; and the record of
+runs. A run that is due is queued first, with its id. The session is created under that id, so
+that creating it again gives the same session; then, in one write, the run is recorded and
+dequeued.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import MAXYEAR, MINYEAR, datetime, timedelta
+from itertools import product
+from typing import Literal
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -17,15 +19,17 @@ from mainspring.core import clock as clocks
 from mainspring.core import ids
 from mainspring.core.clock import Clock
 from mainspring.core.errors import AlreadyExists, InvalidInput, MainspringError, NotFound
+from mainspring.core.ids import DeploymentId
 from mainspring.core.sender import Origin
+from mainspring.log.records import RecordQuery, RecordRow, Records
 from mainspring.service.jobs.dispatcher import Job
-from mainspring.service.schedules.deployment_references import DeploymentReferences, run_error
-from mainspring.service.schedules.deployment_runs import DeploymentRuns
 from mainspring.service.schedules.deployment_store import (
+    DeploymentReferences,
     DeploymentStore,
     PlannedRun,
     StoredDeployment,
     manual_runs,
+    run_error,
     with_due_runs,
 )
 from mainspring.service.schedules.deployment_types import (
@@ -39,109 +43,192 @@ from mainspring.service.schedules.deployment_types import (
 )
 from mainspring.service.schedules.deployments import archive_deployment
 from mainspring.service.schedules.session_starter import SessionStarter, SessionStartRequest
-from mainspring.service.storage.notifications import Notification
+from mainspring.service.storage.pagination import Page, cut_page, decode_cursor
+from mainspring.service.storage.repository import (
+    IndexColumns,
+    Notification,
+    Repository,
+    optional_micros,
+    row_at,
+)
+
+RUN_KIND = "deployment_run"
+_ONE_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunListing:
+    limit: int = 20
+    page: str | None = None
+    deployment_id: DeploymentId | None = None
+    has_error: bool | None = None
+    trigger_type: Literal["schedule", "manual"] | None = None
+    created_from: datetime | None = None
+    created_upto: datetime | None = None
+
+    @property
+    def labels(self) -> list[str | None]:
+        """The labels of matching runs; `None` matches every label."""
+        if self.has_error is None and self.trigger_type is None:
+            return [None]
+        triggers = (self.trigger_type,) if self.trigger_type else ("schedule", "manual")
+        ends = (True, False) if self.has_error is None else (self.has_error,)
+        return [_label(trigger, has_error) for trigger, has_error in product(triggers, ends)]
+
+
+class DeploymentRuns:
+    def __init__(self, records: Records, *, clock: Clock = clocks.now) -> None:
+        self._records = records
+        self._repository = Repository(
+            records, RUN_KIND, DeploymentRun, columns=_index_columns, clock=clock
+        )
+        self.get = self._repository.get
+        self.put_change = self._repository.put_change
+
+    async def page(self, tenant: str, listing: RunListing) -> Page[DeploymentRun]:
+        """Newest first.
+
+        Raises: InvalidInput: a cursor of another list.
+        """
+        page = listing.page
+        after = None if page is None else row_at(*decode_cursor(page, tuple[int, str]))
+        rows: list[RecordRow] = []
+        for label in listing.labels:
+            rows += await self._records.list(
+                RecordQuery(
+                    kind=RUN_KIND,
+                    tenant=tenant,
+                    parent=listing.deployment_id,
+                    label=label,
+                    created_from=optional_micros(listing.created_from),
+                    created_upto=optional_micros(listing.created_upto),
+                    after=after,
+                    limit=listing.limit + 1,
+                )
+            )
+        rows.sort(key=_position, reverse=True)
+        return cut_page(rows, listing.limit, _position).map(self._repository.read)
+
+
+def _position(row: RecordRow) -> tuple[int, str]:
+    return row.created, row.id
+
+
+def just_after(moment: datetime) -> datetime:
+    return moment if moment.year == MAXYEAR else moment + _ONE_MICROSECOND
+
+
+def just_before(moment: datetime) -> datetime:
+    return moment if moment.year == MINYEAR else moment - _ONE_MICROSECOND
+
+
+def _label(trigger: str, has_error: bool) -> str:
+    return f"{trigger}.{'failed' if has_error else 'started'}"
+
+
+def _index_columns(run: DeploymentRun) -> IndexColumns:
+    trigger = "schedule" if isinstance(run.trigger_context, ScheduledRun) else "manual"
+    return IndexColumns(parent=run.deployment_id, label=_label(trigger, run.error is not None))
+
 
 _OVERLAP_RETRY = timedelta(seconds=30)
-"""How long a fire that waits for the session before it lets pass until it looks again."""
+"""How often a run that waits for the session before it checks again."""
 _BATCH = 200
 
 
 class DeploymentRunner:
     def __init__(
         self,
-        keep: DeploymentStore,
+        store: DeploymentStore,
         runs: DeploymentRuns,
         *,
         session_starter: SessionStarter,
         clock: Clock = clocks.now,
         new_id: Callable[[str], str] = ids.new_id,
     ) -> None:
-        self._keep = keep
+        self._store = store
         self._runs = runs
         self._session_starter = session_starter
-        self._references = DeploymentReferences(keep.records)
+        self._references = DeploymentReferences(store.records)
         self._clock = clock
         self._new_id = new_id
 
     async def fire(self, job: Job) -> None:
-        """What a worker does for a job `fire`: all that is due of a deployment."""
+        """Handle a job `fire`: start all runs of a deployment that are due."""
         tenant = job.tenant
         try:
-            kept = await self._keep.change(
+            stored = await self._store.change(
                 tenant, job.key, lambda current: with_due_runs(current, now=self._clock())
             )
         except NotFound:
             return
-        while kept.queue:
-            fire = kept.queue[0]
-            if fire.scheduled_at is None or not await self._is_overlapping(tenant, kept):
-                kept = await self._run(tenant, kept, fire)
-            elif _overlap_policy(kept) == "skip":
-                kept = await self._drop(tenant, kept, fire)
+        while stored.queue:
+            fire = stored.queue[0]
+            if fire.scheduled_at is None or not await self._is_overlapping(tenant, stored):
+                stored = await self._run(tenant, stored, fire)
+            elif _overlap_policy(stored) == "skip":
+                stored = await self._drop(tenant, stored, fire)
             else:
-                await self._keep.put_job(tenant, kept.id, at=self._clock() + _OVERLAP_RETRY)
+                await self._store.put_job(tenant, stored.id, at=self._clock() + _OVERLAP_RETRY)
                 return
-        await self._keep.put_next(tenant, kept)
+        await self._store.put_next(tenant, stored)
 
     async def run_now(self, tenant: str, deployment_id: str) -> DeploymentRun:
-        """One run, whatever the schedule says and also if it is paused.
+        """Run it now, whatever its schedule, and also if it is paused.
 
         Raises: NotFound; InvalidInput: it is archived, or its agent is.
         """
-        kept = await self._keep.get(tenant, deployment_id)
-        if kept.deployment.archived_at is not None:
+        stored = await self._store.get(tenant, deployment_id)
+        if stored.deployment.archived_at is not None:
             raise InvalidInput(f"deployment {deployment_id} is archived: it runs no more")
-        if not await self._references.has_agent(tenant, kept.deployment.agent.id):
-            raise InvalidInput(f"agent {kept.deployment.agent.id} is archived or gone")
+        if not await self._references.has_agent(tenant, stored.deployment.agent.id):
+            raise InvalidInput(f"agent {stored.deployment.agent.id} is archived or gone")
         fire = PlannedRun(run_id=self._new_id("drun"))
-        run = self._record_run(kept, fire, await self._start_session(tenant, kept, fire))
-        telling = await self._keep.outbox.prepare_changes(*_notifications(tenant, run))
-        await self._keep.records.write(self._runs.put_change(tenant, run), *telling)
-        await self._keep.outbox.enqueue_deliveries(telling)
+        run = self._record_run(stored, fire, await self._start_session(tenant, stored, fire))
+        deliveries = await self._store.outbox.prepare_changes(*_notifications(tenant, run))
+        await self._store.records.write(self._runs.put_change(tenant, run), *deliveries)
+        await self._store.outbox.enqueue_deliveries(deliveries)
         return run
 
     async def sweep(self) -> int:
-        """Have fired what is due and has no job, as one that was lost. How many that were. Call
-        it now and then."""
-        due = await self._keep.repository.due(self._clock(), limit=_BATCH)
-        for record, kept in due:
-            await self._keep.put_job(record.tenant, kept.id)
+        """Enqueue jobs for deployments that are due, in case one was lost; returns how many. Call
+        it periodically."""
+        due = await self._store.repository.due(self._clock(), limit=_BATCH)
+        for record, stored in due:
+            await self._store.put_job(record.tenant, stored.id)
         return len(due)
 
     async def _run(
-        self, tenant: str, stored: StoredDeployment, planned_run: PlannedRun
+        self, tenant: str, stored: StoredDeployment, planned: PlannedRun
     ) -> StoredDeployment:
         if not await self._references.has_agent(tenant, stored.deployment.agent.id):
             notice = Notification(tenant=tenant, type="deployment.archived", id=stored.id)
-            return await self._keep.change(
+            return await self._store.change(
                 tenant,
                 stored.id,
                 lambda current: archive_deployment(current, self._clock()),
                 notifications=[notice],
             )
-        run = self._record_run(
-            stored,
-            planned_run,
-            await self._start_session(tenant, stored, planned_run),
-        )
+        outcome = await self._start_session(tenant, stored, planned)
+        run = self._record_run(stored, planned, outcome)
         notices = _notifications(tenant, run)
-        if _should_pause(planned_run, run):
+        if _should_pause(planned, run):
             notices.append(Notification(tenant=tenant, type="deployment.paused", id=stored.id))
         try:
-            return await self._keep.change(
+            return await self._store.change(
                 tenant,
                 stored.id,
-                lambda current: _after_run(current, planned_run, run),
+                lambda current: _after_run(current, planned, run),
                 notifications=notices,
                 also=[self._runs.put_change(tenant, run)],
             )
-        except AlreadyExists:  # another worker was first: its record stands
-            return await self._drop(tenant, stored, planned_run)
+        except AlreadyExists:  # another worker was faster: its record counts
+            return await self._drop(tenant, stored, planned)
 
     async def _drop(
         self, tenant: str, stored: StoredDeployment, run: PlannedRun
     ) -> StoredDeployment:
-        return await self._keep.change(
+        return await self._store.change(
             tenant, stored.id, lambda current: _without_run(current, run)
         )
 
@@ -154,7 +241,7 @@ class DeploymentRunner:
     async def _start_session(
         self, tenant: str, stored: StoredDeployment, run: PlannedRun
     ) -> str | RunError:
-        """The id of the session, or why there is none."""
+        """The id of the session, or the reason why there is none."""
         deployment = stored.deployment
         if problem := await self._references.problem(tenant, deployment):
             return problem
@@ -165,8 +252,8 @@ class DeploymentRunner:
             title=deployment.name,
             metadata=deployment.metadata,
             vault_ids=deployment.vault_ids,
-            resources=await self._keep.resources(tenant, stored),
-            list_cost_budget=None if deployment.budget is UNSET else deployment.budget,
+            resources=await self._store.resources(tenant, stored),
+            budget=None if deployment.budget is UNSET else deployment.budget,
             initial_events=deployment.initial_events,
             deployment_id=deployment.id,
             origin=Origin(type="schedule", id=deployment.id),
@@ -201,28 +288,28 @@ def _without_run(stored: StoredDeployment, run: PlannedRun) -> StoredDeployment:
     return replace(stored, queue=queue)
 
 
-def _should_pause(planned_run: PlannedRun, run: DeploymentRun) -> bool:
-    """A person who runs it sees what is wrong; a schedule must not go on against a wall."""
+def _should_pause(planned: PlannedRun, run: DeploymentRun) -> bool:
+    """A person who runs it sees what is wrong; a schedule must not repeat it."""
     return (
-        planned_run.scheduled_at is not None
+        planned.scheduled_at is not None
         and run.error is not None
         and run.error.type not in TRANSIENT_ERRORS
     )
 
 
 def _after_run(
-    stored: StoredDeployment, planned_run: PlannedRun, run: DeploymentRun
+    stored: StoredDeployment, planned: PlannedRun, run: DeploymentRun
 ) -> StoredDeployment:
-    stored = _without_run(stored, planned_run)
+    stored = _without_run(stored, planned)
     deployment, schedule = stored.deployment, stored.deployment.schedule
-    if planned_run.scheduled_at is None:
+    if planned.scheduled_at is None:
         return stored
     if run.error is None:
         if schedule is not None:
             schedule = replace(schedule, last_run_at=run.created_at)
         deployment = replace(deployment, schedule=schedule)
         return replace(stored, deployment=deployment, last_session_id=run.session_id)
-    if not _should_pause(planned_run, run) or deployment.archived_at is not None:
+    if not _should_pause(planned, run) or deployment.archived_at is not None:
         return stored
     reason = ErrorPause(error=PauseError(type=run.error.type))
     deployment = replace(
@@ -232,9 +319,5 @@ def _after_run(
 
 
 def _notifications(tenant: str, run: DeploymentRun) -> list[Notification]:
-    if run.error is not None:
-        return [Notification(tenant=tenant, type="deployment_run.failed", id=run.id)]
-    return [
-        Notification(tenant=tenant, type="deployment_run.started", id=run.id),
-        Notification(tenant=tenant, type="deployment_run.succeeded", id=run.id),
-    ]
+    steps = ("failed",) if run.error is not None else ("started", "succeeded")
+    return [Notification(tenant=tenant, type=f"deployment_run.{step}", id=run.id) for step in steps]

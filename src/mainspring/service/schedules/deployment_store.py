@@ -1,9 +1,11 @@
-"""How deployments are kept: with what is planned for each, and changed together with what tells
-of the change."""
+"""Stored deployments: with their planned runs, changed together with the notifications of the
+change; and whether what they refer to still exists.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
 
@@ -12,10 +14,20 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.core.clock import Clock
-from mainspring.core.errors import StaleVersion
+from mainspring.core.errors import (
+    InvalidInput,
+    LogError,
+    MainspringError,
+    NotFound,
+    RateLimited,
+    ServiceError,
+    StoreFailed,
+)
 from mainspring.core.ids import stable_id
-from mainspring.log.records import RecordChange, Records
+from mainspring.log.records import RecordChange, RecordRow, Records
+from mainspring.service.access.tenants import Tenants
 from mainspring.service.jobs.dispatcher import Job, PutJob
+from mainspring.service.resources.environments import Environment, SelfHostedConfig
 from mainspring.service.schedules.cron import (
     jitter,
     latest_fire_times,
@@ -26,39 +38,40 @@ from mainspring.service.schedules.deployment_types import (
     Deployment,
     DeploymentResource,
     RepositoryReference,
+    RunError,
+    RunErrorType,
 )
 from mainspring.service.sessions.resource_types import (
+    FileResourceParams,
     RepositoryResourceParams,
     ResourceParams,
+    StoreResourceParams,
     repository_name,
 )
-from mainspring.service.storage.notifications import Notification
-from mainspring.service.storage.repository import IndexColumns, Repository, Seal
+from mainspring.service.storage.metadata import copy_fields
+from mainspring.service.storage.repository import IndexColumns, Notification, Repository, Seal
 from mainspring.service.webhooks.webhook_outbox import Outbox
 
 DEPLOYMENT_KIND = "deployment"
 FIRE_TASK = "fire"
 """The task of a job."""
 ResourceTokens: TypeAlias = dict[int, str]
-_TRIES = 8
 _MAX_QUEUE = 100
 
 
 class PlannedRun(Struct, frozen=True, kw_only=True):
-    """A run that is to be."""
-
     run_id: str
     scheduled_at: datetime | None = None
-    """`None`: somebody asked for it."""
+    """`None`: somebody requested it."""
 
 
 class StoredDeployment(Struct, frozen=True, kw_only=True):
     deployment: Deployment
     decided_upto: datetime
-    """What was to fire by then is in the queue, or has been, or was left out."""
+    """All runs scheduled until then are decided: queued, done or skipped."""
     queue: tuple[PlannedRun, ...] = ()
     next_at: datetime | None = None
-    """When it is to be looked after again."""
+    """When there is something to do for it next."""
     last_session_id: str | None = None
     """Of the last scheduled run that started one."""
 
@@ -68,7 +81,7 @@ class StoredDeployment(Struct, frozen=True, kw_only=True):
 
     @property
     def is_scheduled(self) -> bool:
-        """Whether it fires by itself."""
+        """Whether its schedule is active."""
         deployment = self.deployment
         return (
             deployment.schedule is not None
@@ -78,21 +91,18 @@ class StoredDeployment(Struct, frozen=True, kw_only=True):
 
 
 def with_next_time(stored: StoredDeployment, *, now: datetime) -> StoredDeployment:
-    """With the time when something is to be done next."""
+    """With the time when there is something to do next."""
     schedule = stored.deployment.schedule
     if stored.queue:
         return replace(stored, next_at=now)
     if schedule is None or not stored.is_scheduled:
         return replace(stored, next_at=None)
     fire = next_fire_time(schedule.cron, stored.decided_upto)
-    return replace(
-        stored,
-        next_at=None if fire is None else fire + jitter(schedule.cron, stored.id),
-    )
+    return replace(stored, next_at=fire and fire + jitter(schedule.cron, stored.id))
 
 
 def with_due_runs(stored: StoredDeployment, *, now: datetime) -> StoredDeployment:
-    """With what has become due since in the queue, as far as it is to happen."""
+    """With the runs that have become due since, as far as the policy allows."""
     schedule = stored.deployment.schedule
     if schedule is None or not stored.is_scheduled:
         return stored
@@ -108,12 +118,12 @@ def with_due_runs(stored: StoredDeployment, *, now: datetime) -> StoredDeploymen
 
 
 def scheduled_run(deployment_id: str, at: datetime) -> PlannedRun:
-    """Its id follows from its time, so that however often it is tried, it is one run."""
+    """Its id follows from its time: however often it is tried, it is one run."""
     return PlannedRun(run_id=stable_id("drun", deployment_id, at.isoformat()), scheduled_at=at)
 
 
 def manual_runs(queue: Sequence[PlannedRun]) -> tuple[PlannedRun, ...]:
-    """Only what somebody asked for."""
+    """Only the requested runs."""
     return tuple(item for item in queue if item.scheduled_at is None)
 
 
@@ -129,9 +139,7 @@ class DeploymentStore:
         self._seal = seal
         self._put = put
         self._clock = clock
-
-    async def get(self, tenant: str, deployment_id: str) -> StoredDeployment:
-        return await self.repository.get(tenant, deployment_id)
+        self.get = self.repository.get
 
     async def add(
         self,
@@ -142,13 +150,14 @@ class DeploymentStore:
         notification: Notification,
     ) -> StoredDeployment:
         now = self._clock()
-        kept = with_next_time(StoredDeployment(deployment=deployment, decided_upto=now), now=now)
-        telling = await self.outbox.prepare_changes(notification)
-        sealed = self._seal_tokens(tenant, kept.id, resource_tokens)
-        await self.records.write(self.repository.put_change(tenant, kept, content=sealed), *telling)
-        await self.outbox.enqueue_deliveries(telling)
-        await self.put_next(tenant, kept)
-        return kept
+        stored = with_next_time(StoredDeployment(deployment=deployment, decided_upto=now), now=now)
+        deliveries = await self.outbox.prepare_changes(notification)
+        sealed = self._seal_tokens(tenant, stored.id, resource_tokens)
+        put = self.repository.put_change(tenant, stored, content=sealed)
+        await self.records.write(put, *deliveries)
+        await self.outbox.enqueue_deliveries(deliveries)
+        await self.put_next(tenant, stored)
+        return stored
 
     async def change(
         self,
@@ -160,83 +169,74 @@ class DeploymentStore:
         also: Sequence[RecordChange] = (),
         resource_tokens: ResourceTokens | None = None,
     ) -> StoredDeployment:
-        """Change it, and write what else there is, all or nothing. Say `put_next` then, unless you
-        go on with it yourself.
+        """Change it and write `also`, all or nothing. Call `put_next` afterwards, unless you
+        continue with it yourself.
 
-        Raises: NotFound, what `change` raises, and AlreadyThere for what else there is.
+        Raises: NotFound, what `change` raises, and AlreadyExists for `also`.
         """
-        for _ in range(_TRIES):
-            record = await self.repository.record(tenant, deployment_id)
-            current, now = self.repository.read(record), self._clock()
-            made = with_next_time(change(current), now=now)
-            sealed = (
-                None
-                if resource_tokens is None
-                else self._seal_tokens(tenant, made.id, resource_tokens)
-            )
-            telling = await self.outbox.prepare_changes(*notifications)
-            replacing = self.repository.replace_change(record, made, content=sealed)
-            try:
-                await self.records.write(replacing, *also, *telling)
-            except StaleVersion:
-                continue
-            await self.outbox.enqueue_deliveries(telling)
-            return made
-        raise StaleVersion(f"{DEPLOYMENT_KIND} {deployment_id}: others kept changing it; try again")
+        sealed = None
+        if resource_tokens is not None:
+            sealed = self._seal_tokens(tenant, deployment_id, resource_tokens)
+        deliveries: list[RecordChange] = []
+
+        async def prepare() -> tuple[StoredDeployment, list[RecordChange]]:
+            row = await self.repository.row(tenant, deployment_id)
+            stored = with_next_time(change(self.repository.read(row)), now=self._clock())
+            deliveries[:] = await self.outbox.prepare_changes(*notifications)
+            replacing = self.repository.replace_change(row, stored, content=sealed)
+            return stored, [replacing, *also, *deliveries]
+
+        stored = await self.repository.transact(deployment_id, prepare)
+        await self.outbox.enqueue_deliveries(deliveries)
+        return stored
 
     async def resources(self, tenant: str, stored: StoredDeployment) -> tuple[ResourceParams, ...]:
-        """With their tokens, for who starts a session."""
+        """With their tokens, to start a session."""
         sealed = await self.records.content(DEPLOYMENT_KIND, stored.id)
         plain = self._seal.unseal(sealed, _context(tenant, stored.id))
         tokens = msgspec.json.decode(plain, type=ResourceTokens)
         return tuple(
             RepositoryResourceParams(
-                url=each.url,
-                checkout=each.checkout,
-                mount_path=each.mount_path,
+                url=resource.url,
+                checkout=resource.checkout,
+                mount_path=resource.mount_path,
                 authorization_token=tokens.get(index),
             )
-            if isinstance(each, RepositoryReference)
-            else each
-            for index, each in enumerate(stored.deployment.resources)
+            if isinstance(resource, RepositoryReference)
+            else resource
+            for index, resource in enumerate(stored.deployment.resources)
         )
 
     async def put_next(self, tenant: str, stored: StoredDeployment) -> None:
-        """Have it looked after when there is something to do."""
+        """Enqueue a job for when there is something to do."""
         if stored.next_at is not None:
             await self.put_job(tenant, stored.id, at=stored.next_at)
 
     async def put_job(self, tenant: str, deployment_id: str, *, at: datetime | None = None) -> None:
         await self._put(Job(task=FIRE_TASK, key=deployment_id, tenant=tenant), at=at)
 
-    def _seal_tokens(
-        self, tenant: str, deployment_id: str, resource_tokens: ResourceTokens
-    ) -> bytes:
-        return self._seal.seal(
-            msgspec.json.encode(resource_tokens), _context(tenant, deployment_id)
-        )
+    def _seal_tokens(self, tenant: str, deployment_id: str, tokens: ResourceTokens) -> bytes:
+        return self._seal.seal(msgspec.json.encode(tokens), _context(tenant, deployment_id))
 
 
 def split_tokens(
     params: Sequence[ResourceParams],
 ) -> tuple[tuple[DeploymentResource, ...], ResourceTokens]:
-    """What may be shown, and the tokens by the places of their resources.
+    """What may be shown, and the tokens by the positions of their resources.
 
-    Raises: InvalidInput: an address that is none, or has a secret in it.
+    Raises: InvalidInput: a malformed address, or one that contains a secret.
     """
-    for item in params:
-        if isinstance(item, RepositoryResourceParams):
-            repository_name(item.url)
-    tokens: ResourceTokens = {
-        index: each.authorization_token
-        for index, each in enumerate(params)
-        if isinstance(each, RepositoryResourceParams) and each.authorization_token is not None
-    }
-    shown = (
-        RepositoryReference.of(item) if isinstance(item, RepositoryResourceParams) else item
-        for item in params
-    )
-    return tuple(shown), tokens
+    resources: list[DeploymentResource] = []
+    tokens: ResourceTokens = {}
+    for index, resource in enumerate(params):
+        if not isinstance(resource, RepositoryResourceParams):
+            resources.append(resource)
+            continue
+        repository_name(resource.url)
+        resources.append(copy_fields(RepositoryReference, resource))
+        if resource.authorization_token is not None:
+            tokens[index] = resource.authorization_token
+    return tuple(resources), tokens
 
 
 def _context(tenant: str, deployment_id: str) -> str:
@@ -251,3 +251,99 @@ def _index_columns(stored: StoredDeployment) -> IndexColumns:
         due=stored.next_at,
         is_archived=deployment.archived_at is not None,
     )
+
+
+_NOT_FOUND_ERRORS: dict[str, RunErrorType] = {
+    "agent": "agent_archived_error",
+    "environment": "environment_not_found_error",
+    "file": "file_not_found_error",
+    "skill": "skill_not_found_error",
+    "vault": "vault_not_found_error",
+}
+_ARCHIVED_ERRORS: dict[str, RunErrorType] = {
+    "environment": "environment_archived_error",
+    "memory_store": "memory_store_archived_error",
+    "vault": "vault_archived_error",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentReferences:
+    records: Records
+
+    async def check(self, tenant: str, deployment: Deployment) -> None:
+        """Raises: NotFound; InvalidInput: a reference is archived."""
+        for kind, id_ in _referenced_ids(deployment):
+            await self.require(tenant, kind, id_)
+        if problem := await self.problem(tenant, deployment):
+            raise InvalidInput(problem.message)
+
+    async def problem(self, tenant: str, deployment: Deployment) -> RunError | None:
+        """The first problem with its references, except the agent; `None` if there is none."""
+        if await Tenants(self.records).is_disabled(tenant):
+            message = f"the tenant {tenant} is disabled"
+            return RunError(type="organization_disabled_error", message=message)
+        for kind, id_ in _referenced_ids(deployment):
+            try:
+                record = await self.require(tenant, kind, id_)
+            except NotFound as missing:
+                return run_error(missing)
+            if record.is_archived and kind in _ARCHIVED_ERRORS:
+                shown = kind.replace("_", " ")
+                return RunError(type=_ARCHIVED_ERRORS[kind], message=f"{shown} `{id_}` is archived")
+            if kind == "environment" and _mount_problem(record, deployment):
+                return RunError(
+                    type="self_hosted_resources_unsupported_error",
+                    message=f"environment `{id_}` is self-hosted: no files or repositories there",
+                )
+        return None
+
+    async def has_agent(self, tenant: str, agent_id: str) -> bool:
+        try:
+            return not (await self.require(tenant, "agent", agent_id)).is_archived
+        except NotFound:
+            return False
+
+    async def require(self, tenant: str, kind: str, id_: str) -> RecordRow:
+        """Raises: NotFound."""
+        record = await self.records.get(kind, id_)
+        if record.tenant != tenant:
+            raise NotFound(kind, id_)
+        return record
+
+
+def run_error(error: MainspringError) -> RunError:
+    """The error of a run whose session could not be started.
+
+    Raises: the error itself, if trying again may help.
+    """
+    match error:
+        case StoreFailed() | LogError():
+            raise error
+        case RateLimited():
+            type_: RunErrorType = "session_rate_limited_error"
+        case NotFound(kind=kind):
+            type_ = _NOT_FOUND_ERRORS.get(kind, "session_resource_not_found_error")
+        case ServiceError() | InvalidInput():
+            type_ = "session_creation_rejected_error"
+        case _:
+            type_ = "unknown_error"
+    return RunError(type=type_, message=str(error))
+
+
+def _referenced_ids(deployment: Deployment) -> Generator[tuple[str, str], None, None]:
+    yield "environment", deployment.environment_id
+    for vault_id in deployment.vault_ids:
+        yield "vault", vault_id
+    for resource in deployment.resources:
+        if isinstance(resource, FileResourceParams):
+            yield "file", resource.file_id
+        elif isinstance(resource, StoreResourceParams):
+            yield "memory_store", resource.memory_store_id
+
+
+def _mount_problem(row: RecordRow, deployment: Deployment) -> bool:
+    if all(isinstance(resource, StoreResourceParams) for resource in deployment.resources):
+        return False
+    environment = msgspec.json.decode(row.body, type=Environment)
+    return isinstance(environment.config, SelfHostedConfig)

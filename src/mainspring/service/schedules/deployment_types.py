@@ -1,4 +1,4 @@
-"""Deployments and their runs as the API has them: the words only."""
+"""Deployments and their runs as the API shows them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import TextRubric
 from mainspring.core.ids import AgentId, EnvironmentId, VaultId
-from mainspring.service.resources.agent_multiagent import AgentReference, Version
+from mainspring.service.resources.agent_multiagent import AgentParams, AgentReference
 from mainspring.service.schedules.cron import CronSchedule, SchedulePolicy
-from mainspring.service.sessions.event_params import SendMessage, SendOutcome, SendSystem
+from mainspring.service.sessions.event_content import SendMessage, SendOutcome, SendSystem
 from mainspring.service.sessions.resource_types import (
     Checkout,
     FileResourceParams,
-    RepositoryResourceParams,
     ResourceParams,
     StoreResourceParams,
 )
@@ -36,24 +35,15 @@ DeploymentInitialEvents = Annotated[tuple[InitialEvent, ...], Meta(min_length=1,
 class RepositoryReference(
     Struct, frozen=True, kw_only=True, tag_field="type", tag="github_repository"
 ):
-    """Without its token: that is kept apart and sealed, never shown."""
+    """Without its token, which is sealed separately and never shown."""
 
     url: str
     checkout: Checkout | None = None
     mount_path: str | None = None
 
-    @classmethod
-    def of(cls, params: RepositoryResourceParams) -> RepositoryReference:
-        return cls(url=params.url, checkout=params.checkout, mount_path=params.mount_path)
-
 
 DeploymentResource: TypeAlias = FileResourceParams | RepositoryReference | StoreResourceParams
 DeploymentResourcesParams = Annotated[tuple[ResourceParams, ...], Meta(max_length=500)]
-
-
-class DeploymentAgentParams(Struct, frozen=True, kw_only=True, tag_field="type", tag="agent"):
-    id: AgentId
-    version: Version | None = None
 
 
 class ScheduleParams(Struct, frozen=True, kw_only=True, tag_field="type", tag="cron"):
@@ -68,7 +58,7 @@ class DeploymentSchedule(Struct, frozen=True, kw_only=True, tag_field="type", ta
     timezone: str
     last_run_at: datetime | None = None
     upcoming_runs_at: tuple[datetime, ...] = ()
-    """Reckoned when it is shown, not kept."""
+    """Computed when it is shown, not stored."""
     policy: SchedulePolicy | UnsetType = UNSET
 
     @property
@@ -98,7 +88,7 @@ RunErrorType: TypeAlias = Literal[
 TRANSIENT_ERRORS: frozenset[RunErrorType] = frozenset(
     ("session_rate_limited_error", "session_creation_rejected_error")
 )
-"""After these the schedule goes on; any other pauses it."""
+"""After these the schedule continues; any other error pauses it."""
 
 
 class ManualPause(Struct, frozen=True, kw_only=True, tag_field="type", tag="manual"):
@@ -134,7 +124,7 @@ class Deployment(Struct, frozen=True, kw_only=True):
 
 
 class CreateDeployment(Struct, frozen=True, kw_only=True):
-    agent: AgentId | DeploymentAgentParams
+    agent: AgentId | AgentParams
     environment_id: EnvironmentIdParam
     initial_events: DeploymentInitialEvents
     name: Name
@@ -147,9 +137,9 @@ class CreateDeployment(Struct, frozen=True, kw_only=True):
 
 
 class UpdateDeployment(Struct, frozen=True, kw_only=True):
-    """What is not said stays; `null` clears what can be cleared."""
+    """Unset fields stay; `null` clears a field."""
 
-    agent: AgentId | DeploymentAgentParams | UnsetType = UNSET
+    agent: AgentId | AgentParams | UnsetType = UNSET
     environment_id: EnvironmentIdParam | UnsetType = UNSET
     initial_events: DeploymentInitialEvents | UnsetType = UNSET
     name: Name | UnsetType = UNSET
@@ -172,7 +162,7 @@ class ManualRun(Struct, frozen=True, kw_only=True, tag_field="type", tag="manual
 
 class ScheduledRun(Struct, frozen=True, kw_only=True, tag_field="type", tag="schedule"):
     scheduled_at: datetime
-    """What the clock showed matched then; without jitter."""
+    """The time by the schedule, without jitter."""
 
 
 TriggerContext: TypeAlias = ScheduledRun | ManualRun

@@ -13,7 +13,7 @@ from mainspring.core.sender import Origin
 from mainspring.service.access.principal import Principal
 from mainspring.service.resources.agent_multiagent import AgentParams, AgentReference
 from mainspring.service.schedules.deployment_types import InitialEvent
-from mainspring.service.sessions.event_params import SendMessage
+from mainspring.service.sessions.event_content import SendMessage
 from mainspring.service.sessions.event_sender import EventSender
 from mainspring.service.sessions.resource_types import ResourceParams
 from mainspring.service.sessions.session_params import CreateSession
@@ -23,28 +23,28 @@ from mainspring.service.sessions.sessions import Sessions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionStartRequest:
-    """A session that is to be there."""
+    """A session that a deployment or trigger starts."""
 
     key: str
-    """Whose session it is: the same key, the same session, however often it is ordered."""
+    """The same key always gives the same session."""
     agent: AgentReference
     environment_id: str
     origin: Origin
-    """The deployment or trigger that orders it."""
+    """The deployment or trigger that starts it."""
     title: str | None = None
     metadata: dict[str, str] = field(default_factory=dict[str, str])
     vault_ids: tuple[str, ...] = ()
     resources: tuple[ResourceParams, ...] = ()
     """With their tokens."""
-    list_cost_budget: ListCostBudget | None = None
+    budget: ListCostBudget | None = None
     initial_events: tuple[InitialEvent, ...] = ()
     deployment_id: str | None = None
 
 
 class SessionStarter(Protocol):
     async def start(self, tenant: str, request: SessionStartRequest) -> str:
-        """The id of the session, made now or when it was ordered before, with the initial events
-        sent to it once.
+        """The id of the session, created now or by an earlier call with the same key; the initial
+        events are sent once.
 
         Raises:
             NotFound, InvalidInput, RateLimited, Forbidden: it cannot be made, now or ever.
@@ -54,7 +54,7 @@ class SessionStarter(Protocol):
     async def send(
         self, tenant: str, session_id: str, text: str, *, key: str, origin: Origin
     ) -> None:
-        """A message of the trigger `origin`; sent once, however often with this key.
+        """A message of the trigger `origin`; with the same key it is sent once.
 
         Raises:
             NotFound, SessionNotFound: there is no such session any more.
@@ -63,7 +63,7 @@ class SessionStarter(Protocol):
         ...
 
     async def is_busy(self, tenant: str, session_id: str) -> bool:
-        """Whether it works; not when it is idle, ended or gone."""
+        """Whether it runs; false if it is idle, ended or deleted."""
         ...
 
 
@@ -85,7 +85,7 @@ class ServiceSessionStarter:
                 metadata=request.metadata,
                 vault_ids=request.vault_ids,
                 resources=request.resources,
-                budget=request.list_cost_budget,
+                budget=request.budget,
                 initial_events=request.initial_events,
             ),
             origin=request.origin,

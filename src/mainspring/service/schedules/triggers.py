@@ -1,45 +1,36 @@
-"""Triggers: signed calls from outside that start sessions or speak to them.
-
-Who cannot sign learns nothing, not even whether there is such a trigger. What comes in is data from
-outside: it is marked as such where an agent reads it.
+"""Triggers: signed calls from outside that start sessions or send messages to them; and their
+message templates (`{{body.issue.number}}`; no code, no conditions). A sender without a valid
+signature does not even learn whether the trigger exists.
 """
 
 from __future__ import annotations
 
+import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, Literal, cast
 
-from msgspec import UNSET
-from msgspec.structs import asdict, replace
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from mainspring.core import clock as clocks
 from mainspring.core import ids
 from mainspring.core.clock import Clock
-from mainspring.core.errors import NotFound, StaleVersion, Unauthenticated
-from mainspring.log.records import Records
+from mainspring.core.errors import InvalidInput, NotFound, TooLarge, Unauthenticated
+from mainspring.core.ids import AgentId
+from mainspring.log.records import Records, Replace
 from mainspring.service.access.tenants import Tenants
-from mainspring.service.resources.agent_multiagent import AgentReference
-from mainspring.service.schedules.deployment_references import DeploymentReferences
-from mainspring.service.schedules.deployment_types import DeploymentAgentParams
-from mainspring.service.schedules.deployments import PinAgent
-from mainspring.service.schedules.trigger_types import (
-    CreateTrigger,
-    Trigger,
-    TriggerWithSecret,
-    UpdateTrigger,
-    check_template,
-)
-from mainspring.service.storage.metadata import value_or_current
-from mainspring.service.storage.pagination import Page
-from mainspring.service.storage.repository import (
-    IndexColumns,
-    ListQuery,
-    Repository,
-    Seal,
-    delete_children,
-)
+from mainspring.service.resources.agent_multiagent import AgentParams, AgentReference
+from mainspring.service.schedules.deployment_store import DeploymentReferences
+from mainspring.service.schedules.deployment_types import EnvironmentIdParam, Name, VaultIds
+from mainspring.service.schedules.deployments import PinAgent, pin_agent
+from mainspring.service.storage.metadata import apply_patch, copy_fields
+from mainspring.service.storage.repository import IndexColumns, Repository, Seal, delete_children
 from mainspring.service.webhooks.webhook_signing import (
     SECRET_BYTES,
+    SignatureScheme,
     SignedRequest,
     StandardWebhooksSignature,
     is_genuine,
@@ -47,12 +38,154 @@ from mainspring.service.webhooks.webhook_signing import (
     secret_key,
 )
 
+Template = Annotated[str, Meta(min_length=1, max_length=32_768)]
+Instructions = Annotated[str, Meta(max_length=32_768)]
+KeyTemplate = Annotated[str, Meta(min_length=1, max_length=512)]
+TriggerSecret = Annotated[str, Meta(min_length=16, max_length=1024)]
+
+
+class Trigger(Struct, frozen=True, kw_only=True):
+    id: str
+    name: str
+    scheme: SignatureScheme
+    agent: AgentReference
+    environment_id: str
+    message: str
+    """A template; all of its output is untrusted."""
+    created_at: datetime
+    updated_at: datetime
+    instructions: str = ""
+    """Text of the operator's that precedes the message."""
+    correlation: str | None = None
+    """A template. Deliveries with the same output go to one session; without it, each starts its
+    own."""
+    vault_ids: tuple[str, ...] = ()
+    is_enabled: bool = True
+    type: Literal["trigger"] = "trigger"
+
+
+class TriggerWithSecret(Trigger, frozen=True, kw_only=True):
+    """Returned once, when the secret is created."""
+
+    secret: str
+
+
+class CreateTrigger(Struct, frozen=True, kw_only=True):
+    name: Name
+    scheme: SignatureScheme
+    agent: AgentId | AgentParams
+    environment_id: EnvironmentIdParam
+    message: Template
+    instructions: Instructions = ""
+    correlation: KeyTemplate | None = None
+    vault_ids: VaultIds = ()
+    secret: TriggerSecret | None = None
+    """The sender's own secret, if it has one."""
+
+
+class UpdateTrigger(Struct, frozen=True, kw_only=True):
+    name: Name | UnsetType = UNSET
+    agent: AgentId | AgentParams | UnsetType = UNSET
+    environment_id: EnvironmentIdParam | UnsetType = UNSET
+    message: Template | UnsetType = UNSET
+    instructions: Instructions | UnsetType = UNSET
+    correlation: KeyTemplate | UnsetType | None = UNSET
+    vault_ids: VaultIds | UnsetType = UNSET
+    is_enabled: bool | UnsetType = UNSET
+    secret: TriggerSecret | UnsetType = UNSET
+
+
+class TriggerResult(Struct, frozen=True, kw_only=True):
+    """The answer to a sender."""
+
+    status: Literal["started", "messaged", "duplicate", "challenged"]
+    session_id: str | None = None
+    challenge: str | UnsetType = UNSET
+    """Slack expects it back."""
+    type: Literal["trigger_fired"] = "trigger_fired"
+
+
+class ReceivedDelivery(Struct, frozen=True, kw_only=True):
+    """A delivery that was accepted."""
+
+    id: str
+    trigger_id: str
+    session_id: str
+    forget_at: datetime
+
+
+class TriggerConversation(Struct, frozen=True, kw_only=True):
+    """Which session the deliveries of one correlation key go to."""
+
+    id: str
+    trigger_id: str
+    session_id: str
+    number: int
+    """How many sessions came before: one that has ended is followed by another."""
+
+
+_PLACEHOLDER = re.compile(r"\{\{\s*([^{}\s]{1,200})\s*\}\}")
+_PATH = re.compile(r"(?:body|headers)(?:\.[A-Za-z0-9_-]{1,64}){0,16}\??")
+_MISSING = object()
+_SECRET_HEADERS = frozenset(
+    ("authorization", "proxy-authorization", "cookie", "x-api-key", "webhook-signature")
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemplateValues:
+    body: Any  # JSON
+    headers: Mapping[str, str]
+    """By their names in lower case."""
+
+
+def check_template(template: str, *, where: str) -> str:
+    """Raises: InvalidInput: something in braces is no path."""
+    for path in _PLACEHOLDER.findall(template):
+        if not _PATH.fullmatch(path):
+            raise InvalidInput(f"{where}: {path[:64]!r} is no path as body.issue.number")
+        if path.removesuffix("?").lower().removeprefix("headers.") in _SECRET_HEADERS:
+            raise InvalidInput(f"{where}: {path} may be a secret and stays outside")
+    rest = _PLACEHOLDER.sub("", template)
+    if "{{" in rest or "}}" in rest:
+        raise InvalidInput(f"{where}: braces that belong to no path as {{{{body.issue.number}}}}")
+    return template
+
+
+def fill_template(template: str, values: TemplateValues, *, max_chars: int) -> str:
+    """Raises: InvalidInput: what is asked for is not there. TooLarge."""
+    text = _PLACEHOLDER.sub(lambda match: _render_value(match.group(1), values), template)
+    if len(text) > max_chars:
+        raise TooLarge(f"what came in makes {len(text)} characters; at most {max_chars} are taken")
+    return text
+
+
+def _render_value(path: str, values: TemplateValues) -> str:
+    root, *steps = path.removesuffix("?").split(".")
+    value: Any = values.body if root == "body" else values.headers
+    for step in steps:
+        value = _child_value(value, step)
+        if value is _MISSING:
+            if path.endswith("?"):
+                return ""
+            raise InvalidInput(f"{path}: what came in has none")
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _child_value(value: Any, step: str) -> Any:  # noqa: ANN401 (JSON)
+    if isinstance(value, Mapping):
+        return cast("Mapping[str, Any]", value).get(step, _MISSING)
+    if isinstance(value, list) and step.isascii() and step.isdigit():
+        items = cast("list[Any]", value)
+        return items[int(step)] if int(step) < len(items) else _MISSING
+    return _MISSING
+
+
 TRIGGER_KIND = "trigger"
 DELIVERY_KIND = "trigger_delivery"
 CONVERSATION_KIND = "trigger_conversation"
-_TRIES = 8
 _DUMMY_SECRET = new_secret(bytes(SECRET_BYTES))
-"""Checked against when there is no such trigger, so that it takes as long."""
+"""Used if there is no such trigger, so that the check takes as long."""
 
 
 class Triggers:
@@ -70,6 +203,8 @@ class Triggers:
         self._repository = Repository(
             records, TRIGGER_KIND, Trigger, columns=_index_columns, clock=clock
         )
+        self.get = self._repository.get
+        self.page = self._repository.page
         self._seal = seal
         self._tenants = Tenants(records, clock=clock)
         self._pin_agent = pin_agent
@@ -80,126 +215,82 @@ class Triggers:
     async def create(self, tenant: str, request: CreateTrigger) -> TriggerWithSecret:
         """Raises: NotFound, InvalidInput."""
         now = self._clock()
-        made = _check_trigger(
-            Trigger(
-                id=self._new_id("trg"),
-                name=request.name,
-                scheme=request.scheme,
-                agent=await self._pin(tenant, request.agent),
-                environment_id=request.environment_id,
-                message=request.message,
-                instructions=request.instructions,
-                correlation=request.correlation,
-                vault_ids=request.vault_ids,
-                created_at=now,
-                updated_at=now,
-            )
+        trigger = copy_fields(
+            Trigger,
+            request,
+            id=self._new_id("trg"),
+            agent=await pin_agent(self._pin_agent, tenant, request.agent),
+            created_at=now,
+            updated_at=now,
         )
-        await self._check(tenant, made)
         secret = request.secret or new_secret(self._random(SECRET_BYTES))
-        _check_secret(made, secret)
-        await self._repository.put(tenant, made, content=self._seal_secret(tenant, made.id, secret))
-        return TriggerWithSecret(**asdict(made), secret=secret)
-
-    async def get(self, tenant: str, trigger_id: str) -> Trigger:
-        return await self._repository.get(tenant, trigger_id)
-
-    async def page(self, tenant: str, list_query: ListQuery) -> Page[Trigger]:
-        return await self._repository.page(tenant, list_query)
+        await self._check(tenant, trigger, secret)
+        sealed = self._seal.seal(secret.encode(), _context(tenant, trigger.id))
+        await self._repository.put(tenant, trigger, content=sealed)
+        return copy_fields(TriggerWithSecret, trigger, secret=secret)
 
     async def update(self, tenant: str, trigger_id: str, request: UpdateTrigger) -> Trigger:
         """Raises: NotFound, InvalidInput."""
-        agent = UNSET if request.agent is UNSET else await self._pin(tenant, request.agent)
-        for _ in range(_TRIES):
-            record = await self._repository.record(tenant, trigger_id)
-            current = self._repository.read(record)
-            made = _check_trigger(
-                replace(
-                    current,
-                    name=value_or_current(request.name, current.name),
-                    agent=value_or_current(agent, current.agent),
-                    environment_id=value_or_current(request.environment_id, current.environment_id),
-                    message=value_or_current(request.message, current.message),
-                    instructions=value_or_current(request.instructions, current.instructions),
-                    correlation=value_or_current(request.correlation, current.correlation),
-                    vault_ids=value_or_current(request.vault_ids, current.vault_ids),
-                    is_enabled=value_or_current(request.is_enabled, current.is_enabled),
-                    updated_at=self._clock(),
-                )
-            )
-            await self._check(tenant, made)
-            sealed = None
-            if request.secret is not UNSET:
-                _check_secret(made, request.secret)
-                sealed = self._seal_secret(tenant, trigger_id, request.secret)
-            try:
-                await self.records.write(
-                    self._repository.replace_change(record, made, content=sealed)
-                )
-            except StaleVersion:
-                continue
-            return made
-        raise StaleVersion(f"{TRIGGER_KIND} {trigger_id}: others kept changing it; try again")
+        agent = request.agent
+        if agent is not UNSET:
+            agent = await pin_agent(self._pin_agent, tenant, agent)
+        secret = None if request.secret is UNSET else request.secret
+        sealed = secret and self._seal.seal(secret.encode(), _context(tenant, trigger_id))
+
+        async def prepare() -> tuple[Trigger, list[Replace]]:
+            row = await self._repository.row(tenant, trigger_id)
+            current = self._repository.read(row)
+            changes = {"agent": current.agent if agent is UNSET else agent}
+            trigger = apply_patch(current, request, **changes, updated_at=self._clock())
+            await self._check(tenant, trigger, secret)
+            return trigger, [self._repository.replace_change(row, trigger, content=sealed or None)]
+
+        return await self._repository.transact(trigger_id, prepare)
 
     async def delete(self, tenant: str, trigger_id: str) -> None:
-        """Sessions that it has started go on."""
+        """Sessions that it has started continue."""
         await self._repository.remove(tenant, trigger_id)
         for kind in (DELIVERY_KIND, CONVERSATION_KIND):
             await delete_children(self.records, kind, tenant=tenant, parent=trigger_id)
 
     async def authenticate(self, trigger_id: str, request: SignedRequest) -> tuple[str, Trigger]:
-        """The tenant and the trigger that a delivery is for, if its signature holds.
+        """The tenant and the trigger of a delivery, if its signature is valid.
 
-        Raises: Unauthenticated: it does not, or there is none, or it is disabled.
+        Raises: Unauthenticated: it is not, or there is no such trigger, or it is disabled.
         """
         now = self._clock()
         try:
-            record = await self.records.get(TRIGGER_KIND, trigger_id)
-            secret = self._unseal_secret(
-                record.tenant, trigger_id, await self.records.content(TRIGGER_KIND, trigger_id)
-            )
+            row = await self.records.get(TRIGGER_KIND, trigger_id)
+            sealed = await self.records.content(TRIGGER_KIND, trigger_id)
         except NotFound:
             is_genuine(StandardWebhooksSignature(), request, secret=_DUMMY_SECRET, now=now)
             raise _bad_signature() from None
-        trigger = self._repository.read(record)
+        trigger = self._repository.read(row)
+        secret = self._seal.unseal(sealed, _context(row.tenant, trigger_id)).decode()
         if not is_genuine(trigger.scheme, request, secret=secret, now=now):
             raise _bad_signature()
-        if not trigger.is_enabled or await self._tenants.is_disabled(record.tenant):
+        if not trigger.is_enabled or await self._tenants.is_disabled(row.tenant):
             raise _bad_signature()
-        return record.tenant, trigger
+        return row.tenant, trigger
 
-    async def _check(self, tenant: str, trigger: Trigger) -> None:
+    async def _check(self, tenant: str, trigger: Trigger, secret: str | None) -> None:
+        check_template(trigger.message, where="message")
+        if trigger.correlation is not None:
+            check_template(trigger.correlation, where="correlation")
         references = DeploymentReferences(self.records)
         await references.require(tenant, "environment", trigger.environment_id)
         for vault_id in trigger.vault_ids:
             await references.require(tenant, "vault", vault_id)
+        if secret is not None and isinstance(trigger.scheme, StandardWebhooksSignature):
+            secret_key(secret)
 
-    async def _pin(self, tenant: str, params: str | DeploymentAgentParams) -> AgentReference:
-        if isinstance(params, str):
-            return await self._pin_agent(tenant, params, None)
-        return await self._pin_agent(tenant, params.id, params.version)
 
-    def _seal_secret(self, tenant: str, trigger_id: str, secret: str) -> bytes:
-        return self._seal.seal(secret.encode(), f"trigger {tenant} {trigger_id}")
-
-    def _unseal_secret(self, tenant: str, trigger_id: str, sealed: bytes) -> str:
-        return self._seal.unseal(sealed, f"trigger {tenant} {trigger_id}").decode()
+def _context(tenant: str, trigger_id: str) -> str:
+    return f"trigger {tenant} {trigger_id}"
 
 
 def _bad_signature() -> Unauthenticated:
     return Unauthenticated("there is no such trigger, or the signature does not hold")
-
-
-def _check_trigger(trigger: Trigger) -> Trigger:
-    check_template(trigger.message, where="message")
-    if trigger.correlation is not None:
-        check_template(trigger.correlation, where="correlation")
-    return trigger
-
-
-def _check_secret(trigger: Trigger, secret: str) -> None:
-    if isinstance(trigger.scheme, StandardWebhooksSignature):
-        secret_key(secret)
 
 
 def _index_columns(trigger: Trigger) -> IndexColumns:

@@ -22,7 +22,7 @@ RECLAIM = timedelta(seconds=5)
 """How long an item that was polled may stay unacknowledged, unless a poll says otherwise."""
 _ONE_MICROSECOND = timedelta(microseconds=1)
 _HEALTHY_RUN = timedelta(seconds=30)
-"""Who had an item for so long did not fail at once."""
+"""A worker that had an item for so long did not fail at once."""
 _MOST_BACKOFF_SECONDS = 60
 
 
@@ -45,7 +45,7 @@ class WorkItem(Struct, frozen=True, kw_only=True):
     stop_requested_at: datetime | None = None
     stopped_at: datetime | None = None
     secret: str | None = None
-    """For whoever polls, and never kept: see `work_tokens`."""
+    """For the worker that polls; never stored: see `work_tokens`."""
     type: Literal["work"] = "work"
 
 
@@ -90,10 +90,10 @@ class QueueStats(Struct, frozen=True, kw_only=True):
 
 
 class LeaseTimes(Struct, frozen=True, kw_only=True):
-    """For how long an item is a worker's without a word of it."""
+    """For how long an item belongs to a worker without a heartbeat."""
 
     start_seconds: int = 120
-    """From the acknowledgement to the first heartbeat: a sandbox may have to be made."""
+    """From the acknowledgement to the first heartbeat: a sandbox may have to be created."""
     ttl_seconds: int = 60
     """From one heartbeat to the next; the official worker beats every half of it, or 30 s."""
     most_seconds: int = 3600
@@ -103,16 +103,14 @@ class LeaseTimes(Struct, frozen=True, kw_only=True):
 
 
 class StoredWorkItem(Struct, frozen=True, kw_only=True):
-    """An item as it is kept."""
-
     work: WorkItem
     free_at: datetime | None
-    """From when on it may be handed out, if nobody says a word before; `None`: never again."""
+    """When it may be handed out, unless there is a heartbeat before; `None`: never again."""
     polled_at: datetime | None = None
     """Handed out, and not acknowledged yet."""
     ttl_seconds: int = 0
     failures: int = 0
-    """Of those before it for the same session, how many in a row ended as soon as they began."""
+    """How many items before it, for the same session, ended at once."""
 
     @property
     def id(self) -> str:
@@ -125,7 +123,7 @@ class StoredWorkItem(Struct, frozen=True, kw_only=True):
 
 
 def index_columns(item: StoredWorkItem) -> IndexColumns:
-    """By its environment as long as it lives, so that looking for work passes over the dead."""
+    """Labelled with its environment until it stops, so that polling skips stopped items."""
     work = item.work
     is_over = work.state == "stopped"
     return IndexColumns(
@@ -139,36 +137,32 @@ def index_columns(item: StoredWorkItem) -> IndexColumns:
 
 
 def mark_polled(item: StoredWorkItem, now: datetime) -> StoredWorkItem:
-    """Somebody's to acknowledge; what another had begun with it is forgotten."""
+    """To be acknowledged; what another worker did with it is forgotten."""
     anew = replace(
-        item.work,
-        state="queued",
-        acknowledged_at=None,
-        started_at=None,
-        latest_heartbeat_at=None,
+        item.work, state="queued", acknowledged_at=None, started_at=None, latest_heartbeat_at=None
     )
     return replace(item, work=anew, polled_at=now, free_at=now + RECLAIM)
 
 
-def acknowledge(item: StoredWorkItem, now: datetime, lease_times: LeaseTimes) -> StoredWorkItem:
-    """Raises: Stale: another has it, or it is over."""
+def acknowledge(item: StoredWorkItem, now: datetime, times: LeaseTimes) -> StoredWorkItem:
+    """Raises: StaleVersion: another worker has it, or it has stopped."""
     if item.polled_at is None:
         raise StaleVersion(f"work {item.id} is {item.work.state}: there is nothing to acknowledge")
     return replace(
         item,
         work=replace(item.work, state="starting", acknowledged_at=now),
         polled_at=None,
-        free_at=now + timedelta(seconds=lease_times.start_seconds),
-        ttl_seconds=lease_times.start_seconds,
+        free_at=now + timedelta(seconds=times.start_seconds),
+        ttl_seconds=times.start_seconds,
     )
 
 
 def apply_heartbeat(
-    item: StoredWorkItem, now: datetime, params: HeartbeatParams, lease_times: LeaseTimes
+    item: StoredWorkItem, now: datetime, params: HeartbeatParams, times: LeaseTimes
 ) -> StoredWorkItem:
-    """After a heartbeat; unchanged if it is to stop.
+    """After a heartbeat; unchanged if it is stopping.
 
-    Raises: HeartbeatRefused: who beats is not who holds it.
+    Raises: HeartbeatRefused: the sender does not hold it.
     """
     work = item.work
     if work.state in ("stopping", "stopped"):
@@ -181,10 +175,8 @@ def apply_heartbeat(
     if work.state == "queued" or params.expected_last_heartbeat not in (None, last):
         raise heartbeat_refusal(item)
     if work.latest_heartbeat_at is not None:
-        now = max(
-            now, work.latest_heartbeat_at + _ONE_MICROSECOND
-        )  # each is told apart from the one before
-    ttl = lease_times.ttl(params.desired_ttl_seconds)
+        now = max(now, work.latest_heartbeat_at + _ONE_MICROSECOND)  # each is distinct
+    ttl = times.ttl(params.desired_ttl_seconds)
     return replace(
         item,
         work=replace(
@@ -218,26 +210,23 @@ def heartbeat_refusal(item: StoredWorkItem) -> HeartbeatRefused:
 
 
 def heartbeat_token(moment: datetime) -> str:
-    """As it is told, and expected to be echoed."""
+    """What the worker receives and has to echo."""
     return msgspec.to_builtins(moment)
 
 
 def request_stop(item: StoredWorkItem, now: datetime) -> StoredWorkItem:
-    """Whoever works on it is told with its next heartbeat; where nobody does, it is over.
+    """Its worker is told with the next heartbeat; without a worker it stops at once.
 
-    Raises: Stale: it is over already.
+    Raises: StaleVersion: it has stopped already.
     """
     if item.work.state not in ("active", "stopping"):
         return mark_stopped(item, now)
     moment = item.work.stop_requested_at or now
-    return replace(
-        item,
-        work=replace(item.work, state="stopping", stop_requested_at=moment),
-    )
+    return replace(item, work=replace(item.work, state="stopping", stop_requested_at=moment))
 
 
 def mark_stopped(item: StoredWorkItem, now: datetime) -> StoredWorkItem:
-    """Raises: Stale: it is over already."""
+    """Raises: StaleVersion: it has stopped already."""
     if item.work.state == "stopped":
         raise StaleVersion(f"work {item.id} has stopped already")
     over = replace(
@@ -250,8 +239,8 @@ def mark_stopped(item: StoredWorkItem, now: datetime) -> StoredWorkItem:
 
 
 def next_work_item(item: StoredWorkItem, id_: str, now: datetime) -> StoredWorkItem:
-    """Another item for the session of one that has stopped, though the session has not ended. Who
-    fails at once is not handed the next at once, again and again."""
+    """The next item for the session of one that has stopped, though the session has not ended. With
+    a backoff, if workers fail at once again and again."""
     begun = item.work.acknowledged_at
     is_sound = begun is not None and now - begun >= _HEALTHY_RUN
     failures = 0 if is_sound else item.failures + 1

@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from dataclasses import replace as dataclass_replace
 from datetime import datetime, timedelta
@@ -21,7 +21,7 @@ from mainspring.core import clock as clocks
 from mainspring.core import ids
 from mainspring.core.clock import Clock, to_micros
 from mainspring.core.errors import AlreadyExists, InvalidInput, NotFound, StaleVersion
-from mainspring.log.records import RecordQuery, RecordRow, Records, Remove
+from mainspring.log.records import RecordChange, RecordQuery, RecordRow, Records, Remove
 from mainspring.service.access.principal import Principal
 from mainspring.service.resources.environments import Environments, SelfHostedConfig
 from mainspring.service.self_hosted.work_item import (
@@ -54,6 +54,7 @@ POLLER_KIND = "work_poller"
 POLLER_WINDOW = timedelta(seconds=30)
 _WRITE_INTERVAL = timedelta(seconds=10)
 _MAX_POLLERS = 10_000
+_TRIES = 8
 
 
 class Poller(Struct, frozen=True, kw_only=True):
@@ -76,31 +77,18 @@ class Pollers:
         if (noted := self._noted.get(digest)) is not None and now - noted < _WRITE_INTERVAL:
             return
         if len(self._noted) >= _MAX_POLLERS:
-            self._noted.clear()  # they are noted once more than they need be
+            self._noted.clear()  # some are written once more than needed
         self._noted[digest] = now
-        seen = Poller(id=digest, environment_id=environment_id, seen_at=now)
-        try:
-            await self._repository.update(
-                tenant, digest, lambda current: replace(current, seen_at=now)
-            )
-        except NotFound:
-            await self._forget_gone(tenant, environment_id)
-            try:
-                await self._repository.put(tenant, seen)
-            except AlreadyExists:
-                return  # by another process, just now
+        if await self._repository.find(tenant, digest) is None:
+            for row in await self._repository.records.list(self._gone(tenant, environment_id)):
+                await self._repository.remove_row(row)
+        poller = Poller(id=digest, environment_id=environment_id, seen_at=now)
+        await self._repository.save(tenant, poller)
 
     async def count(self, tenant: str, environment_id: str) -> int:
         everyone = RecordQuery(kind=POLLER_KIND, tenant=tenant, parent=environment_id)
         every = await self._repository.records.count(everyone)
         return every - await self._repository.records.count(self._gone(tenant, environment_id))
-
-    async def _forget_gone(self, tenant: str, environment_id: str) -> None:
-        for gone in await self._repository.records.list(self._gone(tenant, environment_id)):
-            try:
-                await self._repository.records.write(Remove(record_row=gone))
-            except (StaleVersion, NotFound):
-                continue  # it is back, or gone already
 
     def _gone(self, tenant: str, environment_id: str) -> RecordQuery:
         upto = to_micros(self._clock() - POLLER_WINDOW)
@@ -113,20 +101,17 @@ def _poller_index_columns(poller: Poller) -> IndexColumns:
 
 WORK_KIND = "work"
 RETENTION = timedelta(days=30)
-"""How long items that have stopped are still shown."""
+"""How long stopped items are still shown."""
 _BATCH = 50
-_TRIES = 8
 
 NeedsWorker: TypeAlias = Callable[[str, str], Awaitable[bool]]
-"""Tenant and session: whether it runs, or waits for something that its worker has a part in."""
+"""Tenant and session: whether it runs, or waits for something that involves its worker."""
 IssueToken: TypeAlias = Callable[[str, WorkItem], str]
-"""Tenant and item: what its worker is told, and nobody else; see `WorkTokens.secret`."""
+"""Tenant and item: the secret for its worker; see `WorkTokens.secret`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkQueueOptions:
-    """What work is handed out on."""
-
     needs_worker: NeedsWorker
     issue_token: IssueToken
     lease_times: LeaseTimes = field(default_factory=LeaseTimes)
@@ -137,7 +122,7 @@ class WorkQueue:
         self,
         records: Records,
         environments: Environments,
-        work_queue_options: WorkQueueOptions,
+        options: WorkQueueOptions,
         *,
         clock: Clock = clocks.now,
         new_id: Callable[[str], str] = ids.new_id,
@@ -147,19 +132,17 @@ class WorkQueue:
         )
         self._environments = environments
         self._pollers = Pollers(records, clock=clock)
-        self._work_queue_options = work_queue_options
+        self._options = options
         self._clock = clock
         self._new_id = new_id
         self._arrivals: dict[str, anyio.Event] = {}
 
     async def offer(self, tenant: str, environment_id: str, session_id: str) -> None:
-        """Have a worker look after a session; nothing changes if one is to already."""
-        held = new_work_item(self._new_id("work"), environment_id, session_id, self._clock())
-        try:
-            await self._repository.put(tenant, held)
-        except AlreadyExists:
-            return
-        self._work_event(environment_id)
+        """Have a worker run a session, unless there is an item for it already."""
+        item = new_work_item(self._new_id("work"), environment_id, session_id, self._clock())
+        with suppress(AlreadyExists):
+            await self._repository.put(tenant, item)
+            self._signal(environment_id)
 
     async def offer_session(self, tenant: str, session: SessionRecord) -> None:
         """Offer a session whose tools the client runs; others need no worker of a client."""
@@ -167,21 +150,19 @@ class WorkQueue:
             await self.offer(tenant, session.environment_id, session.id)
 
     async def withdraw(self, tenant: str, environment_id: str, session_id: str) -> None:
-        """Of a session that is over: whoever works on it is told to stop."""
-        try:
-            held = await self._repository.named(tenant, session_id, parent=environment_id)
+        """The session is over: its worker is told to stop."""
+        with suppress(NotFound, StaleVersion):  # it has no worker
+            item = await self._repository.named(tenant, session_id, parent=environment_id)
             await self._repository.update(
-                tenant, held.id, lambda current: request_stop(current, self._clock())
+                tenant, item.id, lambda current: request_stop(current, self._clock())
             )
-        except (NotFound, StaleVersion):
-            return  # nobody was
 
     async def poll(
         self, tenant: str, environment_id: str, params: PollParams, *, worker_id: str | None = None
     ) -> WorkItem | None:
-        """The item that has waited longest, for one who asks; `None` if there is none so long.
+        """The item that has waited longest; `None` if none arrives in time.
 
-        Raises: NotFound, InvalidInput: it is no environment for workers.
+        Raises: NotFound, InvalidInput: the environment is not self-hosted.
         """
         await self._require(tenant, environment_id)
         if worker_id is not None:
@@ -191,7 +172,7 @@ class WorkQueue:
             arrival = self._arrivals.setdefault(environment_id, anyio.Event())
             left = deadline - time.monotonic()
             if (work := await self._claim(tenant, environment_id, params.reclaim)) is not None:
-                return replace(work, secret=self._work_queue_options.issue_token(tenant, work))
+                return replace(work, secret=self._options.issue_token(tenant, work))
             if left <= 0:
                 return None
             with anyio.move_on_after(left):  # never around a claim: it would be lost with it
@@ -199,11 +180,11 @@ class WorkQueue:
 
     async def acknowledge(self, tenant: str, environment_id: str, work_id: str) -> WorkItem:
         """Raises: NotFound, Stale: another has it."""
-        return await self._changed(
+        return await self._update(
             tenant,
             environment_id,
             work_id,
-            lambda held: acknowledge(held, self._clock(), self._work_queue_options.lease_times),
+            lambda item: acknowledge(item, self._clock(), self._options.lease_times),
         )
 
     async def heartbeat(
@@ -214,56 +195,48 @@ class WorkQueue:
 
         def change(item: StoredWorkItem) -> StoredWorkItem:
             nonlocal beating
-            beating = apply_heartbeat(
-                item, self._clock(), params, self._work_queue_options.lease_times
-            )
+            beating = apply_heartbeat(item, self._clock(), params, self._options.lease_times)
             return beating
 
-        await self._changed(tenant, environment_id, work_id, change)
+        await self._update(tenant, environment_id, work_id, change)
         assert beating is not None
         return heartbeat_reply(beating)
 
     async def stop(
         self, tenant: str, environment_id: str, work_id: str, *, force: bool = False
     ) -> WorkItem:
-        """At once with `force`; else whoever works on it is told. If its session is not done, the
-        next item for it is queued: what ends a session's work is an interrupt.
+        """At once with `force`; else its worker is told. If its session is not done, the next item
+        for it is queued: an interrupt is what ends the work of a session.
 
-        Raises: NotFound, Stale: it has stopped already.
+        Raises: NotFound, StaleVersion: it has stopped already.
         """
         for _ in range(_TRIES):
-            record, held = await self._load(tenant, environment_id, work_id)
-            now = self._clock()
-            over = mark_stopped(held, now) if force else request_stop(held, now)
-            if await self._write(record, over):
-                return over.work
+            row = await self._repository.row(tenant, work_id, parent=environment_id)
+            item, now = self._repository.read(row), self._clock()
+            stopped = mark_stopped(item, now) if force else request_stop(item, now)
+            if await self._write(row, stopped):
+                return stopped.work
         raise StaleVersion(f"work {work_id}: others kept changing it; try again")
 
     async def get(self, tenant: str, environment_id: str, work_id: str) -> WorkItem:
         """Raises: NotFound."""
-        return (await self._load(tenant, environment_id, work_id))[1].work
+        return (await self._repository.get(tenant, work_id, parent=environment_id)).work
 
     async def update(
         self, tenant: str, environment_id: str, work_id: str, request: UpdateWorkItem
     ) -> WorkItem:
         """Raises: NotFound, InvalidInput."""
-        return await self._changed(
-            tenant,
-            environment_id,
-            work_id,
-            lambda held: replace(
-                held,
-                work=replace(
-                    held.work, metadata=patch_metadata(held.work.metadata, request.metadata)
-                ),
-            ),
-        )
 
-    async def page(self, tenant: str, environment_id: str, list_query: ListQuery) -> Page[WorkItem]:
+        def change(item: StoredWorkItem) -> StoredWorkItem:
+            metadata = patch_metadata(item.work.metadata, request.metadata)
+            return replace(item, work=replace(item.work, metadata=metadata))
+
+        return await self._update(tenant, environment_id, work_id, change)
+
+    async def page(self, tenant: str, environment_id: str, query: ListQuery) -> Page[WorkItem]:
         """Raises: NotFound, InvalidInput."""
         await self._require(tenant, environment_id)
-        found = await self._repository.page(tenant, list_query)
-        return Page(data=[held.work for held in found.data], next_page=found.next_page)
+        return (await self._repository.page(tenant, query)).map(lambda item: item.work)
 
     async def stats(self, tenant: str, environment_id: str) -> QueueStats:
         """Raises: NotFound, InvalidInput."""
@@ -271,12 +244,9 @@ class WorkQueue:
         alive = RecordQuery(
             kind=WORK_KIND, tenant=tenant, label=environment_id, order="asc", limit=1000
         )
-        queued: list[StoredWorkItem] = []
-        async with aclosing(self._list_items(alive)) as found:
-            async for _, held in found:
-                if held.work.state == "queued":
-                    queued.append(held)
-        pending = sum(held.polled_at is not None for held in queued)
+        async with aclosing(self._list_items(alive)) as items:
+            queued = [item async for _, item in items if item.work.state == "queued"]
+        pending = sum(item.polled_at is not None for item in queued)
         return QueueStats(
             depth=len(queued) - pending,
             pending=pending,
@@ -285,16 +255,14 @@ class WorkQueue:
         )
 
     async def delete_expired(self) -> None:
-        """Forget what has stopped long ago; any process may, at any time."""
+        """Delete items that stopped long ago. Any process may call it, at any time."""
         upto = to_micros(self._clock() - RETENTION)
         old = RecordQuery(
             kind=WORK_KIND, is_archived=True, created_upto=upto, order="asc", limit=_BATCH
         )
-        while found := await self._repository.records.list(old):
-            try:
-                await self._repository.records.write(*(Remove(record_row=item) for item in found))
-            except (StaleVersion, NotFound):
-                continue  # another does the same
+        while rows := await self._repository.records.list(old):
+            with suppress(StaleVersion, NotFound):  # another process does the same
+                await self._repository.records.write(*(Remove(row=row) for row in rows))
 
     async def _claim(self, tenant: str, environment_id: str, reclaim: timedelta) -> WorkItem | None:
         now = self._clock()
@@ -302,65 +270,57 @@ class WorkQueue:
         due = RecordQuery(
             kind=WORK_KIND, tenant=tenant, label=environment_id, due_upto=upto, limit=_BATCH
         )
-        async with aclosing(self._list_items(due)) as found:
-            async for record, held in found:
-                if not held.is_free(now, reclaim):
+        async with aclosing(self._list_items(due)) as items:
+            async for row, item in items:
+                if not item.is_free(now, reclaim):
                     continue
-                if held.work.state == "stopping":  # and whoever was to stop has gone silent
-                    await self._write(record, mark_stopped(held, now))
-                elif await self._write(record, handed := mark_polled(held, now)):
-                    return handed.work
+                if item.work.state == "stopping":  # and its worker has gone silent
+                    await self._write(row, mark_stopped(item, now))
+                elif await self._write(row, polled := mark_polled(item, now)):
+                    return polled.work
         return None
 
     async def _list_items(
-        self, record_query: RecordQuery
+        self, query: RecordQuery
     ) -> AsyncGenerator[tuple[RecordRow, StoredWorkItem], None]:
-        records = self._repository.records
-        while found := await records.list(record_query):
-            for record in found:
-                yield record, self._repository.read(record)
-            if len(found) < record_query.limit:
+        while rows := await self._repository.records.list(query):
+            for row in rows:
+                yield row, self._repository.read(row)
+            if len(rows) < query.limit:
                 return
-            record_query = dataclass_replace(record_query, after=found[-1])
+            query = dataclass_replace(query, after=rows[-1])
 
     async def _write(self, row: RecordRow, item: StoredWorkItem) -> bool:
-        """Whether nobody else was faster. With what is over, the next one for its session."""
-        write, tenant = self._repository.records.write, row.tenant
+        """Returns whether nobody else was faster. A stopped item is followed by the next one for
+        its session, if it needs one."""
+        records, tenant, session_id = self._repository.records, row.tenant, item.work.data.id
+        needs_worker = self._options.needs_worker
+        changes: list[RecordChange] = [self._repository.replace_change(row, item)]
+        is_stopped = item.work.state == "stopped"
+        is_needed = is_stopped and await needs_worker(tenant, session_id)
+        if is_needed:
+            following = next_work_item(item, self._new_id("work"), self._clock())
+            changes.append(self._repository.put_change(tenant, following))
         try:
-            if item.work.state != "stopped":
-                await write(self._repository.replace_change(row, item))
-                return True
-            wanted = await self._work_queue_options.needs_worker(tenant, item.work.data.id)
-            more = [self._repository.put_change(tenant, self._next(item))] if wanted else []
-            await write(self._repository.replace_change(row, item), *more)
+            await records.write(*changes)
         except (StaleVersion, NotFound):
             return False
-        if not wanted and await self._work_queue_options.needs_worker(tenant, item.work.data.id):
-            # it came to be wanted while this was not yet over, so that nothing was offered
-            await self.offer(tenant, item.work.environment_id, item.work.data.id)
-        self._work_event(item.work.environment_id)
+        if is_stopped and not is_needed and await needs_worker(tenant, session_id):
+            # it was needed before this had stopped, so that nothing was offered
+            await self.offer(tenant, item.work.environment_id, session_id)
+        if is_stopped:
+            self._signal(item.work.environment_id)
         return True
 
-    def _next(self, item: StoredWorkItem) -> StoredWorkItem:
-        return next_work_item(item, self._new_id("work"), self._clock())
-
-    async def _changed(
+    async def _update(
         self,
         tenant: str,
         environment_id: str,
         work_id: str,
         change: Callable[[StoredWorkItem], StoredWorkItem],
     ) -> WorkItem:
-        await self._load(tenant, environment_id, work_id)
-        return (await self._repository.update(tenant, work_id, change)).work
-
-    async def _load(
-        self, tenant: str, environment_id: str, work_id: str
-    ) -> tuple[RecordRow, StoredWorkItem]:
-        record = await self._repository.record(tenant, work_id)
-        if record.parent != environment_id:
-            raise NotFound(WORK_KIND, work_id)
-        return record, self._repository.read(record)
+        item = await self._repository.update(tenant, work_id, change, parent=environment_id)
+        return item.work
 
     async def _require(self, tenant: str, environment_id: str) -> None:
         environment = await self._environments.get(tenant, environment_id)
@@ -369,22 +329,22 @@ class WorkQueue:
                 f"environment_id: {environment_id} is not self_hosted; it has no workers of yours"
             )
 
-    def _work_event(self, environment_id: str) -> None:
+    def _signal(self, environment_id: str) -> None:
         if (arrival := self._arrivals.pop(environment_id, None)) is not None:
             arrival.set()
 
 
 def needs_worker(sessions: Sessions) -> NeedsWorker:
-    async def is_wanted(tenant: str, session_id: str) -> bool:
-        """It runs, or something was sent to it, or it waits for somebody's word or result."""
+    async def check(tenant: str, session_id: str) -> bool:
+        """Whether it runs, has input, or waits for an answer or a result."""
         who = Principal(tenant=tenant, key_id="work", role="viewer", name="the work queue")
         try:
-            standing = await sessions.find(who, session_id)
+            session = await sessions.find(who, session_id)
         except NotFound:
             return False
-        if standing.record.archived_at is not None or standing.status == "terminated":
+        if session.record.archived_at is not None or session.status == "terminated":
             return False
-        is_waiting = any(thread.calls for thread in standing.digest.threads.values())
-        return is_waiting or standing.status != "idle" or standing.has_pending_input
+        is_waiting = any(thread.calls for thread in session.digest.threads.values())
+        return is_waiting or session.status != "idle" or session.has_pending_input
 
-    return is_wanted
+    return check

@@ -1,5 +1,5 @@
-"""Tokens of work items: what a worker looks after one session with, and has no need of its
-environment's key for. They are sealed, not kept: a database that is lost opens no session.
+"""Tokens of work items: a worker uses them for one session instead of its environment's key. They
+are sealed, not stored: a stolen database opens no session.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from mainspring.service.storage.repository import Repository, Seal
 
 PREFIX = "mswt_"
 LIFETIME = timedelta(hours=24)
-"""A worker that is at it for longer is handed the next item of the session."""
+"""After that, the worker gets the next item of the session."""
 GRACE = timedelta(minutes=10)
-"""After an item has stopped: its worker must still hear of it, and put away what it has."""
+"""After an item has stopped: its worker must still learn of it, and clean up."""
 _CONTEXT = "token of a work item"
 
 
@@ -35,23 +35,21 @@ class _TokenClaims(Struct, frozen=True, kw_only=True):
 
 
 class _Secret(Struct, frozen=True, kw_only=True):
-    """What the official worker looks for in an item's `secret`."""
+    """The format that the official worker expects in an item's `secret`."""
 
     sessions_token: str
 
 
 class WorkTokens:
-    """What `WorkQueue` asks for secrets, and the door for whose a token is."""
+    """Issues the secrets of the work queue, and verifies them for the authenticator."""
 
     def __init__(self, records: Records, seal: Seal, *, clock: Clock = clocks.now) -> None:
         self._repository = Repository(records, WORK_KIND, StoredWorkItem)
         self._seal = seal
         self._clock = clock
 
-    def secret(self, tenant: str, work_item: WorkItem) -> str:
-        claims = _TokenClaims(
-            tenant=tenant, work_id=work_item.id, expires_at=self._clock() + LIFETIME
-        )
+    def secret(self, tenant: str, work: WorkItem) -> str:
+        claims = _TokenClaims(tenant=tenant, work_id=work.id, expires_at=self._clock() + LIFETIME)
         sealed = self._seal.seal(msgspec.json.encode(claims), _CONTEXT)
         token = PREFIX + base64.urlsafe_b64encode(sealed).decode()
         return base64.urlsafe_b64encode(msgspec.json.encode(_Secret(sessions_token=token))).decode()

@@ -1,4 +1,4 @@
-"""What a tenant's sessions cost, and what is left of the budgets that a session is under."""
+"""The cost of a tenant's sessions, and what is left of the budgets of a session."""
 
 from __future__ import annotations
 
@@ -12,19 +12,13 @@ from mainspring.core.errors import SessionNotFound
 from mainspring.core.events import Usage
 from mainspring.core.ids import AgentId
 from mainspring.harness.budget import Payer
-from mainspring.runtime.session.spending import (
-    Bill,
-    GroupBy,
-    ModelCharge,
-    charges,
-    group_charges,
-    total,
-)
+from mainspring.runtime.session.spending import GroupBy, ModelCharge, charges, group_charges, total
 from mainspring.service.access.budget_ledger import DailyBudgetLedger
 from mainspring.service.access.principal import Principal
 from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.session_view import LoadedSession
 from mainspring.service.sessions.sessions import Sessions
+from mainspring.service.storage.metadata import copy_fields
 from mainspring.service.storage.pagination import Page
 from mainspring.service.storage.repository import ListQuery
 
@@ -42,10 +36,10 @@ class CostReportParams(Struct, frozen=True, kw_only=True):
     by: GroupBy = "session"
     agent_id: AgentId | None = None
     created_at_gte: Moment | None = None
-    """Of sessions that were made then or later."""
+    """Only sessions created then or later."""
     created_at_lte: Moment | None = None
     limit: Annotated[int, Meta(ge=1, le=500)] = 100
-    """So many sessions, the newest first. Their logs are read for it: that is what it takes."""
+    """The number of sessions, the newest first; their logs are read."""
     page: str | None = None
 
 
@@ -59,7 +53,7 @@ class BillView(Struct, frozen=True, kw_only=True):
 
 
 class CostReport(Struct, frozen=True, kw_only=True):
-    """Of the sessions of one page; with others, add up what has the same key."""
+    """Of the sessions of one page; to combine pages, add up the entries with the same key."""
 
     by: GroupBy
     data: list[BillView]
@@ -74,17 +68,17 @@ class Allowance(Struct, frozen=True, kw_only=True):
     """`None`: there is none."""
     spent_usd: Decimal
     reserved_usd: Decimal
-    """Set aside for calls that are under way."""
+    """Reserved for calls in progress."""
     left_usd: Decimal | None
 
 
 class DailyAllowance(Struct, frozen=True, kw_only=True):
     of: BudgetOwner
     id: str
-    """Of the key or the tenant; the agent's name."""
+    """The id of the key or tenant; the agent's name."""
     limit_usd: Decimal | None
     committed_usd: Decimal
-    """Spent and set aside since midnight UTC."""
+    """Spent and reserved since midnight UTC."""
     left_usd: Decimal | None
 
 
@@ -100,7 +94,7 @@ class SessionBudget(Struct, frozen=True, kw_only=True):
     """All of its threads together."""
     threads: list[ThreadCost]
     today: list[DailyAllowance]
-    """Who else pays for it."""
+    """The daily budgets that pay for it."""
     type: Literal["session_budget"] = "session_budget"
 
 
@@ -112,12 +106,12 @@ class Costs:
     async def report(self, principal: Principal, params: CostReportParams) -> CostReport:
         """Raises: InvalidInput: a cursor of another list."""
         page = await self._page(principal, params)
-        found = [charge for record in page.data for charge in await self._charges(record.id)]
-        bills = group_charges(found, params.by)
+        costs = [charge for record in page.data for charge in await self._charges(record.id)]
+        bills = group_charges(costs, params.by)
         return CostReport(
             by=params.by,
-            data=[_view(bill) for bill in bills],
-            total=_view(total(bills)),
+            data=[copy_fields(BillView, bill) for bill in bills],
+            total=copy_fields(BillView, total(bills)),
             sessions=len(page.data),
             next_page=page.next_page,
         )
@@ -139,17 +133,15 @@ class Costs:
 
     async def budget(self, principal: Principal, session_id: str) -> SessionBudget:
         """Raises: NotFound."""
-        standing = await self._sessions.find(principal, session_id)
+        session = await self._sessions.find(principal, session_id)
         return SessionBudget(
             session_id=session_id,
-            session=_allowance(standing),
+            session=_allowance(session),
             threads=[
-                ThreadCost(
-                    thread_id=thread.id, agent_name=thread.agent_name, cost_usd=thread.cost_usd
-                )
-                for thread in standing.digest.threads.values()
+                copy_fields(ThreadCost, thread, thread_id=thread.id)
+                for thread in session.digest.threads.values()
             ],
-            today=await self._today(principal, standing),
+            today=await self._today(principal, session),
         )
 
     async def _charges(self, session_id: str) -> list[ModelCharge]:
@@ -160,7 +152,7 @@ class Costs:
             return []
 
     async def _today(self, principal: Principal, session: LoadedSession) -> list[DailyAllowance]:
-        """A key of one agent is not told what others spend."""
+        """A key of limited scope does not see what others spend."""
         record = session.record
         is_scoped = principal.agent_id is not None or principal.environment_id is not None
         names = {
@@ -175,16 +167,12 @@ class Costs:
         ]
 
     async def _day(
-        self, tenant: str, budget_owner: BudgetOwner, payer: Payer, name: str
+        self, tenant: str, owner: BudgetOwner, payer: Payer, name: str
     ) -> DailyAllowance:
         limit = await self._ledger.limit_usd(tenant, payer, name)
         used = await self._ledger.spent_usd(tenant, payer, name)
         return DailyAllowance(
-            of=budget_owner,
-            id=name,
-            limit_usd=limit,
-            committed_usd=used,
-            left_usd=_remaining(limit, used),
+            of=owner, id=name, limit_usd=limit, committed_usd=used, left_usd=_remaining(limit, used)
         )
 
 
@@ -201,13 +189,3 @@ def _allowance(session: LoadedSession) -> Allowance:
 
 def _remaining(limit: Decimal | None, used: Decimal) -> Decimal | None:
     return None if limit is None else max(Decimal(0), limit - used)
-
-
-def _view(bill: Bill) -> BillView:
-    return BillView(
-        key=bill.key,
-        calls=bill.calls,
-        failed=bill.failed,
-        usage=bill.usage,
-        cost_usd=bill.cost_usd,
-    )

@@ -10,56 +10,53 @@ from typing import Protocol, TypeAlias
 
 from mainspring.runtime.agent import Agent
 from mainspring.service.access.principal import Principal
+from mainspring.service.resources.agents import Agents
 from mainspring.service.resources.environments import Environments
-from mainspring.service.sessions.resource_lookups import ResourceLookups
-from mainspring.service.sessions.session_agent import AgentLookup
+from mainspring.service.sessions.resource_types import ResourceLookups
 from mainspring.service.sessions.session_record import SessionRecord
-from mainspring.service.storage.notifications import Notify, ignore_notification
+from mainspring.service.storage.repository import Notify, ignore_notification
 
-WakeSession: TypeAlias = Callable[[str, str], Awaitable[None]]
-"""Tenant and session: it has something to do."""
+WakeSession: TypeAlias = Callable[[str, SessionRecord], Awaitable[None]]
+"""Tenant and session: the session has something to do."""
 CheckOverride: TypeAlias = Callable[[Principal, str], Awaitable[None]]
 """Raises `Forbidden`: they may not give sessions of this agent other tools."""
 
 
 class OnSessionEnd(Protocol):
     async def __call__(self, tenant: str, session: SessionRecord, *, is_deleted: bool) -> None:
-        """It takes no events any more; what it had elsewhere may go, if it is deleted all of it."""
+        """The session was archived, or deleted with all that belongs to it."""
         ...
 
 
-async def _ignore_session_end(tenant: str, session: SessionRecord, *, is_deleted: bool) -> None:
+async def _ignore_end(tenant: str, session: SessionRecord, *, is_deleted: bool) -> None:
     del tenant, session, is_deleted
 
 
-async def allow_override(_who: Principal, _agent_id: str) -> None:
+async def _allow_override(_principal: Principal, _agent_id: str) -> None:
     pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedAgent:
-    """Who runs a session, as the runtime knows agents, and where."""
+    """The agent that runs a session, and its workspace."""
 
     agent: Agent
     workspace: str = ""
-    """Empty: it is the client's, and we do not know it."""
+    """Empty: it is on the client's machine."""
 
 
-async def _default_actor(_tenant: str, session: SessionRecord) -> ResolvedAgent:
+async def _default_agent(_tenant: str, session: SessionRecord) -> ResolvedAgent:
     return ResolvedAgent(agent=Agent(name=session.agent.name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionDependencies:
-    """What sessions need around them."""
-
-    agents: AgentLookup
+    agents: Agents
     environments: Environments
     lookups: ResourceLookups
     wake_session: WakeSession
-    on_session_end: OnSessionEnd = _ignore_session_end
-    resolved_agent: Callable[[str, SessionRecord], Awaitable[ResolvedAgent]] = _default_actor
-    """Of a tenant's session."""
+    on_session_end: OnSessionEnd = _ignore_end
+    resolved_agent: Callable[[str, SessionRecord], Awaitable[ResolvedAgent]] = _default_agent
     notify: Notify = ignore_notification
-    check_override: CheckOverride = allow_override
-    """Asked before a session gets other tools than its agent has."""
+    check_override: CheckOverride = _allow_override
+    """Called before a session gets other tools than its agent has."""

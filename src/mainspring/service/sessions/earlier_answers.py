@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mainspring.core.clock import to_micros
-from mainspring.core.envelope import FORMAT, AnyPayload, encode_payload
+from mainspring.core.envelope import FORMAT, AnyPayload, encode_payload, payload_type
 from mainspring.core.errors import StaleVersion
 from mainspring.core.events import (
     ClientPayload,
@@ -15,6 +15,7 @@ from mainspring.core.events import (
     UserToolConfirmation,
     UserToolResult,
 )
+from mainspring.harness.state.open_call import call_id_of
 from mainspring.log.event_chain import encode_scrubbed
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem
@@ -29,26 +30,8 @@ AnswerKey = tuple[str, str]
 
 def answer_key(payload: AnyPayload) -> AnswerKey | None:
     """`None` if it answers no call."""
-    match payload:
-        case UserToolConfirmation(tool_use_id=call_id):
-            return "user.tool_confirmation", call_id
-        case UserCustomToolResult(custom_tool_use_id=call_id):
-            return "user.custom_tool_result", call_id
-        case UserToolResult(tool_use_id=call_id):
-            return "user.tool_result", call_id
-        case _:
-            return None
-
-
-def result_of(payload: AnyPayload) -> str | None:
-    """The call whose result a client sends."""
-    match payload:
-        case UserCustomToolResult(custom_tool_use_id=call_id):
-            return call_id
-        case UserToolResult(tool_use_id=call_id):
-            return call_id
-        case _:
-            return None
+    call_id = call_id_of(payload) if isinstance(payload, _Answer) else None
+    return None if call_id is None else (payload_type(payload), call_id)
 
 
 def answered_by(principal: Principal) -> str:
@@ -82,14 +65,14 @@ class EarlierAnswers:
 
     async def logged(self, keys: Iterable[AnswerKey]) -> dict[AnswerKey, InboxItem]:
         """Of these, the answers that the session has taken up; the newest of each."""
-        wanted = frozenset(keys)
+        wanted_keys = frozenset(keys)
         items: dict[AnswerKey, InboxItem] = {}
-        if not wanted:
+        if not wanted_keys:
             return items
-        types = {type_ for type_, _ in wanted}
+        types = {type_ for type_, _ in wanted_keys}
         for event in await self._log.read(self._session_id, types=types):
             payload = event.payload
-            if isinstance(payload, _Answer) and (key := answer_key(payload)) in wanted:
+            if isinstance(payload, _Answer) and (key := answer_key(payload)) in wanted_keys:
                 assert key is not None
                 items[key] = InboxItem(
                     event_id=event.id,

@@ -1,4 +1,4 @@
-"""Turns what clients send into payloads for the log: checked, with files inlined and skill
+"""Events that clients send, and their payloads in the log: checked, with files inlined and skill
 commands (`/name arguments`) expanded.
 """
 
@@ -6,9 +6,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-from dataclasses import replace
-from typing import TypeAlias, assert_never
+import dataclasses
+from typing import Annotated, Literal, TypeAlias, assert_never
 from urllib.parse import urlsplit
+
+from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from mainspring.core.content import (
     Base64Source,
@@ -17,6 +20,9 @@ from mainspring.core.content import (
     FileSource,
     ImageBlock,
     PlainTextSource,
+    RedactedBlock,
+    SearchResultBlock,
+    TextBlock,
     UrlSource,
 )
 from mainspring.core.errors import InvalidInput, NotFound
@@ -32,22 +38,94 @@ from mainspring.core.events import (
     UserToolConfirmation,
     UserToolResult,
 )
-from mainspring.service.sessions.event_params import (
-    MAX_RUBRIC_CHARS,
-    DocumentParams,
-    ImageParams,
-    ResultBlock,
-    SendConfirmation,
-    SendCustomResult,
-    SendInterrupt,
-    SendMessage,
-    SendOutcome,
-    SendResult,
-    SendSystem,
-    SentBlock,
-    SentEvent,
+from mainspring.core.ids import ThreadId, ToolUseId
+from mainspring.runtime.skills.skill_command import expand_command
+from mainspring.runtime.skills.substitution import SkillFacts
+from mainspring.runtime.slash_commands import parse_command
+from mainspring.service.sessions.dependencies import SessionDependencies
+from mainspring.service.sessions.resource_types import FileContent, ResourceLookups
+from mainspring.service.sessions.session_agent import skills_of
+from mainspring.service.sessions.session_record import SessionRecord
+
+MAX_EVENTS = 100
+MAX_INITIAL_EVENTS = 50
+MAX_RUBRIC_CHARS = 262_144
+CallId = Annotated[ToolUseId, Meta(min_length=1, max_length=128)]
+
+
+class ImageParams(Struct, frozen=True, kw_only=True, tag_field="type", tag="image"):
+    source: Base64Source | UrlSource | FileSource
+
+
+class DocumentParams(Struct, frozen=True, kw_only=True, tag_field="type", tag="document"):
+    source: Base64Source | PlainTextSource | UrlSource | FileSource
+    title: str | None = None
+    context: str | None = None
+
+
+SentBlock: TypeAlias = TextBlock | ImageParams | DocumentParams | RedactedBlock
+ResultBlock: TypeAlias = TextBlock | ImageParams | DocumentParams | SearchResultBlock
+SentContent = Annotated[tuple[SentBlock, ...], Meta(min_length=1, max_length=1000)]
+ResultContent = Annotated[tuple[ResultBlock, ...], Meta(max_length=1000)]
+
+
+class SendMessage(Struct, frozen=True, kw_only=True, tag_field="type", tag="user.message"):
+    content: SentContent
+
+
+class SendInterrupt(Struct, frozen=True, kw_only=True, tag_field="type", tag="user.interrupt"):
+    session_thread_id: ThreadId | None = None
+
+
+class SendConfirmation(
+    Struct, frozen=True, kw_only=True, tag_field="type", tag="user.tool_confirmation"
+):
+    tool_use_id: CallId
+    result: Literal["allow", "deny"]
+    deny_message: Annotated[str, Meta(max_length=10_000)] | None = None
+
+
+class SendCustomResult(
+    Struct, frozen=True, kw_only=True, tag_field="type", tag="user.custom_tool_result"
+):
+    custom_tool_use_id: CallId
+    content: ResultContent = ()
+    is_error: bool | None = None
+
+
+class SendResult(Struct, frozen=True, kw_only=True, tag_field="type", tag="user.tool_result"):
+    tool_use_id: CallId
+    content: ResultContent = ()
+    is_error: bool | None = None
+
+
+class SendOutcome(Struct, frozen=True, kw_only=True, tag_field="type", tag="user.define_outcome"):
+    description: Annotated[str, Meta(min_length=1, max_length=100_000)]
+    rubric: TextRubric | FileRubric
+    max_iterations: Annotated[int, Meta(ge=1, le=20)] | None = None
+
+
+class SendSystem(Struct, frozen=True, kw_only=True, tag_field="type", tag="system.message"):
+    content: Annotated[tuple[TextBlock, ...], Meta(min_length=1, max_length=1000)]
+
+
+SentEvent: TypeAlias = (
+    SendMessage
+    | SendInterrupt
+    | SendConfirmation
+    | SendCustomResult
+    | SendResult
+    | SendOutcome
+    | SendSystem
 )
-from mainspring.service.sessions.resource_lookups import FileContent, ResourceLookups
+InitialEvents = Annotated[
+    tuple[SendMessage | SendOutcome | SendSystem, ...], Meta(max_length=MAX_INITIAL_EVENTS)
+]
+
+
+class SendEvents(Struct, frozen=True, kw_only=True):
+    events: Annotated[tuple[SentEvent, ...], Meta(min_length=1, max_length=MAX_EVENTS)]
+
 
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 MAX_FILE_BYTES = 32 * 1024 * 1024
@@ -55,8 +133,8 @@ Source: TypeAlias = Base64Source | PlainTextSource | UrlSource
 
 
 def with_shared_file_limit(lookups: ResourceLookups) -> ResourceLookups:
-    """For one request: all files that it names have together what one of them may have, as all are
-    in memory at once, and a name is soon written a thousand times."""
+    """For one request: all its files share the limit of one file, because all are in memory at
+    once, and a request can name thousands."""
     left = MAX_FILE_BYTES
 
     async def file_content(tenant: str, file_id: str) -> FileContent:
@@ -69,13 +147,13 @@ def with_shared_file_limit(lookups: ResourceLookups) -> ResourceLookups:
             )
         return file
 
-    return replace(lookups, file_content=file_content)
+    return dataclasses.replace(lookups, file_content=file_content)
 
 
 async def to_payload(
     lookups: ResourceLookups, tenant: str, sent: SentEvent, *, where: str
 ) -> ClientPayload:
-    """The payload that goes into the log; nothing is said about whether it fits the session.
+    """The payload for the log; whether it fits the session is checked elsewhere.
 
     Raises: InvalidInput, NotFound: of a file.
     """
@@ -138,8 +216,8 @@ async def _content(
             case ImageParams(source=source):
                 blocks.append(ImageBlock(source=await _image(lookups, tenant, source, at)))
             case DocumentParams(source=source, title=title, context=context):
-                found = await _document(lookups, tenant, source, at)
-                blocks.append(DocumentBlock(source=found, title=title, context=context))
+                resolved = await _document(lookups, tenant, source, at)
+                blocks.append(DocumentBlock(source=resolved, title=title, context=context))
             case _:
                 blocks.append(block)
     return tuple(blocks)
@@ -152,12 +230,12 @@ async def _image(
         case UrlSource():
             return _check_url(source, where)
         case Base64Source():
-            found = _check_base64(source, where)
+            resolved = _check_base64(source, where)
         case FileSource(file_id=file_id):
-            found = _encoded(await _file(lookups, tenant, file_id, where))
-    if found.media_type not in IMAGE_TYPES:
-        raise InvalidInput(f"{where}: {found.media_type} is none of {sorted(IMAGE_TYPES)}")
-    return found
+            resolved = _encoded(await _file(lookups, tenant, file_id, where))
+    if resolved.media_type not in IMAGE_TYPES:
+        raise InvalidInput(f"{where}: {resolved.media_type} is none of {sorted(IMAGE_TYPES)}")
+    return resolved
 
 
 async def _document(
@@ -218,3 +296,29 @@ def _check_url(source: UrlSource, where: str) -> UrlSource:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise InvalidInput(f"{where}.source.url: must begin with https:// or http://")
     return source
+
+
+async def expand_skill_command(
+    dependencies: SessionDependencies, tenant: str, session: SessionRecord, payload: ClientPayload
+) -> ClientPayload:
+    """With a skill's text in the place of its name; anything else is as it was, as a message may
+    well begin with a slash.
+
+    Raises: InvalidInput: the skill is not there as it was.
+    """
+    if not isinstance(payload, UserMessage) or not skills_of(session.agent):
+        return payload
+    first, *more = payload.content
+    command = parse_command(first.text) if isinstance(first, TextBlock) else None
+    if command is None or not isinstance(first, TextBlock):
+        return payload
+    actor = await dependencies.resolved_agent(tenant, session)
+    skills = actor.agent.skills
+    if not any(skill.for_user and skill.name == command.name for skill in skills):
+        return payload
+    facts = SkillFacts(session_id=session.id, project=actor.workspace, effort=actor.agent.effort)
+    expanded = await expand_command(first.text, skills=skills, skill_facts=facts)
+    if expanded is None:
+        return payload
+    blocks, used = expanded
+    return replace(payload, content=(*blocks, *more), skill=used.name)

@@ -1,6 +1,5 @@
-"""A session's events in pages, either way, at a price that does not depend on the log's length.
-
-What was sent and waits to be processed comes after what is in the log.
+"""A session's events in pages, in both directions, at a cost that does not depend on the length of
+the log. Events that wait to be processed come after those in the log.
 """
 
 from __future__ import annotations
@@ -8,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput
@@ -29,11 +28,12 @@ from mainspring.service.sessions.wire_events import (
 from mainspring.service.storage.pagination import Limit, Page, decode_cursor, encode_cursor
 
 MAX_READ = 20_000
-"""Events that one request goes through at most; if that is not enough, its page is short."""
+"""Events that one request reads at most; if that is not enough, its page is short."""
 _CHUNK = 1000
 _CONFIRMATION = "user.tool_confirmation"
-"""Not shown before the session has taken it up: who has to do the call would do it at once."""
+"""Shown only once it is in the log: a client that has to run the call would run it at once."""
 _LAST = ENDLESS - 1
+_CursorType = tuple[Literal["seq", "inbox"], Annotated[int, Meta(ge=0, le=ENDLESS)]]
 
 
 class ListEvents(Struct, frozen=True, kw_only=True):
@@ -46,14 +46,14 @@ class ListEvents(Struct, frozen=True, kw_only=True):
     page: str | None = None
     types: tuple[str, ...] = ()
     include: tuple[Literal["internal"], ...] = ()
-    """Ours: `internal` shows what the API has no word for, too."""
+    """Ours: `internal` shows events that the API does not have, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventQuery:
-    """A list of events, resolved: what is wanted, and where to go on."""
+    """The filters of a list of events."""
 
-    event_view: EventView
+    view: EventView
     types: frozenset[str] | None
     since: datetime | None
     until: datetime | None
@@ -64,11 +64,11 @@ class EventQuery:
 
     @property
     def logged(self) -> frozenset[str] | None:
-        """Types as the log has them."""
+        """The types in the log."""
         return None if self.types is None else logged_types(self.types)
 
-    def names(self, each: RenderedEvent) -> bool:
-        return self.types is None or each.wire["type"] in self.types
+    def names(self, event: RenderedEvent) -> bool:
+        return self.types is None or event.wire["type"] in self.types
 
     def wants(self, moment: datetime) -> bool:
         return not self.is_early(moment) and not self.is_late(moment)
@@ -99,7 +99,7 @@ def event_query(view: EventView, request: ListEvents) -> EventQuery:
     since = max(filter(None, [request.created_at_gt, request.created_at_gte]), default=None)
     until = min(filter(None, _time_bounds(request)), default=None)
     return EventQuery(
-        event_view=view,
+        view=view,
         types=types,
         since=since,
         until=until,
@@ -121,7 +121,7 @@ class EventPages:
 
     async def page(self, query: EventQuery, cursor: str | None) -> Page[WireEvent]:
         """Raises: InvalidInput: a cursor of another list; SessionNotFound."""
-        waiting = await self._waiting(query)  # first, so that what is taken up now is not missed
+        waiting = await self._waiting(query)  # first: an item may enter the log right now
         if query.is_backwards:
             return await self._newest_first(query, waiting, cursor)
         return await self._oldest_first(query, waiting, cursor)
@@ -129,7 +129,7 @@ class EventPages:
     async def _oldest_first(
         self, query: EventQuery, waiting: Sequence[InboxItem], cursor: str | None
     ) -> Page[WireEvent]:
-        kind, place = _decode_place(cursor) if cursor else ("seq", 0)
+        kind, place = decode_cursor(cursor, _CursorType) if cursor else ("seq", 0)
         shown: list[WireEvent] = []
         next_page: str | None = None
         if kind == "seq":
@@ -150,7 +150,7 @@ class EventPages:
     async def _newest_first(
         self, query: EventQuery, waiting: Sequence[InboxItem], cursor: str | None
     ) -> Page[WireEvent]:
-        kind, place = _decode_place(cursor) if cursor else ("inbox", _LAST)
+        kind, place = decode_cursor(cursor, _CursorType) if cursor else ("inbox", _LAST)
         newest = [item for item in reversed(waiting) if kind == "inbox" and item.position < place]
         shown = [await self._pending_event(query, item) for item in newest[: query.limit]]
         if len(newest) >= query.limit:
@@ -164,9 +164,9 @@ class EventPages:
         return Page(data=shown, next_page=None if last is None else encode_cursor("seq", last))
 
     async def _waiting(self, query: EventQuery) -> list[InboxItem]:
-        view = query.event_view
+        view = query.view
         if query.is_timed:
-            return []  # it has no time yet
+            return []  # they have no time yet
         items = await self._log.store.pending(view.session_id, types=query.types)
         thread = view.thread_id or view.main_thread_id
         return [
@@ -177,14 +177,13 @@ class EventPages:
         ]
 
     async def _pending_event(self, query: EventQuery, item: InboxItem) -> WireEvent:
-        return await self._wire.pending(item, main_thread_id=query.event_view.main_thread_id)
+        return await self._wire.pending(item, main_thread_id=query.view.main_thread_id)
 
     async def _from_log(
         self, query: EventQuery, place: int, *, room: int | None = None
     ) -> tuple[list[WireEvent], int | None]:
-        """Events behind a place, as many as there is room for, and where to go on if there are
-        more.
-        """
+        """The events after a place, as many as there is room for, and where to continue if there
+        are more."""
         room = query.limit if room is None else room
         place = await self._skipped(query, place)
         shown: list[WireEvent] = []
@@ -193,27 +192,27 @@ class EventPages:
             size = _CHUNK if read else min(_CHUNK, room + 1)
             chunk = await self._chunk(query, place, size)
             fitting, is_over = _within_times(query, chunk)
-            showing = await self._wire.render(query.event_view, fitting)
-            for item in filter(query.names, showing.rendered_event):
+            rendered = await self._wire.render(query.view, fitting)
+            for item in filter(query.names, rendered.events):
                 if len(shown) == room:
                     return shown, place
                 shown.append(item.wire)
                 place = item.event.seq
-            if is_over or len(chunk) < size or (showing.held and not query.is_backwards):
-                return shown, None  # behind a call that is held back, nothing is there yet
+            if is_over or len(chunk) < size or (rendered.held and not query.is_backwards):
+                return shown, None  # nothing is shown after a call that is held back
             if len(shown) < room:
                 place = chunk[-1].seq
             read += len(chunk)
         return shown, place
 
     async def _chunk(self, query: EventQuery, place: int, size: int) -> list[Event]:
-        view = query.event_view
-        found: list[Event] = []
+        view = query.view
+        events: list[Event] = []
         segments = await self._log.lineage(view.session_id)
         for segment in reversed(segments) if query.is_backwards else segments:
             after = segment.after if query.is_backwards else max(place, segment.after)
             upto = min(place - 1, segment.upto) if query.is_backwards else segment.upto
-            if after >= upto or len(found) == size:
+            if after >= upto or len(events) == size:
                 continue
             rows = await self._log.store.read(
                 EventRange(
@@ -222,22 +221,22 @@ class EventPages:
                     upto=upto,
                     types=query.logged,
                     threads=None if view.thread_id is None else frozenset([view.thread_id]),
-                    limit=size - len(found),
+                    limit=size - len(events),
                     backwards=query.is_backwards,
                 )
             )
-            found += [to_event(segment.session_id, row) for row in rows]
-        return found
+            events += [to_event(segment.session_id, row) for row in rows]
+        return events
 
     async def _skipped(self, query: EventQuery, place: int) -> int:
-        """Past what is too early, or too late, by halving: times in a log go up."""
+        """Skip what is too early, or too late, by bisection: times in a log only grow."""
         edge = query.until if query.is_backwards else query.since
         if edge is None:
             return place
-        low, high = 0, (await self._log.session(query.event_view.session_id)).head.seq
+        low, high = 0, (await self._log.session(query.view.session_id)).head.seq
         while low < high:  # the first event at or after the edge is in low + 1 .. high + 1
             middle = (low + high + 1) // 2
-            [event] = await self._log.read(query.event_view.session_id, after=middle - 1, limit=1)
+            [event] = await self._log.read(query.view.session_id, after=middle - 1, limit=1)
             is_before = (
                 not query.is_late(event.time) if query.is_backwards else query.is_early(event.time)
             )
@@ -246,17 +245,9 @@ class EventPages:
 
 
 def _within_times(query: EventQuery, chunk: Sequence[Event]) -> tuple[list[Event], bool]:
-    """Those within the times asked for, and whether all further ones are beyond them."""
+    """The events within the requested times, and whether all further ones are outside."""
     fitting = [event for event in chunk if query.wants(event.time)]
     if not chunk:
         return fitting, True
     last = chunk[-1].time
     return fitting, query.is_early(last) if query.is_backwards else query.is_late(last)
-
-
-def _decode_place(cursor: str) -> tuple[str, int]:
-    match decode_cursor(cursor):
-        case ["seq" | "inbox" as kind, int(place)] if 0 <= place <= ENDLESS:
-            return kind, place
-        case _:
-            raise InvalidInput("page: not a cursor of this list")

@@ -1,15 +1,15 @@
-"""Sending events to a session: all of a request is checked before the first is put in."""
+"""Sending events to a session: all events of a request are checked before any is submitted."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from msgspec.structs import replace
 
 from mainspring.core.envelope import payload_type
-from mainspring.core.errors import AlreadyExists, EventIdTaken, Forbidden, InvalidInput, NotFound
+from mainspring.core.errors import AlreadyExists, EventIdTaken, Forbidden, InvalidInput
 from mainspring.core.events import (
     ClientPayload,
     SystemMessage,
@@ -20,6 +20,7 @@ from mainspring.core.events import (
     UserToolConfirmation,
     UserToolResult,
 )
+from mainspring.harness.state.open_call import OpenCall, call_id_of
 from mainspring.log.store import InboxItem
 from mainspring.service.access.principal import Principal
 from mainspring.service.resources.environments import SelfHostedConfig
@@ -30,21 +31,21 @@ from mainspring.service.sessions.earlier_answers import (
     answered_by,
     conflicting_answer,
     is_answer,
-    result_of,
 )
-from mainspring.service.sessions.event_content import to_payload, with_shared_file_limit
-from mainspring.service.sessions.event_params import (
+from mainspring.service.sessions.event_content import (
     SendConfirmation,
     SendCustomResult,
     SendResult,
     SentEvent,
+    expand_skill_command,
+    to_payload,
+    with_shared_file_limit,
 )
-from mainspring.service.sessions.resource_lookups import ResourceLookups
-from mainspring.service.sessions.session_digest import SessionDigest, UnansweredCall
+from mainspring.service.sessions.resource_types import ResourceLookups
+from mainspring.service.sessions.session_digest import SessionDigest
 from mainspring.service.sessions.session_record import ACCEPTED_KIND, AcceptedRequest, SessionRecord
 from mainspring.service.sessions.session_view import LoadedSession
 from mainspring.service.sessions.sessions import Sessions
-from mainspring.service.sessions.spelling import expand_skill_command
 from mainspring.service.sessions.wire_events import EventRenderer, WireEvent
 from mainspring.service.storage.repository import IndexColumns, Repository
 
@@ -68,11 +69,11 @@ class AnswerCheck(Protocol):
 
 
 class EventSender:
-    def __init__(self, sessions: Sessions, answer_check: AnswerCheck) -> None:
+    def __init__(self, sessions: Sessions, answers: AnswerCheck) -> None:
         self._sessions = sessions
         self._wire = EventRenderer(sessions.log)
         records = sessions.repository.records
-        self._answer_check = answer_check
+        self._answers = answers
         self._accepted = Repository(
             records,
             ACCEPTED_KIND,
@@ -89,19 +90,19 @@ class EventSender:
         *,
         key: str | None = None,
     ) -> list[WireEvent]:
-        """Put events into the inbox and have the session woken. With a `key`, the same request may
-        be made again: it is done once. An answer to a call is taken once without a key too.
+        """Put events into the inbox and wake the session. With a `key`, a repeated request takes
+        effect once. An answer to a call takes effect once without a key too.
 
-        Raises: NotFound, InvalidInput, Forbidden: they may not send this, or approve what they
-            would. Stale: a call has been answered already, with another answer.
+        Raises: NotFound, InvalidInput, Forbidden: they may not send or approve this. StaleVersion:
+            a call has been answered already, with another answer.
         """
         _check_sender(principal, sent)
         session = await self._sessions.find(principal, session_id)
         await self._check_answer_permission(principal, session, sent)
         lookups = with_shared_file_limit(self._sessions.dependencies.lookups)
         payloads = [
-            await self._payload(principal, session, lookups, each, f"events[{index}]")
-            for index, each in enumerate(sent)
+            await self._payload(principal, session, lookups, event, f"events[{index}]")
+            for index, event in enumerate(sent)
         ]
         repeated = await self._repeated(session, payloads)
         if len(repeated) < len(payloads):
@@ -112,7 +113,7 @@ class EventSender:
         if accepted.about != tuple(map(_fingerprint, payloads)):
             raise InvalidInput(_KEY_REUSED)
         if any(isinstance(payload, _SPEECH) for payload in payloads):
-            await self._answer_check.note_speaker(principal, session.record)
+            await self._answers.note_speaker(principal, session.record)
         items = await self._submit(principal, session, payloads, accepted, repeated)
         main = session.row.thread_id
         return [await self._wire.pending(item, main_thread_id=main) for item in items]
@@ -137,18 +138,17 @@ class EventSender:
     ) -> None:
         calls = [item.tool_use_id for item in sent if isinstance(item, SendConfirmation)]
         if calls:
-            found = {call_id: session.digest.call(call_id) for call_id in calls}
-            askings = {call_id: call[1].asked for call_id, call in found.items() if call}
-            await self._answer_check.check(principal, session.record, askings)
+            askings = {call.id: call.asked for id_ in calls if (call := session.digest.call(id_))}
+            await self._answers.check(principal, session.record, askings)
 
     async def _repeated(
         self, session: LoadedSession, payloads: Sequence[ClientPayload]
     ) -> dict[int, InboxItem]:
-        """By index, the answers that the session has already, as they were given.
+        """By index, the answers that the session has already.
 
-        Raises: Stale: one of them was given differently.
+        Raises: StaleVersion: one of them was different.
         """
-        keys = {at: key for at, each in enumerate(payloads) if (key := answer_key(each))}
+        keys = {at: key for at, payload in enumerate(payloads) if (key := answer_key(payload))}
         if not keys:
             return {}
         answers = EarlierAnswers(self._sessions.log, session.record.id)
@@ -172,14 +172,11 @@ class EventSender:
         key: str | None,
         repeated: Collection[int],
     ) -> AcceptedRequest:
-        """What was made of the request before, or is now that it has been checked."""
+        """The request as it was accepted before, or is accepted now after the checks."""
         session_id = session.record.id
         id_ = "" if key is None else _request_id(session_id, key)
-        if id_:
-            try:
-                return await self._accepted.get(tenant, id_)
-            except NotFound:
-                pass
+        if id_ and (earlier := await self._accepted.find(tenant, id_)) is not None:
+            return earlier
         check_events(session, payloads, repeated)
         client_ids = tuple(
             _client_id(session.digest, payload) or (f"{id_}:{index}" if id_ else None)
@@ -208,7 +205,7 @@ class EventSender:
         try:
             items = await self._sessions.submit(
                 principal,
-                session.record.id,
+                session.record,
                 *(payloads[index] for index in new),
                 client_ids=[accepted.client_ids[index] for index in new],
                 thread_ids=[_target_thread(session.digest, payloads[index]) for index in new],
@@ -223,16 +220,15 @@ class EventSender:
 
 
 def _check_sender(principal: Principal, sent: Sequence[SentEvent]) -> None:
-    """A worker gives the results of calls that were handed to it; it is nobody who asks, steers or
-    approves.
+    """A worker sends the results of its calls; it does not ask, steer or approve.
 
     Raises: Forbidden.
     """
     if principal.environment_id is None:
         return
-    for index, each in enumerate(sent):
-        if not isinstance(each, SendResult | SendCustomResult):
-            type_ = each.__struct_config__.tag
+    for index, event in enumerate(sent):
+        if not isinstance(event, SendResult | SendCustomResult):
+            type_ = event.__struct_config__.tag
             raise Forbidden(f"events[{index}]: a worker sends results of its calls, not {type_}")
 
 
@@ -243,31 +239,28 @@ def _with_sender(payload: ClientPayload, principal: Principal) -> ClientPayload:
 
 
 def _client_id(digest: SessionDigest, payload: ClientPayload) -> str | None:
-    if call_id := result_of(payload):
-        return f"{_RESULT}:{call_id}"
     if not isinstance(payload, UserToolConfirmation):
-        return None
-    found = digest.call(payload.tool_use_id)
-    return None if found is None else answer_client_id(payload.tool_use_id, found[1].asked)
+        call_id = call_id_of(payload)
+        return call_id and f"{_RESULT}:{call_id}"
+    call = digest.call(payload.tool_use_id)
+    return None if call is None else answer_client_id(call.id, call.asked)
 
 
 def _is_open(digest: SessionDigest, payload: ClientPayload) -> bool:
-    """Whether the call that it answers waits for such an answer now."""
-    if isinstance(payload, UserToolConfirmation):
-        found = digest.call(payload.tool_use_id)
-        return found is not None and found[1].is_asked
-    return digest.call(result_of(payload) or "") is not None
+    """Whether its call waits for such an answer now."""
+    call = digest.call(call_id_of(payload) or "")
+    return call is not None and (call.is_asked or not isinstance(payload, UserToolConfirmation))
 
 
 def check_events(
     session: LoadedSession, payloads: Sequence[ClientPayload], repeated: Collection[int]
 ) -> None:
-    """Whether the session can take them, in this order. `repeated`: the indexes of answers that it
+    """Whether the session accepts them, in this order. `repeated`: the indexes of answers that it
     has already.
 
     Raises: InvalidInput.
     """
-    given = set[str]()
+    answered = set[str]()
     for index, payload in enumerate(payloads):
         where = f"events[{index}]"
         call_id = None if index in repeated else _check_one(session, payload, where)
@@ -275,19 +268,19 @@ def check_events(
             _check_accompanying(payloads, index, where)
         if call_id is None:
             continue
-        if call_id in given:
+        if call_id in answered:
             raise InvalidInput(f"{where}: {call_id} has been answered already")
-        given.add(call_id)
+        answered.add(call_id)
 
 
 def _check_one(session: LoadedSession, payload: ClientPayload, where: str) -> str | None:
-    """The call that it answers, if it does."""
+    """Returns the call that it answers, if it does."""
     match payload:
         case UserToolConfirmation(tool_use_id=call_id):
             _check_asked(session.digest, call_id, where)
             return call_id
         case UserCustomToolResult(custom_tool_use_id=call_id):
-            _check_open_call(session.digest, call_id, f"{where}.custom_tool_use_id", "custom")
+            _find_call(session.digest, call_id, f"{where}.custom_tool_use_id", is_custom=True)
             return call_id
         case UserToolResult(tool_use_id=call_id):
             if not isinstance(session.record.environment, SelfHostedConfig):
@@ -309,45 +302,34 @@ def check_open(session: LoadedSession) -> None:
 
 
 def _check_asked(digest: SessionDigest, call_id: str, where: str) -> None:
-    found = digest.call(call_id)
-    if found is None or not found[1].is_asked:
+    call = digest.call(call_id)
+    if call is None or not call.is_asked:
         raise InvalidInput(
             f"{where}.tool_use_id: {call_id} does not wait for a confirmation;"
-            f" {_waiting_call_ids(digest, is_asked=True)}"
+            f" {_waiting_text(call for call in digest.calls if call.is_asked)}"
         )
 
 
-def _check_open_call(digest: SessionDigest, call_id: str, where: str, kind: str) -> None:
-    found = digest.call(call_id)
-    if found is None or found[1].kind != kind:
-        raise InvalidInput(
-            f"{where}: {call_id} does not wait for a result; {_waiting_call_ids(digest, kind=kind)}"
-        )
+def _find_call(digest: SessionDigest, call_id: str, where: str, *, is_custom: bool) -> OpenCall:
+    calls = [call for call in digest.calls if (call.kind == "custom") == is_custom]
+    for call in calls:
+        if call.id == call_id:
+            return call
+    raise InvalidInput(f"{where}: {call_id} does not wait for a result; {_waiting_text(calls)}")
 
 
 def _check_handed_over(digest: SessionDigest, call_id: str, where: str) -> None:
-    """A call that somebody has just said yes to is as good as handed over."""
-    found = digest.call(call_id)
-    if found is None or found[1].kind == "custom":
-        waiting = _waiting_call_ids(digest)
-        raise InvalidInput(f"{where}: {call_id} does not wait for a result; {waiting}")
-    if found[1].is_ours:
+    """A call that was just approved is as good as handed over."""
+    call = _find_call(digest, call_id, where, is_custom=False)
+    if call.is_ours:
         raise InvalidInput(f"{where}: {call_id} is not done by a client")
-    if found[1].is_asked:
+    if call.is_asked:
         raise InvalidInput(f"{where}: {call_id} waits for a user.tool_confirmation first")
 
 
-def _waiting_call_ids(digest: SessionDigest, *, is_asked: bool = False, kind: str = "tool") -> str:
-    def matches(call: UnansweredCall) -> bool:
-        return call.is_asked if is_asked else call.kind == kind
-
-    names = [
-        call_id
-        for thread in digest.threads.values()
-        for call_id, call in thread.calls.items()
-        if matches(call)
-    ]
-    return f"these do: {', '.join(names[:10])}" if names else "nothing does"
+def _waiting_text(calls: Iterable[OpenCall]) -> str:
+    ids = [call.id for call in calls]
+    return f"these do: {', '.join(ids[:10])}" if ids else "nothing does"
 
 
 def _check_thread(session: LoadedSession, thread_id: str, where: str) -> None:
@@ -367,25 +349,18 @@ def _check_accompanying(payloads: Sequence[ClientPayload], index: int, where: st
 
 
 def _target_thread(digest: SessionDigest, payload: ClientPayload) -> str | None:
-    """The thread that it is for, if that is another than the main one: of an answer, the one whose
-    call it answers.
-    """
-    match payload:
-        case UserInterrupt(session_thread_id=thread_id):
-            return thread_id
-        case UserToolConfirmation(tool_use_id=call_id):
-            found = digest.call(call_id)
-        case _:
-            found = digest.call(result_of(payload) or "")
-    return None if found is None else found[0]
+    """The thread that it is for, if it is not the main one: for an answer, the thread of its
+    call."""
+    if isinstance(payload, UserInterrupt):
+        return payload.session_thread_id
+    call = digest.call(call_id_of(payload) or "")
+    return None if call is None else call.thread_id
 
 
 def _fingerprint(payload: ClientPayload) -> str:
-    match payload:
-        case UserToolConfirmation(tool_use_id=target) | UserInterrupt(session_thread_id=target):
-            return f"{payload_type(payload)} {target}"
-        case _:
-            return f"{payload_type(payload)} {result_of(payload)}"
+    is_interrupt = isinstance(payload, UserInterrupt)
+    target = payload.session_thread_id if is_interrupt else call_id_of(payload)
+    return f"{payload_type(payload)} {target}"
 
 
 def _request_id(session_id: str, key: str) -> str:

@@ -1,5 +1,5 @@
-"""Streams: a session told to one reader as it happens. What is in the log comes once and in order;
-previews of what is not in it yet come between. Writing it out is the edge's.
+"""Event streams: the events of a session for one reader, as they are appended, once and in order;
+between them previews of events that are not in the log yet.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from mainspring.service.sessions.preview_deltas import (
 from mainspring.service.sessions.wire_events import EventRenderer, EventView, RenderedEvent
 
 _PAGE = 50
-"""Events at a time: what a stream that is far behind holds in memory."""
+"""Events read at a time: what a stream that is far behind holds in memory."""
 _RETRY_SECONDS = 5.0
 _ENDS_PREVIEWS = frozenset({"agent.message", "agent.thinking", "span.model_request_end"})
 _DELETED = "session.deleted"
@@ -46,13 +46,11 @@ _ENCODER = msgspec.json.Encoder()
 
 @dataclass(frozen=True, slots=True)
 class StreamMessage:
-    """One thing that a reader is told."""
-
     name: str
     data: bytes
     """JSON."""
     seq: int | None = None
-    """Where it stands in the log; `None` for what does not stand there."""
+    """Its position in the log; `None` for what is not in the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,22 +60,14 @@ class StreamRequest:
     thread_id: str | None = None
     """Only this thread; `None`: the main one, and what others post on it."""
     after: int | None = None
-    """The last event that is known; `None`: only those from now on."""
+    """The last event that the reader has; `None`: only new events."""
     previews: frozenset[PreviewKind] = frozenset()
     is_internal: bool = False
 
 
 class EventStream:
-    """One reader's way through a session."""
-
     def __init__(
-        self,
-        renderer: EventRenderer,
-        view: EventView,
-        *,
-        after: int,
-        watch: Watch,
-        clock: Clock,
+        self, renderer: EventRenderer, view: EventView, *, after: int, watch: Watch, clock: Clock
     ) -> None:
         self._renderer = renderer
         self._event_view = view
@@ -89,14 +79,14 @@ class EventStream:
         self.is_over = False
 
     async def next(self, *, seconds: float) -> list[StreamMessage]:
-        """What comes next; nothing if there is nothing for so long, or if the stream is over.
+        """The next messages; none if there are none for so long, or if the stream is over.
 
         Raises: StoreUnavailable: for longer than a restart takes.
         """
         while not self.is_over:
             is_behind = self._is_behind
-            if told := await (self._read() if is_behind else self._preview()):
-                return told
+            if messages := await (self._read() if is_behind else self._preview()):
+                return messages
             if is_behind or self._is_behind:
                 continue
             with anyio.move_on_after(seconds) as patience:
@@ -109,10 +99,8 @@ class EventStream:
     def _is_behind(self) -> bool:
         return self._watch.pokes != self._pokes
 
-    async def preview(
-        self, subscription: Subscription, preview_kinds: frozenset[PreviewKind]
-    ) -> None:
-        """Tell what the ear hears too, but for what is of requests that have ended by now."""
+    async def preview(self, subscription: Subscription, kinds: frozenset[PreviewKind]) -> None:
+        """Send previews too, except for requests that have ended by now."""
         view = self._event_view
         thread_id = view.thread_id or view.main_thread_id
         newest = EventRange(
@@ -126,7 +114,7 @@ class EventStream:
         )
         ends = await self._renderer.log.store.read(newest)
         self._previewing = _PreviewState(
-            subscription, thread_id, preview_kinds, ended=ends[0].seq if ends else 0
+            subscription, thread_id, kinds, ended=ends[0].seq if ends else 0
         )
 
     def end(self) -> None:
@@ -148,9 +136,7 @@ class EventStream:
             self._pokes = pokes
         return self._messages(events, shown)
 
-    def _messages(
-        self, events: list[Event], rendered_event: list[RenderedEvent]
-    ) -> list[StreamMessage]:
+    def _messages(self, events: list[Event], shown: list[RenderedEvent]) -> list[StreamMessage]:
         for event in events:
             self._after = event.seq
             if self._previewing is not None and event.type in _ENDS_PREVIEWS:
@@ -158,39 +144,39 @@ class EventStream:
             self.is_over = self.is_over or event.type == _DELETED
         return [
             StreamMessage(item.wire["type"], _ENCODER.encode(item.wire), item.event.seq)
-            for item in rendered_event
+            for item in shown
         ]
 
     async def _preview(self) -> list[StreamMessage]:
         if self._previewing is None:
             return []
         pieces = self._previewing.take()
-        told: list[StreamMessage] = []
+        messages: list[StreamMessage] = []
         if pieces and pieces[-1].after > self._after:  # first what the log had when it was said
-            told = await self._read()
-        return told + self._previewing.tell(pieces)
+            messages = await self._read()
+        return messages + self._previewing.tell(pieces)
 
     def _deleted(self) -> StreamMessage:
-        """The log is gone, and with it the place where this would stand."""
+        """The log is gone, so the event has no position."""
         self.is_over = True
         gone = {"id": _deleted_event_id(self._event_view.session_id), "processed_at": self._clock()}
         return _stream_message(_DELETED, gone)
 
 
 class _PreviewState:
-    """Which events a reader has seen the beginning of, and not the end."""
+    """The events that a reader has seen the start of, but not the end."""
 
     def __init__(
         self,
         subscription: Subscription,
         thread_id: str,
-        preview_kinds: frozenset[PreviewKind],
+        kinds: frozenset[PreviewKind],
         *,
         ended: int,
     ) -> None:
         self._subscription = subscription
         self._thread_id = thread_id
-        self._preview_kinds = preview_kinds
+        self._kinds = kinds
         self._open: dict[str, int] = {}
         self._ended = ended
 
@@ -198,19 +184,19 @@ class _PreviewState:
         return [piece for piece in self._subscription.take() if piece.thread_id == self._thread_id]
 
     def end(self, thread_id: str, seq: int) -> None:
-        """A request has ended: what is still to come of it comes too late."""
+        """A request has ended: further previews of it are too late."""
         if thread_id == self._thread_id:
             self._open.clear()
             self._ended = seq
 
-    def tell(self, preview_pieces: list[PreviewPiece]) -> list[StreamMessage]:
-        timely = [piece for piece in preview_pieces if piece.after > self._ended]
-        return [told for piece in timely if (told := self._message(piece)) is not None]
+    def tell(self, pieces: list[PreviewPiece]) -> list[StreamMessage]:
+        timely = [piece for piece in pieces if piece.after > self._ended]
+        return [messages for piece in timely if (messages := self._message(piece)) is not None]
 
     def _message(self, piece: PreviewPiece) -> StreamMessage | None:
         match piece:
             case PreviewStarted(event_id=event_id, kind=kind):
-                if kind not in self._preview_kinds:
+                if kind not in self._kinds:
                     return None
                 self._open[event_id] = 0
                 preview = {"type": kind, "id": event_id}
@@ -236,7 +222,7 @@ def _deleted_event_id(session_id: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamLimits:
-    """How many streams there may be at once."""
+    """The maximum number of open streams."""
 
     in_process: int = 2000
     of_tenant: int = 1000
@@ -271,7 +257,7 @@ class EventStreams:
 
     @asynccontextmanager
     async def open(self, request: StreamRequest) -> AsyncGenerator[EventStream, None]:
-        """A stream that begins where the log ends at this moment, or behind `wish.after`.
+        """A stream that begins at the current end of the log, or after `request.after`.
 
         Raises:
             SessionNotFound, NotFound: there is no such session, no such thread.
@@ -291,7 +277,7 @@ class EventStreams:
                     yield stream
 
     def close(self) -> None:
-        """End all streams, and every one that is opened from now on; readers resume elsewhere."""
+        """End all streams, including those opened from now on; readers resume elsewhere."""
         self._is_closed = True
         for stream in self._open:
             stream.end()

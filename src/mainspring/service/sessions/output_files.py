@@ -1,4 +1,4 @@
-"""Files that a session has handed over: files of the tenant, with the session as their scope.
+"""Output files of a session: files of the tenant, with the session as their scope.
 
 They outlive the session's workspace. What was kept of each path is noted, so that an unchanged file
 is kept once, whoever dies over it, and a file that a client has deleted stays deleted.
@@ -25,7 +25,7 @@ from mainspring.service.storage.repository import IndexColumns, ListQuery, Repos
 KIND = "session_outputs"
 _LOG = logging.getLogger("mainspring.outputs")
 _BATCH = 100
-"""Files for which the record of paths is written once."""
+"""Files for each write of the record of paths."""
 _MAX_LOGGED = 20
 IsStopped: TypeAlias = Callable[[], Awaitable[bool]]
 
@@ -37,7 +37,7 @@ class OutputLimits:
     max_files: int = 1000
     max_file_bytes: int = 100 * 1024 * 1024
     max_bytes: int = 500 * 1024 * 1024
-    """Of all its files together, as they are now."""
+    """Of all its current files together."""
 
 
 class ListedOutput(Protocol):
@@ -58,20 +58,20 @@ class OutputContent(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputFolder:
-    """The folder that a session hands its files over in."""
+    """The folder with the output files of a session."""
 
     list: Callable[[], Awaitable[Sequence[ListedOutput]]]
     read: Callable[[str, int], Awaitable[OutputContent | str]]
-    """A file by its path, of at most so many bytes; or the reason why it is not read."""
+    """A file by its path and maximum size; or the reason why it is not read."""
 
 
 class _StoredPath(Struct, frozen=True, kw_only=True):
-    """A path as it was kept last."""
+    """A path as it was stored last."""
 
     stamp: str
     sha256: str = ""
     file_id: str | None = None
-    """`None` in older records: it was refused, which is not noted any more."""
+    """`None` in older records: the file was refused, which is no longer recorded."""
     size_bytes: int = 0
 
 
@@ -82,7 +82,7 @@ class _Outputs(Struct, frozen=True, kw_only=True):
 
 
 class _RefusedFiles:
-    """What is not kept, for the log of the worker: it is no longer than an agent makes it."""
+    """Logs the files that are not stored, up to a limit: an agent could create any number."""
 
     def __init__(self, session_id: str) -> None:
         self.session_id = session_id
@@ -117,81 +117,79 @@ class SessionOutputs:
         self._files = files
         self._limits = limits or OutputLimits()
         self._repository = Repository(
-            records, KIND, _Outputs, columns=lambda each: IndexColumns(parent=each.id), clock=clock
+            records, KIND, _Outputs, columns=lambda item: IndexColumns(parent=item.id), clock=clock
         )
 
     async def collect(
         self,
         tenant: str,
         session_id: str,
-        output_folder: OutputFolder,
+        folder: OutputFolder,
         *,
         is_stopped: IsStopped = _never_stopped,
     ) -> int:
-        """Keep what is new or has changed; how many files that were. `is_stopped` is asked now and
-        then: what is left then is for the next time."""
-        listed = await output_folder.list()
+        """Store what is new or has changed; returns the number of files. If `is_stopped` becomes
+        true, the rest is left for the next time."""
+        listed = await folder.list()
         current = await self._load(tenant, session_id)
         changed = [item for item in listed if _stored_stamp(current, item.path) != item.stamp]
         if not changed:
             return 0
         await self._drop_gone(tenant, current, {item.path for item in listed})
-        refused, kept = _RefusedFiles(session_id), 0
+        refused, count = _RefusedFiles(session_id), 0
         for start in range(0, len(changed), _BATCH):
             if await is_stopped():
                 _LOG.info("session %s: outputs were not all looked at: it was stopped", session_id)
                 break
             batch = changed[start : start + _BATCH]
-            kept += await self._keep(tenant, current, batch, output_folder, refused)
+            count += await self._keep(tenant, current, batch, folder, refused)
         refused.tell()
-        return kept
+        return count
 
     async def _keep(
         self,
         tenant: str,
-        path: dict[str, _StoredPath],
+        paths: dict[str, _StoredPath],
         batch: Sequence[ListedOutput],
-        output_folder: OutputFolder,
-        refused_files: _RefusedFiles,
+        folder: OutputFolder,
+        refused: _RefusedFiles,
     ) -> int:
-        """The record is written once for all of them, and `known` is as it is written then."""
-        session_id, outdated, kept = refused_files.session_id, list[str | None](), 0
+        """The record is written once for all files of the batch; `paths` is updated."""
+        session_id, outdated, count = refused.session_id, list[str | None](), 0
         for item in batch:
-            before = path.pop(item.path, None)
-            after = await self._store_file(
-                tenant, session_id, item, list(path.values()), output_folder
-            )
+            before = paths.pop(item.path, None)
+            after = await self._store_file(tenant, session_id, item, list(paths.values()), folder)
             if isinstance(after, _StoredPath):
-                path[item.path] = after
-                kept += 1
+                paths[item.path] = after
+                count += 1
             else:
-                refused_files.note(item.path, after)
+                refused.note(item.path, after)
             if before is not None and (isinstance(after, str) or before.file_id != after.file_id):
                 outdated.append(before.file_id)
-        if kept or outdated:
-            await self._save(tenant, _Outputs(id=session_id, paths=dict(path)))
+        if count or outdated:
+            await self._repository.save(tenant, _Outputs(id=session_id, paths=dict(paths)))
         for file_id in filter(None, outdated):
             with suppress(NotFound):  # a client has deleted it
                 await self._files.delete(tenant, file_id)
-        return kept
+        return count
 
     async def _drop_gone(
-        self, tenant: str, stored_path: dict[str, _StoredPath], present: Collection[str]
+        self, tenant: str, paths: dict[str, _StoredPath], present: Collection[str]
     ) -> None:
-        """A file that is gone from the folder counts as long as it is kept: else a session could
+        """A file that is gone from the folder counts as long as it is stored: else a session could
         hand over any number of them, one after another."""
         gone = {
-            each.file_id: path
-            for path, each in stored_path.items()
-            if each.file_id is not None and path not in present
+            stored.file_id: path
+            for path, stored in paths.items()
+            if stored.file_id is not None and path not in present
         }
         there = {file.id for file in await self._files.get_many(tenant, list(gone))}
         for file_id, path in gone.items():
             if file_id not in there:
-                del stored_path[path]
+                del paths[path]
 
     async def forget(self, tenant: str, session_id: str) -> None:
-        """Of a session that is deleted: its files go with it."""
+        """Delete the files of a deleted session."""
         while files := (
             await self._files.page(tenant, ListQuery(limit=100, label=session_id))
         ).data:
@@ -205,24 +203,21 @@ class SessionOutputs:
         self,
         tenant: str,
         session_id: str,
-        listed_output: ListedOutput,
+        listed: ListedOutput,
         others: Sequence[_StoredPath],
-        output_folder: OutputFolder,
+        folder: OutputFolder,
     ) -> _StoredPath | str:
-        """Or the reason why it is not kept."""
+        """Returns the stored path, or the reason why it is not stored."""
         room = self._limits.max_bytes - sum(other.size_bytes for other in others)
         most = min(self._limits.max_file_bytes, self._files.max_bytes, room)
         if len(others) >= self._limits.max_files:
             return f"a session hands over {self._limits.max_files} files at most"
-        output = await output_folder.read(listed_output.path, max(0, most))
+        output = await folder.read(listed.path, max(0, most))
         if isinstance(output, str):
             return output
-        file_id = stable_id("file", tenant, session_id, listed_output.path, output.sha256)
+        file_id = stable_id("file", tenant, session_id, listed.path, output.sha256)
         new = NewFile(
-            content=output.content,
-            filename=listed_output.path[-255:],
-            session_id=session_id,
-            id=file_id,
+            content=output.content, filename=listed.path[-255:], session_id=session_id, id=file_id
         )
         try:
             with suppress(AlreadyExists):  # whoever kept it did not get to note it
@@ -237,18 +232,10 @@ class SessionOutputs:
         )
 
     async def _load(self, tenant: str, session_id: str) -> dict[str, _StoredPath]:
-        try:
-            paths = (await self._repository.get(tenant, session_id)).paths
-        except NotFound:
-            return {}
-        return {path: each for path, each in paths.items() if each.file_id}
-
-    async def _save(self, tenant: str, outputs: _Outputs) -> None:
-        try:
-            await self._repository.update(tenant, outputs.id, lambda _: outputs)
-        except NotFound:
-            await self._repository.put(tenant, outputs)
+        outputs = await self._repository.find(tenant, session_id)
+        paths = {} if outputs is None else outputs.paths
+        return {path: stored for path, stored in paths.items() if stored.file_id}
 
 
-def _stored_stamp(stored_path: dict[str, _StoredPath], path: str) -> str | None:
-    return stored_path[path].stamp if path in stored_path else None
+def _stored_stamp(paths: dict[str, _StoredPath], path: str) -> str | None:
+    return paths[path].stamp if path in paths else None

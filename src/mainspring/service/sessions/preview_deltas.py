@@ -1,5 +1,5 @@
-"""Deltas: parts of events that are still being said, from whoever runs a session to whoever
-watches it. Best effort: they may be lost, and the event that they become is in the log.
+"""Previews: parts of events that are still being produced, from the worker of a session to its
+readers. Best effort: they may be lost; the log has the complete event.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from mainspring.service.sessions.streaming_redactor import StreamingRedactor
 PreviewKind: TypeAlias = Literal["agent.message", "agent.thinking"]
 
 _MAX_WAITING = 1000
-"""Pieces that a stream may leave unread; then it gets the event only."""
+"""Pieces that a stream may leave unread; after that it only gets the event."""
 _MAX_PIECE_CHARS = 1000
-"""Characters; six times as many bytes at most, which is less than a notification may have."""
+"""Characters; at most six times as many bytes, less than the limit of a notification."""
 
 
 class PreviewStarted(Struct, frozen=True, kw_only=True, tag_field="type", tag="began"):
-    """An event is under way. It will have this id, if it comes to be."""
+    """An event has started. It will have this id, if it is completed."""
 
     thread_id: str
     after: int
-    """The seq of the start of the request that it belongs to: what ends that has a higher one."""
+    """The seq of the start of its request; the end of the request has a higher one."""
     event_id: str
     kind: PreviewKind
 
@@ -50,7 +50,7 @@ _PIECE_DECODER: msgspec.json.Decoder[PreviewPiece] = msgspec.json.Decoder(Previe
 
 
 class Subscription:
-    """What one stream has not read yet. Bounded: who does not read loses all of it."""
+    """What one stream has not read yet. Bounded: a stream that does not read loses all of it."""
 
     __slots__ = ("_pieces", "_wake")
 
@@ -71,13 +71,13 @@ class Subscription:
 
 class Deltas(Protocol):
     def publish(self, session_id: str, piece: PreviewPiece) -> None:
-        """Tell whoever listens; never waits for anybody."""
+        """Deliver it to all subscribers; never waits for any of them."""
         ...
 
     def listen(
         self, session_id: str, wake: Callable[[], None]
     ) -> AbstractContextManager[Subscription]:
-        """Hear of a session until the block ends; `wake` is called whenever there is something."""
+        """Subscribe to a session until the block ends; `wake` is called for every piece."""
         ...
 
 
@@ -105,7 +105,7 @@ class LocalDeltas:
 
 
 class PubSub(Protocol):
-    """What carries short texts between processes; see `log/postgres/broadcast.py`."""
+    """Carries short texts between processes; see `log/postgres/broadcast.py`."""
 
     def say(self, topic: str, text: str) -> None: ...
 
@@ -113,7 +113,7 @@ class PubSub(Protocol):
 
 
 class SharedDeltas:
-    """Within this process and between it and others."""
+    """Within this process and between processes."""
 
     def __init__(self, pub_sub: PubSub) -> None:
         self._pub_sub = pub_sub
@@ -136,7 +136,7 @@ class SharedDeltas:
 
 
 class PreviewPublisher:
-    """Publishes what the main thread of a session says in a run. Its `emit` and `tell` are for
+    """Publishes the replies of the main thread during a run. Its `emit` and `tell` are for
     `Session.run`."""
 
     def __init__(

@@ -1,11 +1,11 @@
-"""What a session has beside its agent: files, repositories, memory stores. Mounting is the
-worker's.
+"""Resources of a session beside its agent: files, repositories, memory stores; and how they are
+looked up. Mounting them is the worker's job.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import PurePosixPath
@@ -13,10 +13,64 @@ from typing import Annotated, Literal, TypeAlias, assert_never
 
 from msgspec import Meta, Struct
 
-from mainspring.core.errors import InvalidInput
+from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.core.ids import FileId, MemoryStoreId
 from mainspring.service.resources.environments import EnvironmentConfig, SelfHostedConfig
-from mainspring.service.sessions.resource_lookups import ResourceLookups
+from mainspring.service.resources.file_resources import Files
+from mainspring.service.storage.repository import Seal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileContent:
+    content: bytes
+    media_type: str
+    name: str = ""
+
+
+def file_content(files: Files) -> Callable[[str, str], Awaitable[FileContent]]:
+    """Reads files by tenant and id. Raises: NotFound."""
+
+    async def read(tenant: str, file_id: str) -> FileContent:
+        file, content = await files.content(tenant, file_id)
+        return FileContent(content=content, media_type=file.mime_type, name=file.filename)
+
+    return read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryStoreInfo:
+    """What a session sees of a memory store."""
+
+    name: str
+    description: str = ""
+
+
+CheckResource: TypeAlias = Callable[[str, str], Awaitable[object]]
+"""Tenant and id. Raises `NotFound` if it does not exist, `InvalidInput` if it is archived."""
+
+
+async def _no_file(_tenant: str, id_: str) -> FileContent:
+    raise NotFound("file", id_)
+
+
+async def _no_store(_tenant: str, id_: str) -> MemoryStoreInfo:
+    raise NotFound("memory_store", id_)
+
+
+async def _no_vault(_tenant: str, id_: str) -> object:
+    raise NotFound("vault", id_)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceLookups:
+    seal: Seal
+    file_content: Callable[[str, str], Awaitable[FileContent]] = _no_file
+    check_file: CheckResource = _no_file
+    check_vault: CheckResource = _no_vault
+    is_priced: Callable[[str], bool] = lambda _: True
+    """Whether a model has a list price: a budget needs one."""
+    memory_store: Callable[[str, str], Awaitable[MemoryStoreInfo]] = _no_store
+
 
 MAX_RESOURCES = 100
 MAX_STORES = 8
@@ -99,7 +153,7 @@ ResourcesParams = Annotated[tuple[ResourceParams, ...], Meta(max_length=MAX_RESO
 
 @dataclass(frozen=True, slots=True)
 class AttachedResource:
-    session_resource: SessionResource
+    resource: SessionResource
     sealed: bytes | None = None
     """The token of a repository."""
 
@@ -155,29 +209,25 @@ async def attach_resource(
             assert_never(params)
 
 
-def check_resources(
-    session_resources: Sequence[SessionResource], environment: EnvironmentConfig
-) -> None:
-    """Raises: InvalidInput: two of them want the same place, or nobody would put them there."""
+def check_resources(resources: Sequence[SessionResource], environment: EnvironmentConfig) -> None:
+    """Raises: InvalidInput: two have the same path, or nobody would mount them."""
     if isinstance(environment, SelfHostedConfig):
-        for session_resource in session_resources:
-            if not isinstance(session_resource, StoreResource):
+        for resource in resources:
+            if not isinstance(resource, StoreResource):
                 raise InvalidInput(
                     "resources: files and repositories are for environments of the service; in a"
                     " self-hosted one, put them where its worker works"
                 )
-    if len(session_resources) > MAX_RESOURCES:
+    if len(resources) > MAX_RESOURCES:
         raise InvalidInput(f"resources: at most {MAX_RESOURCES}")
     stores = [
-        session_resource.memory_store_id
-        for session_resource in session_resources
-        if isinstance(session_resource, StoreResource)
+        resource.memory_store_id for resource in resources if isinstance(resource, StoreResource)
     ]
     if len(stores) > MAX_STORES:
         raise InvalidInput(f"resources: at most {MAX_STORES} memory stores")
     if len(set(stores)) < len(stores):
         raise InvalidInput("resources: the same memory store twice")
-    paths = [session_resource.mount_path for session_resource in session_resources]
+    paths = [resource.mount_path for resource in resources]
     if twice := sorted({path for path in paths if paths.count(path) > 1}):
         raise InvalidInput(f"resources: two of them have the mount_path {twice[0]}")
 
@@ -187,7 +237,7 @@ def seal_token(lookups: ResourceLookups, resource_id: str, token: str) -> bytes:
 
 
 def token_context(resource_id: str) -> str:
-    """What the token of a repository is sealed for."""
+    """The context that seals the token of a repository."""
     return f"session_resource:{resource_id}"
 
 
@@ -200,7 +250,7 @@ def _check_mount_path(path: str) -> str:
 
 
 def repository_name(url: str) -> str:
-    """From its address: all that git and we could read differently is refused.
+    """From its address. Addresses that git might parse differently are refused.
 
     Raises: InvalidInput.
     """

@@ -1,4 +1,4 @@
-"""Rules, tried: what they would decide about a call, and about the calls of a past session."""
+"""Tries rules: what they would decide about a call, and about the calls of a past session."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ from mainspring.harness.permissions.tool_names import canonical_name
 from mainspring.service.access.principal import Principal
 from mainspring.service.sessions.session_reports import require_readable_log
 from mainspring.service.sessions.sessions import Sessions
+from mainspring.service.storage.metadata import copy_fields
 
 MAX_INPUT_BYTES = 65_536
 WORKSPACE = "/workspace"
-"""Where a call is taken to be made; paths in rules and calls are relative to it."""
+"""The workspace of the call; paths in rules and calls are relative to it."""
 HOME = "/home/agent"
 _SOURCE = "the request"
 _ORDER: tuple[Permission, ...] = ("deny", "ask", "allow")
@@ -67,12 +68,12 @@ class EvaluateRules(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class ReplayRules(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     rules: PermissionRules
     mode: Mode | None = None
-    """Absent: those that the session had."""
+    """Absent: the modes that the session had."""
 
 
 class RuleView(Struct, frozen=True, kw_only=True):
     order: int
-    """The first one that speaks for a call decides."""
+    """The first rule that matches a call decides."""
     behavior: Permission
     rule: str
     meaning: str
@@ -97,9 +98,9 @@ class ReplayedCall(Struct, frozen=True, kw_only=True):
     tool: str
     input: Mapping[str, Any]
     was: Permission | None
-    """What the rules said then; `None` if nothing was recorded."""
+    """The decision then; `None` if nothing was recorded."""
     person: Permission | None
-    """What a person said, who was asked."""
+    """The answer of the person who was asked."""
     now: Permission
     rule: str | None
     reason: str | None
@@ -110,7 +111,7 @@ class PolicyReplay(Struct, frozen=True, kw_only=True):
     calls: int
     changed: int
     data: list[ReplayedCall]
-    """Those that would be decided otherwise."""
+    """The calls with another decision."""
     type: Literal["policy_retrial"] = "policy_retrial"
 
 
@@ -120,7 +121,7 @@ class RuleEvaluator:
         self._clock = clock
 
     async def judge(self, request: EvaluateRules) -> PolicyVerdict:
-        """Nothing is kept, and nothing of the tenant's is looked at. Raises: InvalidInput."""
+        """Stores nothing, and reads nothing of the tenant. Raises: InvalidInput."""
         if len(msgspec.json.encode(request.call.input)) > MAX_INPUT_BYTES:
             raise TooLarge(f"call.input: at most {MAX_INPUT_BYTES} bytes")
         policy = _policy(request.rules, request.mode)
@@ -134,11 +135,11 @@ class RuleEvaluator:
         require_readable_log(session_id, session.head.seq)
         policy = _policy(request.rules, request.mode)
         events = await self._sessions.log.read(session_id)
-        retried = await to_thread.run_sync(replay_decisions, events, policy)
-        changed = [item for item in retried if item.is_changed]
+        replayed = await to_thread.run_sync(replay_decisions, events, policy)
+        changed = [item for item in replayed if item.is_changed]
         return PolicyReplay(
             session_id=session_id,
-            calls=len(retried),
+            calls=len(replayed),
             changed=len(changed),
             data=[_replayed_call(item) for item in changed],
         )
@@ -152,20 +153,18 @@ class RuleEvaluator:
             now=self._clock(),
             is_sandboxed=request.is_sandboxed,
         )
-        return PolicyVerdict(
+        return copy_fields(
+            PolicyVerdict,
+            decided,
             tool=tool,
             input=request.call.input,
-            decision=decided.decision,
-            gate=decided.gate,
-            rule=decided.rule,
-            reason=decided.reason,
             asks=decided.asks if decided.decision == "ask" else None,
             mode=request.mode,
             rules=[
                 RuleView(
-                    order=order, behavior=held.behavior, rule=held.text, meaning=describe_rule(held)
+                    order=order, behavior=rule.behavior, rule=rule.text, meaning=describe_rule(rule)
                 )
-                for order, held in enumerate(policy.rules, 1)
+                for order, rule in enumerate(policy.rules, 1)
             ],
         )
 
@@ -175,7 +174,7 @@ def _policy(rules: PermissionRules, mode: Mode | None) -> Policy:
 
 
 def _parse_rules(rules: PermissionRules) -> Iterator[PolicyRule]:
-    """Raises: InvalidInput: a rule cannot be understood, and which."""
+    """Raises: InvalidInput: names the rule that cannot be parsed."""
     for behavior in _ORDER:
         for index, text in enumerate(rules.with_behavior(behavior)):
             try:
@@ -185,15 +184,6 @@ def _parse_rules(rules: PermissionRules) -> Iterator[PolicyRule]:
             yield PolicyRule(text=text, behavior=behavior, source=_SOURCE)
 
 
-def _replayed_call(each: ReplayedDecision) -> ReplayedCall:
-    return ReplayedCall(
-        call_id=each.call_id,
-        seq=each.seq,
-        tool=each.tool,
-        input=each.input,
-        was=each.was,
-        person=each.person,
-        now=each.now.decision,
-        rule=each.now.rule,
-        reason=each.now.reason,
-    )
+def _replayed_call(replayed: ReplayedDecision) -> ReplayedCall:
+    now = replayed.now
+    return copy_fields(ReplayedCall, replayed, now=now.decision, rule=now.rule, reason=now.reason)

@@ -1,12 +1,12 @@
-"""A session's own copy of its agent: with what it was overridden by and whom it may call upon."""
+"""A session's copy of its agent, with its overrides and the agents that it may call."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
-from msgspec import UNSET, Struct, UnsetType, convert
-from msgspec.structs import asdict, replace
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 from mainspring.core.errors import InvalidInput
 from mainspring.core.ids import AgentId
@@ -35,7 +35,7 @@ from mainspring.service.resources.agent_tools import (
     resolve_tools,
 )
 from mainspring.service.resources.agents import (
-    AgentObject,
+    Agents,
     ExecutionIdentity,
     ModelConfig,
     ModelParams,
@@ -43,26 +43,11 @@ from mainspring.service.resources.agents import (
     UpdateAgent,
 )
 from mainspring.service.resources.skill_resources import AgentSkill, SkillsParams
-
-
-class AgentLookup(Protocol):
-    async def get(self, tenant: str, agent_id: str, version: int | None = None) -> AgentObject:
-        """Raises: NotFound."""
-        ...
-
-    async def with_changes(
-        self, tenant: str, current: AgentObject, request: UpdateAgent
-    ) -> AgentObject:
-        """As it would be with these changes; nothing is kept. Raises: InvalidInput."""
-        ...
-
-    async def with_pinned_skills(self, tenant: str, agent: AgentObject) -> AgentObject:
-        """With those versions of its skills that are the latest now."""
-        ...
+from mainspring.service.storage.metadata import copy_fields
 
 
 class ThreadAgent(Struct, frozen=True, kw_only=True, tag_field="type", tag="agent"):
-    """An agent as a thread has it."""
+    """The agent of a thread."""
 
     id: str
     name: str
@@ -77,7 +62,7 @@ class ThreadAgent(Struct, frozen=True, kw_only=True, tag_field="type", tag="agen
 
 
 class InlineAgent(Struct, frozen=True, kw_only=True, tag_field="type", tag="inline"):
-    """Who runs a thread without being an agent that is kept: a helper of ours."""
+    """An agent of a thread that is not stored: a built-in helper."""
 
     name: str
     model: ModelConfig
@@ -109,26 +94,16 @@ class SessionMultiagent20261001(
 SessionMultiagent: TypeAlias = SessionCoordinator | SessionMultiagent20261001
 
 
-class SessionAgent(Struct, frozen=True, kw_only=True, tag_field="type", tag="agent"):
-    """The agent as it was when the session was made."""
+class SessionAgent(ThreadAgent, frozen=True, kw_only=True, tag_field="type", tag="agent"):
+    """The agent as it was when the session was created."""
 
-    id: str
-    name: str
-    version: int
-    model: ModelConfig
-    execution_identity: ExecutionIdentity
-    mcp_servers: tuple[UrlMcpServer, ...]
-    skills: tuple[AgentSkill, ...]
-    tools: tuple[AgentTool, ...]
-    description: str | None = None
-    system: str | None = None
     multiagent: SessionMultiagent | None = None
 
 
 class AgentWithOverrides(
     Struct, frozen=True, kw_only=True, tag_field="type", tag="agent_with_overrides"
 ):
-    """What is named replaces the agent's own, for this session."""
+    """Fields that are set replace the agent's for this session."""
 
     id: AgentId
     version: Version | None = None
@@ -155,11 +130,9 @@ def agent_id_of(choice: AgentChoice) -> str:
     return choice if isinstance(choice, str) else choice.id
 
 
-async def snapshot_agent(
-    agents: AgentLookup, principal: Principal, choice: AgentChoice
-) -> SessionAgent:
+async def snapshot_agent(agents: Agents, principal: Principal, choice: AgentChoice) -> SessionAgent:
     """Raises: NotFound, InvalidInput: it is archived, or an override does not fit; Forbidden: an
-    agent would say what an agent may do."""
+    agent requests overrides."""
     tenant = principal.tenant
     version = None if isinstance(choice, str) else choice.version
     agent = await agents.get(tenant, agent_id_of(choice), version)
@@ -167,19 +140,11 @@ async def snapshot_agent(
         raise InvalidInput(f"agent: {agent.id} is archived; no new sessions are made with it")
     if isinstance(choice, AgentWithOverrides):
         principal.require_human()
-        asked = UpdateAgent(
-            mcp_servers=choice.mcp_servers,
-            model=choice.model,
-            skills=choice.skills,
-            system=choice.system,
-            tools=choice.tools,
-        )
-        agent = await agents.with_changes(tenant, agent, asked)
+        overrides = copy_fields(UpdateAgent, choice, version=UNSET)
+        agent = await agents.with_changes(tenant, agent, overrides)
     agent = await agents.with_pinned_skills(tenant, agent)
-    return SessionAgent(
-        **asdict(_to_thread_agent(agent)),
-        multiagent=await _resolve_multiagent(agents, tenant, agent.multiagent),
-    )
+    multiagent = await _resolve_multiagent(agents, tenant, agent.multiagent)
+    return copy_fields(SessionAgent, agent, multiagent=multiagent)
 
 
 def update_session_agent(agent: SessionAgent, request: UpdateSessionAgent) -> SessionAgent:
@@ -193,38 +158,33 @@ def update_session_agent(agent: SessionAgent, request: UpdateSessionAgent) -> Se
 
 
 def thread_agent(agent: SessionAgent, name: str | None = None) -> ThreadAgent | InlineAgent:
-    """The agent that a thread runs: by the name that the call gave it; `None`: the session's."""
-    own = _to_thread_agent(agent)
+    """The agent that a thread runs, by the name in the call; `None`: the session's."""
     if name is None or name == FORK:
-        return own
+        return copy_fields(ThreadAgent, agent)
     called = callable_agents(agent).get(name)
     if called is not None:
         return called
-    is_ours = name == GENERAL.name
-    return replace(
-        convert(own, InlineAgent, from_attributes=True),
+    is_general = name == GENERAL.name
+    return copy_fields(
+        InlineAgent,
+        agent,
         name=name,
-        description=GENERAL.description if is_ours else None,
-        system=GENERAL.prompt if is_ours else None,
+        description=GENERAL.description if is_general else None,
+        system=GENERAL.prompt if is_general else None,
     )
 
 
 def callable_agents(agent: SessionAgent) -> dict[str, ThreadAgent]:
-    """Whom the agent may call, by what they are called by: their names, and where that is not
-    enough to tell them apart, their ids too."""
-    called: dict[str, ThreadAgent] = {}
-    for predefined_agent in _predefined_agents(agent.multiagent):
-        is_taken = predefined_agent.name in (*called, FORK, GENERAL.name)
-        called[
-            f"{predefined_agent.name} ({predefined_agent.id})"
-            if is_taken
-            else predefined_agent.name
-        ] = predefined_agent
-    return called
+    """The agents that it may call, by name; with the id if the name is not unique."""
+    agents: dict[str, ThreadAgent] = {}
+    for item in _predefined_agents(agent.multiagent):
+        is_taken = item.name in (*agents, FORK, GENERAL.name)
+        agents[f"{item.name} ({item.id})" if is_taken else item.name] = item
+    return agents
 
 
 def may_use_inline_agents(agent: SessionAgent) -> bool:
-    """Whether it may call upon somebody whom nobody has described before."""
+    """Whether it may call agents that are not defined in advance."""
     match agent.multiagent:
         case SessionMultiagent20261001(subagents=SessionDelegation(inline_agents=inline)):
             return inline.type == "enabled"
@@ -233,7 +193,7 @@ def may_use_inline_agents(agent: SessionAgent) -> bool:
 
 
 def models_of(agent: SessionAgent) -> frozenset[str]:
-    """All that may be asked in the session, for what is known when it is made."""
+    """All models that the session may use."""
     members = _all_thread_agents(agent.multiagent)
     advisors = _advisors(agent.multiagent)
     return frozenset([agent.model.id, *advisors, *(member.model.id for member in members)])
@@ -244,13 +204,9 @@ def has_advisor(agent: SessionAgent) -> bool:
 
 
 def skills_of(agent: SessionAgent) -> dict[AgentSkill, None]:
-    """All that its threads may have, each once."""
+    """The skills of all its threads, each once."""
     every = (agent, *_all_thread_agents(agent.multiagent))
     return dict.fromkeys(skill for item in every for skill in item.skills)
-
-
-def _to_thread_agent(agent: SessionAgent | AgentObject) -> ThreadAgent:
-    return convert(agent, ThreadAgent, from_attributes=True)
 
 
 def _advisors(multiagent: SessionMultiagent | None) -> list[str]:
@@ -273,41 +229,32 @@ def _predefined_agents(multiagent: SessionMultiagent | None) -> Sequence[ThreadA
             return ()
 
 
-def _all_thread_agents(multiagent: SessionMultiagent | None) -> list[ThreadAgent]:
+def _all_thread_agents(multiagent: SessionMultiagent | None) -> Sequence[ThreadAgent]:
     match multiagent:
-        case None:
-            return []
-        case SessionCoordinator(agents=agents):
-            return [agent for agent in agents if isinstance(agent, ThreadAgent)]
-        case SessionMultiagent20261001(subagents=subagents, workflows=workflows):
-            return [
-                predefined_agent
-                for delegation in (subagents, workflows)
-                if isinstance(delegation, SessionDelegation)
-                for predefined_agent in delegation.predefined_agents
-            ]
+        case SessionMultiagent20261001(workflows=SessionDelegation(predefined_agents=agents)):
+            return [*_predefined_agents(multiagent), *agents]
+        case _:
+            return _predefined_agents(multiagent)
 
 
 async def _resolve_multiagent(
-    agents: AgentLookup, tenant: str, multiagent: Multiagent | None
+    agents: Agents, tenant: str, multiagent: Multiagent | None
 ) -> SessionMultiagent | None:
-    async def found(reference: AgentReference) -> ThreadAgent:
+    async def pinned(reference: AgentReference) -> ThreadAgent:
         agent = await agents.get(tenant, reference.id, reference.version)
-        return _to_thread_agent(await agents.with_pinned_skills(tenant, agent))
+        return copy_fields(ThreadAgent, await agents.with_pinned_skills(tenant, agent))
 
     async def delegation(current: DelegationEnabled | Disabled) -> SessionDelegation | Disabled:
         if isinstance(current, Disabled):
             return current
-        members = [await found(predefined_agent) for predefined_agent in current.predefined_agents]
-        return SessionDelegation(
-            inline_agents=current.inline_agents, predefined_agents=tuple(members)
-        )
+        members = tuple([await pinned(reference) for reference in current.predefined_agents])
+        return SessionDelegation(inline_agents=current.inline_agents, predefined_agents=members)
 
     match multiagent:
         case None:
             return None
         case Coordinator(agents=listed):
-            members = [item if isinstance(item, Advisor) else await found(item) for item in listed]
+            members = [item if isinstance(item, Advisor) else await pinned(item) for item in listed]
             return SessionCoordinator(agents=tuple(members))
         case Multiagent20261001():
             return SessionMultiagent20261001(

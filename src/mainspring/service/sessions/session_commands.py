@@ -1,4 +1,4 @@
-"""Slash commands of a session for who has no terminal: what there is, and what comes of one.
+"""Slash commands of a session for clients without a terminal.
 
 They do what the API does elsewhere, by the same rules: no command is a way around them.
 """
@@ -21,7 +21,7 @@ from mainspring.runtime.slash_commands import (
     similar_names,
 )
 from mainspring.service.access.principal import Principal
-from mainspring.service.sessions.event_params import SendMessage
+from mainspring.service.sessions.event_content import SendMessage
 from mainspring.service.sessions.event_sender import EventSender, check_open
 from mainspring.service.sessions.session_reports import require_readable_log
 from mainspring.service.sessions.sessions import Sessions
@@ -29,7 +29,7 @@ from mainspring.service.storage.pagination import Page
 
 MAX_ARGUMENT_CHARS = 100_000
 _USER_MODES = ("plan", "default")
-"""Modes that let no more pass than any agent of the service may do by itself."""
+"""Modes that allow no more than any agent of the service may do."""
 
 
 class RunCommand(Struct, frozen=True, kw_only=True):
@@ -60,12 +60,12 @@ class SessionCommands:
         self, principal: Principal, session_id: str, request: RunCommand
     ) -> CommandResult:
         """Raises: NotFound, InvalidInput, Forbidden."""
-        standing = await self._sessions.find(principal, session_id)
-        check_open(standing)
+        session = await self._sessions.find(principal, session_id)
+        check_open(session)
         name, arguments = request.name.removeprefix("/"), request.arguments.strip()
         _check(principal, name, arguments)
-        require_readable_log(session_id, standing.row.head.seq)
-        actor = await self._sessions.dependencies.resolved_agent(principal.tenant, standing.record)
+        require_readable_log(session_id, session.row.head.seq)
+        actor = await self._sessions.dependencies.resolved_agent(principal.tenant, session.record)
         at = CommandContext(
             log=self._sessions.log,
             session_id=session_id,
@@ -86,7 +86,7 @@ class SessionCommands:
         if reply is None:
             raise InvalidInput(_unknown_command_message(name, commands))
         if isinstance(reply, SubmittedResult):
-            await self._sessions.dependencies.wake_session(principal.tenant, session_id)
+            await self._sessions.dependencies.wake_session(principal.tenant, session.record)
         return CommandResult(session_id=session_id, name=name, reply=reply)
 
     async def _send_message(self, principal: Principal, session_id: str, text: str) -> None:
@@ -96,7 +96,7 @@ class SessionCommands:
 
 
 def _check(principal: Principal, name: str, arguments: str) -> None:
-    """What changes what a session may do is for those who may change that.
+    """Commands that change permissions need the permission to change them.
 
     Raises: InvalidInput, Forbidden.
     """

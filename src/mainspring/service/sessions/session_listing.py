@@ -1,14 +1,14 @@
-"""Which sessions there are: filtered, in pages that can be turned both ways."""
+"""Lists of sessions: filtered, in pages with cursors in both directions."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Generic, Literal, TypeVar
+from typing import Annotated, Generic, Literal, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from mainspring.core.clock import to_micros
 from mainspring.core.errors import InvalidInput
@@ -21,12 +21,13 @@ from mainspring.service.sessions.session_digest import SessionStatus
 from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.session_view import LoadedSession
 from mainspring.service.storage.pagination import Limit, decode_cursor, encode_cursor
-from mainspring.service.storage.repository import SESSION_KIND
+from mainspring.service.storage.repository import SESSION_KIND, row_at
 
 T = TypeVar("T")
+_CursorType = tuple[Literal["next", "prev"], Annotated[int, Meta(ge=-ENDLESS, le=ENDLESS)], str]
 
 MAX_SCANNED = 2000
-"""Sessions that one request goes through at most; if that is not enough, its page is short."""
+"""Sessions that one request reads at most; if that is not enough, its page is short."""
 _CHUNK = 200
 _DECODER = msgspec.json.Decoder(SessionRecord)
 
@@ -44,7 +45,7 @@ class ListSessions(Struct, frozen=True, kw_only=True):
     memory_store_id: MemoryStoreId | None = None
     order: Literal["asc", "desc"] = "desc"
     origin: OriginType | None = None
-    """Ours: only those that were made by or for this."""
+    """Ours: only sessions with this origin."""
     page: str | None = None
     statuses: tuple[SessionStatus, ...] = ()
 
@@ -57,7 +58,7 @@ class TwoWayPage(Struct, Generic[T], frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class PagePosition:
-    """Where a page begins, and which way it goes on from there."""
+    """Where a page begins, and in which direction it continues."""
 
     is_back: bool = False
     after: RecordRow | None = None
@@ -68,14 +69,12 @@ class SessionBatch:
     shown: list[tuple[RecordRow, LoadedSession]]
     has_more: bool
     last: RecordRow | None
-    """The last one looked at, shown or not."""
+    """The last row that was read, shown or not."""
 
 
 class SessionList:
     def __init__(
-        self,
-        records: Records,
-        look: Callable[[SessionRecord], Awaitable[LoadedSession | None]],
+        self, records: Records, look: Callable[[SessionRecord], Awaitable[LoadedSession | None]]
     ) -> None:
         """`look` gives `None` for a session that is gone."""
         self._records = records
@@ -83,47 +82,47 @@ class SessionList:
 
     async def page(self, tenant: str, request: ListSessions) -> TwoWayPage[LoadedSession]:
         """Raises: InvalidInput: a cursor of another list."""
-        turn = PagePosition() if request.page is None else _decode_position(tenant, request.page)
-        found = await self._gather(_records_query(tenant, request, turn), request)
-        shown = found.shown[::-1] if turn.is_back else found.shown
-        forth = shown[-1][0] if shown else found.last
+        start = PagePosition() if request.page is None else _decode_position(request.page)
+        batch = await self._gather(_records_query(tenant, request, start), request)
+        shown = batch.shown[::-1] if start.is_back else batch.shown
+        forth = shown[-1][0] if shown else batch.last
         back = shown[0][0] if shown else None
-        has_next = turn.is_back or found.has_more
-        has_previous = found.has_more if turn.is_back else request.page is not None
+        has_next = start.is_back or batch.has_more
+        has_previous = batch.has_more if start.is_back else request.page is not None
         return TwoWayPage(
-            data=[standing for _, standing in shown],
+            data=[session for _, session in shown],
             next_page=_cursor("next", forth) if has_next else None,
             prev_page=_cursor("prev", back) if has_previous else None,
         )
 
-    async def _gather(self, record_query: RecordQuery, request: ListSessions) -> SessionBatch:
+    async def _gather(self, query: RecordQuery, request: ListSessions) -> SessionBatch:
         shown: list[tuple[RecordRow, LoadedSession]] = []
-        last = record_query.after
+        last = query.after
         looked_at = 0
         while looked_at < MAX_SCANNED:
-            chunk = await self._records.list(replace(record_query, after=last))
-            for record in chunk:
-                standing = await self._load_if_matching(record, request)
-                if standing is not None and len(shown) == request.limit:
+            chunk = await self._records.list(replace(query, after=last))
+            for row in chunk:
+                session = await self._load_if_matching(row, request)
+                if session is not None and len(shown) == request.limit:
                     return SessionBatch(shown, has_more=True, last=last)
-                last = record
-                if standing is not None:
-                    shown.append((record, standing))
+                last = row
+                if session is not None:
+                    shown.append((row, session))
             looked_at += len(chunk)
-            if len(chunk) < record_query.limit:
+            if len(chunk) < query.limit:
                 return SessionBatch(shown, has_more=False, last=last)
         return SessionBatch(shown, has_more=True, last=last)
 
     async def _load_if_matching(
         self, row: RecordRow, request: ListSessions
     ) -> LoadedSession | None:
-        session = _DECODER.decode(row.body)
-        if not _matches(session, request):
+        record = _DECODER.decode(row.body)
+        if not _matches(record, request):
             return None
-        standing = await self._look(session)
-        if standing is None or (request.statuses and standing.status not in request.statuses):
+        session = await self._look(record)
+        if session is None or (request.statuses and session.status not in request.statuses):
             return None
-        return standing
+        return session
 
 
 def _matches(session: SessionRecord, request: ListSessions) -> bool:
@@ -137,7 +136,7 @@ def _matches(session: SessionRecord, request: ListSessions) -> bool:
     )
 
 
-def _records_query(tenant: str, request: ListSessions, page_position: PagePosition) -> RecordQuery:
+def _records_query(tenant: str, request: ListSessions, start: PagePosition) -> RecordQuery:
     froms = [
         *_micros(request.created_at_gte),
         *(micro + 1 for micro in _micros(request.created_at_gt)),
@@ -146,7 +145,7 @@ def _records_query(tenant: str, request: ListSessions, page_position: PagePositi
         *_micros(request.created_at_lte),
         *(micro - 1 for micro in _micros(request.created_at_lt)),
     ]
-    is_ascending = (request.order == "asc") is not page_position.is_back
+    is_ascending = (request.order == "asc") is not start.is_back
     is_filtered = (
         request.statuses or request.memory_store_id or request.agent_version or request.origin
     )
@@ -158,7 +157,7 @@ def _records_query(tenant: str, request: ListSessions, page_position: PagePositi
         is_archived=None if request.include_archived else False,
         created_from=max(froms, default=None),
         created_upto=min(uptos, default=None),
-        after=page_position.after,
+        after=start.after,
         order="asc" if is_ascending else "desc",
         limit=_CHUNK if is_filtered else request.limit + 1,
     )
@@ -176,12 +175,6 @@ def _cursor(way: str, row: RecordRow | None) -> str | None:
     return None if row is None else encode_cursor(way, row.created, row.id)
 
 
-def _decode_position(tenant: str, cursor: str) -> PagePosition:
-    match decode_cursor(cursor):
-        case ["next" | "prev" as way, int(created), str(id_)] if abs(created) <= ENDLESS:
-            after = RecordRow(
-                tenant=tenant, kind=SESSION_KIND, id=id_, created=created, updated=created, body=b""
-            )
-            return PagePosition(way == "prev", after)
-        case _:
-            raise InvalidInput("page: not a cursor of this list")
+def _decode_position(cursor: str) -> PagePosition:
+    way, created, id_ = decode_cursor(cursor, _CursorType)
+    return PagePosition(way == "prev", row_at(created, id_))

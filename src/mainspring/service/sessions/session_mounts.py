@@ -21,10 +21,10 @@ from mainspring.core.ports import Snapshots
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.session.rewind import RewindHistory, read_rewind_history
 from mainspring.runtime.session.session_paths import WORKSPACE_ALIASES
-from mainspring.service.sessions.resource_lookups import FileContent
 from mainspring.service.sessions.resource_types import (
     BranchCheckout,
     CommitCheckout,
+    FileContent,
     FileResource,
     RepositoryResource,
     SessionResource,

@@ -1,4 +1,4 @@
-"""What is kept of a session beside its log: how it was asked for. How it stands, the log says."""
+"""What is stored of a session beside its log: how it was requested. Its state is in the log."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class SessionRecord(Struct, frozen=True, kw_only=True):
     agent: SessionAgent
     environment_id: str
     environment: EnvironmentConfig
-    """As it was when the session was made."""
+    """As it was when the session was created."""
     created_at: datetime
     updated_at: datetime
     created_by: SessionCreator
@@ -59,20 +59,20 @@ class SessionRecord(Struct, frozen=True, kw_only=True):
     budget: ListCostBudget | None = None
     deployment_id: str | None = None
     origin: Origin | None = None
-    """`None`: it was made before this was noted."""
+    """`None`: it was created before origins were recorded."""
     archived_at: datetime | None = None
     archived_threads: dict[str, datetime] = {}
 
 
 class AcceptedRequest(Struct, frozen=True, kw_only=True):
-    """A request that was checked and may be repeated, under the key that its client chose."""
+    """A request that was accepted and may be repeated, under the key of its client."""
 
     id: str
     session_id: str
     client_ids: tuple[str | None, ...]
-    """Under which its events go into the inbox, once; `None`: each time anew."""
+    """The ids under which its events enter the inbox once; `None`: every time."""
     about: tuple[str, ...] = ()
-    """What was checked of each event, its type and what it answers: no others are taken."""
+    """The type of each event and what it answers: no others are accepted."""
 
 
 def index_columns(session: SessionRecord) -> IndexColumns:

@@ -1,9 +1,9 @@
-"""What a session's log tells about how it went: the requests that were made, the hooks that ran."""
+"""Reports from a session's log: the model requests, the hooks that ran, the senders of events."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
-from functools import partial
 from typing import Annotated, Literal
 
 from anyio import CapacityLimiter, to_thread
@@ -17,10 +17,18 @@ from mainspring.harness.context.xray import ModelCall
 from mainspring.runtime.session.xrays import ShotView, read_shots, shot_view
 from mainspring.service.access.principal import Principal
 from mainspring.service.sessions.sessions import Sessions
-from mainspring.service.storage.pagination import Limit, Page, decode_cursor, encode_cursor
+from mainspring.service.storage.metadata import copy_fields
+from mainspring.service.storage.pagination import (
+    Limit,
+    Page,
+    Position,
+    cut_page,
+    decode_cursor,
+    encode_cursor,
+)
 
 MAX_EVENTS = 50_000
-"""In a log that is gone through for one request."""
+"""That one request reads at most."""
 _MAX_CONCURRENT = 2
 _CLIENT_EVENT_TYPES = CLIENT_TYPES | {"session.created", "session.forked"}
 _HOOK_RAN = str(HookRan.__struct_config__.tag)
@@ -33,14 +41,14 @@ class ContextParams(Struct, frozen=True, kw_only=True):
     page: str | None = None
 
 
-class ListHookRuns(Struct, frozen=True, kw_only=True):
+class ListLogEvents(Struct, frozen=True, kw_only=True):
     limit: Limit = 100
     page: str | None = None
 
 
 class HookRun(Struct, frozen=True, kw_only=True):
     id: str
-    """Of its event."""
+    """The id of its event."""
     seq: int
     created_at: datetime
     thread_id: str
@@ -53,13 +61,8 @@ class HookRun(Struct, frozen=True, kw_only=True):
     type: Literal["hook_run"] = "hook_run"
 
 
-class ListSenders(Struct, frozen=True, kw_only=True):
-    limit: Limit = 100
-    page: str | None = None
-
-
 class ReceivedEvent(Struct, frozen=True, kw_only=True):
-    """An event that came from outside, and who sent it."""
+    """An event that a client sent, with its sender."""
 
     id: str
     seq: int
@@ -67,7 +70,7 @@ class ReceivedEvent(Struct, frozen=True, kw_only=True):
     thread_id: str
     event_type: str
     sender: Sender | None
-    """`None`: it was sent before senders were noted."""
+    """`None`: it was sent before senders were recorded."""
     type: Literal["sent_event"] = "sent_event"
 
 
@@ -79,9 +82,9 @@ class SessionReports:
     async def context(
         self, principal: Principal, session_id: str, params: ContextParams
     ) -> Page[ShotView]:
-        """The requests that the main thread made, rebuilt from the log, oldest first.
+        """The model requests of the main thread, rebuilt from the log, oldest first.
 
-        It reads the whole log, whatever is asked for; so only `_AT_ONCE` at a time.
+        It always reads the whole log, so only `_MAX_CONCURRENT` run at a time.
 
         Raises: NotFound, InvalidInput.
         """
@@ -100,28 +103,26 @@ class SessionReports:
         return Page(data=views, next_page=None if is_last else encode_cursor(end))
 
     async def hook_runs(
-        self, principal: Principal, session_id: str, request: ListHookRuns
+        self, principal: Principal, session_id: str, request: ListLogEvents
     ) -> Page[HookRun]:
         """Oldest first. Raises: NotFound, InvalidInput."""
-        session = await self._sessions.row(principal, session_id)
-        after = 0 if request.page is None else _decode_place(request.page)
-        read = partial(self._sessions.log.read, session.id, types=[_HOOK_RAN])
-        found = [_hook_run(item) for item in await read(after=after, limit=request.limit + 1)]
-        shown = found[: request.limit]
-        is_last = len(found) <= request.limit
-        return Page(data=shown, next_page=None if is_last else encode_cursor(shown[-1].seq))
+        return (await self._events(principal, session_id, request, [_HOOK_RAN])).map(_hook_run)
 
     async def senders(
-        self, principal: Principal, session_id: str, request: ListSenders
+        self, principal: Principal, session_id: str, request: ListLogEvents
     ) -> Page[ReceivedEvent]:
         """Oldest first. Raises: NotFound, InvalidInput."""
+        page = await self._events(principal, session_id, request, _CLIENT_EVENT_TYPES)
+        return page.map(_sent_event)
+
+    async def _events(
+        self, principal: Principal, session_id: str, request: ListLogEvents, types: Iterable[str]
+    ) -> Page[Event]:
         session = await self._sessions.row(principal, session_id)
-        after = 0 if request.page is None else _decode_place(request.page)
-        read = partial(self._sessions.log.read, session.id, types=_CLIENT_EVENT_TYPES)
-        found = [_sent_event(item) for item in await read(after=after, limit=request.limit + 1)]
-        shown = found[: request.limit]
-        is_last = len(found) <= request.limit
-        return Page(data=shown, next_page=None if is_last else encode_cursor(shown[-1].seq))
+        events = await self._sessions.log.read(
+            session.id, after=_decode_place(request.page), types=types, limit=request.limit + 1
+        )
+        return cut_page(events, request.limit, lambda event: (event.seq,))
 
 
 def require_readable_log(session_id: str, events: int) -> None:
@@ -133,49 +134,31 @@ def require_readable_log(session_id: str, events: int) -> None:
         )
 
 
-def _select_requests(
-    model_calls: list[ModelCall], params: ContextParams
-) -> tuple[int, list[ModelCall]]:
+def _select_requests(calls: list[ModelCall], params: ContextParams) -> tuple[int, list[ModelCall]]:
     if params.call is not None:
-        if params.call > len(model_calls):
+        if params.call > len(calls):
             raise NotFound("call", str(params.call))
-        return params.call - 1, [model_calls[params.call - 1]]
-    begin = 0 if params.page is None else _decode_place(params.page)
-    return begin, model_calls[begin : begin + params.limit]
+        return params.call - 1, [calls[params.call - 1]]
+    begin = _decode_place(params.page)
+    return begin, calls[begin : begin + params.limit]
 
 
-def _decode_place(page: str) -> int:
-    match decode_cursor(page):
-        case [int(place)] if 0 <= place < 1 << 62:
-            return place
-        case _:
-            raise InvalidInput("page: not a cursor of this list")
+def _decode_place(page: str | None) -> int:
+    return 0 if page is None else decode_cursor(page, tuple[Position])[0]
 
 
 def _sent_event(event: Event) -> ReceivedEvent:
-    return ReceivedEvent(
-        id=event.id,
-        seq=event.seq,
-        created_at=event.time,
-        thread_id=event.thread_id,
-        event_type=event.type,
-        sender=event.sender,
+    return copy_fields(
+        ReceivedEvent, event, created_at=event.time, event_type=event.type, type="sent_event"
     )
 
 
 def _hook_run(event: Event) -> HookRun:
-    payload = event.payload
-    if not isinstance(payload, HookRan):
-        raise InvalidInput(f"event {event.id} is not of a hook")
-    return HookRun(
+    return copy_fields(
+        HookRun,
+        event.payload,
         id=event.id,
         seq=event.seq,
         created_at=event.time,
         thread_id=event.thread_id,
-        hook_event=payload.hook_event,
-        handler=payload.handler,
-        outcome=payload.outcome,
-        tool_use_id=payload.tool_use_id,
-        reason=payload.reason,
-        milliseconds=payload.milliseconds,
     )

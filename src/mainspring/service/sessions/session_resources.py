@@ -1,4 +1,4 @@
-"""Resources of a session after it was made: looked at, added, taken away; tokens put in anew."""
+"""Resources of an existing session: list, add, remove, replace tokens."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mainspring.service.sessions.resource_types import (
 )
 from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.sessions import Sessions
-from mainspring.service.storage.pagination import Page, decode_cursor, encode_cursor
+from mainspring.service.storage.pagination import Page, cut_page, decode_cursor
 
 
 class UpdateResource(Struct, frozen=True, kw_only=True):
@@ -38,14 +38,10 @@ class SessionResources:
         limit: int | None = None,
         page: str | None = None,
     ) -> Page[SessionResource]:
-        """In the order in which they were added, all of them without a `limit`."""
-        current = (await self._sessions.record(principal, session_id)).resources
-        start = 0 if page is None else _after_cursor(current, page)
-        end = len(current) if limit is None else start + limit
-        shown = current[start:end]
-        return Page(
-            data=shown, next_page=encode_cursor(shown[-1].id) if end < len(current) else None
-        )
+        """In the order in which they were added; all of them without a `limit`."""
+        resources = (await self._sessions.record(principal, session_id)).resources
+        start = 0 if page is None else _after_cursor(resources, page)
+        return cut_page(resources[start:], limit or len(resources), lambda item: (item.id,))
 
     async def get(self, principal: Principal, session_id: str, resource_id: str) -> SessionResource:
         """Raises: NotFound."""
@@ -54,7 +50,7 @@ class SessionResources:
     async def add(
         self, principal: Principal, session_id: str, params: FileResourceParams
     ) -> SessionResource:
-        """Only files can be added once there is a session. Raises: NotFound, InvalidInput."""
+        """Only files can be added to an existing session. Raises: NotFound, InvalidInput."""
         await self._changeable(principal, session_id)
         added = await attach_resource(
             self._sessions.dependencies.lookups,
@@ -65,14 +61,12 @@ class SessionResources:
         )
 
         def change(current: SessionRecord) -> SessionRecord:
-            resources = (*current.resources, added.session_resource)
+            resources = (*current.resources, added.resource)
             check_resources(resources, current.environment)
-            return replace(
-                current, resources=resources, updated_at=added.session_resource.created_at
-            )
+            return replace(current, resources=resources, updated_at=added.resource.created_at)
 
         await self._sessions.repository.update(principal.tenant, session_id, change)
-        return added.session_resource
+        return added.resource
 
     async def update(
         self, principal: Principal, session_id: str, resource_id: str, request: UpdateResource
@@ -115,7 +109,7 @@ class SessionResources:
                 resources=tuple(
                     resource for resource in current.resources if resource.id != resource_id
                 ),
-                sealed={id_: each for id_, each in current.sealed.items() if id_ != resource_id},
+                sealed={id_: seal for id_, seal in current.sealed.items() if id_ != resource_id},
                 updated_at=now,
             )
 
@@ -134,10 +128,7 @@ def _find_resource(record: SessionRecord, resource_id: str) -> SessionResource:
     raise NotFound("resource", resource_id)
 
 
-def _after_cursor(current: tuple[SessionResource, ...], cursor: str) -> int:
-    match decode_cursor(cursor):
-        case [str(id_)]:
-            places = [index for index, each in enumerate(current) if each.id == id_]
-            return places[0] + 1 if places else len(current)
-        case _:
-            raise InvalidInput("page: not a cursor of this list")
+def _after_cursor(resources: tuple[SessionResource, ...], cursor: str) -> int:
+    [last] = decode_cursor(cursor, tuple[str])
+    ids = [resource.id for resource in resources]
+    return ids.index(last) + 1 if last in ids else len(ids)

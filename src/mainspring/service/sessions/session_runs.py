@@ -36,7 +36,7 @@ from mainspring.service.sessions.resource_types import token_context
 from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.session_skills import SessionSkills
 from mainspring.service.storage.repository import SESSION_KIND, Seal
-from mainspring.service.telemetry.log_context import log_context
+from mainspring.service.telemetry.logging_setup import log_context
 from mainspring.service.telemetry.run_observers import RunObservers, RunSubject
 from mainspring.service.vaults.session_credentials import (
     SecretVariable,
@@ -245,10 +245,7 @@ def _output_notes(record: SessionRecord) -> tuple[str, ...]:
 
 def _subject(tenant: str, record: SessionRecord) -> RunSubject:
     return RunSubject(
-        session_id=record.id,
-        tenant=tenant,
-        agent_id=record.agent.id,
-        agent_name=record.agent.name,
+        session_id=record.id, tenant=tenant, agent_id=record.agent.id, agent_name=record.agent.name
     )
 
 

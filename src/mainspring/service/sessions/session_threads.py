@@ -1,4 +1,4 @@
-"""Threads of a session: the main one and those that were started from it, as the log tells."""
+"""Threads of a session: the main one and those of its subagents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from mainspring.service.sessions.session_digest import SessionStatus, ThreadDige
 from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.session_view import LoadedSession, UsageView, usage_view
 from mainspring.service.sessions.sessions import Sessions
-from mainspring.service.storage.pagination import Page, decode_cursor, encode_cursor
+from mainspring.service.storage.metadata import copy_fields
+from mainspring.service.storage.pagination import Page, Position, cut_page, decode_cursor
 
 
 class ThreadStats(Struct, frozen=True, kw_only=True):
@@ -54,24 +55,22 @@ class Threads:
         page: str | None = None,
     ) -> Page[ThreadObject]:
         """The oldest first. Raises: NotFound, InvalidInput."""
-        standing = await self._sessions.find(principal, session_id)
-        all_ = [self._view(standing, thread) for thread in standing.digest.threads.values()]
-        found = [item for item in all_ if not statuses or item.status in statuses]
-        start = 0 if page is None else _decode_start(page)
-        shown = found[start : start + limit]
-        has_more = len(found) > start + limit
-        return Page(data=shown, next_page=encode_cursor(start + limit) if has_more else None)
+        session = await self._sessions.find(principal, session_id)
+        all_ = [self._view(session, thread) for thread in session.digest.threads.values()]
+        threads = [item for item in all_ if not statuses or item.status in statuses]
+        start = 0 if page is None else decode_cursor(page, tuple[Position])[0]
+        return cut_page(threads[start:], limit, lambda _: (start + limit,))
 
     async def get(self, principal: Principal, session_id: str, thread_id: str) -> ThreadObject:
         """Raises: NotFound."""
-        standing = await self._sessions.find(principal, session_id)
-        return self._view(standing, _find_thread(standing, thread_id))
+        session = await self._sessions.find(principal, session_id)
+        return self._view(session, _find_thread(session, thread_id))
 
     async def archive(self, principal: Principal, session_id: str, thread_id: str) -> ThreadObject:
-        """It takes no events any more. Raises: NotFound, InvalidInput, Stale: it runs."""
-        standing = await self._sessions.find(principal, session_id)
-        thread = _find_thread(standing, thread_id)
-        if thread_id == standing.digest.main_thread_id:
+        """It accepts no more events. Raises: NotFound, InvalidInput, StaleVersion: it runs."""
+        session = await self._sessions.find(principal, session_id)
+        thread = _find_thread(session, thread_id)
+        if thread_id == session.digest.main_thread_id:
             raise InvalidInput("the main thread is archived with its session")
         if thread.status in ("running", "rescheduling"):
             raise StaleVersion(f"thread {thread_id} is running: interrupt it, then archive it")
@@ -86,7 +85,7 @@ class Threads:
             session_thread_id=thread_id, agent_name=thread.agent_name or ""
         )
         await self._sessions.submit(
-            principal, session_id, gone, client_ids=[f"{thread_id} archived"]
+            principal, session.record, gone, client_ids=[f"{thread_id} archived"]
         )
         return await self.get(principal, session_id, thread_id)
 
@@ -99,15 +98,13 @@ class Threads:
         seconds = thread.active_seconds(until)
         duration = max(0.0, (until - thread.created_at).total_seconds())
         stats = ThreadStats(active_seconds=seconds, duration_seconds=duration)
-        return ThreadObject(
-            id=thread.id,
+        return copy_fields(
+            ThreadObject,
+            thread,
             agent=thread_agent(record.agent, None if is_main else thread.agent_name),
             session_id=record.id,
             status=status,
-            created_at=thread.created_at,
-            updated_at=thread.updated_at,
             parent_thread_id=thread.parent_id,
-            workflow_run_id=thread.workflow_run_id,
             archived_at=archived_at,
             stats=stats if thread.has_begun else None,
             usage=usage_view(thread.usage, thread.cost_usd, seconds) if thread.has_idled else None,
@@ -119,11 +116,3 @@ def _find_thread(session: LoadedSession, thread_id: str) -> ThreadDigest:
     if thread is None:
         raise NotFound("thread", thread_id)
     return thread
-
-
-def _decode_start(cursor: str) -> int:
-    match decode_cursor(cursor):
-        case [int(start)] if start >= 0:
-            return start
-        case _:
-            raise InvalidInput("page: not a cursor of this list")

@@ -1,5 +1,5 @@
-"""Moving sessions between machines: a session leaves as one sealed bundle, or arrives as one, is
-checked and written anew.
+"""Moving sessions between machines: a session leaves as one sealed bundle; one that arrives is
+checked and written to the log here.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ from mainspring.service.access.principal import Principal
 from mainspring.service.resources.environments import SelfHostedConfig
 from mainspring.service.sessions.session_params import CreateSession
 from mainspring.service.sessions.session_record import SessionRecord
-from mainspring.service.sessions.session_view import SessionObject
+from mainspring.service.sessions.session_view import SessionObject, session_object
 from mainspring.service.sessions.sessions import Sessions
-from mainspring.service.storage.notifications import Notification
+from mainspring.service.storage.repository import Notification
 
 _BAD_PATH_ERRNOS = frozenset(
     {
@@ -63,27 +63,27 @@ _BAD_PATH_ERRNOS = frozenset(
         errno.EINVAL,
     }
 )
-"""Of a hostile archive: names twice, below files, without their folders, too long."""
+"""Errors of a hostile archive: duplicate names, names below files, missing folders, long names."""
 _ID_PATTERN = re.compile(r"[a-z]{4}_[0-9a-f]{32}", re.ASCII)
 
 
 class PushSession(Struct, frozen=True, kw_only=True):
     transfer: str
-    """Chosen by the sender. The same again, and the same session is answered."""
+    """Chosen by the sender. The same value always returns the same session."""
     session_id: ExternalId
-    """The one that moves, as it is called where it comes from."""
+    """The id of the session at its origin."""
     agent_id: AgentId
-    """Who goes on with it here."""
+    """The agent that continues it here."""
     environment_id: EnvironmentId
     size: Annotated[int, Meta(ge=0)] = 0
-    """About how many bytes will be sent."""
+    """The approximate size of the upload in bytes."""
 
 
 class PushCheck(Struct, frozen=True, kw_only=True):
-    """Whether a session can be pushed, asked before it is ended where it is."""
+    """Whether a session can be pushed, checked before it ends at its origin."""
 
     session_id: str
-    """What it will be called here."""
+    """Its id here."""
     is_received: bool
     """Whether this transfer is complete already."""
 
@@ -103,7 +103,7 @@ class SessionImport:
         self._hidden = hidden
         """A folder of ours in every workspace."""
         self.folder = folder
-        """For what is being uploaded."""
+        """For uploads in progress."""
         self.limits = limits or UploadLimits()
 
     async def check(self, principal: Principal, request: PushSession) -> PushCheck:
@@ -122,7 +122,7 @@ class SessionImport:
     async def receive(
         self, principal: Principal, request: PushSession, file: Path
     ) -> SessionObject:
-        """Go on here with the session in this file. Doing it again changes nothing.
+        """Continue the session in this file here. Repeating it changes nothing.
 
         Raises: Forbidden, NotFound, InvalidInput, TooLarge: nothing goes on here.
         """
@@ -146,15 +146,15 @@ class SessionImport:
         notice = Notification(tenant=principal.tenant, type="session.created", id=session_id)
         await self._sessions.dependencies.notify(notice)
         if source.main.open_calls:  # the rules here have to decide about them
-            await self._sessions.dependencies.wake_session(principal.tenant, session_id)
+            await self._sessions.dependencies.wake_session(principal.tenant, record)
         return await self._sessions.get(principal, session_id)
 
     async def _find_received(self, principal: Principal, session_id: str) -> SessionObject:
         """Raises: NotFound."""
-        session = await self._sessions.get(principal, session_id)
+        session = await self._sessions.find(principal, session_id)
         if session.status == "running":  # whoever was to start it may have been killed
-            await self._sessions.dependencies.wake_session(principal.tenant, session_id)
-        return session
+            await self._sessions.dependencies.wake_session(principal.tenant, session.record)
+        return session_object(session, self._sessions.clock())
 
     async def _new_record(self, principal: Principal, request: PushSession) -> SessionRecord:
         principal.require_human()
@@ -167,8 +167,8 @@ class SessionImport:
                 f"the session and its files have {request.size:,} bytes; this server takes"
                 f" {self.limits.max_bytes:,} at most"
             )
-        wanted = CreateSession(agent=request.agent_id, environment_id=request.environment_id)
-        record = await self._sessions.new_record(principal, wanted)
+        creation = CreateSession(agent=request.agent_id, environment_id=request.environment_id)
+        record = await self._sessions.new_record(principal, creation)
         if isinstance(record.environment, SelfHostedConfig):
             raise InvalidInput(
                 f"environment_id: {record.environment_id} is self-hosted, and its files are not"
@@ -203,7 +203,7 @@ class SessionImport:
                 )
 
     def remove_leftovers(self, *, before: datetime) -> None:
-        """Of uploads during which the server was killed."""
+        """Remove uploads during which the server was killed."""
         for path in self.folder.glob("upload_*"):
             with suppress(FileNotFoundError):
                 if path.lstat().st_mtime < before.timestamp():
@@ -215,7 +215,7 @@ def received_id(tenant: str, transfer_id: str) -> str:
 
 
 def _move_workspace(bundle: SessionBundle, workspace: Path, *, beside: Path, hidden: str) -> None:
-    """All of the workspace or nothing. One that is there is this transfer's.
+    """The whole workspace or nothing. An existing one belongs to this transfer.
 
     Raises: InvalidInput, TooLarge.
     """
@@ -239,17 +239,12 @@ def _move_workspace(bundle: SessionBundle, workspace: Path, *, beside: Path, hid
 
 class MoveSession(Struct, frozen=True, kw_only=True):
     transfer: Annotated[str, Meta(pattern=r"^[a-z]{4}_[0-9a-f]{32}$", max_length=37)]
-    """Chosen by the receiver. The same again, and the same bundle is answered."""
+    """Chosen by the receiver. The same value always returns the same bundle."""
 
 
 class SessionExport:
     def __init__(
-        self,
-        sessions: Sessions,
-        *,
-        workspace: Callable[[str], Path],
-        unseen: str,
-        folder: Path,
+        self, sessions: Sessions, *, workspace: Callable[[str], Path], unseen: str, folder: Path
     ) -> None:
         self._sessions = sessions
         self._workspace = workspace

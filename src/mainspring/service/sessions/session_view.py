@@ -16,7 +16,7 @@ from mainspring.service.sessions.resource_types import SessionResource
 from mainspring.service.sessions.session_agent import SessionAgent
 from mainspring.service.sessions.session_digest import SessionDigest, SessionStatus
 from mainspring.service.sessions.session_record import ListCostBudget, Money, SessionRecord
-from mainspring.service.storage.metadata import Metadata
+from mainspring.service.storage.metadata import Metadata, copy_fields
 
 
 class CacheCreation(Struct, frozen=True, kw_only=True):
@@ -70,13 +70,13 @@ class SessionObject(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedSession:
-    """A session, looked at once."""
+    """A session's record with the state of its log, read at one moment."""
 
     record: SessionRecord
     row: SessionRow
     digest: SessionDigest
     has_pending_input: bool
-    """Something was sent that has not been taken up yet."""
+    """Something was sent that is not in the log yet."""
 
     @property
     def status(self) -> SessionStatus:
@@ -92,36 +92,19 @@ def session_object(session: LoadedSession, now: datetime) -> SessionObject:
     touched = max(record.updated_at, from_micros(session.row.updated))
     until = touched if session.status == "terminated" else now
     threads = digest.threads.values()
-    return SessionObject(
-        id=record.id,
-        agent=record.agent,
-        created_at=record.created_at,
+    return copy_fields(
+        SessionObject,
+        record,
         updated_at=touched,
-        environment_id=record.environment_id,
         status=session.status,
         usage=usage_view(digest.usage, digest.spent.cost_usd, _active_seconds(digest, until)),
         stats=StatsView(
             active_seconds=sum(thread.active_seconds(until) for thread in threads),
             duration_seconds=_seconds_between(record.created_at, until),
         ),
-        metadata=record.metadata,
         outcome_evaluations=tuple(
-            OutcomeView(
-                outcome_id=outcome.id,
-                description=outcome.description,
-                result=outcome.result,
-                iteration=outcome.iteration,
-                explanation=outcome.explanation,
-                completed_at=outcome.completed_at,
-            )
-            for outcome in digest.outcomes
+            copy_fields(OutcomeView, outcome, outcome_id=outcome.id) for outcome in digest.outcomes
         ),
-        resources=record.resources,
-        vault_ids=record.vault_ids,
-        title=record.title,
-        budget=record.budget,
-        deployment_id=record.deployment_id,
-        archived_at=record.archived_at,
     )
 
 

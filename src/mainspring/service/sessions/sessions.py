@@ -32,7 +32,11 @@ from mainspring.log.store import InboxItem, SessionRow
 from mainspring.service.access.principal import Principal
 from mainspring.service.resources.environments import Environment
 from mainspring.service.sessions.dependencies import SessionDependencies
-from mainspring.service.sessions.event_content import to_payload, with_shared_file_limit
+from mainspring.service.sessions.event_content import (
+    expand_skill_command,
+    to_payload,
+    with_shared_file_limit,
+)
 from mainspring.service.sessions.resource_types import attach_resource, check_resources
 from mainspring.service.sessions.session_agent import (
     AgentWithOverrides,
@@ -61,9 +65,12 @@ from mainspring.service.sessions.session_view import (
     cents,
     session_object,
 )
-from mainspring.service.sessions.spelling import expand_skill_command
-from mainspring.service.storage.notifications import Notification
-from mainspring.service.storage.repository import SESSION_KIND, Repository, delete_children
+from mainspring.service.storage.repository import (
+    SESSION_KIND,
+    Notification,
+    Repository,
+    delete_children,
+)
 
 MAX_VAULTS = 50
 _WAKING_TYPES = frozenset(
@@ -132,7 +139,7 @@ class Sessions:
             )
             await self.log.submit(record.id, payload, sender=principal.sender, client_id=client_id)
         if payloads:
-            await self.dependencies.wake_session(principal.tenant, record.id)
+            await self.dependencies.wake_session(principal.tenant, record)
         return session_object(await self._load(record), self.clock())
 
     async def _begin(
@@ -206,7 +213,7 @@ class Sessions:
 
         after = await self.repository.update(principal.tenant, session_id, change)
         if (event := session_updated_event(before, after)) is not None:
-            await self.submit(principal, session_id, event)
+            await self.submit(principal, after, event)
             await self._notify(principal.tenant, "updated", session_id)
         return await self.get(principal, session_id)
 
@@ -301,24 +308,23 @@ class Sessions:
     async def submit(
         self,
         principal: Principal,
-        session_id: str,
+        session: SessionRecord,
         *payloads: ClientPayload,
         client_ids: Sequence[str | None] = (),
         thread_ids: Sequence[str | None] = (),
     ) -> list[InboxItem]:
         """Put checked events into the inbox, in order, and wake the session."""
-        items: list[InboxItem] = []
-        for index, payload in enumerate(payloads):
-            items.append(
-                await self.log.submit(
-                    session_id,
-                    payload,
-                    sender=principal.sender,
-                    client_id=client_ids[index] if client_ids else None,
-                    thread_id=thread_ids[index] if thread_ids else None,
-                )
+        items = [
+            await self.log.submit(
+                session.id,
+                payload,
+                sender=principal.sender,
+                client_id=client_ids[index] if client_ids else None,
+                thread_id=thread_ids[index] if thread_ids else None,
             )
-        await self.dependencies.wake_session(principal.tenant, session_id)
+            for index, payload in enumerate(payloads)
+        ]
+        await self.dependencies.wake_session(principal.tenant, session)
         return items
 
     async def new_record(self, principal: Principal, request: CreateSession) -> SessionRecord:
@@ -341,7 +347,7 @@ class Sessions:
             await attach_resource(lookups, tenant, resource, id_=self.new_id("sesrsc"), now=now)
             for resource in request.resources
         ]
-        resources = tuple(item.session_resource for item in attached)
+        resources = tuple(item.resource for item in attached)
         check_resources(resources, environment.config)
         return SessionRecord(
             id="",
@@ -355,11 +361,7 @@ class Sessions:
             metadata=request.metadata or {},
             vault_ids=request.vault_ids,
             resources=resources,
-            sealed={
-                item.session_resource.id: item.sealed
-                for item in attached
-                if item.sealed is not None
-            },
+            sealed={item.resource.id: item.sealed for item in attached if item.sealed is not None},
             budget=request.budget,
         )
 

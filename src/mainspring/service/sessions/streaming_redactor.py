@@ -1,4 +1,4 @@
-"""Words shown while they are still being said, without the secrets that the log would take out."""
+"""Redacts text while it is streamed, as the log redacts it later."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from mainspring.core.events import AgentMessage
 from mainspring.log.event_chain import Scrub, encode_scrubbed
 
 BOUNDARIES = " \t\n\r\f\u3000、。！，？：；"
-"""What looks like a secret has none of these in it, so a word that one of them ends is judged."""
+"""No secret contains one of these, so a word that one of them ends can be judged."""
 _LONG_WORD = re.compile(r"[A-Za-z0-9+/_=.-]{16}[\\$^M\s]*$")
-"""A line that ends with one may be a line of a key, or a token may begin in it."""
+"""A line that ends so may be part of a key, or a token may begin in it."""
 _OPEN_SECRET = re.compile(
     r"(?i)(?:pass|pwd|pw|contrase)[^\n]{0,40}[:=][^\n]{0,200}\Z"
     r"|\b(?:echo|printf)\b[^\n]{0,200}\Z"
@@ -23,7 +23,7 @@ _OPEN_SECRET = re.compile(
 be given (`echo ... | sudo -S`); an element that has no end yet."""
 _OPEN_CHARS = 300
 _RECHECK_CHARS = 500
-"""All that was said is judged anew each time: the more that is, the more must have been added."""
+"""The whole text is judged each time: the longer it is, the more must have been added."""
 
 
 class StreamingRedactor:
@@ -44,7 +44,7 @@ class StreamingRedactor:
         self._is_shut = False
 
     def add(self, text: str) -> str:
-        """More was said: what may be shown now."""
+        """Add text; returns what may be shown now."""
         if self._is_shut:
             return ""
         self._said += text
@@ -56,7 +56,7 @@ class StreamingRedactor:
         return self._show(end, min(begun, default=end))
 
     def close(self) -> str:
-        """All is said: the rest of it."""
+        """The text is complete; returns the rest."""
         end = len(self._said)
         return "" if self._is_shut else self._show(end, end, is_whole=True)
 
@@ -94,9 +94,9 @@ def _before_open_lines(said: str) -> int:
 
 
 def _before_secret(said: str) -> int:
-    """Where a secret of several words begins that may go on, at the end."""
-    found = _OPEN_SECRET.search(said, max(0, len(said) - _OPEN_CHARS))
-    return len(said) if found is None else found.start()
+    """Where a secret of several words begins that may continue after the end."""
+    match = _OPEN_SECRET.search(said, max(0, len(said) - _OPEN_CHARS))
+    return len(said) if match is None else match.start()
 
 
 def _redacted(text: str, scrub: Scrub) -> str:
@@ -105,7 +105,7 @@ def _redacted(text: str, scrub: Scrub) -> str:
 
 
 def _passage_start(said: str, passage: str, end: int) -> int:
-    """Where a passage begins, or may have begun, that goes on behind `end`; else `end`."""
+    """Where a passage begins, or may begin, that continues after `end`; else `end`."""
     size = len(passage)
     at = said.find(passage[0], max(0, end - size + 1), end)
     while at != -1 and not passage.startswith(said[at : at + size]):

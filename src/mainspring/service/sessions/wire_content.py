@@ -1,4 +1,4 @@
-"""Content blocks as the Managed Agents API has them: what is kept as a blob is put back inline."""
+"""Content blocks for the Managed Agents API: blobs are put back inline."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mainspring.core.content import (
 )
 
 MAX_INLINE_BYTES = 8 * 1024 * 1024
-"""A larger picture or document is told of, not sent."""
+"""A larger image or document is described, not sent."""
 
 Blobs: TypeAlias = Mapping[str, bytes]
 NO_BLOBS: Blobs = MappingProxyType({})
@@ -40,7 +40,7 @@ def wire_blocks(content: tuple[Block, ...], allowed: AllowedBlocks, blobs: Blobs
 
 
 def blob_digests(content: tuple[Block, ...]) -> list[str]:
-    """Digests of the blobs that `wire_blocks` wants."""
+    """Digests of the blobs that `wire_blocks` needs."""
     return [
         block.source.hash
         for block in content
@@ -52,8 +52,8 @@ def blob_digests(content: tuple[Block, ...]) -> list[str]:
 
 def _block(block: Block, allowed: AllowedBlocks, blobs: Blobs) -> object:
     if isinstance(block, BlobBlock):
-        kept = {"hash": block.hash, "size": block.size, "media_type": block.media_type}
-        return {"type": "text", "text": block.preview, "blob": kept}
+        stored = {"hash": block.hash, "size": block.size, "media_type": block.media_type}
+        return {"type": "text", "text": block.preview, "blob": stored}
     if not isinstance(block, allowed):
         return _text(plain_text((block,)) or "[redacted]")
     if isinstance(block, ImageBlock | DocumentBlock) and isinstance(block.source, BlobSource):
@@ -61,13 +61,13 @@ def _block(block: Block, allowed: AllowedBlocks, blobs: Blobs) -> object:
     return msgspec.to_builtins(block)
 
 
-def _from_blob(block: ImageBlock | DocumentBlock, kept: BlobSource, blobs: Blobs) -> object:
-    content = blobs.get(kept.hash)
+def _from_blob(block: ImageBlock | DocumentBlock, stored: BlobSource, blobs: Blobs) -> object:
+    content = blobs.get(stored.hash)
     if content is None:
-        return _text(f"[{kept.media_type}, {kept.size} bytes, not shown here: {kept.hash}]")
+        return _text(f"[{stored.media_type}, {stored.size} bytes, not shown here: {stored.hash}]")
     shown: dict[str, object] = msgspec.to_builtins(block)
     data = base64.b64encode(content).decode()
-    shown["source"] = {"type": "base64", "media_type": kept.media_type, "data": data}
+    shown["source"] = {"type": "base64", "media_type": stored.media_type, "data": data}
     return shown
 
 

@@ -1,4 +1,4 @@
-"""Events as the Managed Agents API has them, made of what the log has. Pure but for `Wire`, which
+"""Events of the log, rendered for the Managed Agents API. Pure except for `EventRenderer`, which
 looks up what an event refers to.
 """
 
@@ -84,7 +84,7 @@ PUBLIC_TYPES = frozenset(
         "workflow_run.phase_ended",
     }
 )
-"""What the Managed Agents API knows; all else is internal."""
+"""The types of the Managed Agents API; all others are internal."""
 
 _THREAD_TYPES = {
     "session.status_running": "session.thread_status_running",
@@ -92,7 +92,7 @@ _THREAD_TYPES = {
     "session.status_terminated": "session.thread_status_terminated",
     "session.status_rescheduled": "session.thread_status_rescheduled",
 }
-"""What a thread besides the main one says of how it stands, and what the API calls that."""
+"""Status events of a subagent's thread, and their names in the API."""
 CROSS_POSTED = frozenset(
     {
         *_THREAD_TYPES.values(),
@@ -104,8 +104,7 @@ CROSS_POSTED = frozenset(
         "user.tool_result",
     }
 )
-"""Of another thread, but shown on the main one too, as it was sent to the session or tells of the
-thread; and so are calls that clients have to do something about."""
+"""Shown on the main thread too, whatever their thread; so are calls that a client has to answer."""
 _SESSION_ERRORS = frozenset(
     {
         "unknown_error",
@@ -123,19 +122,19 @@ _THREAD_CREATED = "session.thread_created"
 _CALL_TYPES = frozenset({"agent.custom_tool_use", "agent.mcp_tool_use", "agent.tool_use"})
 
 WireEvent = dict[str, Any]
-"""JSON: `Any` because what stands in it is as many kinds of thing as there are events."""
+"""JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventView:
-    """Whose events are looked at, and how closely."""
+    """Which events are shown."""
 
     session_id: str
     main_thread_id: str
     thread_id: str | None = None
-    """Only this thread's; `None`: the main one's, and what others post on it."""
+    """Only this thread; `None`: the main one, and what others post on it."""
     is_internal: bool = False
-    """With what the API has no word for."""
+    """With events that the API does not have."""
 
     def shows(self, type_: str) -> bool:
         return self.is_internal or type_ in PUBLIC_TYPES
@@ -148,14 +147,14 @@ class EventView:
 
 
 def wire_type(event: Event, *, main_thread_id: str) -> str:
-    """What the API calls an event, by the thread that it is of."""
+    """The name of an event in the API, which depends on its thread."""
     if event.thread_id == main_thread_id:
         return event.type
     return _THREAD_TYPES.get(event.type, event.type)
 
 
 def logged_types(types: frozenset[str]) -> frozenset[str]:
-    """What to look for in a log to find events of these types; there may be others among it."""
+    """The types in the log of events with these names; others may have them too."""
     return types | {logged for logged, shown in _THREAD_TYPES.items() if shown in types}
 
 
@@ -165,21 +164,21 @@ class RenderedEvent(NamedTuple):
 
 
 class RenderedEvents(NamedTuple):
-    rendered_event: list[RenderedEvent]
+    events: list[RenderedEvent]
     held: int | None
-    """Where the first call stands that no gate has spoken on yet; from there on nothing is shown,
-    so that nobody does a call before it is known whether they may."""
+    """The position of the first call without a decision. Nothing from there on is shown, so that no
+    client runs a call before it is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventRenderer:
-    """Shows events of a log; one of these serves any number of sessions."""
+    """Renders events of any number of sessions."""
 
     log: SessionLog
 
-    async def render(self, view: EventView, found: Sequence[Event]) -> RenderedEvents:
-        """Those that the view is of, in order. What is only for inside is left out."""
-        wanted = [event for event in found if view.wants(event)]
+    async def render(self, view: EventView, read: Sequence[Event]) -> RenderedEvents:
+        """The events of the view, in order."""
+        wanted = [event for event in read if view.wants(event)]
         current = await read_verdicts(self.log, view.session_id, wanted)
         held = min((item.seq for item in current.values() if not item.is_visible), default=None)
         wanted = [
@@ -194,7 +193,7 @@ class EventRenderer:
             fields = wire_event(
                 event,
                 main_thread_id=view.main_thread_id,
-                call_verdict=current.get(event.id),
+                verdict=current.get(event.id),
                 blobs=blobs,
             )
             _adapt_to_view(view, event, fields, names)
@@ -202,21 +201,20 @@ class EventRenderer:
         return RenderedEvents(shown, held)
 
     async def pending(self, item: InboxItem, *, main_thread_id: str) -> WireEvent:
-        """What was sent and is not in the log yet, or was just now taken into it."""
+        """An event that was sent and is not in the log yet, or entered it just now."""
         payload = read_payload(item.type, item.body, item.version)
         blobs = await self._blobs([payload])
         return wire_pending_event(item, main_thread_id=main_thread_id, blobs=blobs)
 
     async def _names(self, view: EventView, shown: Iterable[Event]) -> Mapping[str, str]:
-        """Whose threads they are, if one of them tells how its thread stands."""
+        """The agent names of threads, if there is a status event of a thread."""
         if all(view.type_of(event) == event.type for event in shown):
             return {}
-        made = await self.log.read(view.session_id, types=[_THREAD_CREATED])
-        births = [item.payload for item in made]
+        created = await self.log.read(view.session_id, types=[_THREAD_CREATED])
         return {
-            birth.session_thread_id: birth.agent_name
-            for birth in births
-            if isinstance(birth, events.ThreadCreated)
+            event.payload.session_thread_id: event.payload.agent_name
+            for event in created
+            if isinstance(event.payload, events.ThreadCreated)
         }
 
     async def _blobs(self, payloads: Iterable[AnyPayload]) -> Blobs:
@@ -226,7 +224,7 @@ class EventRenderer:
                 try:
                     blobs[digest] = await self.log.blob(digest)
                 except BlobNotFound:
-                    continue  # its place says that something was there
+                    continue  # a note is shown in its place
         return blobs
 
 
@@ -234,7 +232,7 @@ def wire_event(
     event: Event,
     *,
     main_thread_id: str,
-    call_verdict: CallVerdict | None = None,
+    verdict: CallVerdict | None = None,
     blobs: Blobs = NO_BLOBS,
 ) -> WireEvent:
     fields = _fields(event.id, event.payload, event.body, blobs)
@@ -243,17 +241,17 @@ def wire_event(
         fields.setdefault("session_thread_id", event.thread_id)
     if isinstance(event.payload, CALLS):
         fields |= _permission_fields(
-            call_verdict.visible_permission if call_verdict else event.payload.evaluated_permission
+            verdict.visible_permission if verdict else event.payload.evaluated_permission
         )
-        if call_verdict is not None and call_verdict.input is not None:
-            fields["input"] = dict(call_verdict.input)
+        if verdict is not None and verdict.input is not None:
+            fields["input"] = dict(verdict.input)
     return fields
 
 
 def wire_pending_event(
     item: InboxItem, *, main_thread_id: str, blobs: Blobs = NO_BLOBS
 ) -> WireEvent:
-    """An event that waits to be processed; what only has to be accepted was so when it came."""
+    """An event that waits to be processed; some count as processed once they are accepted."""
     payload = read_payload(item.type, item.body, item.version)
     fields = _fields(item.event_id, payload, item.body.encode(), blobs)
     accepted = events.UserDefineOutcome | events.SessionUpdated | events.ThreadStatusTerminated
@@ -275,11 +273,11 @@ def _belongs_to(view: EventView, event: Event, current: CallVerdicts) -> bool:
 def _adapt_to_view(
     view: EventView, event: Event, fields: WireEvent, names: Mapping[str, str]
 ) -> None:
-    """What is different about an event because of where it is shown."""
+    """Changes the fields that depend on where the event is shown."""
     if (type_ := view.type_of(event)) != event.type:
         fields |= {"type": type_, "agent_name": names.get(event.thread_id, "")}
     elif event.thread_id == view.thread_id and event.type in _CALL_TYPES:
-        fields.pop("session_thread_id", None)  # only where it is not at home
+        fields.pop("session_thread_id", None)  # only shown outside its thread
 
 
 def _fields(event_id: str, payload: AnyPayload, body: bytes, blobs: Blobs) -> WireEvent:
@@ -291,8 +289,8 @@ def _fields(event_id: str, payload: AnyPayload, body: bytes, blobs: Blobs) -> Wi
         if content is not None:
             allowed = _CONTENT.get(type(payload), RESULT_BLOCKS)
             fields["content"] = wire_blocks(content, allowed, blobs)
-        if mend := _FIELD_FIXES.get(type(payload)):
-            mend(event_id, payload, fields)
+        if fix := _FIELD_FIXES.get(type(payload)):
+            fix(event_id, payload, fields)
     fields["id"] = event_id
     return fields
 
@@ -311,12 +309,12 @@ def _permission_fields(permission: events.Permission | None) -> WireEvent:
 
 
 def outcome_id(event_id: str, payload: events.UserDefineOutcome) -> str:
-    """Its own, or one made of its event: the same whenever it is asked for."""
+    """Its own, or one derived from its event."""
     return payload.outcome_id or f"outc_{event_id.partition('_')[2]}"
 
 
 def usage_fields(usage: events.Usage) -> WireEvent:
-    """Of a session or a thread; what is written to caches is written for five minutes."""
+    """Caches are written for five minutes."""
     return {
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
@@ -334,7 +332,7 @@ def _outcome(event_id: str, payload: events.UserDefineOutcome, fields: WireEvent
 
 
 def _thinking(_event_id: str, _payload: events.AgentThinking, fields: WireEvent) -> None:
-    fields.pop("signature", None)  # means nothing to anybody but the provider
+    fields.pop("signature", None)  # only the provider can use it
 
 
 def _idle(_: str, payload: events.StatusIdle | events.ThreadStatusIdle, fields: WireEvent) -> None:
@@ -360,7 +358,7 @@ def _run_ended(_event_id: str, payload: WorkflowRunEnded, fields: WireEvent) -> 
 
 
 def _known_error_type(error: WireEvent, type_: str, current: frozenset[str]) -> None:
-    """A type that the API does not have is an unknown error to it; ours is there as `code`."""
+    """A type that the API does not have becomes `unknown_error`, with ours as `code`."""
     if type_ not in current:
         error |= {"type": "unknown_error", "code": type_}
 

@@ -1,4 +1,4 @@
-"""When the workspace of a session that nobody uses any more is removed, and who is told.
+"""When the workspace of an unused session is removed, and the notices before.
 
 The session itself stays, with its log and the files that it has handed over. Its people are told
 some days before, by a webhook, and again when it is done.
@@ -13,12 +13,16 @@ from msgspec import Struct
 
 from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock, from_micros
-from mainspring.core.errors import AlreadyExists, NotFound
 from mainspring.log.records import Records
 from mainspring.log.store import SessionRow
 from mainspring.service.sessions.session_digest import Digests
-from mainspring.service.storage.notifications import Notification, Notify, ignore_notification
-from mainspring.service.storage.repository import IndexColumns, Repository
+from mainspring.service.storage.repository import (
+    IndexColumns,
+    Notification,
+    Notify,
+    Repository,
+    ignore_notification,
+)
 
 RETENTION = timedelta(days=30)
 KIND = "workspace_expiry"
@@ -31,7 +35,7 @@ class WorkspaceRecord(Struct, frozen=True, kw_only=True):
     id: str
     """The session's."""
     told_at: datetime
-    """When its people were told that it will be removed."""
+    """When the removal was announced."""
     removed_at: datetime | None = None
 
 
@@ -49,9 +53,10 @@ class WorkspaceExpiry:
             records,
             KIND,
             WorkspaceRecord,
-            columns=lambda each: IndexColumns(parent=each.id),
+            columns=lambda record: IndexColumns(parent=record.id),
             clock=clock,
         )
+        self.record = self._repository.find
         self._digests = digests
         self._keep = keep
         self._notice = min(_NOTICE_PERIOD, keep / 2)
@@ -59,7 +64,7 @@ class WorkspaceExpiry:
         self._clock = clock
 
     async def next_step(self, tenant: str, row: SessionRow) -> ExpiryStep:
-        """What is to be done about the workspace of a session."""
+        """What to do with the workspace of a session."""
         now, used = self._clock(), from_micros(row.updated)
         if now - used < self._keep - self._notice or row.owner is not None:
             return "keep"
@@ -76,28 +81,19 @@ class WorkspaceExpiry:
 
     async def tell(self, tenant: str, session_id: str) -> None:
         record = WorkspaceRecord(id=session_id, told_at=self._clock())
-        try:
-            await self._repository.put(tenant, record)
-        except AlreadyExists:
-            await self._repository.update(tenant, session_id, lambda _: record)
+        await self._repository.save(tenant, record)
         await self._notify(
             Notification(tenant=tenant, type="mainspring.workspace_expiring", id=session_id)
         )
 
     async def note_removal(self, tenant: str, session_id: str) -> None:
-        """Before it is removed: if this process dies over it, the session can still go on."""
+        """Call it before the removal: if this process dies, the session can still continue."""
         now = self._clock()
         record = WorkspaceRecord(id=session_id, told_at=now, removed_at=now)
         await self._repository.update(tenant, session_id, lambda _: record)
         await self._notify(
             Notification(tenant=tenant, type="mainspring.workspace_removed", id=session_id)
         )
-
-    async def record(self, tenant: str, session_id: str) -> WorkspaceRecord | None:
-        try:
-            return await self._repository.get(tenant, session_id)
-        except NotFound:
-            return None
 
     async def was_removed(self, tenant: str, session_id: str) -> bool:
         record = await self.record(tenant, session_id)

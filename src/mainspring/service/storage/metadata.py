@@ -1,10 +1,11 @@
-"""Metadata that clients set on resources, and patches: a value that is not given stays as it is."""
+"""Fields of resources: the metadata that clients set, patches, and copies between types."""
 
 from __future__ import annotations
 
 from typing import Annotated, TypeAlias, TypeVar
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
 
 from mainspring.core.errors import InvalidInput
 
@@ -26,14 +27,29 @@ def patch_metadata(
     if patch is UNSET or patch is None:
         return current
     merged = {**current, **patch}
-    left = {key: value for key, value in merged.items() if value is not None}
-    if len(left) > MAX_PAIRS:
+    pairs = {key: value for key, value in merged.items() if value is not None}
+    if len(pairs) > MAX_PAIRS:
         raise InvalidInput(f"metadata: at most {MAX_PAIRS} pairs")
-    return left
+    return pairs
 
 
-T = TypeVar("T")
+S = TypeVar("S", bound=Struct)
 
 
-def value_or_current(params: T | UnsetType, current: T) -> T:
-    return current if isinstance(params, UnsetType) else params
+def apply_patch(current: S, request: Struct, **changes: object) -> S:
+    """With the fields that the request sets, and then with `changes`. Unset fields stay."""
+    fields = frozenset(current.__struct_fields__)
+    patch = {
+        name: value
+        for name in request.__struct_fields__
+        if name in fields and (value := getattr(request, name)) is not UNSET
+    }
+    return replace(current, **patch | changes)
+
+
+def copy_fields(type_: type[S], source: object, **fields: object) -> S:
+    """A struct of another type, with these fields and, for the rest, the fields of `source` that
+    have the same names."""
+    names = [name for name in type_.__struct_fields__ if name not in fields]
+    shared = {name: getattr(source, name) for name in names if hasattr(source, name)}
+    return type_(**shared, **fields)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Generic, TypeVar
 
 import msgspec
@@ -13,27 +13,41 @@ from msgspec import Meta, Struct
 from mainspring.core.errors import InvalidInput
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 Limit = Annotated[int, Meta(ge=1, le=1000)]
+Position = Annotated[int, Meta(ge=0, lt=1 << 62)]
 
 
 class Page(Struct, Generic[T], frozen=True, kw_only=True):
     data: Sequence[T]
     next_page: str | None = None
 
+    def map(self, function: Callable[[T], U]) -> Page[U]:
+        return Page(data=[function(item) for item in self.data], next_page=self.next_page)
 
-def encode_cursor(*place: str | int) -> str:
-    return base64.urlsafe_b64encode(msgspec.json.encode(place)).decode().rstrip("=")
+
+def cut_page(
+    items: Sequence[T], limit: int, position: Callable[[T], tuple[str | int, ...]]
+) -> Page[T]:
+    """The first `limit` items; if there are more, with a cursor to the position of the last."""
+    data = items[:limit]
+    has_more = len(items) > limit
+    return Page(data=data, next_page=encode_cursor(*position(data[-1])) if has_more else None)
 
 
-def decode_cursor(cursor: str) -> list[str | int]:
-    """What was put into the cursor.
+def encode_cursor(*position: str | int) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode(position)).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str, type_: type[T]) -> T:
+    """The position in the cursor, as a tuple of this type.
 
     Raises:
-        InvalidInput: it is not one of ours.
+        InvalidInput: it is not a cursor of this list.
     """
     try:
         raw = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
-        return msgspec.json.decode(raw, type=list[str | int])
+        return msgspec.json.decode(raw, type=type_)
     except (binascii.Error, ValueError) as error:
         raise InvalidInput("page: not a cursor of this list") from error

@@ -1,25 +1,33 @@
 """Repositories: all entities of one kind, typed, each under its tenant; deleting the children of
-an entity; the port that seals secrets.
+an entity; notifications of changes; the port that seals secrets.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock, to_micros
-from mainspring.core.errors import InvalidInput, NotFound, StaleVersion, StoreCorrupt
-from mainspring.log.records import Put, RecordQuery, RecordRow, Records, Remove, Replace
-from mainspring.service.storage.pagination import Page, decode_cursor, encode_cursor
+from mainspring.core.errors import AlreadyExists, NotFound, ServiceError, StaleVersion, StoreCorrupt
+from mainspring.log.records import (
+    Put,
+    RecordChange,
+    RecordQuery,
+    RecordRow,
+    Records,
+    Remove,
+    Replace,
+)
+from mainspring.service.storage.pagination import Page, cut_page, decode_cursor
 
 _LOG = logging.getLogger("mainspring.records")
-_TRIES = 8
+_TRIES = 64
 SESSION_KIND = "session"
 """The kind of session records: jobs find the tenant of a session by it."""
 
@@ -32,6 +40,7 @@ class Entity(Protocol):
 
 
 T = TypeVar("T", bound=Entity)
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,89 +88,130 @@ class Repository(Generic[T]):
         self._decoder = msgspec.json.Decoder(type_)
 
     async def put(self, tenant: str, thing: T, *, content: bytes | None = None) -> T:
-        """Raises: AlreadyThere."""
+        """Raises: AlreadyExists."""
         await self.records.write(self.put_change(tenant, thing, content=content))
         return thing
 
-    async def get(self, tenant: str, id_: str) -> T:
-        """Raises: NotFound, also for entities of other tenants."""
-        return self.read(await self.record(tenant, id_))
+    async def save(self, tenant: str, thing: T) -> T:
+        """Put it, or replace the one that has its id."""
+        try:
+            return await self.put(tenant, thing)
+        except AlreadyExists:
+            return await self.update(tenant, thing.id, lambda _: thing)
+
+    async def get(self, tenant: str, id_: str, *, parent: str | None = None) -> T:
+        """Raises: NotFound, also for entities of other tenants or of another parent."""
+        return self.read(await self.row(tenant, id_, parent=parent))
+
+    async def find(self, tenant: str, id_: str) -> T | None:
+        try:
+            return await self.get(tenant, id_)
+        except NotFound:
+            return None
 
     async def named(self, tenant: str, name: str, *, parent: str = "") -> T:
         """Raises: NotFound."""
         return self.read(await self.records.named(self.kind, name, tenant=tenant, parent=parent))
 
-    async def update(self, tenant: str, id_: str, change: Callable[[T], T]) -> T:
+    async def update(
+        self, tenant: str, id_: str, change: Callable[[T], T], *, parent: str | None = None
+    ) -> T:
         """Apply `change` to the current entity; retried if somebody else changed it.
 
         Raises: NotFound, and what `change` raises.
         """
-        for _ in range(_TRIES):
-            record = await self.record(tenant, id_)
-            thing = change(self.read(record))
-            try:
-                await self.records.write(self.replace_change(record, thing))
-            except StaleVersion:
-                continue
-            return thing
-        raise StaleVersion(f"{self.kind} {id_}: others kept changing it; try again")
+
+        async def prepare() -> tuple[T, list[Replace]]:
+            row = await self.row(tenant, id_, parent=parent)
+            thing = change(self.read(row))
+            return thing, [self.replace_change(row, thing)]
+
+        return await self.transact(id_, prepare)
 
     async def remove(self, tenant: str, id_: str) -> None:
         """Raises: NotFound."""
-        for _ in range(_TRIES):
-            try:
-                await self.records.write(Remove(record_row=await self.record(tenant, id_)))
-            except StaleVersion:
-                continue
-            return
-        raise StaleVersion(f"{self.kind} {id_}: others kept changing it; try again")
 
-    async def page(self, tenant: str, list_query: ListQuery) -> Page[T]:
+        async def prepare() -> tuple[None, list[Remove]]:
+            return None, [Remove(row=await self.row(tenant, id_))]
+
+        await self.transact(id_, prepare)
+
+    async def transact(
+        self,
+        id_: str,
+        prepare: Callable[[], Awaitable[tuple[R, Sequence[RecordChange]]]],
+        *,
+        conflicts: tuple[type[ServiceError], ...] = (StaleVersion,),
+    ) -> R:
+        """Write the changes that `prepare` returns, all or nothing, and return its result. If
+        somebody else wrote in between, prepare them again.
+
+        Raises: StaleVersion: others kept changing it; and what `prepare` raises.
+        """
+        for _ in range(_TRIES):
+            result, changes = await prepare()
+            try:
+                if changes:
+                    await self.records.write(*changes)
+            except conflicts:
+                continue
+            return result
+        kind = self.kind.replace("_", " ")
+        raise StaleVersion(f"{kind} {id_}: others kept changing it; try again")
+
+    async def page(self, tenant: str, query: ListQuery) -> Page[T]:
         """Raises: InvalidInput: a cursor of another list."""
-        found = await self.records.list(
+        rows = await self.records.list(
             RecordQuery(
                 kind=self.kind,
                 tenant=tenant,
-                parent=list_query.parent,
-                label=list_query.label,
-                name_from=list_query.name_from,
-                is_archived=None if list_query.include_archived else False,
-                created_from=_micros(list_query.created_from),
-                created_upto=_micros(list_query.created_upto),
+                parent=query.parent,
+                label=query.label,
+                name_from=query.name_from,
+                is_archived=None if query.include_archived else False,
+                created_from=optional_micros(query.created_from),
+                created_upto=optional_micros(query.created_upto),
                 after=None
-                if list_query.page is None
-                else self._cursor_record(tenant, list_query.page),
-                order="asc" if list_query.is_ascending else "desc",
-                limit=list_query.limit + 1,
+                if query.page is None
+                else row_at(*decode_cursor(query.page, tuple[int, str, str])),
+                order="asc" if query.is_ascending else "desc",
+                limit=query.limit + 1,
             )
         )
-        shown = found[: list_query.limit]
-        next_page = None
-        if len(found) > list_query.limit:
-            last = shown[-1]
-            next_page = encode_cursor(last.created, last.id, last.name or "")
-        return Page(data=[self.read(record) for record in shown], next_page=next_page)
+        page = cut_page(rows, query.limit, lambda row: (row.created, row.id, row.name or ""))
+        return page.map(self.read)
 
     async def due(self, upto: datetime, *, limit: int = 100) -> list[tuple[RecordRow, T]]:
         """Entities of all tenants that are due by then, the longest due first. Unreadable records
         are skipped: they must not block the others."""
-        found = await self.records.list(
-            RecordQuery(kind=self.kind, due_upto=to_micros(upto), limit=limit)
-        )
         due: list[tuple[RecordRow, T]] = []
-        for record in found:
+        query = RecordQuery(kind=self.kind, due_upto=to_micros(upto), limit=limit)
+        for row in await self.records.list(query):
             try:
-                due.append((record, self.read(record)))
+                due.append((row, self.read(row)))
             except StoreCorrupt as error:
                 _LOG.error("%s", error)
         return due
 
-    async def record(self, tenant: str, id_: str) -> RecordRow:
+    async def remove_due(self, upto: datetime, *, limit: int = 100) -> int:
+        """Returns how many of the due entities it removed."""
+        due = await self.due(upto, limit=limit)
+        return sum([await self.remove_row(row) for row, _ in due])
+
+    async def remove_row(self, row: RecordRow) -> bool:
+        """Returns whether it was still there, and as it was read."""
+        try:
+            await self.records.write(Remove(row=row))
+        except (StaleVersion, NotFound):
+            return False
+        return True
+
+    async def row(self, tenant: str, id_: str, *, parent: str | None = None) -> RecordRow:
         """Raises: NotFound."""
-        record = await self.records.get(self.kind, id_)
-        if record.tenant != tenant:
+        row = await self.records.get(self.kind, id_)
+        if row.tenant != tenant or parent not in (None, row.parent):
             raise NotFound(self.kind, id_)
-        return record
+        return row
 
     def read(self, row: RecordRow) -> T:
         """Raises: StoreCorrupt: the record cannot be decoded."""
@@ -176,10 +226,10 @@ class Repository(Generic[T]):
         empty = RecordRow(
             tenant=tenant, kind=self.kind, id=thing.id, created=moment, updated=moment, body=b""
         )
-        return Put(record_row=self._with_entity(empty, thing), content=content)
+        return Put(row=self._with_entity(empty, thing), content=content)
 
     def replace_change(self, row: RecordRow, thing: T, *, content: bytes | None = None) -> Replace:
-        return Replace(record_row=self._with_entity(row, thing), content=content)
+        return Replace(row=self._with_entity(row, thing), content=content)
 
     def _with_entity(self, row: RecordRow, thing: T) -> RecordRow:
         columns = self._columns(thing)
@@ -190,36 +240,27 @@ class Repository(Generic[T]):
             parent=columns.parent,
             name=columns.name,
             label=columns.label,
-            due=_micros(columns.due),
+            due=optional_micros(columns.due),
             is_archived=columns.is_archived,
         )
 
-    def _cursor_record(self, tenant: str, cursor: str) -> RecordRow:
-        match decode_cursor(cursor):
-            case [int(created), str(id_), str(name)]:
-                return RecordRow(
-                    tenant=tenant,
-                    kind=self.kind,
-                    id=id_,
-                    name=name,
-                    created=created,
-                    updated=created,
-                    body=b"",
-                )
-            case _:
-                raise InvalidInput("page: not a cursor of this list")
+
+def row_at(created: int, id_: str, name: str | None = None) -> RecordRow:
+    """A position in a list of records, to continue after it."""
+    return RecordRow(
+        tenant="", kind="", id=id_, name=name, created=created, updated=created, body=b""
+    )
 
 
 def unreadable_record(row: RecordRow) -> StoreCorrupt:
     """The message does not contain the body, which may be anything."""
     return StoreCorrupt(
-        f"the record {row.kind} {row.id} cannot be read; it was "
-        "damaged, or written by a"
-        " newer Mainspring"
+        f"the record {row.kind} {row.id} cannot be read; it was damaged, or written by a newer"
+        " Mainspring"
     )
 
 
-def _micros(moment: datetime | None) -> int | None:
+def optional_micros(moment: datetime | None) -> int | None:
     return None if moment is None else to_micros(moment)
 
 
@@ -228,15 +269,15 @@ _BATCH = 200
 
 async def delete_children(records: Records, kind: str, *, tenant: str, parent: str) -> list[str]:
     """Returns the deleted ids. Children that appear in the meantime are deleted too."""
-    gone: list[str] = []
-    wanted = RecordQuery(kind=kind, tenant=tenant, parent=parent, limit=_BATCH)
-    while found := await records.list(wanted):
+    deleted: list[str] = []
+    query = RecordQuery(kind=kind, tenant=tenant, parent=parent, limit=_BATCH)
+    while rows := await records.list(query):
         try:
-            await records.write(*(Remove(record_row=item) for item in found))
+            await records.write(*(Remove(row=row) for row in rows))
         except (StaleVersion, NotFound):  # somebody changed one: list them again
             continue
-        gone += (item.id for item in found)
-    return gone
+        deleted += (row.id for row in rows)
+    return deleted
 
 
 class Seal(Protocol):
@@ -247,3 +288,21 @@ class Seal(Protocol):
     def unseal(self, sealed: bytes, context: str) -> bytes:
         """Raises: StoreCorrupt: another key or context, or the sealed bytes were changed."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notification:
+    tenant: str
+    type: str
+    """The event type of webhooks: `vault.archived`."""
+    id: str
+    """The id of the resource."""
+    vault_id: str | None = None
+    """The vault, if it is about a credential."""
+
+
+Notify: TypeAlias = Callable[[Notification], Awaitable[None]]
+
+
+async def ignore_notification(_notification: Notification) -> None:
+    pass

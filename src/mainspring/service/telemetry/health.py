@@ -1,4 +1,4 @@
-"""Whether this process can do its work: a few checks, each with a word on why not.
+"""Health checks: whether this process can do its work, and the reason if it cannot.
 
 Anybody may read the answer, so it names no host, no path and nobody's data; the log has those.
 """
@@ -24,7 +24,7 @@ _MIGRATION_CACHE_SECONDS = 30.0
 _CACHE_KEY = ""
 
 HealthCheck: TypeAlias = Callable[[], Awaitable[str | None]]
-"""Why not; `None`: all is well. Our own errors count as a no."""
+"""The reason why not; `None`: all is well. Our own errors count as a failed check."""
 
 
 class CheckResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -43,30 +43,30 @@ class Readiness(Struct, frozen=True, kw_only=True):
 
 class Health:
     def __init__(
-        self, health_checks: Mapping[str, HealthCheck], *, seconds: float = CHECK_SECONDS
+        self, checks: Mapping[str, HealthCheck], *, seconds: float = CHECK_SECONDS
     ) -> None:
-        self._checks = dict(health_checks)
+        self._checks = dict(checks)
         self._seconds = seconds
 
     async def ready(self) -> Readiness:
         """All checks at once; one that takes too long has failed."""
-        found: dict[str, CheckResult] = {}
+        results: dict[str, CheckResult] = {}
 
-        async def look(name: str, health_check: HealthCheck) -> None:
-            found[name] = await self._checked(name, health_check)
+        async def look(name: str, check: HealthCheck) -> None:
+            results[name] = await self._checked(name, check)
 
         async with anyio.create_task_group() as group:
             for name, check in self._checks.items():
                 group.start_soon(look, name, check)
-        checks = {name: found[name] for name in self._checks}
+        checks = {name: results[name] for name in self._checks}
         is_ready = all(item.ok for item in checks.values())
         return Readiness(status="ready" if is_ready else "not_ready", checks=checks)
 
-    async def _checked(self, name: str, health_check: HealthCheck) -> CheckResult:
+    async def _checked(self, name: str, check: HealthCheck) -> CheckResult:
         reason: str | None = f"no answer in {self._seconds:g} s"
         try:
             with anyio.move_on_after(self._seconds):
-                reason = await health_check()
+                reason = await check()
         except MainspringError as error:
             _LOG.warning("not ready: %s: %s", name, error)
             reason = f"{type(error).__name__}; the log of the process has the details"
@@ -81,21 +81,22 @@ def check_store(store: Store) -> HealthCheck:
 
 
 def check_migrations(
-    schema_status: Callable[[], Awaitable[SchemaStatus]],
+    read_status: Callable[[], Awaitable[SchemaStatus]],
     *,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> HealthCheck:
-    """`standing` is asked twice a minute at most: it may need a connection of its own."""
+    """`read_status` is called twice a minute at most: it may need its own connection."""
     recent = TtlCache[str, SchemaStatus](
-        lambda _: schema_status(), seconds=_MIGRATION_CACHE_SECONDS, monotonic=monotonic
+        lambda _: read_status(), seconds=_MIGRATION_CACHE_SECONDS, monotonic=monotonic
     )
 
     async def check() -> str | None:
-        found = await recent.get(_CACHE_KEY)
-        if found.current >= found.newest:  # newer ones are no reason: an upgrade rolls
+        status = await recent.get(_CACHE_KEY)
+        if status.current >= status.newest:  # newer ones are fine: an upgrade is in progress
             return None
         return (
-            f"tables of version {found.current}, this works with {found.newest}: mainspring migrate"
+            f"tables of version {status.current}, this works with {status.newest}:"
+            " mainspring migrate"
         )
 
     return check
@@ -109,7 +110,7 @@ def check_not_draining(closing: anyio.Event) -> HealthCheck:
 
 
 class LoopHeartbeat:
-    """Whether a loop still turns: it says so each time it comes round."""
+    """Whether a loop is still alive: it calls `beat` in each iteration."""
 
     def __init__(
         self, *, seconds: float = 30.0, monotonic: Callable[[], float] = time.monotonic

@@ -1,4 +1,4 @@
-"""Those who count: runs by their events, jobs, webhooks. Each wraps or listens to something."""
+"""Counts runs by their events, jobs, and what only the store knows."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ _MAX_WAITING = 10_000
 
 
 class RunMetrics:
-    """A `Listener`. Keeps nothing but when the oldest of what nobody has heard yet was sent."""
+    """A `RunListener`. Its only state is when the oldest unprocessed message was sent."""
 
     def __init__(self, metrics: Metrics, *, tools: Collection[str] = ()) -> None:
-        """`tools` are named; all others are told by their kind only, as tenants and models may
-        call them what they like."""
+        """`tools` are labels; other tools are counted by their kind only, because tenants and
+        models choose their names."""
         self._metrics = metrics
         self._tools = frozenset(tools)
         self._waiting: dict[str, datetime] = {}
@@ -71,7 +71,7 @@ class RunMetrics:
                 pass
 
     def finished(self, subject: RunSubject, span: TraceSpan) -> None:
-        match span.span_details:
+        match span.details:
             case RunSpan() as done:
                 self._run(span, done)
             case ModelRequestSpan() as done:
@@ -80,13 +80,13 @@ class RunMetrics:
                 self._call(span, done)
 
     def _note_sent(self, event: Event) -> None:
-        if len(self._waiting) >= _MAX_WAITING:  # of runs that died before they began
+        if len(self._waiting) >= _MAX_WAITING:  # from runs that died before they began
             self._waiting.clear()
         if (sent := created_at_of_id(event.id)) is not None:
             self._waiting.setdefault(event.thread_id, sent)
 
     def _run(self, span: TraceSpan, done: RunSpan) -> None:
-        self._waiting.pop(span.thread_id, None)  # what came meanwhile woke nobody
+        self._waiting.pop(span.thread_id, None)  # messages during the run did not wake it
         reason = done.reason if done.reason in _END_REASONS else OTHER_LABEL
         self._metrics.runs.labels(reason).inc()
         self._metrics.run_seconds.observe(span.seconds)
@@ -113,7 +113,7 @@ class RunMetrics:
 
 
 def created_at_of_id(id_: str) -> datetime | None:
-    """When an id was made; its digits begin with the milliseconds since 1970."""
+    """When an id was created; its digits begin with the milliseconds since 1970."""
     digits = id_.partition("_")[2]
     if len(digits) != 32:
         return None
@@ -124,7 +124,7 @@ def created_at_of_id(id_: str) -> datetime | None:
 
 
 class MeteredDispatcher:
-    """A `Dispatcher` that counts what goes through another."""
+    """A `Dispatcher` that counts the jobs of another one."""
 
     def __init__(
         self,
@@ -149,18 +149,18 @@ class MeteredDispatcher:
 
     async def work(
         self,
-        job_handler: JobHandler,
+        handle: JobHandler,
         *,
         concurrency: int,
         closing: Signal,
-        failure_handler: FailureHandler | None = None,
+        on_failure: FailureHandler | None = None,
     ) -> None:
         async def counted(job: Job) -> None:
             begun = self._monotonic()
             with self._metrics.jobs_running.labels(job.task).track_inprogress():
                 outcome = "cut_off"
                 try:
-                    await job_handler(job)
+                    await handle(job)
                     outcome = "done"
                 except Exception as error:
                     outcome = self._failure(error)
@@ -171,11 +171,11 @@ class MeteredDispatcher:
 
         async def given_up(job: Job, error: Exception) -> None:
             self._metrics.jobs_done.labels(job.task, "given_up").inc()
-            if failure_handler is not None:
-                await failure_handler(job, error)
+            if on_failure is not None:
+                await on_failure(job, error)
 
         await self._inner.work(
-            counted, concurrency=concurrency, closing=closing, failure_handler=given_up
+            counted, concurrency=concurrency, closing=closing, on_failure=given_up
         )
 
     def _failure(self, error: Exception) -> str:
@@ -185,7 +185,7 @@ class MeteredDispatcher:
 
 
 class StoreGauges:
-    """Gauges of what only the store knows: it is asked when somebody reads them."""
+    """Gauges of the store, which is queried when they are read."""
 
     def __init__(
         self,
@@ -205,19 +205,19 @@ class StoreGauges:
         )
         self._counts = [(gauge, count) for gauge, count in current if count is not None]
         for gauge, _ in current:
-            gauge.set(float("nan"))  # not known is not none
+            gauge.set(float("nan"))  # unknown is not zero
 
     async def __call__(self) -> None:
-        """Look, for two seconds at most; what could not be learned is told as not a number."""
+        """Query for two seconds at most; a failed query gives NaN."""
         async with anyio.create_task_group() as group:
             for gauge, count in self._counts:
                 group.start_soon(self._look, gauge, count)
 
-    async def _look(self, gauge: Gauge, count_rows: CountRows) -> None:
-        found = float("nan")
+    async def _look(self, gauge: Gauge, count: CountRows) -> None:
+        value = float("nan")
         try:
             with anyio.fail_after(_COUNT_SECONDS):
-                found = await count_rows()
+                value = await count()
         except (MainspringError, TimeoutError):
             self._metrics.store_errors.labels("metrics").inc()
-        gauge.set(found)
+        gauge.set(value)

@@ -1,5 +1,5 @@
-"""Logging set-up of a process: text for terminals, JSON for machines; secrets are always
-redacted.
+"""Logging of a process: text for terminals, JSON for machines; secrets are always redacted.
+Every line says what the work at hand is about.
 """
 
 from __future__ import annotations
@@ -9,12 +9,31 @@ import logging
 import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Literal, TextIO, TypeAlias, cast
 
 from mainspring.core.errors import InvalidInput, MainspringError
 from mainspring.log.event_chain import Scrub
-from mainspring.service.telemetry.log_context import log_fields
+
+_NO_FIELDS: Mapping[str, str] = {}
+_LOG_FIELDS: ContextVar[Mapping[str, str]] = ContextVar("mainspring_subject", default=_NO_FIELDS)
+
+
+def log_fields() -> Mapping[str, str]:
+    """`request_id`, `session_id`, `tenant`, as far as they are known."""
+    return _LOG_FIELDS.get()
+
+
+@contextmanager
+def log_context(**names: str) -> Generator[None]:
+    """Adds fields for the block and the tasks that it starts."""
+    token = _LOG_FIELDS.set({**_LOG_FIELDS.get(), **names})
+    try:
+        yield
+    finally:
+        _LOG_FIELDS.reset(token)
+
 
 ROOT_LOGGER = "mainspring"
 LEVELS = ("debug", "info", "warning", "error")
@@ -26,7 +45,7 @@ LOG_LAYOUTS: tuple[LogLayout, ...] = ("auto", "json", "text")
 def log_to_stream(
     stream: TextIO, *, scrub: Scrub, level: str = "info", form: str = "auto"
 ) -> Generator[None]:
-    """Have everything that is logged written to a stream, until the block ends.
+    """Write the log to a stream until the block ends.
 
     Raises: InvalidInput: no such level, no such form.
     """
@@ -38,7 +57,7 @@ def log_to_stream(
     root, ours = logging.getLogger(), logging.getLogger(ROOT_LOGGER)
     before = (root.handlers[:], root.level, ours.level)
     root.handlers[:] = [handler]
-    root.setLevel(max(number, logging.WARNING))  # what libraries tell of their day is not asked for
+    root.setLevel(max(number, logging.WARNING))  # no chatter of libraries
     ours.setLevel(number)
     try:
         yield
@@ -65,15 +84,15 @@ def _layout(form: str, stream: TextIO) -> Callable[[_LogLine], str]:
 
 
 class _LogLine:
-    """One thing that was said, before it is laid out."""
+    """One log record before it is formatted."""
 
     def __init__(self, record: logging.LogRecord, *, has_words: bool) -> None:
         self.moment = datetime.fromtimestamp(record.created, UTC)
         self.level = record.levelname.lower()
         self.logger = record.name
         self.message = record.getMessage()
-        given = cast("Mapping[str, object]", getattr(record, "subject", {}))
-        self.subject = {**log_fields(), **given}
+        own = cast("Mapping[str, object]", getattr(record, "subject", {}))
+        self.subject = {**log_fields(), **own}
         error = record.exc_info[1] if record.exc_info else None
         self.error = None if error is None else "".join(_error_lines(error, has_words=has_words))
 
@@ -90,32 +109,29 @@ class _LineFormatter(logging.Formatter):
         return self._scrub(line.encode("utf-8", "backslashreplace")).decode("utf-8", "replace")
 
 
-def _as_json(log_line: _LogLine) -> str:
-    told: dict[str, object] = {
-        "time": log_line.moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        "level": log_line.level,
-        "logger": log_line.logger,
-        "message": log_line.message,
-        **log_line.subject,
+def _as_json(line: _LogLine) -> str:
+    fields: dict[str, object] = {
+        "time": line.moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "level": line.level,
+        "logger": line.logger,
+        "message": line.message,
+        **line.subject,
     }
-    if log_line.error is not None:
-        told["error"] = log_line.error
-    return json.dumps(told, default=str)
+    if line.error is not None:
+        fields["error"] = line.error
+    return json.dumps(fields, default=str)
 
 
-def _as_text(log_line: _LogLine) -> str:
-    """In one line, whatever is in it; only a traceback has more."""
-    about = "".join(f" {name}={value}" for name, value in log_line.subject.items() if value != "")
-    head = (
-        f"{log_line.moment:%H:%M:%S} {log_line.level:<7} {log_line.logger}: "
-        f"{log_line.message}{about}"
-    )
+def _as_text(line: _LogLine) -> str:
+    """Always one line, except for a traceback."""
+    about = "".join(f" {name}={value}" for name, value in line.subject.items() if value != "")
+    head = f"{line.moment:%H:%M:%S} {line.level:<7} {line.logger}: {line.message}{about}"
     safe = head.replace("\r", "\\r").replace("\n", "\\n").replace("\x1b", "\\x1b")
-    return safe if log_line.error is None else f"{safe}\n{log_line.error.rstrip()}"
+    return safe if line.error is None else f"{safe}\n{line.error.rstrip()}"
 
 
 def _error_lines(error: BaseException, *, has_words: bool) -> Iterator[str]:
-    """Where it came from, first cause first."""
+    """The tracebacks of its causes, the first cause first."""
     before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if before is not None:
         yield from _error_lines(before, has_words=has_words)

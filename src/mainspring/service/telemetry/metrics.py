@@ -1,6 +1,6 @@
-"""Metrics of one process, as Prometheus reads them. What is counted, not who counts it.
+"""Metrics of one process for Prometheus.
 
-No label has a value that others can make up without end: no tenant, agent, session or key is one.
+No label has unlimited values: no tenant, agent, session or key is a label.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _RUN_BUCKETS = (0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
 
 
 class Metrics:
-    """Every instrument there is. One of these a process, with a registry of its own."""
+    """All instruments of one process, with their own registry."""
 
     def __init__(self, *, version: str) -> None:
         self.registry = CollectorRegistry()
@@ -118,11 +118,11 @@ class Metrics:
         self.jobs_waiting = self._gauge("jobs_waiting", "Jobs that are due, in the store.")
 
     def follow(self, gauge: Gauge, count: Callable[[], float]) -> None:
-        """Have a gauge ask each time it is read."""
+        """Call `count` each time the gauge is read."""
         gauge.set_function(count)
 
     def rendered(self, accept: str = "") -> tuple[bytes, str]:
-        """All of it, and its media type: the one of those that were asked for."""
+        """All metrics, and their media type by `accept`."""
         encode, media_type = choose_encoder(accept)
         return encode(self.registry), media_type
 
@@ -139,7 +139,7 @@ class Metrics:
 
 
 class BoundedLabels:
-    """Names that others choose, as labels: the first so many, then one for all the rest."""
+    """Labels from names that others choose: the first `most`, then one for the rest."""
 
     def __init__(self, most: int) -> None:
         self._most = most

@@ -1,4 +1,4 @@
-"""Spans and metrics for OpenTelemetry, in the words of its GenAI conventions.
+"""Spans and metrics for OpenTelemetry, by its GenAI conventions.
 
 Imported only if they are to be sent anywhere: its packages are an extra.
 """
@@ -34,38 +34,23 @@ from mainspring.service.telemetry.session_spans import (
 
 _SCOPE = "mainspring"
 _PROVIDERS = {"gemini": "gcp.gemini"}
-"""Those that the conventions call otherwise."""
+"""Providers with another name in the conventions."""
 _FAILURES = frozenset(("model_error", "recovery_exhausted", "prompt_too_long", "parked"))
-_TOKENS = (
-    1,
-    4,
-    16,
-    64,
-    256,
-    1024,
-    4096,
-    16384,
-    65536,
-    262144,
-    1048576,
-    4194304,
-    16777216,
-    67108864,
-)
-_SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+_TOKENS = tuple(4**power for power in range(14))
+_SECONDS = tuple(0.01 * 2**power for power in range(14))
 
 Attributes = dict[str, AttributeValue]
 
 
 def resource_of(version: str, *, service_name: str | None) -> Resource:
-    """`None`: OTEL_SERVICE_NAME says it."""
+    """`None`: OTEL_SERVICE_NAME applies."""
     named = {} if service_name is None else {"service.name": service_name}
     return Resource.create({**named, "service.version": version})
 
 
 class OtelTraces:
-    """A `Listener`. A span has the ids that its events give it, so that whoever takes a session
-    over goes on in the same trace."""
+    """A `RunListener`. The ids of a span derive from its events, so that a worker that takes over
+    a session continues the same trace."""
 
     def __init__(self, processor: SpanProcessor, resource: Resource) -> None:
         self._processor = processor
@@ -94,7 +79,7 @@ class OtelTraces:
             resource=self._resource,
             attributes=attributes,
             kind=SpanKind.CLIENT
-            if isinstance(span.span_details, ModelRequestSpan)
+            if isinstance(span.details, ModelRequestSpan)
             else SpanKind.INTERNAL,
             status=Status(StatusCode.UNSET if error is None else StatusCode.ERROR, error),
             start_time=_nanoseconds(span.begun),
@@ -104,7 +89,7 @@ class OtelTraces:
 
 
 class OtelMetrics:
-    """A `Listener`: the metrics that the conventions ask of a client of models."""
+    """A `RunListener`: the metrics that the conventions require of model clients."""
 
     def __init__(self, readers: Sequence[MetricReader], resource: Resource) -> None:
         self._provider = MeterProvider(readers, resource, shutdown_on_exit=False)
@@ -126,16 +111,14 @@ class OtelMetrics:
         pass
 
     def finished(self, subject: RunSubject, span: TraceSpan) -> None:
-        if not isinstance(span.span_details, ModelRequestSpan):
+        if not isinstance(span.details, ModelRequestSpan):
             return
-        usage, common = span.span_details.usage, _model_attributes(span.span_details)
+        usage, common = span.details.usage, _model_attributes(span.details)
         error = _error_of(span)
         self._seconds.record(
             span.seconds, common if error is None else {**common, "error.type": error}
         )
-        self._tokens.record(
-            _input_tokens(span.span_details), {**common, "gen_ai.token.type": "input"}
-        )
+        self._tokens.record(_input_tokens(span.details), {**common, "gen_ai.token.type": "input"})
         self._tokens.record(usage.output_tokens, {**common, "gen_ai.token.type": "output"})
 
     def close(self) -> None:
@@ -143,7 +126,7 @@ class OtelMetrics:
 
 
 def tracing_over_http(endpoint: str, resource: Resource) -> OtelTraces:
-    """Headers, certificates, time limits and batches are as the standard variables say."""
+    """The standard variables set headers, certificates, time limits and batches."""
     return OtelTraces(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint)), resource)
 
 
@@ -165,7 +148,7 @@ def _context(trace: int, event_id: str) -> SpanContext:
 
 
 def _name(span: TraceSpan) -> str:
-    match span.span_details:
+    match span.details:
         case RunSpan():
             return f"invoke_agent {span.agent_name}"
         case ModelRequestSpan(model=model):
@@ -175,7 +158,7 @@ def _name(span: TraceSpan) -> str:
 
 
 def _error_of(span: TraceSpan) -> str | None:
-    match span.span_details:
+    match span.details:
         case RunSpan(reason=reason):
             return reason if reason in _FAILURES else None
         case ModelRequestSpan(is_error=is_error, stop_reason=stop_reason):
@@ -197,13 +180,13 @@ def _identity_attributes(subject: RunSubject, span: TraceSpan) -> Attributes:
 
 
 def _attributes(span: TraceSpan) -> Attributes:
-    match span.span_details:
+    match span.details:
         case RunSpan() as done:
-            found: Attributes = {
+            attributes: Attributes = {
                 "gen_ai.operation.name": "invoke_agent",
                 "mainspring.run.reason": done.reason,
             }
-            return found | _message("gen_ai.input.messages", "user", done.heard)
+            return attributes | _message("gen_ai.input.messages", "user", done.heard)
         case ModelRequestSpan() as done:
             return _chat_attributes(done)
         case ToolCallSpan() as done:
@@ -212,25 +195,25 @@ def _attributes(span: TraceSpan) -> Attributes:
 
 def _chat_attributes(done: ModelRequestSpan) -> Attributes:
     usage = done.usage
-    found = _model_attributes(done) | {
+    attributes = _model_attributes(done) | {
         "gen_ai.usage.input_tokens": _input_tokens(done),
         "gen_ai.usage.output_tokens": usage.output_tokens,
         "gen_ai.usage.cache_read.input_tokens": usage.cache_read_input_tokens,
         "gen_ai.usage.cache_creation.input_tokens": usage.cache_creation_input_tokens,
     }
     if done.stop_reason is not None:
-        found["gen_ai.response.finish_reasons"] = (done.stop_reason,)
+        attributes["gen_ai.response.finish_reasons"] = (done.stop_reason,)
     if done.max_tokens is not None:
-        found["gen_ai.request.max_tokens"] = done.max_tokens
+        attributes["gen_ai.request.max_tokens"] = done.max_tokens
     if done.cost_usd is not None:
-        found["mainspring.cost_usd"] = done.cost_usd
+        attributes["mainspring.cost_usd"] = done.cost_usd
     if done.purpose is not None:
-        found["mainspring.purpose"] = done.purpose
-    return found | _message("gen_ai.output.messages", "assistant", done.said)
+        attributes["mainspring.purpose"] = done.purpose
+    return attributes | _message("gen_ai.output.messages", "assistant", done.said)
 
 
 def _call_attributes(span: TraceSpan, done: ToolCallSpan) -> Attributes:
-    found: Attributes = {
+    attributes: Attributes = {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": done.tool,
         "gen_ai.tool.call.id": span.id,
@@ -239,22 +222,22 @@ def _call_attributes(span: TraceSpan, done: ToolCallSpan) -> Attributes:
         "mainspring.tool.attempts": done.attempts,
     }
     if done.arguments is not None:
-        found["gen_ai.tool.call.arguments"] = done.arguments
+        attributes["gen_ai.tool.call.arguments"] = done.arguments
     if done.result is not None:
-        found["gen_ai.tool.call.result"] = done.result
-    return found
+        attributes["gen_ai.tool.call.result"] = done.result
+    return attributes
 
 
 def _model_attributes(done: ModelRequestSpan) -> Attributes:
     provider, model = _split_model(done.model)
-    found: Attributes = {
+    attributes: Attributes = {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": _PROVIDERS.get(provider, provider),
         "gen_ai.request.model": model,
     }
     if done.answered_by is not None:
-        found["gen_ai.response.model"] = _split_model(done.answered_by)[1]
-    return found
+        attributes["gen_ai.response.model"] = _split_model(done.answered_by)[1]
+    return attributes
 
 
 def _split_model(model: str) -> tuple[str, str]:
@@ -263,7 +246,7 @@ def _split_model(model: str) -> tuple[str, str]:
 
 
 def _input_tokens(done: ModelRequestSpan) -> int:
-    """The conventions count what came from a cache, and what went there, as well."""
+    """The conventions include tokens read from and written to the cache."""
     usage = done.usage
     cached = usage.cache_read_input_tokens + usage.cache_creation_input_tokens
     return usage.input_tokens + cached

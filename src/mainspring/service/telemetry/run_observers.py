@@ -1,4 +1,4 @@
-"""Watching runs: each appended event goes to those who count, time and trace. They get no say."""
+"""Observes runs: passes each appended event to listeners, which cannot affect the run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _STATUS_TYPES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSubject:
-    """Whose run it is."""
+    """The session and agent of a run."""
 
     session_id: str
     tenant: str
@@ -39,7 +39,7 @@ class RunSubject:
 
 
 class ReadableLog(Protocol):
-    """What of a `SessionLog` is needed here."""
+    """The part of a `SessionLog` that is used here."""
 
     async def read(
         self, session_id: str, *, after: int = 0, types: Iterable[str] | None = None
@@ -53,14 +53,14 @@ class RunListener(Protocol):
 
 
 class RunObserver:
-    """Of one run: its `tell` is for `Session.run`, beside that of the previews."""
+    """Observes one run: its `tell` is for `Session.run`."""
 
     def __init__(
-        self, subject: RunSubject, fold: SpanFold, run_listeners: Sequence[RunListener]
+        self, subject: RunSubject, fold: SpanFold, listeners: Sequence[RunListener]
     ) -> None:
-        self.run_subject = subject
+        self.subject = subject
         self.fold = fold
-        self._run_listeners = run_listeners
+        self._listeners = listeners
 
     def tell(self, event: Event) -> None:
         try:
@@ -70,25 +70,25 @@ class RunObserver:
 
     def _tell(self, event: Event) -> None:
         spans = self.fold.apply(event)
-        for listener in self._run_listeners:
-            listener.on_event(self.run_subject, event)
+        for listener in self._listeners:
+            listener.on_event(self.subject, event)
             for span in spans:
-                listener.finished(self.run_subject, span)
+                listener.finished(self.subject, span)
 
 
 class RunObservers:
-    """All that is watched in this process."""
+    """The observed runs of this process."""
 
     def __init__(
-        self, log: ReadableLog, run_listeners: Sequence[RunListener], *, captures: bool = False
+        self, log: ReadableLog, listeners: Sequence[RunListener], *, captures: bool = False
     ) -> None:
-        """`captures`: spans carry content."""
+        """`captures`: spans contain messages."""
         self._log = log
-        self._listeners = tuple(run_listeners)
+        self._listeners = tuple(listeners)
         self._captures = captures
         self._known: LruCache[str, SpanFold] = LruCache(_MAX_FOLDS)
         self.running = 0
-        """How many runs are under way."""
+        """The number of runs in progress."""
 
     @asynccontextmanager
     async def run(self, subject: RunSubject) -> AsyncGenerator[RunObserver, None]:
@@ -111,8 +111,8 @@ class RunObservers:
 
 
 async def catch_up(log: ReadableLog, session_id: str, fold: SpanFold) -> None:
-    """Bring a fold to where the log ends. What others have finished, they have told of; and what
-    lies before the last moment at which nothing was open is not read.
+    """Fold up to the end of the log. Other processes have reported the spans that they ended, and
+    events before the last moment without open spans are not read.
 
     Raises: SessionNotFound.
     """

@@ -1,7 +1,6 @@
-"""What a session has done, as spans: a fold of its log, the same live and after a crash.
+"""The spans of a session: a fold of its log, the same live and after a crash.
 
-A finished span is a plain value; telling anybody of it is others' business. The one that a
-takeover finishes began in another process: its beginning is read from the log.
+A span that a takeover ends may have begun in another process: its start is read from the log.
 """
 
 from __future__ import annotations
@@ -15,25 +14,26 @@ import msgspec
 
 from mainspring.core import events, facts
 from mainspring.core.content import plain_text
-from mainspring.core.envelope import PAYLOAD_TYPES, Event
+from mainspring.core.envelope import PAYLOAD_TYPES, AnyPayload, Event
 from mainspring.core.events import Failure, Usage
+from mainspring.harness.state.open_call import call_id_of, proposed_call
 
 ToolKind: TypeAlias = Literal["function", "mcp", "client"]
-"""Ours, of an MCP server, of the client."""
+"""Built in, of an MCP server, of the client."""
 ToolOutcome: TypeAlias = Literal["ok"] | Failure
 
 _MAX_CHARS = 16_384
-"""Of each content that a span carries, if it carries any."""
+"""Of each text in a span."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpan:
-    """From the moment a thread has something to do until it has nothing, or waits."""
+    """From the moment a thread has something to do until it is done, or waits."""
 
     reason: str
-    """Why it ended, in the loop's words."""
+    """Why it ended, as the loop says."""
     heard: str | None = None
-    """What it was asked; `None` unless content is captured."""
+    """The user's messages; `None` unless content is captured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class ModelRequestSpan:
     """`summary` and the like; absent: a turn of the conversation."""
     max_tokens: int | None = None
     said: str | None = None
-    """What it answered; `None` unless content is captured."""
+    """The reply; `None` unless content is captured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,14 +70,14 @@ SpanDetails: TypeAlias = RunSpan | ModelRequestSpan | ToolCallSpan
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceSpan:
     id: str
-    """Of the event that it is known by: the start of a run or a request, a call."""
+    """The id of its first event: the start of a run or a request, a call."""
     parent: str | None
     """The run that it was part of."""
     thread_id: str
     agent_name: str
     begun: datetime
     ended: datetime
-    span_details: SpanDetails
+    details: SpanDetails
 
     @property
     def seconds(self) -> float:
@@ -117,10 +117,10 @@ class _OpenToolCall:
 
 
 class SpanFold:
-    """Give it every event of a session, in order; it gives back the spans that each one ends."""
+    """Takes every event of a session, in order; returns the spans that each one ends."""
 
     def __init__(self, *, agent_name: str = "agent", captures: bool = False) -> None:
-        """`captures`: spans carry what was said, as the log has it."""
+        """`captures`: spans contain messages, as the log has them."""
         self.agent_name = agent_name
         self.captures = captures
         self.seq = 0
@@ -140,7 +140,7 @@ class SpanFold:
         return {id_ for id_, thread in self.threads.items() if thread.run is not None}
 
     def rest(self) -> None:
-        """Nothing is open here: what was, somebody else has seen end."""
+        """Forget what was open: another process has ended it."""
         self.requests.clear()
         self.calls.clear()
 
@@ -149,7 +149,7 @@ class SpanFold:
 
     def begin_run(self, event: Event, thread_id: str) -> list[TraceSpan]:
         thread = self.thread(thread_id)
-        if thread.run is not None:  # told twice: of the session, and of its thread
+        if thread.run is not None:  # reported twice: for the session, and for its thread
             return []
         thread.run = thread.last_run = event.id
         thread.begun = event.time
@@ -166,7 +166,7 @@ class SpanFold:
             thread_id,
             parent=thread.parent,
             times=(thread.begun, event.time),
-            span_details=done,
+            details=done,
         )
         thread.run = thread.begun = None
         return [span]
@@ -192,7 +192,7 @@ class SpanFold:
                 request.thread_id,
                 parent=request.parent,
                 times=(request.begun, event.time),
-                span_details=done,
+                details=done,
             )
         ]
 
@@ -211,9 +211,7 @@ class SpanFold:
             result=self.captured(text),
         )
         times = (call.begun or event.time, event.time)
-        return [
-            self._span(call_id, call.thread_id, parent=call.parent, times=times, span_details=done)
-        ]
+        return [self._span(call_id, call.thread_id, parent=call.parent, times=times, details=done)]
 
     def captured(self, text: str) -> str | None:
         return text[:_MAX_CHARS] if self.captures else None
@@ -225,7 +223,7 @@ class SpanFold:
         *,
         parent: str | None,
         times: tuple[datetime, datetime],
-        span_details: SpanDetails,
+        details: SpanDetails,
     ) -> TraceSpan:
         begun, ended = times
         return TraceSpan(
@@ -235,7 +233,7 @@ class SpanFold:
             agent_name=self.thread(thread_id).agent_name,
             begun=min(begun, ended),  # clocks of two machines may differ
             ended=ended,
-            span_details=span_details,
+            details=details,
         )
 
 
@@ -245,7 +243,7 @@ def _created(fold: SpanFold, _event: Event, payload: facts.SessionCreated) -> li
 
 
 def _forked(fold: SpanFold, event: Event, _payload: facts.SessionForked) -> list[TraceSpan]:
-    """What was under way is the parent's; what of it goes on here begins here."""
+    """What was open belongs to the parent; what continues here begins here."""
     fold.requests.clear()
     for call in fold.calls.values():
         call.begun, call.attempts, call.parent = None, 0, None
@@ -284,22 +282,19 @@ def _request_started(
     return []
 
 
-def _call_made(
-    fold: SpanFold, event: Event, payload: events.AgentToolUse | events.AgentMcpToolUse
-) -> list[TraceSpan]:
-    kind: ToolKind = "mcp" if isinstance(payload, events.AgentMcpToolUse) else "function"
-    run = fold.thread(event.thread_id).run
-    fold.calls[event.id] = _OpenToolCall(event.thread_id, run, payload.name, kind, payload.input)
-    return []
-
-
-def _handed_over(
-    fold: SpanFold, event: Event, payload: events.AgentCustomToolUse
-) -> list[TraceSpan]:
-    """Nothing says when a client begins: for us, it is when it could."""
-    run = fold.thread(event.thread_id).run
-    fold.calls[event.id] = _OpenToolCall(
-        event.thread_id, run, payload.name, "client", payload.input, event.time, 1
+def _call_made(fold: SpanFold, event: Event, payload: AnyPayload) -> list[TraceSpan]:
+    call = proposed_call(event)
+    assert call is not None
+    is_mcp, is_client = isinstance(payload, events.AgentMcpToolUse), call.kind == "custom"
+    fold.calls[call.id] = _OpenToolCall(
+        event.thread_id,
+        fold.thread(event.thread_id).run,
+        call.name,
+        "client" if is_client else "mcp" if is_mcp else "function",
+        call.input,
+        # nothing says when a client starts: it can from now on
+        begun=event.time if is_client else None,
+        attempts=int(is_client),
     )
     return []
 
@@ -313,29 +308,17 @@ def _started(fold: SpanFold, event: Event, payload: facts.ToolCallStarted) -> li
     return []
 
 
-def _outcome(*, is_error: bool, error: Failure | None) -> ToolOutcome:
-    return error or ("failed" if is_error else "ok")
-
-
-def _tool_result(fold: SpanFold, event: Event, payload: events.AgentToolResult) -> list[TraceSpan]:
-    outcome = _outcome(is_error=payload.is_error, error=payload.error)
-    return fold.end_call(event, payload.tool_use_id, outcome, plain_text(payload.content))
-
-
-def _mcp_tool_result(
-    fold: SpanFold, event: Event, payload: events.AgentMcpToolResult
+def _tool_result(
+    fold: SpanFold,
+    event: Event,
+    payload: events.AgentToolResult
+    | events.AgentMcpToolResult
+    | events.UserCustomToolResult
+    | events.UserToolResult,
 ) -> list[TraceSpan]:
-    outcome = _outcome(is_error=payload.is_error, error=payload.error)
-    return fold.end_call(event, payload.mcp_tool_use_id, outcome, plain_text(payload.content))
-
-
-def _client_tool_result(
-    fold: SpanFold, event: Event, payload: events.UserCustomToolResult | events.UserToolResult
-) -> list[TraceSpan]:
-    is_custom = isinstance(payload, events.UserCustomToolResult)
-    call_id = payload.custom_tool_use_id if is_custom else payload.tool_use_id
-    outcome = _outcome(is_error=payload.is_error, error=None)
-    return fold.end_call(event, call_id, outcome, plain_text(payload.content))
+    error: Failure | None = getattr(payload, "error", None)
+    outcome: ToolOutcome = error or ("failed" if payload.is_error else "ok")
+    return fold.end_call(event, call_id_of(payload) or "", outcome, plain_text(payload.content))
 
 
 def _idle(fold: SpanFold, event: Event, payload: events.StatusIdle) -> list[TraceSpan]:
@@ -352,12 +335,12 @@ _HANDLERS: Mapping[type, Callable[[SpanFold, Event, Any], list[TraceSpan]]] = {
     events.ModelRequestEnded: SpanFold.end_request,
     events.AgentToolUse: _call_made,
     events.AgentMcpToolUse: _call_made,
-    events.AgentCustomToolUse: _handed_over,
+    events.AgentCustomToolUse: _call_made,
     facts.ToolCallStarted: _started,
     events.AgentToolResult: _tool_result,
-    events.AgentMcpToolResult: _mcp_tool_result,
-    events.UserCustomToolResult: _client_tool_result,
-    events.UserToolResult: _client_tool_result,
+    events.AgentMcpToolResult: _tool_result,
+    events.UserCustomToolResult: _tool_result,
+    events.UserToolResult: _tool_result,
     events.StatusRunning: lambda fold, event, _: fold.begin_run(event, event.thread_id),
     events.ThreadStatusRunning: lambda fold, event, payload: fold.begin_run(
         event, payload.session_thread_id

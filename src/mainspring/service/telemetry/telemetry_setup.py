@@ -1,4 +1,4 @@
-"""Who watches the runs of this process: always the metrics, OpenTelemetry if it is configured."""
+"""The listeners of this process's runs: metrics, and OpenTelemetry if it is configured."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ TOOL_LABELS = frozenset(
         "tool_search",
     )
 )
-"""Whose names are ours, and so fit to be labels."""
+"""Tools with names of ours, which are safe as labels."""
 CAPTURE_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _CAPTURE_VALUES = ("true", "1", "span_only", "span_and_event")
 _ENDPOINT_VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _FLUSH_SECONDS = 5.0
-"""For what has not been sent yet."""
+"""To send what is left."""
 
 
 class Exporter(RunListener, Protocol):
@@ -53,7 +53,7 @@ class Exporter(RunListener, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtelSettings:
-    """What the standard variables say."""
+    """Settings from the standard variables."""
 
     traces: str | None
     metrics: str | None
@@ -73,7 +73,7 @@ class Telemetry:
 async def open_telemetry(
     log: SessionLog, metrics: Metrics, *, environment: Mapping[str, str], version: str
 ) -> AsyncGenerator[Telemetry, None]:
-    """Raises: InvalidInput: OpenTelemetry is configured and cannot be had."""
+    """Raises: InvalidInput: OpenTelemetry is configured but not installed."""
     otel = read_otel_settings(environment)
     exporters = _exporters(otel, version)
     observers = RunObservers(
@@ -89,7 +89,7 @@ async def open_telemetry(
 
 
 def read_otel_settings(environment: Mapping[str, str]) -> OtelSettings:
-    """Raises: InvalidInput: a protocol that we do not speak."""
+    """Raises: InvalidInput: an unsupported protocol."""
     is_off = environment.get("OTEL_SDK_DISABLED", "").lower() == "true"
     otel = OtelSettings(
         traces=None if is_off else _endpoint(environment, "traces"),
@@ -115,18 +115,16 @@ def _endpoint(environment: Mapping[str, str], signal: str) -> str | None:
     return f"{shared.rstrip('/')}/v1/{signal}" if shared else None
 
 
-def _exporters(otel_settings: OtelSettings, version: str) -> tuple[Exporter, ...]:
-    if otel_settings.traces is None and otel_settings.metrics is None:
+def _exporters(otel: OtelSettings, version: str) -> tuple[Exporter, ...]:
+    if otel.traces is None and otel.metrics is None:
         return ()
     tracing = _import_otel_export()
-    resource = tracing.resource_of(
-        version, service_name=None if otel_settings.is_named else "mainspring"
-    )
+    resource = tracing.resource_of(version, service_name=None if otel.is_named else "mainspring")
     made: list[Exporter] = []
-    if otel_settings.traces is not None:
-        made.append(cast("Exporter", tracing.tracing_over_http(otel_settings.traces, resource)))
-    if otel_settings.metrics is not None:
-        made.append(cast("Exporter", tracing.metering_over_http(otel_settings.metrics, resource)))
+    if otel.traces is not None:
+        made.append(cast("Exporter", tracing.tracing_over_http(otel.traces, resource)))
+    if otel.metrics is not None:
+        made.append(cast("Exporter", tracing.metering_over_http(otel.metrics, resource)))
     return tuple(made)
 
 

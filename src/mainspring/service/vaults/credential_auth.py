@@ -1,5 +1,6 @@
-"""How credentials authenticate: as it is asked for with secrets, as it is told without, and the
-secrets apart. Pure."""
+"""How credentials authenticate: requests with secrets, what is shown without them, and the secrets
+separately. Pure.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ _PORTS = {"https": 443, "http": 80}
 
 
 def redacted_repr(self: object) -> str:
-    """As `__repr__` of what has secrets in it."""
+    """The `__repr__` of structs with secrets."""
     return f"<{type(self).__name__}: secret>"
 
 
@@ -100,7 +101,7 @@ Auth: TypeAlias = McpOauth | StaticBearer | EnvironmentVariable
 
 
 class Secrets(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a credential keeps sealed."""
+    """The sealed part of a credential."""
 
     value: str
     """The token, the access token or the value of the variable."""
@@ -174,7 +175,7 @@ class PostAuthPatch(Struct, frozen=True, kw_only=True, tag_field="type", tag="cl
 class RefreshPatch(Struct, frozen=True, kw_only=True):
     refresh_token: SecretText | None = None
     scope: OauthScope | None = None
-    """Empty: none any more."""
+    """Empty: removes it."""
     token_endpoint_auth: BasicAuthPatch | PostAuthPatch | None = None
     __repr__ = redacted_repr
 
@@ -187,7 +188,7 @@ class StaticBearerPatch(Struct, frozen=True, kw_only=True, tag_field="type", tag
 class McpOauthPatch(Struct, frozen=True, kw_only=True, tag_field="type", tag="mcp_oauth"):
     access_token: SecretText | None = None
     expires_at: AwareDatetime | UnsetType | None = UNSET
-    """`None`: not known any more."""
+    """`None`: unknown."""
     refresh: RefreshPatch | None = None
     __repr__ = redacted_repr
 
@@ -205,14 +206,14 @@ AuthPatch: TypeAlias = McpOauthPatch | StaticBearerPatch | EnvironmentVariablePa
 
 
 def credential_key(auth: Auth) -> str:
-    """By which it is told from the others of its vault, and found by a session."""
+    """Unique in its vault; sessions find the credential by it."""
     if isinstance(auth, EnvironmentVariable):
         return f"variable {auth.secret_name}"
     return f"server {server_key(auth.mcp_server_url)}"
 
 
 def server_key(url: str) -> str:
-    """The same for all ways of writing the URL of one server."""
+    """The same for all spellings of the URL of one server."""
     parts = urlsplit(url)
     host, port = (parts.hostname or "").lower(), parts.port
     shown = host if port in (None, _PORTS.get(parts.scheme)) else f"{host}:{port}"
@@ -221,7 +222,7 @@ def server_key(url: str) -> str:
 
 
 def split_secrets(params: NewAuth, now: datetime) -> tuple[Auth, Secrets]:
-    """What may be told, and what may not.
+    """What may be shown, and the secrets.
 
     Raises: InvalidInput.
     """
@@ -269,7 +270,7 @@ def _split_oauth(params: NewMcpOauth, now: datetime) -> tuple[Auth, Secrets]:
 def patch_auth(
     auth: Auth, secrets: Secrets, params: AuthPatch, now: datetime
 ) -> tuple[Auth, Secrets]:
-    """Raises: InvalidInput: another type, or what cannot be changed."""
+    """Raises: InvalidInput: another type, or a field that cannot be changed."""
     match auth, params:
         case StaticBearer(), StaticBearerPatch():
             return auth, replace(secrets, value=params.token or secrets.value)
@@ -348,7 +349,7 @@ def _host(written: str) -> str:
 
 
 def _url(written: str, field: str) -> str:
-    """What is wrong is told without the URL: people put keys into them."""
+    """Errors do not contain the URL: people put keys into them."""
     try:
         parts = urlsplit(written)
         is_good = parts.scheme in _PORTS and bool(parts.hostname) and parts.port != 0

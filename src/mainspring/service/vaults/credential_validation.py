@@ -1,4 +1,4 @@
-"""Whether an OAuth credential still works: asked of the MCP server that it is for."""
+"""Checks with the MCP server whether an OAuth credential still works."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from mainspring.service.vaults.token_refresh import (
     HttpResponse,
     Refresher,
     RefreshOutcome,
-    RefreshResult,
     SendTokenRequest,
     redacted_response,
 )
@@ -48,13 +47,13 @@ class ProbeFailure:
 
     method: str
     """`initialize`."""
-    http_reply: HttpReply | None
+    reply: HttpReply | None
     """`None`: the server did not answer."""
 
 
 class Probe(Protocol):
     async def __call__(self, url: str, token: str) -> ProbeFailure | None:
-        """Greet an MCP server with a token; `None` if it is content."""
+        """Initialize a session with an MCP server; `None` if it accepts the token."""
         ...
 
 
@@ -74,8 +73,8 @@ class McpInitializeProbe:
         try:
             reply = await self._send(HttpPost(url=url, headers=headers, body=_MCP_INITIALIZE))
         except NetworkRefused:
-            return ProbeFailure(method="initialize", http_reply=None)
-        return None if reply.status == 200 else ProbeFailure(method="initialize", http_reply=reply)
+            return ProbeFailure(method="initialize", reply=None)
+        return None if reply.status == 200 else ProbeFailure(method="initialize", reply=reply)
 
 
 class McpProbe(Struct, frozen=True, kw_only=True):
@@ -99,13 +98,6 @@ class CredentialValidation(Struct, frozen=True, kw_only=True):
     type: Literal["vault_credential_validation"] = "vault_credential_validation"
 
 
-@dataclass(frozen=True, slots=True)
-class _Verdict:
-    validation_status: ValidationStatus
-    probe: McpProbe | None = None
-    refresh: RefreshAttempt | None = None
-
-
 class CredentialValidator:
     def __init__(
         self,
@@ -115,7 +107,7 @@ class CredentialValidator:
         refresher: Refresher | None = None,
         clock: Clock = clocks.now,
     ) -> None:
-        """Without a `probe` nobody can be asked: what is asked about is `unknown`."""
+        """Without a `probe` the status is always `unknown`."""
         self._credentials = credentials
         self._probe = probe
         self._refresher = refresher
@@ -125,70 +117,53 @@ class CredentialValidator:
         self, tenant: str, vault_id: str, credential_id: str
     ) -> CredentialValidation:
         """Raises: NotFound; InvalidInput: it is archived, or no OAuth credential."""
-        opened = await self._credentials.unseal(tenant, vault_id, credential_id)
-        auth = opened.vault_credential.auth
+        unsealed = await self._credentials.unseal(tenant, vault_id, credential_id)
+        auth = unsealed.credential.auth
         if not isinstance(auth, McpOauth):
-            raise InvalidInput(
-                f"the credential {credential_id} is {_auth_type(auth)}, not mcp_oauth"
-            )
-        verdict = await self._verdict(opened, auth)
+            type_ = auth.__struct_config__.tag
+            raise InvalidInput(f"the credential {credential_id} is {type_}, not mcp_oauth")
+        status, probe, refresh = await self._check(unsealed, auth)
         return CredentialValidation(
             credential_id=credential_id,
             vault_id=vault_id,
-            status=verdict.validation_status,
+            status=status,
             has_refresh_token=auth.refresh is not None,
             validated_at=self._clock(),
-            mcp_probe=verdict.probe,
-            refresh=verdict.refresh,
+            mcp_probe=probe,
+            refresh=refresh,
         )
 
-    async def _verdict(self, credential: UnsealedCredential, auth: McpOauth) -> _Verdict:
+    async def _check(
+        self, unsealed: UnsealedCredential, auth: McpOauth
+    ) -> tuple[ValidationStatus, McpProbe | None, RefreshAttempt | None]:
         if self._probe is None:
-            return _Verdict("unknown")
-        failed = await self._probe(auth.mcp_server_url, credential.secrets.value)
-        if failed is None:
-            return _Verdict("valid")
-        told = _probe_result(failed, credential)
-        if failed.http_reply is None or failed.http_reply.status != _UNAUTHORIZED:
-            return _Verdict(_status(failed), told)
+            return "unknown", None, None
+        failure = await self._probe(auth.mcp_server_url, unsealed.secrets.value)
+        if failure is None:
+            return "valid", None, None
+        probe = _probe_result(failure, unsealed)
+        if failure.reply is None or failure.reply.status != _UNAUTHORIZED:
+            return _status(failure), probe, None
         if auth.refresh is None:
-            return _Verdict("invalid", told, RefreshAttempt(status="no_refresh_token"))
+            return "invalid", probe, RefreshAttempt(status="no_refresh_token")
         if self._refresher is None:
-            return _Verdict("invalid", told)
-        exchange = await self._refresher.refresh(credential)
-        tried = RefreshAttempt(
-            status=exchange.refresh_outcome, http_response=exchange.http_response
-        )
-        if exchange.refresh_outcome != "succeeded":
-            return _Verdict(_refresh_attempt(exchange), told, tried)
-        failed = await self._probe(auth.mcp_server_url, exchange.unsealed_credential.secrets.value)
-        if failed is None:
-            return _Verdict("valid", refresh=tried)
-        return _Verdict(_status(failed), _probe_result(failed, exchange.unsealed_credential), tried)
+            return "invalid", probe, None
+        result = await self._refresher.refresh(unsealed)
+        attempt = RefreshAttempt(status=result.outcome, http_response=result.http_response)
+        if result.outcome != "succeeded":
+            return "invalid" if result.is_final else "unknown", probe, attempt
+        failure = await self._probe(auth.mcp_server_url, result.unsealed.secrets.value)
+        if failure is None:
+            return "valid", None, attempt
+        return _status(failure), _probe_result(failure, result.unsealed), attempt
 
 
-def _status(probe_failure: ProbeFailure) -> ValidationStatus:
-    """Of a probe that failed: only a server that judged the token says something about it."""
-    if probe_failure.http_reply is not None and probe_failure.http_reply.status in (
-        _UNAUTHORIZED,
-        _FORBIDDEN,
-    ):
-        return "invalid"
-    return "unknown"
+def _status(failure: ProbeFailure) -> ValidationStatus:
+    """Only a server that judged the token says something about it."""
+    is_judged = failure.reply is not None and failure.reply.status in (_UNAUTHORIZED, _FORBIDDEN)
+    return "invalid" if is_judged else "unknown"
 
 
-def _refresh_attempt(result: RefreshResult) -> ValidationStatus:
-    return "invalid" if result.is_final else "unknown"
-
-
-def _probe_result(probe_failure: ProbeFailure, credential: UnsealedCredential) -> McpProbe:
-    response = (
-        None
-        if probe_failure.http_reply is None
-        else redacted_response(probe_failure.http_reply, credential.secrets)
-    )
-    return McpProbe(method=probe_failure.method, http_response=response)
-
-
-def _auth_type(auth: Struct) -> str:
-    return str(auth.__struct_config__.tag)
+def _probe_result(failure: ProbeFailure, unsealed: UnsealedCredential) -> McpProbe:
+    response = failure.reply and redacted_response(failure.reply, unsealed.secrets)
+    return McpProbe(method=failure.method, http_response=response)

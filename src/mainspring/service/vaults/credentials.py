@@ -1,5 +1,6 @@
-"""Credentials: how a session's agent authenticates elsewhere. Secrets come in and are sealed; only
-`opened` gives them out again, and no route leads there."""
+"""Credentials: how a session's agent authenticates elsewhere. Secrets are sealed; only `unseal`
+returns them, and no route calls it.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +16,18 @@ from msgspec.structs import replace
 
 from mainspring.core import clock as clocks
 from mainspring.core import ids
-from mainspring.core.clock import Clock, to_micros
-from mainspring.core.errors import InvalidInput, NotFound, StaleVersion
-from mainspring.log.records import RecordRow, Records, Remove, Replace
-from mainspring.service.storage.metadata import Metadata, MetadataPatch, patch_metadata
-from mainspring.service.storage.notifications import Notification, Notify, ignore_notification
+from mainspring.core.clock import Clock
+from mainspring.core.errors import InvalidInput
+from mainspring.log.records import RecordChange, RecordRow, Records, Remove, Replace
+from mainspring.service.storage.metadata import Metadata, MetadataPatch, copy_fields, patch_metadata
 from mainspring.service.storage.pagination import Page
-from mainspring.service.storage.repository import ListQuery, Seal
+from mainspring.service.storage.repository import (
+    ListQuery,
+    Notify,
+    Seal,
+    ignore_notification,
+    optional_micros,
+)
 from mainspring.service.vaults.credential_auth import (
     Auth,
     AuthPatch,
@@ -31,16 +37,16 @@ from mainspring.service.vaults.credential_auth import (
     redacted_repr,
     split_secrets,
 )
-from mainspring.service.vaults.credential_record import (
-    KIND,
+from mainspring.service.vaults.vaults import (
+    CREDENTIAL_KIND,
     PURGED_CONTENT,
     VaultCredential,
+    Vaults,
     archive_change,
+    credential_notification,
     credential_repository,
 )
-from mainspring.service.vaults.vaults import Vaults
 
-_TRIES = 32
 _SECRETS = msgspec.json.Decoder(Secrets)
 
 DisplayName = Annotated[str, Meta(max_length=255)]
@@ -64,14 +70,12 @@ class UpdateCredential(Struct, frozen=True, kw_only=True):
 class UnsealedCredential:
     """A credential with its secrets, as it was at one moment."""
 
-    record_row: RecordRow = field(repr=False)
-    vault_credential: VaultCredential
+    row: RecordRow = field(repr=False)
+    credential: VaultCredential
     secrets: Secrets = field(repr=False)
 
 
 class Credentials:
-    """Wants the vaults that they are in, which count them and take them along."""
-
     def __init__(
         self,
         records: Records,
@@ -93,49 +97,47 @@ class Credentials:
     async def create(
         self, tenant: str, vault_id: str, request: CreateCredential
     ) -> VaultCredential:
-        """Raises: NotFound, InvalidInput; AlreadyThere: the vault has one for that server or of
+        """Raises: NotFound, InvalidInput; AlreadyExists: the vault has one for that server or of
         that name."""
         now = self._clock()
         auth, secrets = split_secrets(request.auth, now)
-        made = VaultCredential(
+        credential = copy_fields(
+            VaultCredential,
+            request,
             id=self._new_id("vcrd"),
             vault_id=vault_id,
             auth=auth,
-            display_name=request.display_name,
-            metadata=request.metadata,
             created_at=now,
             updated_at=now,
         )
         put = self._repository.put_change(
-            tenant, made, content=self._seal_secrets(tenant, made.id, secrets)
+            tenant, credential, content=self._seal_secrets(tenant, credential.id, secrets)
         )
-        for _ in range(_TRIES):
-            try:
-                await self._records.write(await self._vaults.admit_change(tenant, vault_id), put)
-            except StaleVersion:  # the vault got another meanwhile
-                continue
-            await self._notify_change(tenant, made, "created")
-            return made
-        raise StaleVersion(f"vault {vault_id}: others kept changing it; try again")
+
+        async def prepare() -> tuple[VaultCredential, list[RecordChange]]:
+            return credential, [await self._vaults.admit_change(tenant, vault_id), put]
+
+        await self._repository.transact(credential.id, prepare)
+        await self._notify_change(tenant, credential, "created")
+        return credential
 
     async def get(self, tenant: str, vault_id: str, credential_id: str) -> VaultCredential:
         """Raises: NotFound."""
-        return self._repository.read(await self._record(tenant, vault_id, credential_id))
+        return await self._repository.get(tenant, credential_id, parent=vault_id)
 
-    async def page(
-        self, tenant: str, vault_id: str, list_query: ListQuery
-    ) -> Page[VaultCredential]:
+    async def page(self, tenant: str, vault_id: str, query: ListQuery) -> Page[VaultCredential]:
         """Raises: NotFound: the vault."""
         await self._vaults.get(tenant, vault_id)
-        return await self._repository.page(tenant, dataclasses.replace(list_query, parent=vault_id))
+        return await self._repository.page(tenant, dataclasses.replace(query, parent=vault_id))
 
     async def update(
         self, tenant: str, vault_id: str, credential_id: str, request: UpdateCredential
     ) -> VaultCredential:
-        """Raises: NotFound; InvalidInput: it is archived, or cannot be changed so."""
+        """Raises: NotFound; InvalidInput: it is archived, or the change is not possible."""
 
-        def change(current: VaultCredential, secrets: Secrets) -> tuple[VaultCredential, Secrets]:
-            now = self._clock()
+        async def prepare() -> tuple[VaultCredential, list[RecordChange]]:
+            unsealed = await self.unseal(tenant, vault_id, credential_id)
+            current, secrets, now = unsealed.credential, unsealed.secrets, self._clock()
             auth: Auth = current.auth
             if request.auth is not UNSET:
                 auth, secrets = patch_auth(auth, secrets, request.auth, now)
@@ -146,100 +148,84 @@ class Credentials:
                 metadata=patch_metadata(current.metadata, request.metadata),
                 updated_at=now,
             )
-            return changed, secrets
+            return changed, [self._replace_change(unsealed, changed, secrets)]
 
-        for _ in range(_TRIES):
-            opened = await self.unseal(tenant, vault_id, credential_id)
-            try:
-                return await self.keep(opened, *change(opened.vault_credential, opened.secrets))
-            except StaleVersion:
-                continue
-        raise StaleVersion(f"credential {credential_id}: others kept changing it; try again")
+        return await self._repository.transact(credential_id, prepare)
 
     async def archive(self, tenant: str, vault_id: str, credential_id: str) -> VaultCredential:
-        """For good: its secrets are gone, and another may have its key."""
-        for _ in range(_TRIES):
-            record = await self._record(tenant, vault_id, credential_id)
-            current = self._repository.read(record)
-            if current.archived_at is not None:
-                return current
-            try:
-                [kept] = await self._records.write(
-                    archive_change(self._repository, record, self._clock())
-                )
-            except StaleVersion:
-                continue
-            await self._notify_change(tenant, current, "archived")
-            return self._repository.read(kept)
-        raise StaleVersion(f"credential {credential_id}: others kept changing it; try again")
+        """Permanent: its secrets are deleted, and another may have its key."""
+
+        is_new = False
+
+        async def prepare() -> tuple[VaultCredential, list[RecordChange]]:
+            nonlocal is_new
+            row = await self._repository.row(tenant, credential_id, parent=vault_id)
+            is_new = not row.is_archived
+            if not is_new:
+                return self._repository.read(row), []
+            change = archive_change(self._repository, row, self._clock())
+            return self._repository.read(change.row), [change]
+
+        credential = await self._repository.transact(credential_id, prepare)
+        if is_new:
+            await self._notify_change(tenant, credential, "archived")
+        return credential
 
     async def delete(self, tenant: str, vault_id: str, credential_id: str) -> None:
         """Raises: NotFound."""
-        for _ in range(_TRIES):
-            record = await self._record(tenant, vault_id, credential_id)
-            try:
-                await self._records.write(Remove(record_row=record))
-            except StaleVersion:
-                continue
-            await self._notify_change(tenant, self._repository.read(record), "deleted")
-            return
-        raise StaleVersion(f"credential {credential_id}: others kept changing it; try again")
+
+        async def prepare() -> tuple[VaultCredential, list[RecordChange]]:
+            row = await self._repository.row(tenant, credential_id, parent=vault_id)
+            return self._repository.read(row), [Remove(row=row)]
+
+        credential = await self._repository.transact(credential_id, prepare)
+        await self._notify_change(tenant, credential, "deleted")
 
     async def unseal(self, tenant: str, vault_id: str, credential_id: str) -> UnsealedCredential:
-        """With its secrets, for those who send them where they belong.
+        """With its secrets.
 
         Raises: NotFound; InvalidInput: it is archived and has none; StoreCorrupt: another key.
         """
-        record = await self._record(tenant, vault_id, credential_id)
-        sealed = await self._records.content(KIND, credential_id)
-        if record.is_archived or sealed == PURGED_CONTENT:
+        row = await self._repository.row(tenant, credential_id, parent=vault_id)
+        sealed = await self._records.content(CREDENTIAL_KIND, credential_id)
+        if row.is_archived or sealed == PURGED_CONTENT:
             raise InvalidInput(f"the credential {credential_id} is archived; make another")
         plain = self._seal.unseal(sealed, _context(tenant, credential_id))
-        return UnsealedCredential(record, self._repository.read(record), _SECRETS.decode(plain))
+        return UnsealedCredential(row, self._repository.read(row), _SECRETS.decode(plain))
 
     async def keep(
-        self, credential: UnsealedCredential, changed: VaultCredential, secrets: Secrets
-    ) -> VaultCredential:
-        """Replace it, with its secrets, as one.
+        self, unsealed: UnsealedCredential, changed: VaultCredential, secrets: Secrets
+    ) -> None:
+        """Replace it together with its secrets.
 
-        Raises: Stale: it is not any more what was opened.
+        Raises: StaleVersion: it has changed since it was unsealed.
         """
-        sealed = self._seal_secrets(credential.record_row.tenant, changed.id, secrets)
-        await self._records.write(
-            self._repository.replace_change(credential.record_row, changed, content=sealed)
-        )
-        return changed
+        await self._records.write(self._replace_change(unsealed, changed, secrets))
 
     async def claim(
-        self, credential: UnsealedCredential, until: datetime | None
+        self, unsealed: UnsealedCredential, until: datetime | None
     ) -> UnsealedCredential:
-        """Say that one is at work on its secrets, for others to wait; `None`: not any more.
+        """Reserve the refresh of its secrets until then, so that others wait; `None` ends that.
         `keep` ends a claim too.
 
-        Raises: Stale: it is not any more what was opened.
+        Raises: StaleVersion: it has changed since it was unsealed.
         """
-        due = None if until is None else to_micros(until)
-        claimed = dataclasses.replace(credential.record_row, due=due)
-        [record] = await self._records.write(Replace(record_row=claimed))
-        return dataclasses.replace(credential, record_row=record)
+        claimed = dataclasses.replace(unsealed.row, due=optional_micros(until))
+        [row] = await self._records.write(Replace(row=claimed))
+        return dataclasses.replace(unsealed, row=row)
+
+    def _replace_change(
+        self, unsealed: UnsealedCredential, changed: VaultCredential, secrets: Secrets
+    ) -> Replace:
+        sealed = self._seal_secrets(unsealed.row.tenant, changed.id, secrets)
+        return self._repository.replace_change(unsealed.row, changed, content=sealed)
 
     def _seal_secrets(self, tenant: str, credential_id: str, secrets: Secrets) -> bytes:
         return self._seal.seal(msgspec.json.encode(secrets), _context(tenant, credential_id))
 
-    async def _record(self, tenant: str, vault_id: str, credential_id: str) -> RecordRow:
-        record = await self._repository.record(tenant, credential_id)
-        if record.parent != vault_id:
-            raise NotFound(KIND, credential_id)
-        return record
-
     async def _notify_change(self, tenant: str, credential: VaultCredential, what: str) -> None:
         await self._notify(
-            Notification(
-                tenant=tenant,
-                type=f"vault_credential.{what}",
-                id=credential.id,
-                vault_id=credential.vault_id,
-            )
+            credential_notification(tenant, credential.vault_id, credential.id, what)
         )
 
 

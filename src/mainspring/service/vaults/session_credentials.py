@@ -1,8 +1,9 @@
-"""What a session may use of its vaults, with the secrets: for the worker that runs it."""
+"""The credentials that a session may use, with their secrets: for the worker that runs it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TypeAlias
@@ -18,18 +19,17 @@ from mainspring.service.vaults.credential_auth import (
     credential_key,
     server_key,
 )
-from mainspring.service.vaults.credential_record import KIND
 from mainspring.service.vaults.credentials import Credentials, UnsealedCredential
 from mainspring.service.vaults.token_refresh import Refresher
-from mainspring.service.vaults.vaults import MAX_CREDENTIALS
+from mainspring.service.vaults.vaults import CREDENTIAL_KIND, MAX_CREDENTIALS
 
 _REFRESH_MARGIN = timedelta(seconds=60)
-"""Before a token expires it is exchanged already: it is still to be sent, and clocks differ."""
+"""A token is refreshed this long before it expires: it has yet to be sent, and clocks differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretVariable:
-    """A secret that programs of the session know by a placeholder."""
+    """A secret that the session's programs see as a placeholder."""
 
     credential_id: str
     name: str
@@ -72,23 +72,24 @@ class SessionCredentials:
         self._clock = clock
 
     async def usable(self, tenant: str, vault_ids: Sequence[str]) -> list[SessionCredential]:
-        """Of the vaults as they are now; of two for the same server or of the same name, the one
-        in the first vault. Ask again now and then: they are changed while a session runs.
+        """The current credentials of the vaults; of two with the same key, the one in the first
+        vault. Call it periodically: they may change while a session runs.
 
         Raises: StoreCorrupt: they were sealed with another key.
         """
-        found: dict[str, SessionCredential] = {}
+        credentials: dict[str, SessionCredential] = {}
         for vault_id in vault_ids:
-            for opened in await self._unsealed(tenant, vault_id):
-                key = credential_key(opened.vault_credential.auth)
-                if key not in found:
-                    found[key] = _session_credential(await self._refresh_if_expired(opened))
-        return list(found.values())
+            for unsealed in await self._unsealed(tenant, vault_id):
+                key = credential_key(unsealed.credential.auth)
+                if key not in credentials:
+                    current = await self._refresh_if_expired(unsealed)
+                    credentials[key] = _session_credential(current)
+        return list(credentials.values())
 
     async def _unsealed(self, tenant: str, vault_id: str) -> list[UnsealedCredential]:
-        listed = await self._records.list(
+        rows = await self._records.list(
             RecordQuery(
-                kind=KIND,
+                kind=CREDENTIAL_KIND,
                 tenant=tenant,
                 parent=vault_id,
                 is_archived=False,
@@ -96,54 +97,47 @@ class SessionCredentials:
                 limit=MAX_CREDENTIALS,
             )
         )
-        opened: list[UnsealedCredential] = []
-        for record in listed:
-            try:
-                opened.append(await self._credentials.unseal(tenant, vault_id, record.id))
-            except (NotFound, InvalidInput):  # deleted or archived since it was listed
-                continue
-        return opened
+        unsealed: list[UnsealedCredential] = []
+        for row in rows:
+            with suppress(NotFound, InvalidInput):  # deleted or archived since it was listed
+                unsealed.append(await self._credentials.unseal(tenant, vault_id, row.id))
+        return unsealed
 
     async def _refresh_if_expired(self, credential: UnsealedCredential) -> UnsealedCredential:
-        """With a token that holds, if one can be had. One that cannot is sent all the same: what
-        the server says to it is what people can act on."""
-        auth = credential.vault_credential.auth
+        """With a valid token, if one can be got. An expired one is sent all the same: the server's
+        answer is what people can act on."""
+        auth = credential.credential.auth
         if self._refresher is None or not isinstance(auth, McpOauth) or auth.refresh is None:
             return credential
         if auth.expires_at is None or auth.expires_at - _REFRESH_MARGIN > self._clock():
             return credential
         try:
-            return (await self._refresher.refresh(credential)).unsealed_credential
-        except (NotFound, InvalidInput):  # it has just gone
+            return (await self._refresher.refresh(credential)).unsealed
+        except (NotFound, InvalidInput):  # deleted or archived just now
             return credential
 
 
-def bearer_for(url: str, session_credential: Iterable[SessionCredential]) -> BearerToken | None:
-    """The token for an MCP server; without one it is asked as anybody would."""
-    return next(
-        (item for item in session_credential if isinstance(item, BearerToken) and item.is_for(url)),
-        None,
-    )
+def bearer_for(url: str, credentials: Iterable[SessionCredential]) -> BearerToken | None:
+    """The token for an MCP server, if there is one."""
+    tokens = (item for item in credentials if isinstance(item, BearerToken))
+    return next((token for token in tokens if token.is_for(url)), None)
 
 
-def _session_credential(unsealed_credential: UnsealedCredential) -> SessionCredential:
-    credential, auth = (
-        unsealed_credential.vault_credential,
-        unsealed_credential.vault_credential.auth,
-    )
+def _session_credential(unsealed: UnsealedCredential) -> SessionCredential:
+    id_, auth, value = unsealed.credential.id, unsealed.credential.auth, unsealed.secrets.value
     if isinstance(auth, EnvironmentVariable):
         networking = auth.networking
         return SecretVariable(
-            credential_id=credential.id,
+            credential_id=id_,
             name=auth.secret_name,
-            value=unsealed_credential.secrets.value,
+            value=value,
             hosts=networking.allowed_hosts if isinstance(networking, LimitedHosts) else None,
             in_headers=auth.injection_location.header,
             in_body=auth.injection_location.body,
         )
     return BearerToken(
-        credential_id=credential.id,
+        credential_id=id_,
         mcp_server_url=auth.mcp_server_url,
-        token=unsealed_credential.secrets.value,
+        token=value,
         expires_at=auth.expires_at if isinstance(auth, McpOauth) else None,
     )

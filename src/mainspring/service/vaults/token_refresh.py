@@ -1,5 +1,5 @@
-"""Exchanges expired access tokens at their token endpoint (RFC 6749, section 6), once however
-many sessions ask: a refresh token that is used twice is often revoked.
+"""Exchanges expired access tokens at their token endpoint (RFC 6749, section 6), once for all
+sessions: a refresh token that is used twice is often revoked.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock, to_micros
 from mainspring.core.errors import NetworkRefused, StaleVersion
 from mainspring.core.ports import HttpPost, HttpReply
-from mainspring.service.storage.notifications import Notification, Notify, ignore_notification
+from mainspring.service.storage.repository import Notify, ignore_notification
 from mainspring.service.vaults.credential_auth import (
     BasicAuth,
     McpOauth,
@@ -31,9 +31,10 @@ from mainspring.service.vaults.credential_auth import (
     redacted_repr,
 )
 from mainspring.service.vaults.credentials import Credentials, UnsealedCredential
+from mainspring.service.vaults.vaults import credential_notification
 
 MAX_BODY_CHARS = 2048
-"""Characters of a body that are told."""
+"""Characters of a body that are shown."""
 _MAX_LIFETIME = timedelta(days=3650)
 
 
@@ -42,7 +43,7 @@ SendTokenRequest: TypeAlias = Callable[[HttpPost], Awaitable[HttpReply]]
 
 
 class HttpResponse(Struct, frozen=True, kw_only=True):
-    """An answer as clients are told of it."""
+    """A response as clients see it."""
 
     status_code: int
     content_type: str
@@ -86,7 +87,7 @@ def refresh_request(refresh: Refresh, secrets: Secrets) -> HttpPost:
 
 
 def parse_grant(reply: HttpReply) -> TokenGrant | None:
-    """What it grants; `None` if it is no grant, whatever its status."""
+    """The grant; `None` if it is none, whatever its status."""
     if reply.status != 200:
         return None
     try:
@@ -121,7 +122,7 @@ def _json_escaped(secret: str) -> str:
 
 _TRIES = 8
 _CLAIM_TIME = timedelta(seconds=30)
-"""Longer than an endpoint is waited for; after it whoever claimed the exchange has died."""
+"""Longer than a request may take; after that the process that claimed the exchange is dead."""
 _PAUSE_SECONDS = 0.1
 
 RefreshOutcome: TypeAlias = Literal["succeeded", "failed", "connect_error", "no_refresh_token"]
@@ -129,59 +130,59 @@ RefreshOutcome: TypeAlias = Literal["succeeded", "failed", "connect_error", "no_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefreshResult:
-    """What came of an exchange."""
+    """The result of an exchange."""
 
-    refresh_outcome: RefreshOutcome
-    unsealed_credential: UnsealedCredential = field(repr=False)
-    """The credential as it is now."""
+    outcome: RefreshOutcome
+    unsealed: UnsealedCredential = field(repr=False)
+    """The current credential."""
     http_response: HttpResponse | None = None
-    """What the endpoint said, when it granted nothing."""
+    """The response of the endpoint, if it granted nothing."""
     is_final: bool = False
-    """Asking again will not help: the user has to authorize anew."""
+    """Retrying will not help: the user has to authorize again."""
 
 
 class Refresher:
     def __init__(
         self,
         credentials: Credentials,
-        send_token_request: SendTokenRequest,
+        send: SendTokenRequest,
         *,
         notify: Notify = ignore_notification,
         clock: Clock = clocks.now,
     ) -> None:
         self._credentials = credentials
-        self._send_token_request = send_token_request
+        self._send = send
         self._notify = notify
         self._clock = clock
         self._locks: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
         self._refused: dict[str, tuple[int, RefreshResult]] = {}
-        """By credential: what came of its refresh token, at which revision of the record."""
+        """By credential: the revision of the record, and the result for its refresh token."""
 
     async def refresh(self, credential: UnsealedCredential) -> RefreshResult:
-        """A new access token in the place of the one that was opened, unless somebody else has
-        got one already. A refresh token that was refused is not sent again.
+        """Get a new access token, unless another process has got one already. A refresh token that
+        was refused is not sent again.
 
         Raises: NotFound, InvalidInput: it is gone or archived by now.
         """
-        id_ = credential.vault_credential.id
+        id_ = credential.credential.id
         lock = self._locks.setdefault(id_, anyio.Lock())
         async with lock:
             now = await self._reload(credential)
             rev, current = self._refused.get(id_, (None, None))
-            if current is not None and rev == now.record_row.rev:
+            if current is not None and rev == now.row.rev:
                 return current
             now = await self._claim(credential)
             if now.secrets.value != credential.secrets.value:
-                return RefreshResult(refresh_outcome="succeeded", unsealed_credential=now)
+                return RefreshResult(outcome="succeeded", unsealed=now)
             return await self._exchange(now)
 
     async def _claim(self, credential: UnsealedCredential) -> UnsealedCredential:
-        """Ours alone to exchange, in whatever process others are; or with a new token already."""
+        """Claim the exchange over all processes; or return with a new token already."""
         while True:
             now = await self._reload(credential)
             if now.secrets.value != credential.secrets.value:
                 return now
-            due, moment = now.record_row.due, self._clock()
+            due, moment = now.row.due, self._clock()
             if due is not None and due > to_micros(moment):
                 await anyio.sleep(_PAUSE_SECONDS)
                 continue
@@ -191,37 +192,27 @@ class Refresher:
                 continue
 
     async def _exchange(self, credential: UnsealedCredential) -> RefreshResult:
-        auth = credential.vault_credential.auth
+        auth = credential.credential.auth
         if not isinstance(auth, McpOauth) or auth.refresh is None:
             return RefreshResult(
-                refresh_outcome="no_refresh_token",
-                unsealed_credential=await self._release(credential),
+                outcome="no_refresh_token", unsealed=await self._release(credential)
             )
         try:
-            reply = await self._send_token_request(
-                refresh_request(auth.refresh, credential.secrets)
-            )
+            reply = await self._send(refresh_request(auth.refresh, credential.secrets))
         except NetworkRefused:
-            return RefreshResult(
-                refresh_outcome="connect_error",
-                unsealed_credential=await self._release(credential),
-            )
+            return RefreshResult(outcome="connect_error", unsealed=await self._release(credential))
         if (grant := parse_grant(reply)) is not None:
             return RefreshResult(
-                refresh_outcome="succeeded",
-                unsealed_credential=await self._store_grant(credential, grant),
+                outcome="succeeded", unsealed=await self._store_grant(credential, grant)
             )
         failed = RefreshResult(
-            refresh_outcome="failed",
-            unsealed_credential=await self._release(credential),
+            outcome="failed",
+            unsealed=await self._release(credential),
             http_response=redacted_response(reply, credential.secrets),
             is_final=not is_transient(reply),
         )
         if failed.is_final:
-            self._refused[credential.vault_credential.id] = (
-                failed.unsealed_credential.record_row.rev,
-                failed,
-            )
+            self._refused[credential.credential.id] = (failed.unsealed.row.rev, failed)
             await self._notify_change(credential)
         return failed
 
@@ -234,14 +225,14 @@ class Refresher:
     async def _store_grant(
         self, credential: UnsealedCredential, grant: TokenGrant
     ) -> UnsealedCredential:
-        """The endpoint may have made the old refresh token void: what it gave must be kept,
-        whatever else changed in the credential meanwhile."""
+        """The old refresh token may be void now: the new one must be stored, whatever else changed
+        in the credential."""
         for _ in range(_TRIES):
-            auth = credential.vault_credential.auth
+            auth = credential.credential.auth
             assert isinstance(auth, McpOauth)  # a credential stays what it is
             now = self._clock()
             changed = replace(
-                credential.vault_credential,
+                credential.credential,
                 auth=replace(auth, expires_at=grant.expires_at(now)),
                 updated_at=now,
             )
@@ -257,21 +248,15 @@ class Refresher:
                 continue
             return await self._reload(credential)
         raise StaleVersion(
-            f"credential {credential.vault_credential.id}: others kept changing it; try again"
+            f"credential {credential.credential.id}: others kept changing it; try again"
         )
 
     async def _reload(self, credential: UnsealedCredential) -> UnsealedCredential:
-        current = credential.vault_credential
-        return await self._credentials.unseal(
-            credential.record_row.tenant, current.vault_id, current.id
-        )
+        current = credential.credential
+        return await self._credentials.unseal(credential.row.tenant, current.vault_id, current.id)
 
     async def _notify_change(self, credential: UnsealedCredential) -> None:
+        vault_id, id_ = credential.credential.vault_id, credential.credential.id
         await self._notify(
-            Notification(
-                tenant=credential.record_row.tenant,
-                type="vault_credential.refresh_failed",
-                id=credential.vault_credential.id,
-                vault_id=credential.vault_credential.vault_id,
-            )
+            credential_notification(credential.row.tenant, vault_id, id_, "refresh_failed")
         )

@@ -1,4 +1,6 @@
-"""Vaults: the credentials of one end user, kept together. What is in them is `credentials`'."""
+"""Vaults: the credentials of one end user, and a credential as it is stored and shown: everything
+except its secrets, which are sealed as the content of its record.
+"""
 
 from __future__ import annotations
 
@@ -12,23 +14,24 @@ from msgspec.structs import replace
 from mainspring.core import clock as clocks
 from mainspring.core import ids
 from mainspring.core.clock import Clock
-from mainspring.core.errors import InvalidInput, StaleVersion
-from mainspring.log.records import RecordQuery, RecordRow, Records, Remove, Replace
-from mainspring.service.storage.metadata import Metadata, MetadataPatch, patch_metadata
-from mainspring.service.storage.notifications import Notification, Notify, ignore_notification
-from mainspring.service.storage.pagination import Page
+from mainspring.core.errors import InvalidInput
+from mainspring.log.records import RecordChange, RecordQuery, RecordRow, Records, Remove, Replace
+from mainspring.service.storage.metadata import Metadata, MetadataPatch, copy_fields, patch_metadata
 from mainspring.service.storage.repository import (
     IndexColumns,
-    ListQuery,
+    Notification,
+    Notify,
     Repository,
     delete_children,
+    ignore_notification,
 )
-from mainspring.service.vaults.credential_record import KIND as CREDENTIAL
-from mainspring.service.vaults.credential_record import archive_change, credential_repository
+from mainspring.service.vaults.credential_auth import Auth, credential_key
 
+CREDENTIAL_KIND = "vault_credential"
 MAX_CREDENTIALS = 20
-"""Of a vault, without those that are archived."""
-_TRIES = 32
+"""Of a vault, without archived ones."""
+PURGED_CONTENT = b""
+"""The content of an archived credential."""
 
 DisplayName = Annotated[str, Meta(min_length=1, max_length=255)]
 
@@ -41,6 +44,42 @@ class VaultObject(Struct, frozen=True, kw_only=True):
     metadata: Metadata = {}
     archived_at: datetime | None = None
     type: Literal["vault"] = "vault"
+
+
+class VaultCredential(Struct, frozen=True, kw_only=True):
+    id: str
+    vault_id: str
+    auth: Auth
+    created_at: datetime
+    updated_at: datetime
+    display_name: str | None = None
+    metadata: Metadata = {}
+    archived_at: datetime | None = None
+    type: Literal["vault_credential"] = CREDENTIAL_KIND
+
+
+def credential_repository(records: Records, clock: Clock) -> Repository[VaultCredential]:
+    return Repository(
+        records, CREDENTIAL_KIND, VaultCredential, columns=_credential_columns, clock=clock
+    )
+
+
+def _credential_columns(credential: VaultCredential) -> IndexColumns:
+    is_archived = credential.archived_at is not None
+    return IndexColumns(
+        parent=credential.vault_id,
+        name=None if is_archived else credential_key(credential.auth),
+        is_archived=is_archived,
+        created=credential.created_at,
+    )
+
+
+def archive_change(
+    repository: Repository[VaultCredential], row: RecordRow, now: datetime
+) -> Replace:
+    """The record stays without its secrets; another credential may have its key."""
+    archived = replace(repository.read(row), archived_at=now, updated_at=now)
+    return repository.replace_change(row, archived, content=PURGED_CONTENT)
 
 
 class CreateVault(Struct, frozen=True, kw_only=True):
@@ -66,6 +105,8 @@ class Vaults:
         self._repository = Repository(
             records, "vault", VaultObject, columns=_index_columns, clock=clock
         )
+        self.get = self._repository.get
+        self.page = self._repository.page
         self._credentials = credential_repository(records, clock)
         self._notify = notify
         self._clock = clock
@@ -73,22 +114,12 @@ class Vaults:
 
     async def create(self, tenant: str, request: CreateVault) -> VaultObject:
         now = self._clock()
-        made = VaultObject(
-            id=self._new_id("vlt"),
-            display_name=request.display_name,
-            metadata=request.metadata,
-            created_at=now,
-            updated_at=now,
+        vault = copy_fields(
+            VaultObject, request, id=self._new_id("vlt"), created_at=now, updated_at=now
         )
-        await self._repository.put(tenant, made)
-        await self._notify(Notification(tenant=tenant, type="vault.created", id=made.id))
-        return made
-
-    async def get(self, tenant: str, vault_id: str) -> VaultObject:
-        return await self._repository.get(tenant, vault_id)
-
-    async def page(self, tenant: str, list_query: ListQuery) -> Page[VaultObject]:
-        return await self._repository.page(tenant, list_query)
+        await self._repository.put(tenant, vault)
+        await self._notify_change(tenant, vault.id, "created")
+        return vault
 
     async def update(self, tenant: str, vault_id: str, request: UpdateVault) -> VaultObject:
         """Raises: InvalidInput: it is archived."""
@@ -105,42 +136,45 @@ class Vaults:
         return await self._repository.update(tenant, vault_id, change)
 
     async def archive(self, tenant: str, vault_id: str) -> VaultObject:
-        """For good: no new sessions with it, and its secrets are gone; what they were is kept."""
-        for _ in range(_TRIES):
-            record = await self._repository.record(tenant, vault_id)
-            current = self._repository.read(record)
+        """Permanent: no new sessions can use it, and its secrets are deleted."""
+        credentials: list[str] | None = None
+
+        async def prepare() -> tuple[VaultObject, list[RecordChange]]:
+            nonlocal credentials
+            row = await self._repository.row(tenant, vault_id)
+            current = self._repository.read(row)
             if current.archived_at is not None:
-                return current
+                return current, []
             now = self._clock()
             archived = replace(current, archived_at=now, updated_at=now)
-            holding = await self._credential_records(tenant, vault_id)
-            changes = [archive_change(self._credentials, item, now) for item in holding]
-            try:
-                await self._records.write(
-                    self._repository.replace_change(record, archived), *changes
-                )
-            except StaleVersion:
-                continue
-            await self._notify_change(tenant, vault_id, "archived", [item.id for item in holding])
-            return archived
-        raise StaleVersion(f"vault {vault_id}: others kept changing it; try again")
+            rows = await self._records.list(_active_credentials(tenant, vault_id))
+            credentials = [item.id for item in rows]
+            purges = [archive_change(self._credentials, item, now) for item in rows]
+            return archived, [self._repository.replace_change(row, archived), *purges]
+
+        archived = await self._repository.transact(vault_id, prepare)
+        if credentials is not None:
+            await self._notify_change(tenant, vault_id, "archived", credentials)
+        return archived
 
     async def delete(self, tenant: str, vault_id: str) -> None:
-        """With all that is in it, and no trace of it here."""
-        gone: list[str] = []
-        for _ in range(_TRIES):
-            record = await self._repository.record(tenant, vault_id)
-            gone += await delete_children(self._records, CREDENTIAL, tenant=tenant, parent=vault_id)
-            try:
-                await self._records.write(Remove(record_row=record))
-            except StaleVersion:  # it got a credential meanwhile
-                continue
-            await self._notify_change(tenant, vault_id, "deleted", gone)
-            return
-        raise StaleVersion(f"vault {vault_id}: others kept changing it; try again")
+        """With all its credentials."""
+        credentials: list[str] = []
+
+        async def prepare() -> tuple[None, list[RecordChange]]:
+            row = await self._repository.row(tenant, vault_id)
+            credentials.extend(
+                await delete_children(
+                    self._records, CREDENTIAL_KIND, tenant=tenant, parent=vault_id
+                )
+            )
+            return None, [Remove(row=row)]  # refused if it got a credential in the meantime
+
+        await self._repository.transact(vault_id, prepare)
+        await self._notify_change(tenant, vault_id, "deleted", credentials)
 
     async def active(self, tenant: str, vault_id: str) -> VaultObject:
-        """For a new session with it.
+        """For a new session that uses it.
 
         Raises: NotFound; InvalidInput: it is archived.
         """
@@ -149,49 +183,49 @@ class Vaults:
         return vault
 
     async def admit_change(self, tenant: str, vault_id: str) -> Replace:
-        """A change to write together with a new credential: it is refused (`Stale`) if the vault
-        was archived or deleted meanwhile, or got another credential.
+        """A change to write together with a new credential: it is refused (`StaleVersion`) if the
+        vault was archived or deleted in the meantime, or got another credential.
 
         Raises: NotFound; InvalidInput: it is archived, or full.
         """
-        record = await self._repository.record(tenant, vault_id)
-        _require_active(self._repository.read(record))
-        wanted = RecordQuery(kind=CREDENTIAL, tenant=tenant, parent=vault_id, is_archived=False)
-        if await self._records.count(wanted) >= MAX_CREDENTIALS:
+        row = await self._repository.row(tenant, vault_id)
+        _require_active(self._repository.read(row))
+        if await self._records.count(_active_credentials(tenant, vault_id)) >= MAX_CREDENTIALS:
             raise InvalidInput(
                 f"a vault has {MAX_CREDENTIALS} credentials at most; archive one of {vault_id}'s"
             )
-        return Replace(record_row=record)
-
-    async def _credential_records(self, tenant: str, vault_id: str) -> list[RecordRow]:
-        return await self._records.list(
-            RecordQuery(
-                kind=CREDENTIAL,
-                tenant=tenant,
-                parent=vault_id,
-                is_archived=False,
-                limit=MAX_CREDENTIALS,
-            )
-        )
+        return Replace(row=row)
 
     async def _notify_change(
-        self, tenant: str, vault_id: str, what: str, credentials: Sequence[str]
+        self, tenant: str, vault_id: str, what: str, credentials: Sequence[str] = ()
     ) -> None:
         await self._notify(Notification(tenant=tenant, type=f"vault.{what}", id=vault_id))
         for id_ in credentials:
-            await self._notify(
-                Notification(
-                    tenant=tenant, type=f"vault_credential.{what}", id=id_, vault_id=vault_id
-                )
-            )
+            await self._notify(credential_notification(tenant, vault_id, id_, what))
 
 
-def _require_active(vault_object: VaultObject) -> None:
-    if vault_object.archived_at is not None:
-        raise InvalidInput(f"the vault {vault_object.id} is archived; make another")
-
-
-def _index_columns(vault_object: VaultObject) -> IndexColumns:
-    return IndexColumns(
-        is_archived=vault_object.archived_at is not None, created=vault_object.created_at
+def credential_notification(
+    tenant: str, vault_id: str, credential_id: str, what: str
+) -> Notification:
+    return Notification(
+        tenant=tenant, type=f"vault_credential.{what}", id=credential_id, vault_id=vault_id
     )
+
+
+def _active_credentials(tenant: str, vault_id: str) -> RecordQuery:
+    return RecordQuery(
+        kind=CREDENTIAL_KIND,
+        tenant=tenant,
+        parent=vault_id,
+        is_archived=False,
+        limit=MAX_CREDENTIALS,
+    )
+
+
+def _require_active(vault: VaultObject) -> None:
+    if vault.archived_at is not None:
+        raise InvalidInput(f"the vault {vault.id} is archived; make another")
+
+
+def _index_columns(vault: VaultObject) -> IndexColumns:
+    return IndexColumns(is_archived=vault.archived_at is not None, created=vault.created_at)

@@ -1,4 +1,4 @@
-"""Deliveries of webhooks: sent until somebody takes them, kept when nobody does.
+"""Deliveries of webhooks: sent until an endpoint accepts them, kept as dead if none does.
 
 At least once, in no order, each time with the same `webhook-id`.
 """
@@ -18,12 +18,12 @@ from msgspec.structs import replace
 
 from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock
-from mainspring.core.errors import InvalidInput, NotFound, StaleVersion
+from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.core.ports import PostResult
-from mainspring.log.records import RecordQuery, Records, Remove
+from mainspring.log.records import RecordQuery, Records
 from mainspring.service.jobs.dispatcher import Job, PutJob
-from mainspring.service.storage.pagination import Page
-from mainspring.service.storage.repository import IndexColumns, ListQuery, Repository
+from mainspring.service.storage.metadata import copy_fields
+from mainspring.service.storage.repository import IndexColumns, Repository
 from mainspring.service.telemetry.metrics import Metrics
 from mainspring.service.webhooks.webhook_endpoints import DELIVERY_KIND, Webhook, Webhooks
 from mainspring.service.webhooks.webhook_signing import signed_headers
@@ -39,10 +39,10 @@ DeliveryStatus: TypeAlias = Literal["pending", "delivered", "dead"]
 class DeliveryAttempt(Struct, frozen=True, kw_only=True):
     at: datetime
     status: int | None
-    """Of the answer; `None`: there was none."""
+    """Of the response; `None`: there was none."""
     error: str | None = None
     excerpt: str = ""
-    """How the answer began."""
+    """The start of the response."""
 
 
 class Delivery(Struct, frozen=True, kw_only=True):
@@ -51,11 +51,11 @@ class Delivery(Struct, frozen=True, kw_only=True):
     event_id: str
     event_type: str
     event: Raw
-    """As it is sent, to the byte."""
+    """The bytes that are sent."""
     created_at: datetime
     status: DeliveryStatus = "pending"
     attempts: int = 0
-    """Since it was made or sent again."""
+    """Since it was created or resent."""
     next_attempt_at: datetime | None = None
     last_attempt: DeliveryAttempt | None = None
     forget_at: datetime | None = None
@@ -64,7 +64,7 @@ class Delivery(Struct, frozen=True, kw_only=True):
 
 class WebhookPoster(Protocol):
     async def __call__(self, url: str, *, headers: Mapping[str, str], body: bytes) -> PostResult:
-        """POST, without following redirects; a failure is told, not raised."""
+        """POST without following redirects; a failure is returned, not raised."""
         ...
 
 
@@ -76,28 +76,27 @@ class MeteredPoster:
         self._attempts = metrics.delivery_attempts
 
     async def __call__(self, url: str, *, headers: Mapping[str, str], body: bytes) -> PostResult:
-        posted = await self._post(url, headers=headers, body=body)
-        is_taken = posted.status is not None and 200 <= posted.status < 300
-        outcome = "refused" if posted.is_refused else "ok" if is_taken else "failed"
+        result = await self._post(url, headers=headers, body=body)
+        outcome = "refused" if result.is_refused else "ok" if result.is_accepted else "failed"
         self._attempts.labels(outcome).inc()
-        return posted
+        return result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How long it is tried: eleven times in a day, unless told otherwise."""
+    """By default eleven attempts within a day."""
 
     first_seconds: float = 5.0
     factor: float = 4.0
     longest_seconds: float = 6 * 3600.0
     attempts: int = 11
     disable_after: timedelta = timedelta(days=3)
-    """An endpoint of which nothing but failures came for so long is disabled."""
+    """An endpoint that only failed for so long is disabled."""
     keep_delivered: timedelta = timedelta(days=7)
     keep_dead: timedelta = timedelta(days=30)
 
     def pause(self, delivery_id: str, attempts: int) -> timedelta:
-        """After so many attempts; some part more or less, so that not all come at once."""
+        """After so many attempts; with jitter, so that not all come at once."""
         seconds = min(self.first_seconds * self.factor ** (attempts - 1), self.longest_seconds)
         digest = hashlib.sha256(f"{delivery_id} {attempts}".encode()).digest()
         part = int.from_bytes(digest[:8]) / 2**64
@@ -119,30 +118,23 @@ class Deliveries:
         *,
         post: WebhookPoster,
         put: PutJob,
-        retry_policy: RetryPolicy = DEFAULT_RETRY_POLICY,
+        retry: RetryPolicy = DEFAULT_RETRY_POLICY,
         clock: Clock = clocks.now,
     ) -> None:
         self._records = records
         self._webhooks = webhooks
         self._post = post
         self._put = put
-        self._retry_policy = retry_policy
+        self._retry = retry
         self._clock = clock
         self._repository = delivery_repository(records, clock)
-
-    async def get(self, tenant: str, delivery_id: str) -> Delivery:
-        return await self._repository.get(tenant, delivery_id)
-
-    async def page(self, tenant: str, list_query: ListQuery) -> Page[Delivery]:
-        return await self._repository.page(tenant, list_query)
+        self.get = self._repository.get
+        self.page = self._repository.page
 
     async def deliver(self, job: Job) -> None:
-        """What a worker does for a job `deliver`: one attempt."""
-        try:
-            delivery = await self._repository.get(job.tenant, job.key)
-        except NotFound:
-            return
-        if delivery.status != "pending" or delivery.next_attempt_at is None:
+        """Handle a job `deliver`: one attempt."""
+        delivery = await self._repository.find(job.tenant, job.key)
+        if delivery is None or delivery.status != "pending" or delivery.next_attempt_at is None:
             return
         if delivery.next_attempt_at > self._clock() + _CLOCK_TOLERANCE:
             await self._put(job, at=delivery.next_attempt_at)
@@ -150,21 +142,21 @@ class Deliveries:
         await self.attempt(job.tenant, delivery.id)
 
     async def attempt(self, tenant: str, delivery_id: str) -> Delivery:
-        """Try it now, whenever it was to be tried."""
+        """Try it now, regardless of when it is due."""
         delivery = await self._repository.get(tenant, delivery_id)
         try:
             webhook = await self._webhooks.get(tenant, delivery.webhook_id)
         except NotFound:
             return await self._settle(tenant, delivery, PostResult(error="the endpoint is gone"))
         if webhook.status == "disabled":
-            return await self._settle(
-                tenant, delivery, PostResult(error="the endpoint is disabled")
-            )
-        posted = await self._send(tenant, delivery, webhook)
-        return await self._decide(tenant, delivery, webhook, posted)
+            disabled = PostResult(error="the endpoint is disabled")
+            return await self._settle(tenant, delivery, disabled)
+        result = await self._send(tenant, delivery, webhook)
+        status = await self._next_status(tenant, delivery, webhook, result)
+        return await self._settle(tenant, delivery, result, status=status)
 
     async def resend(self, tenant: str, delivery_id: str) -> Delivery:
-        """Send it again, as if for the first time, whatever came of it before."""
+        """Send it again as if for the first time, whatever its status."""
         now = self._clock()
         sent = await self._repository.update(
             tenant,
@@ -177,14 +169,14 @@ class Deliveries:
         return sent
 
     async def resend_dead(self, tenant: str, webhook_id: str) -> int:
-        """All that an endpoint did not take; how many.
+        """All dead deliveries of an endpoint; returns how many.
 
-        Raises: InvalidInput: it is disabled, so they would die again.
+        Raises: InvalidInput: it is disabled, so they would fail again.
         """
         if (await self._webhooks.get(tenant, webhook_id)).status == "disabled":
             raise InvalidInput(f"{webhook_id} is disabled; enable it first")
         sent = 0
-        wanted = RecordQuery(
+        query = RecordQuery(
             kind=DELIVERY_KIND,
             tenant=tenant,
             parent=webhook_id,
@@ -192,27 +184,24 @@ class Deliveries:
             order="asc",
             limit=_BATCH,
         )
-        while found := await self._records.list(wanted):
-            for record in found:
-                with suppress(NotFound):  # forgotten just now
-                    await self.resend(tenant, record.id)
+        while rows := await self._records.list(query):
+            for row in rows:
+                with suppress(NotFound):  # removed just now
+                    await self.resend(tenant, row.id)
                     sent += 1
-            # onwards: what has died again meanwhile is not sent for ever
-            wanted = dataclasses.replace(wanted, after=found[-1])
+            # only forward: what has failed again in the meantime is not resent forever
+            query = dataclasses.replace(query, after=rows[-1])
         return sent
 
     async def sweep(self) -> int:
-        """Have done what is due and has no job, as one that was lost; forget what is old. How
-        many were due. Call it now and then."""
+        """Enqueue what is due, in case its job was lost, and remove old deliveries; returns how
+        many were due. Call it periodically."""
         due = await self._repository.due(self._clock(), limit=_BATCH)
-        for record, delivery in due:
+        for row, delivery in due:
             if delivery.status == "pending":
-                await self._put(Job(task=DELIVER, key=delivery.id, tenant=record.tenant))
-                continue
-            try:
-                await self._records.write(Remove(record_row=record))
-            except (StaleVersion, NotFound):  # sent again, or gone: in any case not ours to forget
-                continue
+                await self._put(Job(task=DELIVER, key=delivery.id, tenant=row.tenant))
+            else:
+                await self._repository.remove_row(row)
         return len(due)
 
     async def _send(self, tenant: str, delivery: Delivery, webhook: Webhook) -> PostResult:
@@ -225,36 +214,35 @@ class Deliveries:
         }
         return await self._post(webhook.url, headers=headers, body=body)
 
-    async def _decide(
-        self, tenant: str, delivery: Delivery, webhook: Webhook, post_result: PostResult
-    ) -> Delivery:
-        if post_result.status is not None and 200 <= post_result.status < 300:
+    async def _next_status(
+        self, tenant: str, delivery: Delivery, webhook: Webhook, result: PostResult
+    ) -> DeliveryStatus:
+        if result.is_accepted:
             await self._webhooks.worked(tenant, webhook)
-            return await self._settle(tenant, delivery, post_result, status="delivered")
-        if post_result.is_refused:
-            await self._webhooks.disable(tenant, webhook.id, "address")
-            return await self._settle(tenant, delivery, post_result)
-        if post_result.status is not None and 300 <= post_result.status < 400:
-            await self._webhooks.disable(tenant, webhook.id, "redirect")
-            return await self._settle(tenant, delivery, post_result)
-        patience = self._retry_policy
-        after = await self._webhooks.failed(tenant, webhook, disable_after=patience.disable_after)
-        if after.status == "disabled" or delivery.attempts + 1 >= patience.attempts:
-            return await self._settle(tenant, delivery, post_result)
-        return await self._settle(tenant, delivery, post_result, status="pending")
+            return "delivered"
+        is_redirect = result.status is not None and 300 <= result.status < 400
+        if result.is_refused or is_redirect:
+            reason = "address" if result.is_refused else "redirect"
+            await self._webhooks.disable(tenant, webhook.id, reason)
+            return "dead"
+        after = await self._webhooks.failed(
+            tenant, webhook, disable_after=self._retry.disable_after
+        )
+        is_over = after.status == "disabled" or delivery.attempts + 1 >= self._retry.attempts
+        return "dead" if is_over else "pending"
 
     async def _settle(
         self,
         tenant: str,
         delivery: Delivery,
-        post_result: PostResult,
+        result: PostResult,
         *,
         status: DeliveryStatus = "dead",
     ) -> Delivery:
-        now, patience = self._clock(), self._retry_policy
+        now, retry = self._clock(), self._retry
         attempts = delivery.attempts + 1
-        again = now + patience.pause(delivery.id, attempts) if status == "pending" else None
-        keep = patience.keep_delivered if status == "delivered" else patience.keep_dead
+        again = now + retry.pause(delivery.id, attempts) if status == "pending" else None
+        keep = retry.keep_delivered if status == "delivered" else retry.keep_dead
         settled = await self._repository.update(
             tenant,
             delivery.id,
@@ -264,12 +252,7 @@ class Deliveries:
                 attempts=attempts,
                 next_attempt_at=again,
                 forget_at=None if status == "pending" else now + keep,
-                last_attempt=DeliveryAttempt(
-                    at=now,
-                    status=post_result.status,
-                    error=post_result.error,
-                    excerpt=post_result.excerpt,
-                ),
+                last_attempt=copy_fields(DeliveryAttempt, result, at=now),
             ),
         )
         if again is not None:

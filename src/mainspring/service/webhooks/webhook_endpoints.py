@@ -12,21 +12,15 @@ from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from mainspring.core import clock as clocks
 from mainspring.core import ids
 from mainspring.core.clock import Clock
-from mainspring.core.errors import InvalidInput, StaleVersion
-from mainspring.log.records import RecordQuery, Records
-from mainspring.service.storage.pagination import Page
-from mainspring.service.storage.repository import (
-    IndexColumns,
-    ListQuery,
-    Repository,
-    Seal,
-    delete_children,
-)
+from mainspring.core.errors import InvalidInput
+from mainspring.log.records import RecordQuery, Records, Replace
+from mainspring.service.storage.metadata import apply_patch, copy_fields
+from mainspring.service.storage.repository import IndexColumns, Repository, Seal, delete_children
 from mainspring.service.webhooks.webhook_events import EventType
 from mainspring.service.webhooks.webhook_signing import SECRET_BYTES, new_secret
 
@@ -34,14 +28,13 @@ KIND = "webhook"
 DELIVERY_KIND = "webhook_delivery"
 MAX_ENDPOINTS = 100
 _MAX_SECRETS = 3
-_TRIES = 8
 
 Url = Annotated[str, Meta(min_length=1, max_length=2048)]
 EventTypes = Annotated[tuple[EventType, ...], Meta(min_length=1, max_length=100)]
 Description = Annotated[str, Meta(max_length=1024)]
 DisabledReason: TypeAlias = Literal["manual", "redirect", "address", "failing"]
-"""Why: somebody said so; it answered with a redirect; its name led to an address that is not
-public; it failed for too long."""
+"""Somebody disabled it; it answered with a redirect; its name has an address that is not public;
+it failed for too long."""
 
 
 class Webhook(Struct, frozen=True, kw_only=True):
@@ -51,7 +44,7 @@ class Webhook(Struct, frozen=True, kw_only=True):
     created_at: datetime
     updated_at: datetime
     enabled_at: datetime
-    """What happened before is not told."""
+    """Earlier events are not sent."""
     status: Literal["enabled", "disabled"] = "enabled"
     disabled_reason: DisabledReason | None = None
     failing_since: datetime | None = None
@@ -60,7 +53,7 @@ class Webhook(Struct, frozen=True, kw_only=True):
 
 
 class WebhookWithSecret(Webhook, frozen=True, kw_only=True):
-    """As it is answered once, when the secret is made."""
+    """Returned once, when the secret is created."""
 
     secret: str
 
@@ -96,6 +89,8 @@ class Webhooks:
     ) -> None:
         self._records = records
         self._repository = Repository(records, KIND, Webhook, columns=_index_columns, clock=clock)
+        self.get = self._repository.get
+        self.page = self._repository.page
         self._seal = seal
         self._allow_http = allow_http
         self._clock = clock
@@ -103,55 +98,42 @@ class Webhooks:
         self._random = random
 
     async def create(self, tenant: str, request: CreateWebhook) -> WebhookWithSecret:
-        """Raises: InvalidInput: an address that is not called, or too many of them."""
+        """Raises: InvalidInput: the address is not allowed, or there are too many endpoints."""
         self._check(request.url)
         if await self._records.count(RecordQuery(kind=KIND, tenant=tenant)) >= MAX_ENDPOINTS:
             raise InvalidInput(f"at most {MAX_ENDPOINTS} webhook endpoints; delete one first")
         now = self._clock()
-        made = Webhook(
+        webhook = copy_fields(
+            Webhook,
+            request,
             id=self._new_id("whk"),
-            url=request.url,
             event_types=_unique_types(request.event_types),
-            description=request.description,
             created_at=now,
             updated_at=now,
             enabled_at=now,
         )
         secret = new_secret(self._random(SECRET_BYTES))
-        sealed = self._seal_secrets(tenant, made.id, [_EndpointSecret(secret=secret)])
-        await self._repository.put(tenant, made, content=sealed)
-        return WebhookWithSecret(**asdict(made), secret=secret)
-
-    async def get(self, tenant: str, webhook_id: str) -> Webhook:
-        return await self._repository.get(tenant, webhook_id)
-
-    async def page(self, tenant: str, list_query: ListQuery) -> Page[Webhook]:
-        return await self._repository.page(tenant, list_query)
+        sealed = self._seal_secrets(tenant, webhook.id, [_EndpointSecret(secret=secret)])
+        await self._repository.put(tenant, webhook, content=sealed)
+        return copy_fields(WebhookWithSecret, webhook, secret=secret)
 
     async def update(self, tenant: str, webhook_id: str, request: UpdateWebhook) -> Webhook:
-        """To enable it makes it as new: what happened meanwhile is not told."""
+        """If it is enabled again, events of the meantime are not sent."""
         if request.url is not UNSET:
             self._check(request.url)
 
         def change(current: Webhook) -> Webhook:
             now = self._clock()
-            types = current.event_types if request.event_types is UNSET else request.event_types
-            status = current.status if request.status is UNSET else request.status
-            is_restarted = status == "enabled" and current.status == "disabled"
+            new = apply_patch(current, request, updated_at=now)
+            is_enabled = new.status == "enabled"
+            is_restarted = is_enabled and current.status == "disabled"
+            has_new_types = new.event_types != current.event_types
             return replace(
-                current,
-                url=current.url if request.url is UNSET else request.url,
-                event_types=_unique_types(types),
-                description=(
-                    current.description if request.description is UNSET else request.description
-                ),
-                status=status,
-                disabled_reason=_disabled_reason(current, status),
+                new,
+                event_types=_unique_types(new.event_types),
+                disabled_reason=None if is_enabled else current.disabled_reason or "manual",
                 failing_since=None if is_restarted else current.failing_since,
-                enabled_at=now
-                if is_restarted or types != current.event_types
-                else current.enabled_at,
-                updated_at=now,
+                enabled_at=now if is_restarted or has_new_types else current.enabled_at,
             )
 
         return await self._repository.update(tenant, webhook_id, change)
@@ -164,37 +146,33 @@ class Webhooks:
     async def rotate(
         self, tenant: str, webhook_id: str, *, old_for: timedelta
     ) -> WebhookWithSecret:
-        """A new secret. For so long, calls are signed with the old one too."""
-        for _ in range(_TRIES):
-            record = await self._repository.record(tenant, webhook_id)
-            current, now = self._repository.read(record), self._clock()
-            secret = new_secret(self._random(SECRET_BYTES))
+        """A new secret. For `old_for`, requests are signed with the old one too."""
+        secret = new_secret(self._random(SECRET_BYTES))
+
+        async def prepare() -> tuple[Webhook, list[Replace]]:
+            row = await self._repository.row(tenant, webhook_id)
+            now = self._clock()
             until = now + old_for
-            aging = [
+            old = [
                 _EndpointSecret(secret=item.secret, expires_at=min(item.expires_at or until, until))
                 for item in await self._unseal(tenant, webhook_id)
             ]
-            kept = [_EndpointSecret(secret=secret), *_valid_secrets(aging, now)][:_MAX_SECRETS]
-            sealed = self._seal_secrets(tenant, webhook_id, kept)
-            made = replace(current, updated_at=now)
-            try:
-                await self._records.write(
-                    self._repository.replace_change(record, made, content=sealed)
-                )
-            except StaleVersion:
-                continue
-            return WebhookWithSecret(**asdict(made), secret=secret)
-        raise StaleVersion(f"{KIND} {webhook_id}: others kept changing it; try again")
+            secrets = [_EndpointSecret(secret=secret), *_valid_secrets(old, now)][:_MAX_SECRETS]
+            sealed = self._seal_secrets(tenant, webhook_id, secrets)
+            webhook = replace(self._repository.read(row), updated_at=now)
+            return webhook, [self._repository.replace_change(row, webhook, content=sealed)]
+
+        webhook = await self._repository.transact(webhook_id, prepare)
+        return copy_fields(WebhookWithSecret, webhook, secret=secret)
 
     async def secrets(self, tenant: str, webhook_id: str) -> list[str]:
-        """Those to sign with now, the newest first."""
-        opened = await self._unseal(tenant, webhook_id)
-        return [valid_secret.secret for valid_secret in _valid_secrets(opened, self._clock())]
+        """The valid ones, the newest first."""
+        secrets = await self._unseal(tenant, webhook_id)
+        return [item.secret for item in _valid_secrets(secrets, self._clock())]
 
     async def list_enabled(self, tenant: str) -> list[Webhook]:
-        """All that are enabled."""
-        wanted = RecordQuery(kind=KIND, tenant=tenant, label="enabled", limit=MAX_ENDPOINTS)
-        return [self._repository.read(record) for record in await self._records.list(wanted)]
+        query = RecordQuery(kind=KIND, tenant=tenant, label="enabled", limit=MAX_ENDPOINTS)
+        return [self._repository.read(row) for row in await self._records.list(query)]
 
     async def worked(self, tenant: str, webhook: Webhook) -> None:
         if webhook.failing_since is not None:
@@ -203,7 +181,7 @@ class Webhooks:
             )
 
     async def failed(self, tenant: str, webhook: Webhook, *, disable_after: timedelta) -> Webhook:
-        """It is disabled once nothing but failures has come of it for so long."""
+        """It is disabled if it only failed for `disable_after`."""
         now = self._clock()
 
         def change(current: Webhook) -> Webhook:
@@ -225,7 +203,7 @@ class Webhooks:
     def _check(self, url: str) -> None:
         try:
             parts = urlsplit(url)
-            _ = parts.port  # raises for one that is none
+            _ = parts.port  # raises if it is not a number
         except ValueError as error:
             raise InvalidInput(f"url: {error}") from error
         schemes = ("https", "http") if self._allow_http else ("https",)
@@ -236,8 +214,10 @@ class Webhooks:
         if not parts.hostname or "@" in parts.netloc or not url.isprintable() or " " in url:
             raise InvalidInput("url: a host and a path, without a name or password")
 
-    def _seal_secrets(self, tenant: str, webhook_id: str, kept: Sequence[_EndpointSecret]) -> bytes:
-        return self._seal.seal(msgspec.json.encode(kept), _context(tenant, webhook_id))
+    def _seal_secrets(
+        self, tenant: str, webhook_id: str, secrets: Sequence[_EndpointSecret]
+    ) -> bytes:
+        return self._seal.seal(msgspec.json.encode(secrets), _context(tenant, webhook_id))
 
     async def _unseal(self, tenant: str, webhook_id: str) -> list[_EndpointSecret]:
         sealed = await self._records.content(KIND, webhook_id)
@@ -249,18 +229,12 @@ def _context(tenant: str, webhook_id: str) -> str:
     return f"webhook {tenant} {webhook_id}"
 
 
-def _valid_secrets(kept: Sequence[_EndpointSecret], now: datetime) -> list[_EndpointSecret]:
-    return [item for item in kept if item.expires_at is None or item.expires_at > now]
+def _valid_secrets(secrets: Sequence[_EndpointSecret], now: datetime) -> list[_EndpointSecret]:
+    return [item for item in secrets if item.expires_at is None or item.expires_at > now]
 
 
 def _unique_types(types: Sequence[EventType]) -> tuple[EventType, ...]:
     return tuple(dict.fromkeys(types))
-
-
-def _disabled_reason(current: Webhook, status: str) -> DisabledReason | None:
-    if status == "enabled":
-        return None
-    return current.disabled_reason or "manual"
 
 
 def _disable(current: Webhook, reason: DisabledReason, now: datetime) -> Webhook:

@@ -1,6 +1,6 @@
-"""What webhooks tell of: the event types of the Managed Agents API, and what in a log is one.
+"""Webhook events: the event types of the Managed Agents API, and which events of a log become one.
 
-An event says what happened to which thing; whoever wants more asks the API.
+An event says what happened to which resource; for more, receivers call the API.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mainspring.core import events
 from mainspring.core.envelope import Event
 from mainspring.core.ids import stable_id
 from mainspring.service.sessions.wire_events import wire_type
-from mainspring.service.storage.notifications import Notification
+from mainspring.service.storage.repository import Notification
 
 EventType: TypeAlias = Literal[
     "agent.archived",
@@ -67,10 +67,10 @@ EventType: TypeAlias = Literal[
     "vault_credential.deleted",
     "vault_credential.refresh_failed",
 ]
-"""Those that begin with `mainspring` are ours; their id is the approval's."""
+"""Types that begin with `mainspring` are ours; their id is the approval's."""
 EVENT_TYPES: tuple[EventType, ...] = get_args(EventType)
 PING = "mainspring.ping"
-"""Ours: sent on request, to try an endpoint."""
+"""Ours: sent on request, to test an endpoint."""
 
 TYPES_BY_OPERATION: dict[str, EventType] = {
     "post /v1/agents": "agent.created",
@@ -85,12 +85,11 @@ TYPES_BY_OPERATION: dict[str, EventType] = {
     "post /v1/memory_stores/{memory_store_id}/archive": "memory_store.archived",
     "delete /v1/memory_stores/{memory_store_id}": "memory_store.deleted",
 }
-"""What a request that succeeded has done, by `Route.operation`, where no service says so itself."""
+"""The event of a successful request, by `Route.operation`, unless its service sends one itself."""
 
 
 class WebhookEventData(Struct, frozen=True, kw_only=True):
-    """`data` of an event: what happened to what. One tenant is one organization with one
-    workspace."""
+    """`data` of an event. A tenant is one organization with one workspace."""
 
     type: str
     id: str
@@ -125,8 +124,8 @@ TYPES_BY_LOG_TYPE: dict[str, tuple[EventType, ...]] = {
     "session.thread_status_terminated": ("session.thread_terminated",),
     "span.outcome_evaluation_end": ("session.outcome_evaluation_ended",),
 }
-"""What an event of a log may be to webhooks, by its type. That a session was created, updated,
-archived or deleted its service says."""
+"""Webhook events by the type of a log event. The session service itself reports that a session
+was created, updated, archived or deleted."""
 _TYPE_BY_STOP_REASON = {
     "session.requires_action": "requires_action",
     "session.budget_reached": "budget_reached",
@@ -134,33 +133,29 @@ _TYPE_BY_STOP_REASON = {
 
 
 def webhook_events_of(event: Event, *, tenant: str, main_thread_id: str) -> list[WebhookEvent]:
-    """What webhooks say of an event of a session's log; the same each time it is asked."""
+    """The webhook events of an event in a session's log; always with the same ids."""
     shown = wire_type(event, main_thread_id=main_thread_id)
     thread_id = getattr(event.payload, "session_thread_id", None)
     if shown != event.type:
         thread_id = event.thread_id
-    if thread_id == main_thread_id:  # of the main thread the session itself tells
+    if thread_id == main_thread_id:  # the events of the session itself cover the main thread
         return []
-    told: list[WebhookEvent] = []
-    for type_ in TYPES_BY_LOG_TYPE.get(shown, ()):
-        if isinstance(event.payload, events.StatusIdle):
-            reason = _TYPE_BY_STOP_REASON.get(type_)
-            if reason is not None and event.payload.stop_reason.type != reason:
-                continue
-        told.append(
-            WebhookEvent(
-                id=stable_id("whe", tenant, event.id, type_),
-                created_at=event.time,
-                data=WebhookEventData(
-                    type=type_,
-                    id=event.session_id,
-                    organization_id=tenant,
-                    workspace_id=tenant,
-                    session_thread_id=thread_id or UNSET,
-                ),
-            )
+    return [
+        WebhookEvent(
+            id=stable_id("whe", tenant, event.id, type_),
+            created_at=event.time,
+            data=WebhookEventData(
+                type=type_,
+                id=event.session_id,
+                organization_id=tenant,
+                workspace_id=tenant,
+                session_thread_id=thread_id or UNSET,
+            ),
         )
-    return told
+        for type_ in TYPES_BY_LOG_TYPE.get(shown, ())
+        if not isinstance(event.payload, events.StatusIdle)
+        or _TYPE_BY_STOP_REASON.get(type_) in (None, event.payload.stop_reason.type)
+    ]
 
 
 def notification_event(notification: Notification, *, id_: str, now: datetime) -> WebhookEvent:

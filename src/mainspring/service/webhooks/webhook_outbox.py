@@ -1,21 +1,33 @@
-"""The outbox of webhooks: for each event and each endpoint that wants it, one delivery."""
+"""The outbox of webhooks: one delivery for each event and each endpoint that subscribes to it; and
+the forwarder of session events from the logs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from mainspring.core import clock as clocks
 from mainspring.core import ids
 from mainspring.core.clock import Clock
+from mainspring.core.errors import AlreadyExists, NotFound, StaleVersion
+from mainspring.core.facts import SessionImported
 from mainspring.core.ids import stable_id
 from mainspring.log.records import Put, RecordChange, Records
+from mainspring.log.session_log import SessionLog
 from mainspring.service.jobs.dispatcher import Job, PutJob
-from mainspring.service.storage.notifications import Notification
+from mainspring.service.storage.repository import Notification, Repository
 from mainspring.service.webhooks.webhook_deliveries import DELIVER, Delivery, delivery_repository
 from mainspring.service.webhooks.webhook_endpoints import Webhook, Webhooks
-from mainspring.service.webhooks.webhook_events import PING, WebhookEvent, notification_event
+from mainspring.service.webhooks.webhook_events import (
+    PING,
+    TYPES_BY_LOG_TYPE,
+    WebhookEvent,
+    notification_event,
+    webhook_events_of,
+)
 
 
 class Outbox:
@@ -36,44 +48,43 @@ class Outbox:
         self._deliveries = delivery_repository(records, clock)
 
     async def notify(self, notification: Notification) -> None:
-        """Have it told to whoever wants to know. A `Notify`."""
+        """Deliver it to all endpoints that subscribe to it. A `Notify`."""
         changes = await self.prepare_changes(notification)
         if changes:
             await self._records.write(*changes)
             await self.enqueue_deliveries(changes)
 
     async def prepare_changes(self, *notices: Notification) -> list[RecordChange]:
-        """What `notify` writes, to be written together with what the notices are of; say `told`
-        when it is."""
+        """What `notify` writes, to be written together with the change that it reports. Call
+        `enqueue_deliveries` afterwards."""
         changes: list[RecordChange] = []
         for notice in notices:
             event = notification_event(notice, id_=self._new_id("whe"), now=self._clock())
-            listening = await self._webhooks.list_enabled(notice.tenant)
-            changes += self.delivery_changes(notice.tenant, [event], listening)
+            webhooks = await self._webhooks.list_enabled(notice.tenant)
+            changes += self.delivery_changes(notice.tenant, [event], webhooks)
         return changes
 
     async def enqueue_deliveries(self, changes: Iterable[RecordChange]) -> None:
         for change in changes:
-            record = change.record_row
+            record = change.row
             if isinstance(change, Put) and record.kind == self._deliveries.kind:
                 await self._put(Job(task=DELIVER, key=record.id, tenant=record.tenant))
 
     async def ping(self, tenant: str, webhook_id: str) -> Delivery:
-        """A delivery of an event that means nothing, to be sent now. Not to one disabled: that is
-        tried by enabling it."""
+        """A delivery of a test event, to be sent now."""
         webhook = await self._webhooks.get(tenant, webhook_id)
         notice = Notification(tenant=tenant, type=PING, id=webhook.id)
         event = notification_event(notice, id_=self._new_id("whe"), now=self._clock())
         return await self._deliveries.put(tenant, self._delivery(webhook, event))
 
     def delivery_changes(
-        self, tenant: str, told: Iterable[WebhookEvent], listening: Sequence[Webhook]
+        self, tenant: str, events: Iterable[WebhookEvent], webhooks: Sequence[Webhook]
     ) -> list[RecordChange]:
-        """The deliveries of events to those that want them."""
+        """The deliveries of events to the endpoints that subscribe to them."""
         return [
             self._deliveries.put_change(tenant, self._delivery(webhook, event))
-            for event in told
-            for webhook in listening
+            for event in events
+            for webhook in webhooks
             if event.data.type in webhook.event_types and event.created_at >= webhook.enabled_at
         ]
 
@@ -88,3 +99,95 @@ class Outbox:
             created_at=now,
             next_attempt_at=now,
         )
+
+
+CURSOR_KIND = "webhook_cursor"
+_BATCH = 200
+_TRIES = 8
+_IMPORTED = str(SessionImported.__struct_config__.tag)
+_LOG_EVENT_TYPES = frozenset(type_ for types in TYPES_BY_LOG_TYPE.values() for type_ in types)
+
+
+class _Cursor(Struct, frozen=True, kw_only=True):
+    id: str
+    """The session's."""
+    seq: int
+
+
+class SessionEventForwarder:
+    """Forwards events of session logs to webhooks. A cursor moves with the deliveries in one
+    write, so that nothing is lost or sent twice if a worker dies."""
+
+    def __init__(
+        self,
+        records: Records,
+        webhooks: Webhooks,
+        outbox: Outbox,
+        log: SessionLog,
+        *,
+        clock: Clock = clocks.now,
+    ) -> None:
+        self._records = records
+        self._webhooks = webhooks
+        self._outbox = outbox
+        self._log = log
+        self._cursors = Repository(records, CURSOR_KIND, _Cursor, clock=clock)
+
+    async def catch_up(self, tenant: str, session_id: str) -> int:
+        """Forward what is new in a session's log; returns the number of deliveries. Call it at
+        each wake and after each run, while the session is held: it also forwards what a worker
+        that died has left behind."""
+        webhooks = await self._webhooks.list_enabled(tenant)
+        if not any(_LOG_EVENT_TYPES.intersection(item.event_types) for item in webhooks):
+            return 0
+        thread_id = (await self._log.session(session_id)).thread_id
+        count = 0
+        for _ in range(_TRIES):
+            try:
+                while (step := await self._step(tenant, session_id, thread_id, webhooks)) >= 0:
+                    count += step
+            except (StaleVersion, AlreadyExists):  # another process has forwarded it just now
+                continue
+            return count
+        raise StaleVersion(f"{CURSOR_KIND} {session_id}: others kept moving it; try again")
+
+    async def forget(self, tenant: str, session_id: str) -> None:
+        """Delete the cursor of a deleted session."""
+        with suppress(NotFound):
+            await self._cursors.remove(tenant, session_id)
+
+    async def _step(
+        self, tenant: str, session_id: str, main_thread_id: str, webhooks: Sequence[Webhook]
+    ) -> int:
+        """The number of deliveries; -1: there is nothing new."""
+        try:
+            row = await self._cursors.row(tenant, session_id)
+            after = self._cursors.read(row).seq
+        except NotFound:
+            row, after = None, await self._first(session_id)
+        events = await self._log.read(
+            session_id, after=after, types=TYPES_BY_LOG_TYPE, limit=_BATCH
+        )
+        if not events:
+            return -1
+        webhook_events = [
+            item
+            for event in events
+            if event.session_id == session_id  # the parent of a fork has forwarded its own
+            for item in webhook_events_of(event, tenant=tenant, main_thread_id=main_thread_id)
+        ]
+        changes = self._outbox.delivery_changes(tenant, webhook_events, webhooks)
+        cursor = _Cursor(id=session_id, seq=events[-1].seq)
+        moved = (
+            self._cursors.put_change(tenant, cursor)
+            if row is None
+            else self._cursors.replace_change(row, cursor)
+        )
+        await self._records.write(moved, *changes)
+        await self._outbox.enqueue_deliveries(changes)
+        return len(changes)
+
+    async def _first(self, session_id: str) -> int:
+        """Where to start: imported events happened before."""
+        imported = await self._log.read(session_id, types=[_IMPORTED])
+        return imported[-1].seq if imported else 0

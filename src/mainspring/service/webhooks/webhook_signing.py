@@ -1,4 +1,4 @@
-"""Signatures of webhooks: how ours are made, and how those of others are checked. Pure.
+"""Signatures of webhooks: creating ours and verifying those of others. Pure.
 
 Standard Webhooks (https://www.standardwebhooks.com): HMAC-SHA256 over `id.timestamp.body`.
 """
@@ -33,7 +33,7 @@ class StandardWebhooksSignature(
 
 
 class GitHubSignature(Struct, frozen=True, kw_only=True, tag_field="type", tag="github"):
-    """`X-Hub-Signature-256`. It signs no time: what was sent once is known by its body."""
+    """`X-Hub-Signature-256`. It signs no time: repeats are recognised by their body."""
 
 
 class SlackSignature(Struct, frozen=True, kw_only=True, tag_field="type", tag="slack"):
@@ -45,7 +45,7 @@ class HmacSignature(Struct, frozen=True, kw_only=True, tag_field="type", tag="hm
 
     header: HeaderName
     prefix: Annotated[str, Meta(max_length=32)] = ""
-    """What stands before the signature: `sha256=`."""
+    """The prefix of the signature, such as `sha256=`."""
     encoding: Literal["hex", "base64"] = "hex"
     timestamp_header: HeaderName | None = None
     """Seconds since 1970; what is signed is then `timestamp.body`."""
@@ -58,7 +58,7 @@ SignatureScheme: TypeAlias = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedRequest:
-    """A request from outside, as it came."""
+    """A request from outside."""
 
     headers: Mapping[str, str]
     """By their names in lower case."""
@@ -70,7 +70,7 @@ def new_secret(random: bytes) -> str:
 
 
 def secret_key(secret: str) -> bytes:
-    """The bytes that sign with a secret as Standard Webhooks write it.
+    """The key of a secret in the format of Standard Webhooks.
 
     Raises: InvalidInput: it is none.
     """
@@ -86,7 +86,7 @@ def secret_key(secret: str) -> bytes:
 def signed_headers(
     id_: str, body: bytes, *, secrets: Sequence[str], now: datetime
 ) -> dict[str, str]:
-    """With a signature for each secret: whoever knows one of them can check it."""
+    """With a signature for each secret: a receiver needs one of them."""
     stamp = str(int(now.timestamp()))
     content = _standard_content(id_, stamp, body)
     signatures = (
@@ -102,7 +102,7 @@ def signed_headers(
 def is_genuine(
     scheme: SignatureScheme, request: SignedRequest, *, secret: str, now: datetime
 ) -> bool:
-    """Whether it comes from one who knows the secret, and was signed about now if it says when.
+    """Whether it is signed with the secret, and recently if it has a timestamp.
 
     Takes the same time for a wrong signature as for a right one.
     """
@@ -129,8 +129,8 @@ def is_genuine(
 
 
 def delivery_key(scheme: SignatureScheme, request: SignedRequest, parsed: Mapping[str, Any]) -> str:
-    """What tells one delivery from another; only of what is signed, so that nobody can make an
-    old one look new. Senders that try again are recognised by it."""
+    """Identifies a delivery by signed parts only, so that nobody can make an old one look new.
+    Retries have the same key."""
     match scheme:
         case StandardWebhooksSignature():
             return request.headers["webhook-id"]

@@ -10,8 +10,8 @@ from msgspec import Meta, Struct
 from mainspring.core.errors import InvalidInput
 from mainspring.core.ids import AgentId, DeploymentId
 from mainspring.edges.api.route import ApiCall, Empty, Timestamp, route
-from mainspring.service.schedules.deployment_runner import DeploymentRunner
-from mainspring.service.schedules.deployment_runs import (
+from mainspring.service.schedules.deployment_runner import (
+    DeploymentRunner,
     DeploymentRuns,
     RunListing,
     just_after,

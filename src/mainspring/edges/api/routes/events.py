@@ -16,8 +16,8 @@ from mainspring.edges.api.idempotency import IDEMPOTENCY_KEY
 from mainspring.edges.api.route import ApiCall, Empty, route
 from mainspring.edges.api.sse import STREAM_TIMING, StreamTiming, send_stream
 from mainspring.service.access.principal import Principal
+from mainspring.service.sessions.event_content import SendEvents
 from mainspring.service.sessions.event_pages import EventPages, ListEvents, event_query
-from mainspring.service.sessions.event_params import SendEvents
 from mainspring.service.sessions.event_sender import EventSender
 from mainspring.service.sessions.event_streams import EventStreams, StreamRequest
 from mainspring.service.sessions.preview_deltas import PreviewKind

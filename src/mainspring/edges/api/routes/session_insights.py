@@ -25,8 +25,7 @@ from mainspring.service.sessions.rule_evaluation import (
 from mainspring.service.sessions.session_reports import (
     ContextParams,
     HookRun,
-    ListHookRuns,
-    ListSenders,
+    ListLogEvents,
     ReceivedEvent,
     SessionReports,
 )
@@ -55,7 +54,7 @@ class InsightRoutes:
         for_agent_keys=True,
         is_extension=True,
     )
-    async def hooks(self, call: ApiCall[ListHookRuns, Empty]) -> Page[HookRun]:
+    async def hooks(self, call: ApiCall[ListLogEvents, Empty]) -> Page[HookRun]:
         return await self.session_reports.hook_runs(call.who, call["session_id"], call.query)
 
     @route(
@@ -64,7 +63,7 @@ class InsightRoutes:
         for_agent_keys=True,
         is_extension=True,
     )
-    async def senders(self, call: ApiCall[ListSenders, Empty]) -> Page[ReceivedEvent]:
+    async def senders(self, call: ApiCall[ListLogEvents, Empty]) -> Page[ReceivedEvent]:
         return await self.session_reports.senders(call.who, call["session_id"], call.query)
 
     @route(

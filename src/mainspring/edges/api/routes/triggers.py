@@ -13,14 +13,14 @@ from mainspring.core.errors import TooLarge
 from mainspring.edges.api.route import ApiCall, Empty, PageQuery, list_query, route
 from mainspring.service.authorization.authentication import join_headers
 from mainspring.service.schedules.trigger_intake import MAX_PAYLOAD_BYTES, TriggerIntake
-from mainspring.service.schedules.trigger_types import (
+from mainspring.service.schedules.triggers import (
     CreateTrigger,
     Trigger,
     TriggerResult,
+    Triggers,
     TriggerWithSecret,
     UpdateTrigger,
 )
-from mainspring.service.schedules.triggers import Triggers
 from mainspring.service.storage.pagination import Page
 from mainspring.service.webhooks.webhook_signing import SignedRequest
 

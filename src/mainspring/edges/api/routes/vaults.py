@@ -9,13 +9,18 @@ from msgspec import Meta, Struct
 
 from mainspring.edges.api.route import ApiCall, Empty, list_query, route
 from mainspring.service.storage.pagination import Page
-from mainspring.service.vaults.credential_record import VaultCredential
 from mainspring.service.vaults.credential_validation import (
     CredentialValidation,
     CredentialValidator,
 )
 from mainspring.service.vaults.credentials import CreateCredential, Credentials, UpdateCredential
-from mainspring.service.vaults.vaults import CreateVault, UpdateVault, VaultObject, Vaults
+from mainspring.service.vaults.vaults import (
+    CreateVault,
+    UpdateVault,
+    VaultCredential,
+    VaultObject,
+    Vaults,
+)
 
 
 class ListVaults(Struct, frozen=True, kw_only=True):
