@@ -21,7 +21,14 @@ from rich.text import Text
 
 from mainspring import Agent, Event, SessionLog, open_runtime
 from mainspring.core.content import plain_text
-from mainspring.core.events import AgentMessage, AgentToolResult, AgentToolUse, ModelRequestEnded, StatusIdle, UserMessage
+from mainspring.core.events import (
+    AgentMessage,
+    AgentToolResult,
+    AgentToolUse,
+    ModelRequestEnded,
+    StatusIdle,
+    UserMessage,
+)
 from mainspring.core.facts import SessionWoken, ToolCallInDoubt, ToolCallStarted
 from mainspring.harness.limits import prompt_tokens
 from mainspring.log.verify import verify
